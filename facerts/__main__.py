@@ -1,0 +1,5 @@
+"""``python -m facerts``."""
+
+from facerts.cli import main
+
+main()

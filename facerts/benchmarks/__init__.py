@@ -1,0 +1,1 @@
+"""Benchmarks on disk, as pictures and pairs."""

@@ -1,0 +1,1 @@
+"""Labelled pictures on disk, read the same way whatever their layout."""

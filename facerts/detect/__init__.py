@@ -1,0 +1,1 @@
+"""Photos to boxes, five points and scores."""

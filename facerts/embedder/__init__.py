@@ -1,0 +1,1 @@
+"""Aligned crops to embeddings and quality, through ONNX Runtime."""

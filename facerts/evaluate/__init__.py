@@ -1,0 +1,1 @@
+"""An embedder on a benchmark gives a result."""

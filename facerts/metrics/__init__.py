@@ -1,0 +1,1 @@
+"""Metrics: NumPy arrays in, numbers out; no files, no models."""

@@ -1,0 +1,1 @@
+"""A result folder as figures and one self-contained page."""
