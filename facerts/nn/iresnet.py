@@ -1,0 +1,92 @@
+"""IResNet: the residual network of ArcFace (Deng et al., CVPR 2019, "LResNetXE-IR"; Han et al. 2017).
+
+Against the ResNet of He et al.: the stem keeps the full resolution, every block is
+BN – conv – BN – PReLU – conv(stride) – BN, and the features are flattened, not pooled.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+BLOCKS_PER_STAGE = {
+    18: (2, 2, 2, 2),
+    34: (3, 4, 6, 3),
+    50: (3, 4, 14, 3),
+    64: (3, 8, 16, 3),
+    100: (3, 13, 30, 3),
+    200: (6, 26, 60, 6),
+}
+STAGE_CHANNELS = (64, 128, 256, 512)
+FINAL_SIZE = 7  # 112 halved four times
+
+
+class SqueezeExcite(nn.Module):
+    """Channel attention (Hu et al., CVPR 2018): scale each channel by a gate computed from all their means."""
+
+    def __init__(self, channels: int, reduction: int = 16) -> None:
+        super().__init__()
+        squeezed = max(channels // reduction, 1)
+        self.gate = nn.Sequential(
+            nn.AdaptiveAvgPool2d(1),
+            nn.Conv2d(channels, squeezed, 1, bias=False),
+            nn.ReLU(inplace=True),
+            nn.Conv2d(squeezed, channels, 1, bias=False),
+            nn.Sigmoid(),
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * self.gate(x)
+
+
+class Block(nn.Module):
+    """One improved residual unit; the second convolution carries the stride."""
+
+    def __init__(self, inputs: int, outputs: int, stride: int, se: bool) -> None:
+        super().__init__()
+        self.residual = nn.Sequential(
+            nn.BatchNorm2d(inputs),
+            nn.Conv2d(inputs, outputs, 3, padding=1, bias=False),
+            nn.BatchNorm2d(outputs),
+            nn.PReLU(outputs),
+            nn.Conv2d(outputs, outputs, 3, stride, padding=1, bias=False),
+            nn.BatchNorm2d(outputs),
+            SqueezeExcite(outputs) if se else nn.Identity(),
+        )
+        self.shortcut: nn.Module = nn.Identity()
+        if stride != 1 or inputs != outputs:
+            self.shortcut = nn.Sequential(
+                nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs)
+            )
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.add(self.residual(x), self.shortcut(x))
+
+
+class IResNet(nn.Sequential):
+    """The trunk: ``(B, 3, 112, 112)`` to ``(B, features)``.
+
+    Args:
+        depth: 18, 34, 50, 64, 100 or 200.
+        width: multiplies every stage's channels.
+        se: with SqueezeExcite in every block.
+        dropout: probability, before the features are flattened.
+    """
+
+    def __init__(self, depth: int, *, width: float = 1.0, se: bool = False, dropout: float = 0.0) -> None:
+        stem, *_ = channels = [max(8, round(width * full)) for full in STAGE_CHANNELS]
+        layers: list[nn.Module] = [
+            nn.Sequential(nn.Conv2d(3, stem, 3, padding=1, bias=False), nn.BatchNorm2d(stem), nn.PReLU(stem))
+        ]
+        inputs = stem
+        for blocks, outputs in zip(BLOCKS_PER_STAGE[depth], channels, strict=True):
+            stage = [Block(inputs, outputs, 2, se)]
+            stage += [Block(outputs, outputs, 1, se) for _ in range(blocks - 1)]
+            layers.append(nn.Sequential(*stage))
+            inputs = outputs
+        layers += [nn.BatchNorm2d(inputs), nn.Dropout(dropout), nn.Flatten()]
+        super().__init__(*layers)
+        self.features = inputs * FINAL_SIZE**2
+        for module in self.modules():
+            if isinstance(module, nn.Conv2d):
+                nn.init.normal_(module.weight, std=0.1)
