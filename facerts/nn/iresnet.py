@@ -22,7 +22,7 @@ FINAL_SIZE = 7  # 112 halved four times
 
 
 class SqueezeExcite(nn.Module):
-    """Channel attention (Hu et al., CVPR 2018): scale each channel by a gate computed from all their means."""
+    """Channel attention (Hu et al., CVPR 2018): scale each channel by a gate read from all their means."""
 
     def __init__(self, channels: int, reduction: int = 16) -> None:
         super().__init__()
