@@ -170,7 +170,7 @@ class ClassificationMethod(Method):
     """Methods that tell identities apart by scaled cosines to class centres with a margin on the target.
 
     A method says what it has to say of each image in ``image_terms`` and of the target's cosine in
-    ``margin``; the cross-entropy over all centres is the centres' own work, so that they can be sharded over processes.
+    ``margin``; the cross-entropy over all centres is the centres' own work, so that they can be sharded.
     """
 
     def image_terms(self, outputs: Outputs, batch: Batch) -> ImageTerms:

@@ -10,7 +10,8 @@ A second head predicts log scales z ∈ R^δ of a random temperature; v = exp(z)
     L = CE(s) + λ L_KL,   L_KL = (1/δ) Σ_i ½ (v_i − log v_i − 1)                                       (Eq. 6)
 
 With one shared v the temperature is Γ(shape δ/2, rate (δ/2 − 1)/v), whose mode is v, and L_KL is the
-divergence of Γ(½, 1/(2v)) from the prior Γ(½, ½). Nothing is random at inference: v̄ = mean_i v_i is the uncertainty.
+divergence of Γ(½, 1/(2v)) from the prior Γ(½, ½). Nothing is random at inference: v̄ = mean_i v_i is the
+uncertainty.
 """
 
 from __future__ import annotations

@@ -1,0 +1,132 @@
+"""One training step, and the state that steps change."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from facerts.errors import NonFiniteLossError
+from facerts.methods import Batch, Loss
+from facerts.nn import build_network
+from facerts.train.centres import ClassCentres
+from facerts.train.embedder import NetworkEmbedder, to_network_input
+from facerts.train.recipe import Recipe
+
+AUTOCAST = {"fp32": None, "bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+def choose_device(name: str) -> torch.device:
+    """ "auto" is a GPU where there is one."""
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    return torch.device(name)
+
+
+class Learner:
+    """Network, class centres and optimiser of a run.
+
+    Args:
+        recipe: what to build.
+        identities: C.
+
+    Weights are drawn from PyTorch's generator, which the recipe's seed sets.
+    """
+
+    def __init__(self, recipe: Recipe, identities: int) -> None:
+        torch.manual_seed(recipe.seed)
+        self.recipe = recipe
+        self.device = choose_device(recipe.compute.device)
+        self.method = recipe.build_method()
+        self.autocast = AUTOCAST[recipe.compute.precision]
+        backbone = recipe.backbone
+        self.network = build_network(
+            backbone.name,
+            embedding_size=backbone.embedding_size,
+            heads=self.method.heads(),
+            width=backbone.width,
+            dropout=backbone.dropout,
+        ).to(self.device)
+        if recipe.compute.channels_last:
+            self.network = self.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.centres = ClassCentres(identities, backbone.embedding_size).to(self.device)
+        self.optimizer = torch.optim.SGD(
+            self.method.parameter_groups(self.network, self.centres),
+            lr=recipe.optim.lr,
+            momentum=recipe.optim.momentum,
+            weight_decay=recipe.optim.weight_decay,
+        )
+        self.scaler = torch.amp.GradScaler(self.device.type, enabled=recipe.compute.precision == "fp16")
+
+    def step(self, crops: Tensor, batch: Batch, learning_rate: float) -> Loss:
+        """Forward, backward and one step of the optimiser.
+
+        Args:
+            crops: ``(B, 112, 112, 3) uint8`` RGB.
+            batch: labels and keys of the crops.
+            learning_rate: of this step.
+
+        Raises:
+            NonFiniteLossError: the loss is not finite; nothing was changed by this step.
+        """
+        self.network.train()
+        images = to_network_input(
+            crops.to(self.device, non_blocking=True), channels_last=self.recipe.compute.channels_last
+        )
+        with torch.autocast(self.device.type, dtype=self.autocast, enabled=self.autocast is not None):
+            outputs = self.network(images)
+        loss = self.method.loss(outputs, batch, self.centres)
+        if not math.isfinite(loss.total.item()):
+            raise NonFiniteLossError(_describe(loss, outputs, batch, learning_rate))
+        for group in self.optimizer.param_groups:
+            group["lr"] = learning_rate
+        self.optimizer.zero_grad(set_to_none=True)
+        self.scaler.scale(loss.total).backward()  # type: ignore[no-untyped-call]
+        if self.recipe.optim.clip_norm is not None:
+            self.scaler.unscale_(self.optimizer)
+            parameters = [p for group in self.optimizer.param_groups for p in group["params"]]
+            nn.utils.clip_grad_norm_(parameters, self.recipe.optim.clip_norm)
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+        return loss
+
+    def embedder(self) -> NetworkEmbedder:
+        """The network as it is now, for validation."""
+        return NetworkEmbedder(self.network, self.method, name=self.recipe.name, autocast=self.autocast)
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that a later step depends on; the noise of the methods is keyed and has no state."""
+        return {
+            "network": self.network.state_dict(),
+            "centres": self.centres.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "scaler": self.scaler.state_dict(),
+            "generator": torch.get_rng_state(),
+            "device_generator": torch.cuda.get_rng_state(self.device) if self.device.type == "cuda" else None,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from ``state_dict()`` of an earlier learner of the same recipe."""
+        self.network.load_state_dict(state["network"])
+        self.centres.load_state_dict(state["centres"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.scaler.load_state_dict(state["scaler"])
+        torch.set_rng_state(state["generator"].cpu())
+        if self.device.type == "cuda" and state["device_generator"] is not None:
+            torch.cuda.set_rng_state(state["device_generator"].cpu(), self.device)
+
+
+def _describe(loss: Loss, outputs: dict[str, Tensor], batch: Batch, learning_rate: float) -> str:
+    """Where a non-finite loss came from."""
+    parts = ", ".join(f"{name} {value.item():.4g}" for name, value in loss.parts.items())
+    broken = [name for name, value in outputs.items() if not torch.isfinite(value).all()]
+    network = (
+        f"the network's {' and '.join(broken)} not finite" if broken else "the network's outputs all finite"
+    )
+    return (
+        f"the loss is {loss.total.item()} at step {batch.step}: {parts}; {network}; learning rate "
+        f"{learning_rate:g}, margin ramp {batch.ramp:.2f}. Lower optim.lr, set optim.clip_norm, or use bf16 "
+        "for fp16; --resume goes on from the last checkpoint"
+    )

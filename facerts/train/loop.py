@@ -1,0 +1,185 @@
+"""The training loop: one visible loop from the recipe to the last checkpoint."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import torch
+
+from facerts.errors import Error
+from facerts.files import atomic_write
+from facerts.methods import Batch, Loss
+from facerts.progress import progress_bar, stderr
+from facerts.train import checkpoint
+from facerts.train.learner import Learner
+from facerts.train.loader import TrainingData
+from facerts.train.log import RunLog
+from facerts.train.recipe import Recipe, changed_fields
+from facerts.train.schedule import learning_rate, margin_ramp
+from facerts.train.validation import Validator
+
+
+def train(recipe: Recipe, folder: str | Path, *, resume: bool = False) -> Path:
+    """Train as the recipe says; the run's folder gets recipe, log and checkpoints.
+
+    Args:
+        recipe: the run.
+        folder: of the run; must be new unless ``resume``.
+        resume: go on from the folder's checkpoint, or start where it has none yet. An uninterrupted run
+            gives the same weights, bit for bit on the same machine.
+
+    Returns:
+        The path of the last checkpoint.
+
+    Raises:
+        NonFiniteLossError: the loss is no longer a number.
+        Error: the data or the folder cannot be used.
+        KeyboardInterrupt: interrupted; the step reached was saved and ``resume`` goes on from it.
+    """
+    folder = Path(folder)
+    file = folder / checkpoint.FILE
+    if folder.exists() and any(folder.iterdir()) and not resume:
+        raise Error(
+            f"{folder} is not empty; add --resume to go on with the run in it, or choose another --out"
+        )
+    if recipe.compute.threads is not None:
+        torch.set_num_threads(recipe.compute.threads)
+    data = TrainingData(recipe)
+    validator = Validator(recipe, data.heldout)
+    learner = Learner(recipe, data.identities)
+    step = _restore(learner, file) if file.exists() else 0
+    with atomic_write(folder / "recipe.yaml", "w") as text:
+        text.write(recipe.to_yaml())
+
+    steps_per_epoch = len(data) // recipe.optim.batch_size
+    total = max(1, round(recipe.optim.epochs * steps_per_epoch))
+    validate_every = max(1, round(recipe.validation.every_epochs * steps_per_epoch))
+    schedule: dict[str, Any] = {
+        "base": recipe.optim.lr,
+        "milestones": [epoch * steps_per_epoch for epoch in recipe.optim.milestones],
+        "decay": recipe.optim.decay,
+        "warmup": recipe.optim.warmup_epochs * steps_per_epoch,
+    }
+
+    def save() -> None:
+        checkpoint.save_checkpoint(file, recipe, {"step": step, **learner.state_dict()})
+
+    def progress_of(step: int) -> dict[str, Any]:
+        images = step * recipe.optim.batch_size
+        return {"epoch": round(step / steps_per_epoch, 4), "images": images}
+
+    meter = Meter()
+    with RunLog(folder, step) as log, progress_bar() as bar, _interruptible() as interrupted:
+        task = bar.add_task(recipe.name, total=total * recipe.optim.batch_size, unit="images")
+        bar.update(task, completed=step * recipe.optim.batch_size)
+        for crops, labels, samples in data.batches(step, total):
+            ramp = margin_ramp(step, total, recipe.optim.margin_ramp)
+            rate = learning_rate(step, **schedule)
+            batch = Batch(labels.to(learner.device), samples, step, recipe.seed, ramp)
+            loss = learner.step(crops, batch, rate)
+            step += 1
+            meter.add(loss, len(samples))
+            bar.update(task, advance=len(samples), description=f"{recipe.name} loss {loss.total.item():.3f}")
+            if step % recipe.logging.every_steps == 0 or step == total:
+                log.write("train", step, **progress_of(step), lr=rate, ramp=ramp, **meter.read())
+            if step % validate_every == 0 or step == total:
+                with meter.paused():
+                    for name, measured in validator.measure(learner.embedder()):
+                        log.write("validation", step, **progress_of(step), name=name, **measured)
+                        bar.console.print(f"step {step} {name}: " + _summary(measured), highlight=False)
+            if step % recipe.logging.checkpoint_steps == 0 or step == total:
+                with meter.paused():
+                    save()
+            elif interrupted():
+                save()
+                stderr.print(f"saved step {step} in {file}; --resume goes on from it")
+                raise KeyboardInterrupt
+    return file
+
+
+class Meter:
+    """Means, counts and percentiles of what the steps since the last log line gave."""
+
+    def __init__(self) -> None:
+        self._clear()
+
+    def _clear(self) -> None:
+        self._started = time.monotonic()
+        self._pauses = 0.0
+        self._images = 0
+        self._parts: dict[str, list[torch.Tensor]] = defaultdict(list)
+        self._per_image: dict[str, list[torch.Tensor]] = defaultdict(list)
+
+    def add(self, loss: Loss, images: int) -> None:
+        self._images += images
+        for name, value in {"loss": loss.total.detach(), **loss.parts}.items():
+            self._parts[name].append(value)
+        for name, value in loss.per_image.items():
+            self._per_image[name].append(value)
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Time in here is not training time."""
+        began = time.monotonic()
+        yield
+        self._pauses += time.monotonic() - began
+
+    def read(self) -> dict[str, float]:
+        """The numbers since the last call: whole numbers are summed, others averaged."""
+        seconds = time.monotonic() - self._started - self._pauses
+        numbers: dict[str, float] = {}
+        for name, values in self._parts.items():
+            stacked = torch.stack(values)
+            numbers[name] = (stacked.mean() if stacked.is_floating_point() else stacked.sum()).item()
+        for name, values in self._per_image.items():
+            stacked = torch.cat(values).float()
+            numbers[f"{name}_mean"] = stacked.mean().item()
+            for percent in (5, 50, 95):
+                numbers[f"{name}_p{percent}"] = stacked.quantile(percent / 100).item()
+        numbers["images_per_second"] = round(self._images / max(seconds, 1e-9), 2)
+        numbers["seconds"] = round(seconds, 3)
+        self._clear()
+        return numbers
+
+
+def _restore(learner: Learner, file: Path) -> int:
+    """Load the checkpoint; a recipe that would train something else is refused."""
+    recipe, state = checkpoint.load_checkpoint(file, learner.device)
+    changed = changed_fields(recipe, learner.recipe)
+    if changed:
+        raise Error(
+            f"{file} was written by a different recipe ({', '.join(changed)} changed); "
+            "resume with the same recipe or choose another --out"
+        )
+    learner.load_state_dict(state)
+    return int(state["step"])
+
+
+def _summary(measured: dict[str, Any]) -> str:
+    return ", ".join(f"{name} {value:.4f}" for name, value in measured.items() if isinstance(value, float))
+
+
+@contextmanager
+def _interruptible() -> Iterator[Any]:
+    """Turn the first interrupt into a wish that the loop reads between steps; the second ends at once."""
+    wished = False
+
+    def wish(number: int, frame: FrameType | None) -> None:
+        nonlocal wished
+        if wished:
+            raise KeyboardInterrupt
+        wished = True
+
+    before = {number: signal.signal(number, wish) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield lambda: wished
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,321 @@
+"""Recipes: what a training run is, complete in one YAML file; wrong ones fail before any work starts."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+
+from facerts.errors import Error
+from facerts.methods import METHODS, Method
+from facerts.nn import BACKBONES
+
+# Where the real faces of our own recipes lie, unless the environment says otherwise.
+ENVIRONMENT_DEFAULTS = {"FACERTS_DATA": "../shared/data"}
+
+Paths = Annotated[list[str], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)]
+
+
+class RecipeError(Error):
+    """A recipe that cannot be run; the message names the field."""
+
+
+class Section(BaseModel):
+    """A part of a recipe: no unknown keys, no changes after loading."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Augmentation(Section):
+    """How training crops are varied.
+
+    Attributes:
+        flip: mirror half of the images.
+        scale: largest relative change of the crop's scale, e.g. 0.1.
+        shift: largest shift, as a share of the crop's side.
+        rotation: largest rotation in degrees.
+        ladder: probability that an image is degraded by one step of the quality ladder.
+        ladder_strength: the hardest step, 0 to 1.
+    """
+
+    flip: bool = True
+    scale: float = Field(0.0, ge=0, lt=1)
+    shift: float = Field(0.0, ge=0, lt=0.5)
+    rotation: float = Field(0.0, ge=0, le=180)
+    ladder: float = Field(0.0, ge=0, le=1)
+    ladder_strength: float = Field(1.0, gt=0, le=1)
+
+
+class Data(Section):
+    """Training images.
+
+    Attributes:
+        name: of the data set; exported models carry it.
+        terms: on which the images may be used; exported models carry them.
+        train: sources with identities, joined.
+        holdout_identities: this many identities, drawn by the seed, are kept out of training for validation.
+        augmentation: see ``Augmentation``.
+        workers: processes that decode; 0 decodes in the training process.
+    """
+
+    name: str
+    terms: str
+    train: Paths
+    holdout_identities: int = Field(0, ge=0)
+    augmentation: Augmentation = Augmentation()
+    workers: int = Field(2, ge=0)
+
+
+class Validation(Section):
+    """What is measured during training; held-out identities are for choosing, benchmarks only for looking.
+
+    Attributes:
+        heldout: sources with identities that are not in the training data.
+        pairs: genuine and as many impostor pairs drawn from held-out identities.
+        benchmarks: verification sets (.bin files, or folders with pairs.txt).
+        every_epochs: interval; the end of the run is always validated.
+        flip: also embed each image's mirror.
+    """
+
+    heldout: Paths = []
+    pairs: int = Field(3000, ge=10)
+    benchmarks: Paths = []
+    every_epochs: float = Field(1.0, gt=0)
+    flip: bool = False
+
+
+class Backbone(Section):
+    """The network: a name from ``facerts.nn.BACKBONES`` and its size."""
+
+    name: str
+    width: float = Field(1.0, gt=0)
+    dropout: float = Field(0.0, ge=0, lt=1)
+    embedding_size: int = Field(512, gt=1)
+
+    @field_validator("name")
+    @classmethod
+    def known(cls, name: str) -> str:
+        if name not in BACKBONES:
+            raise ValueError(f"no backbone {name!r}{_nearest(name, BACKBONES)}")
+        return name
+
+
+class Optim(Section):
+    """Optimisation by SGD with momentum and a step schedule.
+
+    Attributes:
+        epochs: passes over the training images; a share of one is allowed.
+        batch_size: images per step.
+        lr: before any decay.
+        milestones: epochs after which the rate is multiplied by ``decay``.
+        warmup_epochs: over which the rate rises linearly.
+        margin_ramp: share of the run over which the margin rises from 0; 0 for the full margin at once.
+        clip_norm: largest norm of the gradient; null for no clipping.
+    """
+
+    epochs: float = Field(gt=0)
+    batch_size: int = Field(gt=1)
+    lr: float = Field(0.1, gt=0)
+    momentum: float = Field(0.9, ge=0, lt=1)
+    weight_decay: float = Field(5e-4, ge=0)
+    milestones: list[float] = []
+    decay: float = Field(0.1, gt=0, le=1)
+    warmup_epochs: float = Field(0.0, ge=0)
+    margin_ramp: float = Field(0.5, ge=0, le=1)
+    clip_norm: float | None = Field(None, gt=0)
+
+    @model_validator(mode="after")
+    def milestones_fit(self) -> Optim:
+        if sorted(self.milestones) != self.milestones or any(m >= self.epochs for m in self.milestones):
+            raise ValueError(
+                f"milestones {self.milestones} must rise and lie before the end, epoch {self.epochs}"
+            )
+        return self
+
+
+class Compute(Section):
+    """Where and how the arithmetic is done.
+
+    Attributes:
+        device: "auto" takes a GPU where there is one.
+        precision: of the backbone; heads, angles and losses stay in float32.
+        channels_last: memory layout of the images.
+        threads: CPU threads; null leaves PyTorch's choice.
+    """
+
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    precision: Literal["fp32", "bf16", "fp16"] = "bf16"
+    channels_last: bool = True
+    threads: int | None = Field(None, ge=1)
+
+
+class Logging(Section):
+    """How often the run speaks and saves.
+
+    Attributes:
+        every_steps: between log lines.
+        checkpoint_steps: between checkpoints; the end of the run is always saved.
+    """
+
+    every_steps: int = Field(20, ge=1)
+    checkpoint_steps: int = Field(500, ge=1)
+
+
+class Recipe(Section):
+    """A complete training run."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9_.-]+$")
+    seed: int = 0
+    data: Data
+    validation: Validation = Validation()
+    backbone: Backbone
+    method: dict[str, Any]
+    optim: Optim
+    compute: Compute = Compute()
+    logging: Logging = Logging()
+
+    @field_validator("method")
+    @classmethod
+    def complete(cls, settings: dict[str, Any]) -> dict[str, Any]:
+        """Check the method's settings and fill in its defaults."""
+        name, options = settings.get("name"), {key: settings[key] for key in settings if key != "name"}
+        if name not in METHODS:
+            raise ValueError(f"no method {name!r}{_nearest(str(name), METHODS)}")
+        known = METHODS[name].Config.model_fields
+        for unknown in options.keys() - known.keys():
+            raise ValueError(f"{name} has no setting {unknown!r}{_nearest(unknown, known)}")
+        return {"name": name, **METHODS[name].Config(**options).model_dump()}
+
+    def build_method(self) -> Method:
+        """The method with this recipe's settings."""
+        method = METHODS[self.method["name"]]
+        return method(method.Config(**{key: value for key, value in self.method.items() if key != "name"}))
+
+    def to_yaml(self) -> str:
+        return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+
+
+def load_recipe(recipe: str | Path, overrides: Sequence[str] = ()) -> Recipe:
+    """Read a recipe.
+
+    Args:
+        recipe: a YAML file, or the name of one that ships with the package.
+        overrides: ``dotted.key=value`` each, the value in YAML.
+
+    Raises:
+        RecipeError: no such recipe, an unknown key, a wrong type or an impossible combination.
+    """
+    path = Path(recipe)
+    if path.suffix not in {".yaml", ".yml"}:
+        shipped = resources.files("facerts.recipes")
+        names = sorted(Path(entry.name).stem for entry in shipped.iterdir() if entry.name.endswith(".yaml"))
+        if str(recipe) not in names:
+            raise RecipeError(
+                f"no recipe {str(recipe)!r}{_nearest(str(recipe), names)}; there are {', '.join(names)}"
+            )
+        text = shipped.joinpath(f"{recipe}.yaml").read_text(encoding="utf-8")
+    elif not path.is_file():
+        raise RecipeError(f"{path}: no such recipe file")
+    else:
+        text = path.read_text(encoding="utf-8")
+    try:
+        fields = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise RecipeError(f"{recipe}: not valid YAML: {error}") from error
+    if not isinstance(fields, dict):
+        raise RecipeError(f"{recipe}: a recipe is a mapping of fields, see recipes/ for complete ones")
+    for override in overrides:
+        _override(fields, override)
+    try:
+        return Recipe.model_validate(_expand(fields))
+    except ValidationError as error:
+        raise RecipeError(f"{recipe}: {_explain(error)}") from error
+
+
+def _override(fields: dict[str, Any], override: str) -> None:
+    key, equals, value = override.partition("=")
+    if not equals:
+        raise RecipeError(f"{override!r}: an override reads key=value, e.g. optim.lr=0.05")
+    *parents, last = key.split(".")
+    for parent in parents:
+        fields = fields.setdefault(parent, {})
+        if not isinstance(fields, dict):
+            raise RecipeError(f"{override!r}: {parent!r} has no fields below it")
+    try:
+        fields[last] = yaml.safe_load(value)
+    except yaml.YAMLError as error:
+        raise RecipeError(f"{override!r}: the value is not valid YAML: {error}") from error
+
+
+def _expand(value: Any) -> Any:
+    """Replace ``${NAME}`` in texts by the environment's value."""
+    if isinstance(value, dict):
+        return {key: _expand(entry) for key, entry in value.items()}
+    if isinstance(value, list):
+        return [_expand(entry) for entry in value]
+    return re.sub(r"\$\{(\w+)\}", _environment, value) if isinstance(value, str) else value
+
+
+def _environment(match: re.Match[str]) -> str:
+    name = match.group(1)
+    value = os.environ.get(name, ENVIRONMENT_DEFAULTS.get(name))
+    if value is None:
+        raise RecipeError(f"the recipe needs the environment variable {name}, which is not set")
+    return value
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    matches = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
+    return f", did you mean {matches[0]!r}?" if matches else ""
+
+
+def _explain(error: ValidationError) -> str:
+    """Every problem in a sentence, with the nearest field to an unknown one."""
+    sentences = []
+    for problem in error.errors():
+        where = ".".join(str(part) for part in problem["loc"])
+        if problem["type"] == "extra_forbidden":
+            sentences.append(f"unknown key {where!r}{_nearest(where, _fields(Recipe))}")
+        else:
+            sentences.append(f"{where}: {problem['msg']}")
+    return "; ".join(sentences)
+
+
+def _fields(section: type[BaseModel], prefix: str = "") -> Iterator[str]:
+    """Dotted names of all fields of a section and of those below it."""
+    for name, field in section.model_fields.items():
+        yield prefix + name
+        if isinstance(field.annotation, type) and issubclass(field.annotation, Section):
+            yield from _fields(field.annotation, f"{prefix}{name}.")
+
+
+# Fields that change how a run goes, not what it computes; a resumed run may change them.
+FREE_FIELDS = ("validation", "logging", "data.workers", "compute.device", "compute.threads")
+
+
+def changed_fields(before: Recipe, after: Recipe) -> list[str]:
+    """Dotted names of the fields that differ and matter to the weights."""
+
+    def flat(value: Any, prefix: str = "") -> dict[str, Any]:
+        if not isinstance(value, dict):
+            return {prefix.removesuffix("."): value}
+        return {name: v for key, entry in value.items() for name, v in flat(entry, f"{prefix}{key}.").items()}
+
+    old, new = flat(before.model_dump(mode="json")), flat(after.model_dump(mode="json"))
+    names = [name for name in sorted(old.keys() | new.keys()) if old.get(name) != new.get(name)]
+    return [name for name in names if not any(f"{name}.".startswith(f"{free}.") for free in FREE_FIELDS)]
