@@ -1,0 +1,70 @@
+"""What RTS costs over ArcFace in a training step: both in one process, step by step in turn.
+
+Random crops stand for decoded ones, so that nothing but the step is timed. Example:
+
+    python tools/bench_train.py --recipe faces_small_rts --against faces_small_arcface --identities 8648
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+
+import torch
+
+from facerts.methods import Batch
+from facerts.train.learner import Learner
+from facerts.train.recipe import load_recipe
+
+
+def seconds(learner: Learner, crops: torch.Tensor, batch: Batch) -> float:
+    """Wall time of one step."""
+    if learner.device.type == "cuda":
+        torch.cuda.synchronize()
+    began = time.perf_counter()
+    learner.step(crops, batch, 0.01)
+    if learner.device.type == "cuda":
+        torch.cuda.synchronize()
+    return time.perf_counter() - began
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--recipe", default="faces_small_rts")
+    parser.add_argument("--against", default="faces_small_arcface")
+    parser.add_argument("--identities", type=int, default=8648)
+    parser.add_argument("--steps", type=int, default=40)
+    parser.add_argument("overrides", nargs="*", help="recipe fields for both, e.g. backbone.width=0.5")
+    options = parser.parse_args()
+
+    recipes = [load_recipe(name, options.overrides) for name in (options.recipe, options.against)]
+    if threads := recipes[0].compute.threads:
+        torch.set_num_threads(threads)
+    learners = [Learner(recipe, options.identities) for recipe in recipes]
+    size = recipes[0].optim.batch_size
+    generator = torch.Generator().manual_seed(0)
+    times: list[list[float]] = [[], []]
+    for step in range(options.steps + 3):
+        crops = torch.randint(0, 256, (size, 112, 112, 3), dtype=torch.uint8, generator=generator)
+        labels = torch.randint(0, options.identities, (size,), generator=generator)
+        # Who goes first changes from step to step, so that a drift of the machine hits both alike.
+        for which in (0, 1) if step % 2 else (1, 0):
+            batch = Batch(labels.to(learners[which].device), torch.arange(size), step, seed=0)
+            taken = seconds(learners[which], crops, batch)
+            if step >= 3:
+                times[which].append(taken)
+    ratios = sorted(first / second for first, second in zip(*times, strict=True))
+    for recipe, taken in zip(recipes, times, strict=True):
+        rate = size / statistics.median(taken)
+        print(f"{recipe.name}: median {1000 * statistics.median(taken):.1f} ms a step, {rate:.1f} images/s")
+    low, high = ratios[len(ratios) // 4], ratios[(3 * len(ratios)) // 4]
+    print(
+        f"ratio {recipes[0].name} / {recipes[1].name} over {len(ratios)} pairs of steps: "
+        f"median {statistics.median(ratios):.4f}, quartiles {low:.4f} to {high:.4f}; "
+        f"ratio of medians {statistics.median(times[0]) / statistics.median(times[1]):.4f}"
+    )
+
+
+if __name__ == "__main__":
+    main()
