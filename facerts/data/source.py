@@ -62,5 +62,3 @@ class Subset(Source):
 
     def read(self, index: int) -> bytes:
         return self._source.read(int(self._indices[index]))
-
-
