@@ -54,8 +54,7 @@ def decode(data: bytes, *, where: str, max_pixels: int = MAX_PIXELS) -> NDArray[
         raise ImageError(f"{where}: broken picture, it cannot be decoded")
     if _DECODES_TO_RGB is None:
         image = cv2.cvtColor(image, cv2.COLOR_BGR2RGB)
-    rgb: NDArray[np.uint8] = image
-    return rgb
+    return image.astype(np.uint8, copy=False)
 
 
 def decode_crop(data: bytes, *, where: str) -> NDArray[np.uint8]:
@@ -73,8 +72,7 @@ def fit_crop(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
         return image
     shrinks = min(image.shape[:2]) > CROP_SIZE
     method = cv2.INTER_AREA if shrinks else cv2.INTER_LINEAR
-    resized: NDArray[np.uint8] = cv2.resize(image, (CROP_SIZE, CROP_SIZE), interpolation=method)
-    return resized
+    return cv2.resize(image, (CROP_SIZE, CROP_SIZE), interpolation=method).astype(np.uint8, copy=False)
 
 
 def read(path: str | Path, *, max_pixels: int = MAX_PIXELS) -> NDArray[np.uint8]:

@@ -18,7 +18,8 @@ class Joined(Source):
     """Several sources, one after the other; identities of the same name are the same identity."""
 
     def __init__(self, sources: Sequence[Source]) -> None:
-        self.name = "+".join(dict.fromkeys(source.name for source in sources))
+        names = list(dict.fromkeys(source.name for source in sources))
+        self.name = "+".join(names) if len(names) <= 3 else f"{names[0]} and {len(names) - 1} more"
         self._sources = list(sources)
         self._ends = np.cumsum([len(source) for source in sources])
         self.labels, self.identities = None, ()
@@ -87,5 +88,6 @@ def _open_one(path: Path) -> Source:
     if suffix in PICTURE_SUFFIXES:
         return Files(path.name, path.parent, [path.name], None)
     raise DataError(
-        f"{path}: not a source; give a folder, a record directory, a .tar shard, a .bin set, a list or a picture"
+        f"{path}: not a source; give a folder, a record directory, a .tar shard, a .bin set, a list "
+        "or a picture"
     )

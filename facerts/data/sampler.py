@@ -1,4 +1,4 @@
-"""Orders of pictures that depend on their keys alone: the same for any number of workers, and when resumed."""
+"""Orders of pictures that depend on their keys alone: the same for any number of workers."""
 
 from __future__ import annotations
 

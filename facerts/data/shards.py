@@ -15,7 +15,7 @@ from facerts.errors import DataError
 
 
 class TarShard(Source):
-    """One uncompressed tar file; members are named ``IDENTITY/IMAGE.jpg``, or ``IMAGE.jpg`` without identities.
+    """One uncompressed tar file of ``IDENTITY/IMAGE.jpg``, or of ``IMAGE.jpg`` without identities.
 
     Raises:
         DataError: no tar file, compressed, truncated, or without pictures.

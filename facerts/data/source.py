@@ -30,7 +30,7 @@ class Source(ABC):
 
     @abstractmethod
     def key(self, index: int) -> str:
-        """The picture's name, unique in the source and stable: a relative path, a tar member, a record number."""
+        """The picture's name, unique in the source: a relative path, a tar member, a record number."""
 
     @abstractmethod
     def read(self, index: int) -> bytes:

@@ -1,0 +1,107 @@
+"""Varied training crops through albumentations, each keyed so that a resumed run draws the same."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from facerts.degrade import KINDS, degrade
+from facerts.errors import MissingExtraError
+
+Key = tuple[int, int, int]
+
+
+class Augmentation:
+    """Applies transforms to a crop with randomness that depends on the key alone.
+
+    Args:
+        transforms: albumentations' transforms, applied in order.
+    """
+
+    def __init__(self, transforms: list[Any]) -> None:
+        self._transforms = transforms
+
+    def __call__(self, image: NDArray[np.uint8], key: Key) -> NDArray[np.uint8]:
+        """Vary one crop.
+
+        Args:
+            image: ``(112, 112, 3) uint8`` RGB.
+            key: (seed of the run, epoch, index in the data set).
+        """
+        seeds = np.random.SeedSequence(key).generate_state(len(self._transforms))
+        for transform, seed in zip(self._transforms, seeds, strict=True):
+            # A seed for each: with one for all, the coin of the flip would decide the others too.
+            transform.set_random_seed(int(seed))
+            image = transform(image=image)["image"]
+        return image
+
+
+def build_augmentation(
+    *,
+    flip: bool = True,
+    scale: float = 0.0,
+    shift: float = 0.0,
+    rotation: float = 0.0,
+    ladder: float = 0.0,
+    ladder_strength: float = 1.0,
+) -> Augmentation:
+    """The augmentation of a recipe.
+
+    Args:
+        flip: mirror half of the images.
+        scale: largest relative change of scale.
+        shift: largest shift, as a share of the side.
+        rotation: largest rotation in degrees.
+        ladder: probability of one step of the quality ladder (``facerts.degrade.KINDS``), after the rest.
+        ladder_strength: the hardest step, 0 to 1.
+
+    Raises:
+        MissingExtraError: albumentations is not installed.
+    """
+    # Looks for a newer version on the network otherwise.
+    os.environ.setdefault("NO_ALBUMENTATIONS_UPDATE", "1")
+    try:
+        import albumentations
+    except ImportError as error:
+        raise MissingExtraError("augmentation needs albumentations: pip install 'facerts[train]'") from error
+    transforms: list[Any] = []
+    if flip:
+        transforms.append(albumentations.HorizontalFlip(p=0.5))
+    if scale or shift or rotation:
+        transforms.append(
+            albumentations.Affine(
+                scale=(1.0 - scale, 1.0 + scale),
+                translate_percent=(-shift, shift),
+                rotate=(-rotation, rotation),
+                border_mode=cv2.BORDER_REFLECT_101,
+                p=1.0,
+            )
+        )
+    if ladder:
+        transforms.append(_quality_ladder(albumentations, ladder_strength, ladder))
+    return Augmentation(transforms)
+
+
+def _quality_ladder(albumentations: Any, hardest: float, probability: float) -> Any:
+    """A transform that degrades by one kind at one strength, both drawn evenly."""
+
+    class QualityLadder(albumentations.ImageOnlyTransform):  # type: ignore[misc]
+        def get_params(self) -> dict[str, Any]:
+            draw: Callable[[int], int] = self.random_generator.integers
+            return {
+                "kind": list(KINDS)[draw(len(KINDS))],
+                "strength": self.random_generator.uniform(0.0, hardest),
+                "seed": int(draw(2**31)),
+            }
+
+        def apply(
+            self, img: NDArray[np.uint8], kind: str, strength: float, seed: int, **_: Any
+        ) -> NDArray[np.uint8]:
+            return degrade(img, kind, strength, seed)
+
+    return QualityLadder(p=probability)
