@@ -13,6 +13,8 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from facerts.image import decode, encode_jpeg
+
 Picture = NDArray[np.uint8]
 
 HARDEST_BLUR = 5.0
@@ -55,11 +57,7 @@ def jpeg(image: Picture, strength: float, random: np.random.Generator) -> Pictur
     if strength <= 0:
         return image.copy()
     quality = round(BEST_JPEG + (WORST_JPEG - BEST_JPEG) * strength)
-    # Compression mixes the channels as luma and chroma: their order must be the one OpenCV assumes.
-    _, data = cv2.imencode(
-        ".jpg", cv2.cvtColor(image, cv2.COLOR_RGB2BGR), [cv2.IMWRITE_JPEG_QUALITY, quality]
-    )
-    return _uint8(cv2.cvtColor(cv2.imdecode(data, cv2.IMREAD_COLOR), cv2.COLOR_BGR2RGB))
+    return decode(encode_jpeg(image, quality), where="a compressed picture")
 
 
 def occlusion(image: Picture, strength: float, random: np.random.Generator) -> Picture:

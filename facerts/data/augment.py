@@ -78,6 +78,7 @@ def build_augmentation(
                 scale=(1.0 - scale, 1.0 + scale),
                 translate_percent=(-shift, shift),
                 rotate=(-rotation, rotation),
+                keep_ratio=True,
                 border_mode=cv2.BORDER_REFLECT_101,
                 p=1.0,
             )
