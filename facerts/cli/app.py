@@ -10,8 +10,13 @@ import typer
 from facerts.errors import Error, NonFiniteLossError
 from facerts.progress import stderr
 
-app = typer.Typer(name="facerts", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
-                  help="Train, export, evaluate and run face embedders that know how far to trust each face.")
+app = typer.Typer(
+    name="facerts",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Train, export, evaluate and run face embedders that know how far to trust each face.",
+)
 
 # One file per command; each has `register(app)`.
 COMMANDS = ("data", "train", "export", "score", "embed", "evaluate", "report", "doctor")

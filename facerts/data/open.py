@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from facerts.data.binset import BinSet
 from facerts.data.folder import PICTURE_SUFFIXES, Files, open_folder, open_list
 from facerts.data.shards import TarShard
 from facerts.data.source import Source
@@ -83,6 +84,8 @@ def _open_one(path: Path) -> Source:
     suffix = path.suffix.lower()
     if suffix == ".tar":
         return TarShard(path)
+    if suffix == ".bin":
+        return BinSet(path)
     if suffix in {".txt", ".lst"}:
         return open_list(path)
     if suffix in PICTURE_SUFFIXES:

@@ -1,0 +1,79 @@
+"""Telling faces from what is no face by a score; faces are the positive class, higher scores mean face.
+
+TNR@TPR: the threshold is the highest that keeps at least the wanted share of the faces (a face at the threshold
+is kept); TNR is the share of non-faces strictly below it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from facerts.metrics.verification import auroc, check_pairs
+
+TPRS = (0.90, 0.95)
+
+
+@dataclass(frozen=True)
+class Separation:
+    """How well a score separates faces from non-faces.
+
+    Attributes:
+        auroc: ties count half.
+        aupr: average precision with faces positive.
+        fpr95: share of non-faces kept where 95 % of the faces are; 1 − TNR@TPR95.
+        tnr_at_tpr: TNR at each TPR.
+    """
+
+    auroc: float
+    aupr: float
+    fpr95: float
+    tnr_at_tpr: dict[float, float]
+
+
+def separation(faces: ArrayLike, others: ArrayLike) -> Separation:
+    """All the numbers.
+
+    Args:
+        faces: ``(N,)`` scores of faces.
+        others: ``(M,)`` scores of non-faces.
+
+    Raises:
+        ValueError: one of them is empty or a score is not finite.
+    """
+    positive, negative = np.asarray(faces, dtype=np.float64), np.asarray(others, dtype=np.float64)
+    scores = np.concatenate([positive, negative])
+    flags = np.repeat([True, False], [len(positive), len(negative)])
+    check_pairs(scores, flags)
+    return Separation(
+        auroc(scores, flags),
+        average_precision(scores, flags),
+        1.0 - tnr_at_tpr(positive, negative, 0.95),
+        {tpr: tnr_at_tpr(positive, negative, tpr) for tpr in TPRS},
+    )
+
+
+def tnr_at_tpr(faces: ArrayLike, others: ArrayLike, tpr: float) -> float:
+    """Share of non-faces below the highest threshold that keeps at least ``tpr`` of the faces."""
+    threshold = keep_threshold(faces, tpr)
+    return float(np.mean(np.asarray(others, dtype=np.float64) < threshold))
+
+
+def keep_threshold(faces: ArrayLike, share: float) -> float:
+    """The highest threshold that keeps at least ``share`` of the faces (those at or above it)."""
+    ordered: NDArray[np.float64] = np.sort(np.asarray(faces, dtype=np.float64))
+    kept = int(np.ceil(share * len(ordered) - 1e-9))
+    return float(ordered[len(ordered) - max(kept, 1)])
+
+
+def average_precision(scores: ArrayLike, positive: ArrayLike) -> float:
+    """Σ (recall step) × precision over the distinct scores, highest first: scikit-learn's average precision."""
+    values, flags = check_pairs(scores, positive)
+    order = np.argsort(-values, kind="stable")
+    values, flags = values[order], flags[order]
+    last_of_ties = np.append(np.flatnonzero(np.diff(values)), len(values) - 1)
+    hits = np.cumsum(flags)[last_of_ties]
+    steps = np.diff(np.concatenate([[0], hits])) / hits[-1]
+    return float(np.sum(steps * hits / (last_of_ties + 1)))

@@ -1,0 +1,161 @@
+"""Error versus reject: how the false non-match rate falls as the worst pairs are left out.
+
+The paper's Fig. 8 draws FNMR at FMR 1e-3 against the share of pairs rejected. A pair's quality is the lower of
+its two images'. Two conventions are in use, and both are here: with a *fixed* threshold, chosen once on all
+impostor pairs and kept (what a deployed system does), and with one chosen anew *per rate* on the impostor pairs
+that are left. Pairs of equal quality cannot be told apart, so where a rate cuts through a tie, the expected
+value over a random order within the tie is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from facerts.metrics.verification import check_pairs, fmr_threshold, trapezoid
+
+Convention = Literal["fixed", "per_rate"]
+
+RATES: tuple[float, ...] = tuple(round(0.01 * percent, 2) for percent in range(96))
+
+
+def pair_quality(quality: ArrayLike, pairs: NDArray[np.integer]) -> NDArray[np.float64]:
+    """The lower quality of each pair's two images.
+
+    Args:
+        quality: ``(N,)`` per image.
+        pairs: ``(P, 2)`` row numbers.
+    """
+    lowest: NDArray[np.float64] = np.asarray(quality, dtype=np.float64)[pairs].min(axis=1)
+    return lowest
+
+
+@dataclass(frozen=True)
+class RejectCurve:
+    """FNMR by the share rejected.
+
+    Attributes:
+        rejected: ``(R,)`` shares of pairs rejected, rising from 0.
+        fnmr: ``(R,)``.
+        threshold: ``(R,)``; one value throughout where the convention is "fixed".
+        impostors: impostor pairs behind the threshold, before any is rejected.
+    """
+
+    rejected: NDArray[np.float64]
+    fnmr: NDArray[np.float64]
+    threshold: NDArray[np.float64]
+    impostors: int
+
+
+def error_versus_reject(
+    scores: ArrayLike,
+    same: ArrayLike,
+    quality: ArrayLike,
+    *,
+    fmr: float = 1e-3,
+    convention: Convention = "fixed",
+    rates: Sequence[float] = RATES,
+) -> RejectCurve:
+    """FNMR at a false match rate while the pairs of lowest quality are rejected.
+
+    Args:
+        scores: ``(P,)`` similarity.
+        same: ``(P,) bool``.
+        quality: ``(P,)`` of each pair, higher is better; see ``pair_quality``.
+        fmr: false match rate at which the threshold is chosen.
+        convention: "fixed" or "per_rate", see the module.
+        rates: shares to reject, in [0, 1). With "fixed" they are shares of the genuine pairs, the only ones that
+            FNMR counts; with "per_rate" genuine and impostor pairs are each rejected at the rate.
+
+    Raises:
+        ValueError: as ``check_pairs``, or a quality is not finite, or a rate out of range.
+    """
+    values, flags = check_pairs(scores, same)
+    ranks = np.asarray(quality, dtype=np.float64)
+    if ranks.shape != values.shape or not np.isfinite(ranks).all():
+        raise ValueError("error versus reject needs a finite quality for every pair")
+    shares = np.asarray(rates, dtype=np.float64)
+    if (shares < 0).any() or (shares >= 1).any():
+        raise ValueError("rates of rejection lie in [0, 1)")
+    impostors = values[~flags]
+    if convention == "fixed":
+        threshold = np.full(len(shares), fmr_threshold(impostors, fmr))
+    else:
+        kept = [_kept_by_rank(ranks[~flags], share) for share in shares]
+        threshold = np.array([fmr_threshold(impostors[keep], fmr) for keep in kept])
+    genuine_scores, genuine_quality = values[flags], ranks[flags]
+    if convention == "fixed":
+        errors = (genuine_scores < threshold[0]).astype(np.float64)
+        fnmr = _mean_of_kept(errors, genuine_quality, shares)
+    else:
+        fnmr = np.array(
+            [
+                _mean_of_kept(
+                    (genuine_scores < limit).astype(np.float64), genuine_quality, shares[i : i + 1]
+                )[0]
+                for i, limit in enumerate(threshold)
+            ]
+        )
+    return RejectCurve(shares, fnmr, threshold, len(impostors))
+
+
+def _mean_of_kept(
+    errors: NDArray[np.float64], quality: NDArray[np.float64], shares: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Mean error of what is left when each share of lowest quality is gone; ties by their mean error."""
+    order = np.argsort(quality, kind="stable")
+    _, group = np.unique(quality[order], return_inverse=True)
+    # Every member of a tie stands for the tie's mean.
+    means = np.bincount(group, errors[order]) / np.bincount(group)
+    left = np.concatenate([np.cumsum(means[group][::-1])[::-1], [0.0]])
+    gone = _rejected_count(len(errors), shares)
+    # Sums of means that are exact in theory: rounding may leave −1e-17 where no error is left.
+    return np.asarray(np.maximum(left[gone], 0.0) / (len(errors) - gone), dtype=np.float64)
+
+
+def _rejected_count(pairs: int, shares: NDArray[np.float64]) -> NDArray[np.int64]:
+    """How many pairs a share rejects: rounded down, and one pair is always left."""
+    return np.minimum(np.floor(shares * pairs + 1e-9).astype(np.int64), pairs - 1)
+
+
+def _kept_by_rank(quality: NDArray[np.float64], share: float) -> NDArray[np.bool_]:
+    """Impostors left at a rate; a tie that the rate cuts through is kept whole, which can only raise the threshold."""
+    gone = int(_rejected_count(len(quality), np.array([share]))[0])
+    kept: NDArray[np.bool_] = quality >= np.sort(quality)[gone]
+    return kept
+
+
+def oracle_quality(scores: ArrayLike, same: ArrayLike) -> NDArray[np.float64]:
+    """The best quality there can be for error versus reject: each pair's own score as its quality.
+
+    It rejects the genuine pairs of lowest similarity first, so that every rejected pair is an error while any is
+    left.
+    """
+    return np.asarray(scores, dtype=np.float64)
+
+
+def partial_area(curve: RejectCurve, end: float) -> float:
+    """Area below the curve from no rejection to ``end``, divided by ``end``: the mean FNMR over those rates.
+
+    Trapezoids between the rates; the value at ``end`` is interpolated.
+
+    Raises:
+        ValueError: the curve does not reach ``end``.
+    """
+    if not 0 < end <= curve.rejected[-1] + 1e-9 or curve.rejected[0] != 0:
+        raise ValueError(
+            f"the curve runs from {curve.rejected[0]} to {curve.rejected[-1]}, not from 0 to {end}"
+        )
+    inside = curve.rejected < end
+    x = np.append(curve.rejected[inside], end)
+    y = np.append(curve.fnmr[inside], np.interp(end, curve.rejected, curve.fnmr))
+    return trapezoid(x, y) / end
+
+
+def random_area(curve: RejectCurve) -> float:
+    """What ``partial_area`` is for a quality that says nothing: FNMR stays where it was."""
+    return float(curve.fnmr[0])
