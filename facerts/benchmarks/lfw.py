@@ -69,7 +69,8 @@ def load_lfw(folder: str | Path) -> PairBenchmark:
     missing = [key for key in keys if not (folder / key).is_file()]
     if missing:
         raise DataError(
-            f"{folder}: {len(missing)} of {len(keys)} pictures that {PAIRS} names are missing, the first is {missing[0]}"
+            f"{folder}: {len(missing)} of {len(keys)} pictures that {PAIRS} names "
+            f"are missing, the first is {missing[0]}"
         )
     return PairBenchmark(
         folder.name,

@@ -10,8 +10,9 @@ from __future__ import annotations
 import codecs
 import pickle
 from collections.abc import Iterable, Sequence
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +34,7 @@ def _latin1(text: str, encoding: str = "latin1") -> bytes:
 class _Restricted(pickle.Unpickler):
     """Builds plain values and NumPy arrays, and nothing else."""
 
-    _ALLOWED = {
+    _ALLOWED: ClassVar[dict[tuple[str, str], Any]] = {
         ("_codecs", "encode"): _latin1,
         ("__builtin__", "bytes"): bytes,
         ("builtins", "bytes"): bytes,
@@ -46,7 +47,7 @@ class _Restricted(pickle.Unpickler):
         if (module, name) in self._ALLOWED:
             return self._ALLOWED[module, name]
         if module in _MULTIARRAY and name in ("_reconstruct", "scalar"):
-            return getattr(np._core.multiarray if hasattr(np, "_core") else np.core.multiarray, name)
+            return getattr(import_module(_MULTIARRAY[hasattr(np, "_core")]), name)
         raise pickle.UnpicklingError(f"it asks for {module}.{name}, which has no place in a .bin set")
 
 
