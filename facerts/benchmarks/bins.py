@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from facerts.benchmarks.pairs import PairBenchmark
-from facerts.data.binset import BinSet
+from facerts.data.binset import BinSet, write_bin
 from facerts.errors import DataError
 
 FOLDS = 10
@@ -26,3 +26,18 @@ def load_bin(path: str | Path) -> PairBenchmark:
     pairs = np.arange(2 * count, dtype=np.int64).reshape(-1, 2)
     folds = np.repeat(np.arange(FOLDS), np.diff(np.linspace(0, count, FOLDS + 1).round().astype(int)))
     return PairBenchmark(images.name, images, pairs, images.same, folds.astype(np.int64))
+
+
+def save_bin(benchmark: PairBenchmark, path: str | Path) -> None:
+    """Write any pair benchmark as a .bin set: its pictures' bytes, pair by pair, in the order of its folds.
+
+    Raises:
+        DataError: its folds are not ten equal runs, which is all that a .bin set can say.
+    """
+    order = np.argsort(benchmark.folds, kind="stable")
+    runs = np.bincount(benchmark.folds)
+    if len(runs) != FOLDS or runs.min() != runs.max():
+        raise DataError(f"{benchmark.name}: a .bin set has {FOLDS} equal folds, this one {runs.tolist()}")
+    pairs = benchmark.pairs[order]
+    images = (benchmark.images.read(int(index)) for index in pairs.reshape(-1))
+    write_bin(Path(path), images, benchmark.same[order].tolist())

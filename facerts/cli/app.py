@@ -7,38 +7,37 @@ from importlib import import_module
 
 import typer
 
+from facerts.cli.output import EXIT_INTERRUPTED, EXIT_NON_FINITE, EXIT_UNUSABLE, print_error
 from facerts.errors import Error, NonFiniteLossError
-from facerts.progress import stderr
-
-app = typer.Typer(
-    name="facerts",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    help="Train, export, evaluate and run face embedders that know how far to trust each face.",
-)
 
 # One file per command; each has `register(app)`.
 COMMANDS = ("data", "train", "export", "score", "embed", "evaluate", "report", "doctor")
 
-EXIT_SOME_FAILED = 1
-EXIT_UNUSABLE = 2
-EXIT_NON_FINITE = 3
-EXIT_INTERRUPTED = 130
+
+def build_app() -> typer.Typer:
+    """The command line with all its subcommands."""
+    app = typer.Typer(
+        name="facerts",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        help="Train, export, evaluate and run face embedders that know how far to trust each face.",
+    )
+    for name in COMMANDS:
+        import_module(f"facerts.cli.{name}").register(app)
+    return app
 
 
 def main() -> None:
     """Run the command line; errors that the user can mend end it with a sentence, not a traceback."""
-    for name in COMMANDS:
-        import_module(f"facerts.cli.{name}").register(app)
     try:
-        app()
+        build_app()()
     except NonFiniteLossError as error:
-        stderr.print(f"[red]error:[/red] {error}", highlight=False)
+        print_error(error)
         sys.exit(EXIT_NON_FINITE)
     except Error as error:
-        stderr.print(f"[red]error:[/red] {error}", highlight=False)
+        print_error(error)
         sys.exit(EXIT_UNUSABLE)
     except KeyboardInterrupt:
-        stderr.print("interrupted")
+        print_error("interrupted")
         sys.exit(EXIT_INTERRUPTED)

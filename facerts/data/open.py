@@ -10,6 +10,7 @@ import numpy as np
 
 from facerts.data.binset import BinSet
 from facerts.data.folder import PICTURE_SUFFIXES, Files, open_folder, open_list
+from facerts.data.records import open_records
 from facerts.data.shards import TarShard
 from facerts.data.source import Source
 from facerts.errors import DataError
@@ -80,8 +81,10 @@ def _matches(spec: str) -> list[Path]:
 
 def _open_one(path: Path) -> Source:
     if path.is_dir():
-        return open_folder(path)
+        return open_records(path) if any(path.glob("*.rec")) else open_folder(path)
     suffix = path.suffix.lower()
+    if suffix == ".rec":
+        return open_records(path)
     if suffix == ".tar":
         return TarShard(path)
     if suffix == ".bin":

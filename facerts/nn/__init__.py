@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from torch import nn
-
 from facerts.nn.heads import FaceNetwork, HeadSpec
 from facerts.nn.iresnet import BLOCKS_PER_STAGE, IResNet
 from facerts.nn.mobilefacenet import MobileFaceNet
@@ -14,7 +12,7 @@ from facerts.nn.mobilefacenet import MobileFaceNet
 __all__ = ["BACKBONES", "FaceNetwork", "HeadSpec", "build_network"]
 
 # Every trunk takes `width` and `dropout` and has `features`, its number of outputs.
-BACKBONES: dict[str, Callable[..., nn.Module]] = {
+BACKBONES: dict[str, Callable[..., IResNet | MobileFaceNet]] = {
     **{f"iresnet{depth}": partial(IResNet, depth) for depth in BLOCKS_PER_STAGE},
     **{f"iresnet{depth}_se": partial(IResNet, depth, se=True) for depth in BLOCKS_PER_STAGE},
     "mobilefacenet": MobileFaceNet,

@@ -36,7 +36,7 @@ class SqueezeExcite(nn.Module):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        return x * self.gate(x)
+        return torch.mul(x, self.gate(x))
 
 
 class Block(nn.Module):

@@ -65,7 +65,8 @@ class Bottleneck(nn.Module):
         self.residual = stride == 1 and inputs == outputs
 
     def forward(self, x: Tensor) -> Tensor:
-        return x + self.layers(x) if self.residual else self.layers(x)
+        projected: Tensor = self.layers(x)
+        return x + projected if self.residual else projected
 
 
 class MobileFaceNet(nn.Sequential):

@@ -1,0 +1,141 @@
+"""``facerts data``: look at data sets and convert between their layouts."""
+
+from __future__ import annotations
+
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from facerts.cli.output import EXIT_SOME_FAILED, fields_table, print_json, warn
+
+if TYPE_CHECKING:
+    from facerts.data.pack import Packed
+
+data = typer.Typer(no_args_is_help=True, help="Look at data sets and convert between their layouts.")
+
+Sources = Annotated[
+    list[str],
+    typer.Argument(
+        help="Folders, record directories, .tar shards, .bin sets, list files; patterns with * are expanded.",
+        metavar="SRC...",
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+
+
+class Layout(str, Enum):
+    """What ``pack`` writes."""
+
+    REC = "rec"
+    TAR = "tar"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.add_typer(data, name="data")
+
+
+@data.command()
+def pack(
+    sources: Sources,
+    out: Annotated[Path, typer.Option(help="Folder to write into.")],
+    layout: Annotated[
+        Layout, typer.Option("--format", help="A record directory, or tar shards.")
+    ] = Layout.REC,
+    shard_images: Annotated[int, typer.Option(min=1, help="Images in each tar shard.")] = 10_000,
+    check: Annotated[bool, typer.Option(help="Decode every picture; leave out the broken ones.")] = True,
+    json: Json = False,
+) -> None:
+    """Pack pictures into a record directory (train.rec, train.idx, property) or tar shards; bytes stay as they are.
+
+    Example: facerts data pack faces/ --out faces_rec
+    """
+    from facerts.data import open_source
+    from facerts.data.pack import pack_records, pack_shards
+
+    source = open_source(sources)
+    if layout is Layout.REC:
+        _show(pack_records(source, out, check=check), json)
+    else:
+        _show(pack_shards(source, out, images_per_shard=shard_images, check=check), json)
+
+
+@data.command()
+def unpack(
+    sources: Sources,
+    out: Annotated[Path, typer.Option(help="A folder that does not exist yet.")],
+    json: Json = False,
+) -> None:
+    """Write every picture of a source as a file, in folders by identity.
+
+    Example: facerts data unpack faces_rec --out faces
+    """
+    from facerts.data import open_source
+    from facerts.data.pack import unpack as run
+
+    _show(run(open_source(sources), out), json)
+
+
+@data.command()
+def inspect(
+    sources: Sources,
+    every: Annotated[
+        bool, typer.Option("--all", help="Decode every picture, not a sample of 1,000.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Tell what a source holds: images, identities, sizes, broken pictures. Ends with 1 if any is broken.
+
+    Example: facerts data inspect faces_rec
+    """
+    from facerts.data import open_source
+    from facerts.data.inspect import inspect_source
+
+    report = inspect_source(open_source(sources), every=every)
+    if json:
+        print_json(report)
+    else:
+        fields_table({key: value for key, value in report.items() if key != "broken"})
+        for problem in report["broken"]:
+            warn(problem)
+    if report["broken"]:
+        raise typer.Exit(EXIT_SOME_FAILED)
+
+
+@data.command(name="bin")
+def bin_set(
+    benchmark: Annotated[Path, typer.Argument(help="A folder in LFW's layout, with pairs.txt.")],
+    out: Annotated[Path, typer.Option(help="The .bin file to write.")],
+    json: Json = False,
+) -> None:
+    """Write a verification benchmark as one .bin file, its pairs in order.
+
+    Example: facerts data bin lfw/ --out lfw.bin
+    """
+    from facerts.benchmarks import open_benchmark
+    from facerts.benchmarks.bins import save_bin
+
+    opened = open_benchmark(benchmark)
+    save_bin(opened, out)
+    result = {"pairs": len(opened.same), "genuine": int(opened.same.sum()), "file": str(out)}
+    print_json(result) if json else fields_table(result)
+
+
+def _show(packed: Packed, json: bool) -> None:
+    result = {
+        "images": packed.images,
+        "identities": packed.identities,
+        "files": [str(file) for file in packed.files],
+        "left_out": packed.left_out,
+    }
+    if json:
+        print_json(result)
+    else:
+        files = result["files"] if len(packed.files) <= 4 else f"{packed.files[0]} … {packed.files[-1]}"
+        fields_table({**result, "files": files, "left_out": len(packed.left_out)})
+        for problem in packed.left_out:
+            warn(f"left out: {problem}")
+    if packed.left_out:
+        raise typer.Exit(EXIT_SOME_FAILED)

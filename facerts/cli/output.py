@@ -1,0 +1,63 @@
+"""How commands speak: results on standard output, everything else on standard error."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from facerts.progress import stderr
+
+EXIT_SOME_FAILED = 1
+EXIT_UNUSABLE = 2
+EXIT_NON_FINITE = 3
+EXIT_INTERRUPTED = 130
+
+stdout = Console()
+
+
+def print_json(result: Any) -> None:
+    """One JSON document."""
+    print(json.dumps(result, ensure_ascii=False, indent=1))
+
+
+def print_error(text: object) -> None:
+    """A sentence that says why the command ended; brackets in it (paths may have some) are left as they are."""
+    stderr.print(f"[red]error:[/red] {escape(str(text))}", highlight=False, soft_wrap=True)
+
+
+def warn(text: object) -> None:
+    """A sentence that does not end the command."""
+    stderr.print(f"[yellow]warning:[/yellow] {escape(str(text))}", highlight=False, soft_wrap=True)
+
+
+def fields_table(fields: Mapping[str, Any]) -> None:
+    """Names and values, a row each."""
+    table = Table(show_header=False, box=None)
+    for name, value in fields.items():
+        table.add_row(name.replace("_", " "), escape(_text(value)))
+    stdout.print(table)
+
+
+def rows_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """A table with a header; the first column is text, the others are numbers."""
+    table = Table(title=escape(title), title_justify="left")
+    for position, name in enumerate(header):
+        table.add_column(name, justify="left" if position == 0 else "right")
+    for row in rows:
+        table.add_row(*[escape(cell) for cell in row])
+    stdout.print(table)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {_text(entry)}" for name, entry in value.items())
+    if isinstance(value, list):
+        return ", ".join(_text(entry) for entry in value) or "none"
+    if isinstance(value, bool) or value is None:
+        return {True: "yes", False: "no", None: "–"}[value]
+    return f"{value:,}" if isinstance(value, int) else str(value)

@@ -1,0 +1,222 @@
+"""An ONNX embedder through ONNX Runtime: the one place where crops become a model's input."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from facerts.embedder.description import Input, find_description
+from facerts.embedder.outputs import FaceOutputs
+from facerts.errors import MissingExtraError, ModelError
+from facerts.files import sha256_file
+from facerts.image import CROP_SIZE
+
+Floats = NDArray[np.float32]
+
+ROLES = ("embedding", "norm", "quality", "uncertainty")
+
+
+class OnnxEmbedder:
+    """Crops to outputs through a described ONNX model; see ``outputs.Embedder``. May be shared by threads.
+
+    Attributes:
+        name: the model's own, or its file's.
+        method: the training method.
+        sha256: of the file.
+        description: what the model says of itself.
+        providers: in use, in order.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        providers: Sequence[str] | None = None,
+        threads: int | None = None,
+        batch_size: int = 64,
+    ) -> None:
+        path = Path(path)
+        self._path = path
+        self._session = _open_session(path, providers, threads)
+        self.description = find_description(path, dict(self._session.get_modelmeta().custom_metadata_map))
+        self.name = self.description.name or path.stem
+        self.method = self.description.method
+        self.sha256 = sha256_file(path)
+        self.providers: list[str] = self._session.get_providers()
+        self._batch_size = self.description.input.batch or batch_size
+        self._roles = self._check_tensors()
+
+    def __call__(self, crops: NDArray[np.uint8]) -> FaceOutputs:
+        """Embed aligned crops.
+
+        Args:
+            crops: ``(N, 112, 112, 3) uint8`` RGB.
+
+        Raises:
+            ModelError: crops of another shape, or the model gave a number that is not finite.
+        """
+        if crops.ndim != 4 or crops.shape[1:] != (CROP_SIZE, CROP_SIZE, 3) or crops.dtype != np.uint8:
+            raise ModelError(
+                f"crops must be (N, {CROP_SIZE}, {CROP_SIZE}, 3) uint8 RGB, not {crops.shape} {crops.dtype}"
+            )
+        batches = [
+            self._run(crops[start : start + self._batch_size])
+            for start in range(0, max(len(crops), 1), self._batch_size)
+        ]
+        joined = {role: np.concatenate([batch[role] for batch in batches]) for role in self._roles}
+        for role, values in joined.items():
+            if not np.isfinite(values).all():
+                row = int(np.flatnonzero(~np.isfinite(values.reshape(len(values), -1)).all(axis=1))[0])
+                raise ModelError(f"{self._path}: {role} of crop {row} is not a finite number")
+        return self._standardise(joined)
+
+    def _run(self, crops: NDArray[np.uint8]) -> dict[str, Floats]:
+        if len(crops) == 0:
+            # An empty batch still tells the outputs' shapes.
+            return {role: values[:0] for role, values in self._run(_one_black_crop()).items()}
+        fixed = self.description.input.batch
+        short = 0 if fixed is None else fixed - len(crops)
+        if short:
+            crops = np.concatenate([crops, np.repeat(crops[-1:], short, axis=0)])
+        feed = {self.description.input.name: to_input(crops, self.description.input)}
+        values = self._session.run(list(self._roles.values()), feed)
+        return {
+            role: np.asarray(value, dtype=np.float32)[: len(crops) - short]
+            for role, value in zip(self._roles, values, strict=True)
+        }
+
+    def _standardise(self, raw: dict[str, Floats]) -> FaceOutputs:
+        """What every embedder gives, from what this one gives."""
+        embedding = raw["embedding"].reshape(len(raw["embedding"]), math.prod(raw["embedding"].shape[1:]))
+        vectors = {role: raw[role].reshape(-1) for role in ROLES[1:] if role in raw}
+        norm = vectors.get("norm")
+        if self.description.normalise_embedding:
+            norm = np.linalg.norm(embedding, axis=1)
+            embedding = embedding / np.maximum(norm, np.float32(1e-12))[:, None]
+        quality = vectors.get("quality")
+        if self.description.quality == "norm":
+            quality = norm
+        if quality is not None and self.description.polarity == "lower_is_better":
+            quality = -quality
+        uncertainty = vectors.get("uncertainty")
+        if uncertainty is None and quality is not None:
+            uncertainty = -quality
+        extras = {role: values for role, values in raw.items() if role not in ROLES}
+        return FaceOutputs(embedding, norm, quality, uncertainty, extras)
+
+    def _check_tensors(self) -> dict[str, str]:
+        """Hold the description against the file; gives the tensor of each role that will be read."""
+        told = self.description.input
+        inputs = {tensor.name: tensor for tensor in self._session.get_inputs()}
+        if told.name not in inputs or len(inputs) != 1:
+            raise ModelError(
+                f"{self._path}: its inputs are {', '.join(sorted(inputs))}, but its description names "
+                f"{told.name!r} alone"
+            )
+        height, width = told.size
+        if (height, width) != (CROP_SIZE, CROP_SIZE):
+            raise ModelError(
+                f"{self._path}: crops are {CROP_SIZE} x {CROP_SIZE}, but the model wants {height} x {width}"
+            )
+        shape = inputs[told.name].shape
+        axes = (3, height, width) if told.layout == "NCHW" else (height, width, 3)
+        fits = len(shape) == 4 and all(
+            not isinstance(has, int) or has == wants for has, wants in zip(shape[1:], axes, strict=True)
+        )
+        if not fits or inputs[told.name].type != "tensor(float)":
+            raise ModelError(
+                f"{self._path}: input {told.name!r} is {inputs[told.name].type} {shape}, "
+                f"but the description says {told.layout} of {axes}, float"
+            )
+        if isinstance(shape[0], int) and shape[0] != told.batch:
+            raise ModelError(
+                f'{self._path}: the batch is fixed at {shape[0]}; the description must say "batch": {shape[0]}'
+            )
+        outputs = {tensor.name for tensor in self._session.get_outputs()}
+        roles = dict(self.description.outputs)
+        if self.description.quality.startswith("output:"):
+            roles["quality"] = self.description.quality.removeprefix("output:")
+        for role, name in roles.items():
+            if name not in outputs:
+                raise ModelError(
+                    f"{self._path}: no output {name!r} for the role {role!r}; there are {', '.join(sorted(outputs))}"
+                )
+        if self.description.quality == "norm" and not (
+            self.description.normalise_embedding or "norm" in roles
+        ):
+            raise ModelError(
+                f"{self._path}: quality is to be the norm, but the embedding is said to have unit length "
+                "and there is no output of the role 'norm'"
+            )
+        return roles
+
+
+def load_embedder(
+    path: str | Path,
+    *,
+    providers: Sequence[str] | None = None,
+    threads: int | None = None,
+    batch_size: int = 64,
+) -> OnnxEmbedder:
+    """Open an ONNX embedder, ours or a foreign one with its description beside it.
+
+    Args:
+        path: the .onnx file.
+        providers: ONNX Runtime's execution providers by name, in order of preference; None for the CPU.
+        threads: of one call; None leaves ONNX Runtime's choice.
+        batch_size: crops per run, where the model takes any number.
+
+    Raises:
+        ModelError: no such file, not an ONNX model, or not as described.
+    """
+    return OnnxEmbedder(path, providers=providers, threads=threads, batch_size=batch_size)
+
+
+def to_input(crops: NDArray[np.uint8], told: Input) -> Floats:
+    """``(N, 112, 112, 3) uint8`` RGB to the model's float32 input."""
+    mean, std = (np.array(values, dtype=np.float32) for values in (told.mean, told.std))
+    if told.colour == "BGR":
+        crops = crops[..., ::-1]
+    if told.layout == "NHWC":
+        return (crops.astype(np.float32) - mean) / std
+    # Planes are copied while they are bytes; then one pass over each makes it float.
+    planes = np.ascontiguousarray(crops.transpose(0, 3, 1, 2))
+    images = np.empty(planes.shape, dtype=np.float32)
+    for channel in range(3):
+        np.multiply(planes[:, channel], 1 / std[channel], out=images[:, channel])
+        images[:, channel] -= mean[channel] / std[channel]
+    return images
+
+
+def _one_black_crop() -> NDArray[np.uint8]:
+    return np.zeros((1, CROP_SIZE, CROP_SIZE, 3), dtype=np.uint8)
+
+
+def _open_session(path: Path, providers: Sequence[str] | None, threads: int | None) -> Any:
+    try:
+        import onnxruntime
+    except ImportError as error:
+        raise MissingExtraError(
+            "running a model needs ONNX Runtime: pip install 'facerts[cpu]', or 'facerts[gpu]' with a GPU"
+        ) from error
+    if not path.is_file():
+        raise ModelError(f"{path}: no such model file")
+    wanted = list(providers or ["CPUExecutionProvider"])
+    missing = [name for name in wanted if name not in onnxruntime.get_available_providers()]
+    if missing:
+        raise ModelError(
+            f"ONNX Runtime has no {', '.join(missing)} here; it has {', '.join(onnxruntime.get_available_providers())}"
+        )
+    options = onnxruntime.SessionOptions()
+    if threads is not None:
+        options.intra_op_num_threads = threads
+        options.inter_op_num_threads = 1
+    try:
+        return onnxruntime.InferenceSession(str(path), options, providers=wanted)
+    except Exception as error:  # ONNX Runtime's errors share no base class but Exception
+        raise ModelError(f"{path}: ONNX Runtime cannot load it ({str(error).splitlines()[0]})") from error
