@@ -137,16 +137,16 @@ def parse_description(text: str, where: str) -> Description:
 
 
 def find_description(model: Path, metadata: dict[str, str]) -> Description:
-    """The description of a model: the file beside it, or else what it carries.
+    """The description of a model: what it carries, or else the file beside it.
 
     Raises:
         ModelError: there is neither, or it is broken.
     """
+    if METADATA_KEY in metadata:
+        return parse_description(metadata[METADATA_KEY], f"{model}, metadata {METADATA_KEY!r}")
     beside = model.with_suffix(".json")
     if beside.is_file():
         return parse_description(beside.read_text(encoding="utf-8"), str(beside))
-    if METADATA_KEY in metadata:
-        return parse_description(metadata[METADATA_KEY], f"{model}, metadata {METADATA_KEY!r}")
     raise ModelError(
         f"{model}: the model does not say how it wants its input; describe it in {beside.name} beside it "
         "(see docs/foreign-models.md)"

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from facerts.embedder.outputs import FaceOutputs
 from facerts.errors import Error
 from facerts.evaluate.reject import image_scores
-from facerts.evaluate.verification import Arrays, image_arrays
+from facerts.evaluate.result import Arrays
+from facerts.evaluate.verification import image_arrays
 from facerts.metrics.intervals import bootstrap
 from facerts.metrics.ood import TPRS, separation, tnr_at_tpr
 from facerts.metrics.verification import auroc

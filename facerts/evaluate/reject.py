@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from facerts.benchmarks.pairs import PairBenchmark
 from facerts.embedder.outputs import FaceOutputs
 from facerts.errors import ModelError
-from facerts.evaluate.verification import Arrays
+from facerts.evaluate.result import Arrays
 from facerts.metrics.intervals import bootstrap
 from facerts.metrics.reject import (
     Convention,

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from facerts.benchmarks.pairs import PairBenchmark
 from facerts.embedder.outputs import Embedder, FaceOutputs
 from facerts.evaluate.embed import embed_source
+from facerts.evaluate.result import Arrays
 from facerts.metrics.intervals import bootstrap
 from facerts.metrics.verification import (
     OperatingPoint,
@@ -22,8 +23,6 @@ from facerts.metrics.verification import (
 )
 
 FARS = (1e-1, 1e-2, 1e-3)
-
-Arrays = dict[str, NDArray[Any]]
 
 
 def evaluate_verification(

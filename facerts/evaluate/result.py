@@ -1,0 +1,130 @@
+"""A result folder: ``result.json`` and ``arrays.npz``, which the report and comparisons read and nothing else.
+
+Several commands may write into one folder, as long as they judge the same model; each adds its section.
+``docs/results-schema.md`` says what every key means.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+import sys
+from collections.abc import Mapping
+from datetime import datetime, timezone
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from facerts.data.source import Source
+from facerts.embedder.outputs import Embedder
+from facerts.errors import DataError, Error
+from facerts.files import atomic_write
+
+SCHEMA = "facerts.result/1"
+JSON_FILE, ARRAYS_FILE = "result.json", "arrays.npz"
+_VERSIONED = ("facerts", "numpy", "onnxruntime", "onnxruntime-gpu", "opencv-python-headless")
+
+Arrays = dict[str, NDArray[Any]]
+
+
+class ResultFolder:
+    """The results of one model, in one folder.
+
+    Args:
+        path: of the folder; made at the first write.
+        model: whose results these are.
+
+    Raises:
+        Error: the folder holds results of another model, or something that is no result.
+    """
+
+    def __init__(self, path: str | Path, model: Embedder) -> None:
+        self.path = Path(path)
+        self.content: dict[str, Any] = {
+            "schema": SCHEMA,
+            "command": [],
+            "versions": {},
+            "model": {"name": model.name, "sha256": model.sha256, "method": model.method},
+        }
+        self._arrays: Arrays = {}
+        if (self.path / JSON_FILE).exists():
+            earlier, self._arrays = load_result(self.path)
+            if earlier["model"]["sha256"] != model.sha256:
+                raise Error(
+                    f"{self.path} holds results of {earlier['model']['name']} "
+                    f"({earlier['model']['sha256'][:8]}…), and this is {model.name} ({model.sha256[:8]}…); "
+                    "choose another --out"
+                )
+            self.content = earlier
+
+    def add(self, kind: str, name: str | None, section: Any, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Add or replace a section and write the folder.
+
+        Args:
+            kind: "verification", "reject", "ood".
+            name: of the benchmark; None for kinds that have one section.
+            section: as the schema has it.
+            arrays: kept under ``KIND/NAME/…``.
+        """
+        prefix = kind if name is None else f"{kind}/{name}"
+        if name is None:
+            self.content[kind] = section
+        else:
+            self.content.setdefault(kind, {})[name] = section
+        kept = {key: value for key, value in self._arrays.items() if not key.startswith(f"{prefix}/")}
+        self._arrays = {**kept, **{f"{prefix}/{key}": value for key, value in arrays.items()}}
+        self.content["command"] = [*self.content["command"], sys.argv]
+        self.content["versions"] = installed_versions()
+        self.content["created"] = datetime.now(timezone.utc).isoformat(timespec="seconds")
+        with atomic_write(self.path / ARRAYS_FILE) as file:
+            np.savez_compressed(file, **self._arrays)  # type: ignore[arg-type]
+        with atomic_write(self.path / JSON_FILE, "w") as text:
+            json.dump(self.content, text, indent=1, ensure_ascii=False, allow_nan=False)
+
+
+def load_result(folder: str | Path) -> tuple[dict[str, Any], Arrays]:
+    """What a result folder holds.
+
+    Raises:
+        DataError: no result there, or a broken one.
+    """
+    path = Path(folder) / JSON_FILE
+    if not path.is_file():
+        raise DataError(f"{folder}: no {JSON_FILE} here; `facerts evaluate … --out` writes one")
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except json.JSONDecodeError as error:
+        raise DataError(f"{path}: not valid JSON ({error})") from error
+    if not isinstance(content, dict) or content.get("schema") != SCHEMA:
+        raise DataError(f"{path}: not a result of the form {SCHEMA}")
+    try:
+        with np.load(path.with_name(ARRAYS_FILE), allow_pickle=False) as stored:
+            arrays = {key: stored[key] for key in stored.files}
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path.with_name(ARRAYS_FILE)}: cannot be read ({error})") from error
+    return content, arrays
+
+
+def installed_versions() -> dict[str, str]:
+    """Versions that a number may depend on."""
+    versions = {"python": platform.python_version()}
+    for name in _VERSIONED:
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:  # one of the ONNX Runtimes is never there
+            continue
+    return versions
+
+
+def source_sha256(source: Source) -> str:
+    """SHA-256 over the pictures' names and bytes, in order."""
+    digest = hashlib.sha256()
+    for index in range(len(source)):
+        data = source.read(index)
+        digest.update(f"{source.key(index)}\0{len(data)}\0".encode())
+        digest.update(data)
+    return digest.hexdigest()
