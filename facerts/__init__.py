@@ -1,6 +1,13 @@
-"""Face recognition that knows how far to trust each face."""
+"""Face recognition that knows how far to trust each face.
 
+scorer = facerts.load("model.onnx")
+for row in scorer.score(["a.jpg", "b.jpg"]):
+    print(row.path, row.quality, row.error)
+"""
+
+from facerts.embedder import Embedder, FaceOutputs
 from facerts.errors import Error
+from facerts.scoring import Row, Scorer, load
 from facerts.version import __version__
 
-__all__ = ["Error", "__version__"]
+__all__ = ["Embedder", "Error", "FaceOutputs", "Row", "Scorer", "__version__", "load"]

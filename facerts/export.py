@@ -191,7 +191,7 @@ def _check_crops(trained: TrainedNetwork, data: Sequence[str]) -> NDArray[np.uin
     source = open_source(data) if data else _own_pictures(trained)
     if source is not None:
         for index in np.unique(np.linspace(0, len(source) - 1, CHECKED_PICTURES).astype(int)):
-            where = f"{source.name}/{source.key(int(index))}"
+            where = source.location(int(index))
             crops.append(decode_crop(source.read(int(index)), where=where))
     return np.stack(crops)
 

@@ -58,12 +58,19 @@ def decode(data: bytes, *, where: str, max_pixels: int = MAX_PIXELS) -> NDArray[
 
 
 def decode_crop(data: bytes, *, where: str) -> NDArray[np.uint8]:
-    """Decode an aligned crop to ``(112, 112, 3) uint8`` RGB; other sizes are resized.
+    """Decode an aligned crop to ``(112, 112, 3) uint8`` RGB; squares of other sizes are resized.
 
     Raises:
-        ImageError: as ``decode``.
+        ImageError: as ``decode``, or the picture is not square, so that it cannot be an aligned crop.
     """
-    return fit_crop(decode(data, where=where))
+    image = decode(data, where=where)
+    height, width = image.shape[:2]
+    if height != width:
+        raise ImageError(
+            f"{where}: {width} x {height} pixels are not an aligned crop, which is square; "
+            "photos need a detector"
+        )
+    return fit_crop(image)
 
 
 def fit_crop(image: NDArray[np.uint8]) -> NDArray[np.uint8]:

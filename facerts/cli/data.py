@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from facerts.cli.options import Json
 from facerts.cli.output import EXIT_SOME_FAILED, fields_table, print_json, warn
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ Sources = Annotated[
         metavar="SRC...",
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 
 class Layout(str, Enum):

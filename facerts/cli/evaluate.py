@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from facerts.cli.options import Batch, Json, Model, Provider, Threads
 from facerts.cli.output import print_json, rows_table
 
 evaluate = typer.Typer(
@@ -14,18 +15,9 @@ evaluate = typer.Typer(
     help="Verification, error versus reject, out-of-distribution: numbers with intervals.",
 )
 
-Model = Annotated[Path, typer.Option(help="The .onnx embedder (a foreign one with its .json beside it).")]
 Data = Annotated[list[str], typer.Option(help="A .bin set or a folder with pairs.txt; may be repeated.")]
 Out = Annotated[Path, typer.Option(help="The result folder; several commands may share one.")]
 Flip = Annotated[bool, typer.Option(help="Add each crop's mirror to its embedding.")]
-Batch = Annotated[int, typer.Option(min=1, help="Crops in a run of the network.")]
-Threads = Annotated[
-    int | None, typer.Option(min=1, help="Threads of a run; ONNX Runtime's choice by default.")
-]
-Provider = Annotated[
-    list[str] | None, typer.Option(help="ONNX Runtime execution provider, e.g. CUDAExecutionProvider.")
-]
-Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 
 def register(app: typer.Typer) -> None:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from facerts.cli.options import Json
 from facerts.cli.output import fields_table, print_json
 
 
@@ -25,7 +26,7 @@ def export(
         list[str] | None, typer.Option(help="Pictures to check the export on; by default the run's own.")
     ] = None,
     licence: Annotated[str, typer.Option(help="Licence of the weights, written into the file.")] = "",
-    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    json: Json = False,
 ) -> None:
     """Write a trained network as an ONNX file that describes itself, after comparing it with PyTorch.
 

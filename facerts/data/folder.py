@@ -39,6 +39,9 @@ class Files(Source):
     def key(self, index: int) -> str:
         return self._keys[index]
 
+    def location(self, index: int) -> str:
+        return str(self._root / self._keys[index])
+
     def read(self, index: int) -> bytes:
         path = self._root / self._keys[index]
         try:
@@ -75,6 +78,23 @@ def open_folder(path: Path) -> Files:
     if flat:
         return Files(path.name, path, flat, None)
     return Files(path.name, path, [key for _, key in nested], [identity for identity, _ in nested])
+
+
+def open_tree(path: Path) -> Files:
+    """Every picture below a folder, in the order of their paths, without identities.
+
+    Raises:
+        DataError: there are no pictures in it.
+    """
+    keys = sorted(
+        os.path.relpath(os.path.join(root, name), path)
+        for root, _, names in os.walk(path)
+        for name in names
+        if _is_picture(name)
+    )
+    if not keys:
+        raise DataError(f"{path}: no pictures here ({', '.join(sorted(PICTURE_SUFFIXES))})")
+    return Files(path.name, path, keys, None)
 
 
 def open_list(path: Path) -> Files:

@@ -31,7 +31,7 @@ def inspect_source(source: Source, *, every: bool = False) -> dict[str, Any]:
     lengths: list[int] = []
     broken: list[str] = []
     for index in track([int(i) for i in indices], f"reading {source.name}"):
-        where = f"{source.name}/{source.key(index)}"
+        where = source.location(index)
         try:
             data = source.read(index)
             height, width = decode(data, where=where).shape[:2]

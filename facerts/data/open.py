@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import glob
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from facerts.data.binset import BinSet
-from facerts.data.folder import PICTURE_SUFFIXES, Files, open_folder, open_list
+from facerts.data.folder import PICTURE_SUFFIXES, Files, open_folder, open_list, open_tree
 from facerts.data.records import open_records
 from facerts.data.shards import TarShard
 from facerts.data.source import Source
@@ -47,6 +47,10 @@ class Joined(Source):
         source, inner = self._find(index)
         return f"{source.name}/{source.key(inner)}"
 
+    def location(self, index: int) -> str:
+        source, inner = self._find(index)
+        return source.location(inner)
+
     def read(self, index: int) -> bytes:
         source, inner = self._find(index)
         return source.read(inner)
@@ -62,11 +66,29 @@ def open_source(spec: str | Path | Sequence[str | Path]) -> Source:
     Raises:
         DataError: nothing there, or of no kind that is known.
     """
+    return _open_all(spec, _open_one)
+
+
+def open_pictures(spec: str | Path | Sequence[str | Path]) -> Source:
+    """As ``open_source`` for commands that ask for no identities: a folder is every picture below it.
+
+    Raises:
+        DataError: as ``open_source``.
+    """
+
+    def open_one(path: Path) -> Source:
+        folder = path.is_dir() and not any(path.glob("*.rec"))
+        return open_tree(path) if folder else _open_one(path)
+
+    return _open_all(spec, open_one)
+
+
+def _open_all(spec: str | Path | Sequence[str | Path], open_one: Callable[[Path], Source]) -> Source:
     specs = [spec] if isinstance(spec, str | Path) else list(spec)
     paths = [path for one in specs for path in _matches(str(one))]
     if not paths:
         raise DataError("no source was given")
-    sources = [_open_one(path) for path in paths]
+    sources = [open_one(path) for path in paths]
     return sources[0] if len(sources) == 1 else Joined(sources)
 
 

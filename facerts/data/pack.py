@@ -157,7 +157,7 @@ def _read_checked(
         data = source.read(index)
         if check:
             try:
-                decode(data, where=f"{source.name}/{source.key(index)}")
+                decode(data, where=source.location(index))
             except Error as error:
                 return index, data, str(error)
         return index, data, None

@@ -57,5 +57,8 @@ class TarShard(Source):
     def key(self, index: int) -> str:
         return self._keys[index]
 
+    def location(self, index: int) -> str:
+        return f"{self._reader.path}/{self._keys[index]}"
+
     def read(self, index: int) -> bytes:
         return self._reader.read(int(self._offsets[index]), int(self._sizes[index]), self._keys[index])

@@ -32,6 +32,10 @@ class Source(ABC):
     def key(self, index: int) -> str:
         """The picture's name, unique in the source: a relative path, a tar member, a record number."""
 
+    def location(self, index: int) -> str:
+        """Where the picture is, for rows and errors: a path that people can follow."""
+        return f"{self.name}/{self.key(index)}"
+
     @abstractmethod
     def read(self, index: int) -> bytes:
         """The picture's encoded bytes (JPEG, PNG, …), unchanged.
@@ -62,3 +66,6 @@ class Subset(Source):
 
     def read(self, index: int) -> bytes:
         return self._source.read(int(self._indices[index]))
+
+    def location(self, index: int) -> str:
+        return self._source.location(int(self._indices[index]))

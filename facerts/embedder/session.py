@@ -29,6 +29,7 @@ class OnnxEmbedder:
         method: the training method.
         sha256: of the file.
         description: what the model says of itself.
+        batch_size: crops that it likes to be given at once.
         providers: in use, in order.
     """
 
@@ -48,7 +49,8 @@ class OnnxEmbedder:
         self.method = self.description.method
         self.sha256 = sha256_file(path)
         self.providers: list[str] = self._session.get_providers()
-        self._batch_size = self.description.input.batch or batch_size
+        self.batch_size = batch_size
+        self._run_size = self.description.input.batch or batch_size
         self._roles = self._check_tensors()
 
     def __call__(self, crops: NDArray[np.uint8]) -> FaceOutputs:
@@ -65,8 +67,8 @@ class OnnxEmbedder:
                 f"crops must be (N, {CROP_SIZE}, {CROP_SIZE}, 3) uint8 RGB, not {crops.shape} {crops.dtype}"
             )
         batches = [
-            self._run(crops[start : start + self._batch_size])
-            for start in range(0, max(len(crops), 1), self._batch_size)
+            self._run(crops[start : start + self._run_size])
+            for start in range(0, max(len(crops), 1), self._run_size)
         ]
         joined = {role: np.concatenate([batch[role] for batch in batches]) for role in self._roles}
         for role, values in joined.items():

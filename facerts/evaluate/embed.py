@@ -82,12 +82,7 @@ def _decoded(
 ) -> Iterator[NDArray[np.uint8]]:
     def decode(start: int) -> NDArray[np.uint8]:
         rows = chosen[start : start + batch_size]
-        return np.stack(
-            [
-                decode_crop(source.read(int(row)), where=f"{source.name}/{source.key(int(row))}")
-                for row in rows
-            ]
-        )
+        return np.stack([decode_crop(source.read(int(row)), where=source.location(int(row))) for row in rows])
 
     waiting: deque[Future[NDArray[np.uint8]]] = deque()
     with ThreadPoolExecutor(max_workers=1) as pool:

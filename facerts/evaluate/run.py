@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from facerts.benchmarks import PairBenchmark, open_benchmark
-from facerts.data import Source, Subset, open_source
+from facerts.data import Source, Subset, open_pictures
 from facerts.embedder.outputs import Embedder
 from facerts.errors import DataError, Error
 from facerts.evaluate.embed import embed_source
@@ -119,7 +119,7 @@ def _pictures(path: str) -> Source:
     if (Path(path) / "pairs.txt").is_file():
         benchmark: PairBenchmark = open_benchmark(path)
         return benchmark.images
-    return open_source(path)
+    return open_pictures(path)
 
 
 def _check_names(names: Sequence[str]) -> None:

@@ -109,7 +109,7 @@ class CropDataset(Dataset[tuple[Tensor, Tensor, Tensor]]):
     def __getitems__(self, keys: list[Key]) -> tuple[Tensor, Tensor, Tensor]:
         crops = np.empty((len(keys), CROP_SIZE, CROP_SIZE, 3), dtype=np.uint8)
         for row, (epoch, index) in enumerate(keys):
-            where = f"{self._source.name}/{self._source.key(index)}"
+            where = self._source.location(index)
             crop = decode_crop(self._source.read(index), where=where)
             crops[row] = self._augment(crop, (self._seed, epoch, index))
         indices = np.array([index for _, index in keys], dtype=np.int64)

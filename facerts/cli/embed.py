@@ -1,0 +1,64 @@
+"""``facerts embed``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from facerts.cli.options import (
+    Batch,
+    Detector,
+    DetectorModel,
+    DetectorName,
+    Json,
+    Model,
+    Pictures,
+    Provider,
+    Threads,
+)
+from facerts.cli.output import EXIT_SOME_FAILED, fields_table, print_json, warn
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(embed)
+
+
+def embed(
+    paths: Pictures,
+    model: Model,
+    out: Annotated[Path, typer.Option(help="The .npz file to write.")],
+    detector: Detector = DetectorName.NONE,
+    detector_model: DetectorModel = None,
+    batch_size: Batch = 64,
+    threads: Threads = None,
+    provider: Provider = None,
+    json: Json = False,
+) -> None:
+    """Embed pictures: paths, faces, embeddings, quality, uncertainty and norm. Ends with 1 if any could not be read.
+
+    Example: facerts embed crops/ --model m.onnx --out embeddings.npz
+    """
+    from facerts.scoring import load
+    from facerts.scoring.arrays import write_embeddings
+
+    scorer = load(
+        model,
+        detector=detector.value,
+        detector_model=detector_model,
+        providers=provider,
+        threads=threads,
+        batch_size=batch_size,
+    )
+    scored = list(scorer.score_paths(paths, progress="embedding"))
+    write_embeddings(out, scored)
+    failed = [entry.row.error for entry in scored if entry.row.error is not None]
+    for problem in failed:
+        warn(problem)
+    embedded = sum(entry.embedding is not None for entry in scored)
+    result = {"embedded": embedded, "failed": len(failed), "file": str(out)}
+    print_json(result) if json else fields_table(result)
+    if failed:
+        raise typer.Exit(EXIT_SOME_FAILED)

@@ -1,0 +1,39 @@
+"""One face of one picture, or the reason why there is none."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+
+@dataclass(frozen=True)
+class Row:
+    """What scoring says; None where there is nothing to say.
+
+    Attributes:
+        path: of the picture.
+        face: number of the face in the picture, the largest first; None where the picture gave none.
+        box: left, top, right, bottom in pixels, from the detector.
+        points: five x, y pairs in one list, from the detector.
+        det_score: of the detector.
+        quality: higher is better.
+        uncertainty: the method's own number.
+        accepted: whether the quality reaches the threshold; None where no threshold was asked for.
+        reason: why it was not accepted.
+        error: why the picture could not be scored.
+        model_sha256: of the model that scored it.
+    """
+
+    path: str
+    face: int | None = None
+    box: list[float] | None = None
+    points: list[float] | None = None
+    det_score: float | None = None
+    quality: float | None = None
+    uncertainty: float | None = None
+    accepted: bool | None = None
+    reason: str | None = None
+    error: str | None = None
+    model_sha256: str = ""
+
+
+COLUMNS = tuple(field.name for field in fields(Row))

@@ -1,0 +1,148 @@
+"""The use side's public face: a model, with a detector where pictures are photos."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from facerts.data.open import open_pictures
+from facerts.data.source import Source
+from facerts.detect import Detector, open_detector
+from facerts.embedder import FaceOutputs, OnnxEmbedder, load_embedder
+from facerts.errors import ImageError, ModelError
+from facerts.image import encode_png
+from facerts.scoring.pipeline import Scored, score_source
+from facerts.scoring.row import Row
+
+Picture = str | Path | bytes | NDArray[np.uint8]
+
+
+class Scorer:
+    """Scores pictures and embeds aligned crops.
+
+    Attributes:
+        embedder: the model.
+        detector: None where pictures are aligned crops.
+    """
+
+    def __init__(self, embedder: OnnxEmbedder, detector: Detector | None = None) -> None:
+        self.embedder = embedder
+        self.detector = detector
+
+    def score(self, images: Picture | Sequence[Picture], *, min_quality: float | None = None) -> list[Row]:
+        """A row for each face of each picture; a picture that cannot be read is a row with an error.
+
+        Args:
+            images: paths, encoded bytes, or ``(H, W, 3) uint8`` RGB arrays; one or several.
+            min_quality: faces at or above it are accepted.
+        """
+        return [scored.row for scored in self._scored(_Given(images), min_quality)]
+
+    def score_paths(
+        self,
+        paths: str | Path | Sequence[str | Path],
+        *,
+        min_quality: float | None = None,
+        progress: str = "",
+    ) -> Iterator[Scored]:
+        """Rows with embeddings, one by one, for folders, record directories, shards and lists of any size.
+
+        Args:
+            paths: see ``facerts.data.open_pictures``.
+            min_quality: as in ``score``.
+            progress: text of a progress bar; empty for none.
+        """
+        return self._scored(open_pictures(paths), min_quality, progress)
+
+    def embed(self, crops: NDArray[np.uint8]) -> FaceOutputs:
+        """Outputs for aligned crops, ``(N, 112, 112, 3) uint8`` RGB."""
+        return self.embedder(crops)
+
+    def threshold(self, keep: float) -> float:
+        """The quality that keeps a share of the faces that the model was calibrated on.
+
+        Raises:
+            ModelError: the model carries no threshold for that share.
+        """
+        thresholds = self.embedder.description.thresholds
+        for share, chosen in thresholds.items():
+            if abs(float(share) - keep) < 1e-9:
+                return chosen.quality
+        known = f"only for {', '.join(thresholds)}" if thresholds else "none at all"
+        raise ModelError(f"{self.embedder.name} has no threshold that keeps {keep:g} of the faces, {known}")
+
+    def _scored(self, source: Source, min_quality: float | None, progress: str = "") -> Iterator[Scored]:
+        return score_source(
+            self.embedder,
+            source,
+            detector=self.detector,
+            min_quality=min_quality,
+            batch_size=self.embedder.batch_size,
+            progress=progress,
+        )
+
+
+def load(
+    model: str | Path,
+    *,
+    detector: str = "none",
+    detector_model: str | Path | None = None,
+    providers: Sequence[str] | None = None,
+    threads: int | None = None,
+    batch_size: int = 64,
+) -> Scorer:
+    """Open a model for scoring.
+
+    Args:
+        model: an .onnx embedder, ours or a foreign one with its description beside it.
+        detector: "none" where pictures are aligned crops, or "yunet" for photos.
+        detector_model: the detector's file.
+        providers: ONNX Runtime's execution providers; None for the CPU.
+        threads: of one run of the network.
+        batch_size: crops in a run.
+
+    Raises:
+        ModelError: a model is missing or not what it should be.
+    """
+    embedder = load_embedder(model, providers=providers, threads=threads, batch_size=batch_size)
+    return Scorer(embedder, open_detector(detector, detector_model))
+
+
+class _Given(Source):
+    """Pictures that the caller holds."""
+
+    def __init__(self, images: Picture | Sequence[Picture]) -> None:
+        single = isinstance(images, str | Path | bytes) or (
+            isinstance(images, np.ndarray) and images.ndim == 3
+        )
+        self._images: list[Picture] = [images] if single else list(images)  # type: ignore[list-item, arg-type]
+        self.name, self.labels, self.identities = "pictures", None, ()
+
+    def __len__(self) -> int:
+        return len(self._images)
+
+    def key(self, index: int) -> str:
+        return str(index)
+
+    def location(self, index: int) -> str:
+        image = self._images[index]
+        return str(image) if isinstance(image, str | Path) else f"picture {index}"
+
+    def read(self, index: int) -> bytes:
+        image = self._images[index]
+        if isinstance(image, bytes):
+            return image
+        if isinstance(image, str | Path):
+            try:
+                return Path(image).read_bytes()
+            except OSError as error:
+                raise ImageError(f"{image}: cannot be read ({error.strerror})") from error
+        if image.ndim != 3 or image.shape[2] != 3 or image.dtype != np.uint8:
+            raise ImageError(
+                f"picture {index}: an array must be (H, W, 3) uint8 RGB, not {image.shape} {image.dtype}"
+            )
+        # Encoded without loss, so that everything goes the one way.
+        return encode_png(image)

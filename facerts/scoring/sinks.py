@@ -1,0 +1,101 @@
+"""Rows to a file by its ending: .csv, .jsonl or .parquet; the file appears when it is whole."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import IO, Any
+
+from facerts.errors import Error, MissingExtraError
+from facerts.files import atomic_write
+from facerts.scoring.row import COLUMNS, Row
+
+Put = Callable[[Row], None]
+
+# Rows that Parquet gathers before it writes a group of them.
+ROWS_IN_GROUP = 10_000
+
+
+@contextmanager
+def open_sink(path: str | Path) -> Iterator[Put]:
+    """A function that takes rows, until the block ends.
+
+    Raises:
+        Error: the ending is none of .csv, .jsonl, .parquet.
+        MissingExtraError: Parquet without pyarrow.
+    """
+    path = Path(path)
+    sinks: dict[str, Callable[[Path], Any]] = {".csv": _csv, ".jsonl": _jsonl, ".parquet": _parquet}
+    if path.suffix not in sinks:
+        raise Error(f"{path}: rows are written as {', '.join(sinks)}; choose one of these endings")
+    with sinks[path.suffix](path) as put:
+        yield put
+
+
+@contextmanager
+def _csv(path: Path) -> Iterator[Put]:
+    with atomic_write(path, "w") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(COLUMNS)
+
+        def put(row: Row) -> None:
+            writer.writerow([_cell(value) for value in asdict(row).values()])
+
+        yield put
+
+
+@contextmanager
+def _jsonl(path: Path) -> Iterator[Put]:
+    with atomic_write(path, "w") as file:
+        yield lambda row: _write_line(file, row)
+
+
+def _write_line(file: IO[str], row: Row) -> None:
+    file.write(json.dumps(asdict(row), ensure_ascii=False) + "\n")
+
+
+@contextmanager
+def _parquet(path: Path) -> Iterator[Put]:
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError as error:
+        raise MissingExtraError("Parquet needs pyarrow: pip install 'facerts[parquet]'") from error
+    numbers, text = pyarrow.list_(pyarrow.float64()), pyarrow.string()
+    types = {
+        "face": pyarrow.int32(),
+        "box": numbers,
+        "points": numbers,
+        "det_score": pyarrow.float64(),
+        "quality": pyarrow.float64(),
+        "uncertainty": pyarrow.float64(),
+        "accepted": pyarrow.bool_(),
+    }
+    schema = pyarrow.schema([(name, types.get(name, text)) for name in COLUMNS])
+    rows: list[dict[str, Any]] = []
+    with atomic_write(path) as file, pyarrow.parquet.ParquetWriter(file, schema) as writer:
+
+        def flush() -> None:
+            writer.write_table(pyarrow.Table.from_pylist(rows, schema))
+            rows.clear()
+
+        def put(row: Row) -> None:
+            rows.append(asdict(row))
+            if len(rows) >= ROWS_IN_GROUP:
+                flush()
+
+        yield put
+        flush()
+
+
+def _cell(value: object) -> object:
+    """Lists as numbers with blanks between, flags in lower case, nothing as an empty cell."""
+    if isinstance(value, list):
+        return " ".join(f"{number:g}" for number in value)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return value

@@ -1,0 +1,1 @@
+"""Complete recipes, one per run that a person would start: `facerts train NAME`."""
