@@ -1,1 +1,5 @@
-"""A result folder as figures and one self-contained page."""
+"""Result folders as one self-contained page with figures."""
+
+from facerts.report.page import write_report
+
+__all__ = ["write_report"]

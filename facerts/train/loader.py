@@ -67,6 +67,8 @@ class TrainingData:
             ),
             batch_sampler=StepSampler(len(self), recipe.optim.batch_size, recipe.seed, start, stop),
             num_workers=recipe.data.workers,
+            # Its own, or starting it would draw from the generator that a resumed run has just restored.
+            generator=torch.Generator(),
             collate_fn=_as_is,
             worker_init_fn=_one_thread,
             pin_memory=torch.cuda.is_available(),

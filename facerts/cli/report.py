@@ -1,0 +1,30 @@
+"""``facerts report``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(report)
+
+
+def report(
+    folders: Annotated[
+        list[Path], typer.Argument(help="Result folders, training runs, or both; several stand side by side.")
+    ],
+    out: Annotated[Path, typer.Option(help="The .html file to write.")],
+    title: Annotated[str, typer.Option(help="Title of the page.")] = "facerts report",
+) -> None:
+    """Write results and training curves as one HTML page that needs nothing else.
+
+    Example: facerts report results runs/faces_small_rts --out report.html
+    """
+    from facerts.report import write_report
+
+    write_report(folders, out, title=title)
+    typer.echo(out)

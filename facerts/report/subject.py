@@ -1,0 +1,76 @@
+"""What a report is about: one or several folders with results, training logs or both."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from facerts.errors import DataError
+from facerts.evaluate.result import JSON_FILE, Arrays, load_result
+
+LOG_FILE = "log.jsonl"
+
+
+@dataclass(frozen=True)
+class Subject:
+    """One folder.
+
+    Attributes:
+        label: how the report calls it.
+        result: the content of result.json; empty where there is none.
+        arrays: of arrays.npz.
+        log: lines of log.jsonl; empty where there is none.
+    """
+
+    label: str
+    result: dict[str, Any]
+    arrays: Arrays
+    log: list[dict[str, Any]]
+
+    def series(self, kind: str, field: str, name: str | None = None) -> tuple[list[float], list[float]]:
+        """Epochs and values of a logged field."""
+        lines = [line for line in self.log if line["kind"] == kind and field in line]
+        if name is not None:
+            lines = [line for line in lines if line["name"] == name]
+        return [line["epoch"] for line in lines], [line[field] for line in lines]
+
+
+def load_subjects(folders: Sequence[str | Path]) -> list[Subject]:
+    """Read the folders.
+
+    Raises:
+        DataError: a folder has neither a result nor a training log, or a broken one.
+    """
+    read = [_load(Path(folder)) for folder in folders]
+    names = Counter(label for label, *_ in read)
+    subjects = []
+    for folder, (label, result, arrays, log) in zip(folders, read, strict=True):
+        # Two models of one name are told apart by their folders.
+        shown = label if names[label] == 1 else str(folder)
+        subjects.append(Subject(shown, result, arrays, log))
+    return subjects
+
+
+def _load(folder: Path) -> tuple[str, dict[str, Any], Arrays, list[dict[str, Any]]]:
+    result, arrays = load_result(folder) if (folder / JSON_FILE).is_file() else ({}, {})
+    log = _read_log(folder / LOG_FILE) if (folder / LOG_FILE).is_file() else []
+    if not result and not log:
+        raise DataError(
+            f"{folder}: neither {JSON_FILE} nor {LOG_FILE} here; `facerts evaluate … --out` writes the one, "
+            "`facerts train` the other"
+        )
+    return result["model"]["name"] if result else folder.name, result, arrays, log
+
+
+def _read_log(path: Path) -> list[dict[str, Any]]:
+    lines = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        try:
+            lines.append(json.loads(line))
+        except json.JSONDecodeError as error:
+            raise DataError(f"{path}, line {number}: not valid JSON ({error})") from error
+    return lines
