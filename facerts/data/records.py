@@ -35,7 +35,7 @@ class Records(Source):
         self.name = path.parent.name if path.stem == "train" else path.stem
         self._records = RecordReader(path)
         self._rows, labels = self._read_labels()
-        if not len(self._rows):
+        if len(self._rows) == 0:
             raise DataError(f"{path}: there are no images in it")
         kept, numbered = np.unique(labels, return_inverse=True)
         self.labels = numbered.astype(np.int64)
@@ -73,6 +73,8 @@ class Records(Source):
             return rows, self._scan(rows)
         first_identity = self._first_identity(int(header[0]))
         rows = np.arange(1, first_identity)
+        if len(rows) == 0:
+            return rows, rows
         labels = np.full(len(rows), -1, dtype=np.int64)
         identity_rows = range(first_identity, len(keys))
         for identity, row in enumerate(identity_rows):

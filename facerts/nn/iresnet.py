@@ -19,6 +19,9 @@ BLOCKS_PER_STAGE = {
 }
 STAGE_CHANNELS = (64, 128, 256, 512)
 FINAL_SIZE = 7  # 112 halved four times
+# With fewer, the CPU build of PyTorch 2.13 writes past its memory in the backward pass of a strided
+# 1 x 1 convolution, channels last.
+LEAST_CHANNELS = 16
 
 
 class SqueezeExcite(nn.Module):
@@ -68,13 +71,13 @@ class IResNet(nn.Sequential):
 
     Args:
         depth: 18, 34, 50, 64, 100 or 200.
-        width: multiplies every stage's channels.
+        width: multiplies every stage's channels; none gets fewer than 16.
         se: with SqueezeExcite in every block.
         dropout: probability, before the features are flattened.
     """
 
     def __init__(self, depth: int, *, width: float = 1.0, se: bool = False, dropout: float = 0.0) -> None:
-        stem, *_ = channels = [max(8, round(width * full)) for full in STAGE_CHANNELS]
+        stem, *_ = channels = [max(LEAST_CHANNELS, round(width * full)) for full in STAGE_CHANNELS]
         layers: list[nn.Module] = [
             nn.Sequential(nn.Conv2d(3, stem, 3, padding=1, bias=False), nn.BatchNorm2d(stem), nn.PReLU(stem))
         ]

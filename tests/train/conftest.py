@@ -7,16 +7,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from facerts.data.drawn import write_drawn
 
 from facerts.train.recipe import Recipe, load_recipe
-
-
-@pytest.fixture(scope="session")
-def drawn_faces(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("drawn") / "faces"
-    write_drawn(folder, identities=8, pictures=8, seed=3)
-    return folder
 
 
 @pytest.fixture

@@ -1,0 +1,40 @@
+# Two commands make their own environment: `make demo` and `make test`.
+PYTHON ?= python3
+VENV ?= .venv
+TORCH_CPU ?= torch==2.13.0
+
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: demo test check bench clean
+
+# A GPU takes the ordinary PyTorch; without one, the small CPU build.
+$(READY): setup.cfg pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	if command -v nvidia-smi >/dev/null 2>&1 && nvidia-smi >/dev/null 2>&1; then \
+		$(BIN)/python -m pip install --quiet "torch>=2.11"; \
+	else \
+		$(BIN)/python -m pip install --quiet "$(TORCH_CPU)"; \
+	fi
+	$(BIN)/python -m pip install --quiet --editable ".[cpu,parquet,report,train,test]"
+	touch $(READY)
+
+demo: $(READY)
+	$(BIN)/python demo/run.py --out out/demo
+
+test: $(READY)
+	$(BIN)/python -m pytest -n 2
+
+check: $(READY)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+bench: $(READY)
+	$(BIN)/python tools/bench_train.py
+	$(BIN)/python tools/bench_data.py
+	$(BIN)/python tools/bench_evaluate.py
+
+clean:
+	rm -rf $(VENV) out build *.egg-info

@@ -1,0 +1,161 @@
+from __future__ import annotations
+
+import io
+import struct
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from PIL import Image
+
+from facerts.data.drawn import draw_face
+from facerts.errors import ImageError
+from facerts.image import decode, decode_crop, encode_jpeg, encode_png, fit_crop, read
+
+Picture = NDArray[np.uint8]
+
+
+@pytest.fixture(scope="module")
+def face() -> Picture:
+    return draw_face(1, 0)
+
+
+def saved(image: Image.Image, kind: str, **options: object) -> bytes:
+    buffer = io.BytesIO()
+    image.save(buffer, kind, **options)
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize("kind", ["PNG", "BMP"])
+def test_lossless_formats_come_back_equal(face: Picture, kind: str) -> None:
+    assert np.array_equal(decode(saved(Image.fromarray(face), kind), where="x"), face)
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [("JPEG", {"quality": 95}), ("JPEG", {"quality": 95, "progressive": True}), ("WEBP", {"quality": 95})],
+)
+def test_lossy_formats_come_back_near(face: Picture, kind: str, options: dict[str, object]) -> None:
+    decoded = decode(saved(Image.fromarray(face), kind, **options), where="x")
+    assert np.abs(decoded.astype(int) - face).mean() < 6
+    # Red and blue have not changed places.
+    assert np.abs(decoded.astype(int) - face).mean() < np.abs(decoded[..., ::-1].astype(int) - face).mean()
+
+
+def test_a_jpeg_with_restart_markers_and_bytes_after_its_end_is_whole(face: Picture) -> None:
+    data = saved(Image.fromarray(face), "JPEG", quality=90, restart_marker_blocks=2)
+    assert b"\xff\xd0" in data
+    assert np.array_equal(decode(data + b"trailing", where="x"), decode(data, where="x"))
+
+
+def test_grey_becomes_three_equal_channels(face: Picture) -> None:
+    grey = face.mean(axis=2).astype(np.uint8)
+    decoded = decode(saved(Image.fromarray(grey), "PNG"), where="x")
+    assert decoded.shape == (112, 112, 3)
+    assert all(np.array_equal(decoded[..., channel], grey) for channel in range(3))
+
+
+def test_alpha_is_dropped_and_the_colours_stay(face: Picture) -> None:
+    alpha = np.full((112, 112, 1), 7, dtype=np.uint8)
+    data = saved(Image.fromarray(np.concatenate([face, alpha], axis=2)), "PNG")
+    assert np.array_equal(decode(data, where="x"), face)
+
+
+def test_sixteen_bits_become_the_upper_eight(face: Picture) -> None:
+    grey = face[..., 0].astype(np.uint16) * 257
+    decoded = decode(saved(Image.fromarray(grey), "PNG"), where="x")
+    assert np.abs(decoded[..., 0].astype(int) - face[..., 0]).max() <= 1
+
+
+def test_cmyk_is_converted(face: Picture) -> None:
+    data = saved(Image.fromarray(face).convert("CMYK"), "JPEG", quality=95)
+    assert np.abs(decode(data, where="x").astype(int) - face).mean() < 8
+
+
+def test_a_palette_is_resolved(face: Picture) -> None:
+    palette = Image.fromarray(face).quantize(64)
+    assert np.array_equal(decode(saved(palette, "PNG"), where="x"), np.array(palette.convert("RGB")))
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_exif_orientation_is_applied(face: Picture, orientation: int) -> None:
+    picture = Image.fromarray(np.ascontiguousarray(face[:, :80]))
+    exif = picture.getexif()
+    exif[0x0112] = orientation
+    data = saved(picture, "JPEG", quality=100, subsampling=0, exif=exif)
+    from PIL import ImageOps
+
+    upright = np.array(ImageOps.exif_transpose(Image.open(io.BytesIO(data))))
+    decoded = decode(data, where="x")
+    assert decoded.shape == upright.shape
+    assert np.abs(decoded.astype(int) - upright).mean() < 2
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "empty"),
+        (b"hello, this is text", "not a JPEG"),
+        (b"GIF89a" + bytes(20), "not a JPEG"),
+        (b"\xff\xd8", "cut short"),
+        (b"\xff\xd8\x00\x01\x02\x03", "broken JPEG"),
+        (b"\x89PNG\r\n\x1a\n", "cut short"),
+        (b"RIFF\x00\x00\x00\x00WEBP", "cut short"),
+        (b"BM" + bytes(10), "cut short"),
+    ],
+)
+def test_what_is_no_picture_says_so_and_names_the_file(data: bytes, message: str) -> None:
+    with pytest.raises(ImageError, match=rf"some/file\.jpg: .*{message}"):
+        decode(data, where="some/file.jpg")
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP", "BMP"])
+@pytest.mark.parametrize("share", [0.02, 0.3, 0.7, 0.95])
+def test_a_truncated_picture_is_refused(face: Picture, kind: str, share: float) -> None:
+    data = saved(Image.fromarray(face), kind)
+    with pytest.raises(ImageError):
+        decode(data[: int(share * len(data))], where="x")
+
+
+@pytest.mark.parametrize("missing", [1, 2])
+def test_a_jpeg_without_its_last_bytes_is_refused(face: Picture, missing: int) -> None:
+    with pytest.raises(ImageError, match="cut short"):
+        decode(encode_jpeg(face)[:-missing], where="x")
+
+
+def test_a_bomb_is_refused_by_its_header() -> None:
+    header = struct.pack(">IIBBBBB", 60000, 60000, 8, 2, 0, 0, 0)
+    chunk = b"IHDR" + header
+    data = b"\x89PNG\r\n\x1a\n" + struct.pack(">I", 13) + chunk + struct.pack(">I", zlib.crc32(chunk))
+    end = struct.pack(">I", 0) + b"IEND" + struct.pack(">I", zlib.crc32(b"IEND"))
+    with pytest.raises(ImageError, match="60000 x 60000 pixels"):
+        decode(data + end, where="x")
+
+
+def test_broken_pixels_are_refused(face: Picture) -> None:
+    data = bytearray(encode_png(face))
+    data[len(data) // 3 : len(data) // 3 + 40] = bytes(40)
+    with pytest.raises(ImageError):
+        decode(bytes(data), where="x")
+
+
+def test_a_crop_of_another_size_is_resized_and_a_photo_is_not_taken_for_one(face: Picture) -> None:
+    assert decode_crop(encode_png(face), where="x").shape == (112, 112, 3)
+    large = np.repeat(np.repeat(face, 2, axis=0), 2, axis=1)
+    assert np.abs(decode_crop(encode_png(large), where="x").astype(int) - face).max() <= 1
+    with pytest.raises(ImageError, match="112 x 80 pixels are not an aligned crop"):
+        decode_crop(encode_png(face[:80]), where="x")
+
+
+def test_enlarging_keeps_the_place_of_things(face: Picture) -> None:
+    small = fit_crop(np.ascontiguousarray(face[::2, ::2]))
+    assert np.abs(small.astype(int) - face).mean() < 12
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ImageError, match=r"nowhere\.png: cannot be read"):
+        read(tmp_path / "nowhere.png")
+    (tmp_path / "a.png").write_bytes(encode_png(draw_face(0, 0)))
+    assert np.array_equal(read(tmp_path / "a.png"), draw_face(0, 0))
