@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -17,7 +18,8 @@ EXIT_UNUSABLE = 2
 EXIT_NON_FINITE = 3
 EXIT_INTERRUPTED = 130
 
-stdout = Console()
+# Into a file or a pipe a table keeps its shape; only a terminal makes it narrower.
+stdout = Console(width=None if sys.stdout.isatty() else 160)
 
 
 def print_json(result: Any) -> None:
