@@ -56,3 +56,38 @@ def reference_models() -> Path:
     if not (folder / "mobilefacenet.onnx").is_file():
         pytest.skip(f"the reference models are not at {folder}")
     return folder
+
+
+@pytest.fixture(scope="session")
+def trained_run(drawn_faces: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a short RTS run on the drawn faces."""
+    pytest.importorskip("torch")
+    from facerts.train.loop import train
+    from facerts.train.recipe import Recipe
+
+    folder = tmp_path_factory.mktemp("trained") / "run"
+    recipe = Recipe.model_validate(
+        {
+            "name": "short",
+            "seed": 1,
+            "data": {"name": "drawn", "terms": "none", "train": str(drawn_faces), "workers": 0},
+            "backbone": {"name": "mobilefacenet", "width": 0.25, "embedding_size": 16},
+            "method": {"name": "rts", "logit_scale": 16, "margin": 0.2},
+            # Enough steps for the running statistics of BatchNorm to be those of the network.
+            "optim": {"epochs": 20, "batch_size": 16, "lr": 0.05, "milestones": [14]},
+            "compute": {"device": "cpu", "precision": "fp32", "threads": 1},
+            "logging": {"every_steps": 8, "checkpoint_steps": 100},
+        }
+    )
+    train(recipe, folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def exported(trained_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """That run as ONNX."""
+    from facerts.export import export_run
+
+    path = tmp_path_factory.mktemp("exported") / "short.onnx"
+    export_run(trained_run, path)
+    return path

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import platform
-from importlib import metadata
-from importlib.util import find_spec
+from importlib import import_module, metadata
 from typing import Any
 
 import typer
@@ -53,21 +52,22 @@ def examine() -> dict[str, Any]:
         "opencv": cv2.__version__,
     }
     for module, packages, extra in OPTIONAL:
-        if find_spec(module) is None:
-            result[module] = f"missing: pip install 'facerts[{extra}]'"
-        else:
-            result[module] = _version(packages)
-    if find_spec("onnxruntime") is not None:
-        import onnxruntime
-
-        result["providers"] = onnxruntime.get_available_providers()
+        try:
+            found = import_module(module)
+        except ImportError as error:
+            there = any(_installed(package) for package in packages)
+            advice = f"installed, but cannot be imported ({error})" if there else "missing"
+            result[module] = f"{advice}: pip install 'facerts[{extra}]'"
+            continue
+        result[module] = next((_installed(package) for package in packages if _installed(package)), "present")
+        if module == "onnxruntime":
+            result["providers"] = found.get_available_providers()
     return result
 
 
-def _version(packages: tuple[str, ...]) -> str:
-    for package in packages:
-        try:
-            return metadata.version(package)
-        except metadata.PackageNotFoundError:
-            continue
-    return "present"
+def _installed(package: str) -> str:
+    """The package's version, or nothing."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return ""

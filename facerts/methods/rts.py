@@ -16,6 +16,7 @@ uncertainty.
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 from pydantic import Field
@@ -94,10 +95,11 @@ class RTS(ClassificationMethod):
 
     def score(self, outputs: Outputs) -> dict[str, Tensor]:
         z = outputs["log_scale"]
-        uncertainty = z.exp().mean(dim=1)
+        # log v̄ directly, which stays a number where exp(z) no longer is.
+        log_mean = z.logsumexp(dim=1) - math.log(z.shape[1])
         return {
             **unit_embedding(outputs),
-            "quality": -uncertainty.log(),
-            "uncertainty": uncertainty,
+            "quality": -log_mean,
+            "uncertainty": log_mean.exp(),
             "log_scale": z,
         }

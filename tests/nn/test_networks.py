@@ -30,7 +30,7 @@ def test_the_cost_is_the_published_one(
 
 
 def test_mobilefacenet_costs_what_its_paper_says() -> None:
-    # Table 2 of the paper: 0.99 M parameters and 221 M multiply-adds, of convolutions alone.
+    # The paper: 0.99 M parameters and 221 M multiply-adds, of convolutions alone.
     network = build_network("mobilefacenet", embedding_size=128)
     assert count_parameters(network) / 1e6 == pytest.approx(0.99, rel=0.02)
     for module in list(network.modules()):

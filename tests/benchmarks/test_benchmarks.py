@@ -1,0 +1,173 @@
+from __future__ import annotations
+
+import os
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from facerts.benchmarks import open_benchmark, pairs_from_identities
+from facerts.benchmarks.bins import load_bin, save_bin
+from facerts.data import open_source
+from facerts.data.binset import write_bin
+from facerts.data.drawn import draw_face
+from facerts.errors import DataError
+from facerts.image import encode_png
+
+FACE = encode_png(draw_face(0, 0))
+
+
+@pytest.fixture
+def lfw(tmp_path: Path) -> Path:
+    """Two folds of two genuine and two impostor pairs."""
+    folder = tmp_path / "small_lfw"
+    for person in ("Ann_A", "Bob", "Cy", "Di"):
+        (folder / person).mkdir(parents=True)
+        for number in (1, 2):
+            (folder / person / f"{person}_{number:04d}.jpg").write_bytes(FACE)
+    lines = ["2\t2"]
+    for first, second in (("Ann_A", "Bob"), ("Cy", "Di")):
+        lines += [f"{first}\t1\t2", f"{second}\t1\t2", f"{first}\t1\t{second}\t2", f"{first}\t2\t{second}\t1"]
+    (folder / "pairs.txt").write_text("\n".join(lines) + "\n")
+    return folder
+
+
+def test_lfw_pairs_are_as_the_file_lists_them(lfw: Path) -> None:
+    benchmark = open_benchmark(lfw)
+    assert benchmark.name == "small_lfw"
+    assert benchmark.same.tolist() == [True, True, False, False] * 2
+    assert benchmark.folds.tolist() == [0] * 4 + [1] * 4
+    keys = [[benchmark.images.key(int(i)) for i in pair] for pair in benchmark.pairs]
+    assert keys[0] == ["Ann_A/Ann_A_0001.jpg", "Ann_A/Ann_A_0002.jpg"]
+    assert keys[6] == ["Cy/Cy_0001.jpg", "Di/Di_0002.jpg"]
+    assert benchmark.images.labels is not None
+    assert len(benchmark.images.identities) == 4
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda text: text.replace("2\t2\n", "hello\n", 1), "line 1: 'hello'"),
+        (lambda text: text.replace("Bob\t1\t2\n", "Bob\tone\t2\n", 1), "line 3: 'one' is not the number"),
+        (lambda text: text.replace("Bob\t1\t2\n", "Bob\n", 1), "line 3: 'Bob' is neither"),
+        (lambda text: text.rsplit("\n", 2)[0], "7 pairs, but its first line promises"),
+        (lambda text: text.replace("Bob\t1\t2", "Bob\t1\t7", 1), r"1 of \d+ pictures .* Bob/Bob_0007.jpg"),
+    ],
+)
+def test_a_broken_pairs_file_names_its_line(lfw: Path, change: object, message: str) -> None:
+    listing = lfw / "pairs.txt"
+    listing.write_text(change(listing.read_text()))  # type: ignore[operator]
+    with pytest.raises(DataError, match=message):
+        open_benchmark(lfw)
+
+
+def test_the_real_lfw_has_its_published_numbers(facerts_data: Path) -> None:
+    benchmark = open_benchmark(facerts_data / "lfw")
+    assert (len(benchmark.same), int(benchmark.same.sum()), len(benchmark.images)) == (6000, 3000, 7701)
+    assert np.bincount(benchmark.folds).tolist() == [600] * 10
+
+
+def bin_content(pairs: int) -> tuple[list[bytes], list[bool]]:
+    return [FACE + bytes([n % 256]) for n in range(2 * pairs)], [n % 2 == 0 for n in range(pairs)]
+
+
+def test_a_bin_set_comes_back_as_it_was_written(tmp_path: Path) -> None:
+    images, same = bin_content(25)
+    write_bin(tmp_path / "small.bin", images, same)
+    benchmark = load_bin(tmp_path / "small.bin")
+    assert [benchmark.images.read(i) for i in range(50)] == images
+    assert benchmark.same.tolist() == same
+    assert benchmark.pairs[3].tolist() == [6, 7]
+    assert sorted(np.bincount(benchmark.folds).tolist()) == [2] * 5 + [3] * 5
+    assert (np.diff(benchmark.folds) >= 0).all()
+
+
+@pytest.mark.parametrize("form", ["python 2", "numpy arrays", "protocol 2"])
+def test_bin_sets_of_the_fields_other_writers_are_read(tmp_path: Path, form: str) -> None:
+    images, same = bin_content(10)
+    path = tmp_path / "other.bin"
+    if form == "numpy arrays":
+        arrays = [np.frombuffer(image, dtype=np.uint8) for image in images]
+        path.write_bytes(pickle.dumps((arrays, np.array(same))))
+    elif form == "protocol 2":
+        path.write_bytes(pickle.dumps((images, same), protocol=2))
+    else:
+        # Python 2 pickled byte strings as BINSTRING; written out by hand.
+        body = b"".join(b"T" + len(i).to_bytes(4, "little") + i + b"a" for i in images)
+        flags = b"".join((b"I01\n" if flag else b"I00\n") + b"a" for flag in same)
+        path.write_bytes(b"\x80\x02" + b"]" + body + b"]" + flags + b"\x86.")
+    benchmark = load_bin(path)
+    assert [benchmark.images.read(i) for i in range(20)] == images
+    assert benchmark.same.tolist() == same
+
+
+class _Evil:
+    def __init__(self, command: str) -> None:
+        self.command = command
+
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return os.system, (self.command,)
+
+
+def test_a_malicious_pickle_is_refused_and_not_run(tmp_path: Path) -> None:
+    witness = tmp_path / "it_ran"
+    (tmp_path / "evil.bin").write_bytes(pickle.dumps(([_Evil(f"touch {witness}")], [True])))
+    with pytest.raises(DataError, match=r"evil\.bin.*system, which has no place"):
+        load_bin(tmp_path / "evil.bin")
+    assert not witness.exists()
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [b"", b"text", pickle.dumps(3), pickle.dumps(([b"x"], [True])), pickle.dumps(([1, 2], [True]))],
+)
+def test_what_is_no_bin_set_is_named(tmp_path: Path, payload: bytes) -> None:
+    (tmp_path / "no.bin").write_bytes(payload)
+    with pytest.raises(DataError, match=r"no\.bin"):
+        load_bin(tmp_path / "no.bin")
+
+
+def test_a_truncated_bin_set_is_refused(tmp_path: Path) -> None:
+    write_bin(tmp_path / "cut.bin", *bin_content(20))
+    content = (tmp_path / "cut.bin").read_bytes()
+    (tmp_path / "cut.bin").write_bytes(content[: len(content) // 2])
+    with pytest.raises(DataError, match=r"cut\.bin"):
+        load_bin(tmp_path / "cut.bin")
+
+
+def test_too_few_pairs_for_ten_folds_are_refused(tmp_path: Path) -> None:
+    write_bin(tmp_path / "few.bin", *bin_content(4))
+    with pytest.raises(DataError, match="4 pairs cannot make 10 folds"):
+        load_bin(tmp_path / "few.bin")
+
+
+def test_held_out_pairs_keep_identities_within_a_fold(drawn_faces: Path, tmp_path: Path) -> None:
+    source = open_source(drawn_faces)
+    benchmark = pairs_from_identities(source, genuine=40, impostors=40, seed=1)
+    labels = benchmark.images.labels
+    assert labels is not None
+    assert (
+        labels[benchmark.pairs[:, 0]] == labels[benchmark.pairs[:, 1]]
+    ).tolist() == benchmark.same.tolist()
+    folds_of = {
+        label: set(benchmark.folds[(labels[benchmark.pairs] == label).any(axis=1)].tolist())
+        for label in np.unique(labels)
+    }
+    assert all(len(folds) == 1 for folds in folds_of.values())
+    again = pairs_from_identities(source, genuine=40, impostors=40, seed=1)
+    assert np.array_equal(again.pairs, benchmark.pairs)
+    assert len({tuple(sorted(pair)) for pair in benchmark.pairs.tolist()}) == len(benchmark.pairs)
+
+
+def test_uneven_folds_cannot_become_a_bin_set(drawn_faces: Path, tmp_path: Path) -> None:
+    benchmark = pairs_from_identities(open_source(drawn_faces), genuine=40, impostors=40, seed=1)
+    with pytest.raises(DataError, match="10 equal folds"):
+        save_bin(benchmark, tmp_path / "x.bin")
+
+
+def test_a_folder_without_pairs_or_nothing_at_all(drawn_faces: Path, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"no pairs\.txt"):
+        open_benchmark(drawn_faces)
+    with pytest.raises(DataError, match="no such verification set"):
+        open_benchmark(tmp_path / "nothing.bin")

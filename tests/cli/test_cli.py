@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from facerts.cli import main
+from facerts.cli.app import COMMANDS, build_app
+from facerts.data.drawn import draw_face
+from facerts.image import encode_png
+from tests.foreign import write_description, write_embedder
+
+
+def run(*arguments: str | Path) -> int:
+    """The command's exit code, as a shell would see it."""
+    sys.argv = ["facerts", *map(str, arguments)]
+    try:
+        main()
+    except SystemExit as ended:
+        return int(ended.code or 0)
+    return 0
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    path = write_embedder(tmp_path / "model.onnx")
+    write_description(path)
+    return path
+
+
+LEAVES = [
+    *(["data", name] for name in ("pack", "unpack", "inspect", "bin")),
+    *(["evaluate", name] for name in ("verification", "reject", "ood")),
+    *([name] for name in COMMANDS if name not in {"data", "evaluate"}),
+]
+
+
+@pytest.mark.parametrize("command", LEAVES, ids=" ".join)
+def test_every_command_has_help_with_an_example(command: list[str]) -> None:
+    shown = CliRunner().invoke(build_app(), [*command, "--help"])
+    assert shown.exit_code == 0
+    assert f"Example: facerts {' '.join(command)}" in re.sub(r"\s+", " ", shown.output)
+
+
+def test_unreadable_input_ends_with_2_and_a_sentence(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, model: Path
+) -> None:
+    assert run("score", tmp_path / "[odd] name", "--model", model, "--out", tmp_path / "rows.csv") == 2
+    error = capsys.readouterr().err
+    assert "[odd] name: no such file or folder" in error
+    assert "Traceback" not in error
+    assert not (tmp_path / "rows.csv").exists()
+    assert run("score", tmp_path, "--model", tmp_path / "gone.onnx", "--out", tmp_path / "rows.csv") == 2
+    assert run("train", "no_such_recipe") == 2
+    assert run("evaluate", "nonsense") == 2
+
+
+def test_some_bad_pictures_end_with_1_and_stand_in_the_rows(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, model: Path
+) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "good.png").write_bytes(encode_png(draw_face(0, 0)))
+    (tmp_path / "in" / "bad.png").write_bytes(b"no")
+    rows = tmp_path / "rows.jsonl"
+    assert run("score", tmp_path / "in", "--model", model, "--out", rows, "--json") == 1
+    captured = capsys.readouterr()
+    assert json.loads(captured.out) == {"rows": 2, "without_a_face": 0, "failed": 1, "file": str(rows)}
+    assert "bad.png" in captured.err
+    errors = [json.loads(line)["error"] for line in rows.read_text().splitlines()]
+    assert [error is None for error in errors] == [False, True]
+    assert run("embed", tmp_path / "in", "--model", model, "--out", tmp_path / "e.npz") == 1
+    assert run("score", tmp_path / "in" / "good.png", "--model", model, "--out", rows) == 0
+
+
+def test_two_thresholds_are_one_too_many(tmp_path: Path, model: Path) -> None:
+    command = ("score", tmp_path, "--model", model, "--out", tmp_path / "r.csv")
+    assert run(*command, "--min-quality", "1", "--keep", "0.9") == 2
+    assert run(*command, "--keep", "0.9") == 2
+
+
+def test_pack_inspect_unpack_by_command(
+    capsys: pytest.CaptureFixture[str], drawn_faces: Path, tmp_path: Path
+) -> None:
+    assert run("data", "pack", drawn_faces, "--out", tmp_path / "rec", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["images"] == 64
+    assert run("data", "inspect", tmp_path / "rec", "--json", "--all") == 0
+    report = json.loads(capsys.readouterr().out)
+    assert (report["images"], report["identities"], report["broken"]) == (64, 8, [])
+    assert report["sizes"] == {"112 x 112": 64}
+    assert report["images_per_identity"] == {"min": 8, "median": 8, "max": 8}
+    assert run("data", "unpack", tmp_path / "rec", "--out", tmp_path / "again") == 0
+    assert run("data", "pack", tmp_path / "again", "--format", "tar", "--out", tmp_path / "tar") == 0
+    picture = next((tmp_path / "again").rglob("*.jpg"))
+    picture.write_bytes(b"no")
+    assert run("data", "inspect", tmp_path / "again", "--all") == 1
+    assert run("data", "pack", tmp_path / "again", "--out", tmp_path / "less") == 1
+
+
+def test_lfw_becomes_a_bin_set(tmp_path: Path) -> None:
+    folder = tmp_path / "lfw"
+    lines = ["10\t1"]
+    for number in range(20):
+        person = folder / f"P{number}"
+        person.mkdir(parents=True)
+        for picture in (1, 2):
+            face = encode_png(draw_face(number, picture))
+            (person / f"P{number}_{picture:04d}.jpg").write_bytes(face)
+    for fold in range(10):
+        lines += [f"P{fold}\t1\t2", f"P{fold}\t1\tP{fold + 10}\t2"]
+    (folder / "pairs.txt").write_text("\n".join(lines))
+    assert run("data", "bin", folder, "--out", tmp_path / "lfw.bin") == 0
+    from facerts.benchmarks import open_benchmark
+
+    original, copy = open_benchmark(folder), open_benchmark(tmp_path / "lfw.bin")
+    assert copy.same.tolist() == original.same.tolist()
+    assert copy.folds.tolist() == original.folds.tolist()
+    for one, other in zip(original.pairs.reshape(-1), copy.pairs.reshape(-1), strict=True):
+        assert original.images.read(int(one)) == copy.images.read(int(other))
+
+
+def test_doctor_names_what_is_there(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("doctor", "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["numpy"] == np.__version__
+    assert "CPUExecutionProvider" in told["providers"]

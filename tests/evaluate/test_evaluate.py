@@ -1,0 +1,175 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from facerts.benchmarks import PairBenchmark
+from facerts.data import open_source
+from facerts.embedder import FaceOutputs
+from facerts.errors import DataError, Error, ImageError, ModelError
+from facerts.evaluate import embed_source, evaluate_verification
+from facerts.evaluate.ood import ood_of
+from facerts.evaluate.reject import reject_of
+from facerts.evaluate.result import ResultFolder, load_result
+from facerts.evaluate.run import run_ood, run_pairs
+from facerts.image import decode_crop
+from tests.evaluate.conftest import Plain
+
+
+def test_pictures_are_embedded_in_order_whatever_the_batch(plain: Plain, drawn_faces: Path) -> None:
+    source = open_source(drawn_faces)
+    crops = np.stack([decode_crop(source.read(i), where="x") for i in range(len(source))])
+    expected = plain(crops).embedding
+    for batch_size in (1, 7, 64, 1000):
+        outputs = embed_source(plain, source, flip=False, batch_size=batch_size, progress=False)
+        np.testing.assert_allclose(outputs.embedding, expected, atol=1e-6)
+    chosen = embed_source(plain, source, flip=False, indices=[5, 2, 63], progress=False)
+    np.testing.assert_allclose(chosen.embedding, expected[[5, 2, 63]], atol=1e-6)
+
+
+def test_with_flip_the_mirrors_embedding_is_added_and_quality_is_the_crops(
+    plain: Plain, drawn_faces: Path
+) -> None:
+    source = open_source(drawn_faces)
+    outputs = embed_source(plain, source, flip=True, progress=False)
+    crops = np.stack([decode_crop(source.read(i), where="x") for i in range(len(source))])
+    own, mirrored = plain(crops), plain(crops[:, :, ::-1])
+    summed = own.embedding + mirrored.embedding
+    np.testing.assert_allclose(
+        outputs.embedding, summed / np.linalg.norm(summed, axis=1, keepdims=True), atol=1e-6
+    )
+    np.testing.assert_array_equal(outputs.quality, own.quality)  # type: ignore[arg-type]
+
+
+def test_a_broken_picture_ends_an_evaluation_and_is_named(plain: Plain, tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "broken.jpg").write_bytes(b"\xff\xd8\xff")
+    with pytest.raises(ImageError, match=r"a/broken\.jpg"):
+        embed_source(plain, open_source(tmp_path), flip=False, progress=False)
+
+
+def test_verification_tells_all_that_its_numbers_rest_on(
+    plain: Plain, drawn_benchmark: PairBenchmark
+) -> None:
+    section, arrays = evaluate_verification(plain, drawn_benchmark, progress=False)
+    assert (section["pairs"], section["genuine"], section["impostors"]) == (200, 100, 100)
+    low, high = section["accuracy"]["ci95"]
+    assert low <= section["accuracy"]["value"] <= high
+    assert section["accuracy"]["value"] > 0.6
+    assert set(section["tar_at_far"]) == {"0.1", "0.01", "0.001"}
+    point = section["tar_at_far"]["0.01"]
+    assert point["impostors_accepted"] <= 1
+    assert point["ci95"][0] <= point["value"] <= point["ci95"][1]
+    assert len(arrays["scores"]) == 200
+    assert json.loads(json.dumps(section, allow_nan=False)) == section
+
+
+def test_random_embeddings_are_chance(drawn_benchmark: PairBenchmark) -> None:
+    def noise(crops: np.ndarray) -> FaceOutputs:
+        vector = np.random.default_rng(len(crops)).normal(size=(len(crops), 64)).astype(np.float32)
+        return FaceOutputs(vector / np.linalg.norm(vector, axis=1, keepdims=True))
+
+    section, _ = evaluate_verification(noise, drawn_benchmark, progress=False)  # type: ignore[arg-type]
+    low, high = section["accuracy"]["ci95"]
+    assert low - 0.08 < 0.5 < high + 0.08
+    assert section["auroc"] == pytest.approx(0.5, abs=0.15)
+
+
+def test_reject_has_each_score_with_both_conventions(plain: Plain, drawn_benchmark: PairBenchmark) -> None:
+    outputs = embed_source(plain, drawn_benchmark.images, flip=False, progress=False)
+    curves, _ = reject_of(outputs, drawn_benchmark, fmr=0.01)
+    assert [(c["by"], c["convention"]) for c in curves] == [
+        ("quality", "fixed"),
+        ("quality", "per_rate"),
+        ("norm", "fixed"),
+        ("norm", "per_rate"),
+    ]
+    for curve in curves:
+        assert curve["fnmr"][0] == curve["random_area"]
+        assert curve["oracle_area"]["0.2"] <= curve["area"]["0.2"]
+        assert curve["impostors_accepted"] <= 1
+    assert curves[0]["ci95"]["0.2"][0] <= curves[0]["area"]["0.2"] <= curves[0]["ci95"]["0.2"][1] + 0.05
+
+
+def test_a_model_without_scores_cannot_reject(plain: Plain, drawn_benchmark: PairBenchmark) -> None:
+    outputs = embed_source(plain, drawn_benchmark.images, flip=False, progress=False)
+    with pytest.raises(ModelError, match="neither quality nor norm"):
+        reject_of(FaceOutputs(outputs.embedding), drawn_benchmark)
+
+
+def scored(values: list[float]) -> FaceOutputs:
+    quality = np.array(values, dtype=np.float32)
+    return FaceOutputs(np.ones((len(values), 1), dtype=np.float32), quality=quality, uncertainty=-quality)
+
+
+def test_ood_measures_every_source_by_itself_and_all_together() -> None:
+    section, arrays = ood_of(
+        {"sharp": scored([3, 4, 5]), "soft": scored([1, 2, 3])},
+        {"pets": scored([0, 1, 2])},
+        {name: ["x"] * 3 for name in ("sharp", "soft", "pets")},
+    )
+    by = section["by"]["quality"]
+    assert by["per_source"]["sharp"]["auroc"] == 1.0
+    assert by["per_source"]["soft"]["auroc"] == pytest.approx(7 / 9)
+    assert by["auroc"] == pytest.approx((9 + 7) / 18)
+    assert section["in"] == {"sharp": 3, "soft": 3}
+    assert arrays["pets/quality"].tolist() == [0, 1, 2]
+    with pytest.raises(Error, match="--in"):
+        ood_of({}, {"pets": scored([1])}, {"pets": ["x"]})
+
+
+def test_commands_share_a_folder_and_replace_only_their_own_section(
+    plain: Plain, benchmark_folder: Path, drawn_things: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "result"
+    data = [benchmark_folder / "people.bin"]
+    run_pairs(plain, ["verification"], data, out)
+    run_pairs(plain, ["reject"], data, out)
+    run_ood(plain, [str(benchmark_folder / "people")], [str(drawn_things)], out, exclude_others="*[01].jpg")
+    first = load_result(out)[0]["verification"]["people"]
+    run_pairs(plain, ["verification"], data, out)
+    content, arrays = load_result(out)
+    assert content["verification"]["people"] == first
+    assert set(content) >= {"schema", "model", "versions", "created", "verification", "reject", "ood"}
+    assert content["ood"]["out"] == {"things": 18}
+    assert len(content["command"]) == 4
+    assert len(content["verification"]["people"]["data_sha256"]) == 64
+    assert {"verification/people/scores", "ood/things/quality"} <= arrays.keys()
+
+
+def test_benchmarks_are_embedded_once_for_several_measurements(
+    plain: Plain, benchmark_folder: Path, tmp_path: Path
+) -> None:
+    run_pairs(
+        plain, ["verification", "reject"], [benchmark_folder / "people.bin"], tmp_path / "r", flip=False
+    )
+    assert sum(plain.batches) == 400
+
+
+def test_results_of_two_models_do_not_mix(plain: Plain, benchmark_folder: Path, tmp_path: Path) -> None:
+    run_pairs(plain, ["verification"], [benchmark_folder / "people.bin"], tmp_path / "r")
+    before = (tmp_path / "r" / "result.json").read_bytes()
+    with pytest.raises(Error, match=r"results of plain .*this is other"):
+        run_pairs(Plain("other", "b" * 64), ["reject"], [benchmark_folder / "people.bin"], tmp_path / "r")
+    assert (tmp_path / "r" / "result.json").read_bytes() == before
+
+
+def test_names_that_would_overwrite_each_other_are_refused(
+    plain: Plain, benchmark_folder: Path, drawn_faces: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(Error, match="two benchmarks are called 'people'"):
+        run_pairs(plain, ["verification"], [benchmark_folder / "people.bin"] * 2, tmp_path / "r")
+    with pytest.raises(Error, match="two sources have one name"):
+        run_ood(plain, [str(drawn_faces)], [str(drawn_faces)], tmp_path / "r")
+    with pytest.raises(DataError, match="leaves no picture"):
+        run_ood(plain, [str(drawn_faces)], [str(drawn_faces)], tmp_path / "r", exclude_faces="*")
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"schema": "other"}'])
+def test_a_folder_with_something_else_is_refused(plain: Plain, tmp_path: Path, text: str) -> None:
+    (tmp_path / "result.json").write_text(text)
+    with pytest.raises(DataError, match=r"result\.json"):
+        ResultFolder(tmp_path, plain)

@@ -1,0 +1,90 @@
+"""Small ONNX embedders as others might hand them out, made by the tests."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import TensorProto, helper, numpy_helper
+
+SIZE = 8
+
+
+def weights() -> NDArray[np.float32]:
+    return np.random.default_rng(0).normal(size=(147, SIZE)).astype(np.float32)
+
+
+def write_embedder(
+    path: Path,
+    *,
+    batch: int | str = "N",
+    layout: str = "NCHW",
+    quality: bool = False,
+    inputs: int = 1,
+    dtype: int = TensorProto.FLOAT,
+    not_a_number: bool = False,
+) -> Path:
+    """Average pooling to 7 x 7, then a linear layer; ``quality`` adds the mean brightness as an output."""
+    shape = [batch, 3, 112, 112] if layout == "NCHW" else [batch, 112, 112, 3]
+    matrix = weights()
+    if not_a_number:
+        matrix[0, 0] = np.nan
+    nodes = []
+    pooled = "face"
+    if dtype != TensorProto.FLOAT:
+        nodes.append(helper.make_node("Cast", ["face"], ["cast"], to=TensorProto.FLOAT))
+        pooled = "cast"
+    if layout == "NHWC":
+        nodes.append(helper.make_node("Transpose", [pooled], ["planes"], perm=[0, 3, 1, 2]))
+        pooled = "planes"
+    nodes += [
+        helper.make_node("AveragePool", [pooled], ["pooled"], kernel_shape=[16, 16], strides=[16, 16]),
+        helper.make_node("Flatten", ["pooled"], ["flat"]),
+        helper.make_node("MatMul", ["flat", "matrix"], ["vector"]),
+    ]
+    outputs = [helper.make_tensor_value_info("vector", TensorProto.FLOAT, [batch, SIZE])]
+    if quality:
+        nodes.append(helper.make_node("ReduceMean", ["flat"], ["bright"], axes=[1], keepdims=0))
+        outputs.append(helper.make_tensor_value_info("bright", TensorProto.FLOAT, [batch]))
+    given = [helper.make_tensor_value_info("face", dtype, shape)]
+    for number in range(1, inputs):
+        given.append(helper.make_tensor_value_info(f"extra{number}", TensorProto.FLOAT, [1]))
+        nodes.append(helper.make_node("Identity", [f"extra{number}"], [f"unused{number}"]))
+    graph = helper.make_graph(nodes, "embedder", given, outputs, [numpy_helper.from_array(matrix, "matrix")])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    onnx.save(model, str(path))
+    return path
+
+
+def write_description(model: Path, **changes: Any) -> Path:
+    """The description beside a model; keyword arguments replace its fields, ``input_…`` those of its input."""
+    description: dict[str, Any] = {
+        "schema": "facerts.model/1",
+        "input": {"name": "face"},
+        "outputs": {"embedding": "vector"},
+        "normalise_embedding": True,
+        "quality": "norm",
+    }
+    for key, value in changes.items():
+        if key.startswith("input_"):
+            description["input"][key.removeprefix("input_")] = value
+        else:
+            description[key] = value
+    path = model.with_suffix(".json")
+    path.write_text(json.dumps(description))
+    return path
+
+
+def slow_embedding(
+    crops: NDArray[np.uint8], mean: Any = 127.5, std: Any = 127.5, bgr: bool = False
+) -> NDArray[Any]:
+    """What the model computes, in NumPy, before normalisation."""
+    if bgr:
+        crops = crops[..., ::-1]
+    x = (crops.astype(np.float64) - mean) / std
+    pooled = x.reshape(len(x), 7, 16, 7, 16, 3).mean(axis=(2, 4))
+    return pooled.transpose(0, 3, 1, 2).reshape(len(x), -1) @ weights()

@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.metrics import average_precision_score, roc_auc_score
+
+from facerts.metrics.ood import average_precision, keep_threshold, separation, tnr_at_tpr
+
+values = st.lists(st.sampled_from([0.0, 0.25, 0.5, 0.75, 1.0]), min_size=1, max_size=25)
+
+
+@given(values, values)
+def test_the_numbers_are_scikit_learns(faces: list[float], others: list[float]) -> None:
+    flags, scores = [1] * len(faces) + [0] * len(others), faces + others
+    measured = separation(faces, others)
+    assert measured.auroc == pytest.approx(roc_auc_score(flags, scores))
+    assert measured.aupr == pytest.approx(average_precision_score(flags, scores))
+    assert average_precision(scores, flags) == measured.aupr
+
+
+@given(values, values, st.sampled_from([0.5, 0.9, 0.95, 1.0]))
+def test_tnr_at_tpr_by_trying_every_threshold(faces: list[float], others: list[float], tpr: float) -> None:
+    kept = [t for t in faces if np.mean(np.array(faces) >= t) >= tpr - 1e-9]
+    assert keep_threshold(faces, tpr) == max(kept)
+    assert tnr_at_tpr(faces, others, tpr) == np.mean(np.array(others) < max(kept))
+
+
+def test_perfect_separation_and_none() -> None:
+    perfect = separation([2.0, 3.0], [0.0, 1.0])
+    assert (perfect.auroc, perfect.aupr, perfect.fpr95, perfect.tnr_at_tpr[0.95]) == (1.0, 1.0, 0.0, 1.0)
+    nothing = separation([1.0, 1.0], [1.0, 1.0])
+    assert (nothing.auroc, nothing.fpr95) == (0.5, 1.0)
+
+
+def test_an_empty_side_is_refused() -> None:
+    with pytest.raises(ValueError, match="both"):
+        separation([1.0], [])

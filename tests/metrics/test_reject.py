@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+from itertools import permutations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from facerts.metrics.reject import (
+    error_versus_reject,
+    oracle_quality,
+    pair_quality,
+    partial_area,
+    random_area,
+)
+from facerts.metrics.verification import fmr_threshold
+
+
+def case(
+    seed: int = 0, pairs: int = 600
+) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.float64]]:
+    random = np.random.default_rng(seed)
+    same = random.random(pairs) < 0.5
+    quality = random.random(pairs)
+    return random.normal(same * (0.5 + 1.5 * quality), 0.5), same, quality
+
+
+@pytest.mark.parametrize("convention", ["fixed", "per_rate"])
+def test_a_slow_reading_gives_the_same_curve(convention: str) -> None:
+    scores, same, quality = case()
+    curve = error_versus_reject(scores, same, quality, fmr=0.01, convention=convention)  # type: ignore[arg-type]
+    for rate, fnmr in zip(curve.rejected, curve.fnmr, strict=True):
+
+        def kept(flag: bool, rate: float = rate) -> NDArray[np.intp]:
+            rows = np.flatnonzero(same == flag)
+            worst_first = rows[np.argsort(quality[rows])]
+            return worst_first[int(np.floor(rate * len(rows) + 1e-9)) :]
+
+        impostors = np.flatnonzero(~same) if convention == "fixed" else kept(False)
+        threshold = fmr_threshold(scores[impostors], 0.01)
+        assert fnmr == pytest.approx(np.mean(scores[kept(True)] < threshold))
+
+
+def test_ties_are_the_mean_over_every_order() -> None:
+    same = np.array([True] * 5 + [False] * 3)
+    scores = np.array([0.9, 0.1, 0.8, 0.2, 0.7, 0.3, 0.4, 0.5])
+    quality = np.array([1.0, 1.0, 1.0, 2.0, 2.0, 0, 0, 0])
+    curve = error_versus_reject(scores, same, quality, fmr=0.0, rates=(0.0, 0.2, 0.4, 0.6, 0.8))
+    errors = scores[:5] < curve.threshold[0]
+    for gone, fnmr in enumerate(curve.fnmr):
+        means = []
+        for order in permutations(range(5)):
+            if quality[list(order)].tolist() == sorted(quality[:5]):
+                means.append(errors[list(order)[gone:]].mean())
+        assert fnmr == pytest.approx(np.mean(means))
+
+
+def test_constant_quality_changes_nothing() -> None:
+    scores, same, _ = case(1)
+    curve = error_versus_reject(scores, same, np.zeros(len(scores)), fmr=0.01)
+    np.testing.assert_allclose(curve.fnmr, curve.fnmr[0])
+    assert partial_area(curve, 0.95) == pytest.approx(random_area(curve))
+
+
+def test_no_quality_beats_the_oracle() -> None:
+    scores, same, quality = case(2)
+    best = error_versus_reject(scores, same, oracle_quality(scores, same), fmr=0.01)
+    for candidate in (quality, -quality, np.random.default_rng(0).random(len(scores))):
+        curve = error_versus_reject(scores, same, candidate, fmr=0.01)
+        assert (best.fnmr <= curve.fnmr + 1e-12).all()
+    gone = best.rejected >= best.fnmr[0] + 0.01
+    assert (best.fnmr[gone] == 0).all()
+
+
+def test_a_good_quality_lowers_the_curve_and_its_opposite_raises_it() -> None:
+    scores, same, quality = case(3, 4000)
+    area = {
+        name: partial_area(error_versus_reject(scores, same, q, fmr=0.01), 0.2)
+        for name, q in (("good", quality), ("bad", -quality))
+    }
+    base = random_area(error_versus_reject(scores, same, quality, fmr=0.01))
+    assert area["good"] < base < area["bad"]
+
+
+def test_the_area_of_a_straight_line() -> None:
+    curve = error_versus_reject(*case(), fmr=0.01)
+    line = type(curve)(curve.rejected, 1 - curve.rejected, curve.threshold, curve.impostors)
+    assert partial_area(line, 0.2) == pytest.approx(0.9)
+    assert partial_area(line, 0.155) == pytest.approx(1 - 0.155 / 2)
+    with pytest.raises(ValueError, match=r"not from 0 to 0\.99"):
+        partial_area(line, 0.99)
+
+
+def test_a_pair_is_as_good_as_its_worse_image() -> None:
+    assert pair_quality([3.0, 1.0, 2.0], np.array([[0, 1], [0, 2]])).tolist() == [1.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("quality", "rates", "message"),
+    [
+        ([1.0, np.nan], (0.0,), "finite quality"),
+        ([1.0], (0.0,), "finite quality"),
+        ([1.0, 2.0], (1.0,), r"\[0, 1\)"),
+    ],
+)
+def test_unusable_input_is_refused(quality: list[float], rates: tuple[float, ...], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        error_versus_reject([0.1, 0.2], [True, False], quality, rates=rates)

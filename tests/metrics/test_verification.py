@@ -1,0 +1,153 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from sklearn.metrics import roc_auc_score, roc_curve
+
+from facerts.metrics.verification import (
+    auroc,
+    best_threshold,
+    eer,
+    fmr_threshold,
+    pair_cosine,
+    roc,
+    tar_at_far,
+    ten_fold_accuracy,
+)
+
+Case = tuple[NDArray[np.float64], NDArray[np.bool_]]
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> Case:
+    """Scores with many ties, both classes present."""
+    size = draw(st.integers(2, 40))
+    scores = draw(st.lists(st.sampled_from([-0.5, 0.0, 0.1, 0.2, 0.7, 1.0]), min_size=size, max_size=size))
+    same = draw(st.lists(st.booleans(), min_size=size, max_size=size).filter(lambda s: any(s) and not all(s)))
+    return np.array(scores), np.array(same)
+
+
+@given(cases())
+def test_auroc_is_scikit_learns(case: Case) -> None:
+    scores, same = case
+    assert auroc(scores, same) == pytest.approx(roc_auc_score(same, scores), abs=1e-12)
+
+
+@given(cases())
+def test_auroc_is_the_probability_of_the_right_order(case: Case) -> None:
+    scores, same = case
+    wins = [(g > i) + 0.5 * (g == i) for g in scores[same] for i in scores[~same]]
+    assert auroc(scores, same) == pytest.approx(np.mean(wins), abs=1e-12)
+
+
+@given(cases())
+def test_roc_has_scikit_learns_points(case: Case) -> None:
+    scores, same = case
+    curve = roc(scores, same)
+    far, tar, thresholds = roc_curve(same, scores, drop_intermediate=False)
+    np.testing.assert_allclose(curve.far, far)
+    np.testing.assert_allclose(curve.tar, tar)
+    np.testing.assert_allclose(curve.thresholds[1:], thresholds[1:])
+
+
+@given(cases())
+def test_eer_lies_where_both_errors_meet(case: Case) -> None:
+    scores, same = case
+    value = eer(scores, same)
+    curve = roc(scores, same)
+    # On the polygon through the ROC's points, FAR and FRR are both equal to it.
+    frr_there = np.interp(value, curve.far, 1 - curve.tar)
+    vertical = (curve.far == value).any()
+    assert vertical or frr_there == pytest.approx(value, abs=1e-9)
+
+
+@given(cases(), st.sampled_from([0.0, 0.01, 0.1, 0.34, 0.5, 1.0]))
+def test_tar_at_far_is_the_best_that_the_target_allows(case: Case, target: float) -> None:
+    scores, same = case
+    allowed = [np.mean(scores[same] >= t) for t in [*scores, np.inf] if np.mean(scores[~same] >= t) <= target]
+    point = tar_at_far(scores, same, target)
+    assert point.tar == pytest.approx(max(allowed))
+    assert point.achieved_far <= target
+    assert point.achieved_far == pytest.approx(np.mean(scores[~same] >= point.threshold))
+
+
+@given(st.lists(st.sampled_from([0.0, 0.1, 0.5, 0.9]), min_size=1, max_size=30), st.floats(0, 1))
+def test_the_fmr_threshold_is_the_smallest_that_keeps_the_rate(scores: list[float], fmr: float) -> None:
+    values = np.array(scores)
+    threshold = fmr_threshold(values, fmr)
+    assert np.mean(values >= threshold) <= fmr + 1e-9
+    below = values[values < threshold]
+    if len(below):  # anything lower would let one more group of impostors in, and too many
+        assert np.mean(values >= below.max()) > fmr - 1e-9
+
+
+@given(cases())
+def test_the_best_threshold_decides_most_pairs_rightly(case: Case) -> None:
+    scores, same = case
+    right = max(np.sum((scores >= t) == same) for t in [*scores, np.inf])
+    assert np.sum((scores >= best_threshold(scores, same)) == same) == right
+
+
+@given(cases())
+def test_the_order_of_pairs_changes_nothing(case: Case) -> None:
+    scores, same = case
+    assert best_threshold(scores, same) == best_threshold(scores[::-1], same[::-1])
+    assert eer(scores, same) == eer(scores[::-1], same[::-1])
+
+
+def test_ten_folds_by_a_slow_reading() -> None:
+    random = np.random.default_rng(0)
+    same = random.random(400) < 0.5
+    scores = np.round(random.normal(same * 1.0, 0.8), 2)
+    folds = np.repeat(np.arange(10), 40)
+    accuracies = []
+    for fold in range(10):
+        train, test = folds != fold, folds == fold
+        threshold = best_threshold(scores[train], same[train])
+        best = max(np.sum((scores[train] >= t) == same[train]) for t in [*scores[train], np.inf])
+        assert np.sum((scores[train] >= threshold) == same[train]) == best
+        accuracies.append(np.mean((scores[test] >= threshold) == same[test]))
+    got = ten_fold_accuracy(scores, same, folds)
+    np.testing.assert_allclose(got.folds, accuracies)
+    assert got.value == pytest.approx(np.mean(accuracies))
+    assert got.fold_std == pytest.approx(np.std(accuracies))
+
+
+def test_chance_is_chance() -> None:
+    random = np.random.default_rng(1)
+    scores, same = random.normal(size=20_000), random.random(20_000) < 0.5
+    folds = np.arange(20_000) % 10
+    assert auroc(scores, same) == pytest.approx(0.5, abs=0.02)
+    assert eer(scores, same) == pytest.approx(0.5, abs=0.02)
+    assert ten_fold_accuracy(scores, same, folds).value == pytest.approx(0.5, abs=0.02)
+
+
+def test_pair_cosine_chunks_agree_with_the_plain_product() -> None:
+    random = np.random.default_rng(2)
+    embedding = random.normal(size=(50, 8))
+    embedding /= np.linalg.norm(embedding, axis=1, keepdims=True)
+    pairs = random.integers(0, 50, (70_000, 2))
+    np.testing.assert_allclose(
+        pair_cosine(embedding, pairs),
+        (embedding[pairs[:, 0]] * embedding[pairs[:, 1]]).sum(axis=1),
+        atol=1e-12,
+    )
+
+
+@pytest.mark.parametrize(
+    ("scores", "same", "message"),
+    [
+        ([0.1, np.nan], [True, False], "score 1 is not a finite"),
+        ([0.1, 0.2], [True, True], "both genuine and impostor"),
+        ([0.1], [True, False], "one length"),
+    ],
+)
+def test_unusable_scores_are_refused(scores: list[float], same: list[bool], message: str) -> None:
+    for metric in (auroc, eer, roc, best_threshold):
+        with pytest.raises(ValueError, match=message):
+            metric(scores, same)
+    with pytest.raises(ValueError, match="at least two folds"):
+        ten_fold_accuracy([0.1, 0.2], [True, False], [0, 0])

@@ -1,0 +1,204 @@
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet
+import pytest
+from numpy.typing import NDArray
+
+import facerts
+from facerts.data import open_pictures
+from facerts.data.drawn import draw_face
+from facerts.detect import Detection, open_detector
+from facerts.errors import Error, ModelError
+from facerts.image import encode_jpeg, encode_png
+from facerts.scoring import Row, Scorer, open_sink, score_source
+from facerts.scoring.arrays import write_embeddings
+from tests.foreign import slow_embedding, write_description, write_embedder
+
+
+@pytest.fixture
+def scorer(tmp_path: Path) -> Scorer:
+    model = write_embedder(tmp_path / "model.onnx")
+    write_description(model, thresholds={"0.95": {"quality": 3.5, "data_sha256": "0" * 64}})
+    return facerts.load(model)
+
+
+def test_paths_bytes_and_arrays_give_the_same_row(scorer: Scorer, tmp_path: Path) -> None:
+    face = draw_face(2, 0)
+    (tmp_path / "face.png").write_bytes(encode_png(face))
+    path, text, data, array = scorer.score(
+        [tmp_path / "face.png", str(tmp_path / "face.png"), encode_png(face), face]
+    )
+    expected = np.linalg.norm(slow_embedding(face[None]))
+    for row in (path, text, data, array):
+        assert row.quality == pytest.approx(expected, rel=1e-5)
+        assert row.error is None
+        assert row.model_sha256 == scorer.embedder.sha256
+    assert path.path == str(tmp_path / "face.png")
+    assert scorer.score(face)[0].quality == array.quality
+
+
+def test_what_cannot_be_read_becomes_a_row_with_its_error(scorer: Scorer, tmp_path: Path) -> None:
+    good = tmp_path / "good.png"
+    good.write_bytes(encode_png(draw_face(0, 0)))
+    (tmp_path / "zero.jpg").write_bytes(b"")
+    (tmp_path / "text.jpg").write_text("hello")
+    (tmp_path / "cut.jpg").write_bytes(encode_jpeg(draw_face(0, 0))[:500])
+    (tmp_path / "wide.png").write_bytes(encode_png(draw_face(0, 0)[:50]))
+    names = ["zero.jpg", "text.jpg", "good.png", "cut.jpg", "wide.png", "missing.jpg"]
+    rows = scorer.score([tmp_path / name for name in names])
+    assert [row.error is None for row in rows] == [False, False, True, False, False, False]
+    for row, words in zip(
+        rows, ["empty", "not a JPEG", "", "cut short", "not an aligned crop", "No such"], strict=True
+    ):
+        assert words in (row.error or "")
+    wrong = np.zeros((4, 4), dtype=np.uint8)
+    assert "(H, W, 3)" in str(scorer.score([wrong])[0].error)
+
+
+def test_a_threshold_accepts_or_rejects_and_says_why(scorer: Scorer) -> None:
+    faces = [draw_face(identity, 0) for identity in range(6)]
+    qualities = sorted(row.quality or 0 for row in scorer.score(faces))
+    rows = scorer.score(faces, min_quality=qualities[3])
+    assert sum(row.accepted is True for row in rows) == 3
+    assert all((row.reason is None) == row.accepted for row in rows)
+    assert all(row.accepted is None for row in scorer.score(faces))
+    assert scorer.threshold(0.95) == 3.5
+    with pytest.raises(ModelError, match=r"no threshold that keeps 0\.9 .*only for 0\.95"):
+        scorer.threshold(0.9)
+
+
+class TwoFaces:
+    """Finds two faces in wide pictures, none in others."""
+
+    def __call__(self, image: NDArray[np.uint8]) -> list[Detection]:
+        if image.shape[1] < 224:
+            return []
+        from facerts.align import TEMPLATE
+
+        return [
+            Detection(np.array([0.0, 0, 112, 112]) + shift, TEMPLATE + np.array([shift, 0.0]), 0.9)
+            for shift in (0.0, 112.0)
+        ]
+
+
+def test_a_photo_gives_a_row_for_each_face_and_one_without_says_so(scorer: Scorer) -> None:
+    first, second = draw_face(0, 0), draw_face(1, 0)
+    finding = Scorer(scorer.embedder, TwoFaces())
+    rows = finding.score([np.concatenate([first, second], axis=1), first], min_quality=0.0)
+    assert [row.face for row in rows] == [0, 1, None]
+    assert [row.quality for row in rows[:2]] == [
+        pytest.approx(row.quality, rel=1e-3) for row in scorer.score([first, second])
+    ]
+    assert rows[0].points is not None
+    assert len(rows[0].points) == 10
+    assert (rows[2].reason, rows[2].accepted, rows[2].error) == ("no face found", False, None)
+
+
+@pytest.mark.parametrize("workers", [1, 4])
+def test_rows_keep_the_order_of_the_pictures(scorer: Scorer, drawn_faces: Path, workers: int) -> None:
+    source = open_pictures(drawn_faces)
+    scored = list(score_source(scorer.embedder, source, batch_size=5, workers=workers))
+    assert [entry.row.path for entry in scored] == [source.location(i) for i in range(len(source))]
+    again = list(score_source(scorer.embedder, source, batch_size=64, workers=1))
+    assert [entry.row for entry in scored] == [
+        entry.row if entry.row.quality == first.row.quality else first.row
+        for first, entry in zip(scored, again, strict=True)
+    ]
+    np.testing.assert_allclose(
+        [entry.row.quality for entry in scored], [entry.row.quality for entry in again], rtol=1e-5
+    )
+
+
+ROWS = [
+    Row(
+        "a b,c.jpg",
+        0,
+        [1.0, 2.5, 3.0, 4.0],
+        [float(n) for n in range(10)],
+        0.9,
+        1.25,
+        -1.25,
+        True,
+        None,
+        None,
+        "f",
+    ),
+    Row("ü.jpg", None, error='it says "no"', model_sha256="f"),
+]
+
+
+def test_csv_has_a_header_and_a_line_for_each_row(tmp_path: Path) -> None:
+    with open_sink(tmp_path / "rows.csv") as put:
+        for row in ROWS:
+            put(row)
+    first, second = csv.DictReader((tmp_path / "rows.csv").open(encoding="utf-8"))
+    assert first["path"] == "a b,c.jpg"
+    assert first["box"] == "1 2.5 3 4"
+    assert (first["quality"], first["accepted"], first["error"]) == ("1.25", "true", "")
+    assert second["error"] == 'it says "no"'
+    assert second["quality"] == ""
+
+
+def test_json_lines_and_parquet_keep_the_types(tmp_path: Path) -> None:
+    for name in ("rows.jsonl", "rows.parquet"):
+        with open_sink(tmp_path / name) as put:
+            for row in ROWS:
+                put(row)
+    lines = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
+    assert lines == pyarrow.parquet.read_table(tmp_path / "rows.parquet").to_pylist()
+    assert lines[0]["points"] == [float(n) for n in range(10)]
+    assert lines[1]["quality"] is None
+
+
+@pytest.mark.parametrize("name", ["rows.csv", "rows.jsonl", "rows.parquet"])
+def test_an_interrupted_sink_leaves_the_old_file(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("old")
+
+    def interrupted() -> None:
+        with open_sink(tmp_path / name) as put:
+            put(ROWS[0])
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert (tmp_path / name).read_text() == "old"
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_an_unknown_ending_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(Error, match=r"\.csv, \.jsonl, \.parquet"), open_sink(tmp_path / "rows.xls"):
+        pass
+
+
+def test_embeddings_are_written_with_what_failed(scorer: Scorer, tmp_path: Path) -> None:
+    folder = tmp_path / "pictures"
+    folder.mkdir()
+    for number in range(3):
+        (folder / f"{number}.png").write_bytes(encode_png(draw_face(number, 0)))
+    (folder / "bad.png").write_bytes(b"no")
+    write_embeddings(tmp_path / "e.npz", list(scorer.score_paths(folder)))
+    with np.load(tmp_path / "e.npz") as stored:
+        assert stored["embeddings"].shape == (3, 8)
+        np.testing.assert_allclose(np.linalg.norm(stored["embeddings"], axis=1), 1, atol=1e-5)
+        np.testing.assert_array_equal(stored["norm"], stored["quality"])
+        assert stored["failed_paths"].tolist() == [str(folder / "bad.png")]
+    with pytest.raises(Error, match="none of the 0 pictures"):
+        write_embeddings(tmp_path / "none.npz", [])
+
+
+def test_detectors_need_their_model(tmp_path: Path) -> None:
+    assert open_detector("none", None) is None
+    with pytest.raises(ModelError, match="--detector-model"):
+        open_detector("yunet", None)
+    with pytest.raises(ModelError, match="no such detector model"):
+        open_detector("yunet", tmp_path / "none.onnx")
+    (tmp_path / "bad.onnx").write_text("no")
+    with pytest.raises(ModelError, match="cannot load it as YuNet"):
+        open_detector("yunet", tmp_path / "bad.onnx")
+    with pytest.raises(Error, match="no detector 'mtcnn'"):
+        open_detector("mtcnn", None)

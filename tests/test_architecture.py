@@ -1,0 +1,138 @@
+"""The arrows of the design: who may import whom, and that the use side needs no PyTorch."""
+
+from __future__ import annotations
+
+import ast
+import configparser
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "facerts"
+
+# From the top to the ground; a room may import rooms of lower levels, and itself.
+LEVELS = [
+    {"__main__"},
+    {"cli"},
+    {"__init__"},
+    {"export"},
+    {"train", "scoring", "report"},
+    {"evaluate"},
+    {"embedder", "detect", "benchmarks", "methods"},
+    {"data", "nn"},
+    {"metrics", "degrade", "align"},
+    {"image"},
+    {"files", "progress"},
+    {"errors", "version"},
+]
+# Rooms of the training side, the only ones that may import PyTorch at all.
+TORCH_ROOMS = {"nn", "methods", "train", "export"}
+
+
+def room(path: Path) -> str:
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def imports(path: Path) -> set[str]:
+    """Dotted names of every import in a file, wherever in it they stand."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {name.name for name in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {node.module} | {f"{node.module}.{name.name}" for name in node.names}
+    return found
+
+
+FILES = sorted(PACKAGE.rglob("*.py"))
+
+
+def level(name: str) -> int:
+    return next(depth for depth, rooms in enumerate(LEVELS) if name in rooms)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_arrows_point_down(path: Path) -> None:
+    own = room(path)
+    for name in imports(path):
+        parts = name.split(".")
+        if parts[0] != "facerts" or len(parts) < 2 or parts[1] in {"recipes", own}:
+            continue
+        other = parts[1]
+        if not (PACKAGE / other).is_dir() and not (PACKAGE / f"{other}.py").is_file():
+            continue  # a name that facerts/__init__ gives, not a room
+        assert level(own) < level(other), f"{own} must not import {other}"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_only_the_training_side_knows_pytorch(path: Path) -> None:
+    roots = {name.split(".")[0] for name in imports(path)}
+    if room(path) not in TORCH_ROOMS:
+        assert not roots & {"torch", "torchvision"}
+
+
+def test_metrics_touch_no_files_and_no_models() -> None:
+    for path in (PACKAGE / "metrics").glob("*.py"):
+        roots = {name.split(".")[0] for name in imports(path)}
+        assert not roots & {"pathlib", "os", "io", "cv2", "onnxruntime", "torch"}, path
+
+
+def test_every_package_is_listed_for_the_wheel() -> None:
+    config = configparser.ConfigParser()
+    config.read(ROOT / "setup.cfg")
+    listed = set(config["options"]["packages"].split())
+    there = {".".join(p.parent.relative_to(ROOT).parts) for p in PACKAGE.rglob("__init__.py")}
+    assert listed == there | {"facerts.recipes"}
+
+
+USE_SIDE = """
+import sys
+
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in {blocked!r}:
+            raise ImportError(f"{{name}} is not here")
+
+sys.meta_path.insert(0, Refuse())
+import facerts
+from facerts.cli.app import build_app
+from facerts.data.drawn import draw_face
+
+build_app()
+scorer = facerts.load({model!r})
+rows = scorer.score([draw_face(0, 0), {broken!r}])
+assert rows[0].quality is not None and rows[1].error, rows
+sys.argv = ["facerts", *{command!r}]
+from facerts.cli import main
+main()
+"""
+
+
+@pytest.mark.parametrize("kind", ["score", "verification", "doctor"])
+def test_the_use_side_runs_where_pytorch_cannot_be_imported(
+    exported: Path, drawn_faces: Path, tmp_path: Path, kind: str
+) -> None:
+    from facerts.benchmarks import pairs_from_identities
+    from facerts.benchmarks.bins import write_bin
+    from facerts.data import open_source
+
+    benchmark = pairs_from_identities(open_source(drawn_faces), genuine=20, impostors=20, seed=0)
+    images = [benchmark.images.read(int(i)) for i in benchmark.pairs.reshape(-1)]
+    write_bin(tmp_path / "set.bin", images, benchmark.same.tolist())
+    command = {
+        "score": ["score", str(drawn_faces), "--model", str(exported), "--out", str(tmp_path / "rows.csv")],
+        "verification": [
+            *["evaluate", "verification", "--model", str(exported)],
+            *["--data", str(tmp_path / "set.bin"), "--out", str(tmp_path / "result")],
+        ],
+        "doctor": ["doctor"],
+    }[kind]
+    blocked = {"torch", "torchvision", "albumentations", "onnx", "onnxscript", "tensorboard"}
+    code = USE_SIDE.format(
+        blocked=blocked, model=str(exported), broken=str(tmp_path / "no.jpg"), command=command
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr

@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from facerts import export as export_module
+from facerts.embedder import load_embedder
+from facerts.errors import ModelError
+from facerts.export import check_parity, export_run
+from facerts.train.checkpoint import load_network
+from facerts.train.embedder import NetworkEmbedder
+
+
+def test_the_file_follows_the_contract(exported: Path) -> None:
+    model = onnx.load(str(exported))
+    assert next(entry.version for entry in model.opset_import if not entry.domain) >= 17
+    session = onnxruntime.InferenceSession(str(exported), providers=["CPUExecutionProvider"])
+    (image,) = session.get_inputs()
+    assert (image.name, image.type, image.shape[1:]) == ("image", "tensor(float)", [3, 112, 112])
+    assert isinstance(image.shape[0], str)
+    outputs = {output.name: output.shape for output in session.get_outputs()}
+    assert set(outputs) == {"embedding", "norm", "quality", "uncertainty", "log_scale"}
+    assert outputs["embedding"][1] == 16
+    assert outputs["log_scale"][1] == 16
+    said = json.loads(session.get_modelmeta().custom_metadata_map["facerts"])
+    assert said["schema"] == "facerts.model/1"
+    assert said["method"] == "rts"
+    assert said["training_data"] == "drawn"
+    assert said["input"]["mean"] == [127.5] * 3
+    assert len(said["recipe_sha256"]) == 64
+
+
+@pytest.mark.parametrize("count", [1, 2, 7])
+def test_onnx_runtime_and_pytorch_agree(
+    exported: Path, trained_run: Path, crops: NDArray[np.uint8], count: int
+) -> None:
+    trained = load_network(trained_run)
+    wanted = NetworkEmbedder(trained.network, trained.method)(crops[:count])
+    got = load_embedder(exported)(crops[:count])
+    np.testing.assert_allclose(got.embedding, wanted.embedding, atol=1e-4)
+    np.testing.assert_allclose(got.quality, wanted.quality, atol=1e-3)
+    np.testing.assert_allclose(got.uncertainty, wanted.uncertainty, atol=1e-3)
+    np.testing.assert_allclose(got.extras["log_scale"], wanted.extras["log_scale"], atol=1e-3)
+    np.testing.assert_allclose(np.linalg.norm(got.embedding, axis=1), 1, atol=1e-5)
+
+
+def test_a_crops_numbers_do_not_depend_on_the_batch_around_it(
+    exported: Path, crops: NDArray[np.uint8]
+) -> None:
+    embedder = load_embedder(exported)
+    together, alone = embedder(crops), embedder(crops[3:4])
+    np.testing.assert_allclose(together.quality[3:4], alone.quality, atol=1e-6)  # type: ignore[index]
+
+
+def test_a_network_that_is_not_the_exported_one_fails_the_check(
+    exported: Path, trained_run: Path, crops: NDArray[np.uint8]
+) -> None:
+    trained = load_network(trained_run)
+    check_parity(trained, load_embedder(exported), crops)
+    with torch.no_grad():
+        trained.network.heads["log_scale"][1].bias.add_(0.01)
+    with pytest.raises(ModelError, match="qualities 0"):
+        check_parity(trained, load_embedder(exported), crops)
+    with torch.no_grad():
+        trained.network.embedding[0].weight.mul_(torch.rand_like(trained.network.embedding[0].weight))
+    with pytest.raises(ModelError, match="smallest cosine"):
+        check_parity(trained, load_embedder(exported), crops)
+
+
+def test_a_failed_check_leaves_no_file(
+    trained_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def wrong(trained: object, names: object, path: Path) -> None:
+        other = load_network(trained_run)
+        with torch.no_grad():
+            other.network.embedding[0].weight.neg_()
+        original(other, names, path)  # type: ignore[arg-type]
+
+    original = export_module._write
+    monkeypatch.setattr(export_module, "_write", wrong)
+    with pytest.raises(ModelError, match="no file was written"):
+        export_run(trained_run, tmp_path / "m.onnx")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_embedding_only_has_one_output(trained_run: Path, tmp_path: Path, crops: NDArray[np.uint8]) -> None:
+    parity = export_run(trained_run, tmp_path / "m.onnx", embedding_only=True)
+    assert parity.quality_error is None
+    session = onnxruntime.InferenceSession(str(tmp_path / "m.onnx"), providers=["CPUExecutionProvider"])
+    assert [output.name for output in session.get_outputs()] == ["embedding"]
+    assert load_embedder(tmp_path / "m.onnx")(crops).quality is None
+
+
+def test_a_folder_without_a_run_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="no checkpoint here"):
+        export_run(tmp_path, tmp_path / "m.onnx")
