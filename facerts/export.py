@@ -16,12 +16,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from facerts.data import Source, open_source
+from facerts.data import Source, open_source, read_crop
 from facerts.data.drawn import draw_face, draw_non_face
 from facerts.embedder import OnnxEmbedder
 from facerts.embedder.description import METADATA_KEY, SCHEMA, Description
 from facerts.errors import DataError, MissingExtraError, ModelError
-from facerts.image import CROP_SIZE, decode_crop
+from facerts.image import CROP_SIZE
 from facerts.train.checkpoint import TrainedNetwork, load_network
 from facerts.train.embedder import NetworkEmbedder
 from facerts.version import __version__
@@ -191,8 +191,7 @@ def _check_crops(trained: TrainedNetwork, data: Sequence[str]) -> NDArray[np.uin
     source = open_source(data) if data else _own_pictures(trained)
     if source is not None:
         for index in np.unique(np.linspace(0, len(source) - 1, CHECKED_PICTURES).astype(int)):
-            where = source.location(int(index))
-            crops.append(decode_crop(source.read(int(index)), where=where))
+            crops.append(read_crop(source, int(index)))
     return np.stack(crops)
 
 

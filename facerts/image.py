@@ -10,6 +10,7 @@ converted, an alpha channel is dropped (the colours under it stay as stored), an
 from __future__ import annotations
 
 import re
+import struct
 from pathlib import Path
 
 import cv2
@@ -23,6 +24,9 @@ MAX_PIXELS = 64_000_000
 
 # OpenCV 4.11 learned to decode straight to RGB; before, the channels are swapped afterwards.
 _DECODES_TO_RGB: int | None = getattr(cv2, "IMREAD_COLOR_RGB", None)
+_SEGMENT = struct.Struct(">BBH")
+_FRAME_SIZE = struct.Struct(">HH")
+_FRAME_HEADERS = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 # In a JPEG's scan 0xFF is followed by 0x00, a restart marker or padding; anything else ends the scan.
 _END_OF_SCAN = re.compile(rb"\xff[^\x00\xd0-\xd7\xff]")
 
@@ -130,19 +134,16 @@ def _jpeg_size(data: bytes, where: str) -> tuple[int, int]:
     """
     size: tuple[int, int] | None = None
     position = 2
-    while position + 4 <= len(data):
-        marker = data[position + 1]
-        if data[position] != 0xFF:
+    last = len(data) - 4
+    while position <= last:
+        prefix, marker, length = _SEGMENT.unpack_from(data, position)
+        if prefix != 0xFF:
             raise ImageError(f"{where}: broken JPEG at byte {position}")
         if marker == 0xFF:  # padding
             position += 1
             continue
-        length = int.from_bytes(data[position + 2 : position + 4], "big")
-        if 0xC0 <= marker <= 0xCF and marker not in (0xC4, 0xC8, 0xCC):
-            size = (
-                int.from_bytes(data[position + 5 : position + 7], "big"),
-                int.from_bytes(data[position + 7 : position + 9], "big"),
-            )
+        if marker in _FRAME_HEADERS and position + 9 <= len(data):
+            size = _FRAME_SIZE.unpack_from(data, position + 5)
         position += 2 + length
         if marker == 0xDA:
             end = _END_OF_SCAN.search(data, position)

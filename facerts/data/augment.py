@@ -33,6 +33,8 @@ class Augmentation:
             image: ``(112, 112, 3) uint8`` RGB.
             key: (seed of the run, epoch, index in the data set).
         """
+        if not self._transforms:
+            return image
         seeds = np.random.SeedSequence(key).generate_state(len(self._transforms))
         for transform, seed in zip(self._transforms, seeds, strict=True):
             # A seed for each: with one for all, the coin of the flip would decide the others too.

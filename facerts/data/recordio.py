@@ -26,6 +26,7 @@ LARGEST_PART = (1 << 29) - 1
 _MAGIC_BYTES = struct.pack("<I", MAGIC)
 _PREFIX = struct.Struct("<II")
 _HEADER = struct.Struct("<IfQQ")
+_COUNT = struct.Struct("<I")
 
 WHOLE, FIRST, MIDDLE, LAST = range(4)
 
@@ -78,9 +79,13 @@ class RecordReader:
         Raises:
             DataError: broken or cut short; key and offset are named.
         """
-        offset, span = int(self._offsets[row]), int(self._spans[row])
-        what = f"record {self.keys[row]}"
-        return decode_record(self._reader.read(offset, span, what), f"{self.path}: {what} at byte {offset}")
+        offset = int(self._offsets[row])
+        data = self._reader.read(offset, int(self._spans[row]), "a record")
+        magic, word = _PREFIX.unpack_from(data) if len(data) >= _PREFIX.size else (0, 0)
+        # A record in one part has no flag, so that the word is its length; one in several is far beyond the data.
+        if magic == MAGIC and word <= len(data) - _PREFIX.size:
+            return data[_PREFIX.size : _PREFIX.size + word]
+        return decode_record(data, f"{self.path}: record {self.keys[row]} at byte {offset}")
 
     def read_start(self, row: int, size: int) -> bytes:
         """The first ``size`` bytes of a record's payload, or fewer where its first part is shorter."""
@@ -163,6 +168,14 @@ def unpack_labelled(payload: bytes, where: str) -> tuple[NDArray[np.float32], by
     if count == 0:
         return np.array([label], dtype=np.float32), payload[begin:]
     return np.frombuffer(payload, "<f4", count, _HEADER.size).astype(np.float32), payload[begin:]
+
+
+def picture_of(payload: bytes) -> bytes | None:
+    """The picture alone, or None where the payload is shorter than its header says."""
+    if len(payload) < _HEADER.size:
+        return None
+    begin = _HEADER.size + 4 * int(_COUNT.unpack_from(payload)[0])
+    return payload[begin:] if begin <= len(payload) else None
 
 
 def unpack_labels(payload_start: bytes, where: str) -> NDArray[np.float32]:

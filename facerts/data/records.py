@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.data.reader import FileReader
-from facerts.data.recordio import LABELS_START, RecordReader, unpack_labelled, unpack_labels
+from facerts.data.recordio import LABELS_START, RecordReader, picture_of, unpack_labelled, unpack_labels
 from facerts.data.source import Source
 from facerts.errors import DataError
 
@@ -59,7 +59,9 @@ class Records(Source):
 
     def read(self, index: int) -> bytes:
         row = int(self._rows[index])
-        return unpack_labelled(self._records.read(row), self._where(row))[1]
+        payload = self._records.read(row)
+        picture = picture_of(payload)
+        return unpack_labelled(payload, self._where(row))[1] if picture is None else picture
 
     def _where(self, row: int) -> str:
         return f"{self._records.path}: record {self._records.keys[row]}"

@@ -8,6 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from facerts.errors import ImageError
+from facerts.image import decode_crop
+
 
 class Source(ABC):
     """Encoded pictures in a fixed order, with identities where they are known.
@@ -43,6 +46,21 @@ class Source(ABC):
         Raises:
             DataError: the bytes cannot be had; the message names file and record.
         """
+
+
+def read_crop(source: Source, index: int) -> NDArray[np.uint8]:
+    """One picture of a source as an aligned crop, ``(112, 112, 3) uint8`` RGB.
+
+    Raises:
+        DataError: the bytes cannot be had.
+        ImageError: they are no aligned crop; the message says where the picture is.
+    """
+    data = source.read(index)
+    try:
+        return decode_crop(data, where="")
+    except ImageError:
+        # Once more for an error that names the picture: millions of good ones need no name.
+        return decode_crop(data, where=source.location(index))
 
 
 class Subset(Source):

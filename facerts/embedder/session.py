@@ -31,6 +31,7 @@ class OnnxEmbedder:
         description: what the model says of itself.
         batch_size: crops that it likes to be given at once.
         providers: in use, in order.
+        session: of ONNX Runtime.
     """
 
     def __init__(
@@ -43,12 +44,12 @@ class OnnxEmbedder:
     ) -> None:
         path = Path(path)
         self._path = path
-        self._session = _open_session(path, providers, threads)
-        self.description = find_description(path, dict(self._session.get_modelmeta().custom_metadata_map))
+        self.session = _open_session(path, providers, threads)
+        self.description = find_description(path, dict(self.session.get_modelmeta().custom_metadata_map))
         self.name = self.description.name or path.stem
         self.method = self.description.method
         self.sha256 = sha256_file(path)
-        self.providers: list[str] = self._session.get_providers()
+        self.providers: list[str] = self.session.get_providers()
         self.batch_size = batch_size
         self._run_size = self.description.input.batch or batch_size
         self._roles = self._check_tensors()
@@ -86,7 +87,7 @@ class OnnxEmbedder:
         if short:
             crops = np.concatenate([crops, np.repeat(crops[-1:], short, axis=0)])
         feed = {self.description.input.name: to_input(crops, self.description.input)}
-        values = self._session.run(list(self._roles.values()), feed)
+        values = self.session.run(list(self._roles.values()), feed)
         return {
             role: np.asarray(value, dtype=np.float32)[: len(crops) - short]
             for role, value in zip(self._roles, values, strict=True)
@@ -114,7 +115,7 @@ class OnnxEmbedder:
     def _check_tensors(self) -> dict[str, str]:
         """Hold the description against the file; gives the tensor of each role that will be read."""
         told = self.description.input
-        inputs = {tensor.name: tensor for tensor in self._session.get_inputs()}
+        inputs = {tensor.name: tensor for tensor in self.session.get_inputs()}
         if told.name not in inputs or len(inputs) != 1:
             raise ModelError(
                 f"{self._path}: its inputs are {', '.join(sorted(inputs))}, but its description names "
@@ -139,7 +140,7 @@ class OnnxEmbedder:
             raise ModelError(
                 f'{self._path}: the batch is fixed at {shape[0]}; the description must say "batch": {shape[0]}'
             )
-        outputs = {tensor.name for tensor in self._session.get_outputs()}
+        outputs = {tensor.name for tensor in self.session.get_outputs()}
         roles = dict(self.description.outputs)
         if self.description.quality.startswith("output:"):
             roles["quality"] = self.description.quality.removeprefix("output:")

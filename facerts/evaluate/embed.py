@@ -9,9 +9,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.data.source import Source
+from facerts.data.source import Source, read_crop
 from facerts.embedder.outputs import Embedder, FaceOutputs
-from facerts.image import decode_crop
 from facerts.progress import track
 
 # Batches that may be decoded before the embedder asks for them.
@@ -82,7 +81,7 @@ def _decoded(
 ) -> Iterator[NDArray[np.uint8]]:
     def decode(start: int) -> NDArray[np.uint8]:
         rows = chosen[start : start + batch_size]
-        return np.stack([decode_crop(source.read(int(row)), where=source.location(int(row))) for row in rows])
+        return np.stack([read_crop(source, int(row)) for row in rows])
 
     waiting: deque[Future[NDArray[np.uint8]]] = deque()
     with ThreadPoolExecutor(max_workers=1) as pool:

@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 
-from facerts.data import Source, open_source
+from facerts.data import Source, open_source, read_crop
 from facerts.data.augment import Augmentation, build_augmentation
 from facerts.data.sampler import epoch_order, hold_out_identities
 from facerts.errors import DataError
-from facerts.image import CROP_SIZE, decode_crop
+from facerts.image import CROP_SIZE
 from facerts.train.recipe import Recipe
 
 # (epoch, index): an image, and the key of its augmentation.
@@ -111,9 +111,7 @@ class CropDataset(Dataset[tuple[Tensor, Tensor, Tensor]]):
     def __getitems__(self, keys: list[Key]) -> tuple[Tensor, Tensor, Tensor]:
         crops = np.empty((len(keys), CROP_SIZE, CROP_SIZE, 3), dtype=np.uint8)
         for row, (epoch, index) in enumerate(keys):
-            where = self._source.location(index)
-            crop = decode_crop(self._source.read(index), where=where)
-            crops[row] = self._augment(crop, (self._seed, epoch, index))
+            crops[row] = self._augment(read_crop(self._source, index), (self._seed, epoch, index))
         indices = np.array([index for _, index in keys], dtype=np.int64)
         assert self._source.labels is not None
         labels = self._source.labels[indices]
