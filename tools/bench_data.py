@@ -11,14 +11,16 @@ import argparse
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 import cv2
 import numpy as np
 
-from facerts.data import Source, open_source
+from facerts.data import Source, open_source, read_crop
 from facerts.data.drawn import write_drawn
 from facerts.data.pack import pack_records
 from facerts.train.loader import TrainingData
@@ -35,7 +37,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        home = Path(folder)
+        home, workers = Path(folder), options.workers
         if not options.data:
             write_drawn(home / "faces", identities=100, pictures=20)
         pack_records(open_source(options.data or home / "faces"), home / "rec", check=False)
@@ -45,28 +47,34 @@ def main() -> None:
             "sequential": np.arange(count),
             "random": np.random.default_rng(0).permutation(len(records))[:count],
         }
-        measure: dict[str, Callable[[], float]] = {
-            f"read, {name}": lambda order=order: read_rate(records, order) for name, order in orders.items()
+        limit = f"decode, {workers} processes"
+        goals: dict[str, Callable[[], float]] = {
+            **{
+                f"read and decode, {name}, {workers} processes": partial(read_rate, records, order, workers)
+                for name, order in orders.items()
+            },
+            f"training batches, {workers} workers": partial(batch_rate, home / "rec", count, workers),
         }
-        measure["decode, 1 process"] = lambda: decode_rate(records, count, 1)
-        measure[f"decode, {options.workers} processes"] = lambda: decode_rate(records, count, options.workers)
-        measure[f"batches, {options.workers} workers"] = lambda: batch_rate(
-            home / "rec", count, options.workers
-        )
-        rates: dict[str, list[float]] = {name: [] for name in measure}
+        measures: dict[str, Callable[[], float]] = {
+            **{f"bytes, {name}": partial(bytes_rate, records, order) for name, order in orders.items()},
+            "decode, 1 process": partial(decode_rate, records, count, 1),
+            limit: partial(decode_rate, records, count, workers),
+            **goals,
+        }
+        rates: dict[str, list[float]] = {name: [] for name in measures}
         for _ in range(options.rounds):
-            for name, run in measure.items():
+            for name, run in measures.items():
                 rates[name].append(run())
     print(f"{count:,} pictures, median of {options.rounds} rounds, images/s")
     for name, values in rates.items():
-        print(f"  {name:24} {statistics.median(values):10,.0f}   ({min(values):,.0f} to {max(values):,.0f})")
-    limit, reached = (rates[name] for name in list(measure)[-2:])
-    ratios = [value / bound for value, bound in zip(reached, limit, strict=True)]
-    print(f"batches / decode limit of {options.workers} processes: median {statistics.median(ratios):.3f}")
+        print(f"  {name:42} {statistics.median(values):10,.0f}   ({min(values):,.0f} to {max(values):,.0f})")
+    for name in goals:
+        ratios = [value / bound for value, bound in zip(rates[name], rates[limit], strict=True)]
+        print(f"{name} / {limit}: median {statistics.median(ratios):.3f}")
 
 
-def read_rate(source: Source, order: np.ndarray) -> float:
-    """Bytes of pictures, not decoded."""
+def bytes_rate(source: Source, order: np.ndarray) -> float:
+    """Bytes of pictures by one process, not decoded."""
     began = time.perf_counter()
     for index in order:
         source.read(int(index))
@@ -74,42 +82,60 @@ def read_rate(source: Source, order: np.ndarray) -> float:
 
 
 def decode_rate(source: Source, count: int, processes: int) -> float:
-    """Pure decoding by OpenCV, every process from memory; from the first one's start to the last one's end."""
+    """Pure decoding by OpenCV, every process from memory."""
     shares = [[source.read(i) for i in range(start, count, processes)] for start in range(processes)]
-    context = get_context("fork")
-    begin, results = context.Barrier(processes), context.Queue()
-    workers = [context.Process(target=_decode, args=(share, begin, results)) for share in shares]
-    for worker in workers:
-        worker.start()
-    spans = [results.get() for _ in workers]
-    for worker in workers:
-        worker.join()
-    return count / (max(end for _, end in spans) - min(start for start, _ in spans))
+    return rate_of(_decode, shares)
 
 
-def _decode(share: list[bytes], begin: object, results: object) -> None:
-    cv2.setNumThreads(1)
-    begin.wait()  # type: ignore[attr-defined]
-    started = time.perf_counter()
-    for data in share:
-        cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR)
-    results.put((started, time.perf_counter()))  # type: ignore[attr-defined]
+def read_rate(source: Source, order: np.ndarray, processes: int) -> float:
+    """Pictures as crops, checks and all, every process a share of the order."""
+    return rate_of(partial(_read, source), [order[start::processes] for start in range(processes)])
 
 
 def batch_rate(folder: Path, count: int, workers: int) -> float:
-    """The training loader without augmentation: random reads, decoding, batches in this process."""
+    """The training loader without augmentation: random reads, decoding, batches handed to this process."""
     overrides = [f"data.train={folder}", f"data.workers={workers}", "data.augmentation={flip: false}"]
     recipe = load_recipe("faces_small_rts", overrides)
     data, size = TrainingData(recipe), recipe.optim.batch_size
-    steps = count // size
     # Starting the workers is not reading; it is paid once in a run of hours.
     warm = 2 * workers
-    batches = data.batches(0, steps + warm)
+    batches = data.batches(0, count // size + warm)
     for _ in range(warm):
         next(batches)
     began = time.perf_counter()
     images = sum(len(labels) for _, labels, _ in batches)
     return images / (time.perf_counter() - began)
+
+
+def rate_of(work: Callable[[Any], None], shares: Sequence[Any]) -> float:
+    """Items a second, a process for each share, from the first one's start to the last one's end."""
+    context = get_context("fork")
+    begin, results = context.Barrier(len(shares)), context.Queue()
+    processes = [context.Process(target=_timed, args=(work, share, begin, results)) for share in shares]
+    for process in processes:
+        process.start()
+    spans = [results.get() for _ in processes]
+    for process in processes:
+        process.join()
+    return sum(map(len, shares)) / (max(end for _, end in spans) - min(start for start, _ in spans))
+
+
+def _timed(work: Callable[[Any], None], share: Any, begin: Any, results: Any) -> None:
+    cv2.setNumThreads(1)
+    begin.wait()
+    started = time.perf_counter()
+    work(share)
+    results.put((started, time.perf_counter()))
+
+
+def _decode(share: list[bytes]) -> None:
+    for data in share:
+        cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR)
+
+
+def _read(source: Source, order: np.ndarray) -> None:
+    for index in order:
+        read_crop(source, int(index))
 
 
 if __name__ == "__main__":
