@@ -94,7 +94,7 @@ import sys
 class Refuse:
     def find_spec(self, name, path=None, target=None):
         if name.split(".")[0] in {blocked!r}:
-            raise ImportError(f"{{name}} is not here")
+            raise ModuleNotFoundError(f"{{name}} is not here", name=name)
 
 sys.meta_path.insert(0, Refuse())
 import facerts
@@ -136,3 +136,18 @@ def test_the_use_side_runs_where_pytorch_cannot_be_imported(
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
+
+
+@pytest.mark.parametrize(
+    "command", [["train", "demo"], ["export", "run", "--out", "m.onnx"]], ids=lambda c: c[0]
+)
+def test_the_training_side_says_what_to_install_where_pytorch_is_missing(
+    exported: Path, tmp_path: Path, command: list[str]
+) -> None:
+    code = USE_SIDE.format(
+        blocked={"torch"}, model=str(exported), broken=str(tmp_path / "no.jpg"), command=command
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert ran.returncode == 2
+    assert "needs torch, which is not installed: pip install 'facerts[train]'" in ran.stderr
+    assert "Traceback" not in ran.stderr

@@ -7,6 +7,7 @@ from importlib import import_module
 
 import typer
 
+from facerts.cli.extras import advice
 from facerts.cli.output import EXIT_INTERRUPTED, EXIT_NON_FINITE, EXIT_UNUSABLE, print_error
 from facerts.errors import Error, NonFiniteLossError
 
@@ -37,6 +38,12 @@ def main() -> None:
         sys.exit(EXIT_NON_FINITE)
     except Error as error:
         print_error(error)
+        sys.exit(EXIT_UNUSABLE)
+    except ModuleNotFoundError as error:
+        how = advice(error.name or "")
+        if not how:
+            raise
+        print_error(f"this command needs {error.name}, which is not installed: {how}")
         sys.exit(EXIT_UNUSABLE)
     except KeyboardInterrupt:
         print_error("interrupted")

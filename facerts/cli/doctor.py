@@ -8,22 +8,10 @@ from typing import Any
 
 import typer
 
+from facerts.cli.extras import OPTIONAL, advice
 from facerts.cli.options import Json
 from facerts.cli.output import fields_table, print_json
 from facerts.version import __version__
-
-# Importable name, name on the package index, extra.
-OPTIONAL = (
-    ("onnxruntime", ("onnxruntime", "onnxruntime-gpu"), "cpu or gpu"),
-    ("pyarrow", ("pyarrow",), "parquet"),
-    ("matplotlib", ("matplotlib",), "report"),
-    ("jinja2", ("jinja2",), "report"),
-    ("torch", ("torch",), "train"),
-    ("albumentations", ("albumentations",), "train"),
-    ("onnx", ("onnx",), "train"),
-    ("onnxscript", ("onnxscript",), "train"),
-    ("tensorboard", ("tensorboard",), "train"),
-)
 
 
 def register(app: typer.Typer) -> None:
@@ -51,13 +39,13 @@ def examine() -> dict[str, Any]:
         "numpy": numpy.__version__,
         "opencv": cv2.__version__,
     }
-    for module, packages, extra in OPTIONAL:
+    for module, (packages, _) in OPTIONAL.items():
         try:
             found = import_module(module)
         except ImportError as error:
             there = any(_installed(package) for package in packages)
-            advice = f"installed, but cannot be imported ({error})" if there else "missing"
-            result[module] = f"{advice}: pip install 'facerts[{extra}]'"
+            state = f"installed, but cannot be imported ({error})" if there else "missing"
+            result[module] = f"{state}: {advice(module)}"
             continue
         result[module] = next((_installed(package) for package in packages if _installed(package)), "present")
         if module == "onnxruntime":
