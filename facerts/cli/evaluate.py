@@ -165,7 +165,8 @@ def _show_reject(sections: dict[str, list[dict[str, Any]]]) -> None:
 def _show_ood(section: dict[str, Any]) -> None:
     rows = []
     for score, pooled in section["by"].items():
-        split = {"all": pooled, **pooled["per_source"]}
+        # One source by itself is all of them.
+        split = {"all": pooled, **pooled["per_source"]} if len(section["in"]) > 1 else pooled["per_source"]
         for source, numbers in split.items():
             tnr = numbers["tnr_at_tpr"]
             rows.append(
