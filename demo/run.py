@@ -1,7 +1,8 @@
 """The whole way on faces that the program draws: pack, train, export, evaluate, score, report.
 
 Every step but the drawing is a `facerts` command, printed before it runs. The people are cartoons, so the numbers
-say how well cartoons are told apart, and nothing about real faces.
+say how well cartoons are told apart, and nothing about real faces; and two minutes of training are enough to tell
+people apart, but hardly for the uncertainty to spread. docs/results.md has a run on real faces.
 
     python demo/run.py --out out/demo
 """
