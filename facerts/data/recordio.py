@@ -79,8 +79,8 @@ class RecordReader:
         Raises:
             DataError: broken or cut short; key and offset are named.
         """
-        offset = int(self._offsets[row])
-        data = self._reader.read(offset, int(self._spans[row]), "a record")
+        offset = self._offsets.item(row)
+        data = self._reader.read(offset, self._spans.item(row), "a record")
         magic, word = _PREFIX.unpack_from(data) if len(data) >= _PREFIX.size else (0, 0)
         # A record in one part has no flag, so that the word is its length; one in several is far beyond the data.
         if magic == MAGIC and word <= len(data) - _PREFIX.size:
@@ -174,7 +174,7 @@ def picture_of(payload: bytes) -> bytes | None:
     """The picture alone, or None where the payload is shorter than its header says."""
     if len(payload) < _HEADER.size:
         return None
-    begin = _HEADER.size + 4 * int(_COUNT.unpack_from(payload)[0])
+    begin: int = _HEADER.size + 4 * _COUNT.unpack_from(payload)[0]
     return payload[begin:] if begin <= len(payload) else None
 
 

@@ -58,7 +58,7 @@ class Records(Source):
         return str(self._records.keys[self._rows[index]])
 
     def read(self, index: int) -> bytes:
-        row = int(self._rows[index])
+        row = self._rows.item(index)
         payload = self._records.read(row)
         picture = picture_of(payload)
         return unpack_labelled(payload, self._where(row))[1] if picture is None else picture
