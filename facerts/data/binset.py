@@ -22,6 +22,7 @@ from facerts.errors import DataError
 from facerts.files import atomic_write
 
 _MULTIARRAY = ("numpy.core.multiarray", "numpy._core.multiarray")
+_NUMERIC = ("numpy.core.numeric", "numpy._core.numeric")
 
 
 def _latin1(text: str, encoding: str = "latin1") -> bytes:
@@ -31,23 +32,53 @@ def _latin1(text: str, encoding: str = "latin1") -> bytes:
     return codecs.encode(text, encoding)
 
 
+def _bytes(*content: Any) -> bytes:
+    """``bytes`` of something that is there; a number would ask for so much memory."""
+    if any(isinstance(part, int) for part in content):
+        raise pickle.UnpicklingError("it asks for empty memory")
+    return bytes(*content)
+
+
+def _bytearray(*content: Any) -> bytearray:
+    return bytearray(_latin1(*content) if content and isinstance(content[0], str) else _bytes(*content))
+
+
+class _ArrayType:
+    """Stands for ``numpy.ndarray``, which a pickle names but must not call."""
+
+
+def _reconstruct(kind: object, shape: object, code: object) -> NDArray[Any]:
+    """An empty array, as NumPy's pickles begin one; its content follows."""
+    if kind is not _ArrayType or shape != (0,):
+        raise pickle.UnpicklingError("it asks for an array that is not empty before it has content")
+    return np.ndarray((0,), np.uint8)
+
+
+def _frombuffer(content: Any, dtype: Any, shape: Any, order: Any) -> NDArray[Any]:
+    """An array from its bytes, as protocol 5 has it."""
+    return np.frombuffer(content, dtype=dtype).reshape(shape, order=order)
+
+
 class _Restricted(pickle.Unpickler):
     """Builds plain values and NumPy arrays, and nothing else."""
 
     _ALLOWED: ClassVar[dict[tuple[str, str], Any]] = {
         ("_codecs", "encode"): _latin1,
-        ("__builtin__", "bytes"): bytes,
-        ("builtins", "bytes"): bytes,
-        ("builtins", "bytearray"): bytearray,
+        ("__builtin__", "bytes"): _bytes,
+        ("builtins", "bytes"): _bytes,
+        ("__builtin__", "bytearray"): _bytearray,
+        ("builtins", "bytearray"): _bytearray,
         ("numpy", "dtype"): np.dtype,
-        ("numpy", "ndarray"): np.ndarray,
+        ("numpy", "ndarray"): _ArrayType,
+        **{(module, "_reconstruct"): _reconstruct for module in _MULTIARRAY},
+        **{(module, "_frombuffer"): _frombuffer for module in _NUMERIC},
     }
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) in self._ALLOWED:
             return self._ALLOWED[module, name]
-        if module in _MULTIARRAY and name in ("_reconstruct", "scalar"):
-            return getattr(import_module(_MULTIARRAY[hasattr(np, "_core")]), name)
+        if module in _MULTIARRAY and name == "scalar":
+            return import_module(_MULTIARRAY[hasattr(np, "_core")]).scalar
         raise pickle.UnpicklingError(f"it asks for {module}.{name}, which has no place in a .bin set")
 
 

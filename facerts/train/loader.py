@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 from facerts.data import Source, open_source, read_crop
 from facerts.data.augment import Augmentation, build_augmentation
 from facerts.data.sampler import epoch_order, hold_out_identities
-from facerts.errors import DataError
+from facerts.errors import DataError, Error
 from facerts.image import CROP_SIZE
 from facerts.train.recipe import Recipe
 
@@ -74,7 +74,10 @@ class TrainingData:
             pin_memory=torch.cuda.is_available(),
             prefetch_factor=4 if recipe.data.workers else None,
         )
-        yield from loader
+        for batch in loader:
+            if isinstance(batch, Error):
+                raise DataError(f"{batch}; `facerts data pack` leaves such pictures out") from batch
+            yield batch
 
 
 class StepSampler(Sampler[list[Key]]):
@@ -108,7 +111,14 @@ class CropDataset(Dataset[tuple[Tensor, Tensor, Tensor]]):
         self._augment = augment
         self._seed = seed
 
-    def __getitems__(self, keys: list[Key]) -> tuple[Tensor, Tensor, Tensor]:
+    def __getitems__(self, keys: list[Key]) -> tuple[Tensor, Tensor, Tensor] | Error:
+        """A batch, or why there is none: raised in a worker, an error would arrive as a traceback's text."""
+        try:
+            return self._batch(keys)
+        except Error as error:
+            return error
+
+    def _batch(self, keys: list[Key]) -> tuple[Tensor, Tensor, Tensor]:
         crops = np.empty((len(keys), CROP_SIZE, CROP_SIZE, 3), dtype=np.uint8)
         for row, (epoch, index) in enumerate(keys):
             crops[row] = self._augment(read_crop(self._source, index), (self._seed, epoch, index))

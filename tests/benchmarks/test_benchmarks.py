@@ -83,13 +83,20 @@ def test_a_bin_set_comes_back_as_it_was_written(tmp_path: Path) -> None:
     assert (np.diff(benchmark.folds) >= 0).all()
 
 
-@pytest.mark.parametrize("form", ["python 2", "numpy arrays", "protocol 2"])
+@pytest.mark.parametrize(
+    "form", ["python 2", "numpy arrays", "numpy arrays, protocol 5", "bytearrays", "protocol 2"]
+)
 def test_bin_sets_of_the_fields_other_writers_are_read(tmp_path: Path, form: str) -> None:
     images, same = bin_content(10)
     path = tmp_path / "other.bin"
     if form == "numpy arrays":
         arrays = [np.frombuffer(image, dtype=np.uint8) for image in images]
         path.write_bytes(pickle.dumps((arrays, np.array(same))))
+    elif form == "numpy arrays, protocol 5":
+        arrays = [np.frombuffer(image, dtype=np.uint8).copy() for image in images]
+        path.write_bytes(pickle.dumps((arrays, np.array(same)), protocol=5))
+    elif form == "bytearrays":
+        path.write_bytes(pickle.dumps(([bytearray(image) for image in images], same), protocol=2))
     elif form == "protocol 2":
         path.write_bytes(pickle.dumps((images, same), protocol=2))
     else:
@@ -116,6 +123,29 @@ def test_a_malicious_pickle_is_refused_and_not_run(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"evil\.bin.*system, which has no place"):
         load_bin(tmp_path / "evil.bin")
     assert not witness.exists()
+
+
+def global_call(module: str, name: str, arguments: bytes) -> bytes:
+    """A pickle that calls a name with arguments."""
+    return b"\x80\x02c" + f"{module}\n{name}\n".encode() + b"(" + arguments + b"tR."
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        global_call("builtins", "bytes", b"J\x00\x00\x00\x40"),
+        global_call("builtins", "bytearray", b"J\x00\x00\x00\x40"),
+        global_call("numpy", "ndarray", b"(J\x00\x00\x00\x40t"),
+        global_call("numpy.core.multiarray", "_reconstruct", b"cnumpy\nndarray\n(J\x00\x00\x00\x40tU\x01b"),
+        global_call("builtins", "eval", b"U\x011"),
+        global_call("numpy.core.multiarray", "fromfile", b"U\x01x"),
+    ],
+    ids=["bytes", "bytearray", "ndarray", "reconstruct", "eval", "fromfile"],
+)
+def test_a_pickle_cannot_ask_for_memory_or_other_functions(tmp_path: Path, payload: bytes) -> None:
+    (tmp_path / "greedy.bin").write_bytes(payload)
+    with pytest.raises(DataError, match=r"greedy\.bin: not a readable \.bin set"):
+        load_bin(tmp_path / "greedy.bin")
 
 
 @pytest.mark.parametrize(

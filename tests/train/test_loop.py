@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -146,6 +147,21 @@ def test_one_identity_is_not_enough(make_recipe: MakeRecipe, drawn_faces: Path, 
         (only / f"{number}{picture.suffix}").write_bytes(picture.read_bytes())
     with pytest.raises(DataError, match="identity"):
         train(make_recipe(f"data.train={only.parent}"), tmp_path / "run")
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_broken_picture_is_named_and_the_run_can_go_on_without_it(
+    make_recipe: MakeRecipe, drawn_faces: Path, tmp_path: Path, workers: int
+) -> None:
+    faces = tmp_path / "faces"
+    shutil.copytree(drawn_faces, faces)
+    victim = faces / "person_0002" / "0003.jpg"
+    victim.write_bytes(victim.read_bytes()[:300])
+    with pytest.raises(DataError) as caught:
+        train(make_recipe(f"data.train={faces}", f"data.workers={workers}"), tmp_path / "run")
+    assert str(victim) in str(caught.value)
+    assert "facerts data pack" in str(caught.value)
+    assert "Traceback" not in str(caught.value)
 
 
 def test_a_batch_larger_than_the_data_is_refused(make_recipe: MakeRecipe, tmp_path: Path) -> None:

@@ -1,0 +1,52 @@
+"""The figures of docs/results.md from runs that were trained and evaluated into their own folders.
+
+python eval/figures.py runs/faces_small_rts runs/faces_small_arcface --benchmark lfw --out docs/figures
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from facerts.files import atomic_write
+from facerts.report import figures
+from facerts.report.subject import load_subjects
+
+INK = "#24292f"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("runs", nargs="+", type=Path)
+    parser.add_argument("--benchmark", default="lfw")
+    parser.add_argument("--out", type=Path, required=True)
+    options = parser.parse_args()
+    subjects = load_subjects(options.runs)
+    learned = [subject for subject in subjects if subject.series("train", "v_p50")[0]]
+    drawn = {
+        "cross_entropy": figures.training_curves(subjects, "train", "cross_entropy", "cross-entropy"),
+        "kl": figures.training_curves(learned, "train", "kl", "KL divergence (Eq. 6)"),
+        "v": figures.percentile_band(learned, "v", "uncertainty v of the training faces"),
+        "accuracy": figures.training_curves(subjects, "validation", "accuracy", "verification accuracy"),
+        "reject": figures.reject_curves(subjects, options.benchmark, "fixed"),
+    }
+    for subject in subjects:
+        for score in subject.result["ood"]["by"]:
+            drawn[f"ood_{subject.label}_{score}"] = figures.score_histograms(subject, score)
+    for name, svg in drawn.items():
+        with atomic_write(options.out / f"{name}.svg", "w") as file:
+            file.write(on_paper(svg))
+
+
+def on_paper(svg: str) -> str:
+    """Dark ink on white: a figure by itself has no page to take its colours from."""
+    begin = svg.index(">") + 1
+    return (
+        svg[:begin]
+        + '<rect width="100%" height="100%" fill="white"/>'
+        + svg[begin:].replace("currentColor", INK)
+    )
+
+
+if __name__ == "__main__":
+    main()
