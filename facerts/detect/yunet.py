@@ -16,6 +16,10 @@ from numpy.typing import NDArray
 from facerts.detect.base import Detection
 from facerts.errors import ModelError
 
+LOG_ERRORS = 2
+# OpenCV 5 moved the function; both give the level that was set before.
+_set_log_level: Any = getattr(cv2, "setLogLevel", None) or cv2.utils.logging.setLogLevel
+
 
 class YuNet:
     """See ``base.Detector``.
@@ -57,7 +61,7 @@ class YuNet:
     def _detector(self) -> Any:
         if not hasattr(self._local, "detector"):
             # OpenCV 5 warns of a backend that it does not use anyway.
-            level = cv2.utils.logging.setLogLevel(cv2.utils.logging.LOG_LEVEL_ERROR)
+            level = _set_log_level(LOG_ERRORS)
             try:
                 self._local.detector = cv2.FaceDetectorYN.create(
                     str(self._model), "", (320, 320), self._threshold, 0.3, 5000
@@ -65,7 +69,7 @@ class YuNet:
             except cv2.error as error:
                 raise ModelError(f"{self._model}: OpenCV cannot load it as YuNet ({error.err})") from error
             finally:
-                cv2.utils.logging.setLogLevel(level)
+                _set_log_level(level)
         return self._local.detector
 
 
