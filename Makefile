@@ -13,7 +13,7 @@ $(READY): setup.cfg pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	if command -v nvidia-smi >/dev/null 2>&1 && nvidia-smi >/dev/null 2>&1; then \
-		$(BIN)/python -m pip install --quiet "torch>=2.11"; \
+		$(BIN)/python -m pip install --quiet "torch>=2.13"; \
 	else \
 		$(BIN)/python -m pip install --quiet "$(TORCH_CPU)"; \
 	fi
