@@ -1,0 +1,65 @@
+"""Commands in the documentation are ones that the command line takes; links and names lead somewhere."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+import typer
+
+from facerts.cli.app import build_app
+from facerts.methods import METHODS
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def commands() -> list[tuple[str, str]]:
+    """Whole `facerts` commands in code blocks; those with alternatives or dots are summaries, not commands."""
+    found = []
+    for page in PAGES:
+        for block in re.findall(r"```(?:\w*)\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL):
+            for line in block.replace("\\\n", " ").splitlines():
+                for command in re.split(r"\s{3,}(?=facerts)", line.split("  #")[0].strip()):
+                    if command.startswith("facerts ") and not re.search(
+                        r"\.\.\.|…|[|\[\]]|\s{3,}\S", command
+                    ):
+                        found.append((page.name, command))
+    return found
+
+
+def test_there_are_commands_to_check() -> None:
+    assert len(commands()) >= 15
+
+
+@pytest.mark.parametrize(("page", "command"), commands())
+def test_a_documented_command_parses(page: str, command: str) -> None:
+    group = typer.main.get_command(build_app())
+    arguments = shlex.split(re.sub(r"\s+\(.*\)$", "", command))[1:]
+    while hasattr(group, "commands"):
+        assert arguments[0] in group.commands, command
+        group = group.commands[arguments.pop(0)]
+    group.make_context(command, list(arguments))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):
+        if not target.startswith("http"):
+            assert (page.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_and_its_settings_are_documented(method: str) -> None:
+    text = (ROOT / "docs" / "methods.md").read_text(encoding="utf-8")
+    assert f"## `{method}`" in text
+    for setting in METHODS[method].Config.model_fields:
+        assert f"`{setting}`" in text
+
+
+def test_an_unknown_option_would_be_noticed() -> None:
+    score = typer.main.get_command(build_app()).commands["score"]  # type: ignore[attr-defined]
+    with pytest.raises(Exception, match=r"No such option.*--modle"):
+        score.make_context("score", ["a", "--modle", "x"])
