@@ -67,7 +67,11 @@ def decode_crop(data: bytes, *, where: str) -> NDArray[np.uint8]:
     Raises:
         ImageError: as ``decode``, or the picture is not square, so that it cannot be an aligned crop.
     """
-    image = decode(data, where=where)
+    return as_crop(decode(data, where=where), where=where)
+
+
+def as_crop(image: NDArray[np.uint8], *, where: str) -> NDArray[np.uint8]:
+    """A decoded picture as an aligned crop; see ``decode_crop``."""
     height, width = image.shape[:2]
     if height != width:
         raise ImageError(

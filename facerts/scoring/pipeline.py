@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +17,7 @@ from facerts.data.source import Source
 from facerts.detect import Detection, Detector
 from facerts.embedder.outputs import Embedder, FaceOutputs
 from facerts.errors import Error
-from facerts.image import decode, decode_crop
+from facerts.image import as_crop, decode
 from facerts.progress import track
 from facerts.scoring.row import Row
 
@@ -39,6 +40,19 @@ class _Prepared:
     error: str | None = None
 
 
+@dataclass(frozen=True)
+class Picture:
+    """A picture that is not loaded yet.
+
+    Attributes:
+        path: its name in rows.
+        load: gives ``(H, W, 3) uint8`` RGB, or raises ``Error``; called in a thread.
+    """
+
+    path: str
+    load: Callable[[], NDArray[np.uint8]]
+
+
 def score_source(
     embedder: Embedder,
     source: Source,
@@ -49,23 +63,48 @@ def score_source(
     workers: int | None = None,
     progress: str = "",
 ) -> Iterator[Scored]:
-    """Score every picture of a source, in order; a picture that cannot be read becomes a row with its error.
+    """Score every picture of a source, in order; see ``score_pictures``.
+
+    Args:
+        source: of aligned crops, or of photos where there is a detector.
+        progress: text of a progress bar; empty for none.
+    """
+
+    def load(index: int) -> NDArray[np.uint8]:
+        return decode(source.read(index), where=source.location(index))
+
+    pictures: Iterator[Picture] = (
+        Picture(source.location(index), partial(load, index)) for index in range(len(source))
+    )
+    if progress:
+        pictures = track(pictures, progress, total=len(source), unit="pictures")
+    yield from score_pictures(
+        embedder, pictures, detector=detector, min_quality=min_quality, batch_size=batch_size, workers=workers
+    )
+
+
+def score_pictures(
+    embedder: Embedder,
+    pictures: Iterable[Picture],
+    *,
+    detector: Detector | None = None,
+    min_quality: float | None = None,
+    batch_size: int = 64,
+    workers: int | None = None,
+) -> Iterator[Scored]:
+    """Score pictures in order; one that cannot be loaded becomes a row with its error.
 
     Args:
         embedder: crops in, outputs out.
-        source: of aligned crops, or of photos where there is a detector.
+        pictures: aligned crops, or photos where there is a detector; taken as they are needed.
         detector: finds the faces in photos; None where pictures are aligned crops.
         min_quality: faces at or above it are accepted; None makes no decision.
         batch_size: crops in a call of the embedder.
-        workers: threads that decode, detect and align; None for one per core.
-        progress: text of a progress bar; empty for none.
+        workers: threads that load, detect and align; None for one per core.
     """
     waiting: list[_Prepared] = []
     crops = 0
-    pictures = _prepared(source, detector, batch_size, workers or os.cpu_count() or 1)
-    if progress:
-        pictures = track(pictures, progress, total=len(source), unit="pictures")
-    for picture in pictures:
+    for picture in _prepared(pictures, detector, batch_size, workers or os.cpu_count() or 1):
         waiting.append(picture)
         crops += len(picture.faces)
         if crops >= batch_size:
@@ -75,29 +114,27 @@ def score_source(
 
 
 def _prepared(
-    source: Source, detector: Detector | None, batch_size: int, workers: int
+    pictures: Iterable[Picture], detector: Detector | None, batch_size: int, workers: int
 ) -> Iterator[_Prepared]:
     """Pictures in order, prepared by threads up to two batches ahead."""
     ahead: deque[Future[_Prepared]] = deque()
     with ThreadPoolExecutor(workers) as pool:
-        for index in range(len(source)):
-            ahead.append(pool.submit(_prepare, source, index, detector))
+        for picture in pictures:
+            ahead.append(pool.submit(_prepare, picture, detector))
             if len(ahead) >= 2 * batch_size:
                 yield ahead.popleft().result()
         while ahead:
             yield ahead.popleft().result()
 
 
-def _prepare(source: Source, index: int, detector: Detector | None) -> _Prepared:
-    path = source.location(index)
+def _prepare(picture: Picture, detector: Detector | None) -> _Prepared:
     try:
-        data = source.read(index)
+        image = picture.load()
         if detector is None:
-            return _Prepared(path, [(None, decode_crop(data, where=path))])
-        image = decode(data, where=path)
-        return _Prepared(path, [(face, align(image, face.points)) for face in detector(image)])
+            return _Prepared(picture.path, [(None, as_crop(image, where=picture.path))])
+        return _Prepared(picture.path, [(face, align(image, face.points)) for face in detector(image)])
     except Error as error:
-        return _Prepared(path, [], str(error))
+        return _Prepared(picture.path, [], str(error))
 
 
 def _rows(embedder: Embedder, pictures: list[_Prepared], min_quality: float | None) -> Iterator[Scored]:

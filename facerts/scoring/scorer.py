@@ -9,15 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.data.open import open_pictures
-from facerts.data.source import Source
 from facerts.detect import Detector, open_detector
 from facerts.embedder import FaceOutputs, OnnxEmbedder, load_embedder
 from facerts.errors import ImageError, ModelError
-from facerts.image import encode_png
-from facerts.scoring.pipeline import Scored, score_source
+from facerts.image import decode, read
+from facerts.scoring.pipeline import Picture, Scored, score_pictures, score_source
 from facerts.scoring.row import Row
 
-Picture = str | Path | bytes | NDArray[np.uint8]
+Image = str | Path | bytes | NDArray[np.uint8]
 
 
 class Scorer:
@@ -32,14 +31,23 @@ class Scorer:
         self.embedder = embedder
         self.detector = detector
 
-    def score(self, images: Picture | Sequence[Picture], *, min_quality: float | None = None) -> list[Row]:
+    def score(self, images: Image | Sequence[Image], *, min_quality: float | None = None) -> list[Row]:
         """A row for each face of each picture; a picture that cannot be read is a row with an error.
 
         Args:
-            images: paths, encoded bytes, or ``(H, W, 3) uint8`` RGB arrays; one or several.
+            images: paths, encoded bytes, or ``(H, W, 3) uint8`` RGB arrays; one, several, or ``(N, H, W, 3)``.
             min_quality: faces at or above it are accepted.
         """
-        return [scored.row for scored in self._scored(_Given(images), min_quality)]
+        one = isinstance(images, str | Path | bytes) or (isinstance(images, np.ndarray) and images.ndim < 4)
+        given: Sequence[Image] = [images] if one else images  # type: ignore[list-item, assignment]
+        scored = score_pictures(
+            self.embedder,
+            (_given(image, number) for number, image in enumerate(given)),
+            detector=self.detector,
+            min_quality=min_quality,
+            batch_size=self.embedder.batch_size,
+        )
+        return [entry.row for entry in scored]
 
     def score_paths(
         self,
@@ -55,7 +63,14 @@ class Scorer:
             min_quality: as in ``score``.
             progress: text of a progress bar; empty for none.
         """
-        return self._scored(open_pictures(paths), min_quality, progress)
+        return score_source(
+            self.embedder,
+            open_pictures(paths),
+            detector=self.detector,
+            min_quality=min_quality,
+            batch_size=self.embedder.batch_size,
+            progress=progress,
+        )
 
     def embed(self, crops: NDArray[np.uint8]) -> FaceOutputs:
         """Outputs for aligned crops, ``(N, 112, 112, 3) uint8`` RGB."""
@@ -73,16 +88,6 @@ class Scorer:
                 return chosen.quality
         known = f"only for {', '.join(thresholds)}" if thresholds else "none at all"
         raise ModelError(f"{self.embedder.name} has no threshold that keeps {keep:g} of the faces, {known}")
-
-    def _scored(self, source: Source, min_quality: float | None, progress: str = "") -> Iterator[Scored]:
-        return score_source(
-            self.embedder,
-            source,
-            detector=self.detector,
-            min_quality=min_quality,
-            batch_size=self.embedder.batch_size,
-            progress=progress,
-        )
 
 
 def load(
@@ -111,38 +116,17 @@ def load(
     return Scorer(embedder, open_detector(detector, detector_model))
 
 
-class _Given(Source):
-    """Pictures that the caller holds."""
+def _given(image: Image, number: int) -> Picture:
+    """A picture that the caller holds, or names."""
+    if isinstance(image, str | Path):
+        return Picture(str(image), lambda: read(image))
+    name = f"picture {number}"
+    if isinstance(image, bytes):
+        return Picture(name, lambda: decode(image, where=name))
+    return Picture(name, lambda: _checked(image, name))
 
-    def __init__(self, images: Picture | Sequence[Picture]) -> None:
-        single = isinstance(images, str | Path | bytes) or (
-            isinstance(images, np.ndarray) and images.ndim == 3
-        )
-        self._images: list[Picture] = [images] if single else list(images)  # type: ignore[list-item, arg-type]
-        self.name, self.labels, self.identities = "pictures", None, ()
 
-    def __len__(self) -> int:
-        return len(self._images)
-
-    def key(self, index: int) -> str:
-        return str(index)
-
-    def location(self, index: int) -> str:
-        image = self._images[index]
-        return str(image) if isinstance(image, str | Path) else f"picture {index}"
-
-    def read(self, index: int) -> bytes:
-        image = self._images[index]
-        if isinstance(image, bytes):
-            return image
-        if isinstance(image, str | Path):
-            try:
-                return Path(image).read_bytes()
-            except OSError as error:
-                raise ImageError(f"{image}: cannot be read ({error.strerror})") from error
-        if image.ndim != 3 or image.shape[2] != 3 or image.dtype != np.uint8:
-            raise ImageError(
-                f"picture {index}: an array must be (H, W, 3) uint8 RGB, not {image.shape} {image.dtype}"
-            )
-        # Encoded without loss, so that everything goes the one way.
-        return encode_png(image)
+def _checked(image: NDArray[np.uint8], name: str) -> NDArray[np.uint8]:
+    if image.ndim != 3 or image.shape[2] != 3 or image.dtype != np.uint8 or 0 in image.shape:
+        raise ImageError(f"{name}: an array must be (H, W, 3) uint8 RGB, not {image.shape} {image.dtype}")
+    return np.ascontiguousarray(image)
