@@ -8,7 +8,7 @@ import tarfile
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path, PurePosixPath
 
 import numpy as np
@@ -102,13 +102,13 @@ def pack_shards(
     files: list[Path] = []
     pictures = _read_checked(source, order, f"packing {source.name}", left_out, check)
     images = 0
-    while batch := next(pictures, None):
+    while first := next(pictures, None):
         path = folder / f"shard-{len(files):06d}.tar"
         with (
             atomic_write(path) as file,
             tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as tar,
         ):
-            for index, data in _chain_first(batch, islice(pictures, images_per_shard - 1)):
+            for index, data in chain([first], islice(pictures, images_per_shard - 1)):
                 member = tarfile.TarInfo(_record_name(source, index))
                 member.size = len(data)
                 tar.addfile(member, io.BytesIO(data))
@@ -171,11 +171,6 @@ def _read_checked(
                 yield index, data
             else:
                 left_out.append(problem)
-
-
-def _chain_first(first: tuple[int, bytes], rest: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
-    yield first
-    yield from rest
 
 
 def _record_name(source: Source, index: int) -> str:
