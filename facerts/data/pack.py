@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import shutil
 import tarfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import chain, islice
