@@ -15,6 +15,7 @@ from datetime import datetime, timezone
 from importlib import metadata
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -104,7 +105,7 @@ def load_result(folder: str | Path) -> tuple[dict[str, Any], Arrays]:
     try:
         with np.load(path.with_name(ARRAYS_FILE), allow_pickle=False) as stored:
             arrays = {key: stored[key] for key in stored.files}
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, BadZipFile) as error:
         raise DataError(f"{path.with_name(ARRAYS_FILE)}: cannot be read ({error})") from error
     return content, arrays
 
