@@ -16,7 +16,7 @@ from facerts.align import align
 from facerts.data.source import Source
 from facerts.detect import Detection, Detector
 from facerts.embedder.outputs import Embedder, FaceOutputs
-from facerts.errors import Error
+from facerts.errors import Error, ModelError
 from facerts.image import as_crop, decode
 from facerts.progress import track
 from facerts.scoring.row import Row
@@ -101,6 +101,9 @@ def score_pictures(
         min_quality: faces at or above it are accepted; None makes no decision.
         batch_size: crops in a call of the embedder.
         workers: threads that load, detect and align; None for one per core.
+
+    Raises:
+        ModelError: faces are to be accepted by quality, and the model has none.
     """
     waiting: list[_Prepared] = []
     crops = 0
@@ -140,6 +143,8 @@ def _prepare(picture: Picture, detector: Detector | None) -> _Prepared:
 def _rows(embedder: Embedder, pictures: list[_Prepared], min_quality: float | None) -> Iterator[Scored]:
     crops = [crop for picture in pictures for _, crop in picture.faces]
     outputs = embedder(np.stack(crops)) if crops else None
+    if min_quality is not None and outputs is not None and outputs.quality is None:
+        raise ModelError(f"{embedder.name} has no quality, so there is nothing to accept faces by")
     position = 0
     for picture in pictures:
         if picture.error is not None:

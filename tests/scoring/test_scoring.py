@@ -202,3 +202,10 @@ def test_detectors_need_their_model(tmp_path: Path) -> None:
         open_detector("yunet", tmp_path / "bad.onnx")
     with pytest.raises(Error, match="no detector 'mtcnn'"):
         open_detector("mtcnn", None)
+
+
+def test_a_threshold_for_a_model_without_quality_is_refused(tmp_path: Path) -> None:
+    model = write_embedder(tmp_path / "model.onnx")
+    write_description(model, quality="none")
+    with pytest.raises(ModelError, match="has no quality"):
+        facerts.load(model).score(draw_face(0, 0), min_quality=1.0)
