@@ -96,7 +96,12 @@ def pack_shards(
     """Write ``shard-000000.tar`` and so on, members ``IDENTITY/NAME`` (or ``NAME`` without identities).
 
     Images of an identity stay together where the source has them together; shards are cut by number of images.
+
+    Raises:
+        Error: the folder has shards already, or a picture cannot be had.
     """
+    if any(folder.glob("shard-*.tar")):
+        raise Error(f"{folder} has shards already, which would be read together with these; choose another")
     order = np.arange(len(source)) if source.labels is None else np.argsort(source.labels, kind="stable")
     left_out: list[str] = []
     files: list[Path] = []

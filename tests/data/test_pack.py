@@ -38,6 +38,8 @@ def test_folder_to_shards_to_records_loses_nothing(drawn_faces: Path, tmp_path: 
     assert [path.name for path in packed.files] == [f"shard-00000{n}.tar" for n in range(3)]
     shards = open_source(str(tmp_path / "tar" / "*.tar"))
     assert content(shards) == content(folder)
+    with pytest.raises(Error, match="has shards already"):
+        pack_shards(folder, tmp_path / "tar", images_per_shard=40)
     pack_records(shards, tmp_path / "rec")
     assert content(open_source(tmp_path / "rec")) == content(folder)
 
