@@ -9,7 +9,7 @@ import argparse
 
 import numpy as np
 
-from facerts.data import open_pictures, read_crop
+from facerts.data import open_pictures
 from facerts.degrade import KINDS, degrade
 from facerts.embedder import load_embedder
 from facerts.metrics.verification import auroc
@@ -25,7 +25,7 @@ def main() -> None:
     options = parser.parse_args()
     embedder, source = load_embedder(options.model), open_pictures(options.faces)
     rows = np.unique(np.linspace(0, len(source) - 1, options.pictures).astype(int)).tolist()
-    faces = [read_crop(source, row) for row in rows]
+    faces = [source.crop(row) for row in rows]
 
     def uncertainty(crops: list[np.ndarray]) -> np.ndarray:
         values = embedder(np.stack(crops)).uncertainty

@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from facerts.data import Source, open_source, read_crop
+from facerts.data import Source, open_source
 from facerts.data.drawn import draw_face, draw_non_face
 from facerts.embedder import OnnxEmbedder
 from facerts.embedder.description import METADATA_KEY, SCHEMA, Description
@@ -191,7 +191,7 @@ def _check_crops(trained: TrainedNetwork, data: Sequence[str]) -> NDArray[np.uin
     source = open_source(data) if data else _own_pictures(trained)
     if source is not None:
         for index in np.unique(np.linspace(0, len(source) - 1, CHECKED_PICTURES).astype(int)):
-            crops.append(read_crop(source, int(index)))
+            crops.append(source.crop(int(index)))
     return np.stack(crops)
 
 

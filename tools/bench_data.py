@@ -20,7 +20,7 @@ from typing import Any
 import cv2
 import numpy as np
 
-from facerts.data import Source, open_source, read_crop
+from facerts.data import Source, open_source
 from facerts.data.drawn import write_drawn
 from facerts.data.pack import pack_records
 from facerts.train.loader import TrainingData
@@ -135,7 +135,7 @@ def _decode(share: list[bytes]) -> None:
 
 def _read(source: Source, order: np.ndarray) -> None:
     for index in order:
-        read_crop(source, int(index))
+        source.crop(int(index))
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ import numpy as np
 
 from facerts.benchmarks import open_benchmark, pairs_from_identities
 from facerts.benchmarks.bins import save_bin
-from facerts.data import open_source, read_crop
+from facerts.data import open_source
 from facerts.data.drawn import write_drawn
 from facerts.embedder import load_embedder
 from facerts.embedder.session import to_input
@@ -82,7 +82,7 @@ def bare(model: str, data: str, flip: bool) -> float:
     seconds = 0.0
     for start in range(0, len(images), size):
         rows = range(start, min(start + size, len(images)))
-        crops = np.stack([read_crop(images, i) for i in rows])
+        crops = np.stack([images.crop(i) for i in rows])
         for view in (crops, np.ascontiguousarray(crops[:, :, ::-1])) if flip else (crops,):
             feed = {told.name: to_input(view, told)}
             began = time.perf_counter()

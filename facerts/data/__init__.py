@@ -1,6 +1,6 @@
 """Labelled pictures on disk, read the same way whatever their layout."""
 
 from facerts.data.open import Joined, open_pictures, open_source
-from facerts.data.source import Source, Subset, read_crop
+from facerts.data.source import Source, Subset
 
-__all__ = ["Joined", "Source", "Subset", "open_pictures", "open_source", "read_crop"]
+__all__ = ["Joined", "Source", "Subset", "open_pictures", "open_source"]

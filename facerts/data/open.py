@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from facerts.data.binset import BinSet
 from facerts.data.folder import PICTURE_SUFFIXES, Files, open_folder, open_list, open_tree
@@ -54,6 +55,10 @@ class Joined(Source):
     def read(self, index: int) -> bytes:
         source, inner = self._find(index)
         return source.read(inner)
+
+    def crop(self, index: int) -> NDArray[np.uint8]:
+        source, inner = self._find(index)
+        return source.crop(inner)
 
 
 def open_source(spec: str | Path | Sequence[str | Path]) -> Source:

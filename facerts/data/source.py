@@ -47,20 +47,19 @@ class Source(ABC):
             DataError: the bytes cannot be had; the message names file and record.
         """
 
+    def crop(self, index: int) -> NDArray[np.uint8]:
+        """The picture as an aligned crop, ``(112, 112, 3) uint8`` RGB.
 
-def read_crop(source: Source, index: int) -> NDArray[np.uint8]:
-    """One picture of a source as an aligned crop, ``(112, 112, 3) uint8`` RGB.
-
-    Raises:
-        DataError: the bytes cannot be had.
-        ImageError: they are no aligned crop; the message says where the picture is.
-    """
-    data = source.read(index)
-    try:
-        return decode_crop(data, where="")
-    except ImageError:
-        # Once more for an error that names the picture: millions of good ones need no name.
-        return decode_crop(data, where=source.location(index))
+        Raises:
+            DataError: the bytes cannot be had.
+            ImageError: they are no aligned crop; the message says where the picture is.
+        """
+        data = self.read(index)
+        try:
+            return decode_crop(data, where="")
+        except ImageError:
+            # Once more for an error that names the picture: millions of good ones need no name.
+            return decode_crop(data, where=self.location(index))
 
 
 class Subset(Source):
@@ -84,6 +83,9 @@ class Subset(Source):
 
     def read(self, index: int) -> bytes:
         return self._source.read(int(self._indices[index]))
+
+    def crop(self, index: int) -> NDArray[np.uint8]:
+        return self._source.crop(int(self._indices[index]))
 
     def location(self, index: int) -> str:
         return self._source.location(int(self._indices[index]))

@@ -9,7 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.data.source import Source, read_crop
+from facerts.data.source import Source
 from facerts.embedder.outputs import Embedder, FaceOutputs
 from facerts.progress import track
 
@@ -81,7 +81,7 @@ def _decoded(
 ) -> Iterator[NDArray[np.uint8]]:
     def decode(start: int) -> NDArray[np.uint8]:
         rows = chosen[start : start + batch_size]
-        return np.stack([read_crop(source, int(row)) for row in rows])
+        return np.stack([source.crop(int(row)) for row in rows])
 
     waiting: deque[Future[NDArray[np.uint8]]] = deque()
     with ThreadPoolExecutor(max_workers=1) as pool:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 
-from facerts.data import Source, open_source, read_crop
+from facerts.data import Source, open_source
 from facerts.data.augment import Augmentation, build_augmentation
 from facerts.data.sampler import epoch_order, hold_out_identities
 from facerts.errors import DataError, Error
@@ -121,7 +121,7 @@ class CropDataset(Dataset[tuple[Tensor, Tensor, Tensor]]):
     def _batch(self, keys: list[Key]) -> tuple[Tensor, Tensor, Tensor]:
         crops = np.empty((len(keys), CROP_SIZE, CROP_SIZE, 3), dtype=np.uint8)
         for row, (epoch, index) in enumerate(keys):
-            crops[row] = self._augment(read_crop(self._source, index), (self._seed, epoch, index))
+            crops[row] = self._augment(self._source.crop(index), (self._seed, epoch, index))
         indices = np.array([index for _, index in keys], dtype=np.int64)
         assert self._source.labels is not None
         labels = self._source.labels[indices]
