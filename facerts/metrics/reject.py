@@ -9,29 +9,44 @@ value over a random order within the tie is taken.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from facerts.metrics.intervals import Interval, percentile_interval
+from facerts.metrics.resample import pair_weights
 from facerts.metrics.verification import check_pairs, fmr_threshold, trapezoid
 
 Convention = Literal["fixed", "per_rate"]
+Combine = Literal["min", "mean", "product"]
 
 RATES: tuple[float, ...] = tuple(round(0.01 * percent, 2) for percent in range(96))
 
 
-def pair_quality(quality: ArrayLike, pairs: NDArray[np.integer]) -> NDArray[np.float64]:
-    """The lower quality of each pair's two images.
+def pair_quality(
+    quality: ArrayLike, pairs: NDArray[np.integer], combine: Combine = "min"
+) -> NDArray[np.float64]:
+    """One quality for each pair.
 
     Args:
         quality: ``(N,)`` per image.
         pairs: ``(P, 2)`` row numbers.
+        combine: "min", a pair is as good as its worse image (the field's convention); "mean"; or "product", for
+            qualities above 0.
+
+    Raises:
+        ValueError: a product of qualities that are not all above 0, whose order would mean nothing.
     """
-    lowest: NDArray[np.float64] = np.asarray(quality, dtype=np.float64)[pairs].min(axis=1)
-    return lowest
+    both = np.asarray(quality, dtype=np.float64)[pairs]
+    if combine == "product" and (both <= 0).any():
+        raise ValueError("the product of two qualities needs both above 0; combine them by min or mean")
+    combined: NDArray[np.float64] = {"min": both.min, "mean": both.mean, "product": both.prod}[combine](
+        axis=1
+    )
+    return combined
 
 
 @dataclass(frozen=True)
@@ -74,33 +89,97 @@ def error_versus_reject(
     Raises:
         ValueError: as ``check_pairs``, or a quality is not finite, or a rate out of range.
     """
-    values, flags = check_pairs(scores, same)
+    values, flags = check_pairs(np.asarray(scores, dtype=np.float64), same)
     ranks = np.asarray(quality, dtype=np.float64)
     if ranks.shape != values.shape or not np.isfinite(ranks).all():
         raise ValueError("error versus reject needs a finite quality for every pair")
     shares = np.asarray(rates, dtype=np.float64)
     if (shares < 0).any() or (shares >= 1).any():
         raise ValueError("rates of rejection lie in [0, 1)")
-    impostors = values[~flags]
+    impostors, genuine = values[~flags], values[flags]
     if convention == "fixed":
-        threshold = np.full(len(shares), fmr_threshold(impostors, fmr))
-    else:
-        kept = [_kept_by_rank(ranks[~flags], share) for share in shares]
-        threshold = np.array([fmr_threshold(impostors[keep], fmr) for keep in kept])
-    genuine_scores, genuine_quality = values[flags], ranks[flags]
-    if convention == "fixed":
-        errors = (genuine_scores < threshold[0]).astype(np.float64)
-        fnmr = _mean_of_kept(errors, genuine_quality, shares)
-    else:
-        fnmr = np.array(
-            [
-                _mean_of_kept(
-                    (genuine_scores < limit).astype(np.float64), genuine_quality, shares[i : i + 1]
-                )[0]
-                for i, limit in enumerate(threshold)
-            ]
-        )
-    return RejectCurve(shares, fnmr, threshold, len(impostors))
+        return reject_curve(genuine, ranks[flags], fmr_threshold(impostors, fmr), len(impostors), rates)
+    kept = [_kept_by_rank(ranks[~flags], share) for share in shares]
+    threshold = np.array([fmr_threshold(impostors[keep], fmr) for keep in kept])
+    fnmr = [
+        _mean_of_kept((genuine < limit).astype(np.float64), ranks[flags], shares[i : i + 1])[0]
+        for i, limit in enumerate(threshold)
+    ]
+    return RejectCurve(shares, np.array(fnmr), threshold, len(impostors))
+
+
+def reject_curve(
+    genuine: ArrayLike,
+    quality: ArrayLike,
+    threshold: float,
+    impostors: int,
+    rates: Sequence[float] = RATES,
+) -> RejectCurve:
+    """FNMR of genuine pairs at a threshold that is known, while those of lowest quality are rejected.
+
+    Args:
+        genuine: ``(G,)`` scores of genuine pairs.
+        quality: ``(G,)``.
+        threshold: accept at or above.
+        impostors: how many the threshold rests on.
+        rates: shares to reject.
+    """
+    shares = np.asarray(rates, dtype=np.float64)
+    errors = (np.asarray(genuine) < threshold).astype(np.float64)
+    fnmr = _mean_of_kept(errors, np.asarray(quality, dtype=np.float64), shares)
+    return RejectCurve(shares, fnmr, np.full(len(shares), threshold), impostors)
+
+
+def area_intervals(
+    genuine: ArrayLike,
+    quality: ArrayLike,
+    replicates: Iterable[tuple[float, NDArray[np.floating]]],
+    ends: Sequence[float],
+) -> dict[float, Interval]:
+    """95 % intervals of the areas below a curve with a fixed threshold.
+
+    Args:
+        genuine: ``(G,)`` scores of genuine pairs.
+        quality: ``(G,)``.
+        replicates: of the bootstrap: the highest score that is not accepted, and ``(G,)`` weights.
+        ends: shares rejected to which the areas reach.
+    """
+    scores, ranks = np.asarray(genuine, dtype=np.float64), np.asarray(quality, dtype=np.float64)
+    order = np.argsort(ranks, kind="stable")
+    scores, ranks = scores[order], ranks[order]
+    starts = np.flatnonzero(np.r_[True, ranks[1:] != ranks[:-1]])
+    grids = {end: np.linspace(0.0, end, 41) for end in ends}
+    areas: dict[float, list[float]] = {end: [] for end in ends}
+    for limit, given in replicates:
+        weights = np.asarray(given, dtype=np.float64)[order]
+        if not weights.any():
+            continue
+        # Weight and errors rejected at each end of a tie; within a tie they grow together.
+        gone = np.concatenate([[0.0], np.cumsum(np.add.reduceat(weights, starts))])
+        wrong = np.concatenate([[0.0], np.cumsum(np.add.reduceat(weights * (scores <= limit), starts))])
+        for end, grid in grids.items():
+            rejected = grid * gone[-1]
+            fnmr = (wrong[-1] - np.interp(rejected, gone, wrong)) / (gone[-1] - rejected)
+            areas[end].append(trapezoid(grid, fnmr) / end)
+    return {end: percentile_interval(np.array(values)) for end, values in areas.items()}
+
+
+def resampled_limits(
+    scores: ArrayLike,
+    same: ArrayLike,
+    subjects: NDArray[np.integer] | None,
+    fmr: float,
+    *,
+    replicates: int = 500,
+    seed: int = 0,
+) -> Iterator[tuple[float, NDArray[np.float32]]]:
+    """What ``area_intervals`` asks for, from a benchmark's pairs; see ``resample.pair_weights``."""
+    values, flags = check_pairs(np.asarray(scores, dtype=np.float64), same)
+    rows = np.flatnonzero(~flags)[np.argsort(-values[~flags], kind="stable")]
+    for weights in pair_weights(flags, subjects, replicates=replicates, seed=seed):
+        running = np.cumsum(weights[rows], dtype=np.float64)
+        place = int(np.searchsorted(running, fmr * running[-1] + 1e-9, side="right"))
+        yield (float(values[rows[place]]) if place < len(rows) else float("-inf")), weights[flags]
 
 
 def _mean_of_kept(

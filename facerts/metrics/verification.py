@@ -7,6 +7,7 @@ scores are accepted or rejected together, so no order among them can matter.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,13 +17,15 @@ Scores = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
 
-def check_pairs(scores: ArrayLike, same: ArrayLike) -> tuple[Scores, Flags]:
-    """Scores and flags as arrays, checked.
+def check_pairs(scores: ArrayLike, same: ArrayLike) -> tuple[NDArray[np.floating], Flags]:
+    """Scores and flags as arrays, checked; float32 stays float32, all else becomes float64.
 
     Raises:
         ValueError: lengths differ, a score is not finite, or one of the classes has no pair.
     """
-    checked, flags = np.asarray(scores, dtype=np.float64), np.asarray(same, dtype=bool)
+    checked, flags = np.asarray(scores), np.asarray(same, dtype=bool)
+    if checked.dtype != np.float32:
+        checked = checked.astype(np.float64)
     if checked.ndim != 1 or checked.shape != flags.shape:
         raise ValueError(f"scores {checked.shape} and same {flags.shape} must be two vectors of one length")
     if not np.isfinite(checked).all():
@@ -51,62 +54,11 @@ def pair_cosine(embedding: NDArray[np.floating], pairs: NDArray[np.integer]) -> 
 
 
 @dataclass(frozen=True)
-class ROC:
-    """Operating points from the strictest threshold to the laxest.
-
-    Attributes:
-        thresholds: ``(K,)`` falling; the first is +∞ (nothing accepted), then every distinct score.
-        far: ``(K,)`` share of impostors accepted.
-        tar: ``(K,)`` share of genuine pairs accepted.
-    """
-
-    thresholds: Scores
-    far: Scores
-    tar: Scores
-
-
-def roc(scores: ArrayLike, same: ArrayLike) -> ROC:
-    """Every operating point that the scores allow."""
-    values, flags = check_pairs(scores, same)
-    order = np.argsort(-values, kind="stable")
-    values, flags = values[order], flags[order]
-    last_of_ties = np.append(np.flatnonzero(np.diff(values)), len(values) - 1)
-    genuine = np.cumsum(flags)[last_of_ties]
-    impostors = last_of_ties + 1 - genuine
-    return ROC(
-        np.concatenate([[np.inf], values[last_of_ties]]),
-        np.concatenate([[0.0], impostors / impostors[-1]]),
-        np.concatenate([[0.0], genuine / genuine[-1]]),
-    )
-
-
-def auroc(scores: ArrayLike, same: ArrayLike) -> float:
-    """Probability that a genuine pair scores above an impostor pair; ties count half."""
-    curve = roc(scores, same)
-    return trapezoid(curve.far, curve.tar)
-
-
-def trapezoid(x: Scores, y: Scores) -> float:
-    """Area below the points joined by straight lines."""
-    return float(np.sum((y[1:] + y[:-1]) / 2 * np.diff(x)))
-
-
-def eer(scores: ArrayLike, same: ArrayLike) -> float:
-    """Equal error rate: where FAR and FRR cross, the ROC's points joined by straight lines."""
-    curve = roc(scores, same)
-    gap = curve.far - (1.0 - curve.tar)  # rises from −1 to 1
-    after = int(np.argmax(gap >= 0))
-    before = after - 1
-    share = -gap[before] / (gap[after] - gap[before])
-    return float(curve.far[before] + share * (curve.far[after] - curve.far[before]))
-
-
-@dataclass(frozen=True)
 class OperatingPoint:
     """TAR at the laxest threshold whose FAR does not exceed a target.
 
     Attributes:
-        tar: share of genuine pairs accepted.
+        tar: share of genuine pairs accepted; FNMR is 1 − TAR.
         achieved_far: share of impostors accepted, at most the target.
         threshold: accept at or above; +∞ where even the best impostor may not pass and no genuine pair beats it.
         impostors: how many the rate rests on.
@@ -118,14 +70,100 @@ class OperatingPoint:
     impostors: int
 
 
+@dataclass(frozen=True)
+class ROC:
+    """Operating points from the strictest threshold to the laxest; FNMR = 1 − TAR over FAR is the DET curve.
+
+    Attributes:
+        thresholds: ``(K,)`` falling; the first is +∞ (nothing accepted), then every distinct score.
+        far: ``(K,)`` share of impostors accepted.
+        tar: ``(K,)`` share of genuine pairs accepted.
+        genuine: number of genuine pairs.
+        impostors: number of impostor pairs.
+    """
+
+    thresholds: NDArray[np.floating]
+    far: Scores
+    tar: Scores
+    genuine: int
+    impostors: int
+
+    def auroc(self) -> float:
+        """Probability that a genuine pair scores above an impostor pair; ties count half."""
+        return trapezoid(self.far, self.tar)
+
+    def eer(self) -> float:
+        """Equal error rate: where FAR and FRR cross, the points joined by straight lines."""
+        gap = self.far - (1.0 - self.tar)  # rises from −1 to 1
+        after = int(np.argmax(gap >= 0))
+        before = after - 1
+        share = -gap[before] / (gap[after] - gap[before])
+        return float(self.far[before] + share * (self.far[after] - self.far[before]))
+
+    def tar_at_far(self, target: float) -> OperatingPoint:
+        """TAR at a FAR of at most ``target``; below 1/impostors no impostor at all is accepted."""
+        index = int(np.searchsorted(self.far, target, side="right")) - 1
+        return OperatingPoint(
+            float(self.tar[index]), float(self.far[index]), float(self.thresholds[index]), self.impostors
+        )
+
+    def thinned(self, points: int) -> ROC:
+        """At most about ``points`` of the points: both ends, and steps of equal length along log FAR and along TAR.
+
+        What is left is exact; only points between are gone. For drawing.
+        """
+        if len(self.far) <= points:
+            return self
+        least = 1.0 / self.impostors
+        grid = np.geomspace(least, 1.0, points // 2)
+        by_far = np.searchsorted(self.far, grid, side="right") - 1
+        by_tar = np.searchsorted(self.tar, np.linspace(0.0, 1.0, points // 2))
+        kept = np.unique(np.concatenate([[0, len(self.far) - 1], by_far, by_tar]))
+        return ROC(self.thresholds[kept], self.far[kept], self.tar[kept], self.genuine, self.impostors)
+
+
+def roc(scores: ArrayLike, same: ArrayLike) -> ROC:
+    """Every operating point that the scores allow; one sort, whatever is asked of it later."""
+    values, flags = check_pairs(scores, same)
+    ordered = np.sort(values)[::-1]
+    last_of_ties = np.append(np.flatnonzero(ordered[1:] != ordered[:-1]), len(ordered) - 1)
+    distinct = ordered[last_of_ties]
+    # Few pairs are genuine in large sets: finding each one's place costs less than carrying flags through the sort.
+    place = len(distinct) - 1 - np.searchsorted(distinct[::-1], values[flags])
+    genuine = np.cumsum(np.bincount(place, minlength=len(distinct)))
+    impostors = last_of_ties + 1 - genuine
+    return ROC(
+        np.concatenate([np.array([np.inf], dtype=values.dtype), distinct]),
+        np.concatenate([[0.0], impostors / impostors[-1]]),
+        np.concatenate([[0.0], genuine / genuine[-1]]),
+        int(genuine[-1]),
+        int(impostors[-1]),
+    )
+
+
+def auroc(scores: ArrayLike, same: ArrayLike) -> float:
+    """Probability that a genuine pair scores above an impostor pair; ties count half."""
+    return roc(scores, same).auroc()
+
+
+def trapezoid(x: Scores, y: Scores) -> float:
+    """Area below the points joined by straight lines."""
+    return float(np.sum((y[1:] + y[:-1]) / 2 * np.diff(x)))
+
+
+def eer(scores: ArrayLike, same: ArrayLike) -> float:
+    """Equal error rate: where FAR and FRR cross, the ROC's points joined by straight lines."""
+    return roc(scores, same).eer()
+
+
 def tar_at_far(scores: ArrayLike, same: ArrayLike, target: float) -> OperatingPoint:
     """TAR at a FAR of at most ``target``; below 1/impostors no impostor at all is accepted."""
-    curve = roc(scores, same)
-    index = int(np.searchsorted(curve.far, target, side="right")) - 1
-    impostors = int(np.sum(~np.asarray(same, dtype=bool)))
-    return OperatingPoint(
-        float(curve.tar[index]), float(curve.far[index]), float(curve.thresholds[index]), impostors
-    )
+    return roc(scores, same).tar_at_far(target)
+
+
+def reachable(targets: Sequence[float], impostors: int) -> list[float]:
+    """The false accept rates that a number of impostor pairs can show: at which at least one may pass."""
+    return [target for target in targets if target * impostors >= 1.0 - 1e-9]
 
 
 def fmr_threshold(impostor_scores: ArrayLike, fmr: float) -> float:
@@ -165,17 +203,15 @@ def best_threshold(scores: ArrayLike, same: ArrayLike) -> float:
     middle one is taken, so that reversing the order of pairs changes nothing.
     """
     curve = roc(scores, same)
-    flags = np.asarray(same, dtype=bool)
-    genuine, impostors = int(flags.sum()), int((~flags).sum())
-    right = np.rint(curve.tar * genuine) + (impostors - np.rint(curve.far * impostors))
+    right = np.rint(curve.tar * curve.genuine) - np.rint(curve.far * curve.impostors)
     best = np.flatnonzero(right == right.max())
     index = int(best[len(best) // 2])
     scored = curve.thresholds[1:]
     if index == 0:
-        return float(np.nextafter(scored[0], np.inf))
+        return float(np.nextafter(float(scored[0]), np.inf))
     if index == len(scored):
         return float(scored[-1])
-    return float((scored[index - 1] + scored[index]) / 2.0)
+    return (float(scored[index - 1]) + float(scored[index])) / 2.0
 
 
 def ten_fold_accuracy(scores: ArrayLike, same: ArrayLike, folds: ArrayLike) -> FoldAccuracy:
@@ -189,7 +225,7 @@ def ten_fold_accuracy(scores: ArrayLike, same: ArrayLike, folds: ArrayLike) -> F
     Raises:
         ValueError: as ``check_pairs``, or there is only one fold.
     """
-    values, flags = check_pairs(scores, same)
+    values, flags = check_pairs(np.asarray(scores, dtype=np.float64), same)
     fold = np.asarray(folds)
     names = np.unique(fold)
     if fold.shape != values.shape or len(names) < 2:

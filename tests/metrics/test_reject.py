@@ -4,16 +4,22 @@ from itertools import permutations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from facerts.metrics.reject import (
+    area_intervals,
     error_versus_reject,
     oracle_quality,
     pair_quality,
     partial_area,
     random_area,
+    reject_curve,
+    resampled_limits,
 )
-from facerts.metrics.verification import fmr_threshold
+from facerts.metrics.resample import pair_weights
+from facerts.metrics.verification import fmr_threshold, trapezoid
 
 
 def case(
@@ -106,3 +112,49 @@ def test_a_pair_is_as_good_as_its_worse_image() -> None:
 def test_unusable_input_is_refused(quality: list[float], rates: tuple[float, ...], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         error_versus_reject([0.1, 0.2], [True, False], quality, rates=rates)
+
+
+def test_pair_qualities_combine_as_they_are_asked_to() -> None:
+    pairs = np.array([[0, 1], [0, 2]])
+    assert pair_quality([3.0, 1.0, 2.0], pairs, "mean").tolist() == [2.0, 2.5]
+    assert pair_quality([3.0, 1.0, 2.0], pairs, "product").tolist() == [3.0, 6.0]
+    with pytest.raises(ValueError, match="needs both above 0"):
+        pair_quality([3.0, -1.0, 2.0], pairs, "product")
+
+
+def test_the_area_of_a_replicate_is_that_of_repeated_pairs() -> None:
+    scores, same, quality = case(5, 300)
+    quality = np.round(quality, 1)
+    rates = tuple(np.linspace(0, 0.5, 41))
+    genuine, impostors = np.flatnonzero(same), np.flatnonzero(~same)
+    areas = []
+    for weights in pair_weights(same, None, replicates=40, seed=9):
+        limit = fmr_threshold(np.repeat(scores[impostors], weights[impostors].astype(int)), 0.05)
+        rows = np.repeat(genuine, weights[genuine].astype(int))
+        # Shares of whole pairs only: between them the replicate's curve is a straight line within a tie.
+        wrong, gone = scores[rows] < limit, np.asarray(rates) * len(rows)
+        by_quality = np.argsort(quality[rows], kind="stable")
+        means = {q: wrong[quality[rows] == q].mean() for q in np.unique(quality[rows])}
+        removed = np.concatenate([[0], np.cumsum([means[q] for q in quality[rows][by_quality]])])
+        fnmr = (wrong.sum() - np.interp(gone, np.arange(len(rows) + 1), removed)) / (len(rows) - gone)
+        areas.append(trapezoid(np.asarray(rates), fnmr) / 0.5)
+    found = area_intervals(
+        scores[same], quality[same], resampled_limits(scores, same, None, 0.05, replicates=40, seed=9), [0.5]
+    )
+    assert found[0.5] == pytest.approx(tuple(np.quantile(areas, [0.025, 0.975])))
+
+
+def test_a_curve_at_a_known_threshold_is_the_one_that_finds_it() -> None:
+    scores, same, quality = case(6)
+    whole = error_versus_reject(scores, same, quality, fmr=0.02)
+    part = reject_curve(scores[same], quality[same], float(whole.threshold[0]), int((~same).sum()))
+    np.testing.assert_array_equal(whole.fnmr, part.fnmr)
+
+
+@given(st.integers(0, 1000))
+def test_order_and_monotone_changes_of_scores_and_quality_change_nothing(seed: int) -> None:
+    scores, same, quality = case(seed, 60)
+    order = np.random.default_rng(seed).permutation(60)
+    one = error_versus_reject(scores, same, quality, fmr=0.05)
+    other = error_versus_reject(np.exp(scores[order]), same[order], quality[order] ** 3, fmr=0.05)
+    np.testing.assert_allclose(one.fnmr, other.fnmr)

@@ -13,6 +13,7 @@ from facerts.metrics.verification import (
     eer,
     fmr_threshold,
     pair_cosine,
+    reachable,
     roc,
     tar_at_far,
     ten_fold_accuracy,
@@ -96,6 +97,48 @@ def test_the_order_of_pairs_changes_nothing(case: Case) -> None:
     scores, same = case
     assert best_threshold(scores, same) == best_threshold(scores[::-1], same[::-1])
     assert eer(scores, same) == eer(scores[::-1], same[::-1])
+
+
+@given(cases())
+def test_a_monotone_change_of_the_scores_changes_no_rate(case: Case) -> None:
+    scores, same = case
+    one, other = roc(scores, same), roc(np.exp(3 * scores), same)
+    np.testing.assert_array_equal(one.far, other.far)
+    np.testing.assert_array_equal(one.tar, other.tar)
+
+
+@given(cases())
+def test_float32_scores_give_the_same_curve(case: Case) -> None:
+    scores, same = case
+    one, other = roc(scores.astype(np.float32), same), roc(scores.astype(np.float32).astype(float), same)
+    np.testing.assert_array_equal(one.far, other.far)
+    np.testing.assert_array_equal(one.thresholds, other.thresholds)
+
+
+def test_reversed_scores_turn_the_area_around() -> None:
+    same = np.array([True] * 3 + [False] * 4)
+    scores = np.array([0.9, 0.8, 0.7, 0.3, 0.2, 0.1, 0.0])
+    assert (auroc(scores, same), eer(scores, same)) == (1.0, 0.0)
+    assert (auroc(-scores, same), eer(-scores, same)) == (0.0, 1.0)
+    assert (auroc([0.5, 0.5], [True, False]), eer([0.5, 0.5], [True, False])) == (0.5, 0.5)
+
+
+def test_a_thinned_curve_keeps_ends_and_points() -> None:
+    random = np.random.default_rng(3)
+    same = random.random(30_000) < 0.1
+    scores = random.normal(same * 2.0)
+    whole = roc(scores, same)
+    thin = whole.thinned(400)
+    assert len(thin.far) <= 402
+    assert (thin.far[0], thin.tar[-1]) == (0.0, 1.0)
+    assert set(zip(thin.far, thin.tar, strict=True)) <= set(zip(whole.far, whole.tar, strict=True))
+    assert thin.tar_at_far(1e-2).tar == pytest.approx(whole.tar_at_far(1e-2).tar, abs=0.01)
+    assert roc(scores[:50], same[:50]).thinned(400).far.tolist() == roc(scores[:50], same[:50]).far.tolist()
+
+
+def test_rates_below_one_impostor_are_out_of_reach() -> None:
+    assert reachable((1e-1, 1e-3, 1e-4), 3000) == [1e-1, 1e-3]
+    assert reachable((1e-3,), 1000) == [1e-3]
 
 
 def test_ten_folds_by_a_slow_reading() -> None:

@@ -1,0 +1,268 @@
+"""Every pair that a set of images can make: FMR 1e-3 on 3,000 impostor pairs is three pairs, on all of them it is many.
+
+Cosines come block by block and are never all kept. Three things are: every genuine pair, the impostor pairs of
+highest score (the *tail*), and a histogram of all impostor pairs. Thresholds that lie in the tail are exact; below
+it a threshold is an edge of the histogram, where the number of impostors is exact too, so that all that is lost is
+that a threshold may be one bin (3.1e-5 of cosine) higher than the laxest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from facerts.metrics.intervals import Interval, percentile_interval
+from facerts.metrics.resample import subject_counts
+from facerts.metrics.verification import ROC, OperatingPoint, trapezoid
+
+BINS = 65536
+# One bin beyond each end, so that rounding can leave no cosine without a bin.
+WIDTH = 2.0 / (BINS - 2)
+EDGES = (np.arange(BINS + 1) - 1) * WIDTH - 1.0
+TAIL = 2_000_000
+ROWS, COLUMNS = 256, 2048  # a block of scores that stays in the cache
+SAMPLE = 1_000_000
+# Resampled people may need more of the tail than the sample itself.
+TAIL_MARGIN = 1.5
+
+
+@dataclass(frozen=True)
+class AllPairs:
+    """What is kept of every pair of N images.
+
+    Attributes:
+        genuine: ``(G,) float32`` cosines of all genuine pairs.
+        genuine_pairs: ``(G, 2) int32`` rows of images.
+        tail: ``(K,) float32`` highest cosines of impostor pairs, falling.
+        tail_pairs: ``(K, 2) int32`` rows of images.
+        counts: ``(65536,) int64`` impostor pairs in each bin of ``EDGES``.
+        impostors: how many impostor pairs there are.
+        subjects: ``(N,) int64`` person of each image, numbered without gaps.
+    """
+
+    genuine: NDArray[np.float32]
+    genuine_pairs: NDArray[np.int32]
+    tail: NDArray[np.float32]
+    tail_pairs: NDArray[np.int32]
+    counts: NDArray[np.int64]
+    impostors: int
+    subjects: NDArray[np.int64]
+
+    def threshold(self, fmr: float) -> float:
+        """The smallest threshold at which at most ``fmr`` of the impostors are accepted; the module says how exact."""
+        allowed = int(np.floor(fmr * self.impostors + 1e-9))
+        if allowed >= self.impostors:
+            return float("-inf")
+        if allowed < len(self.tail):
+            return float(np.nextafter(self.tail[allowed], np.float32(np.inf)))
+        at_or_above = np.cumsum(self.counts[::-1])[::-1]
+        return float(EDGES[int(np.argmax(at_or_above <= allowed))])
+
+    def accepted(self, threshold: float) -> int:
+        """Impostor pairs at or above a threshold that ``threshold`` gave."""
+        if not len(self.tail) or threshold < self.tail[-1]:
+            return int(self.counts[np.searchsorted(EDGES, threshold) :].sum())
+        return int(np.sum(self.tail >= threshold))
+
+    def tar_at_far(self, far: float) -> OperatingPoint:
+        """TAR at a FAR of at most ``far``."""
+        threshold = self.threshold(far)
+        achieved = 1.0 if np.isneginf(threshold) else self.accepted(threshold) / self.impostors
+        return OperatingPoint(float(np.mean(self.genuine >= threshold)), achieved, threshold, self.impostors)
+
+    def roc(self) -> ROC:
+        """Operating points at the edges of the histogram, and in the tail at every score that a curve can show."""
+        steps = np.unique(np.geomspace(1, max(len(self.tail), 1), 2000).astype(int)) - 1
+        in_tail = np.unique(self.tail[steps])[::-1].astype(np.float64) if len(self.tail) else np.empty(0)
+        floor = in_tail[-1] if len(in_tail) else np.inf
+        edges = EDGES[:-1][EDGES[:-1] < floor][::-1]
+        thresholds = np.concatenate([[np.inf], in_tail, edges])
+        at_or_above = np.cumsum(self.counts[::-1])
+        impostors = np.concatenate(
+            [
+                [0],
+                np.searchsorted(-self.tail, -in_tail.astype(np.float32), side="right"),
+                at_or_above[BINS - len(edges) :] if len(edges) else [],
+            ]
+        )
+        ordered = np.sort(self.genuine)
+        genuine = len(ordered) - np.searchsorted(ordered, thresholds.astype(np.float32), side="left")
+        return ROC(
+            thresholds,
+            impostors / self.impostors,
+            genuine / len(self.genuine),
+            len(self.genuine),
+            self.impostors,
+        )
+
+    def auroc(self) -> tuple[float, float]:
+        """Area under the ROC, and the most that it can be wrong by for lack of order within bins."""
+        genuine = np.bincount(_bins(self.genuine), minlength=BINS)
+        within = float(np.sum(genuine / len(self.genuine) * (self.counts / self.impostors)))
+        tar = np.concatenate([[0.0], np.cumsum(genuine[::-1]) / len(self.genuine)])
+        far = np.concatenate([[0.0], np.cumsum(self.counts[::-1]) / self.impostors])
+        return trapezoid(far, tar), within / 2
+
+
+def all_pairs(
+    embedding: NDArray[np.floating],
+    subjects: NDArray[np.integer],
+    *,
+    tail: int = TAIL,
+    seed: int = 0,
+    progress: Callable[[int], None] | None = None,
+) -> AllPairs:
+    """Go through every pair of images.
+
+    Args:
+        embedding: ``(N, d)`` of unit length.
+        subjects: ``(N,)`` person of each image.
+        tail: how many impostor pairs of highest score to keep, about.
+        seed: of the sample of pairs that says from which score on the tail begins.
+        progress: called with the number of pairs done since the last call.
+
+    Raises:
+        ValueError: wrong shapes, an embedding that is not finite or not of unit length, or no genuine or impostor pair.
+    """
+    vectors = np.asarray(embedding, dtype=np.float32)
+    people, numbers = np.unique(np.asarray(subjects), return_inverse=True)
+    check_unit(vectors, len(numbers))
+    sizes = np.bincount(numbers)
+    impostors = (len(numbers) ** 2 - int(np.sum(sizes.astype(np.int64) ** 2))) // 2
+    if len(people) < 2 or sizes.max() < 2:
+        raise ValueError("all pairs need at least two people, and two images of one of them")
+    order = np.argsort(numbers, kind="stable")
+    vectors, labels = vectors[order], numbers[order]
+    ends = np.searchsorted(labels, labels, side="right")  # where each image's person ends
+    first_code = _tail_begins(vectors, labels, tail / impostors, seed)
+
+    counts = np.zeros(BINS, dtype=np.int64)
+    genuine: list[tuple[NDArray[np.float32], NDArray[np.intp], NDArray[np.intp]]] = []
+    tails: list[tuple[NDArray[np.float32], NDArray[np.intp], NDArray[np.intp]]] = []
+    # The product itself gives the place among the bins: one pass less over every score.
+    left = np.hstack([vectors / WIDTH, np.full((len(vectors), 1), 1.0 / WIDTH + 1.0, dtype=np.float32)])
+    right = np.hstack([vectors, np.ones((len(vectors), 1), dtype=np.float32)])
+    for top, bottom, start, stop in _blocks(len(vectors), ends):
+        places = left[top:bottom] @ right[start:stop].T
+        rows, columns = np.arange(top, bottom)[:, None], np.arange(start, stop)[None]
+        if start == top:  # the diagonal and same people are only here
+            same = labels[top:bottom, None] == labels[None, start:stop]
+            later = columns > rows
+            y, x = np.nonzero(same & later)
+            genuine.append((places[y, x], y + top, x + start))
+            y, x = np.nonzero(~same & later)
+            chosen, codes = places[y, x], places[y, x].astype(np.uint16)
+            high = np.flatnonzero(codes >= first_code)
+            tails.append((chosen[high], y[high] + top, x[high] + start))
+        else:
+            codes = places.astype(np.uint16).reshape(-1)
+            high = np.flatnonzero(codes >= first_code)
+            y, x = np.divmod(high, stop - start)
+            tails.append((places.reshape(-1)[high], y + top, x + start))
+        counts += np.bincount(codes, minlength=BINS)
+        if progress is not None:
+            progress(len(codes))
+
+    genuine_scores, genuine_pairs = _gather(genuine, order)
+    tail_scores, tail_pairs = _gather(tails, order)
+    falling = np.argsort(-tail_scores, kind="stable")
+    return AllPairs(
+        genuine_scores,
+        genuine_pairs,
+        tail_scores[falling],
+        tail_pairs[falling],
+        counts,
+        impostors,
+        numbers.astype(np.int64),
+    )
+
+
+def check_unit(vectors: NDArray[np.floating], rows: int) -> None:
+    """Refuse embeddings that cosines cannot be had from.
+
+    Raises:
+        ValueError: wrong shape, not finite, or not of unit length; the row is named.
+    """
+    if vectors.ndim != 2 or len(vectors) != rows:
+        raise ValueError(f"embeddings are {vectors.shape}, but there are {rows} labels")
+    length = np.linalg.norm(vectors, axis=1)
+    wrong = np.flatnonzero(~(np.abs(length - 1.0) < 1e-2))
+    if len(wrong):
+        raise ValueError(f"embedding {wrong[0]} has length {length[wrong[0]]:g}, not 1")
+
+
+def far_intervals(
+    pairs: AllPairs, fars: Sequence[float], *, replicates: int = 200, seed: int = 0
+) -> dict[float, Interval]:
+    """95 % intervals of TAR at each FAR by drawing people; for those FARs whose threshold lies well inside the tail."""
+    inside = [far for far in fars if far * pairs.impostors * TAIL_MARGIN <= len(pairs.tail)]
+    tars: dict[float, list[float]] = {far: [] for far in inside}
+    for thresholds, weights in resampled_thresholds(pairs, inside, replicates=replicates, seed=seed):
+        if not weights.any():
+            continue
+        for far, threshold in zip(inside, thresholds, strict=True):
+            tars[far].append(float(np.average(pairs.genuine > threshold, weights=weights)))
+    return {far: percentile_interval(np.array(values)) for far, values in tars.items()}
+
+
+def resampled_thresholds(
+    pairs: AllPairs, fmrs: Sequence[float], *, replicates: int, seed: int = 0
+) -> Iterator[tuple[list[float], NDArray[np.float32]]]:
+    """Replicates over people: the highest score not accepted at each FMR, and the genuine pairs' weights.
+
+    The impostors' total weight is known without looking at them: half of (Σ n_s c_s)² − Σ (n_s c_s)², where person s
+    has n_s images and was drawn c_s times.
+    """
+    images = np.bincount(pairs.subjects).astype(np.float64)
+    first, second = (pairs.subjects[pairs.tail_pairs[:, side]] for side in (0, 1))
+    of_genuine = pairs.subjects[pairs.genuine_pairs[:, 0]]
+    for counts in subject_counts(len(images), replicates, seed):
+        shares = images * counts
+        total = (shares.sum() ** 2 - np.sum(shares**2)) / 2
+        running = np.cumsum(counts[first] * counts[second], dtype=np.float64)
+        places = [int(np.searchsorted(running, fmr * total, side="right")) for fmr in fmrs]
+        last = len(pairs.tail) - 1
+        yield [float(pairs.tail[min(place, last)]) for place in places], counts[of_genuine]
+
+
+def _blocks(images: int, ends: NDArray[np.intp]) -> Iterator[tuple[int, int, int, int]]:
+    """Rows and columns of blocks over the upper triangle; one that begins on the diagonal holds its rows' people."""
+    for top in range(0, images, ROWS):
+        bottom = min(top + ROWS, images)
+        near = int(ends[bottom - 1])
+        yield top, bottom, top, near
+        for start in range(near, images, COLUMNS):
+            yield top, bottom, start, min(start + COLUMNS, images)
+
+
+def _tail_begins(vectors: NDArray[np.float32], labels: NDArray[np.intp], share: float, seed: int) -> int:
+    """The bin from which on about ``share`` of the impostor pairs lie, by a sample of pairs."""
+    if share >= 0.5:
+        return 0
+    random = np.random.default_rng(seed)
+    first, second = random.integers(0, len(vectors), (2, SAMPLE))
+    different = labels[first] != labels[second]
+    first, second = first[different], second[different]
+    scores = np.concatenate(
+        [
+            np.einsum("pd,pd->p", vectors[first[at : at + 65536]], vectors[second[at : at + 65536]])
+            for at in range(0, len(first), 65536)
+        ]
+    )
+    return int(_bins(np.quantile(scores, [1.0 - share]))[0])
+
+
+def _bins(scores: NDArray[np.floating]) -> NDArray[np.int64]:
+    return np.floor((scores.astype(np.float64) + 1.0) / WIDTH + 1.0).astype(np.int64)
+
+
+def _gather(
+    parts: Sequence[tuple[NDArray[np.float32], NDArray[np.intp], NDArray[np.intp]]], order: NDArray[np.intp]
+) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
+    """Cosines from places among the bins, and pairs as rows of the images as they were given."""
+    places, rows, columns = (np.concatenate(column) for column in zip(*parts, strict=True))
+    scores = (places.astype(np.float64) - 1.0) * WIDTH - 1.0
+    return scores.astype(np.float32), np.stack([order[rows], order[columns]], axis=1).astype(np.int32)

@@ -1,0 +1,80 @@
+"""Does a quality score predict errors? Rank correlation, and the error rate by quality."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Z95 = 1.959963984540054
+
+
+def spearman(first: ArrayLike, second: ArrayLike) -> float:
+    """Spearman's rank correlation, ties by their mean rank; 0 where one of them is constant.
+
+    Raises:
+        ValueError: lengths differ, fewer than two values, or one that is not finite.
+    """
+    x, y = (np.asarray(given, dtype=np.float64) for given in (first, second))
+    if x.shape != y.shape or x.ndim != 1 or len(x) < 2 or not (np.isfinite(x).all() and np.isfinite(y).all()):
+        raise ValueError("a rank correlation needs two vectors of one length, of two or more finite numbers")
+    a, b = (_ranks(values) - (len(values) + 1) / 2 for values in (x, y))
+    scale = np.sqrt(np.sum(a**2) * np.sum(b**2))
+    return float(np.sum(a * b) / scale) if scale > 0 else 0.0
+
+
+@dataclass(frozen=True)
+class Reliability:
+    """Error rate in bins of equal numbers, from the lowest quality to the highest.
+
+    Attributes:
+        quality: ``(B,)`` median of each bin.
+        error: ``(B,)`` share of errors.
+        low: ``(B,)`` lower end of the 95 % interval (Wilson).
+        high: ``(B,)`` upper end.
+        pairs: ``(B,)`` how many.
+    """
+
+    quality: NDArray[np.float64]
+    error: NDArray[np.float64]
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+    pairs: NDArray[np.int64]
+
+
+def reliability(quality: ArrayLike, error: ArrayLike, bins: int = 10) -> Reliability:
+    """Error rate by quality.
+
+    Args:
+        quality: ``(P,)`` of genuine pairs, say.
+        error: ``(P,) bool``.
+        bins: at most so many; equal qualities are never parted, so ties make them fewer.
+    """
+    values, wrong = np.asarray(quality, dtype=np.float64), np.asarray(error, dtype=bool)
+    if values.shape != wrong.shape or not len(values):
+        raise ValueError("reliability needs a quality and an error flag for each pair")
+    edges = np.unique(np.quantile(values, np.linspace(0, 1, bins + 1)[1:-1], method="higher"))
+    place = np.searchsorted(edges, values, side="right")
+    used = np.unique(place)
+    parts = [place == number for number in used]
+    pairs = np.array([part.sum() for part in parts])
+    rate = np.array([wrong[part].mean() for part in parts])
+    low, high = wilson(rate, pairs)
+    return Reliability(np.array([np.median(values[part]) for part in parts]), rate, low, high, pairs)
+
+
+def wilson(
+    rate: NDArray[np.float64], trials: NDArray[np.integer]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Wilson's 95 % score interval of a share (JASA 22, 1927)."""
+    count = trials.astype(np.float64)
+    centre = (rate + Z95**2 / (2 * count)) / (1 + Z95**2 / count)
+    half = Z95 / (1 + Z95**2 / count) * np.sqrt(rate * (1 - rate) / count + Z95**2 / (4 * count**2))
+    # Rounding must not leave an interval that misses its own rate at 0 or 1.
+    return np.minimum(np.maximum(centre - half, 0.0), rate), np.maximum(np.minimum(centre + half, 1.0), rate)
+
+
+def _ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    _, group, count = np.unique(values, return_inverse=True, return_counts=True)
+    return (np.cumsum(count) - (count - 1) / 2)[group]

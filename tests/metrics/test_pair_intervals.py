@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from facerts.metrics import pair_intervals
+from facerts.metrics.pair_intervals import share_interval, verification_intervals
+from facerts.metrics.resample import pair_weights
+from facerts.metrics.verification import roc
+
+FARS = (0.2, 0.05)
+Case = tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.int64]]
+
+
+def case(seed: int, pairs: int = 400, people: int = 30, digits: int = 1) -> Case:
+    """Scores with ties, and the people of each pair; people differ in how well they are told apart."""
+    random = np.random.default_rng(seed)
+    same = random.random(pairs) < 0.4
+    first = random.integers(0, people, pairs)
+    other = (first + random.integers(1, people, pairs)) % people
+    hard = random.normal(size=people)
+    scores = random.normal(same * 1.5 + hard[first] * np.where(same, -0.7, 0.3), 1.0)
+    return np.round(scores, digits), same, np.stack([first, np.where(same, first, other)], axis=1)
+
+
+@pytest.mark.parametrize("by", ["pairs", "subjects"])
+def test_a_replicate_is_the_exact_metric_of_pairs_repeated_by_their_weights(by: str) -> None:
+    scores, same, subjects = case(0)
+    given = subjects if by == "subjects" else None
+    slow = []
+    for weights in pair_weights(same, subjects, replicates=300, seed=5):
+        rows = np.repeat(np.arange(len(scores)), weights.astype(int))
+        curve = roc(scores[rows], same[rows])
+        slow.append([curve.auroc(), curve.eer(), *(curve.tar_at_far(far).tar for far in FARS)])
+    if by == "pairs":  # drawn in another way: the distribution is what agrees
+        slow = []
+        for weights in pair_weights(same, None, replicates=3000, seed=5):
+            rows = np.repeat(np.arange(len(scores)), weights.astype(int))
+            curve = roc(scores[rows], same[rows])
+            slow.append([curve.auroc(), curve.eer(), *(curve.tar_at_far(far).tar for far in FARS)])
+    got = verification_intervals(
+        scores, same, FARS, subjects=given, replicates=300 if given is not None else 3000, seed=5
+    )
+    assert got.unit == by
+    fast = [got.auroc, got.eer, *(got.tar_at_far[far] for far in FARS)]
+    expected = np.quantile(np.array(slow), [0.025, 0.975], axis=0).T
+    tolerance = 1e-9 if by == "subjects" else 0.012
+    # The EER joins points by lines; within one threshold the wide steps of so small a set leave it some room.
+    np.testing.assert_allclose(fast, expected, atol=tolerance)
+
+
+def test_far_stays_exact_to_a_fifth_of_a_percent_where_bins_are_wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    random = np.random.default_rng(1)
+    same = np.arange(60_000) < 4000
+    scores = random.normal(same * 2.0, 1.0)
+    people = np.arange(60_000)
+    subjects = np.stack([people, np.where(same, people, people + 60_000)], axis=1)
+    monkeypatch.setattr(
+        pair_intervals, "subject_counts", lambda number, *_: iter([np.ones(number, dtype=np.float32)])
+    )
+    curve = next(pair_intervals._resampled(scores, same, subjects, 1, 0))
+    exact = roc(scores, same)
+    assert len(curve.far) < 8000
+    assert curve.auroc() == pytest.approx(exact.auroc(), abs=2e-4)
+    assert curve.eer() == pytest.approx(exact.eer(), rel=2e-3)
+    for far in (0.3, 0.1, 0.01, 1e-3, 1e-4):
+        allowed = exact.tar_at_far(far * 0.998).tar, exact.tar_at_far(far * 1.002).tar
+        assert allowed[0] <= curve.tar_at_far(far).tar <= allowed[1]
+
+
+def test_people_make_wider_intervals_than_pairs_where_people_differ() -> None:
+    scores, same, subjects = case(3, pairs=6000, people=25, digits=6)
+    by_pairs = verification_intervals(scores, same, [0.1]).auroc
+    by_people = verification_intervals(scores, same, [0.1], subjects=subjects).auroc
+    assert by_people[1] - by_people[0] > 2 * (by_pairs[1] - by_pairs[0])
+
+
+def test_intervals_over_people_cover_the_truth_and_those_over_pairs_do_not() -> None:
+    truth = np.mean(
+        [roc(*case(seed, pairs=4000, people=4000, digits=6)[:2]).auroc() for seed in range(1000, 1020)]
+    )
+    covered = {"pairs": 0, "subjects": 0}
+    for seed in range(60):
+        scores, same, subjects = case(seed, pairs=4000, people=25, digits=6)
+        for given in (None, subjects):
+            found = verification_intervals(scores, same, [0.1], subjects=given, replicates=120)
+            covered[found.unit] += found.auroc[0] <= truth <= found.auroc[1]
+    assert covered["subjects"] >= 50
+    assert covered["pairs"] <= 42
+
+
+def test_perfect_scores_have_an_interval_of_no_width() -> None:
+    same = np.array([True, False] * 20)
+    found = verification_intervals(same * 1.0, same, [0.1])
+    assert found.auroc == (1.0, 1.0)
+    assert found.eer == (0.0, 0.0)
+    assert found.tar_at_far[0.1] == (1.0, 1.0)
+
+
+def test_the_share_of_right_decisions_keeps_both_classes_to_their_numbers() -> None:
+    same = np.array([True] * 10 + [False] * 30)
+    right = ~same  # every impostor pair right, every genuine pair wrong
+    assert share_interval(right, same) == (0.75, 0.75)
+    low, high = share_interval(np.arange(40) % 4 != 0, same, replicates=4000)
+    # Binomial within each class: 0.1875 · (10 and 30 shares), by the textbook.
+    p, q = np.mean(np.arange(10) % 4 != 0), np.mean(np.arange(10, 40) % 4 != 0)
+    error = np.sqrt(0.25**2 * p * (1 - p) / 10 + 0.75**2 * q * (1 - q) / 30)
+    assert high - low == pytest.approx(2 * 1.96 * error, rel=0.1)

@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import binomtest
+
+from facerts.metrics.paired import compare_pairs, mcnemar
+from facerts.metrics.resample import pair_weights
+from facerts.metrics.verification import auroc, tar_at_far, ten_fold_accuracy
+
+
+def case(pairs: int = 600) -> tuple[np.ndarray, ...]:
+    random = np.random.default_rng(0)
+    same, folds = np.arange(pairs) % 2 == 0, np.arange(pairs) // 2 % 10
+    shared = random.normal(same * 1.5, 1.0)
+    return shared, same, folds, random.normal(size=pairs)
+
+
+def test_the_values_are_the_metrics_differences() -> None:
+    scores, same, folds, noise = case()
+    other = scores + 0.5 * noise
+    found = compare_pairs(scores, other, same, folds, far=0.05, replicates=50)
+    accuracies = [ten_fold_accuracy(s, same, folds).value for s in (scores, other)]
+    assert found["accuracy"].value == pytest.approx(accuracies[0] - accuracies[1])
+    assert found["auroc"].value == pytest.approx(auroc(scores, same) - auroc(other, same))
+    tars = [tar_at_far(s, same, 0.05).tar for s in (scores, other)]
+    assert found["tar_at_far"].value == pytest.approx(tars[0] - tars[1])
+
+
+def test_a_replicate_is_the_metric_of_repeated_pairs() -> None:
+    scores, same, folds, noise = case(200)
+    subjects = np.stack([np.arange(200) // 4, np.where(same, np.arange(200) // 4, 60)], axis=1)
+    differences = []
+    for weights in pair_weights(same, subjects, replicates=60, seed=4):
+        rows = np.repeat(np.arange(200), weights.astype(int))
+        if not weights[~same].any():
+            continue
+        one, other = (
+            (auroc(s[rows], same[rows]), tar_at_far(s[rows], same[rows], 0.05).tar)
+            for s in (scores, scores + noise)
+        )
+        differences.append(np.subtract(one, other))
+    found = compare_pairs(
+        scores, scores + noise, same, folds, far=0.05, subjects=subjects, replicates=60, seed=4
+    )
+    low, high = np.quantile(differences, [0.025, 0.975], axis=0)
+    assert found["auroc"].ci95 == pytest.approx((low[0], high[0]))
+    assert found["tar_at_far"].ci95 == pytest.approx((low[1], high[1]))
+    assert found["auroc"].unit == "subjects"
+
+
+def test_a_model_does_not_differ_from_itself_nor_from_a_monotone_change_of_its_scores() -> None:
+    scores, same, folds, _ = case()
+    for other in (scores, np.exp(scores)):
+        found = compare_pairs(scores, other, same, folds, replicates=50)
+        for difference in found.values():
+            assert (difference.value, difference.ci95, difference.p_value) == (0.0, (0.0, 0.0), 1.0)
+
+
+def test_a_clear_difference_is_significant_and_changes_sign_with_the_order() -> None:
+    scores, same, folds, noise = case()
+    worse = scores + 2 * noise
+    found, reverse = compare_pairs(scores, worse, same, folds), compare_pairs(worse, scores, same, folds)
+    assert found["auroc"].p_value == pytest.approx(2 / 1001)
+    assert found["auroc"].ci95[0] > 0
+    assert reverse["auroc"].value == -found["auroc"].value
+
+
+def test_under_no_difference_small_p_values_are_as_rare_as_they_say() -> None:
+    rejected = 0
+    for seed in range(100):
+        random = np.random.default_rng(seed)
+        same, folds = np.arange(300) % 2 == 0, np.arange(300) // 2 % 10
+        shared = random.normal(same * 1.5, 1.0)
+        pair = [shared + random.normal(size=300) for _ in range(2)]
+        found = compare_pairs(*pair, same, folds, replicates=150, seed=seed)
+        rejected += found["auroc"].p_value < 0.05
+    assert rejected <= 12
+
+
+@given(st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=60))
+def test_mcnemar_is_the_exact_binomial_test(decisions: list[tuple[bool, bool]]) -> None:
+    one, other = zip(*decisions, strict=True)
+    wins = sum(a and not b for a, b in decisions)
+    losses = sum(b and not a for a, b in decisions)
+    expected = 1.0 if wins + losses == 0 else binomtest(wins, wins + losses).pvalue
+    assert mcnemar(one, other) == pytest.approx(expected)

@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from facerts.metrics.templates import pool, ranked_weights
+
+
+def unit(rows: int, seed: int) -> np.ndarray:
+    vectors = np.random.default_rng(seed).normal(size=(rows, 5)).astype(np.float32)
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+def test_pooling_by_a_slow_reading() -> None:
+    random = np.random.default_rng(0)
+    vectors, weights = unit(40, 1), random.random(40) + 0.1
+    template = np.concatenate([np.arange(7), random.integers(0, 7, 33)])
+    media = random.integers(0, 3, 40)
+    pooled = pool(vectors, template, media=media, weights=weights)
+    for row in range(7):
+        total = np.zeros(5)
+        for medium in np.unique(media[template == row]):
+            inside = (template == row) & (media == medium)
+            mean = np.average(vectors[inside], axis=0, weights=weights[inside])
+            total += weights[inside].mean() * mean
+        np.testing.assert_allclose(pooled[row], total / np.linalg.norm(total), atol=1e-6)
+
+
+def test_equal_weights_are_no_weights_and_a_video_counts_once() -> None:
+    vectors, template = unit(6, 2), np.zeros(6, dtype=int)
+    np.testing.assert_allclose(
+        pool(vectors, template), pool(vectors, template, weights=np.full(6, 3.0)), atol=1e-6
+    )
+    video = np.concatenate([vectors[:1], np.repeat(vectors[1:2], 50, axis=0)])
+    pooled = pool(video, np.zeros(51, dtype=int), media=[0] + [1] * 50)
+    expected = vectors[0] + vectors[1]
+    np.testing.assert_allclose(pooled[0], expected / np.linalg.norm(expected), atol=1e-6)
+
+
+def test_inverse_variance_is_the_best_weight_for_noise_of_known_variance() -> None:
+    random = np.random.default_rng(3)
+    truth = unit(1, 4)[0]
+    deviations = np.tile([0.1, 0.1, 2.0, 2.0], 500)
+    noisy = truth + random.normal(size=(2000, 5)) * deviations[:, None]
+    template = np.repeat(np.arange(500), 4)
+    error = {
+        name: float(np.mean(1 - pool(noisy, template, weights=weights) @ truth))
+        for name, weights in (("mean", None), ("inverse", 1 / deviations**2), ("wrong", deviations**2))
+    }
+    assert error["inverse"] < 0.2 * error["mean"] < error["wrong"]
+
+
+def test_unusable_input_is_named() -> None:
+    with pytest.raises(ValueError, match="weight 1 is 0"):
+        pool(unit(2, 0), [0, 0], weights=[1.0, 0.0])
+    with pytest.raises(ValueError, match="template 1 has no image"):
+        pool(unit(2, 0), [0, 2])
+    with pytest.raises(ValueError, match="as many as each other"):
+        pool(unit(2, 0), [0])
+
+
+def test_ranked_weights_know_only_the_order() -> None:
+    assert ranked_weights([-3.0, 10.0, -3.0, 0.5]).tolist() == [0.5, 1.0, 0.5, 0.75]
+    quality = np.random.default_rng(0).normal(size=30)
+    np.testing.assert_array_equal(ranked_weights(quality), ranked_weights(np.exp(quality)))
