@@ -14,8 +14,8 @@ from onnx import TensorProto, helper, numpy_helper
 SIZE = 8
 
 
-def weights() -> NDArray[np.float32]:
-    return np.random.default_rng(0).normal(size=(147, SIZE)).astype(np.float32)
+def weights(size: int = SIZE) -> NDArray[np.float32]:
+    return np.random.default_rng(0).normal(size=(147, size)).astype(np.float32)
 
 
 def write_embedder(
@@ -27,10 +27,11 @@ def write_embedder(
     inputs: int = 1,
     dtype: int = TensorProto.FLOAT,
     not_a_number: bool = False,
+    size: int = SIZE,
 ) -> Path:
     """Average pooling to 7 x 7, then a linear layer; ``quality`` adds the mean brightness as an output."""
     shape = [batch, 3, 112, 112] if layout == "NCHW" else [batch, 112, 112, 3]
-    matrix = weights()
+    matrix = weights(size)
     if not_a_number:
         matrix[0, 0] = np.nan
     nodes = []
@@ -46,7 +47,7 @@ def write_embedder(
         helper.make_node("Flatten", ["pooled"], ["flat"]),
         helper.make_node("MatMul", ["flat", "matrix"], ["vector"]),
     ]
-    outputs = [helper.make_tensor_value_info("vector", TensorProto.FLOAT, [batch, SIZE])]
+    outputs = [helper.make_tensor_value_info("vector", TensorProto.FLOAT, [batch, size])]
     if quality:
         nodes.append(helper.make_node("ReduceMean", ["flat"], ["bright"], axes=[1], keepdims=0))
         outputs.append(helper.make_tensor_value_info("bright", TensorProto.FLOAT, [batch]))
@@ -80,11 +81,11 @@ def write_description(model: Path, **changes: Any) -> Path:
 
 
 def slow_embedding(
-    crops: NDArray[np.uint8], mean: Any = 127.5, std: Any = 127.5, bgr: bool = False
+    crops: NDArray[np.uint8], mean: Any = 127.5, std: Any = 127.5, bgr: bool = False, size: int = SIZE
 ) -> NDArray[Any]:
     """What the model computes, in NumPy, before normalisation."""
     if bgr:
         crops = crops[..., ::-1]
     x = (crops.astype(np.float64) - mean) / std
     pooled = x.reshape(len(x), 7, 16, 7, 16, 3).mean(axis=(2, 4))
-    return pooled.transpose(0, 3, 1, 2).reshape(len(x), -1) @ weights()
+    return pooled.transpose(0, 3, 1, 2).reshape(len(x), -1) @ weights(size)

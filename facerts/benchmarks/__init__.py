@@ -1,7 +1,24 @@
-"""Benchmarks on disk, as pictures and pairs."""
+"""Benchmarks on disk, as pictures and pairs, or as templates."""
 
 from facerts.benchmarks.heldout import pairs_from_identities
-from facerts.benchmarks.open import open_benchmark
+from facerts.benchmarks.listed import load_pair_list
+from facerts.benchmarks.open import (
+    is_template_benchmark,
+    open_benchmark,
+    open_benchmarks,
+    open_templates,
+)
 from facerts.benchmarks.pairs import PairBenchmark
+from facerts.benchmarks.templates import Roster, TemplateBenchmark
 
-__all__ = ["PairBenchmark", "open_benchmark", "pairs_from_identities"]
+__all__ = [
+    "PairBenchmark",
+    "Roster",
+    "TemplateBenchmark",
+    "is_template_benchmark",
+    "load_pair_list",
+    "open_benchmark",
+    "open_benchmarks",
+    "open_templates",
+    "pairs_from_identities",
+]

@@ -6,11 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
+from facerts.benchmarks.listed import FOLDS, equal_runs
 from facerts.benchmarks.pairs import PairBenchmark
 from facerts.data.binset import BinSet, write_bin
 from facerts.errors import DataError
-
-FOLDS = 10
 
 
 def load_bin(path: str | Path) -> PairBenchmark:
@@ -21,11 +20,8 @@ def load_bin(path: str | Path) -> PairBenchmark:
     """
     images = BinSet(Path(path))
     count = len(images.same)
-    if count < FOLDS:
-        raise DataError(f"{path}: {count} pairs cannot make {FOLDS} folds")
     pairs = np.arange(2 * count, dtype=np.int64).reshape(-1, 2)
-    folds = np.repeat(np.arange(FOLDS), np.diff(np.linspace(0, count, FOLDS + 1).round().astype(int)))
-    return PairBenchmark(images.name, images, pairs, images.same, folds.astype(np.int64))
+    return PairBenchmark(images.name, images, pairs, images.same, equal_runs(count, str(path)))
 
 
 def save_bin(benchmark: PairBenchmark, path: str | Path) -> None:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
+from facerts.benchmarks.listed import build, numbered_lines
 from facerts.benchmarks.pairs import PairBenchmark
-from facerts.data.folder import Files
 from facerts.errors import DataError
 
 PAIRS = "pairs.txt"
@@ -28,54 +28,43 @@ def load_lfw(folder: str | Path) -> PairBenchmark:
     listing = folder / PAIRS
     if not listing.is_file():
         raise DataError(f"{folder}: no {PAIRS} here; LFW's view 2 lists its pairs in it")
-    header, *lines = listing.read_text(encoding="utf-8").splitlines()
+    lines = list(numbered_lines(listing))
+    header = lines.pop(0)[1] if lines else ""
     try:
         folds, per_class = (int(number) for number in header.split())
     except ValueError as error:
         raise DataError(
             f"{listing}, line 1: {header!r} is not the number of folds and of pairs per fold and class"
         ) from error
-    lines = [line for line in lines if line.strip()]
     if len(lines) != 2 * folds * per_class:
         raise DataError(
             f"{listing}: {len(lines)} pairs, but its first line promises {folds} x 2 x {per_class}; it is truncated"
         )
-    keys: dict[str, int] = {}
-    people: list[str] = []
+    subjects: dict[str, str] = {}
 
-    def number(person: str, picture: str, where: str) -> int:
+    def key(person: str, picture: str, where: str) -> str:
         try:
-            key = f"{person}/{person}_{int(picture):04d}.jpg"
+            name = f"{person}/{person}_{int(picture):04d}.jpg"
         except ValueError as error:
             raise DataError(f"{where}: {picture!r} is not the number of a picture") from error
-        if key not in keys:
-            keys[key] = len(keys)
-            people.append(person)
-        return keys[key]
+        subjects[name] = person
+        return name
 
-    pairs: list[tuple[int, int]] = []
+    pairs: list[tuple[str, str]] = []
     same: list[bool] = []
-    for row, line in enumerate(lines, 2):
+    for row, line in lines:
         where, fields = f"{listing}, line {row}", line.split()
-        if len(fields) == 3:
-            person, first, second = fields
-            pairs.append((number(person, first, where), number(person, second, where)))
-        elif len(fields) == 4:
-            person, first, other, second = fields
-            pairs.append((number(person, first, where), number(other, second, where)))
-        else:
+        if len(fields) not in (3, 4):
             raise DataError(f"{where}: {line!r} is neither NAME N M nor NAME N OTHER M")
-        same.append(len(fields) == 3)
-    missing = [key for key in keys if not (folder / key).is_file()]
-    if missing:
-        raise DataError(
-            f"{folder}: {len(missing)} of {len(keys)} pictures that {PAIRS} names "
-            f"are missing, the first is {missing[0]}"
-        )
-    return PairBenchmark(
+        person, first, *others, second = fields
+        pairs.append((key(person, first, where), key(others[0] if others else person, second, where)))
+        same.append(not others)
+    return build(
         folder.name,
-        Files(folder.name, folder, list(keys), people),
-        np.array(pairs, dtype=np.int64),
-        np.array(same, dtype=bool),
+        folder,
+        pairs,
+        same,
         np.repeat(np.arange(folds, dtype=np.int64), 2 * per_class),
+        listing=PAIRS,
+        subjects=subjects,
     )

@@ -2,27 +2,102 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
+from facerts.benchmarks.agedb import is_agedb, load_agedb
 from facerts.benchmarks.bins import load_bin
+from facerts.benchmarks.cfp import FRONTAL, load_cfp
+from facerts.benchmarks.cross_lfw import CALFW_PAIRS, CPLFW_PAIRS, load_calfw, load_cplfw
+from facerts.benchmarks.ijb import is_ijb, load_ijb
 from facerts.benchmarks.lfw import PAIRS, load_lfw
+from facerts.benchmarks.listed import LIST_SUFFIXES, load_pair_list
 from facerts.benchmarks.pairs import PairBenchmark
+from facerts.benchmarks.templates import TemplateBenchmark
 from facerts.errors import DataError
 
 
-def open_benchmark(path: str | Path) -> PairBenchmark:
-    """A .bin set, or a folder with LFW's pairs.txt.
+class _Layout(NamedTuple):
+    name: str
+    mark: str
+    fits: Callable[[Path], bool]
+    load: Callable[[Path], list[PairBenchmark]]
+
+
+def _marked(name: str, mark: str, load: Callable[[Path], PairBenchmark]) -> _Layout:
+    return _Layout(name, mark, lambda folder: (folder / mark).is_file(), lambda folder: [load(folder)])
+
+
+# LFW comes last: AgeDB's list, too, may be called pairs.txt.
+_LAYOUTS = (
+    _Layout("CFP", FRONTAL, lambda folder: (folder / FRONTAL).is_file(), load_cfp),
+    _marked("CALFW", CALFW_PAIRS, load_calfw),
+    _marked("CPLFW", CPLFW_PAIRS, load_cplfw),
+    _Layout("AgeDB", "pictures as 16_JohnDoe_45_m.jpg", is_agedb, lambda folder: [load_agedb(folder)]),
+    _marked("LFW", PAIRS, load_lfw),
+)
+_TEMPLATES = "IJB-B and IJB-C (meta/ijbc_face_tid_mid.txt)"
+_KNOWN = (
+    "known are a .bin set, a .csv or .txt list of pairs, folders laid out as "
+    + ", ".join(f"{layout.name} ({layout.mark})" for layout in _LAYOUTS)
+    + f", and with templates {_TEMPLATES}"
+)
+
+
+def open_benchmarks(path: str | Path) -> list[PairBenchmark]:
+    """All verification benchmarks that a path holds.
+
+    A .bin set, a list of pairs (.csv, .txt), or a folder in the layout of LFW, CFP (which gives two), AgeDB,
+    CALFW or CPLFW, told by the files that mark it.
 
     Raises:
-        DataError: neither, or broken.
+        DataError: none of these, or broken.
     """
     path = Path(path)
     if path.is_dir():
-        if (path / PAIRS).is_file():
-            return load_lfw(path)
+        for layout in _LAYOUTS:
+            if layout.fits(path):
+                return layout.load(path)
+        if is_ijb(path):
+            raise DataError(
+                f"{path}: this is a benchmark of templates, not of pairs of pictures; open_templates reads it"
+            )
         raise DataError(
-            f"{path}: no {PAIRS} here, so its pairs are unknown; give a .bin set or a folder in LFW's layout"
+            f"{path}: no {PAIRS} here, nor what marks another layout, so its pairs are unknown; {_KNOWN}"
         )
-    if path.suffix.lower() == ".bin" and path.is_file():
-        return load_bin(path)
-    raise DataError(f"{path}: no such verification set; give a .bin file or a folder with {PAIRS}")
+    if path.is_file() and path.suffix.lower() == ".bin":
+        return [load_bin(path)]
+    if path.is_file() and path.suffix.lower() in LIST_SUFFIXES:
+        return [load_pair_list(path)]
+    raise DataError(f"{path}: no such verification set; {_KNOWN}")
+
+
+def open_benchmark(path: str | Path) -> PairBenchmark:
+    """The one verification benchmark that a path holds; see ``open_benchmarks``.
+
+    Raises:
+        DataError: as there, or the path holds several.
+    """
+    found = open_benchmarks(path)
+    if len(found) > 1:
+        names = ", ".join(benchmark.name for benchmark in found)
+        raise DataError(f"{path}: it holds several benchmarks ({names}), and one is wanted here")
+    return found[0]
+
+
+def is_template_benchmark(path: str | Path) -> bool:
+    """Whether ``open_templates`` is the one to open a path."""
+    return is_ijb(Path(path))
+
+
+def open_templates(path: str | Path) -> TemplateBenchmark:
+    """A benchmark of templates: a folder in the layout of IJB-B or IJB-C.
+
+    Raises:
+        DataError: it is none, or broken.
+    """
+    path = Path(path)
+    if not is_template_benchmark(path):
+        raise DataError(f"{path}: no benchmark of templates; {_KNOWN}")
+    return load_ijb(path)

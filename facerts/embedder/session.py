@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
+import tempfile
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.embedder.description import Input, find_description
+from facerts.embedder.description import Description, Input, find_description
 from facerts.embedder.outputs import FaceOutputs
+from facerts.embedder.pack import find_recogniser, is_pack
 from facerts.errors import MissingExtraError, ModelError
 from facerts.files import sha256_file
 from facerts.image import CROP_SIZE
@@ -19,6 +22,7 @@ from facerts.image import CROP_SIZE
 Floats = NDArray[np.float32]
 
 ROLES = ("embedding", "norm", "quality", "uncertainty")
+LOG_ERRORS = 3
 
 
 class OnnxEmbedder:
@@ -38,6 +42,7 @@ class OnnxEmbedder:
         self,
         path: str | Path,
         *,
+        description: Description | None = None,
         providers: Sequence[str] | None = None,
         threads: int | None = None,
         batch_size: int = 64,
@@ -45,7 +50,9 @@ class OnnxEmbedder:
         path = Path(path)
         self._path = path
         self.session = _open_session(path, providers, threads)
-        self.description = find_description(path, dict(self.session.get_modelmeta().custom_metadata_map))
+        self.description = description or find_description(
+            path, dict(self.session.get_modelmeta().custom_metadata_map)
+        )
         self.name = self.description.name or path.stem
         self.method = self.description.method
         self.sha256 = sha256_file(path)
@@ -162,22 +169,30 @@ class OnnxEmbedder:
 def load_embedder(
     path: str | Path,
     *,
+    description: Description | None = None,
     providers: Sequence[str] | None = None,
     threads: int | None = None,
     batch_size: int = 64,
 ) -> OnnxEmbedder:
-    """Open an ONNX embedder, ours or a foreign one with its description beside it.
+    """Open an ONNX embedder: ours, a foreign one with its description beside it, or that of a model pack.
 
     Args:
-        path: the .onnx file.
+        path: the .onnx file, or an insightface model pack, a folder or .zip.
+        description: of the model, in place of the one that it carries, has beside it, or has by its pack.
         providers: ONNX Runtime's execution providers by name, in order of preference; None for the CPU.
         threads: of one call; None leaves ONNX Runtime's choice.
         batch_size: crops per run, where the model takes any number.
 
     Raises:
-        ModelError: no such file, not an ONNX model, or not as described.
+        ModelError: no such file, not an ONNX model, or not as described; or a pack without a single recogniser.
     """
-    return OnnxEmbedder(path, providers=providers, threads=threads, batch_size=batch_size)
+    path = Path(path)
+    open_model = partial(OnnxEmbedder, providers=providers, threads=threads, batch_size=batch_size)
+    if not is_pack(path):
+        return open_model(path, description=description)
+    with tempfile.TemporaryDirectory() as scratch:
+        model, found = find_recogniser(path, Path(scratch))
+        return open_model(model, description=description or found)
 
 
 def to_input(crops: NDArray[np.uint8], told: Input) -> Floats:
@@ -216,6 +231,8 @@ def _open_session(path: Path, providers: Sequence[str] | None, threads: int | No
             f"ONNX Runtime has no {', '.join(missing)} here; it has {', '.join(onnxruntime.get_available_providers())}"
         )
     options = onnxruntime.SessionOptions()
+    # Recognisers of model packs promise one row and give one for each crop, of which it would warn at every run.
+    options.log_severity_level = LOG_ERRORS
     if threads is not None:
         options.intra_op_num_threads = threads
         options.inter_op_num_threads = 1

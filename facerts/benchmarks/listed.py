@@ -1,0 +1,255 @@
+"""From lists of pairs on disk to benchmarks: what the readers of all layouts share, and anybody's own pairs."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from facerts.benchmarks.pairs import PairBenchmark
+from facerts.data.folder import Files
+from facerts.errors import DataError
+
+FOLDS = 10
+LIST_SUFFIXES = frozenset({".csv", ".txt"})
+
+_NEEDED = ("first", "second", "same")
+_OPTIONAL = ("fold", "first_subject", "second_subject")
+_FLAGS = {"0": False, "1": True, "false": False, "true": True}
+
+
+def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
+    """The lines of a text file that are not blank, stripped, with their numbers from 1.
+
+    Raises:
+        DataError: the file is not there or is no text.
+    """
+    try:
+        with path.open(encoding="utf-8-sig") as file:
+            for number, line in enumerate(file, 1):
+                if line := line.strip():
+                    yield number, line
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror})") from error
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: not UTF-8 text; save the list as UTF-8") from error
+
+
+def equal_runs(count: int, where: str) -> NDArray[np.int64]:
+    """The folds of pairs whose list names none: ten equal runs, in order.
+
+    Args:
+        count: pairs.
+        where: names the pairs in the error.
+
+    Raises:
+        DataError: there are fewer pairs than folds.
+    """
+    if count < FOLDS:
+        raise DataError(f"{where}: {count} pairs cannot make {FOLDS} folds")
+    sizes = np.diff(np.linspace(0, count, FOLDS + 1).round().astype(int))
+    return np.repeat(np.arange(FOLDS, dtype=np.int64), sizes)
+
+
+def unlike_published(found: int, published: int, what: str) -> tuple[str, ...]:
+    """A note where a number is not the published one; nothing otherwise."""
+    return (
+        () if found == published else (f"There are {found:,} {what} here, and {published:,} as published.",)
+    )
+
+
+def build(
+    name: str,
+    root: Path,
+    pairs: Sequence[tuple[str, str]],
+    same: Sequence[bool],
+    folds: ArrayLike,
+    *,
+    listing: str,
+    subjects: Mapping[str, str] | None = None,
+    notes: Sequence[str] = (),
+) -> PairBenchmark:
+    """A benchmark from pairs of picture files.
+
+    Args:
+        name: for tables and results.
+        root: what the keys are relative to.
+        pairs: two keys each.
+        same: True for a genuine pair.
+        folds: a fold for each pair.
+        listing: the list that names the pairs, for errors.
+        subjects: the subject of every key, where the list or the names of the files tell them.
+        notes: to go with the benchmark; one is added where ``same`` and ``subjects`` disagree.
+
+    Raises:
+        DataError: there are no pairs, or pictures are missing.
+    """
+    keys = list(dict.fromkeys(key for pair in pairs for key in pair))
+    if not keys:
+        raise DataError(f"{root}: {listing} lists no pairs")
+    missing = [key for key in keys if not (root / key).is_file()]
+    if missing:
+        raise DataError(
+            f"{root}: {len(missing)} of {len(keys)} pictures that {listing} names "
+            f"are missing, the first is {missing[0]}"
+        )
+    notes = list(notes)
+    if subjects is not None:
+        odd = sum(
+            (subjects[first] == subjects[second]) != flag
+            for (first, second), flag in zip(pairs, same, strict=True)
+        )
+        if odd:
+            notes.append(
+                f"In {odd} of {len(pairs)} pairs {listing} and the subjects' names disagree on same."
+            )
+    number = {key: row for row, key in enumerate(keys)}
+    return PairBenchmark(
+        name,
+        Files(name, root, keys, None if subjects is None else [subjects[key] for key in keys]),
+        np.array([(number[first], number[second]) for first, second in pairs], dtype=np.int64),
+        np.array(same, dtype=bool),
+        np.asarray(folds, dtype=np.int64),
+        tuple(notes),
+    )
+
+
+def load_pair_list(
+    path: str | Path, *, name: str | None = None, subject_of: Callable[[str], str] | None = None
+) -> PairBenchmark:
+    """Anybody's own pairs, from a .csv or .txt file.
+
+    A .csv has a header with ``first``, ``second``, ``same`` (0, 1, true, false) and, as far as they are known,
+    ``fold`` (0 … 9), ``first_subject`` and ``second_subject``. A .txt has "PATH PATH LABEL" or "LABEL PATH PATH"
+    on each line, as AgeDB-30 is handed out; the label is 0 or 1. Paths are relative to the file's folder.
+    Without folds the pairs make ten equal runs, in order.
+
+    Args:
+        path: the list.
+        name: of the benchmark; the file's name without it.
+        subject_of: tells the subject from a path, for lists that do not name subjects.
+
+    Raises:
+        DataError: a broken list (the line is named), too few pairs, or pictures that are not there.
+    """
+    path = Path(path)
+    if path.suffix.lower() not in LIST_SUFFIXES:
+        raise DataError(f"{path}: a list of pairs is a .csv or a .txt file")
+    rows = _read_csv(path) if path.suffix.lower() == ".csv" else _read_txt(path)
+    notes: list[str] = []
+    subjects: dict[str, str] | None = None
+    unnamed = sum(not (row.first_subject and row.second_subject) for row in rows)
+    if subject_of is not None:
+        subjects = {key: subject_of(key) for row in rows for key in (row.first, row.second)}
+    elif rows and not unnamed:
+        subjects = _subjects(rows)
+    elif unnamed < len(rows):
+        notes.append(f"{unnamed} of {len(rows)} pairs name no subjects, so none are known.")
+    if any(row.fold is not None for row in rows):
+        folds = np.array([row.fold for row in rows], dtype=np.int64)
+        if len(np.unique(folds)) < 2:
+            raise DataError(f"{path}: all pairs are of fold {folds[0]}; give at least two folds, or none")
+    else:
+        folds = equal_runs(len(rows), str(path))
+    return build(
+        name or path.stem,
+        path.parent,
+        [(row.first, row.second) for row in rows],
+        [row.same for row in rows],
+        folds,
+        listing=path.name,
+        subjects=subjects,
+        notes=notes,
+    )
+
+
+@dataclass(frozen=True)
+class _Row:
+    where: str
+    first: str
+    second: str
+    same: bool
+    fold: int | None = None
+    first_subject: str = ""
+    second_subject: str = ""
+
+
+def _flag(text: str, where: str) -> bool:
+    flag = _FLAGS.get(text.strip().lower())
+    if flag is None:
+        raise DataError(f"{where}: {text!r} does not say whether the pair is the same person; write 0 or 1")
+    return flag
+
+
+def _read_txt(path: Path) -> list[_Row]:
+    rows: list[_Row] = []
+    label_first: bool | None = None
+    for number, line in numbered_lines(path):
+        where, fields = f"{path}, line {number}", line.split()
+        if len(fields) != 3:
+            raise DataError(
+                f"{where}: {line!r} is neither PATH PATH LABEL nor LABEL PATH PATH; "
+                "paths with blanks need a .csv"
+            )
+        if label_first is None:
+            label_first = fields[0] in {"0", "1"}
+        first, second, label = (fields[1], fields[2], fields[0]) if label_first else fields
+        rows.append(_Row(where, first, second, _flag(label, where)))
+    return rows
+
+
+def _read_csv(path: Path) -> list[_Row]:
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            reader = csv.DictReader(file)
+            lines = [(f"{path}, line {reader.line_num}", line) for line in reader]
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror})") from error
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise DataError(f"{path}: no table in UTF-8 with commas ({error})") from error
+    columns = reader.fieldnames or ()
+    unknown = [column for column in columns if column not in (*_NEEDED, *_OPTIONAL)]
+    lacking = [column for column in _NEEDED if column not in columns]
+    if unknown or lacking or len(set(columns)) != len(columns):
+        raise DataError(
+            f"{path}, line 1: the columns {','.join(columns)!r} are not {','.join(_NEEDED)} and, "
+            f"if you like, {', '.join(_OPTIONAL)}"
+        )
+    rows: list[_Row] = []
+    for where, line in lines:
+        if None in line or None in line.values():
+            raise DataError(f"{where}: the header has {len(columns)} columns, this line has not")
+        if not (line["first"] and line["second"]):
+            raise DataError(f"{where}: a pair needs two paths")
+        fold = line.get("fold")
+        if fold is not None and fold not in set("0123456789"):
+            raise DataError(f"{where}: fold {fold!r} is not a whole number from 0 to 9")
+        rows.append(
+            _Row(
+                where,
+                line["first"],
+                line["second"],
+                _flag(line["same"], where),
+                None if fold is None else int(fold),
+                line.get("first_subject", ""),
+                line.get("second_subject", ""),
+            )
+        )
+    return rows
+
+
+def _subjects(rows: Sequence[_Row]) -> dict[str, str]:
+    subjects: dict[str, str] = {}
+    for row in rows:
+        for key, subject in ((row.first, row.first_subject), (row.second, row.second_subject)):
+            if subjects.setdefault(key, subject) != subject:
+                raise DataError(
+                    f"{row.where}: {key} is of {subject} here and of {subjects[key]} above; it can be of one only"
+                )
+        if (row.first_subject == row.second_subject) != row.same:
+            raise DataError(f"{row.where}: same contradicts the subjects' names; mend one of them")
+    return subjects

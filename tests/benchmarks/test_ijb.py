@@ -1,0 +1,237 @@
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from facerts.align import TEMPLATE
+from facerts.benchmarks import is_template_benchmark, open_benchmarks, open_templates
+from facerts.data.drawn import draw_face
+from facerts.data.landmarks import LandmarkedFiles
+from facerts.errors import DataError, ImageError
+from facerts.image import encode_png
+
+SCALE, SHIFT = 1.7, np.array([31.0, 12.0])
+POINTS = TEMPLATE * SCALE + SHIFT
+# Template 3 has two pictures of one video, the others one each; ids are neither in order nor without gaps.
+TEMPLATES = (30, 7, 30, 12, 5)
+MEDIA = (900, 901, 900, 903, 904)
+SUBJECTS = {30: 1, 7: 1, 12: 2, 5: 3}
+HEADER = "TEMPLATE_ID,SUBJECT_ID,FILENAME,FACE_X"
+
+
+def loose(crop: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """A crop enlarged and shifted into a bigger picture, in which ``POINTS`` are its points."""
+    move = np.array([[SCALE, 0.0, SHIFT[0]], [0.0, SCALE, SHIFT[1]]])
+    return np.asarray(cv2.warpAffine(crop, move, (260, 230), flags=cv2.INTER_CUBIC), dtype=np.uint8)
+
+
+def points_line(name: str, points: NDArray[np.float64] = POINTS) -> str:
+    return " ".join([name, *(f"{value:.4f}" for value in points.reshape(-1)), "0.99"])
+
+
+def write(path: Path, lines: list[str]) -> None:
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def change(path: Path, old: str, new: str) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert old in text
+    path.write_text(text.replace(old, new, 1), encoding="utf-8")
+
+
+@pytest.fixture
+def ijb(tmp_path: Path) -> Path:
+    root = tmp_path / "IJBC"
+    meta = root / "meta"
+    (root / "loose_crop").mkdir(parents=True)
+    meta.mkdir()
+    names = [f"{number}.png" for number in range(1, 6)]
+    for number, name in enumerate(names):
+        (root / "loose_crop" / name).write_bytes(encode_png(loose(draw_face(number, 0))))
+    lines = [f"{name} {tid} {mid}" for name, tid, mid in zip(names, TEMPLATES, MEDIA, strict=True)]
+    write(meta / "ijbc_face_tid_mid.txt", lines)
+    write(meta / "ijbc_name_5pts_score.txt", [points_line(name) for name in names])
+    write(meta / "ijbc_template_pair_label.txt", ["30 7 1", "30 12 0", "5 7 0"])
+    write(meta / "ijbc_1N_gallery_G1.csv", [HEADER, "30,1,a.jpg,5", "30,1,b.jpg,6"])
+    write(meta / "ijbc_1N_gallery_G2.csv", [HEADER, "12,2,c.jpg,7"])
+    write(meta / "ijbc_1N_probe_mixed.csv", [HEADER, "7,1,d.jpg,1", "5,3,e.jpg,2", "7,1,f.jpg,3"])
+    return root
+
+
+def test_templates_pairs_and_rosters_are_as_the_lists_say(ijb: Path) -> None:
+    assert is_template_benchmark(ijb)
+    benchmark = open_templates(ijb)
+    ids = benchmark.template_ids
+    assert benchmark.name == "ijbc"
+    assert ids[benchmark.template].tolist() == list(TEMPLATES)
+    assert sorted(ids.tolist()) == sorted(set(TEMPLATES))
+    assert benchmark.media.tolist() == list(MEDIA)
+    assert ids[benchmark.pairs].tolist() == [[30, 7], [30, 12], [5, 7]]
+    assert benchmark.same.tolist() == [True, False, False]
+    assert benchmark.probes is not None
+    rosters = (*benchmark.galleries, benchmark.probes)
+    assert [roster.name for roster in rosters] == ["gallery_G1", "gallery_G2", "probe_mixed"]
+    assert [ids[roster.templates].tolist() for roster in rosters] == [[30], [12], [7, 5]]
+    for roster in rosters:
+        assert roster.subjects.tolist() == [SUBJECTS[int(template)] for template in ids[roster.templates]]
+    assert [benchmark.images.key(row) for row in (0, 4)] == ["1.png", "5.png"]
+    assert "There are 5 pictures here, and 469,375 as published." in benchmark.notes
+
+
+def test_crops_are_aligned_by_their_points(ijb: Path) -> None:
+    images = open_templates(ijb).images
+    for row in range(5):
+        crop = images.crop(row)
+        assert crop.shape == (112, 112, 3)
+        # Enlarging and coming back softens noise; the border of the crop mixes with the black around it.
+        difference = np.abs(crop.astype(float) - draw_face(row, 0))[2:-2, 2:-2]
+        assert difference.mean() < 3
+        assert np.abs(crop.astype(float) - draw_face(row + 1, 0)).mean() > 15
+
+
+def test_points_belong_to_pictures_by_name_and_not_by_order(ijb: Path) -> None:
+    listing = ijb / "meta/ijbc_name_5pts_score.txt"
+    lines = [points_line(f"{number}.png", POINTS + number) for number in range(1, 6)]
+    write(listing, lines[::-1])
+    images = open_templates(ijb).images
+    assert isinstance(images, LandmarkedFiles)
+    assert images.points.shape == (5, 5, 2)
+    np.testing.assert_allclose(images.points[:, 0, 0], POINTS[0, 0] + np.arange(1, 6), atol=1e-3)
+
+
+def test_the_raw_bytes_and_the_size_before_alignment_can_be_had(ijb: Path) -> None:
+    images = open_templates(ijb).images
+    assert isinstance(images, LandmarkedFiles)
+    assert images.read(1) == (ijb / "loose_crop/2.png").read_bytes()
+    assert images.face_size(1) == pytest.approx(SCALE * np.hypot(*(TEMPLATE[1] - TEMPLATE[0])), abs=1e-3)
+    again = pickle.loads(pickle.dumps(images))
+    assert np.array_equal(again.crop(2), images.crop(2))
+
+
+def test_points_in_one_place_name_the_picture(ijb: Path) -> None:
+    lines = [points_line(f"{number}.png", np.full((5, 2), 9.0)) for number in range(1, 6)]
+    write(ijb / "meta/ijbc_name_5pts_score.txt", lines)
+    images = open_templates(ijb).images
+    with pytest.raises(ImageError, match=r"3\.png: cannot be aligned, the points are all in one place"):
+        images.crop(2)
+
+
+def test_pictures_need_points_of_their_number_and_shape(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"2 pictures need points of shape \(2, 5, 2\)"):
+        LandmarkedFiles("x", tmp_path, ["a", "b"], np.zeros((1, 5, 2)))
+
+
+def test_what_is_optional_gives_a_note_where_it_is_missing(ijb: Path) -> None:
+    for name in ("template_pair_label.txt", "1N_gallery_G2.csv", "1N_probe_mixed.csv"):
+        (ijb / "meta" / f"ijbc_{name}").unlink()
+    benchmark = open_templates(ijb)
+    assert benchmark.pairs.shape == (0, 2)
+    assert benchmark.same.shape == (0,)
+    assert benchmark.probes is None
+    assert [roster.name for roster in benchmark.galleries] == ["gallery_G1"]
+    notes = " ".join(benchmark.notes)
+    assert "ijbc_template_pair_label.txt is not there" in notes
+    assert "1 of 2 galleries" in notes
+    assert "ijbc_1N_probe_mixed.csv is not there" in notes
+
+
+def test_ijb_b_is_told_by_the_names_of_its_lists(ijb: Path) -> None:
+    for path in list((ijb / "meta").iterdir()):
+        name = path.name.replace("ijbc", "ijbb").replace("gallery_G", "gallery_S")
+        path.rename(path.with_name(name))
+    benchmark = open_templates(ijb)
+    assert benchmark.name == "ijbb"
+    assert [roster.name for roster in benchmark.galleries] == ["gallery_S1", "gallery_S2"]
+
+
+def meta(name: str, old: str, new: str) -> Callable[[Path], None]:
+    return lambda root: change(root / "meta" / f"ijbc_{name}", old, new)
+
+
+def gone(name: str) -> Callable[[Path], None]:
+    return lambda root: (root / name).unlink()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (gone("meta/ijbc_face_tid_mid.txt"), r"ijbc_face_tid_mid\.txt: cannot be read"),
+        (gone("meta/ijbc_name_5pts_score.txt"), r"ijbc_name_5pts_score\.txt: cannot be read"),
+        (
+            gone("loose_crop/4.png"),
+            r"1 of 5 pictures that ijbc_face_tid_mid\.txt names are missing, .* 4\.png",
+        ),
+        (
+            meta("face_tid_mid.txt", "2.png 7 901", "2.png 7"),
+            r"tid_mid\.txt, line 2: '2\.png 7' is not PICTURE",
+        ),
+        (meta("face_tid_mid.txt", "2.png 7 901", "2.png x 901"), r"tid_mid\.txt, line 2: .* is not PICTURE"),
+        (meta("face_tid_mid.txt", "2.png 7 901", "1.png 7 901"), r"line 2: 1\.png stands there twice"),
+        (meta("name_5pts_score.txt", " 0.99\n", "\n"), r"5pts_score\.txt, line 1: .* is not PICTURE, five x"),
+        (
+            meta("name_5pts_score.txt", "2.png 9", "2.png nan 9"),
+            r"5pts_score\.txt, line 2: .* is not PICTURE",
+        ),
+        (
+            meta("name_5pts_score.txt", "2.png ", "9.png "),
+            "1 of 5 pictures of .* have no points here, .* 2.png",
+        ),
+        (
+            lambda root: write(
+                root / "meta/ijbc_name_5pts_score.txt", [points_line(f"{n}.png") for n in (1, 2, 9, 3, 4, 5)]
+            ),
+            r"5pts_score\.txt, line 3: 9\.png is not in ijbc_face_tid_mid\.txt",
+        ),
+        (
+            meta("name_5pts_score.txt", f"2.png {POINTS[0, 0]:.4f}", "2.png inf"),
+            r"5pts_score\.txt, line 2: a point is not a finite number",
+        ),
+        (
+            meta("template_pair_label.txt", "30 12 0", "30 11 0"),
+            "label.txt, line 2: no picture is of template 11",
+        ),
+        (meta("template_pair_label.txt", "30 12 0", "\n99 12 0"), "label.txt, line 3: .* of template 99"),
+        (meta("template_pair_label.txt", "30 12 0", "30 12 2"), "label.txt, line 2: 2 is neither 1"),
+        (meta("template_pair_label.txt", "30 12 0", "30 12"), "label.txt, line 2: '30 12' is not TEMPLATE"),
+        (
+            meta("template_pair_label.txt", "30 12 0", "30 12 no"),
+            "label.txt, line 2: '30 12 no' is not TEMPLATE",
+        ),
+        (
+            lambda root: (root / "meta/ijbc_template_pair_label.txt").write_text("\n"),
+            r"template_pair_label\.txt: the list is empty",
+        ),
+        (meta("1N_gallery_G1.csv", f"{HEADER}\n", ""), r"G1\.csv, line 1: '30,1,a.jpg,5' is not the header"),
+        (meta("1N_gallery_G1.csv", "30,1,b", "30,2,b"), r"G1\.csv, line 3: template 30 is of subject 2 here"),
+        (meta("1N_gallery_G2.csv", "12,2,c", "13,2,c"), r"G2\.csv, line 2: no picture is of template 13"),
+        (
+            meta("1N_gallery_G2.csv", "12,2,c", "12,Bob,c"),
+            r"G2\.csv, line 2: .* is not TEMPLATE_ID,SUBJECT_ID",
+        ),
+        (meta("1N_gallery_G2.csv", "12,2,c.jpg,7\n", ""), r"G2\.csv: it lists no templates"),
+        (
+            lambda root: (root / "meta/ijbb_face_tid_mid.txt").touch(),
+            "the lists of both IJB-B and IJB-C are here",
+        ),
+    ],
+)
+def test_a_broken_ijb_names_the_file_and_line(
+    ijb: Path, spoil: Callable[[Path], object], message: str
+) -> None:
+    spoil(ijb)
+    with pytest.raises(DataError, match=message):
+        open_templates(ijb)
+
+
+def test_templates_are_no_pairs_of_pictures_and_the_other_way_round(ijb: Path, drawn_faces: Path) -> None:
+    with pytest.raises(DataError, match="a benchmark of templates, not of pairs of pictures; open_templates"):
+        open_benchmarks(ijb)
+    assert not is_template_benchmark(drawn_faces)
+    with pytest.raises(DataError, match=r"no benchmark of templates; known are .*LFW.*IJB-C"):
+        open_templates(drawn_faces)
