@@ -39,6 +39,7 @@ bench: $(READY) out/demo/demo.onnx
 	$(BIN)/python tools/bench_train.py
 	$(BIN)/python tools/bench_data.py
 	$(BIN)/python tools/bench_evaluate.py --model out/demo/demo.onnx
+	$(BIN)/python tools/bench_metrics.py
 
 clean:
 	rm -rf $(VENV) out build *.egg-info

@@ -8,11 +8,10 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from facerts.files import atomic_write
+from common import write_svg
+
 from facerts.report import figures
 from facerts.report.subject import load_subjects
-
-INK = "#24292f"
 
 
 def main() -> None:
@@ -34,18 +33,7 @@ def main() -> None:
         for score in subject.result["ood"]["by"]:
             drawn[f"ood_{subject.label}_{score}"] = figures.score_histograms(subject, score)
     for name, svg in drawn.items():
-        with atomic_write(options.out / f"{name}.svg", "w") as file:
-            file.write(on_paper(svg))
-
-
-def on_paper(svg: str) -> str:
-    """Dark ink on white: a figure by itself has no page to take its colours from."""
-    begin = svg.index(">") + 1
-    return (
-        svg[:begin]
-        + '<rect width="100%" height="100%" fill="white"/>'
-        + svg[begin:].replace("currentColor", INK)
-    )
+        write_svg(options.out / f"{name}.svg", svg)
 
 
 if __name__ == "__main__":

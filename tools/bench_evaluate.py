@@ -1,6 +1,7 @@
 """A whole evaluation of a verification set beside the bare network over the same crops, in turn in one run.
 
-The evaluation opens the set, decodes, embeds crops and mirrors, measures with intervals and writes the result. The
+The evaluation opens the set, decodes, embeds, measures verification and error versus reject with intervals, on the
+listed pairs and, where people are known, on every pair, and writes the result with the pictures for a report. The
 bare network gets its input ready made; only its runs are timed. Memory is the peak of processes of their own.
 
     python tools/bench_evaluate.py --model m.onnx --data lfw.bin
@@ -25,6 +26,7 @@ from facerts.data import open_source
 from facerts.data.drawn import write_drawn
 from facerts.embedder import load_embedder
 from facerts.embedder.session import to_input
+from facerts.evaluate.measuring import Measuring
 from facerts.evaluate.run import run_pairs
 
 BATCH = 64
@@ -33,7 +35,7 @@ BATCH = 64
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--model", required=True)
-    parser.add_argument("--data", help="a .bin set or LFW's folder; drawn people by default")
+    parser.add_argument("--data", help="any benchmark of pairs; drawn people by default")
     parser.add_argument("--no-flip", dest="flip", action="store_false")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument(
@@ -94,8 +96,10 @@ def bare(model: str, data: str, flip: bool) -> float:
 def whole(model: str, data: str, flip: bool) -> float:
     """Seconds of the whole evaluation."""
     with tempfile.TemporaryDirectory() as out:
+        named = open_benchmark(data).images.labels is not None
+        how = Measuring(flip=flip, batch_size=BATCH, every_pair=named)
         began = time.perf_counter()
-        run_pairs(load_embedder(model), ["verification"], [data], out, flip=flip, batch_size=BATCH)
+        run_pairs(load_embedder(model), ["verification", "reject"], [data], out, how)
         return time.perf_counter() - began
 
 

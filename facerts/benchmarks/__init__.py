@@ -3,6 +3,7 @@
 from facerts.benchmarks.heldout import pairs_from_identities
 from facerts.benchmarks.listed import load_pair_list
 from facerts.benchmarks.open import (
+    is_pair_benchmark,
     is_template_benchmark,
     open_benchmark,
     open_benchmarks,
@@ -15,6 +16,7 @@ __all__ = [
     "PairBenchmark",
     "Roster",
     "TemplateBenchmark",
+    "is_pair_benchmark",
     "is_template_benchmark",
     "load_pair_list",
     "open_benchmark",

@@ -86,6 +86,11 @@ def open_benchmark(path: str | Path) -> PairBenchmark:
     return found[0]
 
 
+def is_pair_benchmark(path: str | Path) -> bool:
+    """Whether a folder is laid out as a verification benchmark."""
+    return any(layout.fits(Path(path)) for layout in _LAYOUTS)
+
+
 def is_template_benchmark(path: str | Path) -> bool:
     """Whether ``open_templates`` is the one to open a path."""
     return is_ijb(Path(path))

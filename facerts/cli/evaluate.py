@@ -2,22 +2,78 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from facerts.cli.options import Batch, Json, Model, Provider, Threads
-from facerts.cli.output import print_json, rows_table
+from facerts.cli import results
+from facerts.cli.options import Batch, Json, Provider, Threads
+from facerts.cli.output import print_json, warn
+from facerts.errors import Error
+
+if TYPE_CHECKING:
+    from facerts.evaluate.embed import Judged
+    from facerts.evaluate.measuring import Measuring
+    from facerts.evaluate.run import Kind
 
 evaluate = typer.Typer(
     no_args_is_help=True,
-    help="Verification, error versus reject, out-of-distribution: numbers with intervals.",
+    help="Verification, error versus reject, identification, out-of-distribution, ladders: numbers with intervals.",
 )
 
-Data = Annotated[list[str], typer.Option(help="A .bin set or a folder with pairs.txt; may be repeated.")]
+# Below it, a detector's scores of poor faces would be lost.
+BASELINE_THRESHOLD = 0.02
+
+
+class Combining(str, Enum):
+    """How two pictures' qualities become their pair's."""
+
+    MIN = "min"
+    MEAN = "mean"
+    PRODUCT = "product"
+
+
+class Searching(str, Enum):
+    """What searches a gallery; both are exact."""
+
+    NUMPY = "numpy"
+    FAISS = "faiss"
+
+
+ModelOption = Annotated[
+    Path | None,
+    typer.Option("--model", help="The .onnx embedder, or an insightface model pack (folder or .zip)."),
+]
+Embeddings = Annotated[
+    Path | None, typer.Option(help="Instead of a model: embeddings computed elsewhere, .npz or .parquet.")
+]
+Data = Annotated[
+    list[str],
+    typer.Option(
+        help="A .bin set, a list of pairs, or a folder of LFW, CFP, AgeDB, CALFW, CPLFW, IJB; may be repeated."
+    ),
+]
 Out = Annotated[Path, typer.Option(help="The result folder; several commands may share one.")]
 Flip = Annotated[bool, typer.Option(help="Add each crop's mirror to its embedding.")]
+AllPairs = Annotated[
+    bool, typer.Option("--all-pairs", help="Measure every pair of the benchmark's pictures too (millions).")
+]
+Pictures = Annotated[
+    bool, typer.Option(help="Keep the crops that a report shows: worst pairs, best and worst faces.")
+]
+DetectorModel = Annotated[
+    Path | None, typer.Option(help="A YuNet .onnx: its score of each crop becomes a baseline.")
+]
+Reference = Annotated[
+    str | None,
+    typer.Option(help="Other faces: mean similarity to the ten nearest of them becomes a baseline."),
+]
+Align = Annotated[
+    Path | None, typer.Option(help="Pictures are photos: find and align their faces with this YuNet .onnx.")
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -27,10 +83,20 @@ def register(app: typer.Typer) -> None:
 
 @evaluate.command()
 def verification(
-    model: Model,
     data: Data,
     out: Out,
+    model: ModelOption = None,
+    embeddings: Embeddings = None,
+    far: Annotated[
+        list[float] | None,
+        typer.Option(help="FAR to measure TAR at; may be repeated. All that the pairs allow by default."),
+    ] = None,
+    all_pairs: AllPairs = False,
     flip: Flip = True,
+    pictures: Pictures = True,
+    align: Align = None,
+    detector_model: DetectorModel = None,
+    reference: Reference = None,
     batch_size: Batch = 64,
     threads: Threads = None,
     provider: Provider = None,
@@ -38,17 +104,29 @@ def verification(
 ) -> None:
     """Same person or not: 10-fold accuracy, AUROC, EER and TAR at low FAR.
 
-    Example: facerts evaluate verification --model m.onnx --data lfw/ --out results
+    Example: facerts evaluate verification --model m.onnx --data lfw/ --all-pairs --out results
     """
-    _pairs("verification", model, data, out, flip, batch_size, threads, provider, json)
+    judged = _judged(model, embeddings, provider, threads, batch_size)
+    how = _measuring(batch_size, pictures, align, detector_model, reference, flip=flip, every_pair=all_pairs)
+    how = replace(how, fars=tuple(far) if far else None)
+    _pairs("verification", judged, data, out, how, json)
 
 
 @evaluate.command()
 def reject(
-    model: Model,
     data: Data,
     out: Out,
+    model: ModelOption = None,
+    embeddings: Embeddings = None,
+    fmr: Annotated[float, typer.Option(min=0.0, max=1.0, help="False match rate of the threshold.")] = 0.001,
+    combine: Annotated[
+        Combining, typer.Option(help="How two qualities become their pair's.")
+    ] = Combining.MIN,
+    all_pairs: AllPairs = False,
     flip: Flip = True,
+    align: Align = None,
+    detector_model: DetectorModel = None,
+    reference: Reference = None,
     batch_size: Batch = 64,
     threads: Threads = None,
     provider: Provider = None,
@@ -58,139 +136,151 @@ def reject(
 
     Example: facerts evaluate reject --model m.onnx --data lfw/ --out results
     """
-    _pairs("reject", model, data, out, flip, batch_size, threads, provider, json)
+    judged = _judged(model, embeddings, provider, threads, batch_size)
+    how = _measuring(batch_size, False, align, detector_model, reference, flip=flip, every_pair=all_pairs)
+    _pairs("reject", judged, data, out, replace(how, fmr=fmr, combine=combine.value), json)
 
 
 @evaluate.command()
-def ood(
-    model: Model,
-    faces: Annotated[list[str], typer.Option("--in", help="Pictures of faces; may be repeated.")],
-    others: Annotated[list[str], typer.Option("--out-of", help="Pictures of other things; may be repeated.")],
+def identification(
+    data: Annotated[
+        list[str], typer.Option(help="An IJB folder, or pictures with identities; may be repeated.")
+    ],
     out: Out,
-    exclude_in: Annotated[str | None, typer.Option(help="File names to leave out of --in, with *.")] = None,
-    exclude_out_of: Annotated[
-        str | None, typer.Option(help="File names to leave out of --out-of, with *.")
-    ] = None,
+    model: ModelOption = None,
+    embeddings: Embeddings = None,
+    enrolled: Annotated[int, typer.Option(min=1, help="Pictures of each person in a drawn gallery.")] = 1,
+    unknown: Annotated[
+        float, typer.Option(min=0.0, max=1.0, help="Share of the people that a drawn gallery does not have.")
+    ] = 0.5,
+    seed: Annotated[int, typer.Option(help="Of the drawing of a gallery.")] = 0,
+    search: Annotated[Searching, typer.Option(help="What searches; both are exact.")] = Searching.NUMPY,
+    flip: Flip = True,
+    align: Align = None,
     batch_size: Batch = 64,
     threads: Threads = None,
     provider: Provider = None,
     json: Json = False,
 ) -> None:
-    """Faces against what is no face, by the model's quality and by its embedding norm.
+    """Who is it: rank 1, 5 and 10 in a gallery, and FNIR at FPIR for people who may not be in it.
+
+    Example: facerts evaluate identification --model m.onnx --data faces/ --out results
+    """
+    from facerts.evaluate.run import run_identification
+
+    judged = _judged(model, embeddings, provider, threads, batch_size)
+    how = _measuring(batch_size, False, align, None, None, flip=flip)
+    result = run_identification(
+        judged, data, out, how, enrolled=enrolled, unknown=unknown, seed=seed, backend=search.value
+    )
+    _tell(result["identification"], json, results.show_identification)
+
+
+@evaluate.command()
+def ood(
+    faces: Annotated[list[str], typer.Option("--in", help="Pictures of faces; may be repeated.")],
+    others: Annotated[list[str], typer.Option("--out-of", help="Pictures of other things; may be repeated.")],
+    out: Out,
+    model: ModelOption = None,
+    embeddings: Embeddings = None,
+    exclude_in: Annotated[str | None, typer.Option(help="File names to leave out of --in, with *.")] = None,
+    exclude_out_of: Annotated[
+        str | None, typer.Option(help="File names to leave out of --out-of, with *.")
+    ] = None,
+    pictures: Pictures = True,
+    align: Align = None,
+    detector_model: DetectorModel = None,
+    reference: Reference = None,
+    batch_size: Batch = 64,
+    threads: Threads = None,
+    provider: Provider = None,
+    json: Json = False,
+) -> None:
+    """Faces against what is no face, by the model's quality, by its embedding norm and by baselines.
 
     Example: facerts evaluate ood --model m.onnx --in lfw/ --in aaf/ --out-of pets/ --out results
     """
-    from facerts.embedder import load_embedder
-    from facerts.evaluate.run import run_ood
+    from facerts.evaluate.ood import run_ood
 
-    embedder = load_embedder(model, providers=provider, threads=threads, batch_size=batch_size)
-    result = run_ood(
-        embedder,
-        faces,
-        others,
-        out,
-        exclude_faces=exclude_in,
-        exclude_others=exclude_out_of,
-        batch_size=batch_size,
-    )
-    print_json(result["ood"]) if json else _show_ood(result["ood"])
+    judged = _judged(model, embeddings, provider, threads, batch_size)
+    how = _measuring(batch_size, pictures, align, detector_model, reference)
+    result = run_ood(judged, faces, others, out, how, exclude_faces=exclude_in, exclude_others=exclude_out_of)
+    _tell(result["ood"], json, results.show_ood)
 
 
-def _pairs(
-    kind: str,
-    model: Path,
-    data: list[str],
-    out: Path,
-    flip: bool,
-    batch_size: int,
-    threads: int | None,
-    provider: list[str] | None,
-    json: bool,
+@evaluate.command()
+def ladder(
+    model: Annotated[Path, typer.Option(help="The .onnx embedder, or an insightface model pack.")],
+    data: Annotated[list[str], typer.Option(help="Aligned faces; may be repeated.")],
+    out: Out,
+    pictures: Annotated[int, typer.Option(min=2, help="How many, evenly spaced.")] = 500,
+    align: Align = None,
+    detector_model: DetectorModel = None,
+    batch_size: Batch = 64,
+    threads: Threads = None,
+    provider: Provider = None,
+    json: Json = False,
 ) -> None:
-    from facerts.embedder import load_embedder
+    """Faces made worse step by step, by blur, noise, resolution, JPEG, occlusion and light: does quality fall?
+
+    Example: facerts evaluate ladder --model m.onnx --data faces/ --out results
+    """
+    from facerts.evaluate.ladder import run_ladder
+
+    judged = _judged(model, None, provider, threads, batch_size)
+    how = _measuring(batch_size, False, align, detector_model, None)
+    result = run_ladder(judged, data, out, how, pictures=pictures)
+    _tell(result["ladder"], json, results.show_ladder)
+
+
+def _pairs(kind: Kind, judged: Judged, data: list[str], out: Path, how: Measuring, json: bool) -> None:
     from facerts.evaluate.run import run_pairs
 
-    embedder = load_embedder(model, providers=provider, threads=threads, batch_size=batch_size)
-    result = run_pairs(embedder, [kind], data, out, flip=flip, batch_size=batch_size)
-    if json:
-        print_json(result[kind])
-    else:
-        (_show_verification if kind == "verification" else _show_reject)(result[kind])
+    result = run_pairs(judged, [kind], data, out, how)
+    _tell(result[kind], json, results.show_verification if kind == "verification" else results.show_reject)
 
 
-def _show_verification(sections: dict[str, dict[str, Any]]) -> None:
-    rows = [
-        [
-            name,
-            _with_interval(section["accuracy"]),
-            f"{section['auroc']:.4f}",
-            f"{section['eer']:.4f}",
-            *[_with_interval(point) for point in section["tar_at_far"].values()],
-            f"{section['pairs']:,}",
-        ]
-        for name, section in sections.items()
-    ]
-    fars = next(iter(sections.values()))["tar_at_far"]
-    header = ["benchmark", "accuracy", "AUROC", "EER", *[f"TAR@FAR {far}" for far in fars], "pairs"]
-    rows_table("Verification (95 % intervals over pairs)", header, rows)
+def _tell(section: Any, json: bool, show: Any) -> None:
+    for name, part in section.items() if isinstance(section, dict) else ():
+        for note in part.get("notes", ()) if isinstance(part, dict) else ():
+            warn(f"{name}: {note}")
+    print_json(section) if json else show(section)
 
 
-def _show_reject(sections: dict[str, list[dict[str, Any]]]) -> None:
-    rows = []
-    for name, curves in sections.items():
-        for curve in curves:
-            at = dict(zip(curve["rejected"], curve["fnmr"], strict=True))
-            rows.append(
-                [
-                    f"{name}, {curve['by']}, {curve['convention']}",
-                    *[f"{at[share]:.4f}" for share in (0.0, 0.05, 0.1, 0.2)],
-                    *[_area(curve, end) for end in ("0.2", "0.95")],
-                    f"{curve['random_area']:.4f}",
-                    f"{curve['impostors']:,}",
-                ]
-            )
-    header = [
-        "benchmark, score, threshold",
-        "0 %",
-        "5 %",
-        "10 %",
-        "20 %",
-        "area to 20 %",
-        "to 95 %",
-        "random",
-    ]
-    rows_table("FNMR at FMR 0.001 by share rejected", [*header, "impostors"], rows)
+def _judged(
+    model: Path | None,
+    embeddings: Path | None,
+    provider: list[str] | None,
+    threads: int | None,
+    batch_size: int,
+) -> Judged:
+    from facerts.embedder import load_embedder, load_table
+
+    if (model is None) == (embeddings is None):
+        raise Error("give either --model or --embeddings")
+    if embeddings is not None:
+        return load_table(embeddings)
+    assert model is not None
+    return load_embedder(model, providers=provider, threads=threads, batch_size=batch_size)
 
 
-def _show_ood(section: dict[str, Any]) -> None:
-    rows = []
-    for score, pooled in section["by"].items():
-        # One source by itself is all of them.
-        split = {"all": pooled, **pooled["per_source"]} if len(section["in"]) > 1 else pooled["per_source"]
-        for source, numbers in split.items():
-            tnr = numbers["tnr_at_tpr"]
-            rows.append(
-                [
-                    f"{score}, {source}",
-                    _number_and_interval(numbers["auroc"], numbers["ci95"]["auroc"]),
-                    *[_number_and_interval(tnr[at], numbers["ci95"][at]) for at in ("0.90", "0.95")],
-                    f"{numbers['aupr']:.4f}",
-                ]
-            )
-    faces, others = sum(section["in"].values()), sum(section["out"].values())
-    title = f"{faces:,} faces against {others:,} others (95 % intervals over pictures)"
-    rows_table(title, ["score, faces", "AUROC", "TNR@TPR90", "TNR@TPR95", "AUPR"], rows)
+def _measuring(
+    batch_size: int,
+    pictures: bool,
+    align: Path | None,
+    detector_model: Path | None,
+    reference: str | None,
+    **options: Any,
+) -> Measuring:
+    from facerts.data import open_pictures
+    from facerts.detect.yunet import YuNet
+    from facerts.evaluate.measuring import Measuring
 
-
-def _area(curve: dict[str, Any], end: str) -> str:
-    value = curve["area"][end]
-    interval = curve.get("ci95", {}).get(end)
-    return f"{value:.4f}" if interval is None else _number_and_interval(value, interval)
-
-
-def _with_interval(measured: dict[str, Any]) -> str:
-    return _number_and_interval(measured["value"], measured["ci95"])
-
-
-def _number_and_interval(value: float, interval: list[float]) -> str:
-    return f"{value:.4f} [{interval[0]:.4f}, {interval[1]:.4f}]"
+    return Measuring(
+        batch_size=batch_size,
+        pictures=pictures,
+        align=None if align is None else YuNet(align),
+        detector=None if detector_model is None else YuNet(detector_model, threshold=BASELINE_THRESHOLD),
+        reference=None if reference is None else open_pictures(reference),
+        **options,
+    )

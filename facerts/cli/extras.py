@@ -6,6 +6,7 @@ from __future__ import annotations
 OPTIONAL: dict[str, tuple[tuple[str, ...], str]] = {
     "onnxruntime": (("onnxruntime", "onnxruntime-gpu"), "cpu or gpu"),
     "pyarrow": (("pyarrow",), "parquet"),
+    "faiss": (("faiss-cpu",), "faiss"),
     "matplotlib": (("matplotlib",), "report"),
     "jinja2": (("jinja2",), "report"),
     "torch": (("torch",), "train"),

@@ -30,6 +30,20 @@ class FaceOutputs:
     def __len__(self) -> int:
         return len(self.embedding)
 
+    def take(self, rows: NDArray[np.integer]) -> FaceOutputs:
+        """Some of the rows, in the order given; a row may come more than once."""
+
+        def of(values: NDArray[np.float32] | None) -> NDArray[np.float32] | None:
+            return None if values is None else values[rows]
+
+        return FaceOutputs(
+            self.embedding[rows],
+            of(self.norm),
+            of(self.quality),
+            of(self.uncertainty),
+            {name: values[rows] for name, values in self.extras.items()},
+        )
+
 
 class Embedder(Protocol):
     """Crops in, outputs out: what evaluation, scoring and validation during training ask of a model.

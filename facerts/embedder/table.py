@@ -84,7 +84,7 @@ class EmbeddingTable:
         numbered = all(key.rsplit("/", 1)[-1].isdigit() for key in keys)
         if self._names is not None:
             rows = self._find(keys, self._names, source.name, numbered)
-            return _taken(self._rows, np.array(rows, dtype=np.int64))
+            return self._rows.take(np.array(rows, dtype=np.int64))
         if not numbered:
             raise DataError(
                 f"{self._path}: its rows have no names, and the pictures of {source.name} go by theirs; "
@@ -336,13 +336,3 @@ def _endings(names: Sequence[Parts], keys: Sequence[Parts]) -> dict[Parts, list[
         if ending is not None:
             rows[ending].append(row)
     return rows
-
-
-def _taken(faces: FaceOutputs, rows: NDArray[np.int64]) -> FaceOutputs:
-    def at(values: Floats | None) -> Floats | None:
-        return None if values is None else values[rows]
-
-    extras = {key: values[rows] for key, values in faces.extras.items()}
-    return FaceOutputs(
-        faces.embedding[rows], at(faces.norm), at(faces.quality), at(faces.uncertainty), extras
-    )

@@ -3,18 +3,60 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from facerts.data.source import Source
 from facerts.embedder.outputs import Embedder, FaceOutputs
+from facerts.embedder.table import EmbeddingTable
+from facerts.evaluate.baselines import OfCrops, Scores
 from facerts.progress import track
+
+# What can be judged: a model, or embeddings that were computed elsewhere.
+Judged = Embedder | EmbeddingTable
 
 # Batches that may be decoded before the embedder asks for them.
 AHEAD = 3
+
+Batch = tuple[NDArray[np.uint8], dict[str, Scores]]
+
+
+def outputs_of(
+    judged: Judged,
+    source: Source,
+    *,
+    flip: bool,
+    first: NDArray[np.int64] | None = None,
+    batch_size: int = 64,
+    also: Mapping[str, OfCrops] | None = None,
+    progress: bool = True,
+) -> FaceOutputs:
+    """A source's outputs, from a model or from a table; repeated pictures go through a model once.
+
+    Args:
+        judged: model or table.
+        source: of aligned pictures.
+        flip: see ``embed_source``; a table has its embeddings as it has them.
+        first: ``(N,)`` of each picture the first with the same bytes, see ``pictures.hash_pictures``.
+        batch_size: crops per call of the embedder.
+        also: scores of crops to be had on the way; they become extras by their names.
+        progress: show a bar.
+    """
+    once, place = np.unique(np.arange(len(source)) if first is None else first, return_inverse=True)
+    if isinstance(judged, EmbeddingTable):
+        outputs = judged.outputs(source)
+        extras = {
+            name: scores[place] for name, scores in _scored(source, once, batch_size, also, progress).items()
+        }
+        return replace(outputs, extras={**outputs.extras, **extras})
+    outputs = embed_source(
+        judged, source, flip=flip, indices=once, batch_size=batch_size, also=also, progress=progress
+    )
+    return outputs if len(once) == len(place) else outputs.take(place)
 
 
 def embed_source(
@@ -24,6 +66,7 @@ def embed_source(
     flip: bool,
     indices: Sequence[int] | NDArray[np.integer] | None = None,
     batch_size: int = 64,
+    also: Mapping[str, OfCrops] | None = None,
     progress: bool = True,
 ) -> FaceOutputs:
     """Embed aligned pictures in order.
@@ -35,17 +78,21 @@ def embed_source(
             norm and extras come from the crop itself.
         indices: which pictures; None for all.
         batch_size: crops per call of the embedder.
+        also: scores of crops to be had on the way; they become extras by their names.
         progress: show a bar.
 
     Raises:
         Error: a picture cannot be read; the message names it.
     """
     chosen = np.arange(len(source)) if indices is None else np.asarray(indices)
-    starts = range(0, len(chosen), batch_size)
-    batches: Iterator[NDArray[np.uint8]] = _decoded(source, chosen, starts, batch_size)
-    if progress:
-        batches = track(batches, f"embedding {source.name}", total=len(starts), unit="batches")
-    return concatenate([embed_crops(embedder, crops, flip=flip) for crops in batches])
+    batches = _batches(
+        source, chosen, batch_size, also or {}, f"embedding {source.name}" if progress else None
+    )
+    parts = []
+    for crops, scores in batches:
+        outputs = embed_crops(embedder, crops, flip=flip)
+        parts.append(replace(outputs, extras={**outputs.extras, **scores}) if scores else outputs)
+    return concatenate(parts)
 
 
 def embed_crops(embedder: Embedder, crops: NDArray[np.uint8], *, flip: bool) -> FaceOutputs:
@@ -76,18 +123,43 @@ def concatenate(parts: Sequence[FaceOutputs]) -> FaceOutputs:
     )
 
 
-def _decoded(
-    source: Source, chosen: NDArray[np.integer], starts: range, batch_size: int
-) -> Iterator[NDArray[np.uint8]]:
-    def decode(start: int) -> NDArray[np.uint8]:
-        rows = chosen[start : start + batch_size]
-        return np.stack([source.crop(int(row)) for row in rows])
+def _scored(
+    source: Source,
+    chosen: NDArray[np.integer],
+    batch_size: int,
+    also: Mapping[str, OfCrops] | None,
+    progress: bool,
+) -> dict[str, Scores]:
+    """Scores of crops where nothing is embedded."""
+    if not also:
+        return {}
+    text = f"reading {source.name}" if progress else None
+    parts = [scores for _, scores in _batches(source, chosen, batch_size, also, text)]
+    return {name: np.concatenate([part[name] for part in parts]) for name in also}
 
-    waiting: deque[Future[NDArray[np.uint8]]] = deque()
-    with ThreadPoolExecutor(max_workers=1) as pool:
-        for start in starts:
-            waiting.append(pool.submit(decode, start))
-            if len(waiting) > AHEAD:
+
+def _batches(
+    source: Source,
+    chosen: NDArray[np.integer],
+    batch_size: int,
+    also: Mapping[str, OfCrops],
+    progress: str | None,
+) -> Iterator[Batch]:
+    """Crops and their scores, prepared in another thread while the embedder works."""
+    starts = range(0, len(chosen), batch_size)
+
+    def prepare(start: int) -> Batch:
+        crops = np.stack([source.crop(int(row)) for row in chosen[start : start + batch_size]])
+        return crops, {name: score(crops) for name, score in also.items()}
+
+    def prepared() -> Iterator[Batch]:
+        waiting: deque[Future[Batch]] = deque()
+        with ThreadPoolExecutor(max_workers=1) as pool:
+            for start in starts:
+                waiting.append(pool.submit(prepare, start))
+                if len(waiting) > AHEAD:
+                    yield waiting.popleft().result()
+            while waiting:
                 yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
+
+    return prepared() if progress is None else track(prepared(), progress, total=len(starts), unit="batches")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,12 +11,13 @@ from numpy.typing import NDArray
 
 from facerts.embedder.outputs import FaceOutputs
 from facerts.errors import Error
-from facerts.evaluate.reject import image_scores
-from facerts.evaluate.result import Arrays
-from facerts.evaluate.verification import image_arrays
-from facerts.metrics.intervals import bootstrap
-from facerts.metrics.ood import TPRS, separation, tnr_at_tpr
-from facerts.metrics.verification import auroc
+from facerts.evaluate.embed import Judged
+from facerts.evaluate.measuring import PLAIN, Measuring, measured_outputs, open_without, reference_embedding
+from facerts.evaluate.pictures import extremes, hash_pictures, shown_pictures
+from facerts.evaluate.result import Arrays, ResultFolder
+from facerts.evaluate.scores import image_arrays, image_scores
+from facerts.metrics.ood import TPRS, separation, tnr_interval
+from facerts.metrics.pair_intervals import verification_intervals
 
 
 def ood_of(
@@ -38,12 +40,10 @@ def ood_of(
         raise Error("give sources of faces (--in) and of other things (--out-of)")
     sources = {**faces, **others}
     by: dict[str, Any] = {}
-    for name in ("quality", "norm"):
-        scored = {source: image_scores(outputs).get(name) for source, outputs in sources.items()}
-        if all(values is not None for values in scored.values()):
-            by[name] = _by(
-                {source: values for source, values in scored.items() if values is not None}, faces, others
-            )
+    named = {source: image_scores(outputs) for source, outputs in sources.items()}
+    for name in next(iter(named.values())):
+        if all(name in scores for scores in named.values()):
+            by[name] = _by({source: scores[name] for source, scores in named.items()}, faces, others)
     if not by:
         raise Error("this model gives neither quality nor norm, so there is nothing to tell faces by")
     arrays: Arrays = {}
@@ -57,6 +57,58 @@ def ood_of(
         "interval": "bootstrap over pictures",
     }
     return section, arrays
+
+
+def run_ood(
+    judged: Judged,
+    faces: Sequence[str],
+    others: Sequence[str],
+    out: str | Path,
+    how: Measuring = PLAIN,
+    *,
+    exclude_faces: str | None = None,
+    exclude_others: str | None = None,
+) -> dict[str, Any]:
+    """Measure how well scores separate sources of faces from sources of other things.
+
+    Args:
+        judged: the model, or a table of embeddings.
+        faces: in-distribution sources, each measured by itself and all together.
+        others: out-of-distribution sources.
+        out: the result folder.
+        how: to measure; embeddings are those of the crop alone.
+        exclude_faces: file names (with ``*``) to leave out of the faces.
+        exclude_others: file names to leave out of the others, such as those that choices were made on.
+
+    Returns:
+        The result as the folder has it now.
+    """
+    inside, outside = (
+        {source.name: how.crops_of(source) for source in (open_without(path, exclude) for path in paths)}
+        for paths, exclude in ((faces, exclude_faces), (others, exclude_others))
+    )
+    if len({**inside, **outside}) != len(faces) + len(others):
+        raise Error("two sources have one name; results go by the name of the folder or file")
+    folder = ResultFolder(out, judged)
+    sources = {**inside, **outside}
+    reference = reference_embedding(judged, how, flip=False)
+    outputs = {
+        name: measured_outputs(judged, source, how, flip=False, reference=reference)
+        for name, source in sources.items()
+    }
+    names = {name: [source.key(i) for i in range(len(source))] for name, source in sources.items()}
+    section, arrays = ood_of(
+        {name: outputs[name] for name in inside}, {name: outputs[name] for name in outside}, names
+    )
+    section["excluded"] = {"in": exclude_faces, "out": exclude_others}
+    section["data_sha256"] = {name: hash_pictures(source).sha256 for name, source in sources.items()}
+    if how.pictures:
+        for name, source in sources.items():
+            rows = np.concatenate([end for s in image_scores(outputs[name]).values() for end in extremes(s)])
+            shown = shown_pictures(source, rows)
+            arrays.update({f"{name}/{key}": value for key, value in shown.items()})
+    folder.add("ood", None, section, arrays)
+    return folder.content
 
 
 def _by(
@@ -76,16 +128,9 @@ def _by(
 def _numbers(inside: NDArray[np.float32], outside: NDArray[np.float32]) -> dict[str, Any]:
     measured = separation(inside, outside)
     flags = np.repeat([True, False], [len(inside), len(outside)])
-
-    def resampled_auroc(first: NDArray[np.int64], second: NDArray[np.int64]) -> float:
-        return auroc(np.concatenate([inside[first], outside[second]]), flags)
-
-    sizes = (len(inside), len(outside))
-    intervals = {"auroc": list(bootstrap(resampled_auroc, sizes, replicates=200))}
+    intervals = {"auroc": list(verification_intervals(np.concatenate([inside, outside]), flags, []).auroc)}
     for tpr in TPRS:
-        intervals[f"{tpr:.2f}"] = list(
-            bootstrap(lambda i, o, tpr=tpr: tnr_at_tpr(inside[i], outside[o], tpr), sizes, replicates=200)
-        )
+        intervals[f"{tpr:.2f}"] = list(tnr_interval(inside, outside, tpr))
     return {
         "auroc": measured.auroc,
         "aupr": measured.aupr,

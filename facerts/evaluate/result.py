@@ -6,7 +6,6 @@ Several commands may write into one folder, as long as they judge the same model
 
 from __future__ import annotations
 
-import hashlib
 import json
 import platform
 import sys
@@ -14,14 +13,12 @@ from collections.abc import Mapping
 from datetime import datetime, timezone
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.data.source import Source
-from facerts.embedder.outputs import Embedder
 from facerts.errors import DataError, Error
 from facerts.files import atomic_write
 
@@ -30,6 +27,14 @@ JSON_FILE, ARRAYS_FILE = "result.json", "arrays.npz"
 _VERSIONED = ("facerts", "numpy", "onnxruntime", "onnxruntime-gpu", "opencv-python-headless")
 
 Arrays = dict[str, NDArray[Any]]
+
+
+class Named(Protocol):
+    """What a result says of the model or table that it judges."""
+
+    name: str
+    method: str
+    sha256: str
 
 
 class ResultFolder:
@@ -43,7 +48,7 @@ class ResultFolder:
         Error: the folder holds results of another model, or something that is no result.
     """
 
-    def __init__(self, path: str | Path, model: Embedder) -> None:
+    def __init__(self, path: str | Path, model: Named) -> None:
         self.path = Path(path)
         self.content: dict[str, Any] = {
             "schema": SCHEMA,
@@ -61,12 +66,13 @@ class ResultFolder:
                     "choose another --out"
                 )
             self.content = earlier
+        self.content["command"] = [*self.content["command"], sys.argv]
 
     def add(self, kind: str, name: str | None, section: Any, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Add or replace a section and write the folder.
 
         Args:
-            kind: "verification", "reject", "ood".
+            kind: "verification", "reject", "calibration", "identification", "ood", "ladder".
             name: of the benchmark; None for kinds that have one section.
             section: as the schema has it.
             arrays: kept under ``KIND/NAME/…``.
@@ -78,7 +84,6 @@ class ResultFolder:
             self.content.setdefault(kind, {})[name] = section
         kept = {key: value for key, value in self._arrays.items() if not key.startswith(f"{prefix}/")}
         self._arrays = {**kept, **{f"{prefix}/{key}": value for key, value in arrays.items()}}
-        self.content["command"] = [*self.content["command"], sys.argv]
         self.content["versions"] = installed_versions()
         self.content["created"] = datetime.now(timezone.utc).isoformat(timespec="seconds")
         with atomic_write(self.path / ARRAYS_FILE) as file:
@@ -119,13 +124,3 @@ def installed_versions() -> dict[str, str]:
         except metadata.PackageNotFoundError:  # one of the ONNX Runtimes is never there
             continue
     return versions
-
-
-def source_sha256(source: Source) -> str:
-    """SHA-256 over the pictures' names and bytes, in order."""
-    digest = hashlib.sha256()
-    for index in range(len(source)):
-        data = source.read(index)
-        digest.update(f"{source.key(index)}\0{len(data)}\0".encode())
-        digest.update(data)
-    return digest.hexdigest()

@@ -4,122 +4,253 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from fnmatch import fnmatch
-from pathlib import Path, PurePosixPath
-from typing import Any
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
-from facerts.benchmarks import PairBenchmark, open_benchmark
-from facerts.data import Source, Subset, open_pictures
-from facerts.embedder.outputs import Embedder
+from facerts.benchmarks import PairBenchmark, is_template_benchmark, open_benchmarks, open_templates
+from facerts.benchmarks.enrolment import templates_from_identities
+from facerts.benchmarks.templates import TemplateBenchmark
+from facerts.embedder.outputs import FaceOutputs
+from facerts.embedder.table import EmbeddingTable
 from facerts.errors import DataError, Error
-from facerts.evaluate.embed import embed_source
-from facerts.evaluate.ood import ood_of
-from facerts.evaluate.reject import reject_of
-from facerts.evaluate.result import ResultFolder, source_sha256
-from facerts.evaluate.verification import verification_of
+from facerts.evaluate.embed import Judged
+from facerts.evaluate.identification import identification_of
+from facerts.evaluate.measuring import PLAIN, Measuring, measured_outputs, people_of, reference_embedding
+from facerts.evaluate.photos import photo_notes
+from facerts.evaluate.pictures import Hashed, extremes, hash_pictures, repeated_pictures, shown_pictures
+from facerts.evaluate.probe import channel_probe
+from facerts.evaluate.reject import calibration_of, check_fmr, reject_of
+from facerts.evaluate.result import ResultFolder
+from facerts.evaluate.scores import image_scores
+from facerts.evaluate.search import Backend
+from facerts.evaluate.templates import template_verification_of
+from facerts.evaluate.verification import all_pairs_of, verification_of, wanted_fars
+from facerts.metrics.all_pairs import AllPairs, all_pairs
+from facerts.metrics.verification import pair_cosine
+from facerts.progress import progress_bar
+
+Kind = Literal["verification", "reject"]
+
+# Wrong decisions of each kind that a report shows.
+SHOWN_PAIRS = 12
 
 
 def run_pairs(
-    embedder: Embedder,
-    kinds: Sequence[str],
+    judged: Judged,
+    kinds: Sequence[Kind],
     data: Sequence[str | Path],
     out: str | Path,
-    *,
-    flip: bool = True,
-    batch_size: int = 64,
+    how: Measuring = PLAIN,
 ) -> dict[str, Any]:
     """Embed each benchmark once, and measure what is asked for.
 
     Args:
-        embedder: the model.
+        judged: the model, or a table of embeddings.
         kinds: "verification" and "reject", one or both.
-        data: .bin sets, or folders in LFW's layout.
+        data: whatever ``open_benchmarks`` and ``open_templates`` take.
         out: the result folder.
-        flip: add each crop's mirror to its embedding.
-        batch_size: crops per call of the embedder.
+        how: to measure.
 
     Returns:
         The result as the folder has it now.
     """
-    benchmarks = [open_benchmark(path) for path in data]
-    _check_names([benchmark.name for benchmark in benchmarks])
-    folder = ResultFolder(out, embedder)
+    folder = ResultFolder(out, judged)
+    templates = [path for path in data if is_template_benchmark(path)]
+    if templates and ("reject" in kinds or how.every_pair):
+        what = "error versus reject needs" if "reject" in kinds else "all pairs are"
+        raise Error(f"{templates[0]}: {what} pairs of pictures, and this benchmark has templates")
+    benchmarks = [
+        replace(one, images=how.crops_of(one.images))
+        for path in data
+        if path not in templates
+        for one in open_benchmarks(path)
+    ]
+    pooled = [open_templates(path) for path in templates]
+    _check_names([*(one.name for one in benchmarks), *(one.name for one in pooled)])
     for benchmark in benchmarks:
-        outputs = embed_source(embedder, benchmark.images, flip=flip, batch_size=batch_size)
-        sha256 = source_sha256(benchmark.images)
-        for kind in kinds:
-            if kind == "verification":
-                section, arrays = verification_of(outputs, benchmark, flip=flip)
-                folder.add(kind, benchmark.name, {**section, "data_sha256": sha256}, arrays)
-            else:
-                curves, arrays = reject_of(outputs, benchmark)
-                folder.add(kind, benchmark.name, curves, arrays)
+        _check_pairs(benchmark, kinds, how)
+    reference = reference_embedding(judged, how, flip=how.flip)
+    for benchmark in benchmarks:
+        hashed = hash_pictures(benchmark.images)
+        outputs = measured_outputs(
+            judged, benchmark.images, how, flip=how.flip, first=hashed.first, reference=reference
+        )
+        _measure_pairs(folder, judged, benchmark, outputs, hashed, kinds, how)
+    for of_templates in pooled:
+        _measure_templates(folder, judged, of_templates, how)
     return folder.content
 
 
-def run_ood(
-    embedder: Embedder,
-    faces: Sequence[str],
-    others: Sequence[str],
+def run_identification(
+    judged: Judged,
+    data: Sequence[str],
     out: str | Path,
+    how: Measuring = PLAIN,
     *,
-    exclude_faces: str | None = None,
-    exclude_others: str | None = None,
-    batch_size: int = 64,
+    enrolled: int = 1,
+    unknown: float = 0.5,
+    seed: int = 0,
+    backend: Backend = "numpy",
 ) -> dict[str, Any]:
-    """Measure how well the model's scores separate sources of faces from sources of other things.
+    """Search people in galleries: IJB's own, or one that is drawn from any pictures with identities.
 
     Args:
-        embedder: the model.
-        faces: in-distribution sources, each measured by itself and all together.
-        others: out-of-distribution sources.
+        judged: the model, or a table of embeddings.
+        data: IJB folders, or sources with identities.
         out: the result folder.
-        exclude_faces: file names (with ``*``) to leave out of the faces.
-        exclude_others: file names to leave out of the others, such as those that choices were made on.
-        batch_size: crops per call of the embedder.
+        how: to measure.
+        enrolled: pictures of each person in a drawn gallery.
+        unknown: share of the people that a drawn gallery does not have.
+        seed: of the drawing.
+        backend: of the search.
 
     Returns:
         The result as the folder has it now.
     """
-    inside = {source.name: source for source in (_open(path, exclude_faces) for path in faces)}
-    outside = {source.name: source for source in (_open(path, exclude_others) for path in others)}
-    if len({**inside, **outside}) != len(faces) + len(others):
-        raise Error("two sources have one name; results go by the name of the folder or file")
-    folder = ResultFolder(out, embedder)
-    sources = {**inside, **outside}
-    outputs = {
-        name: embed_source(embedder, source, flip=False, batch_size=batch_size)
-        for name, source in sources.items()
-    }
-    names = {name: [source.key(i) for i in range(len(source))] for name, source in sources.items()}
-    section, arrays = ood_of(
-        {name: outputs[name] for name in inside}, {name: outputs[name] for name in outside}, names
-    )
-    section["excluded"] = {"in": exclude_faces, "out": exclude_others}
-    section["data_sha256"] = {name: source_sha256(source) for name, source in sources.items()}
-    folder.add("ood", None, section, arrays)
+    folder = ResultFolder(out, judged)
+    benchmarks = [
+        open_templates(path)
+        if is_template_benchmark(path)
+        else templates_from_identities(
+            how.crops_of(people_of(path)), enrolled=enrolled, unknown=unknown, seed=seed
+        )
+        for path in data
+    ]
+    _check_names([benchmark.name for benchmark in benchmarks])
+    for benchmark in benchmarks:
+        if not benchmark.galleries or benchmark.probes is None:
+            raise DataError(f"{benchmark.name}: no gallery or no probes here; {' '.join(benchmark.notes)}")
+        hashed = hash_pictures(benchmark.images)
+        outputs = measured_outputs(judged, benchmark.images, how, flip=how.flip)
+        section = {
+            "images": len(benchmark.images),
+            "notes": list(benchmark.notes),
+            "data_sha256": hashed.sha256,
+            "interval": "bootstrap over the probes' people",
+            "searches": identification_of(outputs, benchmark, backend=backend),
+        }
+        folder.add("identification", benchmark.name, section, {})
     return folder.content
 
 
-def _open(path: str, exclude: str | None) -> Source:
-    source = _pictures(path)
-    if exclude is None:
-        return source
-    names = [PurePosixPath(source.key(index)).name for index in range(len(source))]
-    kept = np.flatnonzero([not fnmatch(name, exclude) for name in names])
-    if not len(kept):
-        raise DataError(f"{path}: {exclude!r} leaves no picture")
-    return Subset(source, kept)
+def _measure_pairs(
+    folder: ResultFolder,
+    judged: Judged,
+    benchmark: PairBenchmark,
+    outputs: FaceOutputs,
+    hashed: Hashed,
+    kinds: Sequence[Kind],
+    how: Measuring,
+) -> None:
+    rows, every = _every_pair(benchmark, outputs, hashed) if how.every_pair else (None, None)
+    notes = [*benchmark.notes, *repeated_pictures(benchmark, hashed.first), *photo_notes(benchmark.images)]
+    if "verification" in kinds:
+        table = isinstance(judged, EmbeddingTable)
+        if not isinstance(judged, EmbeddingTable):
+            probed = channel_probe(judged, benchmark, outputs, flip=how.flip, batch_size=how.batch_size)
+            notes += [] if probed is None else [probed]
+        section, arrays = verification_of(
+            outputs, benchmark, flip=None if table else how.flip, fars=None if every else how.fars
+        )
+        section.update(data_sha256=hashed.sha256, notes=notes)
+        if every is not None:
+            section["all_pairs"], more = all_pairs_of(every, benchmark.name, how.fars)
+            arrays.update(more)
+        if how.pictures:
+            scores = pair_cosine(outputs.embedding, benchmark.pairs)
+            arrays.update(shown_pictures(benchmark.images, _telling_pictures(benchmark, outputs, scores)))
+        folder.add("verification", benchmark.name, section, arrays)
+    if "reject" in kinds:
+        curves, arrays = reject_of(
+            outputs, benchmark, fmr=how.fmr, combine=how.combine, every=every, rows=rows
+        )
+        folder.add("reject", benchmark.name, curves, arrays)
+        calibration = calibration_of(outputs, benchmark, fmr=how.fmr, combine=how.combine)
+        folder.add("calibration", benchmark.name, calibration, {})
 
 
-def _pictures(path: str) -> Source:
-    """A source, or the pictures that a benchmark's pairs name."""
-    if (Path(path) / "pairs.txt").is_file():
-        benchmark: PairBenchmark = open_benchmark(path)
-        return benchmark.images
-    return open_pictures(path)
+def _telling_pictures(
+    benchmark: PairBenchmark, outputs: FaceOutputs, scores: NDArray[np.float64]
+) -> NDArray[np.int64]:
+    """Pictures of the pairs that are furthest on the wrong side, and of the best and worst by each score."""
+    genuine, impostors = np.flatnonzero(benchmark.same), np.flatnonzero(~benchmark.same)
+    worst = np.concatenate(
+        [
+            genuine[np.argsort(scores[genuine])[:SHOWN_PAIRS]],
+            impostors[np.argsort(-scores[impostors])[:SHOWN_PAIRS]],
+        ]
+    )
+    rows = [benchmark.pairs[worst].reshape(-1)]
+    for values in image_scores(outputs).values():
+        rows += extremes(values)
+    return np.concatenate(rows)
+
+
+def _every_pair(
+    benchmark: PairBenchmark, outputs: FaceOutputs, hashed: Hashed
+) -> tuple[NDArray[np.int64], AllPairs]:
+    """All pairs of the pictures that are not repetitions, and which pictures these are."""
+    labels = benchmark.images.labels
+    assert labels is not None  # _check_pairs saw to it
+    rows = np.flatnonzero(hashed.first == np.arange(len(labels)))
+    with progress_bar() as bar:
+        task = bar.add_task(
+            f"all pairs of {benchmark.name}", total=len(rows) * (len(rows) - 1) // 2, unit="pairs"
+        )
+        try:
+            found = all_pairs(
+                outputs.embedding[rows], labels[rows], progress=lambda done: bar.advance(task, done)
+            )
+        except ValueError as error:
+            raise Error(f"{benchmark.name}: {error}") from error
+        bar.update(task, completed=len(rows) * (len(rows) - 1) // 2)
+    return rows, found
+
+
+def _measure_templates(
+    folder: ResultFolder, judged: Judged, benchmark: TemplateBenchmark, how: Measuring
+) -> None:
+    if not len(benchmark.pairs):
+        raise DataError(
+            f"{benchmark.name}: its pairs of templates are missing; see its notes: {' '.join(benchmark.notes)}"
+        )
+    fars = wanted_fars(how.fars, int((~benchmark.same).sum()), benchmark.name, every=True)
+    hashed = hash_pictures(benchmark.images)
+    outputs = measured_outputs(judged, benchmark.images, how, flip=how.flip)
+    for pooling, section in template_verification_of(outputs, benchmark, fars).items():
+        flip = None if isinstance(judged, EmbeddingTable) else how.flip
+        told = {"flip": flip, "accuracy": None, "data_sha256": hashed.sha256, "notes": list(benchmark.notes)}
+        folder.add("verification", f"{benchmark.name} ({pooling})", {**section, **told}, {})
+
+
+def _check_pairs(benchmark: PairBenchmark, kinds: Sequence[Kind], how: Measuring) -> None:
+    """Refuse what could not be measured, before anything is embedded.
+
+    Raises:
+        DataError: the pairs outside a fold are of one kind alone.
+        Error: too few impostor pairs for a rate, or all pairs are asked for and people are unknown.
+    """
+    for fold in np.unique(benchmark.folds):
+        others = benchmark.same[benchmark.folds != fold]
+        if others.all() or not others.any():
+            raise DataError(
+                f"{benchmark.name}: outside fold {fold} there are {int(others.sum())} genuine and "
+                f"{int((~others).sum())} impostor pairs, and a threshold needs both; deal them into the folds"
+            )
+    if how.every_pair and benchmark.images.labels is None:
+        raise Error(
+            f"{benchmark.name}: all pairs need to know who is in each picture, and this benchmark does not say; "
+            "a .bin set never does, use the raw layout"
+        )
+    impostors = int((~benchmark.same).sum())
+    if "verification" in kinds and not how.every_pair:
+        wanted_fars(how.fars, impostors, benchmark.name)
+    if "reject" in kinds:
+        check_fmr(how.fmr, impostors, benchmark.name)
 
 
 def _check_names(names: Sequence[str]) -> None:

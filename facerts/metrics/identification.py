@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-ROWS, COLUMNS = 1024, 8192
+ROWS, COLUMNS = 512, 4096
 
 
 @dataclass(frozen=True)
@@ -52,23 +52,20 @@ def search(gallery: ArrayLike, probes: ArrayLike, k: int) -> Found:
     templates = np.empty((len(asked), k), dtype=np.int64)
     for top in range(0, len(asked), ROWS):
         rows = asked[top : top + ROWS]
-        best = np.full((len(rows), 0), -np.inf, dtype=np.float32)
-        where = np.empty((len(rows), 0), dtype=np.int64)
+        best = np.full((len(rows), k), -np.inf, dtype=np.float32)
+        where = np.full((len(rows), k), -1, dtype=np.int64)
         for start in range(0, len(known), COLUMNS):
-            block = rows @ known[start : start + COLUMNS].T
-            numbers = np.broadcast_to(np.arange(start, start + block.shape[1]), block.shape)
-            best, where = _best(
-                np.concatenate([best, block], axis=1), np.concatenate([where, numbers], axis=1), k
-            )
-        # Equal scores in the order of the gallery.
-        order = np.lexsort((where, -best))
-        scores[top : top + ROWS] = np.take_along_axis(best, order, axis=1)
-        templates[top : top + ROWS] = np.take_along_axis(where, order, axis=1)
+            best, where = _better(best, where, rows @ known[start : start + COLUMNS].T, start)
+        scores[top : top + ROWS], templates[top : top + ROWS] = best, where
     return Found(scores, templates)
 
 
 def mate_ranks(found: Found, gallery_subjects: ArrayLike, probe_subjects: ArrayLike) -> NDArray[np.int64]:
     """``(P,)`` rank of each probe's own person among the people found, from 1; 0 where it is not among them.
+
+    Ranks are exact only up to the number of people that ``found`` surely holds: its k templates divided by the most
+    that one person has in the gallery. Search for one more than the wanted rank takes: a tie that goes on beyond what
+    was found would otherwise put the right person too far ahead.
 
     Args:
         found: of ``search``.
@@ -137,10 +134,25 @@ def fnir_at_fpir(
     )
 
 
-def _best(
-    scores: NDArray[np.float32], numbers: NDArray[np.int64], k: int
+def _better(
+    best: NDArray[np.float32], where: NDArray[np.int64], block: NDArray[np.float32], start: int
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    if scores.shape[1] <= k:
-        return scores, numbers
-    chosen = np.argpartition(-scores, k - 1, axis=1)[:, :k]
-    return np.take_along_axis(scores, chosen, axis=1), np.take_along_axis(numbers, chosen, axis=1)
+    """The k best of those so far and of a block of the gallery; equal scores in the order of the gallery."""
+    rows, k = best.shape
+    if start == 0 and block.shape[1] > k:
+        # All would be better than nothing: only what can be among the k best goes on.
+        floor = np.partition(block, block.shape[1] - k, axis=1)[:, block.shape[1] - k]
+        candidates = block >= floor[:, None]
+    else:
+        candidates = block > best[:, -1:]
+    # Ten times as fast as nonzero of two dimensions.
+    row, column = np.divmod(np.flatnonzero(candidates), block.shape[1])
+    if not len(row):
+        return best, where
+    all_rows = np.concatenate([np.repeat(np.arange(rows), k), row])
+    all_scores = np.concatenate([best.reshape(-1), block[row, column]])
+    all_places = np.concatenate([where.reshape(-1), column + start])
+    order = np.lexsort((all_places, -all_scores, all_rows))
+    starts = np.searchsorted(all_rows[order], np.arange(rows))
+    kept = order[starts[:, None] + np.arange(k)]
+    return all_scores[kept], all_places[kept]

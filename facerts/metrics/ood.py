@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from facerts.metrics.intervals import Interval, percentile_interval
 from facerts.metrics.verification import auroc, check_pairs
 
 TPRS = (0.90, 0.95)
@@ -66,6 +67,25 @@ def keep_threshold(faces: ArrayLike, share: float) -> float:
     ordered: NDArray[np.float64] = np.sort(np.asarray(faces, dtype=np.float64))
     kept = int(np.ceil(share * len(ordered) - 1e-9))
     return float(ordered[len(ordered) - max(kept, 1)])
+
+
+def tnr_interval(
+    faces: ArrayLike, others: ArrayLike, tpr: float, *, replicates: int = 2000, seed: int = 0
+) -> Interval:
+    """95 % bootstrap interval of TNR@TPR over pictures, without drawing a picture.
+
+    The threshold of a resample is one of its order statistics: the face of rank ⌈N·b⌉, where b has the Beta
+    distribution of that order statistic of N uniform draws. Given the threshold, the others below it are binomial.
+    """
+    random = np.random.default_rng(seed)
+    positive = np.sort(np.asarray(faces, dtype=np.float64))
+    negative = np.sort(np.asarray(others, dtype=np.float64))
+    count = len(positive)
+    rank = count - max(int(np.ceil(tpr * count - 1e-9)), 1) + 1
+    drawn = np.ceil(count * random.beta(rank, count - rank + 1, replicates)).astype(int)
+    thresholds = positive[np.clip(drawn, 1, count) - 1]
+    below = np.searchsorted(negative, thresholds, side="left") / len(negative)
+    return percentile_interval(random.binomial(len(negative), below) / len(negative))
 
 
 def average_precision(scores: ArrayLike, positive: ArrayLike) -> float:

@@ -6,7 +6,7 @@ of the two by themselves say much less.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -66,22 +66,47 @@ def compare_pairs(
     """
     measures = [_measures(scores, same, folds, far) for scores in (first, second)]
     flags = np.asarray(same, dtype=bool)
-    whole = np.ones(len(flags), dtype=np.float32)
-    drawn: dict[str, list[float]] = {name: [] for name in measures[0]}
-    for weights in pair_weights(flags, subjects, replicates=replicates, seed=seed):
-        if weights[flags].any() and weights[~flags].any():  # a tiny set may lose a class
-            for name, values in drawn.items():
-                values.append(measures[0][name](weights) - measures[1][name](weights))
-    unit: Unit = "pairs" if subjects is None else "subjects"
-    return {
-        name: Difference(
-            measures[0][name](whole) - measures[1][name](whole),
-            percentile_interval(np.array(values)),
-            _p_value(np.array(values)),
-            unit,
-        )
-        for name, values in drawn.items()
-    }
+    drawn = pair_weights(flags, subjects, replicates=replicates, seed=seed)
+    return _differences(measures, drawn, flags, "pairs" if subjects is None else "subjects")
+
+
+def compare_separations(
+    first_faces: ArrayLike,
+    first_others: ArrayLike,
+    second_faces: ArrayLike,
+    second_others: ArrayLike,
+    *,
+    tpr: float = 0.95,
+    replicates: int = 1000,
+    seed: int = 0,
+) -> dict[str, Difference]:
+    """Differences in AUROC and TNR@TPR between two scores of the same faces and the same other pictures.
+
+    Args:
+        first_faces: ``(N,)`` by one score.
+        first_others: ``(M,)`` by it.
+        second_faces: ``(N,)`` by the other, in the same order.
+        second_others: ``(M,)`` by it.
+        tpr: of TNR@TPR.
+        replicates: of the bootstrap over pictures.
+        seed: of the drawing.
+
+    Returns:
+        By "auroc" and "tnr_at_tpr".
+
+    Raises:
+        ValueError: the two are not of the same pictures by number.
+    """
+    one, other = (
+        [np.asarray(side, dtype=np.float64) for side in sides]
+        for sides in ((first_faces, first_others), (second_faces, second_others))
+    )
+    if [len(side) for side in one] != [len(side) for side in other]:
+        raise ValueError("paired scores must be of the same faces and the same other pictures")
+    flags = np.repeat([True, False], [len(one[0]), len(one[1])])
+    measures = [_separation_measures(sides[0], sides[1], tpr) for sides in (one, other)]
+    drawn = pair_weights(flags, None, replicates=replicates, seed=seed)
+    return _differences(measures, drawn, flags, "pairs")
 
 
 def mcnemar(first_right: ArrayLike, second_right: ArrayLike) -> float:
@@ -104,28 +129,75 @@ def _measures(scores: ArrayLike, same: ArrayLike, folds: ArrayLike, far: float) 
     accuracy = ten_fold_accuracy(values, flags, folds)
     _, of_pair = np.unique(np.asarray(folds), return_inverse=True)
     right = ((values >= accuracy.thresholds[of_pair]) == flags).astype(np.float64)
-    genuine_rows = np.flatnonzero(flags)[np.argsort(values[flags], kind="stable")]
-    impostor_rows = np.flatnonzero(~flags)[np.argsort(-values[~flags], kind="stable")]
-    genuine, impostors = values[genuine_rows], values[impostor_rows]
-    rising = impostors[::-1]
-    lower, upper = (np.searchsorted(rising, genuine, side=side) for side in ("left", "right"))
-
-    def auroc(weights: NDArray[np.float32]) -> float:
-        below = np.concatenate([[0.0], np.cumsum(weights[impostor_rows][::-1], dtype=np.float64)])
-        return float(
-            np.average((below[lower] + below[upper]) / (2 * below[-1]), weights=weights[genuine_rows])
-        )
+    genuine, impostor_rows = values[flags], np.flatnonzero(~flags)[np.argsort(-values[~flags], kind="stable")]
+    impostors = values[impostor_rows]
 
     def tar(weights: NDArray[np.float32]) -> float:
         running = np.cumsum(weights[impostor_rows], dtype=np.float64)
         place = int(np.searchsorted(running, far * running[-1] + 1e-9, side="right"))
         limit = impostors[place] if place < len(impostors) else -np.inf
-        return float(np.average(genuine > limit, weights=weights[genuine_rows]))
+        return float(np.average(genuine > limit, weights=weights[flags]))
 
     return {
         "accuracy": lambda weights: class_mean(right, flags, weights),
-        "auroc": auroc,
+        "auroc": _auroc(values, flags),
         "tar_at_far": tar,
+    }
+
+
+def _separation_measures(
+    faces: NDArray[np.float64], others: NDArray[np.float64], tpr: float
+) -> dict[str, Statistic]:
+    rising = np.argsort(faces, kind="stable")
+    count = len(faces)
+
+    def tnr(weights: NDArray[np.float32]) -> float:
+        # The highest threshold with at least the share of faces at or above it.
+        at_or_above = np.cumsum(weights[:count][rising][::-1], dtype=np.float64)
+        place = int(np.searchsorted(at_or_above, tpr * at_or_above[-1] - 1e-6))
+        return float(np.average(others < faces[rising[count - 1 - place]], weights=weights[count:]))
+
+    values = np.concatenate([faces, others])
+    return {"auroc": _auroc(values, np.arange(len(values)) < count), "tnr_at_tpr": tnr}
+
+
+def _auroc(values: NDArray[np.floating], flags: NDArray[np.bool_]) -> Statistic:
+    """The area as a function of weights: each positive's place among the negatives is found once."""
+    rising_rows = np.flatnonzero(~flags)[np.argsort(values[~flags], kind="stable")]
+    lower, upper = (
+        np.searchsorted(values[rising_rows], values[flags], side=side) for side in ("left", "right")
+    )
+
+    def auroc(weights: NDArray[np.float32]) -> float:
+        below = np.concatenate([[0.0], np.cumsum(weights[rising_rows], dtype=np.float64)])
+        ahead = (below[lower] + below[upper]) / (2 * below[-1])
+        return float(np.average(ahead, weights=weights[flags]))
+
+    return auroc
+
+
+def _differences(
+    measures: Sequence[dict[str, Statistic]],
+    replicates: Iterable[NDArray[np.float32]],
+    flags: NDArray[np.bool_],
+    unit: Unit,
+) -> dict[str, Difference]:
+    """First minus second, with all pairs once and in every replicate."""
+    first, second = measures
+    drawn: dict[str, list[float]] = {name: [] for name in first}
+    for weights in replicates:
+        if weights[flags].any() and weights[~flags].any():  # a tiny set may lose a class
+            for name, values in drawn.items():
+                values.append(first[name](weights) - second[name](weights))
+    whole = np.ones(len(flags), dtype=np.float32)
+    return {
+        name: Difference(
+            first[name](whole) - second[name](whole),
+            percentile_interval(np.array(values)),
+            _p_value(np.array(values)),
+            unit,
+        )
+        for name, values in drawn.items()
     }
 
 

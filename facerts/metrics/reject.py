@@ -130,38 +130,62 @@ def reject_curve(
     return RejectCurve(shares, fnmr, np.full(len(shares), threshold), impostors)
 
 
-def area_intervals(
+@dataclass(frozen=True)
+class RejectIntervals:
+    """95 % intervals of a curve with a fixed threshold.
+
+    Attributes:
+        low: ``(R,)`` of FNMR at each rate.
+        high: ``(R,)``.
+        area: of ``partial_area`` to each end.
+    """
+
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+    area: dict[float, Interval]
+
+
+def reject_intervals(
     genuine: ArrayLike,
     quality: ArrayLike,
     replicates: Iterable[tuple[float, NDArray[np.floating]]],
-    ends: Sequence[float],
-) -> dict[float, Interval]:
-    """95 % intervals of the areas below a curve with a fixed threshold.
+    *,
+    rates: Sequence[float] = RATES,
+    ends: Sequence[float] = (0.2, 0.95),
+) -> RejectIntervals:
+    """Percentile intervals of a curve and of the areas below it.
 
     Args:
         genuine: ``(G,)`` scores of genuine pairs.
         quality: ``(G,)``.
         replicates: of the bootstrap: the highest score that is not accepted, and ``(G,)`` weights.
-        ends: shares rejected to which the areas reach.
+        rates: shares rejected, rising from 0.
+        ends: to which the areas reach; each one of the rates.
     """
     scores, ranks = np.asarray(genuine, dtype=np.float64), np.asarray(quality, dtype=np.float64)
     order = np.argsort(ranks, kind="stable")
     scores, ranks = scores[order], ranks[order]
     starts = np.flatnonzero(np.r_[True, ranks[1:] != ranks[:-1]])
-    grids = {end: np.linspace(0.0, end, 41) for end in ends}
-    areas: dict[float, list[float]] = {end: [] for end in ends}
+    shares = np.asarray(rates, dtype=np.float64)
+    curves = []
     for limit, given in replicates:
         weights = np.asarray(given, dtype=np.float64)[order]
         if not weights.any():
-            continue
+            continue  # a tiny set may lose all its genuine pairs
         # Weight and errors rejected at each end of a tie; within a tie they grow together.
         gone = np.concatenate([[0.0], np.cumsum(np.add.reduceat(weights, starts))])
         wrong = np.concatenate([[0.0], np.cumsum(np.add.reduceat(weights * (scores <= limit), starts))])
-        for end, grid in grids.items():
-            rejected = grid * gone[-1]
-            fnmr = (wrong[-1] - np.interp(rejected, gone, wrong)) / (gone[-1] - rejected)
-            areas[end].append(trapezoid(grid, fnmr) / end)
-    return {end: percentile_interval(np.array(values)) for end, values in areas.items()}
+        rejected = shares * gone[-1]
+        curves.append((wrong[-1] - np.interp(rejected, gone, wrong)) / (gone[-1] - rejected))
+    drawn = np.array(curves)
+    low, high = np.quantile(drawn, [0.025, 0.975], axis=0)
+    areas = {}
+    for end in ends:
+        inside = shares <= end + 1e-9
+        areas[end] = percentile_interval(
+            np.array([trapezoid(shares[inside], curve[inside]) / end for curve in drawn])
+        )
+    return RejectIntervals(low, high, areas)
 
 
 def resampled_limits(
@@ -173,7 +197,7 @@ def resampled_limits(
     replicates: int = 500,
     seed: int = 0,
 ) -> Iterator[tuple[float, NDArray[np.float32]]]:
-    """What ``area_intervals`` asks for, from a benchmark's pairs; see ``resample.pair_weights``."""
+    """What ``reject_intervals`` asks for, from a benchmark's pairs; see ``resample.pair_weights``."""
     values, flags = check_pairs(np.asarray(scores, dtype=np.float64), same)
     rows = np.flatnonzero(~flags)[np.argsort(-values[~flags], kind="stable")]
     for weights in pair_weights(flags, subjects, replicates=replicates, seed=seed):

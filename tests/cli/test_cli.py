@@ -35,7 +35,7 @@ def model(tmp_path: Path) -> Path:
 
 LEAVES = [
     *(["data", name] for name in ("pack", "unpack", "inspect", "bin")),
-    *(["evaluate", name] for name in ("verification", "reject", "ood")),
+    *(["evaluate", name] for name in ("verification", "reject", "identification", "ood", "ladder")),
     *([name] for name in COMMANDS if name not in {"data", "evaluate"}),
 ]
 

@@ -30,7 +30,7 @@ def test_the_demo_runs_and_its_numbers_stand_above_chance(tmp_path: Path) -> Non
     verification = result["verification"]["heldout"]
     assert verification["accuracy"]["ci95"][0] > 0.55
     assert verification["pairs"] == 2000
-    assert set(result["ood"]["by"]) == {"quality", "norm"}
+    assert set(result["ood"]["by"]) == {"quality", "norm", "sharpness"}
     rows = list(csv.DictReader((out / "scores.csv").open()))
     assert {Path(row["path"]).name for row in rows} >= {"astronaut_face.png", "chelsea.png"}
     assert all(row["error"] == "" and float(row["uncertainty"]) > 0 for row in rows)

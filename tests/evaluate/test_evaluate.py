@@ -1,21 +1,28 @@
 from __future__ import annotations
 
 import json
+import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from facerts.benchmarks import PairBenchmark
+from facerts.benchmarks import PairBenchmark, TemplateBenchmark, open_benchmark
+from facerts.benchmarks.enrolment import templates_from_identities
 from facerts.data import open_source
 from facerts.embedder import FaceOutputs
 from facerts.errors import DataError, Error, ImageError, ModelError
 from facerts.evaluate import embed_source, evaluate_verification
-from facerts.evaluate.ood import ood_of
+from facerts.evaluate.compare import compare
+from facerts.evaluate.measuring import Measuring
+from facerts.evaluate.ood import ood_of, run_ood
 from facerts.evaluate.reject import reject_of
 from facerts.evaluate.result import ResultFolder, load_result
-from facerts.evaluate.run import run_ood, run_pairs
+from facerts.evaluate.run import run_identification, run_pairs
+from facerts.evaluate.verification import verification_of
 from facerts.image import decode_crop
+from facerts.metrics.pair_intervals import verification_intervals
 from tests.evaluate.conftest import Plain
 
 
@@ -59,12 +66,130 @@ def test_verification_tells_all_that_its_numbers_rest_on(
     low, high = section["accuracy"]["ci95"]
     assert low <= section["accuracy"]["value"] <= high
     assert section["accuracy"]["value"] > 0.6
-    assert set(section["tar_at_far"]) == {"0.1", "0.01", "0.001"}
+    # One of 100 impostors is the least that can be shown.
+    assert set(section["tar_at_far"]) == {"0.1", "0.01"}
     point = section["tar_at_far"]["0.01"]
     assert point["impostors_accepted"] <= 1
     assert point["ci95"][0] <= point["value"] <= point["ci95"][1]
     assert len(arrays["scores"]) == 200
     assert json.loads(json.dumps(section, allow_nan=False)) == section
+
+
+def test_intervals_draw_people_where_they_are_known_and_pairs_otherwise(
+    plain: Plain, named: Path, benchmark_folder: Path
+) -> None:
+    sections, arrays = zip(
+        *(
+            evaluate_verification(plain, open_benchmark(path), progress=False)
+            for path in (named, benchmark_folder / "people.bin")
+        ),
+        strict=True,
+    )
+    people, pairs = sections
+    assert (people["interval"], people["subjects"]) == ("bootstrap over subjects", 30)
+    assert (pairs["interval"], pairs["subjects"]) == ("bootstrap over pairs", None)
+    assert "subjects" in arrays[0]
+    assert "subjects" not in arrays[1]
+    # The pairs are the same, so nothing else may differ by more than rounding.
+    for key in ("auroc", "eer"):
+        assert people[key] == pytest.approx(pairs[key], abs=1e-6)
+        assert people["ci95"][key] != pytest.approx(pairs["ci95"][key], abs=1e-6)
+    benchmark = open_benchmark(named)
+    subjects = arrays[0]["subjects"][arrays[0]["pairs"]]
+    scores = arrays[0]["scores"].astype(np.float64)
+    expected = verification_intervals(scores, benchmark.same, [0.1], subjects=subjects)
+    assert people["ci95"]["auroc"] == pytest.approx(expected.auroc, abs=1e-3)
+    assert people["tar_at_far"]["0.1"]["ci95"] == pytest.approx(expected.tar_at_far[0.1], abs=0.02)
+
+
+def test_people_who_contradict_the_pairs_are_not_drawn(plain: Plain, named: Path, tmp_path: Path) -> None:
+    """Benchmarks may come with pairs that their names disagree with; their readers say so and go on."""
+    benchmark = open_benchmark(named)
+    odd = replace(benchmark, same=np.where(np.arange(200) == 17, ~benchmark.same, benchmark.same))
+    outputs = embed_source(plain, odd.images, flip=False, progress=False)
+    section, arrays = verification_of(outputs, odd, flip=False)
+    assert section["interval"] == "bootstrap over pairs"
+    assert "subjects" not in arrays
+    curves, _ = reject_of(outputs, odd, fmr=0.02)
+    assert curves[0]["interval"] == "bootstrap over pairs"
+    folder = ResultFolder(tmp_path, plain)
+    folder.add("verification", odd.name, {**section, "data_sha256": "x"}, arrays)
+    assert compare([tmp_path, tmp_path])["verification"]["named"][0]["auroc"]["unit"] == "pairs"
+
+
+@pytest.mark.parametrize(
+    ("same", "message"),
+    [
+        ([1] * 20, r"outside fold 0 there are 18 genuine and 0 impostor pairs"),
+        ([0] * 20, r"outside fold 0 there are 0 genuine and 18 impostor pairs"),
+        ([0] * 4 + [1] * 2 + [0] * 14, r"outside fold 2 there are 0 genuine and 18 impostor pairs"),
+    ],
+    ids=["no impostors", "nobody genuine", "all genuine pairs in one fold"],
+)
+def test_pairs_that_no_threshold_can_be_chosen_on_are_refused_before_anything_is_embedded(
+    plain: Plain, drawn_benchmark: PairBenchmark, tmp_path: Path, same: list[int], message: str
+) -> None:
+    lines = ["first,second,same"]
+    for row, flag in enumerate(same):
+        for side in "ab":
+            (tmp_path / f"{row}{side}.jpg").write_bytes(drawn_benchmark.images.read(row))
+        lines.append(f"{row}a.jpg,{row}b.jpg,{flag}")
+    (tmp_path / "list.csv").write_text("\n".join(lines))
+    with pytest.raises(DataError, match="list: " + message):
+        run_pairs(plain, ["verification"], [tmp_path / "list.csv"], tmp_path / "r")
+    assert not plain.batches
+
+
+def test_a_command_is_told_once_however_much_it_measures(
+    plain: Plain, named: Path, benchmark_folder: Path, tmp_path: Path
+) -> None:
+    data = [named, benchmark_folder / "people.bin"]
+    run_pairs(plain, ["verification", "reject"], data, tmp_path, Measuring(fmr=0.01))
+    content, _ = load_result(tmp_path)
+    assert set(content["verification"]) == set(content["reject"]) == {"named", "people"}
+    assert content["command"] == [sys.argv]
+
+
+@pytest.fixture
+def templates(plain: Plain, benchmark_folder: Path, monkeypatch: pytest.MonkeyPatch) -> TemplateBenchmark:
+    """What the path "pooled" opens: templates of one picture, and every pair of some of them."""
+    source = open_source(benchmark_folder / "people")
+    drawn = templates_from_identities(source)
+    first, second = np.triu_indices(60, 1)
+    subject = np.empty(len(drawn.template_ids), dtype=np.int64)
+    subject[drawn.template] = source.labels
+    pairs = np.stack([first, second], axis=1)
+    benchmark = replace(drawn, name="pooled", pairs=pairs, same=subject[first] == subject[second])
+    monkeypatch.setattr("facerts.evaluate.run.is_template_benchmark", lambda path: str(path) == "pooled")
+    monkeypatch.setattr("facerts.evaluate.run.open_templates", lambda path: benchmark)
+    return benchmark
+
+
+def test_templates_are_measured_with_each_pooling(
+    plain: Plain, templates: TemplateBenchmark, named: Path, tmp_path: Path
+) -> None:
+    run_pairs(plain, ["verification"], ["pooled", named], tmp_path, Measuring(fars=(0.1, 0.05)))
+    content, _ = load_result(tmp_path)
+    names = ["pooled (mean)", "pooled (quality)", "pooled (norm)", "named"]
+    assert sorted(content["verification"]) == sorted(names)
+    for name in names:
+        assert list(content["verification"][name]["tar_at_far"]) == ["0.1", "0.05"]
+
+
+def test_what_templates_cannot_be_asked_for_is_refused_and_not_left_out(
+    plain: Plain, templates: TemplateBenchmark, tmp_path: Path
+) -> None:
+    impostors = int((~templates.same).sum())
+    for kind, how, message in (
+        ("reject", Measuring(), "pooled: error versus reject needs pairs of pictures, .* has templates"),
+        ("verification", Measuring(every_pair=True), "pooled: all pairs are pairs of pictures, .* templates"),
+        ("verification", Measuring(fars=(1e-5,)), f"pooled: FAR 1e-05 needs .* there are {impostors:,}"),
+    ):
+        with pytest.raises(Error, match=message):
+            run_pairs(plain, [kind], ["pooled"], tmp_path / "r", how)  # type: ignore[list-item]
+    assert not plain.batches
+    with pytest.raises(Error, match="two benchmarks are called 'pooled'"):
+        run_pairs(plain, ["verification"], ["pooled", "pooled"], tmp_path / "r")
 
 
 def test_random_embeddings_are_chance(drawn_benchmark: PairBenchmark) -> None:
@@ -127,7 +252,7 @@ def test_commands_share_a_folder_and_replace_only_their_own_section(
     out = tmp_path / "result"
     data = [benchmark_folder / "people.bin"]
     run_pairs(plain, ["verification"], data, out)
-    run_pairs(plain, ["reject"], data, out)
+    run_pairs(plain, ["reject"], data, out, Measuring(fmr=0.01))
     run_ood(plain, [str(benchmark_folder / "people")], [str(drawn_things)], out, exclude_others="*[01].jpg")
     first = load_result(out)[0]["verification"]["people"]
     run_pairs(plain, ["verification"], data, out)
@@ -143,10 +268,16 @@ def test_commands_share_a_folder_and_replace_only_their_own_section(
 def test_benchmarks_are_embedded_once_for_several_measurements(
     plain: Plain, benchmark_folder: Path, tmp_path: Path
 ) -> None:
-    run_pairs(
-        plain, ["verification", "reject"], [benchmark_folder / "people.bin"], tmp_path / "r", flip=False
-    )
-    assert sum(plain.batches) == 400
+    data = benchmark_folder / "people.bin"
+    source = open_source(data)
+    different = len({source.read(row) for row in range(len(source))})
+    assert different < len(source) == 400
+    run_pairs(plain, ["reject"], [data], tmp_path / "once", Measuring(flip=False, fmr=0.01))
+    assert sum(plain.batches) == different
+    # Verification looks at 64 pairs of each kind with their colours swapped; in a .bin set that is 256 pictures.
+    plain.batches.clear()
+    run_pairs(plain, ["verification", "reject"], [data], tmp_path / "r", Measuring(flip=False, fmr=0.01))
+    assert sum(plain.batches) == different + 256
 
 
 def test_results_of_two_models_do_not_mix(plain: Plain, benchmark_folder: Path, tmp_path: Path) -> None:
@@ -164,6 +295,8 @@ def test_names_that_would_overwrite_each_other_are_refused(
         run_pairs(plain, ["verification"], [benchmark_folder / "people.bin"] * 2, tmp_path / "r")
     with pytest.raises(Error, match="two sources have one name"):
         run_ood(plain, [str(drawn_faces)], [str(drawn_faces)], tmp_path / "r")
+    with pytest.raises(Error, match="two benchmarks are called 'faces'"):
+        run_identification(plain, [str(drawn_faces)] * 2, tmp_path / "r")
     with pytest.raises(DataError, match="leaves no picture"):
         run_ood(plain, [str(drawn_faces)], [str(drawn_faces)], tmp_path / "r", exclude_faces="*")
 

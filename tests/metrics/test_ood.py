@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score, roc_auc_score
 
-from facerts.metrics.ood import average_precision, keep_threshold, separation, tnr_at_tpr
+from facerts.metrics.intervals import bootstrap
+from facerts.metrics.ood import average_precision, keep_threshold, separation, tnr_at_tpr, tnr_interval
 
 values = st.lists(st.sampled_from([0.0, 0.25, 0.5, 0.75, 1.0]), min_size=1, max_size=25)
 
@@ -37,3 +38,12 @@ def test_perfect_separation_and_none() -> None:
 def test_an_empty_side_is_refused() -> None:
     with pytest.raises(ValueError, match="both"):
         separation([1.0], [])
+
+
+@pytest.mark.parametrize("tpr", [0.9, 0.95])
+def test_the_interval_is_the_one_that_resampling_gives(tpr: float) -> None:
+    random = np.random.default_rng(0)
+    faces, others = np.round(random.normal(2, 1, 300), 2), np.round(random.normal(0, 1, 200), 2)
+    slow = bootstrap(lambda i, o: tnr_at_tpr(faces[i], others[o], tpr), (300, 200), replicates=6000)
+    assert tnr_interval(faces, others, tpr, replicates=20_000) == pytest.approx(slow, abs=0.011)
+    assert tnr_interval([1.0, 2.0], [0.0], tpr) == (1.0, 1.0)

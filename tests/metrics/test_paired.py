@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
-from facerts.metrics.paired import compare_pairs, mcnemar
+from facerts.metrics.ood import separation, tnr_at_tpr
+from facerts.metrics.paired import compare_pairs, compare_separations, mcnemar
 from facerts.metrics.resample import pair_weights
 from facerts.metrics.verification import auroc, tar_at_far, ten_fold_accuracy
 
@@ -87,3 +88,32 @@ def test_mcnemar_is_the_exact_binomial_test(decisions: list[tuple[bool, bool]]) 
     losses = sum(b and not a for a, b in decisions)
     expected = 1.0 if wins + losses == 0 else binomtest(wins, wins + losses).pvalue
     assert mcnemar(one, other) == pytest.approx(expected)
+
+
+def test_paired_separations_are_the_metrics_differences_and_their_replicates() -> None:
+    random = np.random.default_rng(2)
+    faces, others = np.round(random.normal(1, 1, 80), 1), np.round(random.normal(0, 1, 60), 1)
+    second = faces + random.normal(size=80), others + random.normal(size=60)
+    found = compare_separations(faces, others, *second, tpr=0.9, replicates=50, seed=1)
+    flags = np.repeat([True, False], [80, 60])
+
+    def measured(rows: np.ndarray) -> np.ndarray:
+        inside, outside = rows[rows < 80], rows[rows >= 80] - 80
+        return np.subtract(
+            *(
+                [separation(f[inside], o[outside]).auroc, tnr_at_tpr(f[inside], o[outside], 0.9)]
+                for f, o in ((faces, others), second)
+            )
+        )
+
+    whole = measured(np.arange(140))
+    assert (found["auroc"].value, found["tnr_at_tpr"].value) == pytest.approx(tuple(whole))
+    drawn = [
+        measured(np.repeat(np.arange(140), weights.astype(int)))
+        for weights in pair_weights(flags, None, replicates=50, seed=1)
+    ]
+    low, high = np.quantile(drawn, [0.025, 0.975], axis=0)
+    assert found["auroc"].ci95 == pytest.approx((low[0], high[0]))
+    assert found["tnr_at_tpr"].ci95 == pytest.approx((low[1], high[1]))
+    with pytest.raises(ValueError, match="the same faces"):
+        compare_separations(faces, others, faces[1:], others)

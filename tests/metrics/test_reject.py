@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from facerts.metrics.reject import (
-    area_intervals,
     error_versus_reject,
     oracle_quality,
     pair_quality,
     partial_area,
     random_area,
     reject_curve,
+    reject_intervals,
     resampled_limits,
 )
 from facerts.metrics.resample import pair_weights
@@ -138,10 +138,16 @@ def test_the_area_of_a_replicate_is_that_of_repeated_pairs() -> None:
         removed = np.concatenate([[0], np.cumsum([means[q] for q in quality[rows][by_quality]])])
         fnmr = (wrong.sum() - np.interp(gone, np.arange(len(rows) + 1), removed)) / (len(rows) - gone)
         areas.append(trapezoid(np.asarray(rates), fnmr) / 0.5)
-    found = area_intervals(
-        scores[same], quality[same], resampled_limits(scores, same, None, 0.05, replicates=40, seed=9), [0.5]
+    found = reject_intervals(
+        scores[same],
+        quality[same],
+        resampled_limits(scores, same, None, 0.05, replicates=40, seed=9),
+        rates=rates,
+        ends=(0.5,),
     )
-    assert found[0.5] == pytest.approx(tuple(np.quantile(areas, [0.025, 0.975])))
+    assert found.area[0.5] == pytest.approx(tuple(np.quantile(areas, [0.025, 0.975])))
+    assert len(found.low) == 41
+    assert (found.low <= found.high).all()
 
 
 def test_a_curve_at_a_known_threshold_is_the_one_that_finds_it() -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
@@ -35,6 +37,34 @@ def test_equal_weights_are_no_weights_and_a_video_counts_once() -> None:
     pooled = pool(video, np.zeros(51, dtype=int), media=[0] + [1] * 50)
     expected = vectors[0] + vectors[1]
     np.testing.assert_allclose(pooled[0], expected / np.linalg.norm(expected), atol=1e-6)
+
+
+@pytest.mark.parametrize("block", [1, 7, 40, 1000])
+def test_blocks_change_nothing_and_part_no_template(monkeypatch: pytest.MonkeyPatch, block: int) -> None:
+    random = np.random.default_rng(5)
+    # Template 3 alone is larger than most blocks.
+    template = random.permutation(
+        np.concatenate([np.arange(20), np.full(60, 3), random.integers(0, 20, 120)])
+    )
+    vectors, weights, media = unit(200, 6), random.random(200) + 0.1, random.integers(0, 4, 200)
+    whole = pool(vectors, template, media=media, weights=weights, templates=20)
+    monkeypatch.setattr("facerts.metrics.templates.BLOCK", block)
+    np.testing.assert_array_equal(pool(vectors, template, media=media, weights=weights, templates=20), whole)
+
+
+def test_memory_is_that_of_blocks_and_not_of_all_images(monkeypatch: pytest.MonkeyPatch) -> None:
+    images, size = 20_000, 64
+    vectors, template = np.ones((images, size), dtype=np.float32), np.arange(images) // 5
+    monkeypatch.setattr("facerts.metrics.templates.BLOCK", 500)
+    pool(vectors[:10], template[:10])  # whatever NumPy loads once
+    tracemalloc.start()
+    try:
+        pool(vectors, template)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    # The templates themselves and a few numbers for each image, and no copy of the images in float64.
+    assert peak < images * size * 8 / 2
 
 
 def test_inverse_variance_is_the_best_weight_for_noise_of_known_variance() -> None:

@@ -14,7 +14,9 @@ from facerts.data import open_source
 from facerts.data.drawn import write_drawn
 from facerts.embedder import load_embedder
 from facerts.errors import DataError
-from facerts.evaluate.run import run_ood, run_pairs
+from facerts.evaluate.measuring import Measuring
+from facerts.evaluate.ood import run_ood
+from facerts.evaluate.run import run_pairs
 from facerts.report import write_report
 from tests.foreign import write_description, write_embedder
 
@@ -31,7 +33,13 @@ def result(tmp_path_factory: pytest.TempPathFactory, drawn_things: Path) -> Path
     model = write_embedder(folder / "model.onnx", quality=True)
     write_description(model, name="<b>bold</b> & co", quality="output:bright")
     embedder = load_embedder(model)
-    run_pairs(embedder, ["verification", "reject"], [folder / "people.bin"], folder / "result")
+    run_pairs(
+        embedder,
+        ["verification", "reject"],
+        [folder / "people.bin"],
+        folder / "result",
+        Measuring(fmr=0.01),
+    )
     run_ood(embedder, [str(folder / "people")], [str(drawn_things)], folder / "result")
     lines = [
         {"kind": "train", "step": s, "epoch": s / 10, "cross_entropy": 5 - s / 10, "kl": 0.1, "lr": 0.1,
@@ -77,8 +85,9 @@ def test_the_page_is_whole_and_needs_nothing_else(result: Path, tmp_path: Path) 
     assert "<title>A &amp; B</title>" in page
     assert "<b>bold</b>" not in page
     assert "&lt;b&gt;bold&lt;/b&gt;" in page
-    # ROC, two reject curves, histograms of quality and norm, CE, KL, rate, v, accuracy, AUROC.
-    assert page.count("<svg") == 11
+    # ROC, DET and pair scores; two reject curves and reliability; histograms of quality, norm and sharpness;
+    # CE, KL, rate, v, accuracy, AUROC.
+    assert page.count("<svg") == 15
 
 
 def test_the_tables_show_the_results_numbers(result: Path, tmp_path: Path) -> None:

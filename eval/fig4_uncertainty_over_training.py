@@ -1,0 +1,73 @@
+"""RTS's uncertainty v of clear and of poor pictures over training: Fig. 4 of the RTS paper.
+
+python eval/fig4_uncertainty_over_training.py 1000=results/step1000 20000=results/step20000 --out fig4.svg
+
+Each folder is of one checkpoint, exported and run through `facerts evaluate ladder`. Clear pictures are the ladder's
+faces as they are, poor ones the same faces degraded. Lines are medians, bands reach from 5 to 95 %.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from common import Saved, add_out, ladder_source, ladder_values, load_labelled, parser_of, run, write_svg
+
+from facerts.errors import DataError
+from facerts.report.figures.style import colour, legend, new_figure, svg
+
+PERCENTILES = (5, 50, 95)
+
+
+def main() -> None:
+    parser = parser_of(__doc__)
+    parser.add_argument("results", nargs="+", metavar="STEP=FOLDER", help="results of checkpoints")
+    parser.add_argument("--source", help="whose ladder; default: the only one")
+    parser.add_argument("--poor", default="blur", help="kind of degradation (default: blur)")
+    parser.add_argument(
+        "--strength", type=float, default=1.0, help="its strength, a step of the ladder (default: 1)"
+    )
+    parser.add_argument(
+        "--score", default="v", help="v of RTS (the default), or a score of the ladder: quality, norm …"
+    )
+    add_out(parser, "the SVG file")
+    options = parser.parse_args()
+    results = load_labelled(options.results)
+    source = ladder_source(results, options.source)
+    write_svg(options.out, figure(results, source, f"{options.poor}/{options.strength:g}", options.score))
+
+
+def figure(results: Sequence[Saved], source: str, poor: str, score: str) -> str:
+    """Medians and bands by training step.
+
+    Raises:
+        DataError: a label is no number, or a result lacks the ladder.
+    """
+    ordered = sorted(results, key=step_of)
+    steps = [step_of(saved) for saved in ordered]
+    drawn, axes = new_figure()
+    for number, (step, label) in enumerate(
+        (("clean", "clear"), (poor, f"poor ({poor.replace('/', ', strength ')})"))
+    ):
+        low, middle, high = np.transpose(
+            [np.percentile(ladder_values(saved, source, step, score), PERCENTILES) for saved in ordered]
+        )
+        axes.fill_between(steps, low, high, color=colour(number), alpha=0.18, linewidth=0)
+        axes.plot(steps, middle, color=colour(number), marker="o", markersize=3, label=label)
+    axes.set(xlabel="training step", ylabel=f"{'uncertainty v' if score == 'v' else score}, {source}")
+    legend(axes)
+    return svg(drawn)
+
+
+def step_of(saved: Saved) -> float:
+    """The training step that a label says."""
+    try:
+        return float(saved.label)
+    except ValueError:
+        raise DataError(
+            f"{saved.folder}: {saved.label!r} is no training step; give it as STEP=FOLDER"
+        ) from None
+
+
+if __name__ == "__main__":
+    run(main)

@@ -1,0 +1,35 @@
+"""Histograms of each method's score, faces against others: Fig. 5 of the RTS paper.
+
+python eval/fig5_score_histograms.py MagFace=results/magface RTS=results/rts --score quality --out figures
+
+Writes fig5_LABEL_SCORE.svg for each folder. Results come from `facerts evaluate ood`.
+"""
+
+from __future__ import annotations
+
+from common import add_out, add_results, load_labelled, parser_of, run, write_svgs
+
+from facerts.report.figures import score_histograms
+from facerts.report.subject import Subject
+
+
+def main() -> None:
+    parser = parser_of(__doc__)
+    add_results(parser)
+    parser.add_argument(
+        "--score", default="quality", help="quality (the default), uncertainty, norm, sharpness …"
+    )
+    add_out(parser, "the folder for the SVG files")
+    options = parser.parse_args()
+    drawn = {}
+    for saved in load_labelled(options.results):
+        section = saved.section("ood")
+        for source in (*section["in"], *section["out"]):
+            saved.array(f"ood/{source}/{options.score}")
+        subject = Subject(label=saved.label, result=saved.content, arrays=saved.arrays, log=[])
+        drawn[f"fig5_{saved.label}_{options.score}"] = score_histograms(subject, options.score)
+    write_svgs(options.out, drawn)
+
+
+if __name__ == "__main__":
+    run(main)

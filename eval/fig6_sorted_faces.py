@@ -1,0 +1,95 @@
+"""The pictures that a result keeps, sorted by uncertainty, on one self-contained page: Fig. 6 of the RTS paper.
+
+python eval/fig6_sorted_faces.py results/rts --of ood/lfw --out fig6.html
+
+A result keeps the best and worst pictures by each score, and those of the pairs that are furthest on the wrong side,
+unless it was told not to. They are the data's pictures: its terms say who may see them.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from html import escape
+
+import numpy as np
+from common import Saved, add_out, load_labelled, parser_of, run
+
+from facerts.cli.output import warn
+from facerts.errors import DataError
+from facerts.files import atomic_write
+
+PAGE = """<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<title>{title}</title>
+<style>
+body {{ font: 13px sans-serif; color: #24292f; background: white; margin: 1em; }}
+main {{ display: flex; flex-wrap: wrap; gap: 6px; }}
+figure {{ margin: 0; text-align: center; }}
+img {{ display: block; width: 84px; height: 84px; }}
+</style>
+<p>{title}</p>
+<main>
+{figures}
+</main>
+</html>
+"""
+FIGURE = """<figure><img alt="{name}" title="{name}" src="data:image/jpeg;base64,{data}">
+<figcaption>{value:#.3g}</figcaption></figure>"""
+
+
+def main() -> None:
+    parser = parser_of(__doc__)
+    parser.add_argument("result", metavar="[LABEL=]FOLDER", help="a result folder")
+    parser.add_argument(
+        "--of", metavar="KIND/NAME", help="ood/SOURCE or verification/SET; default: the only one"
+    )
+    parser.add_argument(
+        "--by", default="uncertainty", help="uncertainty (the default), quality, norm, sharpness …"
+    )
+    add_out(parser, "the HTML file")
+    options = parser.parse_args()
+    saved = load_labelled([options.result])[0]
+    with atomic_write(options.out, "w") as file:
+        file.write(page(saved, options.of or only(saved), options.by))
+    warn(f"{options.out} shows pictures of the data, which its terms may not allow to be published")
+
+
+def only(saved: Saved) -> str:
+    """The only group of pictures that the result shows.
+
+    Raises:
+        DataError: there is none, or there are several.
+    """
+    groups = [key.rpartition("/")[0] for key in saved.arrays if key.endswith("/shown_rows")]
+    if len(groups) != 1:
+        told = (
+            f"choose one of {', '.join(sorted(groups))} with --of"
+            if groups
+            else "evaluate again, with pictures"
+        )
+        raise DataError(f"{saved.folder}: it shows pictures of {len(groups)} sources; {told}")
+    return groups[0]
+
+
+def page(saved: Saved, group: str, by: str) -> str:
+    """The page, from the lowest value to the highest.
+
+    Raises:
+        DataError: no shown pictures of the group, or no such score.
+    """
+    rows, data, ends = (saved.array(f"{group}/shown_{part}") for part in ("rows", "jpeg", "ends"))
+    values, names = saved.array(f"{group}/{by}")[rows], saved.array(f"{group}/names")[rows]
+    pictures = np.split(data, ends[:-1])
+    figures = [
+        FIGURE.format(
+            name=escape(str(names[i])), data=b64encode(pictures[i].tobytes()).decode(), value=float(values[i])
+        )
+        for i in np.argsort(values, kind="stable")
+    ]
+    title = f"{saved.label}: {len(rows)} pictures of {group}, by {by} from the lowest to the highest"
+    return PAGE.format(title=escape(title), figures="\n".join(figures))
+
+
+if __name__ == "__main__":
+    run(main)

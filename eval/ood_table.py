@@ -1,0 +1,68 @@
+"""Faces against what is no face, by model and score: Table 2 of the RTS paper.
+
+python eval/ood_table.py MagFace=results/magface RTS=results/rts --caption "Table 2" --per-source
+
+Results come from `facerts evaluate ood`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from common import (
+    Measured,
+    add_results,
+    load_labelled,
+    markdown,
+    parser_of,
+    percent,
+    run,
+    warn_of_other_data,
+)
+
+TPRS = {"TNR@TPR90": "0.90", "TNR@TPR95": "0.95"}
+
+
+def main() -> None:
+    parser = parser_of(__doc__)
+    add_results(parser)
+    parser.add_argument("--caption", help="a line above the table")
+    parser.add_argument(
+        "--per-source",
+        action="store_true",
+        help="also each source of faces against all others, and all faces against each source of others",
+    )
+    options = parser.parse_args()
+    results = load_labelled(options.results)
+    warn_of_other_data(results, "ood")
+    words = ["model", "score", *(["faces", "others"] if options.per_source else [])]
+    rows = [
+        [saved.label, score, *(against if options.per_source else []), *numbers(told)]
+        for saved in results
+        for score, pooled in saved.section("ood")["by"].items()
+        for against, told in split(pooled, options.per_source)
+    ]
+    print(markdown([*words, *TPRS, "AUROC"], rows, options.caption, words=len(words)))
+    made = " or ".join(dict.fromkeys(saved.section("ood")["interval"] for saved in results))
+    print(f"\nIn percent [95 % interval: {made}].")
+
+
+def split(pooled: dict[str, Any], per_source: bool) -> Iterator[tuple[list[str], dict[str, Any]]]:
+    """Names of the faces and of the others, and their numbers; one source by itself is all of them."""
+    yield ["all", "all"], pooled
+    faces, others = pooled["per_source"], pooled["per_out_source"]
+    if per_source and len(faces) > 1:
+        yield from (([name, "all"], told) for name, told in faces.items())
+    if per_source and len(others) > 1:
+        yield from ((["all", name], told) for name, told in others.items())
+
+
+def numbers(told: dict[str, Any]) -> list[str]:
+    """The cells of a row."""
+    rates = [Measured(told["tnr_at_tpr"][tpr], *told["ci95"][tpr]) for tpr in TPRS.values()]
+    return [percent(measured) for measured in (*rates, Measured(told["auroc"], *told["ci95"]["auroc"]))]
+
+
+if __name__ == "__main__":
+    run(main)

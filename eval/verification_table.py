@@ -1,0 +1,77 @@
+"""Accuracy by folds of models on benchmarks, with 95 % intervals and the mean: Tables 1, 3, 4 and 5 of the RTS paper.
+
+python eval/verification_table.py "RTS, 0 %"=results/rts "RTS, 20 % blurred"=results/rts_blur --caption "Table 1"
+python eval/verification_table.py ArcFace=results/arcface RTS=results/rts --caption "Table 3"
+python eval/verification_table.py "λ 0.1"=results/l01 "λ 1"=results/l1 "λ 10"=results/l10 --caption "Table 4"
+python eval/verification_table.py "δ 16"=results/d16 "δ 8"=results/d8 --sort-by label --caption "Table 5"
+
+Table 1 is of models trained without and with blurred pictures, Table 3 of methods, Table 4 of RTS by λ, Table 5 by δ.
+Results come from `facerts evaluate verification`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+
+from common import (
+    Saved,
+    accuracy,
+    accuracy_sets,
+    add_results,
+    load_labelled,
+    markdown,
+    mean_accuracy,
+    parser_of,
+    percent,
+    run,
+)
+
+
+def main() -> None:
+    parser = parser_of(__doc__)
+    add_results(parser)
+    parser.add_argument("--sets", nargs="+", help="benchmarks, in this order; default: all with an accuracy")
+    parser.add_argument("--caption", help="a line above the table")
+    parser.add_argument(
+        "--sort-by",
+        choices=("given", "label", "mean"),
+        default="given",
+        help="order of the rows: as given (the default), by label with numbers by their value, or best mean first",
+    )
+    options = parser.parse_args()
+    results = load_labelled(options.results)
+    sets = accuracy_sets(results, options.sets)
+    if options.sort_by == "label":
+        results.sort(key=lambda saved: natural(saved.label))
+    if options.sort_by == "mean":
+        results.sort(key=lambda saved: -mean_accuracy(saved, sets).value)
+    rows = [
+        [
+            saved.label,
+            *[percent(accuracy(saved, name)) for name in sets],
+            percent(mean_accuracy(saved, sets)),
+        ]
+        for saved in results
+    ]
+    print(markdown(["model", *sets, "mean"], rows, options.caption))
+    print(
+        f"\nAccuracy in percent [95 % interval: {intervals(results, sets)}; "
+        "the mean's takes the benchmarks as independent]."
+    )
+
+
+def intervals(results: list[Saved], sets: list[str]) -> str:
+    """How the intervals were made."""
+    made = [saved.section("verification", name)["interval"] for saved in results for name in sets]
+    return " or ".join(dict.fromkeys(made))
+
+
+def natural(text: str) -> list[tuple[float, str]]:
+    """A key that sorts numbers in a text by their value: "δ 8" before "δ 16"."""
+    parts = re.split(r"(\d+(?:\.\d+)?)", text)
+    return [(float(part), "") if odd % 2 else (math.inf, part) for odd, part in enumerate(parts)]
+
+
+if __name__ == "__main__":
+    run(main)

@@ -1,0 +1,69 @@
+"""Scores of a picture that need no training: what a learned quality has to beat.
+
+All are higher for what should be better. The embedding's norm is one too; the embedder gives it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from facerts.data.source import Source
+from facerts.detect.base import Detector
+from facerts.metrics.identification import search
+
+Scores = NDArray[np.float32]
+OfCrops = Callable[[NDArray[np.uint8]], Scores]
+
+# Their names in results, in the order of tables.
+BASELINES = ("sharpness", "detector", "face_size", "neighbours")
+NEIGHBOURS = 10
+
+
+def sharpness(crops: NDArray[np.uint8]) -> Scores:
+    """``(N,)`` variance of the Laplacian of each grey crop.
+
+    Pech-Pacheco et al., "Diatom autofocusing in brightfield microscopy", ICPR 2000.
+    """
+    grey = [cv2.cvtColor(crop, cv2.COLOR_RGB2GRAY) for crop in crops]
+    return np.array([cv2.Laplacian(crop, cv2.CV_32F).var() for crop in grey], dtype=np.float32)
+
+
+def detector_score(detector: Detector) -> OfCrops:
+    """``(N,)`` score of the surest face that a detector finds in each crop; 0 where it finds none.
+
+    Give a detector with a low threshold: below it, scores are lost.
+    """
+
+    def of_crops(crops: NDArray[np.uint8]) -> Scores:
+        found = [[face.score for face in detector(crop)] for crop in crops]
+        return np.array([max(scores, default=0.0) for scores in found], dtype=np.float32)
+
+    return of_crops
+
+
+def crop_scores(detector: Detector | None) -> Mapping[str, OfCrops]:
+    """The baselines that are had from a crop alone."""
+    scores: dict[str, OfCrops] = {"sharpness": sharpness}
+    if detector is not None:
+        scores["detector"] = detector_score(detector)
+    return scores
+
+
+def face_sizes(source: Source) -> Scores | None:
+    """``(N,)`` pixels between the eyes before alignment, where the source knows them."""
+    size = getattr(source, "face_size", None)
+    return None if size is None else np.array([size(row) for row in range(len(source))], dtype=np.float32)
+
+
+def neighbour_similarity(
+    embedding: NDArray[np.floating], reference: NDArray[np.floating], k: int = NEIGHBOURS
+) -> Scores:
+    """``(N,)`` mean cosine to the k nearest of reference embeddings: minus the k-nearest-neighbour distance.
+
+    Sun et al., "Out-of-distribution detection with deep nearest neighbors", ICML 2022.
+    """
+    return np.asarray(search(reference, embedding, k).scores.mean(axis=1), dtype=np.float32)

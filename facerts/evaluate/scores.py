@@ -1,0 +1,46 @@
+"""The scores of a picture that rankings can use: the model's own, and those that need no training."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from facerts.benchmarks.pairs import PairBenchmark
+from facerts.embedder.outputs import FaceOutputs
+from facerts.evaluate.baselines import BASELINES
+from facerts.evaluate.result import Arrays
+from facerts.metrics.resample import pair_subjects
+
+
+def image_scores(outputs: FaceOutputs) -> dict[str, NDArray[np.float32]]:
+    """Scores by name, higher is better; a quality that is the norm stands once, as quality."""
+    scores = {}
+    if outputs.quality is not None:
+        scores["quality"] = outputs.quality
+    if outputs.norm is not None and not (
+        outputs.quality is not None and np.array_equal(outputs.norm, outputs.quality)
+    ):
+        scores["norm"] = outputs.norm
+    return {**scores, **{name: outputs.extras[name] for name in BASELINES if name in outputs.extras}}
+
+
+def image_arrays(outputs: FaceOutputs, names: list[str]) -> Arrays:
+    """What a result keeps of each picture."""
+    arrays: Arrays = {"names": np.array(names), "embeddings": outputs.embedding.astype(np.float16)}
+    for name in ("quality", "uncertainty", "norm"):
+        value = getattr(outputs, name)
+        if value is not None:
+            arrays[name] = value
+    return {**arrays, **{name: outputs.extras[name] for name in BASELINES if name in outputs.extras}}
+
+
+def drawn_people(benchmark: PairBenchmark) -> NDArray[np.int64] | None:
+    """``(P, 2)`` people of each pair, whom intervals draw.
+
+    None, so that pairs are drawn, where the people are unknown or contradict the pairs: a benchmark whose list and
+    names disagree (its notes say so) does not tell which of the two is wrong.
+    """
+    subjects = pair_subjects(benchmark.images.labels, benchmark.pairs)
+    if subjects is None or ((subjects[:, 0] == subjects[:, 1]) != benchmark.same).any():
+        return None
+    return subjects

@@ -1,0 +1,42 @@
+"""Score distributions of faces and of what is no face."""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.axes import Axes
+from numpy.typing import NDArray
+
+from facerts.report.figures.style import REFERENCE, colour, legend, new_figure, svg
+from facerts.report.subject import Subject
+
+
+def score_histograms(subject: Subject, score: str) -> str:
+    """Densities of a score for each source of faces and for the other things together (the RTS paper's Fig. 5)."""
+    section = subject.result["ood"]
+    figure, axes = new_figure()
+    faces = {name: subject.arrays[f"ood/{name}/{score}"] for name in section["in"]}
+    others = np.concatenate([subject.arrays[f"ood/{name}/{score}"] for name in section["out"]])
+    low, high = np.quantile(np.concatenate([others, *faces.values()]), [0.002, 0.998])
+    edges = np.linspace(low, high, 61) if high > low else np.linspace(low - 0.5, low + 0.5, 61)
+    _density(axes, others, edges, REFERENCE, ", ".join(section["out"]), filled=True)
+    for number, (name, values) in enumerate(faces.items()):
+        _density(axes, values, edges, colour(number), name, filled=False)
+    axes.set(xlabel=f"{score}, {subject.label}", ylabel="density")
+    legend(axes)
+    return svg(figure)
+
+
+def _density(
+    axes: Axes,
+    values: NDArray[np.float32],
+    edges: NDArray[np.float64],
+    ink: str,
+    label: str,
+    *,
+    filled: bool,
+) -> None:
+    counts, _ = np.histogram(values, edges)
+    share = counts / len(values) / np.diff(edges)
+    axes.stairs(
+        share, edges, fill=filled, color=ink, alpha=0.45 if filled else 1.0, label=label, linewidth=1.6
+    )

@@ -1,0 +1,77 @@
+"""How figures look: SVG that takes its text colour from the page, so that light and dark pages can show it."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.figure import Figure
+
+# Distinct for most eyes, on white and on black.
+COLOURS = ("#3d85c6", "#e07b39", "#2f9e73", "#c763a8", "#b59b2b", "#7d74d6")
+REFERENCE = "#8a8a8a"
+GENUINE, IMPOSTOR = COLOURS[0], COLOURS[1]
+LINES = ("-", "--", ":", "-.", (0, (1, 1)), (0, (5, 1, 1, 1, 1, 1)))
+SIZE = (5.6, 3.7)
+# Stands for the page's text colour until the SVG is finished.
+INK = "#010203"
+_STYLE: Any = {
+    "font.family": "sans-serif",
+    "font.size": 10,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "facerts",
+    "text.color": INK,
+    "axes.edgecolor": INK,
+    "axes.labelcolor": INK,
+    "axes.titlesize": 10,
+    "axes.titlelocation": "left",
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.alpha": 0.2,
+    "legend.frameon": False,
+    "lines.linewidth": 1.8,
+}
+
+
+def new_figure(
+    rows: int = 1, columns: int = 1, size: tuple[float, float] = SIZE, *, share: bool = False
+) -> tuple[Figure, Any]:
+    """A figure, and its axes: an array of them where there are several, with one scale if they ``share`` it."""
+    import matplotlib
+
+    with matplotlib.rc_context(_STYLE):
+        figure = Figure(figsize=size, layout="constrained")
+        FigureCanvasSVG(figure)
+        return figure, figure.subplots(rows, columns, sharex=share, sharey=share)
+
+
+def svg(figure: Figure) -> str:
+    """The figure as an SVG element; its ink is ``currentColor``."""
+    import matplotlib
+
+    text = io.StringIO()
+    with matplotlib.rc_context(_STYLE):
+        figure.savefig(text, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+    drawn = text.getvalue()
+    return drawn[drawn.index("<svg") :].replace(INK, "currentColor")
+
+
+def legend(axes: Axes, place: Any = "best", **options: Any) -> None:
+    """A legend, where something has a label."""
+    if axes.get_legend_handles_labels()[1]:
+        axes.legend(loc=place, frameon=False, fontsize=9, labelcolor=INK, **options)
+
+
+def colour(number: int) -> str:
+    """Of the model or line of that number."""
+    return COLOURS[number % len(COLOURS)]
+
+
+def line(number: int) -> Any:
+    """Style of a line of that number."""
+    return LINES[number % len(LINES)]

@@ -1,0 +1,353 @@
+"""``facerts evaluate`` and ``facerts compare`` from the command line to the files that they write."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from facerts.benchmarks import open_benchmark
+from facerts.data.drawn import write_drawn
+from facerts.embedder import load_embedder
+from facerts.evaluate import embed_source
+from tests.cli.test_cli import run
+from tests.foreign import write_description, write_embedder
+
+PEOPLE, TAKEN, FOLDS = 30, 4, 10
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Models, people in LFW's layout and as a folder by identity."""
+    folder = tmp_path_factory.mktemp("evaluate")
+    write_description(write_embedder(folder / "model.onnx", size=16), name="sixteen")
+    write_description(write_embedder(folder / "small.onnx", size=1), name="one")
+    bright = write_embedder(folder / "bright.onnx", quality=True)
+    write_description(bright, quality="output:bright")
+    write_drawn(folder / "faces", identities=PEOPLE, pictures=TAKEN, seed=11)
+    lines = [f"{FOLDS}\t12"]
+    for fold in range(FOLDS):
+        people = range(fold, PEOPLE, FOLDS)
+        pairs = [(person, a, b) for person in people for a in range(1, 5) for b in range(a + 1, 5)]
+        lines += [f"P{person}\t{a}\t{b}" for person, a, b in pairs[:12]]
+        strangers = [(a, n, b) for a in people for b in people if a < b for n in range(1, 5)]
+        lines += [f"P{a}\t{n}\tP{b}\t{n}" for a, n, b in strangers[:12]]
+    for person in range(PEOPLE):
+        (folder / "lfw" / f"P{person}").mkdir(parents=True)
+        for picture in range(TAKEN):
+            shutil.copy(
+                folder / "faces" / f"person_{person:04d}" / f"{picture:04d}.jpg",
+                folder / "lfw" / f"P{person}" / f"P{person}_{picture + 1:04d}.jpg",
+            )
+    (folder / "lfw" / "pairs.txt").write_text("\n".join(lines))
+    return folder
+
+
+def told(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> Any:
+    """What a command that goes well prints as JSON."""
+    capsys.readouterr()
+    code = run(*arguments, "--json")
+    captured = capsys.readouterr()
+    assert code == 0, captured.err
+    return json.loads(captured.out)
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> str:
+    """The sentence with which a command ends."""
+    capsys.readouterr()
+    code = run(*arguments)
+    error = capsys.readouterr().err
+    assert code == 2, error
+    assert "Traceback" not in error
+    return " ".join(error.split())
+
+
+def test_verification_with_all_pairs(capsys: pytest.CaptureFixture[str], home: Path, tmp_path: Path) -> None:
+    command = ("evaluate", "verification", "--model", home / "model.onnx", "--data", home / "lfw")
+    sections = told(capsys, *command, "--all-pairs", "--out", tmp_path)
+    written = json.loads((tmp_path / "result.json").read_text())
+    assert sections == written["verification"]
+    assert written["model"]["name"] == "sixteen"
+    section = sections["lfw"]
+    assert (section["pairs"], section["subjects"], section["flip"]) == (240, PEOPLE, True)
+    assert section["interval"] == section["all_pairs"]["interval"] == "bootstrap over subjects"
+    images = PEOPLE * TAKEN
+    assert section["all_pairs"]["genuine"] == PEOPLE * TAKEN * (TAKEN - 1) // 2
+    assert section["all_pairs"]["impostors"] == images * (images - TAKEN) // 2
+    with np.load(tmp_path / "arrays.npz") as arrays:
+        assert "verification/lfw/shown_jpeg" in arrays
+    assert run(*command, "--all-pairs", "--out", tmp_path, "--no-pictures", "--no-flip") == 0
+    shown = capsys.readouterr().out
+    assert "lfw, all pairs" in shown
+    assert "TAR@FAR 0.001" in shown
+    assert json.loads((tmp_path / "result.json").read_text())["verification"]["lfw"]["flip"] is False
+    with np.load(tmp_path / "arrays.npz") as arrays:
+        assert "verification/lfw/shown_jpeg" not in arrays
+
+
+def test_rates_may_be_asked_for_and_must_be_within_the_pairs(
+    capsys: pytest.CaptureFixture[str], home: Path, tmp_path: Path
+) -> None:
+    command = (
+        "evaluate",
+        "verification",
+        "--model",
+        home / "model.onnx",
+        "--data",
+        home / "lfw",
+        "--out",
+        tmp_path,
+    )
+    section = told(capsys, *command, "--far", "0.05", "--far", "0.02")["lfw"]
+    assert list(section["tar_at_far"]) == ["0.05", "0.02"]
+    assert "lfw: FAR 0.001 needs at least 1,000 impostor pairs" in refused(capsys, *command, "--far", "0.001")
+    assert "FAR of 0 is no rate" in refused(capsys, *command, "--far", "0")
+    sentence = refused(capsys, *command, "--all-pairs", "--far", "1e-6")
+    assert "all pairs of lfw: FAR 1e-06 needs at least 1,000,000 impostor pairs" in sentence
+
+
+def test_notes_are_told_on_standard_error(
+    capsys: pytest.CaptureFixture[str], home: Path, tmp_path: Path
+) -> None:
+    data = tmp_path / "copied"
+    shutil.copytree(home / "lfw", data)
+    shutil.copy(data / "P1" / "P1_0001.jpg", data / "P2" / "P2_0002.jpg")
+    command = (
+        "evaluate",
+        "verification",
+        "--model",
+        home / "model.onnx",
+        "--data",
+        data,
+        "--out",
+        tmp_path / "r",
+    )
+    assert run(*command, "--json") == 0
+    captured = capsys.readouterr()
+    json.loads(captured.out)
+    assert "warning: copied: 1 pictures stand in more than one fold" in captured.err
+
+
+def test_reject_by_each_way_of_combining(
+    capsys: pytest.CaptureFixture[str], home: Path, tmp_path: Path
+) -> None:
+    command = ("evaluate", "reject", "--data", home / "lfw", "--fmr", "0.01", "--out", tmp_path)
+    areas = {}
+    for combine in ("min", "mean", "product"):
+        given = [*command, "--model", home / "model.onnx", "--combine", combine]
+        curves = told(capsys, *given)["lfw"]
+        assert {curve["combine"] for curve in curves} == {combine}
+        assert {curve["fmr"] for curve in curves} == {0.01}
+        # The norm is this model's quality; it stands once.
+        assert [curve["by"] for curve in curves] == ["quality", "quality", "sharpness", "sharpness"]
+        areas[combine] = curves[0]["area"]["0.95"]
+    assert len(set(areas.values())) > 1
+    content = json.loads((tmp_path / "result.json").read_text())
+    assert content["calibration"]["lfw"]["combine"] == "product"
+    assert run(*command, "--model", home / "model.onnx", "--all-pairs") == 0
+    assert "lfw, all pairs, quality, fixed" in capsys.readouterr().out
+
+
+def test_a_product_of_qualities_that_are_not_above_0_is_refused(
+    capsys: pytest.CaptureFixture[str], home: Path, tmp_path: Path
+) -> None:
+    command = ("evaluate", "reject", "--model", home / "bright.onnx", "--data", home / "lfw", "--fmr", "0.01")
+    assert run(*command, "--combine", "mean", "--out", tmp_path / "mean") == 0
+    sentence = refused(capsys, *command, "--combine", "product", "--out", tmp_path / "product")
+    assert "error: quality: the product of two qualities needs both above 0" in sentence
+    assert not (tmp_path / "product").exists()
+    assert run(*command, "--combine", "median", "--out", tmp_path) == 2
+
+
+def test_an_fmr_beyond_the_pairs_or_at_an_end_is_refused(
+    capsys: pytest.CaptureFixture[str], home: Path, tmp_path: Path
+) -> None:
+    command = (
+        "evaluate",
+        "reject",
+        "--model",
+        home / "model.onnx",
+        "--data",
+        home / "lfw",
+        "--out",
+        tmp_path,
+    )
+    assert "lfw: FMR 0.001 needs at least 1,000 impostor pairs" in refused(capsys, *command)
+    for end in ("0", "1"):
+        assert f"an FMR of {end} is no rate" in refused(capsys, *command, "--fmr", end)
+
+
+def test_identification_in_a_gallery_drawn_from_a_folder(
+    capsys: pytest.CaptureFixture[str], home: Path, tmp_path: Path
+) -> None:
+    command = ("evaluate", "identification", "--model", home / "model.onnx", "--data", home / "faces")
+    section = told(capsys, *command, "--enrolled", "2", "--unknown", "0.4", "--out", tmp_path)["faces"]
+    assert section["images"] == PEOPLE * TAKEN
+    assert [search["pooling"] for search in section["searches"]] == ["mean", "quality", "norm"]
+    search = section["searches"][0]
+    assert (search["gallery_people"], search["gallery_templates"]) == (18, 18)
+    assert (search["mated"], search["non_mated"]) == (18 * (TAKEN - 2), 12 * TAKEN)
+    low, high = search["rank"]["1"]["ci95"]
+    assert low <= search["rank"]["1"]["value"] <= high
+    assert section["searches"][0]["rank"]["10"]["value"] >= search["rank"]["5"]["value"] > 10 / 18 / 2
+    other = told(capsys, *command, "--enrolled", "2", "--unknown", "0.4", "--seed", "1", "--out", tmp_path)
+    assert other["faces"]["searches"] != section["searches"]
+    assert run(*command, "--out", tmp_path) == 0
+    assert "faces, enrolled, mean" in capsys.readouterr().out
+    sentence = refused(capsys, *command, "--enrolled", "9", "--out", tmp_path)
+    assert "faces: nobody would be enrolled" in sentence
+
+
+def test_ood_by_every_score_that_there_is(
+    capsys: pytest.CaptureFixture[str], home: Path, drawn_things: Path, tmp_path: Path
+) -> None:
+    command = (
+        "evaluate",
+        "ood",
+        "--model",
+        home / "bright.onnx",
+        "--in",
+        home / "faces",
+        "--out-of",
+        drawn_things,
+    )
+    section = told(capsys, *command, "--reference", home / "lfw", "--out", tmp_path)
+    assert (section["in"], section["out"]) == ({"faces": PEOPLE * TAKEN}, {"things": 24})
+    assert list(section["by"]) == ["quality", "norm", "sharpness", "neighbours"]
+    # The references are the faces by other names.
+    assert section["by"]["neighbours"]["auroc"] > 0.7
+    assert run(*command, "--exclude-out-of", "*[0-8].jpg", "--out", tmp_path) == 0
+    assert "120 faces against 2 others" in capsys.readouterr().out
+
+
+def test_ladder(capsys: pytest.CaptureFixture[str], home: Path, tmp_path: Path) -> None:
+    command = (
+        "evaluate",
+        "ladder",
+        "--model",
+        home / "bright.onnx",
+        "--data",
+        home / "faces",
+        "--pictures",
+        "6",
+    )
+    section = told(capsys, *command, "--out", tmp_path)["faces"]
+    assert section["pictures"] == 6
+    assert list(section["kinds"]["blur"]["by"]) == ["quality", "norm", "sharpness"]
+    assert run(*command, "--out", tmp_path) == 0
+    assert "blur, cosine to clean" in capsys.readouterr().out
+    assert "--embeddings" in refused(capsys, *command, "--embeddings", home / "t.npz", "--out", tmp_path)
+
+
+def test_commands_share_a_folder_and_models_do_not(
+    capsys: pytest.CaptureFixture[str], home: Path, drawn_things: Path, tmp_path: Path
+) -> None:
+    model = ("--model", home / "model.onnx", "--out", tmp_path)
+    assert run("evaluate", "verification", *model, "--data", home / "lfw") == 0
+    assert run("evaluate", "reject", *model, "--data", home / "lfw", "--fmr", "0.01") == 0
+    assert run("evaluate", "identification", *model, "--data", home / "faces") == 0
+    assert run("evaluate", "ood", *model, "--in", home / "faces", "--out-of", drawn_things) == 0
+    assert run("evaluate", "ladder", *model, "--data", home / "faces", "--pictures", "2") == 0
+    content = json.loads((tmp_path / "result.json").read_text())
+    assert {"verification", "reject", "calibration", "identification", "ood", "ladder"} <= content.keys()
+    assert [command[2] for command in content["command"]] == [
+        *("verification", "reject", "identification", "ood", "ladder"),
+    ]
+    other = ("--model", home / "small.onnx", "--out", tmp_path)
+    assert "holds results of sixteen" in refused(
+        capsys, "evaluate", "verification", *other, "--data", home / "lfw"
+    )
+
+
+def judging(home: Path, things: Path) -> dict[str, list[str | Path]]:
+    """The commands that take a model or embeddings."""
+    return {
+        "verification": ["--data", home / "lfw"],
+        "reject": ["--data", home / "lfw", "--fmr", "0.01"],
+        "identification": ["--data", home / "faces"],
+        "ood": ["--in", home / "faces", "--out-of", things],
+    }
+
+
+@pytest.mark.parametrize("command", ["verification", "reject", "identification", "ood"])
+def test_either_a_model_or_embeddings_must_be_given(
+    capsys: pytest.CaptureFixture[str], home: Path, drawn_things: Path, tmp_path: Path, command: str
+) -> None:
+    rest = [*judging(home, drawn_things)[command], "--out", tmp_path / "r"]
+    both = ["--model", home / "model.onnx", "--embeddings", home / "t.npz"]
+    for given in ([], both):
+        sentence = refused(capsys, "evaluate", command, *given, *rest)
+        assert sentence == "error: give either --model or --embeddings"
+    assert not (tmp_path / "r").exists()
+
+
+def test_embeddings_computed_elsewhere_give_the_models_numbers(
+    capsys: pytest.CaptureFixture[str], home: Path, tmp_path: Path
+) -> None:
+    images = open_benchmark(home / "lfw").images
+    outputs = embed_source(load_embedder(home / "model.onnx"), images, flip=False, progress=False)
+    names = np.array([f"/somewhere/{images.key(row)}" for row in range(len(images))])
+    np.savez(
+        tmp_path / "table.npz",
+        names=names,
+        embeddings=outputs.embedding,
+        quality=outputs.quality,
+        norm=outputs.norm,
+    )
+    command = ("evaluate", "verification", "--data", home / "lfw", "--all-pairs")
+    model = told(capsys, *command, "--model", home / "model.onnx", "--no-flip", "--out", tmp_path / "model")[
+        "lfw"
+    ]
+    table = told(capsys, *command, "--embeddings", tmp_path / "table.npz", "--out", tmp_path / "table")["lfw"]
+    assert (model["flip"], table["flip"]) == (False, None)
+    for key in ("auroc", "eer"):
+        assert table[key] == pytest.approx(model[key], abs=1e-6)
+    assert table["accuracy"]["value"] == model["accuracy"]["value"]
+    for section, other in ((table, model), (table["all_pairs"], model["all_pairs"])):
+        for far, point in section["tar_at_far"].items():
+            assert point["value"] == pytest.approx(other["tar_at_far"][far]["value"], abs=1e-6)
+
+
+@pytest.fixture(scope="module")
+def results(home: Path, drawn_things: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    folder = tmp_path_factory.mktemp("results")
+    for name in ("model", "small"):
+        model = ("--model", home / f"{name}.onnx", "--out", folder / name)
+        assert run("evaluate", "verification", *model, "--data", home / "lfw") == 0
+        assert run("evaluate", "ood", *model, "--in", home / "faces", "--out-of", drawn_things) == 0
+    return folder / "model", folder / "small"
+
+
+def test_compare_writes_numbers_and_a_page(
+    capsys: pytest.CaptureFixture[str], results: tuple[Path, Path], tmp_path: Path
+) -> None:
+    comparison = told(capsys, "compare", *results, "--out", tmp_path / "c", "--title", "Sixteen & one")
+    assert json.loads((tmp_path / "c" / "comparison.json").read_text()) == comparison
+    page = (tmp_path / "c" / "report.html").read_text()
+    assert "Sixteen &amp; one" in page
+    assert comparison["reference"]["name"] == "sixteen"
+    (row,) = comparison["verification"]["lfw"]
+    assert row["model"]["name"] == "one"
+    # One dimension tells people apart worse than sixteen do.
+    assert row["auroc"]["value"] < -0.05
+    assert row["auroc"]["p_value"] < 0.1
+    assert row["auroc"]["unit"] == "subjects"
+    assert run("compare", *results, "--out", tmp_path / "d") == 0
+    shown = capsys.readouterr().out
+    assert "Difference from sixteen" in shown
+    assert "lfw, one" in shown
+
+
+def test_a_comparison_of_results_with_nothing_in_common_is_refused(
+    capsys: pytest.CaptureFixture[str], home: Path, results: tuple[Path, Path], tmp_path: Path
+) -> None:
+    model = ("--model", home / "small.onnx", "--out", tmp_path / "r")
+    assert run("evaluate", "identification", *model, "--data", home / "faces") == 0
+    sentence = refused(capsys, "compare", results[0], tmp_path / "r", "--out", tmp_path / "c")
+    assert "has nothing in common with" in sentence
+    assert not (tmp_path / "c").exists()
+    assert "at least two result folders" in refused(capsys, "compare", results[0], "--out", tmp_path / "c")

@@ -1,0 +1,21 @@
+"""A benchmark whose people are known."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from facerts.benchmarks import pairs_from_identities
+from facerts.data import open_source
+from facerts.data.drawn import write_drawn
+from tests.evaluate.conftest import write_pairs
+
+
+@pytest.fixture(scope="session")
+def named_folder(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A folder by person, and a list of pairs in it."""
+    folder = tmp_path_factory.mktemp("named") / "people"
+    write_drawn(folder, identities=30, pictures=4, seed=11)
+    pairs = pairs_from_identities(open_source(folder), genuine=100, impostors=100, seed=2)
+    return folder, write_pairs(pairs, folder / "named.csv")

@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+import base64
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from facerts.evaluate.compare import compare
+from facerts.evaluate.ladder import run_ladder
+from facerts.evaluate.measuring import Measuring
+from facerts.evaluate.ood import run_ood
+from facerts.evaluate.pictures import JPEG_QUALITY
+from facerts.evaluate.result import load_result
+from facerts.evaluate.run import run_identification, run_pairs
+from facerts.image import encode_jpeg
+from facerts.image import read as read_crop
+from facerts.report import write_report
+from facerts.report.pictures import best_and_worst, worst_pairs
+from facerts.report.subject import load_subjects
+from tests.evaluate.conftest import Plain
+
+
+@pytest.fixture(scope="module")
+def results(
+    named_folder: tuple[Path, Path], drawn_things: Path, tmp_path_factory: pytest.TempPathFactory
+) -> list[Path]:
+    """Two models' folders with every section, all pairs and pictures."""
+    people, listing = named_folder
+    folder = tmp_path_factory.mktemp("two")
+    how = Measuring(flip=False, every_pair=True, fmr=0.01)
+    for number, name in enumerate(("first", "second")):
+        out, model = folder / name, Plain(name, str(number) * 64)
+        run_pairs(model, ["verification", "reject"], [listing], out, how)
+        run_ood(model, [str(people)], [str(drawn_things)], out, how)
+        run_ladder(model, [str(people)], out, how, pictures=12)
+        run_identification(model, [str(people)], out, how, enrolled=2)
+    return [folder / "first", folder / "second"]
+
+
+def page_of(results: list[Path], out: Path) -> str:
+    write_report(results, out, comparison=compare(results) if len(results) > 1 else None)
+    return out.read_text(encoding="utf-8")
+
+
+def test_every_section_is_there_and_the_menu_leads_to_it(results: list[Path], tmp_path: Path) -> None:
+    page = page_of(results, tmp_path / "page.html")
+    targets = re.findall(r'<a href="#(\w+)">', page)
+    assert targets == [
+        *["summary", "differences", "verification", "identification", "reject", "ood", "ladder", "provenance"]
+    ]
+    for target in targets:
+        assert page.count(f'<section id="{target}">') == 1
+
+
+def test_all_pairs_and_differences_show_their_numbers(results: list[Path], tmp_path: Path) -> None:
+    page = page_of(results, tmp_path / "page.html")
+    section = load_result(results[0])[0]["verification"]["named"]["all_pairs"]
+    assert f"{section['impostors']:,}" in page
+    assert f"{section['auroc']:.4f}" in page
+    differences = page.split('<section id="differences">')[1].split("</section>")[0]
+    # Both are the same model under two names.
+    assert "+0.0000" in differences
+    assert "p 1.000" in differences
+    assert 'class="clear"' not in differences
+
+
+def test_the_pairs_that_are_shown_are_the_worst_and_their_crops_are_the_datas(
+    results: list[Path], named_folder: tuple[Path, Path]
+) -> None:
+    (subject,) = load_subjects(results[:1])
+    found = worst_pairs(subject, "named")
+    prefix = "verification/named/"
+    scores, same = subject.arrays[prefix + "scores"], subject.arrays[prefix + "same"]
+    assert [pair.cosine for pair in found["Genuine pairs least alike"]] == pytest.approx(
+        np.sort(scores[same])[:12].tolist()
+    )
+    assert [pair.cosine for pair in found["Impostor pairs most alike"]] == pytest.approx(
+        np.sort(scores[~same])[::-1][:12].tolist()
+    )
+    face = found["Genuine pairs least alike"][0].first
+    crop = read_crop(named_folder[0] / face.name)
+    assert base64.b64decode(face.source.split(",")[1]) == encode_jpeg(crop, JPEG_QUALITY)
+
+
+def test_best_and_worst_are_in_order(results: list[Path]) -> None:
+    (subject,) = load_subjects(results[:1])
+    found = best_and_worst(subject, "verification/named/", "quality")
+    quality = np.sort(subject.arrays["verification/named/quality"])
+    assert [face.text for face in found["lowest quality"]] == [f"{value:.3g}" for value in quality[:12]]
+    assert [face.text for face in found["highest quality"]] == [f"{v:.3g}" for v in quality[::-1][:12]]
+
+
+def test_without_pictures_there_are_none_on_the_page(named_folder: tuple[Path, Path], tmp_path: Path) -> None:
+    how = Measuring(flip=False, pictures=False)
+    run_pairs(Plain(), ["verification"], [named_folder[1]], tmp_path / "r", how)
+    assert "data:image" not in page_of([tmp_path / "r"], tmp_path / "page.html")
+
+
+def test_warnings_of_the_data_stand_on_the_page(named_folder: tuple[Path, Path], tmp_path: Path) -> None:
+    people, listing = named_folder
+    text = listing.read_text().splitlines()
+    first = text[1].split(",")
+    text.append(",".join([first[0], first[0], "1", "7", first[4], first[4]]))
+    (people / "twice.csv").write_text("\n".join(text))
+    run_pairs(Plain(), ["verification"], [people / "twice.csv"], tmp_path / "r", Measuring(flip=False))
+    page = page_of([tmp_path / "r"], tmp_path / "page.html")
+    assert "1 genuine pairs are one picture twice" in page

@@ -1,0 +1,394 @@
+"""The scripts that redraw the RTS paper's tables and figures, run as people run them."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import math
+import re
+import shutil
+import subprocess
+import sys
+from base64 import b64encode
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from facerts.benchmarks import PairBenchmark, pairs_from_identities
+from facerts.benchmarks.bins import save_bin
+from facerts.data import open_source
+from facerts.data.drawn import write_drawn
+from facerts.embedder import FaceOutputs
+from facerts.errors import DataError
+from facerts.evaluate.ladder import run_ladder
+from facerts.evaluate.measuring import Measuring
+from facerts.evaluate.ood import run_ood
+from facerts.evaluate.result import load_result
+from facerts.evaluate.run import run_pairs
+from facerts.metrics.reject import error_versus_reject, pair_quality
+from tests.evaluate.conftest import Plain
+
+EVAL = Path(__file__).parents[1] / "eval"
+FMR = 0.05
+
+
+class Doubtful(Plain):
+    """Sees red alone, in its v too, which it has as RTS has it: its quality is −log v."""
+
+    method = "rts"
+
+    def __call__(self, crops: NDArray[np.uint8]) -> FaceOutputs:
+        seen = super().__call__(crops * np.array([1, 0, 0], dtype=np.uint8))
+        v = np.exp(-20 * crops[..., 0].astype(np.float32).std(axis=(1, 2)) / 255)
+        return FaceOutputs(seen.embedding, seen.norm, -np.log(v), v)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two benchmarks of drawn people: "first" and "second"."""
+    folder = tmp_path_factory.mktemp("benchmarks")
+    for name, seed in (("first", 11), ("second", 12)):
+        write_drawn(folder / f"{name}_people", identities=20, pictures=4, seed=seed)
+        save_bin(benchmark(folder / f"{name}_people"), folder / f"{name}.bin")
+    return folder
+
+
+def benchmark(people: Path) -> PairBenchmark:
+    return pairs_from_identities(open_source(people), genuine=100, impostors=100, seed=2)
+
+
+@pytest.fixture(scope="module")
+def results(
+    tmp_path_factory: pytest.TempPathFactory, data: Path, drawn_faces: Path, drawn_things: Path
+) -> dict[str, Path]:
+    """A folder with all sections for each of two models."""
+    folder = tmp_path_factory.mktemp("results")
+    how = Measuring(fmr=FMR, flip=False)
+    found = {}
+    for embedder in (Plain("plain", "a" * 64), Doubtful("doubtful", "b" * 64)):
+        out = found[embedder.name] = folder / embedder.name
+        run_pairs(embedder, ["verification", "reject"], [data / "first.bin", data / "second.bin"], out, how)
+        faces = [str(drawn_faces), str(data / "first_people")]
+        run_ood(embedder, faces, [str(drawn_things)], out, how)
+        run_ladder(embedder, [str(drawn_faces)], out, how, pictures=40)
+    return found
+
+
+def script(name: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(EVAL / f"{name}.py"), *[str(argument) for argument in arguments]]
+    return subprocess.run(command, capture_output=True, text=True, encoding="utf-8", check=False)
+
+
+def table(name: str, *arguments: object) -> list[list[str]]:
+    """Cells of the table that a script prints, its header first."""
+    ran = script(name, *arguments)
+    assert ran.returncode == 0, ran.stderr
+    lines = [line for line in ran.stdout.splitlines() if line.startswith("|")]
+    assert re.fullmatch(r"\|( -+ \|)+( -+: \|)+", lines.pop(1))
+    return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines]
+
+
+def texts(path: Path) -> str:
+    """All text of an SVG file, which must be well-formed and on white paper."""
+    root = ElementTree.parse(path).getroot()
+    assert root.tag.endswith("svg")
+    assert "currentColor" not in path.read_text(encoding="utf-8")
+    return " ".join(text for text in root.itertext() if text.strip())
+
+
+def content(folder: Path) -> dict[str, Any]:
+    return dict(json.loads((folder / "result.json").read_text(encoding="utf-8")))
+
+
+def cell(value: float, interval: Sequence[float]) -> str:
+    return f"{100 * value:.2f} [{100 * interval[0]:.2f}, {100 * interval[1]:.2f}]"
+
+
+@pytest.fixture
+def module(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Import a script, for what no command shows."""
+    monkeypatch.syspath_prepend(str(EVAL))
+
+    def load(name: str) -> ModuleType:
+        return importlib.import_module(name)
+
+    return load
+
+
+def test_the_verification_table_has_the_results_accuracies_in_the_order_asked_for(
+    results: dict[str, Path],
+) -> None:
+    header, *rows = table(
+        "verification_table", f"λ=10={results['plain']}", results["doubtful"], "--sets", "second", "first"
+    )
+    assert header == ["model", "second", "first", "mean"]
+    assert [row[0] for row in rows] == ["λ=10", "doubtful"]
+    for row, name in zip(rows, ("plain", "doubtful"), strict=True):
+        measured = content(results[name])["verification"]
+        accuracies = [measured[benchmark]["accuracy"] for benchmark in ("second", "first")]
+        assert row[1:3] == [cell(one["value"], one["ci95"]) for one in accuracies]
+        assert row[3].startswith(f"{100 * np.mean([one['value'] for one in accuracies]):.2f} [")
+
+
+def test_the_interval_of_a_mean_of_equal_independent_ones_is_narrower_by_the_root_of_their_number(
+    module: Any, results: dict[str, Path]
+) -> None:
+    common = module("common")
+    accuracy = {"accuracy": {"value": 0.9, "ci95": [0.86, 0.92]}}
+    result = {"verification": dict.fromkeys("abcd", accuracy)}
+    mean = common.mean_accuracy(common.Saved("x", Path("x"), result, {}), "abcd")
+    np.testing.assert_allclose(mean, (0.9, 0.88, 0.91))
+
+
+def test_rows_sorted_by_label_follow_the_numbers_in_them(results: dict[str, Path]) -> None:
+    labelled = [f"δ {delta}={results['plain']}" for delta in (16, 8, 32)]
+    _, *rows = table("verification_table", *labelled, "--sort-by", "label", "--caption", "Table 5")
+    assert [row[0] for row in rows] == ["δ 8", "δ 16", "δ 32"]
+
+
+def test_the_ood_table_has_the_results_numbers_of_every_score_and_source(results: dict[str, Path]) -> None:
+    """The only source of others by itself is all of them, and stands once."""
+    header, *rows = table("ood_table", results["plain"], results["doubtful"], "--per-source")
+    assert header == ["model", "score", "faces", "others", "TNR@TPR90", "TNR@TPR95", "AUROC"]
+    expected = []
+    for name, folder in results.items():
+        for score, pooled in content(folder)["ood"]["by"].items():
+            for faces, others, told in (
+                ("all", "all", pooled),
+                *((one, "all", numbers) for one, numbers in pooled["per_source"].items()),
+            ):
+                numbers = {**told["tnr_at_tpr"], "auroc": told["auroc"]}
+                cells = [cell(numbers[key], told["ci95"][key]) for key in ("0.90", "0.95", "auroc")]
+                expected.append([name, score, faces, others, *cells])
+    assert rows == expected
+    assert {row[1] for row in rows} >= {"quality", "norm"}
+    assert {row[2] for row in rows} == {"all", "faces", "first_people"}
+    assert table("ood_table", results["plain"])[1:] == [
+        [*row[:2], *row[4:]] for row in rows if row[0] == "plain" and row[2] == "all"
+    ]
+
+
+def test_the_density_of_t_has_its_area_mode_and_mean_where_the_paper_says(module: Any) -> None:
+    density = module("fig3_temperature_density").temperature_density
+    t = np.linspace(1e-4, 200, 2_000_001)
+    for delta, v in ((3, 0.7), (8, 2.0), (16, 1.0), (32, 0.5)):
+        values, step = density(t, delta, v), t[1] - t[0]
+        assert values.sum() * step == pytest.approx(1, abs=2e-3)
+        assert t[np.argmax(values)] == pytest.approx(v, abs=2 * step)
+        assert (t * values).sum() * step == pytest.approx(v * delta / (delta - 2), rel=2e-3)
+
+
+def test_figure_3_names_every_delta_and_v(tmp_path: Path) -> None:
+    ran = script("fig3_temperature_density", "--delta", 4, 64, "--v", 0.25, 3, "--out", tmp_path / "f.svg")
+    assert ran.returncode == 0, ran.stderr
+    assert all(label in texts(tmp_path / "f.svg") for label in ("δ = 4", "δ = 64", "v = 0.25", "v = 3"))
+
+
+def test_figure_4_draws_the_median_of_v_of_clear_and_poor_pictures_by_step(
+    tmp_path: Path, module: Any, results: dict[str, Path]
+) -> None:
+    later = shutil.copytree(results["doubtful"], tmp_path / "later")
+    ran = script(
+        "fig4_uncertainty_over_training", f"2000={later}", f"1000={results['doubtful']}", "--out", tmp_path / "f.svg"
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+    shown = texts(tmp_path / "f.svg")
+    assert all(
+        label in shown for label in ("clear", "poor (blur, strength 1)", "training step", "uncertainty v")
+    )
+    common = module("common")
+    (saved,) = common.load_labelled([str(later)])
+    by = content(later)["ladder"]["faces"]["kinds"]["blur"]["by"]["quality"]["p50"]
+    for step, place in (("clean", 0), ("blur/1", -1)):
+        v = common.ladder_values(saved, "faces", step, "v")
+        # The median of an even number of pictures is not quite exp of that of log v.
+        assert np.median(v) == pytest.approx(math.exp(-by[place]), rel=0.01)
+
+
+def test_v_is_not_made_up_for_methods_that_have_none(results: dict[str, Path], tmp_path: Path) -> None:
+    ran = script("fig4_uncertainty_over_training", f"1={results['plain']}", "--out", tmp_path / "f.svg")
+    assert ran.returncode == 2
+    assert "method is unknown" in ran.stderr
+
+
+def test_figure_5_is_a_histogram_for_each_folder(tmp_path: Path, results: dict[str, Path]) -> None:
+    ran = script("fig5_score_histograms", f"a/b={results['plain']}", results["doubtful"], "--out", tmp_path)
+    assert ran.returncode == 0, ran.stderr
+    assert "quality, a/b" in texts(tmp_path / "fig5_a_b_quality.svg")
+    shown = texts(tmp_path / "fig5_doubtful_quality.svg")
+    assert all(label in shown for label in ("quality, doubtful", "faces", "things"))
+
+
+def test_figure_6_shows_the_kept_pictures_from_the_lowest_uncertainty_to_the_highest(
+    tmp_path: Path, results: dict[str, Path]
+) -> None:
+    ran = script("fig6_sorted_faces", results["plain"], "--of", "ood/faces", "--out", tmp_path / "f.html")
+    assert ran.returncode == 0, ran.stderr
+    assert "may not allow" in ran.stderr
+    page = (tmp_path / "f.html").read_text(encoding="utf-8")
+    _, arrays = load_result(results["plain"])
+    rows, ends = arrays["ood/faces/shown_rows"], arrays["ood/faces/shown_ends"]
+    order = np.argsort(arrays["ood/faces/uncertainty"][rows], kind="stable")
+    assert re.findall(r'title="([^"]*)"', page) == arrays["ood/faces/names"][rows][order].tolist()
+    pictures = [
+        b64encode(one.tobytes()).decode() for one in np.split(arrays["ood/faces/shown_jpeg"], ends[:-1])
+    ]
+    assert re.findall(r"base64,([^\"]*)", page) == [pictures[place] for place in order]
+
+
+def test_figure_6_asks_which_pictures_are_meant(tmp_path: Path, results: dict[str, Path]) -> None:
+    ran = script("fig6_sorted_faces", results["plain"], "--out", tmp_path / "f.html")
+    assert ran.returncode == 2
+    assert "ood/faces, ood/first_people, ood/things, verification/first, verification/second" in " ".join(
+        ran.stderr.split()
+    )
+
+
+def test_figure_7_has_a_panel_for_each_method_and_a_histogram_for_each_radius(
+    tmp_path: Path, results: dict[str, Path]
+) -> None:
+    ran = script(
+        "fig7_blur_distributions", results["plain"], f"RTS={results['doubtful']}", "--out", tmp_path / "f.svg"
+    )
+    assert ran.returncode == 0, ran.stderr
+    shown = texts(tmp_path / "f.svg")
+    labels = (
+        "as they are",
+        "blur, radius 2",
+        "blur, radius 3",
+        "blur, radius 5",
+        "quality, plain",
+        "quality, RTS",
+    )
+    assert all(label in shown for label in labels)
+
+
+def test_figure_7_refuses_a_radius_that_no_step_of_the_ladder_has(
+    tmp_path: Path, results: dict[str, Path]
+) -> None:
+    ran = script("fig7_blur_distributions", results["plain"], "--radius", 2.5, "--out", tmp_path / "f.svg")
+    assert ran.returncode == 2
+    assert "blur/0.5/quality" in ran.stderr
+
+
+def test_figure_8_is_the_reject_section_for_the_first_and_uses_its_similarities_for_the_others(
+    module: Any, results: dict[str, Path]
+) -> None:
+    saved = module("common").load_labelled([str(folder) for folder in results.values()])
+    curves, best = module("fig8_error_versus_reject").reject_curves(saved, "first", "quality", FMR)
+    section = content(results["plain"])["reject"]["first"]
+    own = next(one for one in section if one["by"] == "quality" and one["convention"] == "fixed")
+    np.testing.assert_allclose(curves["plain"].fnmr, own["fnmr"], atol=1e-12)
+    np.testing.assert_allclose(best.fnmr, own["oracle_fnmr"], atol=1e-12)
+    ours, theirs = saved[0].arrays, saved[1].arrays
+    quality = pair_quality(theirs["verification/first/quality"], ours["verification/first/pairs"])
+    expected = error_versus_reject(
+        ours["verification/first/scores"], ours["verification/first/same"], quality, fmr=FMR
+    )
+    np.testing.assert_allclose(curves["doubtful"].fnmr, expected.fnmr)
+    assert (curves["doubtful"].fnmr != curves["plain"].fnmr).any()
+
+
+def test_figure_8_matches_pictures_by_name_whatever_their_order(
+    module: Any, results: dict[str, Path]
+) -> None:
+    common, fig8 = module("common"), module("fig8_error_versus_reject")
+    first, other = common.load_labelled([str(folder) for folder in results.values()])
+    straight, _ = fig8.reject_curves([first, other], "first", "quality", FMR)
+    for key in ("names", "quality"):
+        other.arrays[f"verification/first/{key}"] = other.arrays[f"verification/first/{key}"][::-1]
+    turned, _ = fig8.reject_curves([first, other], "first", "quality", FMR)
+    np.testing.assert_array_equal(turned["doubtful"].fnmr, straight["doubtful"].fnmr)
+    renamed = other.arrays["verification/first/names"].copy()
+    lost, renamed[0] = renamed[0], "else"
+    other.arrays["verification/first/names"] = renamed
+    with pytest.raises(DataError, match=f"first has no picture '{lost}'"):
+        fig8.reject_curves([first, other], "first", "quality", FMR)
+
+
+def test_figure_8_is_drawn_for_every_benchmark(tmp_path: Path, results: dict[str, Path]) -> None:
+    ran = script("fig8_error_versus_reject", *results.values(), "--fmr", FMR, "--out", tmp_path)
+    assert ran.returncode == 0, ran.stderr
+    for name in ("first", "second"):
+        shown = texts(tmp_path / f"fig8_{name}.svg")
+        labels = ("plain", "doubtful", "best possible", "at random", f"FNMR at FMR 0.05, {name}")
+        assert all(label in shown for label in labels)
+
+
+def test_figure_8_refuses_a_rate_that_the_impostor_pairs_cannot_show(
+    tmp_path: Path, results: dict[str, Path]
+) -> None:
+    ran = script("fig8_error_versus_reject", results["plain"], "--out", tmp_path)
+    assert ran.returncode == 2
+    assert "at least 1,000 impostor pairs" in ran.stderr
+
+
+def test_figure_9_has_a_labelled_point_for_each_method(tmp_path: Path, results: dict[str, Path]) -> None:
+    ran = script(
+        "fig9_accuracy_against_ood",
+        results["plain"],
+        f"RTS={results['doubtful']}",
+        "--out",
+        tmp_path / "f.svg",
+    )
+    assert ran.returncode == 0, ran.stderr
+    shown = texts(tmp_path / "f.svg")
+    assert all(label in shown for label in ("plain", "RTS", "AUROC of quality", "mean of first, second"))
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("verification_table", "verification"),
+        ("ood_table", "ood"),
+        ("fig4_uncertainty_over_training", "ladder"),
+        ("fig5_score_histograms", "ood"),
+        ("fig6_sorted_faces", "ood"),
+        ("fig7_blur_distributions", "ladder"),
+        ("fig8_error_versus_reject", "verification"),
+        ("fig9_accuracy_against_ood", "ood"),
+    ],
+)
+def test_a_folder_without_the_section_ends_the_script_with_one_sentence(
+    tmp_path: Path, results: dict[str, Path], name: str, kind: str
+) -> None:
+    folder = shutil.copytree(results["doubtful"], tmp_path / "less")
+    told = content(folder)
+    del told[kind]
+    (folder / "result.json").write_text(json.dumps(told), encoding="utf-8")
+    _, arrays = load_result(folder)
+    np.savez(
+        folder / "arrays.npz", **{key: value for key, value in arrays.items() if not key.startswith(kind)}
+    )
+    options = [] if name.endswith("table") else ["--out", tmp_path / "drawn"]
+    options += ["--of", "ood/faces"] if name == "fig6_sorted_faces" else []
+    ran = script(name, f"1={folder}", *options)
+    assert ran.returncode == 2
+    assert "Traceback" not in ran.stderr
+    assert ran.stderr.count("error:") == 1
+    assert str(folder) in ran.stderr
+    assert kind in ran.stderr
+    assert not (tmp_path / "drawn").exists()
+
+
+def test_two_results_of_one_label_are_refused(results: dict[str, Path]) -> None:
+    ran = script("ood_table", results["plain"], results["plain"])
+    assert ran.returncode == 2
+    assert "LABEL=FOLDER" in ran.stderr
+
+
+def test_results_on_other_pictures_are_told_of(tmp_path: Path, results: dict[str, Path]) -> None:
+    folder = shutil.copytree(results["doubtful"], tmp_path / "other")
+    told = content(folder)
+    told["verification"]["first"]["data_sha256"] = "0" * 64
+    (folder / "result.json").write_text(json.dumps(told), encoding="utf-8")
+    ran = script("verification_table", results["plain"], folder)
+    assert ran.returncode == 0
+    assert ran.stderr.count("warning:") == 1
+    assert "first:" in ran.stderr
