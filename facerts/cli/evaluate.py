@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from enum import Enum
 from pathlib import Path
@@ -237,14 +238,23 @@ def _pairs(kind: Kind, judged: Judged, data: list[str], out: Path, how: Measurin
     from facerts.evaluate.run import run_pairs
 
     result = run_pairs(judged, [kind], data, out, how)
-    _tell(result[kind], json, results.show_verification if kind == "verification" else results.show_reject)
+    if kind == "verification":
+        _tell(result[kind], json, results.show_verification)
+    else:
+        _warn_of_notes(result["calibration"])
+        _tell(result[kind], json, results.show_reject)
 
 
-def _tell(section: Any, json: bool, show: Any) -> None:
-    for name, part in section.items() if isinstance(section, dict) else ():
-        for note in part.get("notes", ()) if isinstance(part, dict) else ():
+def _tell(sections: Any, json: bool, show: Callable[[Any], None]) -> None:
+    _warn_of_notes(sections)
+    print_json(sections) if json else show(sections)
+
+
+def _warn_of_notes(sections: dict[str, Any]) -> None:
+    """What was found odd in the data, on standard error."""
+    for name, section in sections.items():
+        for note in section.get("notes", ()) if isinstance(section, dict) else ():
             warn(f"{name}: {note}")
-    print_json(section) if json else show(section)
 
 
 def _judged(

@@ -19,7 +19,7 @@ Scores = NDArray[np.float32]
 OfCrops = Callable[[NDArray[np.uint8]], Scores]
 
 # Their names in results, in the order of tables.
-BASELINES = ("sharpness", "detector", "face_size", "neighbours")
+BASELINES = ("sharpness", "det_score", "face_size", "neighbours")
 NEIGHBOURS = 10
 
 
@@ -49,7 +49,7 @@ def crop_scores(detector: Detector | None) -> Mapping[str, OfCrops]:
     """The baselines that are had from a crop alone."""
     scores: dict[str, OfCrops] = {"sharpness": sharpness}
     if detector is not None:
-        scores["detector"] = detector_score(detector)
+        scores["det_score"] = detector_score(detector)
     return scores
 
 

@@ -56,7 +56,7 @@ def compare(folders: Sequence[str | Path]) -> dict[str, Any]:
     if not any(verification.values()) and not ood:
         raise DataError(
             f"{first[0]} has nothing in common with {', '.join(folder for folder, *_ in others)}: "
-            "evaluate them on the same benchmarks"
+            + " ".join(["evaluate them on the same benchmarks.", *notes])
         )
     return {
         "schema": SCHEMA,
@@ -80,7 +80,10 @@ def _pairs(
     """One benchmark's differences, or None where the other has it not, or on other pictures."""
     theirs = other[1].get("verification", {}).get(name)
     prefix = f"verification/{name}/"
-    if theirs is None or not all(prefix + "folds" in arrays for _, _, arrays in (first, other)):
+    if theirs is None:
+        return None
+    if not all(prefix + "folds" in arrays for _, _, arrays in (first, other)):
+        notes.append(f"{name}: pairs of templates are not compared; their results stand side by side.")
         return None
     same_data = theirs["data_sha256"] == section["data_sha256"] and np.array_equal(
         first[2][prefix + "pairs"], other[2][prefix + "pairs"]

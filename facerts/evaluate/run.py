@@ -170,6 +170,7 @@ def _measure_pairs(
         )
         folder.add("reject", benchmark.name, curves, arrays)
         calibration = calibration_of(outputs, benchmark, fmr=how.fmr, combine=how.combine)
+        calibration.update(data_sha256=hashed.sha256, notes=notes)
         folder.add("calibration", benchmark.name, calibration, {})
 
 

@@ -14,7 +14,8 @@ from facerts.scoring.pipeline import Scored
 
 def write_embeddings(path: str | Path, scored: Sequence[Scored]) -> None:
     """Write ``paths``, ``faces``, ``embeddings (N, d) float32``, ``quality``, ``uncertainty``, ``norm``, and
-    ``failed_paths`` with ``errors``; a quality that the model does not have is NaN.
+    ``failed_paths`` with ``errors``; a quality that the model does not have is NaN. Where a detector found the faces,
+    also ``det_score`` and ``face_size``, the pixels between the eyes.
 
     Raises:
         Error: the file's ending is not .npz, or no picture gave a face.
@@ -26,6 +27,10 @@ def write_embeddings(path: str | Path, scored: Sequence[Scored]) -> None:
     failed = [entry.row for entry in scored if entry.row.error is not None]
     if not faces:
         raise Error(f"none of the {len(scored)} pictures gave a face, so there is nothing to write")
+    found = {}
+    if all(entry.row.points is not None for entry in faces):
+        found["det_score"] = _numbers([entry.row.det_score for entry in faces])
+        found["face_size"] = _numbers([_between_eyes(entry.row.points) for entry in faces])
     with atomic_write(path) as file:
         np.savez_compressed(
             file,
@@ -37,7 +42,12 @@ def write_embeddings(path: str | Path, scored: Sequence[Scored]) -> None:
             norm=_numbers([entry.norm for entry in faces]),
             failed_paths=np.array([row.path for row in failed], dtype=str),
             errors=np.array([row.error for row in failed], dtype=str),
+            **found,
         )
+
+
+def _between_eyes(points: Sequence[float] | None) -> float | None:
+    return None if points is None else float(np.hypot(points[2] - points[0], points[3] - points[1]))
 
 
 def _numbers(values: Sequence[float | None]) -> np.ndarray[tuple[int], np.dtype[np.float32]]:

@@ -69,7 +69,7 @@ def test_the_surest_face_is_the_detectors_score_and_no_face_is_0() -> None:
 
 def test_the_detector_is_a_baseline_only_where_there_is_one() -> None:
     assert list(crop_scores(None)) == ["sharpness"]
-    assert list(crop_scores(Brightest())) == ["sharpness", "detector"]
+    assert list(crop_scores(Brightest())) == ["sharpness", "det_score"]
 
 
 def test_face_sizes_are_the_distances_between_the_eyes_before_alignment(drawn_faces: Path) -> None:
@@ -102,7 +102,7 @@ def test_scores_that_need_no_training_stand_beside_the_models_own(
     run_pairs(plain, ["verification", "reject"], [named], tmp_path, how)
     run_ood(plain, [str(drawn_faces)], [str(drawn_things)], tmp_path, how)
     content, arrays = load_result(tmp_path)
-    expected = ["quality", "norm", "sharpness", "detector", "neighbours"]
+    expected = ["quality", "norm", "sharpness", "det_score", "neighbours"]
     assert list(dict.fromkeys(curve["by"] for curve in content["reject"]["named"])) == expected
     assert list(content["calibration"]["named"]["by"]) == expected
     assert list(content["ood"]["by"]) == expected
@@ -166,7 +166,7 @@ def test_face_size_is_a_baseline_where_the_points_are_known(plain: Plain, drawn_
 
 def test_a_ladder_has_the_baselines_of_crops(plain: Plain, drawn_faces: Path) -> None:
     section, _ = ladder_of(plain, open_source(drawn_faces), pictures=4, detector=Brightest())
-    assert list(section["kinds"]["blur"]["by"]) == ["quality", "norm", "sharpness", "detector"]
+    assert list(section["kinds"]["blur"]["by"]) == ["quality", "norm", "sharpness", "det_score"]
     assert section["kinds"]["blur"]["by"]["sharpness"]["monotone"]
 
 
@@ -179,7 +179,7 @@ def test_a_score_that_is_the_same_everywhere_is_no_better_than_chance(
 
     run_pairs(plain, ["reject"], [named], tmp_path, Measuring(fmr=0.01, detector=Blind()))
     content = load_result(tmp_path)[0]
-    assert content["calibration"]["named"]["by"]["detector"]["spearman"] == 0.0
+    assert content["calibration"]["named"]["by"]["det_score"]["spearman"] == 0.0
     for curve in content["reject"]["named"]:
-        if curve["by"] == "detector":
+        if curve["by"] == "det_score":
             assert curve["fnmr"] == pytest.approx([curve["random_area"]] * len(curve["fnmr"]))

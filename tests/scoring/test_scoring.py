@@ -17,6 +17,7 @@ from facerts.errors import Error, ModelError
 from facerts.image import encode_jpeg, encode_png
 from facerts.scoring import Row, Scorer, open_sink, score_source
 from facerts.scoring.arrays import write_embeddings
+from facerts.scoring.pipeline import Scored
 from tests.foreign import slow_embedding, write_description, write_embedder
 
 
@@ -209,3 +210,17 @@ def test_a_threshold_for_a_model_without_quality_is_refused(tmp_path: Path) -> N
     write_description(model, quality="none")
     with pytest.raises(ModelError, match="has no quality"):
         facerts.load(model).score(draw_face(0, 0), min_quality=1.0)
+
+
+def test_embeddings_of_photos_carry_what_the_detector_said(tmp_path: Path) -> None:
+    rows = [
+        Scored(
+            Row(path="a.jpg", face=0, points=[10.0, 20.0, 13.0, 24.0, 0, 0, 0, 0, 0, 0], det_score=0.75),
+            np.array([1.0, 0.0], dtype=np.float32),
+            2.0,
+        )
+    ]
+    write_embeddings(tmp_path / "e.npz", rows)
+    with np.load(tmp_path / "e.npz") as stored:
+        assert stored["det_score"].tolist() == [0.75]
+        assert stored["face_size"].tolist() == [5.0]
