@@ -27,23 +27,21 @@ def write_embeddings(path: str | Path, scored: Sequence[Scored]) -> None:
     failed = [entry.row for entry in scored if entry.row.error is not None]
     if not faces:
         raise Error(f"none of the {len(scored)} pictures gave a face, so there is nothing to write")
-    found = {}
+    arrays = {
+        "paths": np.array([entry.row.path for entry in faces]),
+        "faces": np.array([entry.row.face for entry in faces], dtype=np.int32),
+        "embeddings": np.stack([entry.embedding for entry in faces if entry.embedding is not None]),
+        "quality": _numbers([entry.row.quality for entry in faces]),
+        "uncertainty": _numbers([entry.row.uncertainty for entry in faces]),
+        "norm": _numbers([entry.norm for entry in faces]),
+        "failed_paths": np.array([row.path for row in failed], dtype=str),
+        "errors": np.array([row.error for row in failed], dtype=str),
+    }
     if all(entry.row.points is not None for entry in faces):
-        found["det_score"] = _numbers([entry.row.det_score for entry in faces])
-        found["face_size"] = _numbers([_between_eyes(entry.row.points) for entry in faces])
+        arrays["det_score"] = _numbers([entry.row.det_score for entry in faces])
+        arrays["face_size"] = _numbers([_between_eyes(entry.row.points) for entry in faces])
     with atomic_write(path) as file:
-        np.savez_compressed(
-            file,
-            paths=np.array([entry.row.path for entry in faces]),
-            faces=np.array([entry.row.face for entry in faces], dtype=np.int32),
-            embeddings=np.stack([entry.embedding for entry in faces if entry.embedding is not None]),
-            quality=_numbers([entry.row.quality for entry in faces]),
-            uncertainty=_numbers([entry.row.uncertainty for entry in faces]),
-            norm=_numbers([entry.norm for entry in faces]),
-            failed_paths=np.array([row.path for row in failed], dtype=str),
-            errors=np.array([row.error for row in failed], dtype=str),
-            **found,
-        )
+        np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
 
 
 def _between_eyes(points: Sequence[float] | None) -> float | None:

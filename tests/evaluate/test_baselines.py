@@ -110,7 +110,9 @@ def test_scores_that_need_no_training_stand_beside_the_models_own(
     crops = {images.key(row): images.crop(row) for row in range(len(images))}
     ordered = np.stack([crops[name] for name in arrays["verification/named/names"]])
     np.testing.assert_allclose(arrays["verification/named/sharpness"], sharpness(ordered), rtol=1e-5)
-    np.testing.assert_array_equal(arrays["verification/named/detector"], detector_score(Brightest())(ordered))
+    np.testing.assert_array_equal(
+        arrays["verification/named/det_score"], detector_score(Brightest())(ordered)
+    )
     things = open_source(drawn_things)
     apart = np.stack([things.crop(row) for row in range(len(things))])
     known = plain(np.stack([reference.crop(row) for row in range(len(reference))])).embedding
