@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -58,7 +58,6 @@ class OnnxEmbedder:
         self.sha256 = sha256_file(path)
         self.providers: list[str] = self.session.get_providers()
         self.batch_size = batch_size
-        self._run_size = self.description.input.batch or batch_size
         self._roles = self._check_tensors()
 
     def __call__(self, crops: NDArray[np.uint8]) -> FaceOutputs:
@@ -75,8 +74,9 @@ class OnnxEmbedder:
                 f"crops must be (N, {CROP_SIZE}, {CROP_SIZE}, 3) uint8 RGB, not {crops.shape} {crops.dtype}"
             )
         batches = [
-            self._run(crops[start : start + self._run_size])
-            for start in range(0, max(len(crops), 1), self._run_size)
+            run
+            for start in range(0, max(len(crops), 1), self.batch_size)
+            for run in self._run(crops[start : start + self.batch_size])
         ]
         joined = {role: np.concatenate([batch[role] for batch in batches]) for role in self._roles}
         for role, values in joined.items():
@@ -85,20 +85,24 @@ class OnnxEmbedder:
                 raise ModelError(f"{self._path}: {role} of crop {row} is not a finite number")
         return self._standardise(joined)
 
-    def _run(self, crops: NDArray[np.uint8]) -> dict[str, Floats]:
+    def _run(self, crops: NDArray[np.uint8]) -> Iterator[dict[str, Floats]]:
         if len(crops) == 0:
             # An empty batch still tells the outputs' shapes.
-            return {role: values[:0] for role, values in self._run(_one_black_crop()).items()}
-        fixed = self.description.input.batch
-        short = 0 if fixed is None else fixed - len(crops)
-        if short:
-            crops = np.concatenate([crops, np.repeat(crops[-1:], short, axis=0)])
-        feed = {self.description.input.name: to_input(crops, self.description.input)}
-        values = self.session.run(list(self._roles.values()), feed)
-        return {
-            role: np.asarray(value, dtype=np.float32)[: len(crops) - short]
-            for role, value in zip(self._roles, values, strict=True)
-        }
+            yield {role: values[:0] for role, values in next(self._run(_one_black_crop())).items()}
+            return
+        told = self.description.input
+        images = to_input(crops, told)
+        size = told.batch or len(images)
+        for start in range(0, len(images), size):
+            part = images[start : start + size]
+            short = size - len(part)
+            if short:
+                part = np.concatenate([part, np.repeat(part[-1:], short, axis=0)])
+            values = self.session.run(list(self._roles.values()), {told.name: part})
+            yield {
+                role: np.asarray(value, dtype=np.float32)[: size - short]
+                for role, value in zip(self._roles, values, strict=True)
+            }
 
     def _standardise(self, raw: dict[str, Floats]) -> FaceOutputs:
         """What every embedder gives, from what this one gives."""

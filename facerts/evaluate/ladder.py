@@ -115,6 +115,7 @@ def run_ladder(
         )
         section["data_sha256"] = hash_pictures(source).sha256
         folder.add("ladder", source.name, section, arrays)
+        folder.write()
     return folder.content
 
 

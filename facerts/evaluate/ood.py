@@ -108,6 +108,7 @@ def run_ood(
             shown = shown_pictures(source, rows)
             arrays.update({f"{name}/{key}": value for key, value in shown.items()})
     folder.add("ood", None, section, arrays)
+    folder.write()
     return folder.content
 
 

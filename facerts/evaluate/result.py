@@ -69,7 +69,7 @@ class ResultFolder:
         self.content["command"] = [*self.content["command"], sys.argv]
 
     def add(self, kind: str, name: str | None, section: Any, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Add or replace a section and write the folder.
+        """Add or replace a section; ``write`` brings it to the disk.
 
         Args:
             kind: "verification", "reject", "calibration", "identification", "ood", "ladder".
@@ -84,6 +84,9 @@ class ResultFolder:
             self.content.setdefault(kind, {})[name] = section
         kept = {key: value for key, value in self._arrays.items() if not key.startswith(f"{prefix}/")}
         self._arrays = {**kept, **{f"{prefix}/{key}": value for key, value in arrays.items()}}
+
+    def write(self) -> None:
+        """Write the folder, as it is now."""
         self.content["versions"] = installed_versions()
         self.content["created"] = datetime.now(timezone.utc).isoformat(timespec="seconds")
         with atomic_write(self.path / ARRAYS_FILE) as file:

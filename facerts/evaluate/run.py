@@ -134,6 +134,7 @@ def run_identification(
             "searches": identification_of(outputs, benchmark, backend=backend),
         }
         folder.add("identification", benchmark.name, section, {})
+        folder.write()
     return folder.content
 
 
@@ -172,6 +173,7 @@ def _measure_pairs(
         calibration = calibration_of(outputs, benchmark, fmr=how.fmr, combine=how.combine)
         calibration.update(data_sha256=hashed.sha256, notes=notes)
         folder.add("calibration", benchmark.name, calibration, {})
+    folder.write()
 
 
 def _telling_pictures(
@@ -226,6 +228,7 @@ def _measure_templates(
         flip = None if isinstance(judged, EmbeddingTable) else how.flip
         told = {"flip": flip, "accuracy": None, "data_sha256": hashed.sha256, "notes": list(benchmark.notes)}
         folder.add("verification", f"{benchmark.name} ({pooling})", {**section, **told}, {})
+    folder.write()
 
 
 def _check_pairs(benchmark: PairBenchmark, kinds: Sequence[Kind], how: Measuring) -> None:

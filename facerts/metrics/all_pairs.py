@@ -22,9 +22,10 @@ BINS = 65536
 # One bin beyond each end, so that rounding can leave no cosine without a bin.
 WIDTH = 2.0 / (BINS - 2)
 EDGES = (np.arange(BINS + 1) - 1) * WIDTH - 1.0
-TAIL = 2_000_000
+# What the tail holds: all pairs of a small set, and enough for FAR 0.01 of one of up to a hundred million.
+LEAST_TAIL, TAIL_SHARE, TAIL = 200_000, 0.02, 2_000_000
 ROWS, COLUMNS = 256, 2048  # a block of scores that stays in the cache
-SAMPLE = 1_000_000
+SAMPLE = 250_000
 # Resampled people may need more of the tail than the sample itself.
 TAIL_MARGIN = 1.5
 
@@ -111,7 +112,7 @@ def all_pairs(
     embedding: NDArray[np.floating],
     subjects: NDArray[np.integer],
     *,
-    tail: int = TAIL,
+    tail: int | None = None,
     seed: int = 0,
     progress: Callable[[int], None] | None = None,
 ) -> AllPairs:
@@ -120,7 +121,8 @@ def all_pairs(
     Args:
         embedding: ``(N, d)`` of unit length.
         subjects: ``(N,)`` person of each image.
-        tail: how many impostor pairs of highest score to keep, about.
+        tail: how many impostor pairs of highest score to keep, about; by default 2 % of them, between 200,000 and
+            2,000,000.
         seed: of the sample of pairs that says from which score on the tail begins.
         progress: called with the number of pairs done since the last call.
 
@@ -137,7 +139,8 @@ def all_pairs(
     order = np.argsort(numbers, kind="stable")
     vectors, labels = vectors[order], numbers[order]
     ends = np.searchsorted(labels, labels, side="right")  # where each image's person ends
-    first_code = _tail_begins(vectors, labels, tail / impostors, seed)
+    kept = min(max(LEAST_TAIL, TAIL_SHARE * impostors), TAIL) if tail is None else tail
+    first_code = _tail_begins(vectors, labels, kept / impostors, seed)
 
     counts = np.zeros(BINS, dtype=np.int64)
     genuine: list[tuple[NDArray[np.float32], NDArray[np.intp], NDArray[np.intp]]] = []
@@ -217,15 +220,15 @@ def resampled_thresholds(
     has n_s images and was drawn c_s times.
     """
     images = np.bincount(pairs.subjects).astype(np.float64)
-    first, second = (pairs.subjects[pairs.tail_pairs[:, side]] for side in (0, 1))
+    reach = min(len(pairs.tail), int(np.ceil(TAIL_MARGIN * max(fmrs, default=0.0) * pairs.impostors)))
+    first, second = (pairs.subjects[pairs.tail_pairs[:reach, side]] for side in (0, 1))
     of_genuine = pairs.subjects[pairs.genuine_pairs[:, 0]]
     for counts in subject_counts(len(images), replicates, seed):
         shares = images * counts
         total = (shares.sum() ** 2 - np.sum(shares**2)) / 2
         running = np.cumsum(counts[first] * counts[second], dtype=np.float64)
         places = [int(np.searchsorted(running, fmr * total, side="right")) for fmr in fmrs]
-        last = len(pairs.tail) - 1
-        yield [float(pairs.tail[min(place, last)]) for place in places], counts[of_genuine]
+        yield [float(pairs.tail[min(place, reach - 1)]) for place in places], counts[of_genuine]
 
 
 def _blocks(images: int, ends: NDArray[np.intp]) -> Iterator[tuple[int, int, int, int]]:

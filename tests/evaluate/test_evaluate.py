@@ -114,6 +114,7 @@ def test_people_who_contradict_the_pairs_are_not_drawn(plain: Plain, named: Path
     assert curves[0]["interval"] == "bootstrap over pairs"
     folder = ResultFolder(tmp_path, plain)
     folder.add("verification", odd.name, {**section, "data_sha256": "x"}, arrays)
+    folder.write()
     assert compare([tmp_path, tmp_path])["verification"]["named"][0]["auroc"]["unit"] == "pairs"
 
 
