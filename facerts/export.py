@@ -53,6 +53,7 @@ class _Scored(nn.Module):
     def __init__(self, trained: TrainedNetwork, names: Sequence[str]) -> None:
         super().__init__()
         self.network = trained.network
+        self.state = trained.method.state
         self._score = trained.method.score
         self._names = tuple(names)
 

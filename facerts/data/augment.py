@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from facerts.degrade import KINDS, degrade
 from facerts.errors import MissingExtraError
 
-Key = tuple[int, int, int]
+Key = tuple[int, ...]
 
 
 class Augmentation:

@@ -14,6 +14,32 @@ def epoch_order(images: int, seed: int, epoch: int) -> NDArray[np.int64]:
     return np.random.default_rng((seed, epoch)).permutation(images)
 
 
+def identity_order(
+    labels: NDArray[np.int64], per_identity: int, length: int, seed: int, epoch: int
+) -> NDArray[np.int64]:
+    """``(length,)`` pictures in runs of ``per_identity`` of one person, keyed by (seed, epoch).
+
+    Every picture of a person with at least two comes about equally often; people with one picture have no pair and
+    are left out. A person's last run is filled up with pictures that were in an earlier one.
+
+    Raises:
+        DataError: nobody has two pictures.
+    """
+    random = np.random.default_rng((seed, epoch))
+    order = random.permutation(len(labels))
+    by_person = order[np.argsort(labels[order], kind="stable")]
+    runs = []
+    for pictures in np.split(by_person, np.flatnonzero(np.diff(labels[by_person])) + 1):
+        if len(pictures) < 2:
+            continue
+        filled = -(-len(pictures) // per_identity) * per_identity
+        runs.append(np.resize(pictures, filled).reshape(-1, per_identity))
+    if not runs:
+        raise DataError("batches by identity need people with two pictures or more, and there are none")
+    drawn: NDArray[np.int64] = random.permutation(np.concatenate(runs)).reshape(-1)
+    return np.resize(drawn, length)
+
+
 def hold_out_identities(source: Source, count: int, seed: int) -> tuple[Subset, Subset]:
     """Split by identity: all pictures but those of ``count`` identities, and theirs.
 

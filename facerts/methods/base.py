@@ -1,7 +1,7 @@
 """What a training method is: what it needs, its loss, and how it scores.
 
-The training loop knows no method by name. A method declares its heads, views and sampler, and gives a loss;
-after training it turns the network's outputs into the exported ones.
+The training loop knows no method by name. A method declares its heads, views, sampler, trainable parts and parameter
+groups, and gives a loss; after training it turns the network's outputs into the exported ones.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ Margin = Callable[[Tensor], Tensor]
 @dataclass(frozen=True)
 class Batch:
     """What the loop knows about a step's images.
+
+    With V views of N images, B = V·N: row v·N + i is view v of image i, and labels and samples repeat.
 
     Attributes:
         labels: ``(B,) int64``.
@@ -74,6 +76,14 @@ class Centres(Protocol):
         """
         ...
 
+    def own_and_nearest(self, embedding: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """Cosine of each embedding to its own class centre, and the largest to any other: ``(B,)`` each."""
+        ...
+
+    def cosines(self, embedding: Tensor) -> Tensor:
+        """``(B, C)`` cosine of each embedding to every class centre, for methods that need them all."""
+        ...
+
 
 class MethodConfig(BaseModel):
     """Settings of a method, as a recipe gives them."""
@@ -82,30 +92,39 @@ class MethodConfig(BaseModel):
 
 
 class Method(ABC):
-    """One training method with its settings; it has no trainable parameters of its own.
+    """One training method with its settings.
 
     Attributes:
         name: in the registry and in recipes.
         Config: its settings.
         views: augmented views of each image in a batch.
-        sampler: how a batch is drawn.
+        sampler: how a batch is drawn: "shuffle", or "identities" for several images of each person in it.
+        trains: "network", or "heads" where trunk and embedding stay as they were trained before.
+        state: what the method itself has to keep: moving averages, parameters of its own. Checkpoints save it, and
+            exported files hold what ``score`` reads of it.
     """
 
     name: ClassVar[str]
     Config: ClassVar[type[MethodConfig]]
     views: ClassVar[int] = 1
-    sampler: ClassVar[Literal["shuffle"]] = "shuffle"
+    sampler: ClassVar[Literal["shuffle", "identities"]] = "shuffle"
+    trains: ClassVar[Literal["network", "heads"]] = "network"
 
-    def __init__(self, config: MethodConfig) -> None:
+    def __init__(self, config: MethodConfig, embedding_size: int = 512) -> None:
         self.config: Any = config
+        self.embedding_size = embedding_size
+        self.state = nn.Module()
 
     def heads(self) -> dict[str, HeadSpec]:
         """The heads beside the embedding that the network must have."""
         return {}
 
     def parameter_groups(self, network: nn.Module, centres: nn.Module) -> list[dict[str, Any]]:
-        """What is trained, in the optimiser's groups; by default everything alike."""
-        parameters = [*network.parameters(), *centres.parameters()]
+        """What is trained, in the optimiser's groups; by default everything alike.
+
+        A group may have ``lr_scale``, which multiplies the schedule's learning rate, and its own ``weight_decay``.
+        """
+        parameters = [*network.parameters(), *centres.parameters(), *self.state.parameters()]
         return [{"params": [parameter for parameter in parameters if parameter.requires_grad]}]
 
     @abstractmethod

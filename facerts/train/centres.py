@@ -30,9 +30,19 @@ class ClassCentres(nn.Module):
         In float32 (or wider) even under autocast: cosines near 1 are where margins act.
         """
         with torch.autocast(embedding.device.type, enabled=False):
-            cosine = F.linear(F.normalize(embedding), F.normalize(self.weight))
+            cosine = self.cosines(embedding)
             index = labels.unsqueeze(1)
             target = margin(cosine.gather(1, index).squeeze(1))
             # A scalar or one scale per image; a column, so that a row of logits shares it.
             logits = cosine.scatter(1, index, target.unsqueeze(1)) * scale.reshape(-1, 1)
             return F.cross_entropy(logits, labels, reduction="none")
+
+    def cosines(self, embedding: Tensor) -> Tensor:
+        """``(B, C)`` cosine of each embedding to every centre, in float32 (or wider) even under autocast."""
+        with torch.autocast(embedding.device.type, enabled=False):
+            return F.linear(F.normalize(embedding), F.normalize(self.weight))
+
+    def own_and_nearest(self, embedding: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """Cosine to the own centre, and the largest to another; see ``methods.base.Centres``."""
+        cosine, index = self.cosines(embedding), labels.unsqueeze(1)
+        return cosine.gather(1, index).squeeze(1), cosine.scatter(1, index, -2.0).amax(dim=1)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 from facerts.errors import ModelError
 from facerts.files import atomic_write
@@ -75,4 +76,30 @@ def load_network(run: str | Path) -> TrainedNetwork:
         dropout=recipe.backbone.dropout,
     )
     network.load_state_dict(state["network"])
+    method.state.load_state_dict(state["method"])
     return TrainedNetwork(network.eval(), method, recipe, state["step"], len(state["centres"]["weight"]))
+
+
+def start_from(run: str | Path, network: FaceNetwork, centres: nn.Module) -> None:
+    """Give a new network the trunk and the embedding of a run, and its class centres where they are as many.
+
+    Raises:
+        ModelError: no such run, or its network has another shape.
+    """
+    path = Path(run)
+    recipe, state = load_checkpoint(path / FILE if path.is_dir() else path)
+    own = network.state_dict()
+    shared = {name: value for name, value in own.items() if not name.startswith("heads.")}
+    unlike = [
+        name
+        for name, value in shared.items()
+        if getattr(state["network"].get(name), "shape", None) != value.shape
+    ]
+    if unlike:
+        raise ModelError(
+            f"{run}: its network is {recipe.backbone.name} of width {recipe.backbone.width:g} with "
+            f"{recipe.backbone.embedding_size} numbers, another than this recipe's ({unlike[0]} differs)"
+        )
+    network.load_state_dict({**own, **{name: state["network"][name] for name in shared}})
+    if state["centres"]["weight"].shape == centres.state_dict()["weight"].shape:
+        centres.load_state_dict(state["centres"])

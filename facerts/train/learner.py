@@ -12,6 +12,7 @@ from facerts.errors import NonFiniteLossError
 from facerts.methods import Batch, Loss
 from facerts.nn import build_network
 from facerts.train.centres import ClassCentres
+from facerts.train.checkpoint import start_from
 from facerts.train.embedder import NetworkEmbedder, to_network_input
 from facerts.train.recipe import Recipe
 
@@ -52,6 +53,12 @@ class Learner:
         if recipe.compute.channels_last:
             self.network = self.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.centres = ClassCentres(identities, backbone.embedding_size).to(self.device)
+        self.method.state.to(self.device)
+        if backbone.weights is not None:
+            start_from(backbone.weights, self.network, self.centres)
+        if self.method.trains == "heads":
+            for part in (self.network.trunk, self.network.embedding, self.centres):
+                part.requires_grad_(False)
         self.optimizer = torch.optim.SGD(
             self.method.parameter_groups(self.network, self.centres),
             lr=recipe.optim.lr,
@@ -72,6 +79,10 @@ class Learner:
             NonFiniteLossError: the loss is not finite; nothing was changed by this step.
         """
         self.network.train()
+        if self.method.trains == "heads":
+            # Their statistics, too, stay as they were.
+            self.network.trunk.eval()
+            self.network.embedding.eval()
         images = to_network_input(
             crops.to(self.device, non_blocking=True), channels_last=self.recipe.compute.channels_last
         )
@@ -81,7 +92,7 @@ class Learner:
         if not math.isfinite(loss.total.item()):
             raise NonFiniteLossError(_describe(loss, outputs, batch, learning_rate))
         for group in self.optimizer.param_groups:
-            group["lr"] = learning_rate
+            group["lr"] = learning_rate * group.get("lr_scale", 1.0)
         self.optimizer.zero_grad(set_to_none=True)
         self.scaler.scale(loss.total).backward()  # type: ignore[no-untyped-call]
         if self.recipe.optim.clip_norm is not None:
@@ -101,6 +112,7 @@ class Learner:
         return {
             "network": self.network.state_dict(),
             "centres": self.centres.state_dict(),
+            "method": self.method.state.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "scaler": self.scaler.state_dict(),
             "generator": torch.get_rng_state(),
@@ -111,6 +123,7 @@ class Learner:
         """Go on from ``state_dict()`` of an earlier learner of the same recipe."""
         self.network.load_state_dict(state["network"])
         self.centres.load_state_dict(state["centres"])
+        self.method.state.load_state_dict(state["method"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.scaler.load_state_dict(state["scaler"])
         torch.set_rng_state(state["generator"].cpu())

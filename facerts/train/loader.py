@@ -8,18 +8,20 @@ from typing import Any
 import cv2
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 
 from facerts.data import Source, open_source
 from facerts.data.augment import Augmentation, build_augmentation
-from facerts.data.sampler import epoch_order, hold_out_identities
+from facerts.data.sampler import epoch_order, hold_out_identities, identity_order
 from facerts.errors import DataError, Error
 from facerts.image import CROP_SIZE
+from facerts.methods import METHODS
 from facerts.train.recipe import Recipe
 
-# (epoch, index): an image, and the key of its augmentation.
-Key = tuple[int, int]
+# (epoch, index, view): an image, and the key of its augmentation.
+Key = tuple[int, int, int]
 
 
 class TrainingData:
@@ -50,6 +52,7 @@ class TrainingData:
             )
         self._source = source
         self._recipe = recipe
+        self._method = METHODS[recipe.method["name"]]
 
     def __len__(self) -> int:
         return len(self._source)
@@ -58,14 +61,25 @@ class TrainingData:
         """The batches of steps ``start`` to ``stop − 1``.
 
         Yields:
-            crops ``(B, 112, 112, 3) uint8`` RGB, labels ``(B,) int64``, data set indices ``(B,) int64``.
+            crops ``(B, 112, 112, 3) uint8`` RGB, labels ``(B,) int64``, data set indices ``(B,) int64``; B is the batch
+            size times the method's views, all first views first.
         """
         recipe = self._recipe
+        assert self._source.labels is not None
+        by_identity = recipe.data.per_identity if self._method.sampler == "identities" else None
         loader = DataLoader(
             CropDataset(
                 self._source, build_augmentation(**recipe.data.augmentation.model_dump()), recipe.seed
             ),
-            batch_sampler=StepSampler(len(self), recipe.optim.batch_size, recipe.seed, start, stop),
+            batch_sampler=StepSampler(
+                self._source.labels,
+                recipe.optim.batch_size,
+                recipe.seed,
+                start,
+                stop,
+                views=self._method.views,
+                per_identity=by_identity,
+            ),
             num_workers=recipe.data.workers,
             # Its own, or starting it would draw from the generator that a resumed run has just restored.
             generator=torch.Generator(),
@@ -81,26 +95,54 @@ class TrainingData:
 
 
 class StepSampler(Sampler[list[Key]]):
-    """The keys of each step's images; an epoch's last images that do not fill a batch are left out."""
+    """The keys of each step's images; an epoch's last images that do not fill a batch are left out.
 
-    def __init__(self, images: int, batch_size: int, seed: int, start: int, stop: int) -> None:
-        self._images = images
+    Args:
+        labels: ``(N,)`` person of each image.
+        batch_size: images of a step.
+        seed: of the orders.
+        start: first step.
+        stop: the step after the last.
+        views: of each image.
+        per_identity: images of each person in a batch; None draws images whoever they are of.
+    """
+
+    def __init__(
+        self,
+        labels: NDArray[np.int64],
+        batch_size: int,
+        seed: int,
+        start: int,
+        stop: int,
+        *,
+        views: int = 1,
+        per_identity: int | None = None,
+    ) -> None:
+        self._labels = labels
         self._batch_size = batch_size
         self._seed = seed
         self._steps = range(start, stop)
+        self._views = views
+        self._per_identity = per_identity
 
     def __len__(self) -> int:
         return len(self._steps)
 
     def __iter__(self) -> Iterator[list[Key]]:
-        per_epoch = self._images // self._batch_size
+        per_epoch = len(self._labels) // self._batch_size
         order, ordered = np.empty(0, dtype=np.int64), -1
         for step in self._steps:
             epoch, position = divmod(step, per_epoch)
             if epoch != ordered:
-                order, ordered = epoch_order(self._images, self._seed, epoch), epoch
+                order, ordered = self._order(epoch, per_epoch * self._batch_size), epoch
             first = position * self._batch_size
-            yield [(epoch, int(index)) for index in order[first : first + self._batch_size]]
+            images = order[first : first + self._batch_size].tolist()
+            yield [(epoch, index, view) for view in range(self._views) for index in images]
+
+    def _order(self, epoch: int, length: int) -> NDArray[np.int64]:
+        if self._per_identity is None:
+            return epoch_order(len(self._labels), self._seed, epoch)
+        return identity_order(self._labels, self._per_identity, length, self._seed, epoch)
 
 
 class CropDataset(Dataset[tuple[Tensor, Tensor, Tensor]]):
@@ -120,9 +162,11 @@ class CropDataset(Dataset[tuple[Tensor, Tensor, Tensor]]):
 
     def _batch(self, keys: list[Key]) -> tuple[Tensor, Tensor, Tensor]:
         crops = np.empty((len(keys), CROP_SIZE, CROP_SIZE, 3), dtype=np.uint8)
-        for row, (epoch, index) in enumerate(keys):
-            crops[row] = self._augment(self._source.crop(index), (self._seed, epoch, index))
-        indices = np.array([index for _, index in keys], dtype=np.int64)
+        for row, (epoch, index, view) in enumerate(keys):
+            # The first view is what a method with one view sees.
+            key = (self._seed, epoch, index) if view == 0 else (self._seed, epoch, index, view)
+            crops[row] = self._augment(self._source.crop(index), key)
+        indices = np.array([index for _, index, _ in keys], dtype=np.int64)
         assert self._source.labels is not None
         labels = self._source.labels[indices]
         return torch.from_numpy(crops), torch.from_numpy(labels), torch.from_numpy(indices)

@@ -71,6 +71,7 @@ class Data(Section):
         holdout_identities: this many identities, drawn by the seed, are kept out of training for validation.
         augmentation: see ``Augmentation``.
         workers: processes that decode; 0 decodes in the training process.
+        per_identity: images of each person in a batch, for methods that draw batches by identity.
     """
 
     name: str
@@ -79,6 +80,7 @@ class Data(Section):
     holdout_identities: int = Field(0, ge=0)
     augmentation: Augmentation = Augmentation()
     workers: int = Field(2, ge=0)
+    per_identity: int = Field(4, ge=2)
 
 
 class Validation(Section):
@@ -100,12 +102,21 @@ class Validation(Section):
 
 
 class Backbone(Section):
-    """The network: a name from ``facerts.nn.BACKBONES`` and its size."""
+    """The network: a name from ``facerts.nn.BACKBONES`` and its size.
+
+    Attributes:
+        name: of the backbone.
+        width: of its channels, as a share of the published one.
+        dropout: before the heads.
+        embedding_size: d.
+        weights: a run or checkpoint whose trunk and embedding, and class centres where they fit, are the start.
+    """
 
     name: str
     width: float = Field(1.0, gt=0)
     dropout: float = Field(0.0, ge=0, lt=1)
     embedding_size: int = Field(512, gt=1)
+    weights: str | None = None
 
     @field_validator("name")
     @classmethod
@@ -201,10 +212,25 @@ class Recipe(Section):
             raise ValueError(f"{name} has no setting {unknown!r}{_nearest(unknown, known)}")
         return {"name": name, **METHODS[name].Config(**options).model_dump()}
 
+    @model_validator(mode="after")
+    def batches_fit(self) -> Recipe:
+        method = METHODS[self.method["name"]]
+        if method.sampler == "identities" and self.optim.batch_size % self.data.per_identity:
+            raise ValueError(
+                f"{method.name} draws batches by identity: optim.batch_size {self.optim.batch_size} must be a "
+                f"multiple of data.per_identity {self.data.per_identity}"
+            )
+        if method.trains == "heads" and self.backbone.weights is None:
+            raise ValueError(
+                f"{method.name} trains heads on a network that is trained already: set backbone.weights to its run"
+            )
+        return self
+
     def build_method(self) -> Method:
         """The method with this recipe's settings."""
         method = METHODS[self.method["name"]]
-        return method(method.Config(**{key: value for key, value in self.method.items() if key != "name"}))
+        config = method.Config(**{key: value for key, value in self.method.items() if key != "name"})
+        return method(config, self.backbone.embedding_size)
 
     def to_yaml(self) -> str:
         return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
