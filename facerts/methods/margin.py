@@ -38,3 +38,26 @@ def additive_angular(cosine: Tensor, margin: Tensor | float, gradient: MarginGra
     shifted = cosine * margin.cos() - sine * margin.sin()
     fallback = cosine - margin * margin.sin()
     return torch.where(cosine > (math.pi - margin).cos(), shifted, fallback)
+
+
+def clamped_angular(cosine: Tensor, shift: Tensor, gradient: MarginGradient = "exact") -> Tensor:
+    """cos(θ + shift) with θ + shift clamped to [0, π], where its gradient is 0.
+
+    Args:
+        cosine: ``(B,)`` cos θ of each embedding to its own class centre, float32 or wider.
+        shift: ``(B,)`` radians in (−π, π), a margin of either sign.
+        gradient: see ``additive_angular``; "straight" gives clamped angles a gradient, too.
+
+    Returns:
+        ``(B,)``.
+
+    Source: Kim et al., "AdaFace", CVPR 2022.
+    """
+    if gradient == "straight":
+        return clamped_angular(cosine.detach(), shift) + (cosine - cosine.detach())
+    sine = (1.0 - cosine.square()).clamp_min(SMALLEST_SQUARED_SINE).sqrt()
+    shifted = cosine * shift.cos() - sine * shift.sin()
+    # θ + shift < 0 where cos θ > cos(−shift); θ + shift > π where cos θ < cos(π − shift).
+    below = (shift < 0) & (cosine > shift.cos())
+    above = (shift > 0) & (cosine < -shift.cos())
+    return shifted.masked_fill(below, 1.0).masked_fill(above, -1.0)

@@ -137,7 +137,13 @@ class StepSampler(Sampler[list[Key]]):
                 order, ordered = self._order(epoch, per_epoch * self._batch_size), epoch
             first = position * self._batch_size
             images = order[first : first + self._batch_size].tolist()
-            yield [(epoch, index, view) for view in range(self._views) for index in images]
+            # A picture that fills up its person's run comes again, as a view of its own.
+            again = [images[:place].count(index) for place, index in enumerate(images)]
+            yield [
+                (epoch, index, view + self._views * repeat)
+                for view in range(self._views)
+                for index, repeat in zip(images, again, strict=True)
+            ]
 
     def _order(self, epoch: int, length: int) -> NDArray[np.int64]:
         if self._per_identity is None:

@@ -1,0 +1,72 @@
+"""What the contrastive methods share: cosines within a batch, who is whose positive, and InfoNCE.
+
+Functions of tensors alone. Rows are all views of all images, B = V·N; a row is never its own positive nor in its
+own pool.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+
+def unit(embedding: Tensor) -> Tensor:
+    """ẑ = y/‖y‖, ``(B, d)``, in float32 or wider whatever comes in."""
+    return F.normalize(embedding.to(torch.promote_types(embedding.dtype, torch.float32)), dim=1)
+
+
+def similarities(embedding: Tensor) -> Tensor:
+    """s_ij = ẑ_i·ẑ_j, ``(B, d)`` to ``(B, B)``, in float32 or wider even under autocast."""
+    with torch.autocast(embedding.device.type, enabled=False):
+        z = unit(embedding)
+        return z @ z.T
+
+
+def positives(keys: Tensor) -> Tensor:
+    """P_i: the other rows with i's key.
+
+    Args:
+        keys: ``(B,) int64``: labels where identities are known, else samples, so that only views of one image agree.
+
+    Returns:
+        ``(B, B) bool``, false on the diagonal.
+    """
+    return (keys.unsqueeze(1) == keys.unsqueeze(0)).fill_diagonal_(False)
+
+
+def members(labels: Tensor) -> Tensor:
+    """Which row belongs to which of the batch's K classes, ``(B,)`` to ``(B, K) bool``."""
+    classes: Tensor = torch.unique(labels)
+    return labels.unsqueeze(1) == classes
+
+
+def log_pool(logits: Tensor) -> Tensor:
+    """log Σ_{j≠i} exp l_ij, ``(B, B)`` to ``(B,)``."""
+    itself = torch.eye(len(logits), dtype=torch.bool, device=logits.device)
+    # Not −∞: a batch of one row has an empty pool, whose gradient would not be a number.
+    return logits.masked_fill(itself, torch.finfo(logits.dtype).min).logsumexp(dim=1)
+
+
+def mean_over(values: Tensor, mask: Tensor) -> Tensor:
+    """Mean of each row's values where the mask holds, ``(B, B)`` to ``(B,)``; 0 where it holds nowhere."""
+    return (values * mask).sum(dim=1) / mask.sum(dim=1).clamp_min(1)
+
+
+def info_nce(logits: Tensor, positive: Tensor) -> Tensor:
+    """−(1/|P_i|) Σ_{p∈P_i} log [exp l_ip / Σ_{k≠i} exp l_ik].
+
+    Args:
+        logits: ``(B, B)``, similarities of anchor i (row) divided by a temperature.
+        positive: ``(B, B) bool``, see ``positives``.
+
+    Returns:
+        ``(B,)``; 0 for a row without a positive.
+    """
+    loss = log_pool(logits) - mean_over(logits, positive)
+    return torch.where(positive.any(dim=1), loss, 0.0)
+
+
+def tightness(cosines: Tensor, labels: Tensor) -> Tensor:
+    """−ẑ_i·θ_{y_i}, from ``(B, C)`` cosines to the prototypes to ``(B,)``."""
+    return -cosines.gather(1, labels.unsqueeze(1)).squeeze(1)
