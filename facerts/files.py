@@ -10,14 +10,21 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
+from facerts.errors import Error
+
 
 @contextmanager
 def atomic_write(path: str | Path, mode: str = "wb") -> Iterator[IO[Any]]:
     """Open a file that appears under ``path`` only when the block ends without an error.
 
     An interrupted writer leaves the old file, or none; never half of the new one.
+
+    Raises:
+        Error: the path is a folder.
     """
     path = Path(path)
+    if path.is_dir():
+        raise Error(f"{path} is a folder; name a file to write")
     path.parent.mkdir(parents=True, exist_ok=True)
     encoding = None if "b" in mode else "utf-8"
     handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from facerts.errors import Error
 from facerts.files import atomic_write, sha256_file
 
 
@@ -35,3 +36,9 @@ def test_the_hash_is_sha256(tmp_path: Path) -> None:
     content = bytes(range(256)) * 9000
     (tmp_path / "file").write_bytes(content)
     assert sha256_file(tmp_path / "file") == hashlib.sha256(content).hexdigest()
+
+
+def test_a_folder_is_not_a_file_to_write(tmp_path: Path) -> None:
+    with pytest.raises(Error, match="is a folder; name a file"), atomic_write(tmp_path):
+        pass
+    assert list(tmp_path.parent.glob(".*.part")) == []
