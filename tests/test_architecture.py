@@ -18,9 +18,9 @@ LEVELS = [
     {"__main__"},
     {"cli"},
     {"__init__"},
-    {"export"},
+    {"export", "posthoc"},
     {"train", "scoring", "report"},
-    {"evaluate"},
+    {"evaluate", "onnx_file"},
     {"embedder", "detect", "benchmarks", "methods"},
     {"data", "nn"},
     {"metrics", "degrade", "align"},
@@ -29,7 +29,7 @@ LEVELS = [
     {"errors", "version"},
 ]
 # Rooms of the training side, the only ones that may import PyTorch at all.
-TORCH_ROOMS = {"nn", "methods", "train", "export"}
+TORCH_ROOMS = {"nn", "methods", "train", "export", "posthoc", "onnx_file"}
 
 
 def room(path: Path) -> str:

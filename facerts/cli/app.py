@@ -12,7 +12,7 @@ from facerts.cli.output import EXIT_INTERRUPTED, EXIT_NON_FINITE, EXIT_UNUSABLE,
 from facerts.errors import Error, NonFiniteLossError
 
 # One file per command; each has `register(app)`.
-COMMANDS = ("data", "train", "export", "score", "embed", "evaluate", "compare", "report", "doctor")
+COMMANDS = ("data", "train", "export", "posthoc", "score", "embed", "evaluate", "compare", "report", "doctor")
 
 
 def build_app() -> typer.Typer:

@@ -1,0 +1,99 @@
+"""What a frozen embedder says of pictures, computed once and kept in a file."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from zipfile import BadZipFile
+
+import numpy as np
+from numpy.typing import NDArray
+
+from facerts.data import Source
+from facerts.embedder import FaceOutputs, OnnxEmbedder
+from facerts.errors import DataError, ModelError
+from facerts.evaluate.embed import embed_source
+from facerts.evaluate.pictures import hash_pictures
+from facerts.files import atomic_write
+
+Floats = NDArray[np.float32]
+
+# The role of a tensor that is tapped from the graph.
+TAP = "facerts_tap"
+
+
+@dataclass(frozen=True)
+class Features:
+    """What heads read.
+
+    Attributes:
+        unit: ``(N, d)``, the embedding at unit length.
+        norm: ``(N,)``, the length that it had; 1 where the embedder hides it.
+        tap: ``(N, f)``, an earlier tensor of the graph; f is 0 where none is tapped.
+    """
+
+    unit: Floats
+    norm: Floats
+    tap: Floats
+
+    @property
+    def embedding(self) -> Floats:
+        """``(N, d)`` before normalisation."""
+        return self.unit * self.norm[:, None]
+
+
+def features_of(outputs: FaceOutputs) -> Features:
+    """The features in an embedder's outputs.
+
+    Raises:
+        ModelError: the tapped tensor is not one row for each crop.
+    """
+    count = len(outputs)
+    norm = np.ones(count, dtype=np.float32) if outputs.norm is None else outputs.norm
+    tap = outputs.extras.get(TAP, np.empty((count, 0), dtype=np.float32))
+    if len(tap) != count:
+        raise ModelError(
+            f"the tapped tensor has {len(tap)} rows for {count} crops; tap one with a row for each"
+        )
+    return Features(outputs.embedding, norm, tap)
+
+
+def cached_features(embedder: OnnxEmbedder, source: Source, cache: Path, *, key: str) -> Features:
+    """The features of a source, from the cache where it has them.
+
+    Args:
+        embedder: the frozen embedder, with the tapped tensor among its extras where there is one.
+        source: of aligned pictures; their bytes are hashed, and decoded only if the cache does not have them.
+        cache: an .npz file, written where it is missing, or of another embedder or other pictures.
+        key: of the embedder, see ``embedder_key``.
+
+    Raises:
+        DataError: the cache is a file of another kind.
+    """
+    key = f"{key} {hash_pictures(source).sha256}"
+    if cache.exists():
+        try:
+            with np.load(cache, allow_pickle=False) as stored:
+                if str(stored["key"]) == key:
+                    return Features(stored["unit"], stored["norm"], stored["tap"])
+        except (OSError, ValueError, LookupError, EOFError, AttributeError, BadZipFile) as error:
+            raise DataError(
+                f"{cache}: not a cache of features ({error}); remove it, or name another with --cache"
+            ) from error
+    features = features_of(embed_source(embedder, source, flip=False))
+    with atomic_write(cache) as file:
+        np.savez(file, key=np.array(key), unit=features.unit, norm=features.norm, tap=features.tap)
+    return features
+
+
+def embedder_key(embedder: OnnxEmbedder, tap: str | None) -> str:
+    """All that features depend on beside the pictures: the model's bytes, its description, what is tapped."""
+    told = embedder.description
+    how = {
+        "input": told.input.model_dump(mode="json"),
+        "outputs": told.outputs,
+        "normalise_embedding": told.normalise_embedding,
+        "tap": tap,
+    }
+    return f"{embedder.sha256} {json.dumps(how, sort_keys=True)}"

@@ -1,0 +1,43 @@
+"""Identities' means as class centres, without the image that is compared with them."""
+
+from __future__ import annotations
+
+import copy
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from facerts.train.centres import ClassCentres
+
+
+class LeaveOneOutMeans(ClassCentres):
+    """Identities' mean unit embeddings as class centres that do not learn.
+
+    An image is compared with the mean of its identity's *other* images: its own part of the mean would make it look
+    easier than a new image of the person is.
+
+    Args:
+        unit: ``(N, d)`` unit embeddings.
+        labels: ``(N,) int64``.
+        identities: C.
+    """
+
+    def __init__(self, unit: Tensor, labels: Tensor, identities: int) -> None:
+        super().__init__(identities, unit.shape[1])
+        # Sums, of which an image can be taken out again; directions are all that counts.
+        self.weight = nn.Parameter(unit.new_zeros(self.weight.shape).index_add_(0, labels, unit), False)
+        self._left_out: tuple[Tensor, Tensor] | None = None
+
+    def without(self, unit: Tensor, labels: Tensor) -> LeaveOneOutMeans:
+        """The centres for a batch of these images: each is left out of its own."""
+        centres = copy.copy(self)
+        centres._left_out = F.normalize(self.weight[labels] - unit), labels.unsqueeze(1)
+        return centres
+
+    def cosines(self, embedding: Tensor) -> Tensor:
+        """``(B, C)`` cosine of each embedding to every identity's mean, to its own without it."""
+        cosine = super().cosines(embedding)
+        if self._left_out is None:
+            return cosine
+        own, index = self._left_out
+        return cosine.scatter_(1, index, (F.normalize(embedding) * own).sum(dim=1, keepdim=True))

@@ -1,0 +1,395 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+import torch
+from numpy.typing import NDArray
+from onnx import TensorProto, helper
+from torch.nn import functional as F
+from typer.testing import CliRunner
+
+import facerts
+from facerts.cli.app import build_app
+from facerts.data import open_source
+from facerts.embedder import load_embedder
+from facerts.errors import DataError, Error, ModelError
+from facerts.methods import METHODS
+from facerts.posthoc import Graft, Settings, add_quality
+from facerts.posthoc import run as run_module
+from facerts.posthoc.features import Features
+from facerts.posthoc.means import LeaveOneOutMeans
+from facerts.posthoc.train import held_out, train_heads
+from tests.foreign import SIZE, write_description, write_embedder
+
+SHORT = Settings(hidden=16, epochs=3, batch_size=16, holdout=0.25)
+
+
+@pytest.fixture
+def foreign(tmp_path: Path) -> Path:
+    model = write_embedder(tmp_path / "theirs.onnx")
+    write_description(model, licence="theirs", terms="ask", source="a friend")
+    return model
+
+
+def scored(model: Path, faces: Path, out: Path, method: str = "rts", **how: Any) -> Graft:
+    return add_quality(method, model, faces, out, **{"settings": SHORT, **how})
+
+
+def test_the_file_has_their_embedding_and_our_quality(
+    foreign: Path, drawn_faces: Path, tmp_path: Path, crops: NDArray[np.uint8]
+) -> None:
+    out = tmp_path / "new" / "scored.onnx"
+    done = scored(foreign, drawn_faces, out, terms="drawn")
+    assert done.parity.cosine >= 0.99999
+    assert done.parity.quality_error is not None
+    assert done.parity.quality_error <= 1e-3
+    before, after = load_embedder(foreign), load_embedder(out)
+    theirs, ours = before(crops), after(crops)
+    assert np.array_equal(theirs.embedding, ours.embedding)
+    assert np.array_equal(theirs.norm, ours.norm)  # type: ignore[arg-type]
+    assert ours.quality is not None
+    np.testing.assert_allclose(ours.uncertainty, np.exp(-ours.quality), rtol=1e-5)
+    assert ours.extras["log_scale"].shape == (len(crops), 16)
+    assert np.ptp(ours.quality) > 1e-3
+    said = after.description
+    assert said.input == before.description.input
+    assert said.outputs["embedding"] == "vector"
+    assert (said.method, said.quality) == ("rts, post hoc", "output:quality")
+    assert (said.licence, said.source, said.terms) == ("theirs", "a friend", "ask; drawn")
+    assert said.embedding_size == SIZE
+    assert "48 images of 6 identities" in said.training_data
+    assert facerts.load(out).score(list(crops))[0].quality == pytest.approx(float(ours.quality[0]), abs=1e-6)
+    assert sorted(path.name for path in out.parent.iterdir()) == ["scored.features.npz", "scored.onnx"]
+
+
+def test_names_and_other_outputs_of_theirs_stay(
+    drawn_faces: Path, tmp_path: Path, crops: NDArray[np.uint8]
+) -> None:
+    model = write_embedder(tmp_path / "theirs.onnx", quality=True)
+    write_description(model, quality="output:bright", polarity="lower_is_better")
+    once, twice = tmp_path / "once.onnx", tmp_path / "twice.onnx"
+    scored(model, drawn_faces, once)
+    # On top of a file that has a tensor called quality already.
+    scored(once, drawn_faces, twice, "relaxed_softmax")
+    session = onnxruntime.InferenceSession(str(twice), providers=["CPUExecutionProvider"])
+    assert [tensor.name for tensor in session.get_inputs()] == ["face"]
+    names = [tensor.name for tensor in session.get_outputs()]
+    assert names[:2] == ["vector", "bright"]
+    assert {"quality", "posthoc_quality"} < set(names)
+    assert load_embedder(twice).description.quality == "output:posthoc_quality"
+    np.testing.assert_array_equal(load_embedder(once)(crops).embedding, load_embedder(twice)(crops).embedding)
+    assert not np.allclose(load_embedder(once)(crops).quality, load_embedder(twice)(crops).quality)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("method", ["rts", "relaxed_softmax", "dul", "godin", "crfiqa"])
+def test_every_method_that_fits_works(
+    method: str, foreign: Path, drawn_faces: Path, tmp_path: Path, crops: NDArray[np.uint8]
+) -> None:
+    if method not in METHODS:
+        pytest.skip(f"{method} is not there yet")
+    out = tmp_path / "scored.onnx"
+    scored(foreign, drawn_faces, out, method, cache=tmp_path / "cache.npz")
+    got = load_embedder(out)(crops)
+    assert got.quality is not None
+    assert np.isfinite(got.quality).all()
+
+
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        ({"batch": 1}, {"input_batch": 1}),
+        ({"batch": 4}, {"input_batch": 4}),
+        ({"layout": "NHWC"}, {"input_layout": "NHWC", "input_colour": "BGR"}),
+        ({}, {"normalise_embedding": False, "quality": "none"}),
+    ],
+)
+def test_inputs_of_every_kind(
+    made: dict[str, Any], said: dict[str, Any], drawn_faces: Path, tmp_path: Path, crops: NDArray[np.uint8]
+) -> None:
+    model = write_embedder(tmp_path / "theirs.onnx", **made)
+    write_description(model, **said)
+    out = tmp_path / "scored.onnx"
+    # An embedding that is not of unit length, though said to be, cannot agree with itself.
+    if said.get("normalise_embedding") is False:
+        _normalise(model)
+    scored(model, drawn_faces, out)
+    theirs, ours = load_embedder(model)(crops[:5]), load_embedder(out)(crops[:5])
+    assert np.array_equal(theirs.embedding, ours.embedding)
+    assert load_embedder(out).description.input == load_embedder(model).description.input
+    np.testing.assert_allclose(ours.quality, load_embedder(out)(crops).quality[:5], atol=1e-5)  # type: ignore[index]
+
+
+def _normalise(path: Path) -> None:
+    model = onnx.load(str(path))
+    model.graph.node.append(helper.make_node("LpNormalization", ["vector"], ["unit"], axis=1))
+    model.graph.node.append(helper.make_node("ReduceL2", ["vector"], ["length"], axes=[1], keepdims=0))
+    del model.graph.output[:]
+    model.graph.output.append(helper.make_tensor_value_info("unit", TensorProto.FLOAT, ["N", SIZE]))
+    model.graph.output.append(helper.make_tensor_value_info("length", TensorProto.FLOAT, ["N"]))
+    onnx.save(model, str(path))
+    write_description(
+        path,
+        normalise_embedding=False,
+        outputs={"embedding": "unit", "norm": "length"},
+        quality="norm",
+    )
+
+
+def test_an_old_opset_is_brought_up(drawn_faces: Path, tmp_path: Path, crops: NDArray[np.uint8]) -> None:
+    model = write_embedder(tmp_path / "theirs.onnx")
+    proto = onnx.load(str(model))
+    proto.opset_import[0].version = 11
+    proto.ir_version = 6
+    onnx.save(proto, str(model))
+    write_description(model)
+    scored(model, drawn_faces, tmp_path / "scored.onnx")
+    assert np.array_equal(
+        load_embedder(model)(crops).embedding, load_embedder(tmp_path / "scored.onnx")(crops).embedding
+    )
+
+
+@pytest.mark.parametrize(("tap", "size"), [("flat", 147), ("pooled", 3)])
+def test_a_tapped_tensor_is_read_too(
+    tap: str, size: int, foreign: Path, drawn_faces: Path, tmp_path: Path, crops: NDArray[np.uint8]
+) -> None:
+    out = tmp_path / "scored.onnx"
+    done = scored(foreign, drawn_faces, out, tap=tap)
+    assert done.trained.heads.sizes == (SIZE, size)
+    with np.load(done.cache) as stored:
+        assert stored["tap"].shape == (64, size)
+        # The mean over a map, or the tensor itself: here both say how bright a picture is.
+        crop = open_source(drawn_faces).crop(5).astype(np.float64) / 127.5 - 1
+        np.testing.assert_allclose(stored["tap"][5].mean(), crop.mean(), atol=1e-5)
+    assert np.array_equal(load_embedder(foreign)(crops).embedding, load_embedder(out)(crops).embedding)
+    assert set(load_embedder(out)(crops).extras) == {"log_scale"}
+    plain = scored(foreign, drawn_faces, tmp_path / "plain.onnx")
+    assert plain.trained.loss != done.trained.loss
+
+
+def test_the_cache_saves_decoding(
+    foreign: Path, drawn_faces: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = tmp_path / "cache.npz"
+    first = scored(foreign, drawn_faces, tmp_path / "a.onnx", cache=cache)
+    written = cache.stat().st_mtime_ns
+
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("pictures were embedded")
+
+    monkeypatch.setattr("facerts.posthoc.features.embed_source", refuse)
+    second = scored(foreign, drawn_faces, tmp_path / "b.onnx", cache=cache)
+    assert cache.stat().st_mtime_ns == written
+    assert second.trained.loss == first.trained.loss
+    # Another embedder, other pictures, another tensor: not what the cache holds.
+    write_description(foreign, input_mean=[0, 0, 0])
+    with pytest.raises(AssertionError, match="embedded"):
+        scored(foreign, drawn_faces, tmp_path / "c.onnx", cache=cache)
+    write_description(foreign)
+    for other in ({"tap": "flat"}, {"data": [drawn_faces / "person_0000" / "0000.jpg", drawn_faces]}):
+        with pytest.raises((AssertionError, DataError)):
+            add_quality(
+                "rts",
+                foreign,
+                other.get("data", drawn_faces),
+                tmp_path / "c.onnx",
+                cache=cache,
+                tap=other.get("tap"),
+            )
+
+
+def test_a_file_that_is_no_cache_is_left_alone(foreign: Path, drawn_faces: Path, tmp_path: Path) -> None:
+    for number, content in enumerate((b"text", b"")):
+        cache = tmp_path / f"{number}.npz"
+        cache.write_bytes(content)
+        with pytest.raises(DataError, match="not a cache"):
+            scored(foreign, drawn_faces, tmp_path / "a.onnx", cache=cache)
+        assert cache.read_bytes() == content
+
+
+def test_the_same_seed_gives_the_same_weights(foreign: Path, drawn_faces: Path, tmp_path: Path) -> None:
+    def weights_of(seed: int) -> dict[str, torch.Tensor]:
+        state = torch.get_rng_state()
+        settings = Settings(hidden=16, epochs=2, batch_size=16, seed=seed)
+        done = scored(foreign, drawn_faces, tmp_path / "a.onnx", settings=settings)
+        assert torch.equal(torch.get_rng_state(), state)
+        return done.trained.heads.state_dict()
+
+    first, again, other = weights_of(1), weights_of(1), weights_of(2)
+    assert all(torch.equal(first[name], again[name]) for name in first)
+    assert not all(torch.equal(first[name], other[name]) for name in first)
+
+
+def test_a_file_that_computes_something_else_does_not_appear(
+    foreign: Path, drawn_faces: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def wrong(graph: Any, tensors: Any, scorer: Any, path: Path) -> dict[str, str]:
+        with torch.no_grad():
+            scorer.heads.mean.add_(0.1)
+        names = original(graph, tensors, scorer, path)
+        with torch.no_grad():
+            scorer.heads.mean.sub_(0.1)
+        return names
+
+    original = run_module.graft
+    monkeypatch.setattr(run_module, "graft", wrong)
+    with pytest.raises(ModelError, match="no file was written"):
+        scored(foreign, drawn_faces, tmp_path / "new" / "a.onnx")
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["a.features.npz"]
+
+
+def test_means_without_the_image_by_a_slow_loop() -> None:
+    random = np.random.default_rng(0)
+    unit = random.normal(size=(11, 5))
+    unit /= np.linalg.norm(unit, axis=1, keepdims=True)
+    labels = np.array([0, 0, 1, 2, 2, 2, 1, 0, 3, 3, 4])
+    means = LeaveOneOutMeans(torch.from_numpy(unit), torch.from_numpy(labels), 5)
+    rows = np.array([7, 3, 8, 2])
+    embedding = random.normal(size=(4, 5)) * 7
+    expected = np.empty((4, 5))
+    for i, row in enumerate(rows):
+        for identity in range(5):
+            others = [j for j in range(11) if labels[j] == identity and j != row]
+            mean = np.mean([unit[j] for j in others], axis=0)
+            expected[i, identity] = embedding[i] @ mean / np.linalg.norm(embedding[i]) / np.linalg.norm(mean)
+    at = torch.from_numpy(labels[rows])
+    bound = means.without(torch.from_numpy(unit[rows]), at)
+    got = bound.cosines(torch.from_numpy(embedding))
+    np.testing.assert_allclose(got, expected, atol=1e-12)
+    own, nearest = bound.own_and_nearest(torch.from_numpy(embedding), at)
+    np.testing.assert_allclose(own, expected[np.arange(4), labels[rows]], atol=1e-12)
+    others = np.where(np.arange(5) == labels[rows][:, None], -np.inf, expected)
+    np.testing.assert_allclose(nearest, others.max(axis=1), atol=1e-12)
+    entropy = bound(torch.from_numpy(embedding), at, lambda c: c - 0.25, torch.tensor([8.0, 2.0, 4.0, 1.0]))
+    logits = expected.copy()
+    logits[np.arange(4), labels[rows]] -= 0.25
+    logits *= np.array([8.0, 2.0, 4.0, 1.0])[:, None]
+    slow = [np.log(np.exp(row).sum()) - row[label] for row, label in zip(logits, labels[rows], strict=True)]
+    np.testing.assert_allclose(entropy, slow, atol=1e-12)
+    assert not means.weight.requires_grad
+    # Binding a batch leaves the means as they were.
+    np.testing.assert_allclose(
+        means.cosines(torch.from_numpy(unit)),
+        unit @ F.normalize(means.weight.detach()).numpy().T,
+        atol=1e-12,
+    )
+
+
+def _people(identities: int, pictures: int, spoiled: int) -> tuple[Features, NDArray[np.int64]]:
+    """Identities in 8 dimensions; the last pictures of each are noise, and shorter."""
+    random = np.random.default_rng(0)
+    labels = np.repeat(np.arange(identities), pictures)
+    centres = random.normal(size=(identities, 8))
+    vectors = centres[labels] + 0.2 * random.normal(size=(len(labels), 8))
+    poor = np.tile(np.arange(pictures) >= pictures - spoiled, identities)
+    vectors[poor] = random.normal(size=(poor.sum(), 8)) + 3.0 * np.eye(8)[0]
+    norm = np.linalg.norm(vectors, axis=1)
+    unit = (vectors / norm[:, None]).astype(np.float32)
+    return Features(unit, norm.astype(np.float32), np.empty((len(labels), 0), np.float32)), labels
+
+
+def test_pictures_that_cannot_be_told_get_less_quality() -> None:
+    features, labels = _people(60, 6, 1)
+    method = METHODS["rts"](METHODS["rts"].Config(logit_scale=16.0, margin=0.2, kl_weight=1.0), 8)
+    trained = train_heads(method, features, labels, Settings(hidden=32, epochs=20, batch_size=64, lr=1e-2))
+    with torch.no_grad():
+        quality = method.score(trained.heads(torch.from_numpy(features.embedding)))["quality"].numpy()
+    quality = quality.reshape(60, 6)
+    assert (quality[:, 5] < np.median(quality[:, :5])).mean() > 0.8
+
+
+def test_training_ends_when_the_heldout_loss_rises_and_keeps_the_best() -> None:
+    features, labels = _people(12, 4, 1)
+    settings = Settings(hidden=64, epochs=200, batch_size=16, lr=3e-2, holdout=0.3)
+    method = METHODS["rts"](METHODS["rts"].Config(logit_scale=16.0, kl_weight=0.1), 8)
+    long = train_heads(method, features, labels, settings)
+    losses = long.heldout_loss
+    assert len(losses) < 200
+    best = int(np.argmin(losses))
+    assert best < len(losses) - 1
+    again = METHODS["rts"](METHODS["rts"].Config(logit_scale=16.0, kl_weight=0.1), 8)
+    short = train_heads(
+        again, features, labels, Settings(hidden=64, epochs=best + 1, batch_size=16, lr=3e-2, holdout=0.3)
+    )
+    for name, value in long.heads.state_dict().items():
+        assert torch.equal(value, short.heads.state_dict()[name]), name
+
+
+def test_heldout_identities_are_whole_and_people_with_one_picture_are_not_among_them() -> None:
+    labels = np.array([0, 0, 1, 2, 2, 3, 3, 4, 4, 4, 5])
+    held = held_out(labels, 0.5, 1)
+    assert 0 < held.sum() < len(labels)
+    for identity in range(6):
+        assert len(set(held[labels == identity])) == 1
+    assert not held[[2, 10]].any()
+    assert not held_out(labels, 0.0, 1).any()
+    with pytest.raises(DataError, match="at least two must be left"):
+        held_out(labels, 0.9, 1)
+    with pytest.raises(DataError, match="at least two must be left"):
+        held_out(np.arange(5), 0.0, 1)
+
+
+@pytest.mark.parametrize(
+    ("method", "how", "message"),
+    [
+        ("rst", {}, "no method 'rst', did you mean 'rts'"),
+        ("arcface", {}, "arcface has no head of its own to train; post hoc, there are rts"),
+        ("tau", {}, "tau compares 2 views of each image"),
+        ("tempnet", {}, "tempnet compares 2 views"),
+        ("pfe", {}, "pfe trains heads on whole images by recipe"),
+        ("rts", {"overrides": ["kl_wieght=3"]}, "rts has no setting 'kl_wieght', did you mean 'kl_weight'"),
+        ("rts", {"overrides": ["margin"]}, "key=value"),
+        ("rts", {"overrides": ["margin=["]}, "valid YAML"),
+        ("rts", {"overrides": ["margin=wide"]}, "margin: .*number"),
+        ("rts", {"tap": "flt"}, "computes no tensor 'flt'; there are flat,"),
+        ("rts", {"tap": "face"}, "computes no tensor 'face'"),
+    ],
+)
+def test_what_cannot_be_done_is_said(
+    method: str, how: dict[str, Any], message: str, foreign: Path, drawn_faces: Path, tmp_path: Path
+) -> None:
+    if method not in METHODS and method != "rst":
+        pytest.skip(f"{method} is not there yet")
+    with pytest.raises(Error, match=message):
+        scored(foreign, drawn_faces, tmp_path / "new" / "a.onnx", method, **how)
+    assert not (tmp_path / "new").exists()
+
+
+def test_pictures_without_identities_are_refused(foreign: Path, drawn_things: Path, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="no identities"):
+        scored(foreign, drawn_things, tmp_path / "a.onnx")
+
+
+def test_settings_reach_the_method(foreign: Path, drawn_faces: Path, tmp_path: Path) -> None:
+    done = scored(foreign, drawn_faces, tmp_path / "a.onnx", overrides=["scale=shared", "kl_weight=3"])
+    assert done.trained.method.config.kl_weight == 3
+    assert load_embedder(tmp_path / "a.onnx").description.outputs["log_scale"] == "log_scale"
+
+
+def test_the_command(foreign: Path, drawn_faces: Path, tmp_path: Path) -> None:
+    out, cache = tmp_path / "scored.onnx", tmp_path / "cache.npz"
+    arguments = ["posthoc", "rts", "kl_weight=3", "--model", str(foreign), "--data", str(drawn_faces)]
+    arguments += [
+        "--out",
+        str(out),
+        "--cache",
+        str(cache),
+        "--hidden",
+        "8",
+        "--epochs",
+        "2",
+        "--train-batch",
+        "16",
+    ]
+    ran = CliRunner().invoke(build_app(), [*arguments, "--terms", "drawn", "--json"])
+    assert ran.exit_code == 0, ran.output
+    said = json.loads(ran.stdout)
+    assert said["file"] == str(out)
+    assert said["features"] == str(cache)
+    assert len(said["loss"]) == len(said["heldout_loss"]) <= 2
+    assert load_embedder(out).description.terms == "ask; drawn"
