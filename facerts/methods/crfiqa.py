@@ -29,6 +29,9 @@ from facerts.methods.base import (
 from facerts.nn.heads import HeadSpec
 
 EPSILON = 1e-9
+# Where the nearest other centre is almost opposite, as it never is among many people, the ratio would reach 1e9 and its
+# regression would drive the network out of what 16 bits can hold.
+LARGEST_RATIO = 100.0
 
 
 class CRFIQAConfig(MarginConfig):
@@ -70,7 +73,8 @@ class CRFIQA(ClassificationMethod):
         """ArcFace's loss plus λ times the regression's."""
         classification = super().loss(outputs, batch, centres)
         with torch.no_grad():
-            target = certainty_ratio(*centres.own_and_nearest(outputs["embedding"], batch.labels))
+            ratio = certainty_ratio(*centres.own_and_nearest(outputs["embedding"], batch.labels))
+            target = ratio.clamp(-LARGEST_RATIO, LARGEST_RATIO)
         regression = F.smooth_l1_loss(
             outputs["certainty_ratio"].squeeze(1),
             target.to(outputs["certainty_ratio"]),

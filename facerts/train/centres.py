@@ -8,6 +8,10 @@ from torch.nn import functional as F
 
 from facerts.methods.base import Margin
 
+# Shorter embeddings are not brought to unit length: at length 0 the gradient of that is without bound, and one step
+# would throw the weights so far that nothing brings them back. Those of a network in training are longer by far.
+SMALLEST_LENGTH = 1e-2
+
 
 class ClassCentres(nn.Module):
     """One unit class centre per identity, held whole in this process.
@@ -40,7 +44,7 @@ class ClassCentres(nn.Module):
     def cosines(self, embedding: Tensor) -> Tensor:
         """``(B, C)`` cosine of each embedding to every centre, in float32 (or wider) even under autocast."""
         with torch.autocast(embedding.device.type, enabled=False):
-            return F.linear(F.normalize(embedding), F.normalize(self.weight))
+            return F.linear(F.normalize(embedding, eps=SMALLEST_LENGTH), F.normalize(self.weight))
 
     def own_and_nearest(self, embedding: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         """Cosine to the own centre, and the largest to another; see ``methods.base.Centres``."""
