@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from facerts.benchmarks.templates import TemplateBenchmark
 from facerts.embedder.outputs import FaceOutputs
 from facerts.errors import DataError
+from facerts.evaluate.verification import point, rate_name
 from facerts.metrics.pair_intervals import verification_intervals
 from facerts.metrics.templates import pool, ranked_weights
 from facerts.metrics.verification import pair_cosine, reachable, roc
@@ -97,16 +98,6 @@ def _section(
     curve = roc(scores, benchmark.same)
     targets = reachable(fars, curve.impostors)
     intervals = verification_intervals(scores, benchmark.same, targets, replicates=replicates)
-    points = {}
-    for far in targets:
-        point = curve.tar_at_far(far)
-        points[f"{far:g}"] = {
-            "value": point.tar,
-            "achieved_far": point.achieved_far,
-            "threshold": point.threshold if np.isfinite(point.threshold) else None,
-            "impostors_accepted": round(point.achieved_far * point.impostors),
-            "ci95": list(intervals.tar_at_far[far]),
-        }
     return {
         "pairs": len(scores),
         "genuine": curve.genuine,
@@ -116,6 +107,8 @@ def _section(
         "subjects": None,
         "auroc": curve.auroc(),
         "eer": curve.eer(),
-        "tar_at_far": points,
+        "tar_at_far": {
+            rate_name(far): point(curve.tar_at_far(far), intervals.tar_at_far[far]) for far in targets
+        },
         "interval": "bootstrap over pairs",
     }
