@@ -1,4 +1,9 @@
-"""The errors that users see."""
+"""The errors that users see, and what helps them along."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
 
 
 class Error(Exception):
@@ -23,3 +28,9 @@ class NonFiniteLossError(Error):
 
 class MissingExtraError(Error):
     """An optional package is needed; the message names the extra to install."""
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """The end of a sentence about a name that is not known: the nearest one that is, or nothing."""
+    matches = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
+    return f", did you mean {matches[0]!r}?" if matches else ""

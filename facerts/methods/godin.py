@@ -36,8 +36,7 @@ from facerts.nn.heads import HeadSpec
 SMALLEST_DIVISOR = 1e-4
 
 # S = DIRECTION · log(g/(1 − g)). The paper leaves open which way g points for margin logits. The sign follows the loss,
-# which favours a small g (sharp logits) where the right identity wins; docs/decisions holds the measurement on
-# degraded in-distribution faces.
+# which favours a small g (sharp logits) where the right identity wins; it is not yet measured on real faces.
 DIRECTION = -1.0
 
 

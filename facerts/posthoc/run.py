@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,7 +16,7 @@ from facerts.data import Source, open_source
 from facerts.embedder import OnnxEmbedder, load_embedder
 from facerts.embedder.description import Description
 from facerts.embedder.pack import find_recogniser, is_pack
-from facerts.errors import DataError, Error, MissingExtraError
+from facerts.errors import DataError, Error, MissingExtraError, did_you_mean
 from facerts.methods import METHODS, Method
 from facerts.onnx_file import Parity, add_description, appearing, check_crops, compare
 from facerts.posthoc.features import cached_features, embedder_key, features_of
@@ -142,7 +141,7 @@ def _config(name: str, overrides: Sequence[str]) -> Any:
         Error: no such method or setting, or a method that features are not enough for.
     """
     if name not in METHODS:
-        raise Error(f"no method {name!r}{_nearest(name, METHODS)}")
+        raise Error(f"no method {name!r}{did_you_mean(name, METHODS)}")
     method = METHODS[name]
     fields: dict[str, Any] = {}
     for override in overrides:
@@ -150,7 +149,7 @@ def _config(name: str, overrides: Sequence[str]) -> Any:
         if not equals:
             raise Error(f"{override!r}: a setting reads key=value, e.g. margin=0.4")
         if key not in method.Config.model_fields:
-            raise Error(f"{name} has no setting {key!r}{_nearest(key, method.Config.model_fields)}")
+            raise Error(f"{name} has no setting {key!r}{did_you_mean(key, method.Config.model_fields)}")
         try:
             fields[key] = yaml.safe_load(value)
         except yaml.YAMLError as error:
@@ -195,8 +194,3 @@ def _with_identities(data: str | Path | Sequence[str | Path]) -> Source:
             "a record directory or tar shards"
         )
     return source
-
-
-def _nearest(name: str, known: Iterable[str]) -> str:
-    matches = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
-    return f", did you mean {matches[0]!r}?" if matches else ""

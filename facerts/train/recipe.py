@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -21,7 +20,7 @@ from pydantic import (
     model_validator,
 )
 
-from facerts.errors import Error
+from facerts.errors import Error, did_you_mean
 from facerts.methods import METHODS, Method
 from facerts.nn import BACKBONES
 
@@ -122,7 +121,7 @@ class Backbone(Section):
     @classmethod
     def known(cls, name: str) -> str:
         if name not in BACKBONES:
-            raise ValueError(f"no backbone {name!r}{_nearest(name, BACKBONES)}")
+            raise ValueError(f"no backbone {name!r}{did_you_mean(name, BACKBONES)}")
         return name
 
 
@@ -206,10 +205,10 @@ class Recipe(Section):
         """Check the method's settings and fill in its defaults."""
         name, options = settings.get("name"), {key: settings[key] for key in settings if key != "name"}
         if name not in METHODS:
-            raise ValueError(f"no method {name!r}{_nearest(str(name), METHODS)}")
+            raise ValueError(f"no method {name!r}{did_you_mean(str(name), METHODS)}")
         known = METHODS[name].Config.model_fields
         for unknown in options.keys() - known.keys():
-            raise ValueError(f"{name} has no setting {unknown!r}{_nearest(unknown, known)}")
+            raise ValueError(f"{name} has no setting {unknown!r}{did_you_mean(unknown, known)}")
         return {"name": name, **METHODS[name].Config(**options).model_dump()}
 
     @model_validator(mode="after")
@@ -252,7 +251,7 @@ def load_recipe(recipe: str | Path, overrides: Sequence[str] = ()) -> Recipe:
         names = sorted(Path(entry.name).stem for entry in shipped.iterdir() if entry.name.endswith(".yaml"))
         if str(recipe) not in names:
             raise RecipeError(
-                f"no recipe {str(recipe)!r}{_nearest(str(recipe), names)}; there are {', '.join(names)}"
+                f"no recipe {str(recipe)!r}{did_you_mean(str(recipe), names)}; there are {', '.join(names)}"
             )
         text = shipped.joinpath(f"{recipe}.yaml").read_text(encoding="utf-8")
     elif not path.is_file():
@@ -305,18 +304,13 @@ def _environment(match: re.Match[str]) -> str:
     return value
 
 
-def _nearest(name: str, known: Iterable[str]) -> str:
-    matches = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
-    return f", did you mean {matches[0]!r}?" if matches else ""
-
-
 def _explain(error: ValidationError) -> str:
     """Every problem in a sentence, with the nearest field to an unknown one."""
     sentences = []
     for problem in error.errors():
         where = ".".join(str(part) for part in problem["loc"])
         if problem["type"] == "extra_forbidden":
-            sentences.append(f"unknown key {where!r}{_nearest(where, _fields(Recipe))}")
+            sentences.append(f"unknown key {where!r}{did_you_mean(where, _fields(Recipe))}")
         else:
             sentences.append(f"{where}: {problem['msg']}")
     return "; ".join(sentences)
