@@ -18,7 +18,7 @@ LEVELS = [
     {"__main__"},
     {"cli"},
     {"__init__"},
-    {"export", "posthoc"},
+    {"export", "posthoc", "classifier"},
     {"train", "scoring", "report"},
     {"evaluate", "onnx_file"},
     {"embedder", "detect", "benchmarks", "methods"},
@@ -29,7 +29,7 @@ LEVELS = [
     {"errors", "version"},
 ]
 # Rooms of the training side, the only ones that may import PyTorch at all.
-TORCH_ROOMS = {"nn", "methods", "train", "export", "posthoc", "onnx_file"}
+TORCH_ROOMS = {"nn", "methods", "train", "export", "posthoc", "classifier", "onnx_file"}
 
 
 def room(path: Path) -> str:

@@ -27,6 +27,8 @@ evaluate = typer.Typer(
 
 # Below it, a detector's scores of poor faces would be lost.
 BASELINE_THRESHOLD = 0.02
+# What a training run writes; its own room cannot be asked without PyTorch.
+CHECKPOINT = "checkpoint.pt"
 
 
 class Combining(str, Enum):
@@ -35,6 +37,13 @@ class Combining(str, Enum):
     MIN = "min"
     MEAN = "mean"
     PRODUCT = "product"
+
+
+class Comparing(str, Enum):
+    """How a pair is compared; ``facerts.evaluate.similarity`` has what they mean."""
+
+    COSINE = "cosine"
+    MLS = "mls"
 
 
 class Searching(str, Enum):
@@ -46,10 +55,25 @@ class Searching(str, Enum):
 
 ModelOption = Annotated[
     Path | None,
-    typer.Option("--model", help="The .onnx embedder, or an insightface model pack (folder or .zip)."),
+    typer.Option(
+        "--model", help="The .onnx embedder, an insightface model pack (folder or .zip), or a training run."
+    ),
 ]
 Embeddings = Annotated[
     Path | None, typer.Option(help="Instead of a model: embeddings computed elsewhere, .npz or .parquet.")
+]
+ScoreOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--score",
+        metavar="NAME[:OPTION=VALUE,...]",
+        help="With a training run: max_softmax, odin, energy, mc_dropout, ser_fiq or newton_temperature of "
+        "its classifier; may be repeated.",
+    ),
+]
+EnsembleOption = Annotated[
+    list[Path] | None,
+    typer.Option("--ensemble", help="With a training run: another on the same identities; may be repeated."),
 ]
 Data = Annotated[
     list[str],
@@ -61,6 +85,13 @@ Out = Annotated[Path, typer.Option(help="The result folder; several commands may
 Flip = Annotated[bool, typer.Option(help="Add each crop's mirror to its embedding.")]
 AllPairs = Annotated[
     bool, typer.Option("--all-pairs", help="Measure every pair of the benchmark's pictures too (millions).")
+]
+SimilarityOption = Annotated[
+    Comparing,
+    typer.Option(
+        "--similarity",
+        help="How a pair is compared; mls: mutual likelihood, for models with a variance (PFE).",
+    ),
 ]
 Pictures = Annotated[
     bool, typer.Option(help="Keep the crops that a report shows: worst pairs, best and worst faces.")
@@ -88,10 +119,13 @@ def verification(
     out: Out,
     model: ModelOption = None,
     embeddings: Embeddings = None,
+    score: ScoreOption = None,
+    ensemble: EnsembleOption = None,
     far: Annotated[
         list[float] | None,
         typer.Option(help="FAR to measure TAR at; may be repeated. All that the pairs allow by default."),
     ] = None,
+    similarity: SimilarityOption = Comparing.COSINE,
     all_pairs: AllPairs = False,
     flip: Flip = True,
     pictures: Pictures = True,
@@ -107,10 +141,10 @@ def verification(
 
     Example: facerts evaluate verification --model m.onnx --data lfw/ --all-pairs --out results
     """
-    judged = _judged(model, embeddings, provider, threads, batch_size)
+    judged = _judged(model, embeddings, provider, threads, batch_size, score, ensemble)
     how = _measuring(batch_size, pictures, align, detector_model, reference, flip=flip, every_pair=all_pairs)
     how = replace(how, fars=tuple(far) if far else None)
-    _pairs("verification", judged, data, out, how, json)
+    _pairs("verification", judged, data, out, how, similarity, json)
 
 
 @evaluate.command()
@@ -119,10 +153,13 @@ def reject(
     out: Out,
     model: ModelOption = None,
     embeddings: Embeddings = None,
+    score: ScoreOption = None,
+    ensemble: EnsembleOption = None,
     fmr: Annotated[float, typer.Option(min=0.0, max=1.0, help="False match rate of the threshold.")] = 0.001,
     combine: Annotated[
         Combining, typer.Option(help="How two qualities become their pair's.")
     ] = Combining.MIN,
+    similarity: SimilarityOption = Comparing.COSINE,
     all_pairs: AllPairs = False,
     flip: Flip = True,
     align: Align = None,
@@ -137,9 +174,9 @@ def reject(
 
     Example: facerts evaluate reject --model m.onnx --data lfw/ --out results
     """
-    judged = _judged(model, embeddings, provider, threads, batch_size)
+    judged = _judged(model, embeddings, provider, threads, batch_size, score, ensemble)
     how = _measuring(batch_size, False, align, detector_model, reference, flip=flip, every_pair=all_pairs)
-    _pairs("reject", judged, data, out, replace(how, fmr=fmr, combine=combine.value), json)
+    _pairs("reject", judged, data, out, replace(how, fmr=fmr, combine=combine.value), similarity, json)
 
 
 @evaluate.command()
@@ -184,6 +221,8 @@ def ood(
     out: Out,
     model: ModelOption = None,
     embeddings: Embeddings = None,
+    score: ScoreOption = None,
+    ensemble: EnsembleOption = None,
     exclude_in: Annotated[str | None, typer.Option(help="File names to leave out of --in, with *.")] = None,
     exclude_out_of: Annotated[
         str | None, typer.Option(help="File names to leave out of --out-of, with *.")
@@ -203,7 +242,7 @@ def ood(
     """
     from facerts.evaluate.ood import run_ood
 
-    judged = _judged(model, embeddings, provider, threads, batch_size)
+    judged = _judged(model, embeddings, provider, threads, batch_size, score, ensemble)
     how = _measuring(batch_size, pictures, align, detector_model, reference)
     result = run_ood(judged, faces, others, out, how, exclude_faces=exclude_in, exclude_others=exclude_out_of)
     _tell(result["ood"], json, results.show_ood)
@@ -211,9 +250,13 @@ def ood(
 
 @evaluate.command()
 def ladder(
-    model: Annotated[Path, typer.Option(help="The .onnx embedder, or an insightface model pack.")],
+    model: Annotated[
+        Path, typer.Option(help="The .onnx embedder, an insightface model pack, or a training run.")
+    ],
     data: Annotated[list[str], typer.Option(help="Aligned faces; may be repeated.")],
     out: Out,
+    score: ScoreOption = None,
+    ensemble: EnsembleOption = None,
     pictures: Annotated[int, typer.Option(min=2, help="How many, evenly spaced.")] = 500,
     align: Align = None,
     detector_model: DetectorModel = None,
@@ -228,16 +271,25 @@ def ladder(
     """
     from facerts.evaluate.ladder import run_ladder
 
-    judged = _judged(model, None, provider, threads, batch_size)
+    judged = _judged(model, None, provider, threads, batch_size, score, ensemble)
     how = _measuring(batch_size, False, align, detector_model, None)
     result = run_ladder(judged, data, out, how, pictures=pictures)
     _tell(result["ladder"], json, results.show_ladder)
 
 
-def _pairs(kind: Kind, judged: Judged, data: list[str], out: Path, how: Measuring, json: bool) -> None:
+def _pairs(
+    kind: Kind,
+    judged: Judged,
+    data: list[str],
+    out: Path,
+    how: Measuring,
+    similarity: Comparing,
+    json: bool,
+) -> None:
     from facerts.evaluate.run import run_pairs
+    from facerts.evaluate.similarity import SIMILARITIES
 
-    result = run_pairs(judged, [kind], data, out, how)
+    result = run_pairs(judged, [kind], data, out, how, similarity=SIMILARITIES[similarity.value])
     if kind == "verification":
         _tell(result[kind], json, results.show_verification)
     else:
@@ -263,15 +315,34 @@ def _judged(
     provider: list[str] | None,
     threads: int | None,
     batch_size: int,
+    scores: list[str] | None = None,
+    ensemble: list[Path] | None = None,
 ) -> Judged:
     from facerts.embedder import load_embedder, load_table
 
     if (model is None) == (embeddings is None):
         raise Error("give either --model or --embeddings")
+    if model is not None and _is_run(model):
+        from facerts.classifier import load_run
+
+        if provider:
+            raise Error(
+                "--provider is for ONNX Runtime; a training run goes through PyTorch, on a GPU where there is one"
+            )
+        return load_run(model, scores or (), ensemble or (), threads=threads)
+    if scores or ensemble:
+        raise Error(
+            f"{model or embeddings}: --score and --ensemble need class centres, which are only in a training run; "
+            f"give its folder or its {CHECKPOINT} as --model"
+        )
     if embeddings is not None:
         return load_table(embeddings)
     assert model is not None
     return load_embedder(model, providers=provider, threads=threads, batch_size=batch_size)
+
+
+def _is_run(model: Path) -> bool:
+    return model.suffix == ".pt" or (model / CHECKPOINT).is_file()
 
 
 def _measuring(

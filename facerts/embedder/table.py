@@ -26,6 +26,7 @@ NAMES = ("names", "paths", "name", "path")
 EMBEDDINGS = ("embeddings", "embedding")
 SCORES = ("quality", "uncertainty", "norm")
 EXTRAS = ("det_score", "face_size")
+VARIANCE = "variance"
 
 # Lengths that differ from 1 by no more are rounding, as of embeddings kept in float16.
 UNIT_TOLERANCE = 1e-3
@@ -130,10 +131,12 @@ def load_table(path: str | Path) -> EmbeddingTable:
     A ``.npz`` file holds ``embeddings`` ``(N, d)`` and ``names`` or ``paths``, as `facerts embed` writes it; a
     ``.parquet`` file has a list column ``embedding`` and a column ``name`` or ``path``. Either may have
     ``quality`` (higher is better), ``uncertainty``, ``norm``, ``det_score`` and ``face_size``, one number a row;
-    NaN throughout is as if it were not there. Other columns of floats become extras.
+    NaN throughout is as if it were not there. ``variance`` ``(N, d)``, a list column in Parquet, is that of the
+    embedding's entries. Other columns of floats become extras.
 
-    Embeddings are brought to unit length. Where they did not have it and there is no ``norm``, their length is the
-    norm; where there is quality and no uncertainty, uncertainty is minus quality.
+    Embeddings are brought to unit length, and their variances with them, divided by the square of the length. Where
+    embeddings did not have unit length and there is no ``norm``, their length is the norm; where there is quality and
+    no uncertainty, uncertainty is minus quality.
 
     Args:
         path: the .npz or .parquet file; nothing in it is unpickled.
@@ -163,7 +166,11 @@ def load_table(path: str | Path) -> EmbeddingTable:
         norm = length
     if uncertainty is None and quality is not None:
         uncertainty = -quality
-    rows = FaceOutputs(embedding / length[:, None], norm, quality, uncertainty, content.extras())
+    extras = content.extras()
+    variance = content.variance()
+    if variance is not None:
+        extras[VARIANCE] = _to_float32(variance / np.square(length)[:, None])
+    rows = FaceOutputs(embedding / length[:, None], norm, quality, uncertainty, extras)
     return EmbeddingTable(path, names, rows)
 
 
@@ -211,6 +218,21 @@ class _Content:
         if np.isnan(values).all():
             return None
         self._check_finite(key, values)
+        return values
+
+    def variance(self) -> Floats | None:
+        """``(N, d)`` of the embeddings' entries, as the file has them; None where it has none.
+
+        Raises:
+            DataError: of another shape.
+        """
+        if self._columns.get(VARIANCE, np.empty(0)).ndim < 2:
+            return None  # one number a row is an extra like any other
+        values, wanted = self._numbers(VARIANCE), self.embedding.shape
+        if values.shape != wanted:
+            raise DataError(
+                f"{self._path}: {VARIANCE} must be {wanted}, one for each entry of the embeddings, not {values.shape}"
+            )
         return values
 
     def extras(self) -> dict[str, Floats]:
@@ -286,7 +308,7 @@ def _read_parquet(path: Path) -> Columns:
             wanted = [
                 field.name
                 for field in file.schema_arrow
-                if field.name in (*NAMES, *EMBEDDINGS, *SCORES, *EXTRAS)
+                if field.name in (*NAMES, *EMBEDDINGS, *SCORES, *EXTRAS, VARIANCE)
                 or pyarrow.types.is_floating(field.type)
             ]
             table = file.read(columns=wanted)
@@ -303,9 +325,10 @@ def _from_arrow(path: Path, name: str, column: Any) -> NDArray[Any]:
 
     if name in NAMES:
         return np.array(column.to_pylist(), dtype=object)
-    if name not in EMBEDDINGS:
+    lists = any(kind(column.type) for kind in (types.is_list, types.is_large_list, types.is_fixed_size_list))
+    if name not in EMBEDDINGS and not (lists and name == VARIANCE):
         return np.asarray(column.to_numpy())
-    if not any(kind(column.type) for kind in (types.is_list, types.is_large_list, types.is_fixed_size_list)):
+    if not lists:
         raise DataError(f"{path}: {name} must be a list of numbers in each row, not {column.type}")
     sizes = compute.list_value_length(column).to_numpy()
     odd = np.flatnonzero(sizes != sizes[:1])  # a row without a list has size NaN

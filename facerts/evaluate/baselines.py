@@ -20,6 +20,16 @@ OfCrops = Callable[[NDArray[np.uint8]], Scores]
 
 # Their names in results, in the order of tables.
 BASELINES = ("sharpness", "det_score", "face_size", "neighbours")
+# Those of a training run's classifier; ``facerts.classifier``, which needs PyTorch, gives them.
+CLASSIFIER_SCORES = (
+    "max_softmax",
+    "odin",
+    "energy",
+    "mc_dropout",
+    "ensemble",
+    "ser_fiq",
+    "newton_temperature",
+)
 NEIGHBOURS = 10
 
 

@@ -100,7 +100,9 @@ def embed_crops(embedder: Embedder, crops: NDArray[np.uint8], *, flip: bool) -> 
     outputs = embedder(crops)
     if not flip:
         return outputs
-    mirrored = embedder(np.ascontiguousarray(crops[:, :, ::-1]))
+    # Of the mirror nothing else is wanted, and some embedders have scores that cost many passes.
+    mirroring: Embedder = getattr(embedder, "without_scores", embedder)
+    mirrored = mirroring(np.ascontiguousarray(crops[:, :, ::-1]))
     summed = outputs.embedding + mirrored.embedding
     # Opposite embeddings would sum to nothing; they keep the zero rather than become NaN.
     length = np.maximum(np.linalg.norm(summed, axis=1, keepdims=True), np.float32(1e-12))

@@ -7,8 +7,9 @@ from numpy.typing import NDArray
 
 from facerts.benchmarks.pairs import PairBenchmark
 from facerts.embedder.outputs import Embedder, FaceOutputs
-from facerts.evaluate.embed import embed_crops
-from facerts.metrics.verification import best_threshold, pair_cosine
+from facerts.evaluate.embed import concatenate, embed_crops
+from facerts.evaluate.similarity import COSINE, Similarity
+from facerts.metrics.verification import best_threshold
 
 # So many genuine and so many impostor pairs: 256 pictures at most.
 PAIRS = 64
@@ -17,7 +18,13 @@ SIGNIFICANT = 3.0
 
 
 def channel_probe(
-    embedder: Embedder, benchmark: PairBenchmark, outputs: FaceOutputs, *, flip: bool, batch_size: int
+    embedder: Embedder,
+    benchmark: PairBenchmark,
+    outputs: FaceOutputs,
+    *,
+    flip: bool,
+    batch_size: int,
+    similarity: Similarity = COSINE,
 ) -> str | None:
     """Embed some pictures with red and blue swapped; a sentence where that serves the model better.
 
@@ -30,6 +37,7 @@ def channel_probe(
         outputs: of all its pictures, in the order of the channels that the model is given.
         flip: as ``outputs`` were made.
         batch_size: crops per call of the embedder.
+        similarity: by which pairs are told apart.
     """
     rows = np.concatenate([_spaced(np.flatnonzero(benchmark.same == flag)) for flag in (True, False)])
     same = benchmark.same[rows]
@@ -38,9 +46,9 @@ def channel_probe(
     swapped = []
     for start in range(0, len(images), batch_size):
         crops = np.stack([benchmark.images.crop(int(row)) for row in images[start : start + batch_size]])
-        swapped.append(embed_crops(embedder, np.ascontiguousarray(crops[..., ::-1]), flip=flip).embedding)
-    given = pair_cosine(outputs.embedding[images], pairs)
-    other = pair_cosine(np.concatenate(swapped), pairs)
+        swapped.append(embed_crops(embedder, np.ascontiguousarray(crops[..., ::-1]), flip=flip))
+    given = similarity.of_pairs(outputs.take(images), pairs)
+    other = similarity.of_pairs(concatenate(swapped), pairs)
     before, after = _margins(given, same), _margins(other, same)
     gain = after - before
     error = gain.std(ddof=1) / np.sqrt(len(gain))

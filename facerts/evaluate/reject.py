@@ -13,6 +13,7 @@ from facerts.embedder.outputs import FaceOutputs
 from facerts.errors import Error, ModelError
 from facerts.evaluate.result import Arrays
 from facerts.evaluate.scores import drawn_people, image_scores
+from facerts.evaluate.similarity import COSINE, Similarity
 from facerts.metrics.all_pairs import AllPairs, resampled_thresholds
 from facerts.metrics.calibration import reliability, spearman
 from facerts.metrics.reject import (
@@ -27,7 +28,7 @@ from facerts.metrics.reject import (
     reject_intervals,
     resampled_limits,
 )
-from facerts.metrics.verification import fmr_threshold, pair_cosine, reachable
+from facerts.metrics.verification import fmr_threshold, reachable
 
 AREAS = (0.2, 0.95)
 FMR = 1e-3
@@ -40,6 +41,7 @@ def reject_of(
     *,
     fmr: float = FMR,
     combine: Combine = "min",
+    similarity: Similarity = COSINE,
     every: AllPairs | None = None,
     rows: NDArray[np.integer] | None = None,
 ) -> tuple[list[dict[str, Any]], Arrays]:
@@ -50,20 +52,21 @@ def reject_of(
         benchmark: whose pairs are measured.
         fmr: false match rate at which the threshold is chosen.
         combine: how two pictures' qualities become their pair's.
-        every: all pairs of its pictures, where they are to be measured too.
+        similarity: of the benchmark's pairs.
+        every: all pairs of its pictures, where they are to be measured too; compared by the cosine.
         rows: the pictures that ``every`` is of.
 
     Returns:
         The section ``reject[NAME]`` of a result, and its arrays.
 
     Raises:
-        ModelError: there is no score of a picture.
+        ModelError: there is no score of a picture, or not what the similarity needs.
         Error: the scores cannot be combined so, or there are too few impostor pairs for the rate.
     """
     named = image_scores(outputs)
     if not named:
         raise ModelError("this model gives neither quality nor norm, so there is nothing to reject by")
-    scores, same = pair_cosine(outputs.embedding, benchmark.pairs), benchmark.same
+    scores, same = similarity.of_pairs(outputs, benchmark.pairs), benchmark.same
     check_fmr(fmr, int((~same).sum()), benchmark.name)
     subjects = drawn_people(benchmark)
     limits = list(resampled_limits(scores, same, subjects, fmr, replicates=REPLICATES))
@@ -74,7 +77,13 @@ def reject_of(
         fixed = error_versus_reject(scores, same, quality, fmr=fmr, convention="fixed")
         anew = error_versus_reject(scores, same, quality, fmr=fmr, convention="per_rate")
         accepted = int((scores[~same] >= fixed.threshold[0]).sum())
-        told = {"by": by, "pairs": "benchmark", "combine": combine, "fmr": fmr}
+        told = {
+            "by": by,
+            "similarity": similarity.name,
+            "pairs": "benchmark",
+            "combine": combine,
+            "fmr": fmr,
+        }
         entry = _entry(told, fixed, accepted, scores[same])
         intervals = _intervals(scores[same], quality[same], limits, unit)
         curves.append({**entry, "convention": "fixed", **intervals})
@@ -100,14 +109,19 @@ def check_fmr(fmr: float, impostors: int, name: str) -> None:
 
 
 def calibration_of(
-    outputs: FaceOutputs, benchmark: PairBenchmark, *, fmr: float = FMR, combine: Combine = "min"
+    outputs: FaceOutputs,
+    benchmark: PairBenchmark,
+    *,
+    fmr: float = FMR,
+    combine: Combine = "min",
+    similarity: Similarity = COSINE,
 ) -> dict[str, Any]:
     """Does quality predict error? The section ``calibration[NAME]`` of a result.
 
     Of the genuine pairs: Spearman's correlation of quality with similarity, and FNMR in ten bins of equal numbers by
     quality, at one threshold.
     """
-    scores, same = pair_cosine(outputs.embedding, benchmark.pairs), benchmark.same
+    scores, same = similarity.of_pairs(outputs, benchmark.pairs), benchmark.same
     threshold = fmr_threshold(scores[~same], fmr)
     genuine = scores[same]
     by = {}
@@ -122,7 +136,14 @@ def calibration_of(
             "high": bins.high.tolist(),
             "pairs": bins.pairs.tolist(),
         }
-    return {"fmr": fmr, "threshold": threshold, "genuine": len(genuine), "combine": combine, "by": by}
+    return {
+        "similarity": similarity.name,
+        "fmr": fmr,
+        "threshold": threshold,
+        "genuine": len(genuine),
+        "combine": combine,
+        "by": by,
+    }
 
 
 def _of_every_pair(
@@ -141,7 +162,7 @@ def _of_every_pair(
     for by, of_image in named.items():
         quality = _pair_quality(by, of_image[rows], every.genuine_pairs, combine)
         curve = reject_curve(genuine, quality, threshold, every.impostors)
-        told = {"by": by, "pairs": "all", "combine": combine, "fmr": fmr}
+        told = {"by": by, "similarity": COSINE.name, "pairs": "all", "combine": combine, "fmr": fmr}
         entry = {**_entry(told, curve, every.accepted(threshold), genuine), "convention": "fixed"}
         curves.append({**entry, **_intervals(genuine, quality, limits, "subjects")} if limits else entry)
     return curves

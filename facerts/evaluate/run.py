@@ -27,10 +27,10 @@ from facerts.evaluate.reject import calibration_of, check_fmr, reject_of
 from facerts.evaluate.result import ResultFolder
 from facerts.evaluate.scores import image_scores
 from facerts.evaluate.search import Backend
+from facerts.evaluate.similarity import COSINE, Similarity
 from facerts.evaluate.templates import template_verification_of
 from facerts.evaluate.verification import all_pairs_of, verification_of, wanted_fars
 from facerts.metrics.all_pairs import AllPairs, all_pairs
-from facerts.metrics.verification import pair_cosine
 from facerts.progress import progress_bar
 
 Kind = Literal["verification", "reject"]
@@ -45,6 +45,8 @@ def run_pairs(
     data: Sequence[str | Path],
     out: str | Path,
     how: Measuring = PLAIN,
+    *,
+    similarity: Similarity = COSINE,
 ) -> dict[str, Any]:
     """Embed each benchmark once, and measure what is asked for.
 
@@ -54,15 +56,21 @@ def run_pairs(
         data: whatever ``open_benchmarks`` and ``open_templates`` take.
         out: the result folder.
         how: to measure.
+        similarity: of the pairs; results stand under ``similarity.title`` of a benchmark's name.
 
     Returns:
         The result as the folder has it now.
+
+    Raises:
+        Error: something that is asked for cannot be measured so; the message says what and why.
     """
     folder = ResultFolder(out, judged)
     templates = [path for path in data if is_template_benchmark(path)]
     if templates and ("reject" in kinds or how.every_pair):
         what = "error versus reject needs" if "reject" in kinds else "all pairs are"
         raise Error(f"{templates[0]}: {what} pairs of pictures, and this benchmark has templates")
+    if not similarity.of_directions:
+        _check_listed_pairs(similarity, templates, how)
     benchmarks = [
         replace(one, images=how.crops_of(one.images))
         for path in data
@@ -73,13 +81,14 @@ def run_pairs(
     _check_names([*(one.name for one in benchmarks), *(one.name for one in pooled)])
     for benchmark in benchmarks:
         _check_pairs(benchmark, kinds, how)
-    reference = reference_embedding(judged, how, flip=how.flip)
+    embedder, flip = similarity.ready(judged, how.flip)
+    reference = reference_embedding(embedder, how, flip=flip)
     for benchmark in benchmarks:
         hashed = hash_pictures(benchmark.images)
         outputs = measured_outputs(
-            judged, benchmark.images, how, flip=how.flip, first=hashed.first, reference=reference
+            embedder, benchmark.images, how, flip=flip, first=hashed.first, reference=reference
         )
-        _measure_pairs(folder, judged, benchmark, outputs, hashed, kinds, how)
+        _measure_pairs(folder, judged, benchmark, outputs, hashed, kinds, how, similarity)
     for of_templates in pooled:
         _measure_templates(folder, judged, of_templates, how)
     return folder.content
@@ -146,33 +155,50 @@ def _measure_pairs(
     hashed: Hashed,
     kinds: Sequence[Kind],
     how: Measuring,
+    similarity: Similarity,
 ) -> None:
+    name = similarity.title(benchmark.name)
     rows, every = _every_pair(benchmark, outputs, hashed) if how.every_pair else (None, None)
     notes = [*benchmark.notes, *repeated_pictures(benchmark, hashed.first), *photo_notes(benchmark.images)]
     if "verification" in kinds:
-        table = isinstance(judged, EmbeddingTable)
-        if not isinstance(judged, EmbeddingTable):
-            probed = channel_probe(judged, benchmark, outputs, flip=how.flip, batch_size=how.batch_size)
+        embedder, flip = similarity.ready(judged, how.flip)
+        table = isinstance(embedder, EmbeddingTable)
+        if not isinstance(embedder, EmbeddingTable):
+            probed = channel_probe(
+                embedder, benchmark, outputs, flip=flip, batch_size=how.batch_size, similarity=similarity
+            )
             notes += [] if probed is None else [probed]
         section, arrays = verification_of(
-            outputs, benchmark, flip=None if table else how.flip, fars=None if every else how.fars
+            outputs,
+            benchmark,
+            flip=None if table else how.flip,
+            fars=None if every else how.fars,
+            similarity=similarity,
         )
         section.update(data_sha256=hashed.sha256, notes=notes)
         if every is not None:
             section["all_pairs"], more = all_pairs_of(every, benchmark.name, how.fars)
             arrays.update(more)
         if how.pictures:
-            scores = pair_cosine(outputs.embedding, benchmark.pairs)
+            scores = similarity.of_pairs(outputs, benchmark.pairs)
             arrays.update(shown_pictures(benchmark.images, _telling_pictures(benchmark, outputs, scores)))
-        folder.add("verification", benchmark.name, section, arrays)
+        folder.add("verification", name, section, arrays)
     if "reject" in kinds:
         curves, arrays = reject_of(
-            outputs, benchmark, fmr=how.fmr, combine=how.combine, every=every, rows=rows
+            outputs,
+            benchmark,
+            fmr=how.fmr,
+            combine=how.combine,
+            similarity=similarity,
+            every=every,
+            rows=rows,
         )
-        folder.add("reject", benchmark.name, curves, arrays)
-        calibration = calibration_of(outputs, benchmark, fmr=how.fmr, combine=how.combine)
+        folder.add("reject", name, curves, arrays)
+        calibration = calibration_of(
+            outputs, benchmark, fmr=how.fmr, combine=how.combine, similarity=similarity
+        )
         calibration.update(data_sha256=hashed.sha256, notes=notes)
-        folder.add("calibration", benchmark.name, calibration, {})
+        folder.add("calibration", name, calibration, {})
     folder.write()
 
 
@@ -226,7 +252,13 @@ def _measure_templates(
     outputs = measured_outputs(judged, benchmark.images, how, flip=how.flip)
     for pooling, section in template_verification_of(outputs, benchmark, fars).items():
         flip = None if isinstance(judged, EmbeddingTable) else how.flip
-        told = {"flip": flip, "accuracy": None, "data_sha256": hashed.sha256, "notes": list(benchmark.notes)}
+        told = {
+            "flip": flip,
+            "similarity": COSINE.name,
+            "accuracy": None,
+            "data_sha256": hashed.sha256,
+            "notes": list(benchmark.notes),
+        }
         folder.add("verification", f"{benchmark.name} ({pooling})", {**section, **told}, {})
     folder.write()
 
@@ -255,6 +287,24 @@ def _check_pairs(benchmark: PairBenchmark, kinds: Sequence[Kind], how: Measuring
         wanted_fars(how.fars, impostors, benchmark.name)
     if "reject" in kinds:
         check_fmr(how.fmr, impostors, benchmark.name)
+
+
+def _check_listed_pairs(similarity: Similarity, templates: Sequence[str | Path], how: Measuring) -> None:
+    """Refuse what only a similarity of directions can measure.
+
+    Raises:
+        Error: all pairs or templates are asked for.
+    """
+    if how.every_pair:
+        raise Error(
+            f"all pairs cannot be compared by {similarity.name}: millions of pairs are had from one product of "
+            "matrices, which gives cosines and nothing else; leave out --all-pairs, or compare by the cosine"
+        )
+    if templates:
+        raise Error(
+            f"{templates[0]}: templates cannot be compared by {similarity.name}: pictures are pooled into one unit "
+            "embedding, which has no variance; compare them by the cosine"
+        )
 
 
 def _check_names(names: Sequence[str]) -> None:

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from facerts.benchmarks.pairs import PairBenchmark
 from facerts.embedder.outputs import FaceOutputs
-from facerts.evaluate.baselines import BASELINES
+from facerts.evaluate.baselines import BASELINES, CLASSIFIER_SCORES
 from facerts.evaluate.result import Arrays
 from facerts.metrics.resample import pair_subjects
 
@@ -21,7 +21,7 @@ def image_scores(outputs: FaceOutputs) -> dict[str, NDArray[np.float32]]:
         outputs.quality is not None and np.array_equal(outputs.norm, outputs.quality)
     ):
         scores["norm"] = outputs.norm
-    return {**scores, **{name: outputs.extras[name] for name in BASELINES if name in outputs.extras}}
+    return {**scores, **_untrained(outputs)}
 
 
 def image_arrays(outputs: FaceOutputs, names: list[str]) -> Arrays:
@@ -31,7 +31,7 @@ def image_arrays(outputs: FaceOutputs, names: list[str]) -> Arrays:
         value = getattr(outputs, name)
         if value is not None:
             arrays[name] = value
-    return {**arrays, **{name: outputs.extras[name] for name in BASELINES if name in outputs.extras}}
+    return {**arrays, **_untrained(outputs)}
 
 
 def drawn_people(benchmark: PairBenchmark) -> NDArray[np.int64] | None:
@@ -44,3 +44,9 @@ def drawn_people(benchmark: PairBenchmark) -> NDArray[np.int64] | None:
     if subjects is None or ((subjects[:, 0] == subjects[:, 1]) != benchmark.same).any():
         return None
     return subjects
+
+
+def _untrained(outputs: FaceOutputs) -> dict[str, NDArray[np.float32]]:
+    """The scores that nothing was trained for, in the order of tables."""
+    names = (*BASELINES, *CLASSIFIER_SCORES)
+    return {name: outputs.extras[name] for name in names if name in outputs.extras}

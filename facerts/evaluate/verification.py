@@ -13,17 +13,11 @@ from facerts.errors import Error
 from facerts.evaluate.embed import embed_source
 from facerts.evaluate.result import Arrays
 from facerts.evaluate.scores import drawn_people, image_arrays
+from facerts.evaluate.similarity import COSINE, Similarity
 from facerts.metrics.all_pairs import EDGES, AllPairs, far_intervals
 from facerts.metrics.intervals import Interval
 from facerts.metrics.pair_intervals import share_interval, verification_intervals
-from facerts.metrics.verification import (
-    ROC,
-    OperatingPoint,
-    pair_cosine,
-    reachable,
-    roc,
-    ten_fold_accuracy,
-)
+from facerts.metrics.verification import ROC, OperatingPoint, reachable, roc, ten_fold_accuracy
 
 FARS = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
 # Points of a curve that are kept for drawing.
@@ -54,6 +48,7 @@ def verification_of(
     *,
     flip: bool | None,
     fars: Sequence[float] | None = None,
+    similarity: Similarity = COSINE,
 ) -> tuple[dict[str, Any], Arrays]:
     """Measure embeddings that are there already; see ``evaluate_verification``.
 
@@ -62,11 +57,13 @@ def verification_of(
         benchmark: whose pairs are measured.
         flip: whether mirrors were added; None where that is not known.
         fars: at which TAR is measured; by default those of ``FARS`` that the impostor pairs can show.
+        similarity: of the pairs.
 
     Raises:
         Error: too few impostor pairs for a rate that was asked for.
+        ModelError: the outputs do not have what the similarity needs.
     """
-    scores, same = pair_cosine(outputs.embedding, benchmark.pairs), benchmark.same
+    scores, same = similarity.of_pairs(outputs, benchmark.pairs), benchmark.same
     labels = benchmark.images.labels
     subjects = drawn_people(benchmark)
     accuracy = ten_fold_accuracy(scores, same, benchmark.folds)
@@ -82,6 +79,7 @@ def verification_of(
         "images": len(benchmark.images),
         "subjects": None if labels is None else len(np.unique(labels)),
         "flip": flip,
+        "similarity": similarity.name,
         "accuracy": {
             "value": accuracy.value,
             "fold_std": accuracy.fold_std,

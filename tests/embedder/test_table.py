@@ -214,6 +214,33 @@ def test_a_parquet_table_is_read_like_an_npz(tmp_path: Path, faces: Source, kind
     np.testing.assert_array_equal(outputs.extras["blur"], [0.5, np.nan, 1, 2])
 
 
+@pytest.mark.parametrize("ending", ["npz", "parquet"])
+def test_variances_go_with_their_embeddings_to_unit_length(
+    tmp_path: Path, faces: Source, ending: str
+) -> None:
+    given, variance = vectors(), np.random.default_rng(2).uniform(0.1, 1, (4, 6))
+    path = tmp_path / f"t.{ending}"
+    if ending == "npz":
+        write_npz(path, names=KEYS, embeddings=given, variance=variance)
+    else:
+        write_parquet(path, name=KEYS, embedding=given.tolist(), variance=variance.tolist())
+    outputs = load_table(path).outputs(faces)
+    # A deviation shrinks as the embedding does.
+    ratio = np.sqrt(outputs.extras["variance"]) / np.linalg.norm(outputs.embedding, axis=1, keepdims=True)
+    expected = np.sqrt(variance) / np.linalg.norm(given, axis=1, keepdims=True)
+    np.testing.assert_allclose(ratio, expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("ending", ["npz", "parquet"])
+def test_one_variance_a_row_is_an_extra_like_any_other(tmp_path: Path, faces: Source, ending: str) -> None:
+    path, variance = tmp_path / f"t.{ending}", np.array([0.1, 0.2, 0.3, 0.4])
+    if ending == "npz":
+        write_npz(path, names=KEYS, embeddings=vectors(), variance=variance)
+    else:
+        write_parquet(path, name=KEYS, embedding=vectors().tolist(), variance=variance)
+    np.testing.assert_allclose(load_table(path).outputs(faces).extras["variance"], variance, rtol=1e-6)
+
+
 def test_parquet_without_pyarrow_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -251,6 +278,9 @@ def changed(row: int, value: float) -> NDArray[np.float32]:
         ({"quality": np.ones((4, 1))}, r"quality must be \(4,\), .* not \(4, 1\)"),
         ({"quality": np.array([1, 2, np.nan, 3])}, r"quality of row 2 \(Bob/Bob_0001\.jpg\) is not a finite"),
         ({"det_score": np.ones(3)}, r"det_score must be \(4,\)"),
+        ({"variance": np.ones((4, 5))}, r"variance must be \(4, 6\), one for each entry .*, not \(4, 5\)"),
+        ({"variance": np.ones((3, 6))}, r"variance must be \(4, 6\), .* not \(3, 6\)"),
+        ({"variance": np.full((4, 6), "x")}, "variance must be numbers, not <U"),
     ],
 )
 def test_a_broken_table_names_file_and_row(tmp_path: Path, arrays: dict[str, Any], message: str) -> None:
@@ -271,6 +301,7 @@ def test_a_broken_table_names_file_and_row(tmp_path: Path, arrays: dict[str, Any
         ({"embedding": [[1.0, None], [1.0, 2.0]]}, r"embedding of row 0 \(a\) is not a finite number"),
         ({"embedding": [["x"], ["y"]]}, "embedding must be numbers, not object"),
         ({"embedding": [1.0, 2.0]}, "embedding must be a list of numbers in each row, not double"),
+        ({"variance": [[1.0, 2.0], [1.0]]}, "variance of row 1 is missing, or not as long as that of row 0"),
         ({"name": ["a", None]}, "name must be text, and that of row 1 is None"),
         ({"embedding": pyarrow.array([], pyarrow.list_(pyarrow.float32())), "name": []}, r"not \(0, 0\)"),
     ],

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 from scipy import stats
 
-from facerts.metrics.likelihood import mutual_likelihood
+from facerts.metrics.likelihood import fused_gaussian, mutual_likelihood
 from facerts.metrics.verification import CHUNK, pair_cosine
 
 
@@ -50,3 +50,41 @@ def test_a_doubtful_face_is_less_like_its_match_and_less_unlike_a_stranger() -> 
 
 def test_no_pairs_give_no_scores() -> None:
     assert mutual_likelihood(np.ones((2, 3)), np.ones((2, 3)), np.empty((0, 2), dtype=int)).shape == (0,)
+
+
+def test_fused_gaussians_are_the_normalised_product_of_their_densities() -> None:
+    """Moments of the product, integrated numerically; the entries are independent, so each is one integral."""
+    random = np.random.default_rng(3)
+    means, variances = random.normal(size=(3, 2, 4)), random.uniform(0.05, 2, (3, 2, 4))
+    mean, variance = fused_gaussian(means, variances)
+    x = np.linspace(-25, 25, 200_001)
+    for row, entry in np.ndindex(2, 4):
+        log_density = sum(
+            stats.norm.logpdf(x, means[view, row, entry], np.sqrt(variances[view, row, entry]))
+            for view in range(3)
+        )
+        density = np.exp(log_density - log_density.max())
+        density /= density.sum()
+        centre = (x * density).sum()
+        np.testing.assert_allclose(mean[row, entry], centre, rtol=1e-8)
+        np.testing.assert_allclose(variance[row, entry], ((x - centre) ** 2 * density).sum(), rtol=1e-8)
+
+
+def test_fusing_equal_variances_averages_and_a_sure_view_decides() -> None:
+    means = np.array([[[1.0, 0.0]], [[0.0, 1.0]]])
+    mean, variance = fused_gaussian(means, np.full((2, 1, 2), 0.3))
+    np.testing.assert_allclose(mean, [[0.5, 0.5]])
+    np.testing.assert_allclose(variance, [[0.15, 0.15]])
+    mean, variance = fused_gaussian(means, np.array([[[1e-9, 1e-9]], [[1.0, 1.0]]]))
+    np.testing.assert_allclose(mean, [[1.0, 0.0]], atol=1e-8)
+    np.testing.assert_allclose(variance, 1e-9, rtol=1e-8)
+
+
+def test_fusing_one_view_changes_nothing_and_float32_is_widened() -> None:
+    random = np.random.default_rng(4)
+    means = random.normal(size=(1, 3, 2)).astype(np.float32)
+    variances = np.full((1, 3, 2), 1e-40, dtype=np.float32)
+    mean, variance = fused_gaussian(means, variances)
+    assert mean.dtype == variance.dtype == np.float64
+    np.testing.assert_allclose(mean, means[0], rtol=1e-12)
+    np.testing.assert_allclose(variance, variances[0].astype(np.float64), rtol=1e-12)
