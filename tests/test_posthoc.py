@@ -25,6 +25,7 @@ from facerts.posthoc import run as run_module
 from facerts.posthoc.features import Features
 from facerts.posthoc.means import LeaveOneOutMeans
 from facerts.posthoc.train import held_out, train_heads
+from facerts.train.recipe import Augmentation
 from tests.foreign import SIZE, write_description, write_embedder
 
 SHORT = Settings(hidden=16, epochs=3, batch_size=16, holdout=0.25)
@@ -338,10 +339,11 @@ def test_heldout_identities_are_whole_and_people_with_one_picture_are_not_among_
     ("method", "how", "message"),
     [
         ("rst", {}, "no method 'rst', did you mean 'rts'"),
-        ("arcface", {}, "arcface has no head of its own to train; post hoc, there are rts"),
-        ("tau", {}, "tau compares 2 views of each image"),
-        ("tempnet", {}, "tempnet compares 2 views"),
-        ("pfe", {}, "pfe trains heads on whole images by recipe"),
+        ("arcface", {}, "arcface trains the embedding alone, .* there are rts, .*tempnet"),
+        ("supcon", {}, "supcon trains the embedding alone"),
+        ("tau", {"views": 1}, "tau compares 2 views of each image; --views must be 2 or more"),
+        ("tempnet", {"tap": "flat"}, "tempnet reads the unit embedding alone"),
+        ("rts", {"augmentation": Augmentation(flip=False)}, "--views 2 or more"),
         ("rts", {"overrides": ["kl_wieght=3"]}, "rts has no setting 'kl_wieght', did you mean 'kl_weight'"),
         ("rts", {"overrides": ["margin"]}, "key=value"),
         ("rts", {"overrides": ["margin=["]}, "valid YAML"),

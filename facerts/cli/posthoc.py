@@ -17,9 +17,7 @@ def register(app: typer.Typer) -> None:
 
 
 def posthoc(
-    method: Annotated[
-        str, typer.Argument(help="The method whose head is trained: rts, relaxed_softmax, dul, …")
-    ],
+    method: Annotated[str, typer.Argument(help="The method: rts, dul, pfe, tau, tempnet, …")],
     model: Model,
     data: Annotated[list[str], typer.Option(help="Aligned pictures with identities; may be repeated.")],
     out: Annotated[Path, typer.Option(help="The .onnx file to write.")],
@@ -35,15 +33,40 @@ def posthoc(
         Path | None,
         typer.Option(help="The .npz file that keeps what the embedder says; beside --out by default."),
     ] = None,
+    norm: Annotated[
+        bool, typer.Option(help="The head reads the logarithm of the embedding's length too.")
+    ] = False,
+    views: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Views of each picture: itself and augmented ones. By default 1; 4 for methods that compare views.",
+        ),
+    ] = None,
+    flip: Annotated[bool, typer.Option(help="Half of the augmented views are mirrored.")] = True,
+    scale: Annotated[
+        float, typer.Option(min=0, max=0.9, help="Their largest relative change of scale.")
+    ] = 0.15,
+    shift: Annotated[
+        float, typer.Option(min=0, max=0.4, help="Their largest shift, as a share of the side.")
+    ] = 0.04,
+    rotation: Annotated[float, typer.Option(min=0, max=180, help="Their largest rotation in degrees.")] = 8.0,
+    ladder: Annotated[
+        float, typer.Option(min=0, max=1, help="Share of them that is degraded: blur, noise, light, …")
+    ] = 0.5,
+    ladder_strength: Annotated[float, typer.Option(min=0.01, max=1, help="The hardest degradation.")] = 1.0,
     hidden: Annotated[int, typer.Option(min=1, help="Units of the hidden layer.")] = 256,
     epochs: Annotated[int, typer.Option(min=1, help="Passes over the pictures, at most.")] = 8,
     train_batch: Annotated[int, typer.Option(min=2, help="Pictures in a step of training.")] = 512,
+    per_identity: Annotated[
+        int, typer.Option(min=2, help="Pictures of a person in a step, for methods that compare a person's.")
+    ] = 4,
     lr: Annotated[float, typer.Option(min=0, help="Learning rate of Adam.")] = 1e-3,
     holdout: Annotated[
         float, typer.Option(min=0, max=0.9, help="Share of the identities whose loss ends the training.")
     ] = 0.1,
-    seed: Annotated[int, typer.Option(help="Of weights, orders, noise and held-out identities.")] = 0,
-    device: Annotated[str, typer.Option(help="Where heads are trained: auto, cpu or cuda.")] = "auto",
+    seed: Annotated[int, typer.Option(help="Of weights, orders, views, noise and held-out identities.")] = 0,
+    device: Annotated[str, typer.Option(help="Where the training runs: auto, cpu or cuda.")] = "auto",
     terms: Annotated[str, typer.Option(help="Terms of the pictures, written into the file.")] = "",
     batch_size: Batch = 64,
     threads: Threads = None,
@@ -55,6 +78,7 @@ def posthoc(
     Example: facerts posthoc rts --model theirs.onnx --data faces/ --out scored.onnx
     """
     from facerts.posthoc import Settings, add_quality
+    from facerts.train.recipe import Augmentation
 
     done = add_quality(
         method,
@@ -62,7 +86,16 @@ def posthoc(
         data,
         out,
         overrides=overrides or [],
-        settings=Settings(hidden, epochs, train_batch, lr, holdout, seed, device),
+        settings=Settings(hidden, epochs, train_batch, lr, holdout, seed, device, per_identity, norm),
+        views=views,
+        augmentation=Augmentation(
+            flip=flip,
+            scale=scale,
+            shift=shift,
+            rotation=rotation,
+            ladder=ladder,
+            ladder_strength=ladder_strength,
+        ),
         tap=tap,
         cache=cache,
         terms=terms,

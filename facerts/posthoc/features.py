@@ -1,4 +1,4 @@
-"""What a frozen embedder says of pictures, computed once and kept in a file."""
+"""What a frozen embedder says of pictures and of views of them, computed once and kept in a file."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 from facerts.data import Source
 from facerts.embedder import FaceOutputs, OnnxEmbedder
 from facerts.errors import DataError, ModelError
-from facerts.evaluate.embed import embed_source
+from facerts.evaluate.embed import concatenate, embed_source
 from facerts.evaluate.pictures import hash_pictures
 from facerts.files import atomic_write
+from facerts.posthoc.views import Views
 
 Floats = NDArray[np.float32]
 
@@ -25,7 +26,7 @@ TAP = "facerts_tap"
 
 @dataclass(frozen=True)
 class Features:
-    """What heads read.
+    """What heads read, of N images; of V views of each, N is V times as many: row v·N + i is view v of image i.
 
     Attributes:
         unit: ``(N, d)``, the embedding at unit length.
@@ -59,19 +60,22 @@ def features_of(outputs: FaceOutputs) -> Features:
     return Features(outputs.embedding, norm, tap)
 
 
-def cached_features(embedder: OnnxEmbedder, source: Source, cache: Path, *, key: str) -> Features:
-    """The features of a source, from the cache where it has them.
+def cached_features(
+    embedder: OnnxEmbedder, source: Source, cache: Path, *, key: str, views: Views
+) -> Features:
+    """The features of a source's views, from the cache where it has them.
 
     Args:
         embedder: the frozen embedder, with the tapped tensor among its extras where there is one.
         source: of aligned pictures; their bytes are hashed, and decoded only if the cache does not have them.
-        cache: an .npz file, written where it is missing, or of another embedder or other pictures.
+        cache: an .npz file, written where it is missing, or of another embedder, other pictures or other views.
         key: of the embedder, see ``embedder_key``.
+        views: of each picture.
 
     Raises:
         DataError: the cache is a file of another kind.
     """
-    key = f"{key} {hash_pictures(source).sha256}"
+    key = f"{key} {hash_pictures(source).sha256}{views.key}"
     if cache.exists():
         try:
             with np.load(cache, allow_pickle=False) as stored:
@@ -81,7 +85,8 @@ def cached_features(embedder: OnnxEmbedder, source: Source, cache: Path, *, key:
             raise DataError(
                 f"{cache}: not a cache of features ({error}); remove it, or name another with --cache"
             ) from error
-    features = features_of(embed_source(embedder, source, flip=False))
+    outputs = [embed_source(embedder, view, flip=False) for view in views.of(source)]
+    features = features_of(concatenate(outputs))
     with atomic_write(cache) as file:
         np.savez(file, key=np.array(key), unit=features.unit, norm=features.norm, tap=features.tap)
     return features

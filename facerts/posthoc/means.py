@@ -14,10 +14,11 @@ class LeaveOneOutMeans(ClassCentres):
     """Identities' mean unit embeddings as class centres that do not learn.
 
     An image is compared with the mean of its identity's *other* images: its own part of the mean would make it look
-    easier than a new image of the person is.
+    easier than a new image of the person is. With several views the means are of the images as they are, for that is
+    how people are enrolled; each view of an image leaves that image out.
 
     Args:
-        unit: ``(N, d)`` unit embeddings.
+        unit: ``(N, d)`` unit embeddings of the images as they are.
         labels: ``(N,) int64``.
         identities: C.
     """
@@ -29,7 +30,12 @@ class LeaveOneOutMeans(ClassCentres):
         self._left_out: tuple[Tensor, Tensor] | None = None
 
     def without(self, unit: Tensor, labels: Tensor) -> LeaveOneOutMeans:
-        """The centres for a batch of these images: each is left out of its own."""
+        """The centres for a batch of these images, or of any views of them: each is left out of its own.
+
+        Args:
+            unit: ``(B, d)`` unit embeddings of each row's image as it is, as the means have it.
+            labels: ``(B,)``.
+        """
         centres = copy.copy(self)
         centres._left_out = F.normalize(self.weight[labels] - unit), labels.unsqueeze(1)
         return centres

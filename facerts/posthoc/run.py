@@ -6,22 +6,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
-import torch
-import yaml
-from pydantic import ValidationError
+import numpy as np
 
 from facerts.data import Source, open_source
 from facerts.embedder import OnnxEmbedder, load_embedder
 from facerts.embedder.description import Description
 from facerts.embedder.pack import find_recogniser, is_pack
-from facerts.errors import DataError, Error, MissingExtraError, did_you_mean
-from facerts.methods import METHODS, Method
+from facerts.errors import DataError, Error, MissingExtraError, ModelError
+from facerts.image import CROP_SIZE
+from facerts.methods import Method
 from facerts.onnx_file import Parity, add_description, appearing, check_crops, compare
 from facerts.posthoc.features import cached_features, embedder_key, features_of
 from facerts.posthoc.graft import Scorer, add_features, graft, tapped
+from facerts.posthoc.method import build_method, configure
 from facerts.posthoc.train import Settings, Trained, train_heads
+from facerts.posthoc.views import AUGMENTATION, SEVERAL, Views
+from facerts.train.recipe import Augmentation
 from facerts.version import __version__
 
 
@@ -48,6 +49,8 @@ def add_quality(
     *,
     overrides: Sequence[str] = (),
     settings: Settings | None = None,
+    views: int | None = None,
+    augmentation: Augmentation | None = None,
     tap: str | None = None,
     cache: str | Path | None = None,
     terms: str = "",
@@ -58,12 +61,15 @@ def add_quality(
     """Train a quality head on a frozen embedder and write both as one ONNX file.
 
     Args:
-        method: by its registry name; one that has heads and needs one view of each image.
+        method: by its registry name; one that trains more than the embedding.
         model: an ONNX embedder with its description, or a model pack.
         data: pictures with identities, whatever ``open_source`` takes.
         out: the .onnx file; it appears only if it passes the check.
         overrides: settings of the method, ``key=value`` each.
         settings: of the training.
+        views: of each picture, itself and augmented ones; by default itself alone, or four where the method compares
+            views.
+        augmentation: of the views, see ``views.AUGMENTATION``.
         tap: an earlier tensor of the graph, which heads read beside the embedding.
         cache: the .npz file for the features; beside ``out`` by default.
         terms: on which the pictures may be used; the file carries them beside the embedder's own.
@@ -74,14 +80,15 @@ def add_quality(
     Raises:
         ModelError: the embedder or the tapped tensor cannot be used, or ONNX Runtime and PyTorch disagree.
         DataError: the pictures have no identities, or too few.
-        Error: an unknown method or setting, or a method that cannot be trained on features.
+        Error: an unknown method or setting, a method that cannot be trained on features, or too few views for it.
     """
     try:
         import onnx
     except ImportError as error:
         raise MissingExtraError("grafting needs onnx: pip install 'facerts[train]'") from error
     out = Path(out)
-    config = _config(method, overrides)
+    settings = settings or Settings()
+    config = configure(method, overrides)
     source = _with_identities(data)
     with TemporaryDirectory() as scratch:
         file, described = (
@@ -95,13 +102,12 @@ def add_quality(
     tensors = add_features(graph, told, tap)
     reader = embedder if tap is None else tapped(embedder, graph, tensors[-1], threads)
     cache = out.with_suffix(".features.npz") if cache is None else Path(cache)
-    features = cached_features(reader, source, cache, key=embedder_key(embedder, tap))
+    size = embedder(np.empty((0, CROP_SIZE, CROP_SIZE, 3), dtype=np.uint8)).embedding.shape[1]
+    built = build_method(method, config, size, settings.seed)
+    _check_features(built, told, settings, tap)
+    shown = _views(built, views, augmentation or AUGMENTATION, settings.seed)
+    features = cached_features(reader, source, cache, key=embedder_key(embedder, tap), views=shown)
     assert source.labels is not None
-    settings = settings or Settings()
-    with torch.random.fork_rng():
-        # What a method keeps of its own is drawn here.
-        torch.manual_seed(settings.seed)
-        built = METHODS[method](config, features.unit.shape[1])
     trained = train_heads(built, features, source.labels, settings)
     scorer = Scorer(trained)
     crops = check_crops(source)
@@ -134,56 +140,31 @@ def _describe(
     )
 
 
-def _config(name: str, overrides: Sequence[str]) -> Any:
-    """A method's settings.
+def _views(method: Method, count: int | None, augmentation: Augmentation, seed: int) -> Views:
+    """The views that a method is given.
 
     Raises:
-        Error: no such method or setting, or a method that features are not enough for.
+        Error: fewer than the method compares, or an augmentation of none.
     """
-    if name not in METHODS:
-        raise Error(f"no method {name!r}{did_you_mean(name, METHODS)}")
-    method = METHODS[name]
-    fields: dict[str, Any] = {}
-    for override in overrides:
-        key, equals, value = override.partition("=")
-        if not equals:
-            raise Error(f"{override!r}: a setting reads key=value, e.g. margin=0.4")
-        if key not in method.Config.model_fields:
-            raise Error(f"{name} has no setting {key!r}{did_you_mean(key, method.Config.model_fields)}")
-        try:
-            fields[key] = yaml.safe_load(value)
-        except yaml.YAMLError as error:
-            raise Error(f"{override!r}: the value is not valid YAML: {error}") from error
-    try:
-        config = method.Config(**fields)
-    except ValidationError as error:
-        problems = "; ".join(
-            f"{'.'.join(str(part) for part in problem['loc'])}: {problem['msg']}"
-            for problem in error.errors()
+    if count is None:
+        count = 1 if method.views == 1 else SEVERAL
+    if count < method.views:
+        raise Error(
+            f"{method.name} compares {method.views} views of each image; --views must be {method.views} or more"
         )
-        raise Error(f"{name}: {problems}") from error
-    _refuse_unfit(method, config)
-    return config
+    if count == 1 and augmentation != AUGMENTATION:
+        raise Error(
+            "the one view of a picture is the picture as it is; to augment others give --views 2 or more"
+        )
+    return Views(count, augmentation, seed)
 
 
-def _refuse_unfit(method: type[Method], config: Any) -> None:
-    reason = None
-    if method.trains == "heads":
-        reason = "trains heads on whole images by recipe; use facerts train"
-    elif method.views > 1:
-        reason = f"compares {method.views} views of each image, and features have one"
-    elif method.sampler != "shuffle":
-        reason = "draws its batches by identity"
-    elif not method(config).heads():
-        reason = "has no head of its own to train"
-    if reason is not None:
-        fit = [name for name, known in METHODS.items() if _fits(known)]
-        raise Error(f"{method.name} {reason}; post hoc, there are {', '.join(fit)}")
-
-
-def _fits(method: type[Method]) -> bool:
-    plain = method.trains == "network" and method.views == 1 and method.sampler == "shuffle"
-    return plain and bool(method(method.Config()).heads())
+def _check_features(method: Method, told: Description, settings: Settings, tap: str | None) -> None:
+    """Refuse features that are not there, or that nothing would read."""
+    if settings.norm and not (told.normalise_embedding or "norm" in told.outputs):
+        raise ModelError("the embedder does not tell the norm of its embedding; leave out --norm")
+    if not method.heads() and (settings.norm or tap is not None):
+        raise Error(f"{method.name} reads the unit embedding alone; leave out --norm and --tap")
 
 
 def _with_identities(data: str | Path | Sequence[str | Path]) -> Source:

@@ -1,4 +1,4 @@
-"""Quality heads on features that stay as they are, trained with a method's own loss against identity means."""
+"""Quality heads, and what a method keeps of its own, trained with its own loss on features that stay as they are."""
 
 from __future__ import annotations
 
@@ -11,21 +11,19 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from facerts.data.sampler import epoch_order
-from facerts.errors import DataError, NonFiniteLossError
+from facerts.errors import DataError, Error, NonFiniteLossError
 from facerts.methods import Batch, Method
+from facerts.posthoc.batches import Batches, Labels
 from facerts.posthoc.features import Features
 from facerts.posthoc.heads import QualityHeads
 from facerts.posthoc.means import LeaveOneOutMeans
 from facerts.progress import progress_bar
 from facerts.train.learner import choose_device
 
-Labels = NDArray[np.int64]
-
 
 @dataclass(frozen=True)
 class Settings:
-    """How heads are trained, by Adam.
+    """How heads are trained, by Adam, whose weight decay is 0 but where a method asks for one.
 
     Attributes:
         hidden: units of the hidden layer.
@@ -33,8 +31,10 @@ class Settings:
         batch_size: images per step.
         lr: learning rate.
         holdout: share of the identities that are kept out, to stop when the loss on them rises; 0 for none.
-        seed: of weights, orders and held-out identities.
+        seed: of weights, orders, views and held-out identities.
         device: "auto" takes a GPU where there is one.
+        per_identity: images of each person in a batch, for methods that draw batches by identity.
+        norm: whether heads read the logarithm of the embedding's length too.
     """
 
     hidden: int = 256
@@ -44,6 +44,8 @@ class Settings:
     holdout: float = 0.1
     seed: int = 0
     device: str = "auto"
+    per_identity: int = 4
+    norm: bool = False
 
 
 @dataclass(frozen=True)
@@ -72,12 +74,13 @@ def train_heads(method: Method, features: Features, labels: Labels, settings: Se
 
     Args:
         method: with its settings; what its ``state`` learns, it learns here too.
-        features: of N images.
-        labels: ``(N,)`` their identities, numbered without gaps.
+        features: of V views of N images, all first views first.
+        labels: ``(N,)`` the images' identities, numbered without gaps.
         settings: of the training.
 
     Raises:
         DataError: too few identities with two images.
+        Error: the method compares more views of an image than there are, or too few people.
         NonFiniteLossError: the loss is no longer a number.
     """
     # Random numbers of its own: what a caller draws afterwards does not change.
@@ -103,14 +106,21 @@ def held_out(labels: Labels, share: float, seed: int) -> NDArray[np.bool_]:
 
 
 class _Images:
-    """Images, and the means of the identities that they are compared with.
+    """Views of images, and the means of the identities that they are compared with.
 
     Args:
-        features: of all images.
+        features: of V views of all images.
         labels: of all images.
         compared: ``(N,)`` the images that the means are of.
         chosen: ``(N,)`` those of them that a loss is computed on, where their identity has others.
         device: of the tensors.
+
+    Attributes:
+        images: ``(n,)`` the images that a loss is computed on, as numbered in the data.
+        labels: ``(n,)`` theirs.
+        unit: ``(V·n, d)``; row v·n + i is view v of image i.
+        tap: ``(V·n, f)``.
+        centres: the means.
     """
 
     def __init__(
@@ -124,40 +134,56 @@ class _Images:
         identities, numbers = np.unique(labels[compared], return_inverse=True)
         place = np.full(len(labels), -1)
         place[compared] = numbers
-        self.rows = np.flatnonzero(chosen & (np.bincount(labels)[labels] >= 2))
-        self.unit = torch.from_numpy(features.unit[self.rows]).to(device)
-        self.norm = torch.from_numpy(features.norm[self.rows]).to(device)
-        self.tap = torch.from_numpy(features.tap[self.rows]).to(device)
-        self.labels = torch.from_numpy(place[self.rows]).to(device)
+        images = np.flatnonzero(chosen & (np.bincount(labels)[labels] >= 2))
+        views = np.arange(len(features.unit) // len(labels))[:, None]
+        rows = (views * len(labels) + images).reshape(-1)
+        self.images = torch.from_numpy(images)
+        self.labels = torch.from_numpy(place[images]).to(device)
+        self.unit = torch.from_numpy(features.unit[rows]).to(device)
+        self._norm = torch.from_numpy(features.norm[rows]).to(device)
+        self.tap = torch.from_numpy(features.tap[rows]).to(device)
         self.centres = LeaveOneOutMeans(
-            torch.from_numpy(features.unit[compared]), torch.from_numpy(numbers), len(identities)
+            torch.from_numpy(features.unit[: len(labels)][compared]),
+            torch.from_numpy(numbers),
+            len(identities),
         ).to(device)
 
     def __len__(self) -> int:
-        return len(self.rows)
+        return len(self.images)
 
-    def embedding(self, which: slice | Tensor = slice(None)) -> Tensor:
+    def embedding(self, rows: slice | Tensor = slice(None)) -> Tensor:
         """``(B, d)`` before normalisation."""
-        return self.unit[which] * self.norm[which].unsqueeze(1)
+        return self.unit[rows] * self._norm[rows].unsqueeze(1)
 
 
 class _Training:
     """Heads, optimiser and images of a run."""
 
     def __init__(self, method: Method, features: Features, labels: Labels, settings: Settings) -> None:
+        views = len(features.unit) // len(labels)
+        if method.views > views:
+            raise Error(f"{method.name} compares {method.views} views of each image, and there are {views}")
         device = choose_device(settings.device)
         held = held_out(labels, settings.holdout, settings.seed)
         self._images = _Images(features, labels, ~held, ~held, device)
         # Held-out images meet everybody, as new people will.
         self._heldout = _Images(features, labels, np.ones_like(held), held, device)
         self._method, self._settings = method, settings
+        self._batches, self._heldout_batches = (
+            Batches(method, images.labels.cpu().numpy(), views, settings.per_identity, settings.seed)
+            for images in (self._images, self._heldout)
+        )
         self._heads = QualityHeads(
-            self._images.embedding(), self._images.tap, method.heads(), settings.hidden
+            self._images.embedding(),
+            self._images.tap,
+            method.heads(),
+            settings.hidden,
+            norm=settings.norm,
         ).to(device)
         self._learned = nn.ModuleDict({"heads": self._heads, "state": method.state}).to(device)
-        self._optimizer = torch.optim.Adam(
-            method.parameter_groups(self._heads, self._images.centres), lr=settings.lr
-        )
+        groups = method.parameter_groups(self._heads, self._images.centres)
+        # A method that asks for weight decay means one that Adam's steps do not scale.
+        self._optimizer = torch.optim.AdamW(groups, lr=settings.lr, weight_decay=0.0)
         for group in self._optimizer.param_groups:
             group["lr"] *= group.get("lr_scale", 1.0)
         self._size = min(settings.batch_size, len(self._images))
@@ -188,13 +214,10 @@ class _Training:
 
     def _epoch(self, epoch: int, steps: int) -> float:
         self._learned.train()
-        order = torch.from_numpy(epoch_order(len(self._images), self._settings.seed, epoch))
         total = 0.0
-        for number in range(steps):
-            # A last short batch is left out: it could be one image, of which BatchNorm learns nothing.
-            which = order[number * self._size : (number + 1) * self._size]
+        for number, rows in enumerate(self._batches.of_epoch(epoch, self._size)):
             step = epoch * steps + number
-            loss = self._loss(self._images, which, step)
+            loss = self._loss(self._images, rows, step)
             if not math.isfinite(loss.item()):
                 raise NonFiniteLossError(f"the loss is {loss.item()} at step {step}; lower --lr")
             self._optimizer.zero_grad(set_to_none=True)
@@ -205,16 +228,22 @@ class _Training:
 
     @torch.no_grad()
     def _measure(self) -> float:
-        """The mean loss on the held-out images, always with the same noise."""
+        """The mean loss on the held-out images, always on the same views and with the same noise."""
         self._learned.eval()
-        parts = torch.split(torch.arange(len(self._heldout)), self._settings.batch_size)
-        total = sum(len(part) * self._loss(self._heldout, part, 0).item() for part in parts)
-        return total / len(self._heldout)
+        parts = self._heldout_batches.of_all(self._settings.batch_size)
+        try:
+            total = sum(len(rows) * self._loss(self._heldout, rows, 0).item() for rows in parts)
+        except Error as error:
+            raise Error(f"on {len(self._heldout)} held-out images: {error}; or change --holdout") from error
+        return total / sum(len(rows) for rows in parts)
 
-    def _loss(self, images: _Images, which: Tensor, step: int) -> Tensor:
-        at = which.to(images.labels.device)
-        labels, tap = images.labels[at], images.tap[at]
-        outputs = self._heads(images.embedding(at), tap)
-        samples = torch.from_numpy(images.rows[which.numpy()])
+    def _loss(self, images: _Images, rows: Tensor, step: int) -> Tensor:
+        which = rows % len(images)
+        samples = images.images[which]
+        at, which = rows.to(images.unit.device), which.to(images.unit.device)
+        labels = images.labels[which]
+        outputs = self._heads(images.embedding(at), images.tap[at])
         batch = Batch(labels, samples, step, self._settings.seed)
-        return self._method.loss(outputs, batch, images.centres.without(images.unit[at], labels)).total
+        # The first view, which the means are of.
+        centres = images.centres.without(images.unit[which], labels)
+        return self._method.loss(outputs, batch, centres).total
