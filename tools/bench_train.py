@@ -1,8 +1,12 @@
-"""What RTS costs over ArcFace in a training step: both in one process, step by step in turn.
+"""What one recipe costs over another in a training step: both in one process, step by step in turn.
 
 Random crops stand for decoded ones, so that nothing but the step is timed. Example:
 
     python tools/bench_train.py --recipe faces_small_rts --against faces_small_arcface --identities 8648
+
+What compiling the step saves, the time that compiling itself takes left out:
+
+    python tools/bench_train.py --change compute.compile=true --against faces_small_rts
 """
 
 from __future__ import annotations
@@ -35,10 +39,21 @@ def main() -> None:
     parser.add_argument("--against", default="faces_small_arcface")
     parser.add_argument("--identities", type=int, default=8648)
     parser.add_argument("--steps", type=int, default=40)
+    parser.add_argument(
+        "--change",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a field of --recipe alone; repeatable",
+    )
     parser.add_argument("overrides", nargs="*", help="recipe fields for both, e.g. backbone.width=0.5")
     options = parser.parse_args()
 
-    recipes = [load_recipe(name, options.overrides) for name in (options.recipe, options.against)]
+    recipes = [
+        load_recipe(options.recipe, [*options.overrides, *options.change]),
+        load_recipe(options.against, options.overrides),
+    ]
+    names = [" ".join([recipes[0].name, *options.change]), recipes[1].name]
     if threads := recipes[0].compute.threads:
         torch.set_num_threads(threads)
     learners = [Learner(recipe, options.identities) for recipe in recipes]
@@ -55,12 +70,12 @@ def main() -> None:
             if step >= 3:
                 times[which].append(taken)
     ratios = sorted(first / second for first, second in zip(*times, strict=True))
-    for recipe, taken in zip(recipes, times, strict=True):
+    for name, taken in zip(names, times, strict=True):
         rate = size / statistics.median(taken)
-        print(f"{recipe.name}: median {1000 * statistics.median(taken):.1f} ms a step, {rate:.1f} images/s")
+        print(f"{name}: median {1000 * statistics.median(taken):.1f} ms a step, {rate:.1f} images/s")
     low, high = ratios[len(ratios) // 4], ratios[(3 * len(ratios)) // 4]
     print(
-        f"ratio {recipes[0].name} / {recipes[1].name} over {len(ratios)} pairs of steps: "
+        f"ratio {names[0]} / {names[1]} over {len(ratios)} pairs of steps: "
         f"median {statistics.median(ratios):.4f}, quartiles {low:.4f} to {high:.4f}; "
         f"ratio of medians {statistics.median(times[0]) / statistics.median(times[1]):.4f}"
     )

@@ -21,6 +21,10 @@ def train(
     ] = None,
     out: Annotated[Path | None, typer.Option(help="The run's folder; runs/NAME by default.")] = None,
     resume: Annotated[bool, typer.Option(help="Go on from the folder's last checkpoint.")] = False,
+    corrupt_fraction: Annotated[
+        float | None,
+        typer.Option(help="Share of training images to blur; short for data.corrupt_fraction=…"),
+    ] = None,
 ) -> None:
     """Train a network as a recipe says.
 
@@ -29,5 +33,8 @@ def train(
     from facerts.train.loop import train as run
     from facerts.train.recipe import load_recipe
 
-    loaded = load_recipe(recipe, overrides or [])
+    changes = list(overrides or ())
+    if corrupt_fraction is not None:
+        changes.append(f"data.corrupt_fraction={corrupt_fraction}")
+    loaded = load_recipe(recipe, changes)
     typer.echo(run(loaded, out or Path("runs") / loaded.name, resume=resume))

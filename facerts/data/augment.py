@@ -1,4 +1,4 @@
-"""Varied training crops through albumentations, each keyed so that a resumed run draws the same."""
+"""Varied and corrupted training crops, each keyed so that a resumed run draws the same."""
 
 from __future__ import annotations
 
@@ -10,10 +10,41 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.degrade import KINDS, degrade
+from facerts.degrade import KINDS, degrade, gaussian_blur
 from facerts.errors import MissingExtraError
 
 Key = tuple[int, ...]
+
+# Keeps the choice of corrupted images apart from the orders of the epochs, whose keys are (seed, epoch).
+_CORRUPTION = 0xB1_0B1E
+
+
+class Corruption:
+    """Blurs a share of the training images for good: the same ones in every epoch, unlike augmentation.
+
+    An image is chosen by the run's seed and its place in the data alone, and whoever is chosen for a share is chosen
+    for every larger one.
+
+    Args:
+        images: how many there are.
+        fraction: share of them to blur, 0 to 1; each is chosen with this probability.
+        radius: standard deviation of the Gaussian blur in pixels.
+        seed: of the run.
+
+    Attributes:
+        chosen: ``(images,) bool``.
+
+    Source: Shang et al., "Improving Training and Inference of Face Recognition Models via Random Temperature
+    Scaling", AAAI 2023, Table 1.
+    """
+
+    def __init__(self, images: int, *, fraction: float, radius: float, seed: int) -> None:
+        self.chosen = np.random.default_rng((seed, _CORRUPTION)).random(images) < fraction
+        self._radius = radius
+
+    def __call__(self, image: NDArray[np.uint8], index: int) -> NDArray[np.uint8]:
+        """The image of this index in the data, blurred if it is chosen."""
+        return gaussian_blur(image, self._radius) if self.chosen[index] else image
 
 
 class Augmentation:

@@ -13,6 +13,7 @@ from facerts.methods import Batch, Loss
 from facerts.nn import build_network
 from facerts.train.centres import ClassCentres
 from facerts.train.checkpoint import start_from
+from facerts.train.compiled import compiled
 from facerts.train.embedder import NetworkEmbedder, to_network_input
 from facerts.train.recipe import Recipe
 
@@ -65,6 +66,8 @@ class Learner:
             momentum=recipe.optim.momentum,
             weight_decay=recipe.optim.weight_decay,
         )
+        # Only steps are compiled: validation has other batch sizes, and each would be compiled anew.
+        self.forward = compiled(self.network) if recipe.compute.compile else self.network
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=recipe.compute.precision == "fp16")
 
     def step(self, crops: Tensor, batch: Batch, learning_rate: float) -> Loss:
@@ -87,7 +90,7 @@ class Learner:
             crops.to(self.device, non_blocking=True), channels_last=self.recipe.compute.channels_last
         )
         with torch.autocast(self.device.type, dtype=self.autocast, enabled=self.autocast is not None):
-            outputs = self.network(images)
+            outputs = self.forward(images)
         loss = self.method.loss(outputs, batch, self.centres)
         if not math.isfinite(loss.total.item()):
             raise NonFiniteLossError(_describe(loss, outputs, batch, learning_rate))

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 
 from facerts.data import Source, open_source
-from facerts.data.augment import Augmentation, build_augmentation
+from facerts.data.augment import Augmentation, Corruption, build_augmentation
 from facerts.data.sampler import epoch_order, hold_out_identities, identity_order
 from facerts.errors import DataError, Error
 from facerts.image import CROP_SIZE
@@ -51,6 +51,12 @@ class TrainingData:
                 "lower optim.batch_size"
             )
         self._source = source
+        self._corrupt = Corruption(
+            len(source),
+            fraction=recipe.data.corrupt_fraction,
+            radius=recipe.data.corrupt_radius,
+            seed=recipe.seed,
+        )
         self._recipe = recipe
         self._method = METHODS[recipe.method["name"]]
 
@@ -69,7 +75,10 @@ class TrainingData:
         by_identity = recipe.data.per_identity if self._method.sampler == "identities" else None
         loader = DataLoader(
             CropDataset(
-                self._source, build_augmentation(**recipe.data.augmentation.model_dump()), recipe.seed
+                self._source,
+                self._corrupt,
+                build_augmentation(**recipe.data.augmentation.model_dump()),
+                recipe.seed,
             ),
             batch_sampler=StepSampler(
                 self._source.labels,
@@ -152,10 +161,11 @@ class StepSampler(Sampler[list[Key]]):
 
 
 class CropDataset(Dataset[tuple[Tensor, Tensor, Tensor]]):
-    """Decoded, augmented crops, a whole batch at a time."""
+    """Decoded crops, corrupted and augmented, a whole batch at a time."""
 
-    def __init__(self, source: Source, augment: Augmentation, seed: int) -> None:
+    def __init__(self, source: Source, corrupt: Corruption, augment: Augmentation, seed: int) -> None:
         self._source = source
+        self._corrupt = corrupt
         self._augment = augment
         self._seed = seed
 
@@ -171,7 +181,7 @@ class CropDataset(Dataset[tuple[Tensor, Tensor, Tensor]]):
         for row, (epoch, index, view) in enumerate(keys):
             # The first view is what a method with one view sees.
             key = (self._seed, epoch, index) if view == 0 else (self._seed, epoch, index, view)
-            crops[row] = self._augment(self._source.crop(index), key)
+            crops[row] = self._augment(self._corrupt(self._source.crop(index), index), key)
         indices = np.array([index for _, index, _ in keys], dtype=np.int64)
         assert self._source.labels is not None
         labels = self._source.labels[indices]

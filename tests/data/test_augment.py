@@ -5,8 +5,9 @@ import pytest
 
 pytest.importorskip("albumentations")
 
-from facerts.data.augment import build_augmentation
+from facerts.data.augment import Corruption, build_augmentation
 from facerts.data.drawn import draw_face
+from facerts.degrade import degrade
 
 FACE = draw_face(3, 0)
 
@@ -52,3 +53,33 @@ def test_flip_and_geometry_are_independent() -> None:
         picture = augment(FACE, (0, 0, n))
         lean.append(float(picture[:30].mean()) - float(picture[-30:].mean()))
     assert abs(np.corrcoef(mirrored, lean)[0, 1]) < 0.35
+
+
+def chosen(fraction: float, seed: int = 1, images: int = 20_000) -> np.ndarray:
+    return Corruption(images, fraction=fraction, radius=3.0, seed=seed).chosen
+
+
+def test_the_share_of_corrupted_images_is_the_one_asked_for() -> None:
+    for fraction in (0.05, 0.2, 0.5):
+        deviation = np.sqrt(fraction * (1 - fraction) / 20_000)
+        shares = [chosen(fraction, seed).mean() for seed in range(20)]
+        assert np.abs(np.array(shares) - fraction).max() < 4 * deviation
+        assert np.std(shares) > deviation / 3
+    assert not chosen(0.0).any()
+    assert chosen(1.0).all()
+
+
+def test_seed_and_place_alone_decide_which_images_are_corrupted() -> None:
+    assert np.array_equal(chosen(0.2), chosen(0.2))
+    # Independent of another seed's: both choose 0.2 of what the other chose.
+    assert (chosen(0.2) & chosen(0.2, seed=2)).mean() == pytest.approx(0.04, abs=0.006)
+    # More images change nothing about the first ones, and a larger share holds every smaller one.
+    assert np.array_equal(chosen(0.2, images=500), chosen(0.2)[:500])
+    assert (chosen(0.2) <= chosen(0.3)).all()
+
+
+def test_a_corrupted_image_is_the_ladders_blur_and_any_other_the_image_itself() -> None:
+    corrupt = Corruption(200, fraction=0.3, radius=3.0, seed=4)
+    blurred = degrade(FACE, "blur", 0.6)
+    for index, is_chosen in enumerate(corrupt.chosen):
+        assert np.array_equal(corrupt(FACE, index), blurred if is_chosen else FACE)

@@ -1,0 +1,172 @@
+"""Comparisons and sweeps in one command, on drawn faces: whole, interrupted, failing and changed."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+pytest.importorskip("torch")
+
+from facerts.benchmarks import pairs_from_identities
+from facerts.benchmarks.bins import save_bin
+from facerts.data import open_source
+from facerts.data.drawn import write_drawn
+from facerts.evaluate.result import load_result
+from facerts.train.checkpoint import load_checkpoint, load_network
+
+SCRIPT = Path(__file__).parents[1] / "eval" / "train_and_judge.py"
+NAMES = ["arcface_seed1", "rts_seed1", "arcface_seed2", "rts_seed2"]
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory, drawn_faces: Path) -> Path:
+    """A recipe of a few steps, and a benchmark of drawn people."""
+    folder = tmp_path_factory.mktemp("judged")
+    write_drawn(folder / "people", identities=20, pictures=4, seed=21)
+    pairs = pairs_from_identities(open_source(folder / "people"), genuine=40, impostors=40, seed=2)
+    save_bin(pairs, folder / "pairs.bin")
+    fields = {
+        "name": "tiny",
+        "data": {"name": "drawn", "terms": "none", "train": str(drawn_faces), "workers": 0},
+        "backbone": {"name": "mobilefacenet", "width": 0.125, "embedding_size": 16},
+        "method": {"name": "rts"},
+        # Enough steps for the running statistics of BatchNorm to be those of the network, which export looks at.
+        "optim": {"epochs": 12, "batch_size": 16, "lr": 0.02},
+        "compute": {"device": "cpu", "precision": "fp32", "threads": 1},
+        "logging": {"every_steps": 1, "checkpoint_steps": 50},
+    }
+    (folder / "rts.yaml").write_text(yaml.safe_dump(fields))
+    (folder / "arcface.yaml").write_text(yaml.safe_dump({**fields, "method": {"name": "arcface"}}))
+    return folder
+
+
+def start(out: Path, *arguments: object) -> subprocess.Popen[str]:
+    command = [sys.executable, str(SCRIPT), *map(str, arguments), "--out", str(out)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, encoding="utf-8"
+    )
+
+
+def judge(out: Path, *arguments: object) -> tuple[int, str, str]:
+    process = start(out, *arguments)
+    told, errors = process.communicate(timeout=1500)
+    return process.returncode, told, errors
+
+
+def content(folder: Path) -> dict[str, Any]:
+    return load_result(folder)[0]
+
+
+def commands(folder: Path) -> list[str]:
+    """Which commands a run has needed until now."""
+    lines = (folder / "commands.log").read_text(encoding="utf-8").splitlines()
+    found = [re.match(r"\$ facerts (?:evaluate )?(\w+)", line) for line in lines]
+    return [match[1] for match in found if match]
+
+
+@pytest.mark.slow
+def test_a_comparison_is_interrupted_goes_on_and_ends_with_a_result_for_each_run(
+    data: Path, tmp_path: Path
+) -> None:
+    # The second run is long enough to be caught in the middle.
+    asked = [data / "arcface.yaml", data / "rts.yaml", "--seeds", 1, 2, "--threads", 1]
+    asked += ["--data", data / "pairs.bin", "--fmr", 0.05, "--set-for", "rts", "optim.epochs=50"]
+    out = tmp_path / "out"
+    process = start(out, *asked)
+    log = out / "rts_seed1" / "log.jsonl"
+    deadline = time.monotonic() + 600
+    while (
+        time.monotonic() < deadline and process.poll() is None and not (log.exists() and log.stat().st_size)
+    ):
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == 130, errors
+    assert "the same command goes on" in errors
+    assert "[2/4] rts_seed1: train" in errors
+    step = load_checkpoint(out / "rts_seed1" / "checkpoint.pt")[1]["step"]
+    assert 0 < step < 200
+    assert not (out / "rts_seed1" / "result.json").exists()
+    assert not (out / "arcface_seed2").exists()
+
+    status, told, errors = judge(out, *asked)
+    assert status == 0, errors
+    assert told.split() == [str(out / name) for name in NAMES]
+    assert "[1/4] arcface_seed1: is there already" in errors
+    assert re.search(r"\[2/4\] rts_seed1: done in \d+:\d\d:\d\d; 2 left, about \d+:\d\d:\d\d", errors)
+    assert commands(out / "arcface_seed1") == ["train", "export", "verification", "reject"]
+    assert commands(out / "rts_seed1") == ["train", "train", "export", "verification", "reject"]
+    logged = [json.loads(line)["step"] for line in log.read_text().splitlines()]
+    assert logged == list(range(1, 201))
+    for name in NAMES:
+        trained = load_network(out / name)
+        assert (trained.recipe.name, trained.recipe.seed) == (name, int(name[-1]))
+        result = content(out / name)
+        assert result["model"]["name"] == name
+        assert result["model"]["method"] == name.partition("_")[0]
+        assert set(result["verification"]) == set(result["reject"]) == {"pairs"}
+        assert result["reject"]["pairs"][0]["fmr"] == 0.05
+    # Two seeds are two networks.
+    assert content(out / "rts_seed1")["model"]["sha256"] != content(out / "rts_seed2")["model"]["sha256"]
+
+
+@pytest.mark.slow
+def test_a_sweep_goes_on_after_a_failure_and_evaluates_again_only_what_has_changed(
+    data: Path, drawn_things: Path, tmp_path: Path
+) -> None:
+    asked = [f"tiny={data / 'rts.yaml'}", "--sweep", "optim.lr=1e30,0.02", "--set", "optim.margin_ramp=0"]
+    out = tmp_path / "out"
+    bad, good = out / "tiny_lr_1e30_seed1", out / "tiny_lr_0.02_seed1"
+    status, told, errors = judge(out, *asked)
+    assert status == 1
+    assert told.split() == [str(good)]
+    assert "error: tiny_lr_1e30_seed1: train ended with status 3: error: the loss is" in errors
+    assert commands(bad) == ["train"]
+    assert commands(good) == ["train", "export"]
+    ood = ["--in", data / "people", "--out-of", drawn_things, "--exclude-out-of", "*[01].*"]
+    asked[2] = "optim.lr=0.02"
+    status, _, errors = judge(out, *asked, *ood, "--ladder", data / "people", "--ladder-pictures", 4)
+    assert status == 0, errors
+    assert commands(good) == ["train", "export", "ood", "ladder"]
+    assert content(good)["ood"]["excluded"] == {"in": None, "out": "*[01].*"}
+    assert content(good)["ladder"]["people"]["pictures"] == 4
+    # Another recipe in the same folder is not taken for the one that was trained.
+    status, _, errors = judge(out, *asked, "--set", "optim.momentum=0.5")
+    assert status == 1
+    assert "optim.momentum changed" in errors
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["rts.yaml", "--sweep", "method.kl_wait=1,2"],
+            "rts has no setting 'kl_wait', did you mean 'kl_weight'",
+        ),
+        (["rts.yaml", "--sweep", "method.kl_weight"], "reads KEY=VALUE,VALUE"),
+        (["rts.yaml", "--sweep", "method.kl_weight=[1"], "no list in YAML"),
+        (["rts.yaml", "--in", "faces"], "--in and --out-of need each other"),
+        (["rts.yaml", "rts.yaml"], "two recipes have one label"),
+        (["rts.yaml", "--seeds", "1", "1"], "2 runs would be called rts_seed1"),
+        (["rts.yaml", "--set-for", "arcface", "seed=2"], "with a label of rts"),
+    ],
+)
+def test_what_is_wrong_is_said_before_anything_is_trained(
+    data: Path, tmp_path: Path, arguments: list[str], message: str
+) -> None:
+    given = [data / one if one == "rts.yaml" else one for one in arguments]
+    status, _, errors = judge(tmp_path / "out", *given)
+    assert status == 2
+    assert message in errors
+    assert not (tmp_path / "out").exists()
