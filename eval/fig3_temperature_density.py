@@ -9,10 +9,11 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from common import add_out, parser_of, run, write_svg
+from common import add_out, parser_of, run
 from numpy.typing import NDArray
 
 from facerts.errors import DataError
+from facerts.report.figures import write_svg
 from facerts.report.figures.style import colour, legend, line, new_figure, svg
 
 INK = "#666666"

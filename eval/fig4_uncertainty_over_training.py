@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from common import Saved, add_out, ladder_source, ladder_values, load_labelled, parser_of, run, write_svg
+from common import Saved, add_out, ladder_source, ladder_values, load_labelled, parser_of, run
 
 from facerts.errors import DataError
-from facerts.report.figures.style import colour, legend, new_figure, svg
+from facerts.report.figures import bands_by_step, write_svg
 
 PERCENTILES = (5, 50, 95)
 
@@ -45,18 +45,11 @@ def figure(results: Sequence[Saved], source: str, poor: str, score: str) -> str:
     """
     ordered = sorted(results, key=step_of)
     steps = [step_of(saved) for saved in ordered]
-    drawn, axes = new_figure()
-    for number, (step, label) in enumerate(
-        (("clean", "clear"), (poor, f"poor ({poor.replace('/', ', strength ')})"))
-    ):
-        low, middle, high = np.transpose(
-            [np.percentile(ladder_values(saved, source, step, score), PERCENTILES) for saved in ordered]
-        )
-        axes.fill_between(steps, low, high, color=colour(number), alpha=0.18, linewidth=0)
-        axes.plot(steps, middle, color=colour(number), marker="o", markersize=3, label=label)
-    axes.set(xlabel="training step", ylabel=f"{'uncertainty v' if score == 'v' else score}, {source}")
-    legend(axes)
-    return svg(drawn)
+    bands = {}
+    for step, label in (("clean", "clear"), (poor, f"poor ({poor.replace('/', ', strength ')})")):
+        values = [ladder_values(saved, source, step, score) for saved in ordered]
+        bands[label] = np.transpose([np.percentile(one, PERCENTILES) for one in values])
+    return bands_by_step(steps, bands, f"{'uncertainty v' if score == 'v' else score}, {source}")
 
 
 def step_of(saved: Saved) -> float:

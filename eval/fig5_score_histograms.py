@@ -7,9 +7,9 @@ Writes fig5_LABEL_SCORE.svg for each folder. Results come from `facerts evaluate
 
 from __future__ import annotations
 
-from common import add_out, add_results, load_labelled, parser_of, run, write_svgs
+from common import add_out, add_results, load_labelled, parser_of, run
 
-from facerts.report.figures import score_histograms
+from facerts.report.figures import score_histograms, write_svgs
 from facerts.report.subject import Subject
 
 

@@ -20,11 +20,11 @@ from common import (
     parser_of,
     run,
     warn_of_other_data,
-    write_svgs,
 )
 from numpy.typing import NDArray
 
 from facerts.errors import DataError
+from facerts.evaluate.labelled import by_cosine, quality_of
 from facerts.metrics.reject import (
     RejectCurve,
     error_versus_reject,
@@ -32,14 +32,16 @@ from facerts.metrics.reject import (
     pair_quality,
 )
 from facerts.metrics.verification import reachable
-from facerts.report.figures.style import REFERENCE, colour, legend, new_figure, svg
+from facerts.report.figures import one_embedding_curves, write_svgs
 
 
 def main() -> None:
     parser = parser_of(__doc__)
     add_results(parser)
     parser.add_argument(
-        "--sets", nargs="+", help="benchmarks; default: all of the first folder that have pairs"
+        "--sets",
+        nargs="+",
+        help="benchmarks; default: all of the first folder that have pairs and the cosine",
     )
     parser.add_argument("--score", default="quality", help="which score of each folder is its quality")
     parser.add_argument("--fmr", type=float, default=1e-3, help="false match rate (default: 0.001)")
@@ -48,7 +50,9 @@ def main() -> None:
     results = load_labelled(options.results)
     first = results[0]
     sets = options.sets or [
-        name for name in first.section("verification") if f"verification/{name}/scores" in first.arrays
+        name
+        for name, section in first.section("verification").items()
+        if by_cosine(section) and f"verification/{name}/scores" in first.arrays
     ]
     if not sets:
         raise DataError(f"{first.folder}: none of its benchmarks has pairs of pictures")
@@ -56,7 +60,9 @@ def main() -> None:
     for name in sets:
         warn_of_other_data(results, "verification", name)
         curves, best = reject_curves(results, name, options.score, options.fmr)
-        drawn[f"fig8_{name}"] = figure(curves, best, f"FNMR at FMR {options.fmr:g}, {name}")
+        methods = [(label, curve.fnmr[None]) for label, curve in curves.items()]
+        label = f"FNMR at FMR {options.fmr:g}, {name}"
+        drawn[f"fig8_{name}"] = one_embedding_curves({name: methods}, best.rejected, best.fnmr, label)
     write_svgs(options.out, drawn)
 
 
@@ -91,40 +97,6 @@ def reject_curves(
         saved.label: curve(pair_quality(quality_of(saved, first, name, score), pairs)) for saved in results
     }
     return curves, curve(oracle_quality(similarity, same))
-
-
-def quality_of(saved: Saved, first: Saved, name: str, score: str) -> NDArray[np.float32]:
-    """``(N,)`` a result's quality of the pictures of the first result, in their order.
-
-    Raises:
-        DataError: a picture of the one is not in the other.
-    """
-    wanted, own = (one.array(f"verification/{name}/names").tolist() for one in (first, saved))
-    for one, other, missing in (
-        (saved, first, set(wanted) - set(own)),
-        (first, saved, set(own) - set(wanted)),
-    ):
-        if missing:
-            raise DataError(
-                f"{one.folder}: {name} has no picture {min(missing)!r}, which {other.folder} has; evaluate both on the "
-                "same benchmark"
-            )
-    row = {key: number for number, key in enumerate(own)}
-    quality: NDArray[np.float32] = saved.array(f"verification/{name}/{score}")[[row[key] for key in wanted]]
-    return quality
-
-
-def figure(curves: dict[str, RejectCurve], best: RejectCurve, label: str) -> str:
-    """FNMR over the share of genuine pairs rejected, with the best and the random order for reference."""
-    drawn, axes = new_figure()
-    for number, (name, curve) in enumerate(curves.items()):
-        axes.plot(100 * curve.rejected, curve.fnmr, color=colour(number), label=name)
-    reference = {"color": REFERENCE, "linewidth": 1.2}
-    axes.plot(100 * best.rejected, best.fnmr, linestyle=":", label="best possible", **reference)
-    axes.axhline(best.fnmr[0], linestyle="--", label="at random", **reference)
-    axes.set(xlabel="genuine pairs rejected (%)", ylabel=label, xlim=(0, 95), ylim=(0, None))
-    legend(axes)
-    return svg(drawn)
 
 
 if __name__ == "__main__":

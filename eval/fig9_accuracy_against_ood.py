@@ -7,8 +7,6 @@ Bars are 95 % intervals. Results come from `facerts evaluate verification` and `
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from common import (
     Measured,
     Saved,
@@ -20,11 +18,10 @@ from common import (
     parser_of,
     run,
     warn_of_other_data,
-    write_svg,
 )
 
 from facerts.errors import DataError
-from facerts.report.figures.style import colour, new_figure, svg
+from facerts.report.figures import Point, balance, write_svg
 
 
 def main() -> None:
@@ -39,28 +36,11 @@ def main() -> None:
     results = load_labelled(options.results)
     sets = accuracy_sets(results, options.sets)
     warn_of_other_data(results, "ood")
-    write_svg(options.out, figure(results, sets, options.score))
-
-
-def figure(results: Sequence[Saved], sets: Sequence[str], score: str) -> str:
-    """The points with their labels."""
-    drawn, axes = new_figure()
-    for number, saved in enumerate(results):
-        x, y = (scaled(one) for one in (ood_auroc(saved, score), mean_accuracy(saved, sets)))
-        bars = [[[one.value - one.low], [one.high - one.value]] for one in (y, x)]
-        axes.errorbar(x.value, y.value, *bars, fmt="o", color=colour(number), elinewidth=1, capsize=2)
-        axes.annotate(
-            saved.label,
-            (x.value, y.value),
-            (6, 6),
-            textcoords="offset points",
-            color=colour(number),
-            fontsize=10,
-        )
-    axes.margins(0.15)
-    axes.set_title(f"mean of {', '.join(sets)}", loc="left", fontsize=10)
-    axes.set(xlabel=f"AUROC of {score}, faces against others (%)", ylabel="mean accuracy (%)")
-    return svg(drawn)
+    points = [
+        (saved.label, [Point(ood_auroc(saved, options.score), mean_accuracy(saved, sets))])
+        for saved in results
+    ]
+    write_svg(options.out, balance(points, options.score, sets))
 
 
 def ood_auroc(saved: Saved, score: str) -> Measured:
@@ -73,11 +53,6 @@ def ood_auroc(saved: Saved, score: str) -> Measured:
     if score not in by:
         raise DataError(f"{saved.folder}: no OOD numbers of {score!r}, only of {', '.join(by)}")
     return Measured(by[score]["auroc"], *by[score]["ci95"]["auroc"])
-
-
-def scaled(measured: Measured) -> Measured:
-    """In percent."""
-    return Measured(*(100 * number for number in measured))
 
 
 if __name__ == "__main__":

@@ -8,8 +8,6 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from common import write_svg
-
 from facerts.report import figures
 from facerts.report.subject import load_subjects
 
@@ -32,8 +30,7 @@ def main() -> None:
     for subject in subjects:
         for score in subject.result["ood"]["by"]:
             drawn[f"ood_{subject.label}_{score}"] = figures.score_histograms(subject, score)
-    for name, svg in drawn.items():
-        write_svg(options.out / f"{name}.svg", svg)
+    figures.write_svgs(options.out, drawn)
 
 
 if __name__ == "__main__":

@@ -14,12 +14,13 @@ from common import (
     Measured,
     add_results,
     load_labelled,
-    markdown,
     parser_of,
     percent,
     run,
     warn_of_other_data,
 )
+
+from facerts.report.markdown import markdown_table
 
 TPRS = {"TNR@TPR90": "0.90", "TNR@TPR95": "0.95"}
 
@@ -43,7 +44,7 @@ def main() -> None:
         for score, pooled in saved.section("ood")["by"].items()
         for against, told in split(pooled, options.per_source)
     ]
-    print(markdown([*words, *TPRS, "AUROC"], rows, options.caption, words=len(words)))
+    print(markdown_table([*words, *TPRS, "AUROC"], rows, options.caption, words=len(words)))
     made = " or ".join(dict.fromkeys(saved.section("ood")["interval"] for saved in results))
     print(f"\nIn percent [95 % interval: {made}].")
 

@@ -20,12 +20,13 @@ from common import (
     accuracy_sets,
     add_results,
     load_labelled,
-    markdown,
     mean_accuracy,
     parser_of,
     percent,
     run,
 )
+
+from facerts.report.markdown import markdown_table
 
 
 def main() -> None:
@@ -54,7 +55,7 @@ def main() -> None:
         ]
         for saved in results
     ]
-    print(markdown(["model", *sets, "mean"], rows, options.caption))
+    print(markdown_table(["model", *sets, "mean"], rows, options.caption))
     print(
         f"\nAccuracy in percent [95 % interval: {intervals(results, sets)}; "
         "the mean's takes the benchmarks as independent]."

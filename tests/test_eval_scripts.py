@@ -136,6 +136,29 @@ def test_the_verification_table_has_the_results_accuracies_in_the_order_asked_fo
         assert row[3].startswith(f"{100 * np.mean([one['value'] for one in accuracies]):.2f} [")
 
 
+def test_benchmarks_of_another_similarity_are_shown_where_they_are_asked_for(
+    results: dict[str, Path], tmp_path: Path
+) -> None:
+    both = tmp_path / "both"
+    shutil.copytree(results["plain"], both)
+    told = content(both)
+    told["verification"]["first (mls)"] = {
+        **told["verification"]["first"],
+        "similarity": "mls",
+        "accuracy": {"value": 0.5, "ci95": [0.4, 0.6]},
+    }
+    (both / "result.json").write_text(json.dumps(told), encoding="utf-8")
+    header, row, _ = table("verification_table", f"a={both}", f"b={results['doubtful']}")
+    assert header == ["model", "first", "second", "mean"]
+    assert row[1:] == table("verification_table", f"a={results['plain']}")[1][1:]
+    header, row = table("verification_table", f"a={both}", "--sets", "first (mls)")
+    assert (header[1], row[1]) == ("first (mls)", "50.00 [40.00, 60.00]")
+    out = tmp_path / "figures"
+    ran = script("fig8_error_versus_reject", both, results["doubtful"], "--fmr", FMR, "--out", out)
+    assert ran.returncode == 0, ran.stderr
+    assert sorted(path.name for path in out.iterdir()) == ["fig8_first.svg", "fig8_second.svg"]
+
+
 def test_the_interval_of_a_mean_of_equal_independent_ones_is_narrower_by_the_root_of_their_number(
     module: Any, results: dict[str, Path]
 ) -> None:

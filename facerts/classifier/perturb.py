@@ -1,4 +1,4 @@
-"""ODIN's small step of the input towards a surer answer."""
+"""A small step of the input towards a higher score, before it is scored: ODIN's, and Generalized ODIN's."""
 
 from __future__ import annotations
 
@@ -8,25 +8,21 @@ import torch
 from torch import Tensor
 
 
-def perturbed(
-    logits_of: Callable[[Tensor], Tensor], images: Tensor, epsilon: float, temperature: float
-) -> Tensor:
-    """x̃ = x − ε sign(−∇_x log S_ŷ(x; T)), ŷ the surest class and S the softmax of f/T.
+def perturbed(score_of: Callable[[Tensor], Tensor], images: Tensor, epsilon: float) -> Tensor:
+    """x̃ = x − ε sign(−∇_x S(x)), which raises the score S most where it can be raised.
 
     Liang, Li, Srikant: "Enhancing The Reliability of Out-of-distribution Image Detection in Neural Networks", ICLR
-    2018, Eq. 2.
+    2018, Eq. 2, with S the logarithm of the largest softmax probability; Hsu et al., CVPR 2020, with S their own score.
 
     Args:
-        logits_of: ``(B, 3, H, W)`` to ``(B, C)``; an image's logits may depend on no other's.
+        score_of: ``(B, 3, H, W)`` to ``(B,)``; an image's score may depend on no other's.
         images: as the network takes them.
         epsilon: ε, in the units of the images.
-        temperature: T.
 
     Returns:
         ``(B, 3, H, W)``, detached; the gradients of parameters stay as they were.
     """
     with torch.enable_grad():
         images = images.detach().requires_grad_()
-        surest = (logits_of(images) / temperature).log_softmax(dim=1).max(dim=1).values
-        (gradient,) = torch.autograd.grad(surest.sum(), images)
+        (gradient,) = torch.autograd.grad(score_of(images).sum(), images)
     return images.detach() - epsilon * torch.sign(-gradient)

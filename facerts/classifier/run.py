@@ -74,6 +74,10 @@ class Classifier:
         """``(B, 3, 112, 112)`` network inputs to ``(B, C)`` logits."""
         return self.logits(self.network.embedding(self.network.trunk(images)))
 
+    def image_quality(self, images: Tensor) -> Tensor:
+        """``(B, 3, 112, 112)`` network inputs to the method's own quality, ``(B,)``."""
+        return self.method.score(self.network(images))["quality"]
+
 
 def load_classifier(run: str | Path) -> Classifier:
     """A run's classifier, from its folder or from a checkpoint file; on a GPU where there is one.

@@ -18,24 +18,45 @@ def register(app: typer.Typer) -> None:
 
 
 def compare(
-    folders: Annotated[
-        list[Path], typer.Argument(help="Result folders; the first is what the others are compared with.")
+    results: Annotated[
+        list[str],
+        typer.Argument(
+            help="Result folders, as FOLDER or LABEL=FOLDER; several of one label are training runs of one method. "
+            "The first is what the others are tested against.",
+            metavar="[LABEL=]FOLDER...",
+        ),
     ],
-    out: Annotated[Path, typer.Option(help="Folder for comparison.json and report.html.")],
+    out: Annotated[
+        Path, typer.Option(help="Folder for comparison.json, tables.md, report.html and the figures.")
+    ],
+    embedding: Annotated[
+        str | None,
+        typer.Option(
+            help="Label of the method whose embedding all qualities are measured on; default: the first."
+        ),
+    ] = None,
+    log: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A training run or its log.jsonl, as LABEL=PATH; default: that of the result folder."
+        ),
+    ] = None,
     title: Annotated[str, typer.Option(help="Title of the page.")] = "facerts comparison",
     json: Json = False,
 ) -> None:
-    """Compare models on the same pairs and pictures: differences with intervals and p-values, and one page.
+    """Put methods side by side on the same pairs and pictures: tables, figures, differences with p-values, one page.
 
-    Example: facerts compare results/rts results/arcface --out comparison
+    Example: facerts compare RTS=results/rts ArcFace=results/arcface --out comparison
     """
-    from facerts.evaluate.compare import compare as compared
-    from facerts.evaluate.compare import write_comparison
-    from facerts.report import write_report
+    from facerts.evaluate.compare import compare_methods, methods_of, write_comparison
+    from facerts.evaluate.labelled import load_labelled
+    from facerts.report.comparison import subjects_of, write_comparison_report
 
-    comparison = compared(folders)
+    methods = methods_of(load_labelled(results))
+    subjects = subjects_of(methods, log or ())
+    comparison = compare_methods(methods, embedding=embedding)
     write_comparison(comparison, out)
-    write_report(folders, out / "report.html", title=title, comparison=comparison)
+    write_comparison_report(methods, subjects, comparison, out, title=title)
     for note in comparison["notes"]:
         warn(note)
     print_json(comparison) if json else show_comparison(comparison)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from facerts.cli.output import rows_table
+from facerts.report.markdown import spread, words_of
 
 SHARES = (0.0, 0.05, 0.1, 0.2)
 
@@ -131,22 +132,29 @@ def show_ladder(sections: dict[str, dict[str, Any]]) -> None:
 
 
 def show_comparison(comparison: dict[str, Any]) -> None:
-    """Differences from the reference, a row for each model and benchmark."""
+    """The tables, and differences from the reference: a row for each model and benchmark."""
+    for table in comparison["tables"]:
+        words = words_of(table)
+        cells = [
+            [", ".join(column[number] for column in words.values()), *map(_cell, row["cells"].values())]
+            for number, row in enumerate(table["rows"])
+        ]
+        rows_table(f"{table['title']} (%)", [", ".join(words), *table["columns"]], cells)
     rows = [
         [
-            f"{name}, {row['model']['name']}",
+            f"{name}, {row['model']['label']}",
             *[_difference(row[key]) for key in ("accuracy", "auroc", "tar_at_far")],
         ]
         for name, entries in comparison["verification"].items()
         for row in entries
     ]
-    reference = comparison["reference"]["name"]
+    reference = comparison["reference"]["label"]
     if rows:
         header = ["benchmark, model", "accuracy", "AUROC", "TAR at the lowest FAR"]
         rows_table(f"Difference from {reference} (95 % intervals, p)", header, rows)
     rows = [
         [
-            f"{score}, {row['model']['name']}",
+            f"{score}, {row['model']['label']}",
             _difference(numbers["auroc"]),
             _difference(numbers["tnr_at_tpr"]),
         ]
@@ -157,6 +165,10 @@ def show_comparison(comparison: dict[str, Any]) -> None:
         rows_table(
             f"Faces against others, difference from {reference}", ["score, model", "AUROC", "TNR@TPR95"], rows
         )
+
+
+def _cell(cell: dict[str, Any] | None) -> str:
+    return "–" if cell is None else f"{100 * cell['value']:.2f} {spread(cell)}".rstrip()
 
 
 def _difference(told: dict[str, Any]) -> str:

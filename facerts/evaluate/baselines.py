@@ -29,6 +29,7 @@ CLASSIFIER_SCORES = (
     "ensemble",
     "ser_fiq",
     "newton_temperature",
+    "perturbed_quality",
 )
 NEIGHBOURS = 10
 

@@ -9,18 +9,13 @@ The logits are a quotient of class scores h_j(x) and one number g(x) for the ima
     L = CE(s' / g)                                            h_j are here the ArcFace logits s'
 
 At inference g alone is the score; quality is log(g/(1 − g)) with a sign, which orders faces as g does but keeps
-apart what a sigmoid in float32 makes equal. The paper moves the input a little before it is scored,
-
-    x̂ = x − ε sign(−∇_x S(x)),
-
-which raises the score S most where it can be raised; ε is the one, of a few, with the largest mean S(x̂) on
-in-distribution pictures.
+apart what a sigmoid in float32 makes equal. The paper moves the input a little before it is scored, towards a higher
+score; that needs gradients, which an exported file does not have: see ``classifier.perturb``.
 """
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from facerts.methods.base import (
     Batch,
@@ -43,24 +38,6 @@ DIRECTION = -1.0
 def divisor(x: Tensor) -> Tensor:
     """g = σ(x): ``(B, 1)`` to ``(B,)``, in (0, 1)."""
     return x.squeeze(1).sigmoid().clamp_min(SMALLEST_DIVISOR)
-
-
-def perturbed(network: nn.Module, images: Tensor, epsilon: float) -> Tensor:
-    """x̂ = x − ε sign(−∇_x S(x)): images moved a little towards a higher score.
-
-    Args:
-        network: trained with this method, in evaluation mode.
-        images: ``(B, 3, H, W)`` as the network takes them.
-        epsilon: ε, in the network's units: 2/255 of the pictures' range is about 0.0157.
-
-    Returns:
-        ``(B, 3, H, W)``, detached; the network's gradients stay as they were.
-    """
-    with torch.enable_grad():
-        images = images.detach().requires_grad_()
-        score = DIRECTION * network(images)["divisor"]
-        (gradient,) = torch.autograd.grad(score.sum(), images)
-    return images.detach() - epsilon * torch.sign(-gradient)
 
 
 class GODIN(ClassificationMethod):

@@ -9,27 +9,42 @@ from typing import Any
 
 from facerts.errors import MissingExtraError
 from facerts.files import atomic_write
-from facerts.report.subject import load_subjects
+from facerts.report.markdown import spread
+from facerts.report.subject import Subject, load_subjects
 from facerts.version import __version__
 
 
-def write_report(
-    folders: Sequence[str | Path],
-    out: str | Path,
-    *,
-    title: str = "facerts report",
-    comparison: Mapping[str, Any] | None = None,
-) -> None:
+def write_report(folders: Sequence[str | Path], out: str | Path, *, title: str = "facerts report") -> None:
     """Write a report on one or several folders, side by side.
 
     Args:
         folders: result folders, runs, or folders that are both.
         out: the .html file.
         title: of the page.
-        comparison: of ``facerts.evaluate.compare``, for differences with p-values.
 
     Raises:
         DataError: a folder has nothing to report.
+        MissingExtraError: matplotlib or Jinja is not installed.
+    """
+    write_page(load_subjects(folders), out, title=title)
+
+
+def write_page(
+    subjects: Sequence[Subject],
+    out: str | Path,
+    *,
+    title: str,
+    compared: Mapping[str, Any] | None = None,
+) -> None:
+    """Write the page of folders that are read already.
+
+    Args:
+        subjects: what it is about.
+        out: the .html file.
+        title: of the page.
+        compared: a comparison of ``facerts.evaluate.compare``, and its ``topics`` with tables and figures.
+
+    Raises:
         MissingExtraError: matplotlib or Jinja is not installed.
     """
     try:
@@ -38,22 +53,26 @@ def write_report(
         from facerts.report import sections
     except ImportError as error:
         raise MissingExtraError("reports need matplotlib and Jinja: pip install 'facerts[report]'") from error
-    subjects = load_subjects(folders)
     environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        loader=jinja2.FunctionLoader(_resource),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
     environment.filters["number"] = _number
     environment.filters["signed"] = _signed
     environment.filters["interval"] = _interval
     environment.filters["count"] = _count
-    template = environment.from_string(_resource("page.html.j2"))
-    page = template.render(
+    environment.filters["spread"] = spread
+    page = environment.get_template("page.html.j2").render(
         title=title,
         version=__version__,
         style=_resource("page.css"),
         subjects=subjects,
-        comparison=comparison,
-        summary=sections.summary(subjects),
+        comparison=compared,
+        # Tables of a comparison say the same and more.
+        summary=sections.summary(subjects) if compared is None else None,
         verification=sections.verification(subjects),
         reject=sections.reject(subjects),
         ood=sections.ood(subjects),

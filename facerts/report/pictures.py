@@ -30,11 +30,12 @@ class Shown:
 
 @dataclass(frozen=True)
 class ShownPair:
-    """Two pictures and their similarity."""
+    """Two pictures, and how alike they are by which similarity."""
 
     first: Shown
     second: Shown
-    cosine: float
+    similarity: str
+    score: float
 
 
 def worst_pairs(subject: Subject, benchmark: str) -> dict[str, list[ShownPair]]:
@@ -43,6 +44,7 @@ def worst_pairs(subject: Subject, benchmark: str) -> dict[str, list[ShownPair]]:
     crops = _crops(subject, prefix)
     if not crops:
         return {}
+    similarity = subject.result["verification"][benchmark].get("similarity", "cosine")
     scores, same, pairs = (subject.arrays[prefix + key] for key in ("scores", "same", "pairs"))
     found = {}
     for heading, rows in (
@@ -56,7 +58,7 @@ def worst_pairs(subject: Subject, benchmark: str) -> dict[str, list[ShownPair]]:
                 one, other = (
                     _shown(subject, prefix, crops, picture, "quality") for picture in (first, second)
                 )
-                shown.append(ShownPair(one, other, float(scores[row])))
+                shown.append(ShownPair(one, other, similarity, float(scores[row])))
         found[heading] = shown
     return found
 

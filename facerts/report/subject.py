@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from facerts.errors import DataError
+from facerts.evaluate.labelled import Saved
 from facerts.evaluate.result import JSON_FILE, Arrays, load_result
 
 LOG_FILE = "log.jsonl"
@@ -38,6 +39,10 @@ class Subject:
             lines = [line for line in lines if line["name"] == name]
         return [line["epoch"] for line in lines], [line[field] for line in lines]
 
+    def with_log(self, log: list[dict[str, Any]]) -> Subject:
+        """The same with another training log."""
+        return replace(self, log=log)
+
 
 def load_subjects(folders: Sequence[str | Path]) -> list[Subject]:
     """Read the folders.
@@ -55,9 +60,15 @@ def load_subjects(folders: Sequence[str | Path]) -> list[Subject]:
     return subjects
 
 
+def subject_of(saved: Saved, label: str) -> Subject:
+    """A result that is read already, with the training log of its folder if there is one."""
+    path = saved.folder / LOG_FILE
+    return Subject(label, saved.content, saved.arrays, read_log(path) if path.is_file() else [])
+
+
 def _load(folder: Path) -> tuple[str, dict[str, Any], Arrays, list[dict[str, Any]]]:
     result, arrays = load_result(folder) if (folder / JSON_FILE).is_file() else ({}, {})
-    log = _read_log(folder / LOG_FILE) if (folder / LOG_FILE).is_file() else []
+    log = read_log(folder / LOG_FILE) if (folder / LOG_FILE).is_file() else []
     if not result and not log:
         raise DataError(
             f"{folder}: neither {JSON_FILE} nor {LOG_FILE} here; `facerts evaluate … --out` writes the one, "
@@ -66,7 +77,18 @@ def _load(folder: Path) -> tuple[str, dict[str, Any], Arrays, list[dict[str, Any
     return result["model"]["name"] if result else folder.name, result, arrays, log
 
 
-def _read_log(path: Path) -> list[dict[str, Any]]:
+def read_log(path: Path) -> list[dict[str, Any]]:
+    """Lines of a training log.
+
+    Args:
+        path: of the file, or of its run.
+
+    Raises:
+        DataError: no such file, or a line is broken.
+    """
+    path = path / LOG_FILE if path.is_dir() else path
+    if not path.is_file():
+        raise DataError(f"{path}: no such training log; `facerts train` writes {LOG_FILE} into its run")
     lines = []
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         try:

@@ -72,7 +72,9 @@ def test_the_registry_and_the_names_in_results_agree() -> None:
 def test_outputs_are_the_networks_and_stay_as_they_were(
     classifier: Classifier, trained_run: Path, crops: Crops
 ) -> None:
-    outputs = load_run(trained_run, ["max_softmax", "energy", "odin", "newton_temperature", *FEW])(crops)
+    outputs = load_run(
+        trained_run, ["max_softmax", "energy", "odin", "newton_temperature", "perturbed_quality", *FEW]
+    )(crops)
     plain = NetworkEmbedder(classifier.network, classifier.method)(crops)
     for name in ("embedding", "norm", "quality", "uncertainty"):
         np.testing.assert_array_equal(getattr(outputs, name), getattr(plain, name))
@@ -111,6 +113,17 @@ def test_odin_without_a_step_is_max_softmax_and_with_one_is_surer(trained_run: P
     assert (moved["odin"] > still["odin"]).mean() > 0.9
 
 
+def test_a_small_step_raises_a_runs_own_quality_image_by_image(trained_run: Path, crops: Crops) -> None:
+    plain = load_run(trained_run)(crops).quality
+    assert plain is not None
+    still = scored(trained_run, crops, "perturbed_quality:epsilon=0")["perturbed_quality"]
+    np.testing.assert_allclose(still, plain, atol=1e-5)
+    moved = scored(trained_run, crops, "perturbed_quality:epsilon=0.0005")["perturbed_quality"]
+    assert (moved > plain).mean() > 0.9
+    alone = scored(trained_run, crops[2:3], "perturbed_quality:epsilon=0.0005")["perturbed_quality"]
+    np.testing.assert_allclose(alone, moved[2:3], atol=0.02 * np.std(plain))
+
+
 def test_masks_are_fixed_and_keep_their_share() -> None:
     masks = keyed_masks(100, 400, 0.3)
     assert masks.float().mean().item() == pytest.approx(0.7, abs=0.01)
@@ -143,14 +156,15 @@ def test_the_rate_is_the_runs_own_unless_it_has_none_or_one_is_given(
 
 def test_a_picture_scores_the_same_in_any_batch(trained_run: Path, crops: Crops) -> None:
     names = ["max_softmax", "energy", "newton_temperature", *FEW]
-    embedder = load_run(trained_run, [*names, "odin"], [trained_run])
+    stepped = ("odin", "perturbed_quality")
+    embedder = load_run(trained_run, [*names, *stepped], [trained_run])
     together = embedder(crops).extras
     for size in (1, 5):
         parts = [embedder(crops[start : start + size]).extras for start in range(0, len(crops), size)]
         for name in CLASSIFIER_SCORES:
             apart = np.concatenate([part[name] for part in parts])
-            # ODIN takes signs, which round-off may turn where a gradient is 0.
-            allowed = (0.02 if name == "odin" else 1e-3) * np.std(together[name])
+            # A step takes signs, which round-off may turn where a gradient is 0.
+            allowed = (0.02 if name in stepped else 1e-3) * np.std(together[name])
             np.testing.assert_allclose(apart, together[name], rtol=1e-5, atol=allowed, err_msg=name)
     np.testing.assert_array_equal(embedder(crops).extras["mc_dropout"], together["mc_dropout"])
 
@@ -219,10 +233,12 @@ def test_a_run_is_known_by_its_folder_and_its_checkpoint(trained_run: Path, tmp_
         load_run(tmp_path)
 
 
-def test_a_method_without_logits_is_refused_but_for_ser_fiq(make_recipe: MakeRecipe, tmp_path: Path) -> None:
+def test_a_method_without_logits_is_refused_but_for_what_needs_none(
+    make_recipe: MakeRecipe, tmp_path: Path
+) -> None:
     recipe = make_recipe("method.name=supcon", "optim.epochs=1", "optim.milestones=[]")
     train(recipe, tmp_path / "run")
-    for name in set(SCORES) - {"ser_fiq"}:
+    for name in set(SCORES) - {"ser_fiq", "perturbed_quality"}:
         with pytest.raises(Error, match="supcon trains no softmax over class centres"):
             load_run(tmp_path / "run", [name])
     with pytest.raises(Error, match="supcon trains no softmax"):

@@ -17,7 +17,7 @@ from facerts.train.checkpoint import FILE
 from tests.cli.test_cli import run
 
 ALL = ["max_softmax", "odin:epsilon=0.002", "energy", "mc_dropout:passes=4", "ser_fiq:passes=4"]
-SCORES = [part for score in [*ALL, "newton_temperature"] for part in ("--score", score)]
+SCORES = [part for score in [*ALL, "newton_temperature", "perturbed_quality"] for part in ("--score", score)]
 
 
 @pytest.fixture(scope="module")

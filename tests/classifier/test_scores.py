@@ -119,7 +119,10 @@ class Tiny(nn.Module):
 def test_odins_step_against_finite_differences(temperature: float) -> None:
     network = Tiny()
     images = torch.randn(3, 3, 4, 4, generator=torch.Generator().manual_seed(6)).double()
-    surest = network(images).argmax(dim=1).tolist()
+    classes = network(images).argmax(dim=1).tolist()
+
+    def surest(given: Tensor) -> Tensor:
+        return max_softmax(network(given), temperature)
 
     def log_probability(image: Tensor, label: int) -> float:
         scores = (network(image[None])[0] / temperature).tolist()
@@ -130,13 +133,13 @@ def test_odins_step_against_finite_differences(temperature: float) -> None:
         for place in np.ndindex(3, 4, 4):
             step = torch.zeros(3, 4, 4, dtype=torch.float64)
             step[place] = 1e-5
-            up, down = (log_probability(images[row] + sign * step, surest[row]) for sign in (1, -1))
+            up, down = (log_probability(images[row] + sign * step, classes[row]) for sign in (1, -1))
             expected[row][place] += 0.25 * math.copysign(1.0, up - down)
-    moved = perturbed(network, images, 0.25, temperature)
+    moved = perturbed(surest, images, 0.25)
     torch.testing.assert_close(moved, expected)
     assert not moved.requires_grad
     assert all(parameter.grad is None for parameter in network.parameters())
-    assert torch.equal(perturbed(network, images, 0.0, temperature), images)
+    assert torch.equal(perturbed(surest, images, 0.0), images)
 
 
 def test_pytorch_ood_gives_the_same_numbers() -> None:
@@ -149,7 +152,11 @@ def test_pytorch_ood_gives_the_same_numbers() -> None:
     network = Tiny()
     images = torch.randn(3, 3, 4, 4, generator=torch.Generator().manual_seed(7)).double()
     odin = detector.ODIN(network, eps=0.01, temperature=1000.0)
-    own = max_softmax(network(perturbed(network, images, 0.01, 1000.0)), 1000.0)
+
+    def surest(given: Tensor) -> Tensor:
+        return max_softmax(network(given), 1000.0)
+
+    own = surest(perturbed(surest, images, 0.01))
     torch.testing.assert_close(own.exp(), -odin(images))
     # Without dropout every pass of theirs is the network itself.
     passes = detector.MCD(network, samples=3, mode="mean")

@@ -342,6 +342,25 @@ def test_compare_writes_numbers_and_a_page(
     assert "lfw, one" in shown
 
 
+def test_compare_takes_labels_an_embedding_and_logs(
+    capsys: pytest.CaptureFixture[str], results: tuple[Path, Path], tmp_path: Path
+) -> None:
+    line = {"kind": "train", "epoch": 1.0, "v_p5": 1.0, "v_p50": 1.5, "v_p95": 2.0}
+    (tmp_path / "log.jsonl").write_text(json.dumps(line))
+    out = tmp_path / "c"
+    labelled = (f"B={results[0]}", f"A={results[1]}")
+    comparison = told(
+        capsys, "compare", *labelled, "--embedding", "A", "--log", f"A={tmp_path}", "--out", out
+    )
+    assert comparison["embedding"] == "A"
+    assert [method["label"] for method in comparison["methods"]] == ["B", "A"]
+    assert (out / "uncertainty.svg").is_file()
+    assert "| A | " in (out / "tables.md").read_text(encoding="utf-8")
+    for wrong in (("--embedding", "C"), ("--log", f"C={tmp_path}")):
+        assert "A" in refused(capsys, "compare", *labelled, *wrong, "--out", tmp_path / "d")
+        assert not (tmp_path / "d").exists()
+
+
 def test_a_comparison_of_results_with_nothing_in_common_is_refused(
     capsys: pytest.CaptureFixture[str], home: Path, results: tuple[Path, Path], tmp_path: Path
 ) -> None:

@@ -3,12 +3,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from facerts.methods import METHODS, Batch
-from facerts.methods.godin import DIRECTION, GODIN, SMALLEST_DIVISOR, divisor, perturbed
-from facerts.nn import FaceNetwork
+from facerts.methods.godin import DIRECTION, GODIN, SMALLEST_DIVISOR, divisor
 from facerts.train.centres import ClassCentres
 
 
@@ -100,43 +99,3 @@ def test_loss_and_gradients_are_finite_at_the_ends(dtype: torch.dtype, where: fl
     for given in (embedding, raw, centres.weight):
         assert given.grad is not None
         assert torch.isfinite(given.grad).all()
-
-
-class Weighted(nn.Module):
-    """x = w·image, whose gradient is w."""
-
-    def __init__(self, offset: float = 0.0) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.tensor([[1.0, -2.0], [0.0, 3.0]]))
-        self.offset = offset
-
-    def forward(self, images: Tensor) -> dict[str, Tensor]:
-        return {"divisor": (images * self.weight).sum(dim=(1, 2, 3)).unsqueeze(1) + self.offset}
-
-
-@pytest.mark.parametrize("offset", [0.0, 200.0], ids=["", "where the sigmoid is flat"])
-def test_the_perturbation_is_a_step_along_the_signs_of_the_gradient(offset: float) -> None:
-    network, images = Weighted(offset), torch.randn(4, 1, 2, 2)
-    with torch.no_grad():
-        moved = perturbed(network, images, 0.25)
-    expected = images + 0.25 * DIRECTION * torch.tensor([[1.0, -1.0], [0.0, 1.0]])
-    torch.testing.assert_close(moved, expected)
-    assert not moved.requires_grad
-    assert network.weight.grad is None
-
-
-def test_a_small_perturbation_raises_the_quality_of_a_network() -> None:
-    torch.manual_seed(3)
-    trunk = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Tanh(), nn.Flatten())
-    network = FaceNetwork(trunk, 4 * 6 * 6, 6, method().heads()).eval()
-    images = torch.randn(5, 3, 8, 8)
-    kept = images.clone()
-    moved = perturbed(network, images, 1e-3)
-    scored = method()
-    before, after = (scored.score(network(given))["quality"] for given in (images, moved))
-    assert (after > before).all()
-    assert torch.equal(images, kept)
-    assert (moved - images).abs().max() <= 1e-3 + 1e-6
-    # An image's step does not depend on the others in the batch.
-    torch.testing.assert_close(perturbed(network, images[2:3], 1e-3), moved[2:3])
-    torch.testing.assert_close(perturbed(network, images, 0.0), images)

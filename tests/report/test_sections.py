@@ -2,21 +2,27 @@ from __future__ import annotations
 
 import base64
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
-from facerts.evaluate.compare import compare
+from facerts.embedder import FaceOutputs
+from facerts.evaluate.compare import compare_methods, methods_of
+from facerts.evaluate.labelled import load_labelled
 from facerts.evaluate.ladder import run_ladder
 from facerts.evaluate.measuring import Measuring
 from facerts.evaluate.ood import run_ood
 from facerts.evaluate.pictures import JPEG_QUALITY
 from facerts.evaluate.result import load_result
 from facerts.evaluate.run import run_identification, run_pairs
+from facerts.evaluate.similarity import MLS
 from facerts.image import encode_jpeg
 from facerts.image import read as read_crop
 from facerts.report import write_report
+from facerts.report.comparison import subjects_of, write_comparison_report
 from facerts.report.pictures import best_and_worst, worst_pairs
 from facerts.report.subject import load_subjects
 from tests.evaluate.conftest import Plain
@@ -40,15 +46,40 @@ def results(
 
 
 def page_of(results: list[Path], out: Path) -> str:
-    write_report(results, out, comparison=compare(results) if len(results) > 1 else None)
-    return out.read_text(encoding="utf-8")
+    if len(results) == 1:
+        write_report(results, out)
+        return out.read_text(encoding="utf-8")
+    methods = methods_of(load_labelled(results))
+    write_comparison_report(methods, subjects_of(methods), compare_methods(methods), out.parent)
+    return (out.parent / "report.html").read_text(encoding="utf-8")
+
+
+def test_a_page_shows_scores_of_another_similarity_as_such(
+    named_folder: tuple[Path, Path], tmp_path: Path
+) -> None:
+    class Even(Plain):
+        def __call__(self, crops: NDArray[np.uint8]) -> FaceOutputs:
+            outputs = super().__call__(crops)
+            return replace(outputs, extras={"variance": np.full_like(outputs.embedding, 1e-3)})
+
+    run_pairs(Even(), ["verification"], [named_folder[1]], tmp_path, Measuring(flip=False), similarity=MLS)
+    (subject,) = load_subjects([tmp_path])
+    (pair, *_) = worst_pairs(subject, "named (mls)")["Impostor pairs most alike"]
+    scores = subject.arrays["verification/named (mls)/scores"]
+    assert pair.similarity == "mls"
+    assert pair.score == pytest.approx(scores[~subject.arrays["verification/named (mls)/same"]].max())
+    assert pair.score > 1
+    page = page_of([tmp_path], tmp_path / "page.html")
+    assert f"mls {pair.score:.3f}" in page
+    assert "mutual likelihood score" in page
+    assert "cosine similarity" not in page
 
 
 def test_every_section_is_there_and_the_menu_leads_to_it(results: list[Path], tmp_path: Path) -> None:
     page = page_of(results, tmp_path / "page.html")
     targets = re.findall(r'<a href="#(\w+)">', page)
     assert targets == [
-        *["summary", "differences", "verification", "identification", "reject", "ood", "ladder", "provenance"]
+        *["methods", "differences", "verification", "identification", "reject", "ood", "ladder", "provenance"]
     ]
     for target in targets:
         assert page.count(f'<section id="{target}">') == 1
@@ -73,10 +104,10 @@ def test_the_pairs_that_are_shown_are_the_worst_and_their_crops_are_the_datas(
     found = worst_pairs(subject, "named")
     prefix = "verification/named/"
     scores, same = subject.arrays[prefix + "scores"], subject.arrays[prefix + "same"]
-    assert [pair.cosine for pair in found["Genuine pairs least alike"]] == pytest.approx(
+    assert [pair.score for pair in found["Genuine pairs least alike"]] == pytest.approx(
         np.sort(scores[same])[:12].tolist()
     )
-    assert [pair.cosine for pair in found["Impostor pairs most alike"]] == pytest.approx(
+    assert [pair.score for pair in found["Impostor pairs most alike"]] == pytest.approx(
         np.sort(scores[~same])[::-1][:12].tolist()
     )
     face = found["Genuine pairs least alike"][0].first

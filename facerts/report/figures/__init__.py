@@ -1,20 +1,33 @@
 """Figures of results, one file for each kind; all are SVG elements for a page."""
 
+from facerts.report.figures.balance import Point, balance
+from facerts.report.figures.blur import blur_panels, blur_steps
 from facerts.report.figures.ladder import ladder_grid
-from facerts.report.figures.ood import score_histograms
-from facerts.report.figures.reject import OWN_SCORES, reject_curves, reliability
-from facerts.report.figures.training import percentile_band, training_curves
+from facerts.report.figures.ood import score_histograms, score_panels
+from facerts.report.figures.paper import write_svg, write_svgs
+from facerts.report.figures.reject import OWN_SCORES, one_embedding_curves, reject_curves, reliability
+from facerts.report.figures.training import bands_by_step, percentile_band, percentile_bands, training_curves
 from facerts.report.figures.verification import det_curves, pair_histograms, roc_curves
 
 __all__ = [
     "OWN_SCORES",
+    "Point",
+    "balance",
+    "bands_by_step",
+    "blur_panels",
+    "blur_steps",
     "det_curves",
     "ladder_grid",
+    "one_embedding_curves",
     "pair_histograms",
     "percentile_band",
+    "percentile_bands",
     "reject_curves",
     "reliability",
     "roc_curves",
     "score_histograms",
+    "score_panels",
     "training_curves",
+    "write_svg",
+    "write_svgs",
 ]

@@ -2,18 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
-from facerts.report.figures.style import REFERENCE, colour, legend, new_figure, svg
+from facerts.report.figures.style import REFERENCE, colour, legend, legend_below, new_figure, panels, svg
 from facerts.report.subject import Subject
 
 
 def score_histograms(subject: Subject, score: str) -> str:
     """Densities of a score for each source of faces and for the other things together (the RTS paper's Fig. 5)."""
-    section = subject.result["ood"]
     figure, axes = new_figure()
+    _histograms(axes, subject, score)
+    axes.set(ylabel="density")
+    legend(axes)
+    return svg(figure)
+
+
+def score_panels(subjects: Sequence[Subject], score: str) -> str:
+    """``score_histograms`` of several models, small, each with a scale of its own."""
+    figure, grid = panels(len(subjects))
+    for axes, subject in zip(grid, subjects, strict=True):
+        _histograms(axes, subject, score)
+    grid[0].set_ylabel("density")
+    legend_below(figure, max(grid, key=lambda axes: len(axes.get_legend_handles_labels()[1])), columns=4)
+    return svg(figure)
+
+
+def _histograms(axes: Axes, subject: Subject, score: str) -> None:
+    section = subject.result["ood"]
     faces = {name: subject.arrays[f"ood/{name}/{score}"] for name in section["in"]}
     others = np.concatenate([subject.arrays[f"ood/{name}/{score}"] for name in section["out"]])
     low, high = np.quantile(np.concatenate([others, *faces.values()]), [0.002, 0.998])
@@ -21,9 +40,7 @@ def score_histograms(subject: Subject, score: str) -> str:
     _density(axes, others, edges, REFERENCE, ", ".join(section["out"]), filled=True)
     for number, (name, values) in enumerate(faces.items()):
         _density(axes, values, edges, colour(number), name, filled=False)
-    axes.set(xlabel=f"{score}, {subject.label}", ylabel="density")
-    legend(axes)
-    return svg(figure)
+    axes.set(xlabel=f"{score}, {subject.label}")
 
 
 def _density(

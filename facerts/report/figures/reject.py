@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
-from facerts.report.figures.style import REFERENCE, colour, legend, line, new_figure, svg
+from facerts.report.figures.style import (
+    INK,
+    REFERENCE,
+    SIZE,
+    colour,
+    legend,
+    legend_below,
+    line,
+    new_figure,
+    svg,
+)
 from facerts.report.subject import Subject
 
 # With several models, baselines would hide what is compared.
@@ -53,6 +64,48 @@ def chosen_curves(subject: Subject, benchmark: str, convention: str, pairs: str)
         for curve in subject.result["reject"][benchmark]
         if curve["convention"] == convention and curve["pairs"] == pairs
     ]
+
+
+def one_embedding_curves(
+    panels: Mapping[str, Sequence[tuple[str, NDArray[np.floating]]]],
+    rejected: ArrayLike,
+    best: ArrayLike,
+    label: str,
+) -> str:
+    """FNMR over the share of genuine pairs rejected by qualities of several methods (the RTS paper's Fig. 8).
+
+    Args:
+        panels: by title, methods' labels and ``(runs, R)`` curves; of several runs the mean is drawn, and the band
+            from the lowest to the highest. Colours go by the place in the list; no runs draw nothing.
+        rejected: ``(R,)`` shares.
+        best: ``(R,)`` the best curve that there can be.
+        label: of the FNMR.
+    """
+    width, height = SIZE
+    count = len(panels)
+    size = SIZE if count == 1 else (0.85 * width * count, 1.1 * height)
+    figure, grid = new_figure(1, count, size=size, share=True)
+    percent, reference = 100 * np.asarray(rejected), {"color": REFERENCE, "linewidth": 1.2}
+    every = list(np.atleast_1d(grid))
+    for axes, (title, methods) in zip(every, panels.items(), strict=True):
+        for number, (name, curves) in enumerate(methods):
+            if not len(curves):
+                continue
+            axes.plot(percent, curves.mean(axis=0), color=colour(number), label=name)
+            if len(curves) > 1:
+                ends = curves.min(axis=0), curves.max(axis=0)
+                axes.fill_between(percent, *ends, color=colour(number), alpha=0.15, linewidth=0)
+        axes.plot(percent, best, linestyle=":", label="best possible", **reference)
+        axes.axhline(np.asarray(best)[0], linestyle="--", label="at random", **reference)
+        axes.set(xlabel="genuine pairs rejected (%)", xlim=(0, 95), ylim=(0, None))
+        if count > 1:
+            axes.set_title(title, loc="left", fontsize=10, color=INK)
+    every[0].set_ylabel(label)
+    if count == 1:
+        legend(every[0])
+    else:
+        legend_below(figure, max(every, key=lambda axes: len(axes.get_legend_handles_labels()[1])), columns=4)
+    return svg(figure)
 
 
 def reliability(subjects: Sequence[Subject], benchmark: str) -> str:

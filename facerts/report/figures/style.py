@@ -5,12 +5,16 @@ from __future__ import annotations
 import io
 from typing import Any
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
 # Distinct for most eyes, on white and on black.
-COLOURS = ("#3d85c6", "#e07b39", "#2f9e73", "#c763a8", "#b59b2b", "#7d74d6")
+COLOURS = (
+    *("#3d85c6", "#e07b39", "#2f9e73", "#c763a8", "#b59b2b", "#7d74d6"),
+    *("#c94f4f", "#2aa5b0", "#8f6a4b", "#79a83b", "#6b8299", "#d98aa5"),
+)
 REFERENCE = "#8a8a8a"
 GENUINE, IMPOSTOR = COLOURS[0], COLOURS[1]
 LINES = ("-", "--", ":", "-.", (0, (1, 1)), (0, (5, 1, 1, 1, 1, 1)))
@@ -50,6 +54,23 @@ def new_figure(
         return figure, figure.subplots(rows, columns, sharex=share, sharey=share)
 
 
+def panels(
+    number: int, *, columns: int = 3, size: tuple[float, float] = (3.9, 3.0)
+) -> tuple[Figure, list[Axes]]:
+    """A figure with so many panels of one size, each with scales of its own, in rows of at most ``columns``."""
+    columns = min(columns, number)
+    rows = -(-number // columns)
+    # A single panel is as large as other figures.
+    width, height = SIZE if number == 1 else (size[0] * columns, size[1] * rows)
+    figure, grid = new_figure(rows, columns, size=(width, height))
+    every: list[Axes] = np.atleast_1d(grid).ravel().tolist()
+    for axes in every if number > 1 else ():
+        axes.locator_params(axis="x", nbins=4)
+    for axes in every[number:]:
+        axes.set_visible(False)
+    return figure, every[:number]
+
+
 def svg(figure: Figure) -> str:
     """The figure as an SVG element; its ink is ``currentColor``."""
     import matplotlib
@@ -65,6 +86,20 @@ def legend(axes: Axes, place: Any = "best", **options: Any) -> None:
     """A legend, where something has a label."""
     if axes.get_legend_handles_labels()[1]:
         axes.legend(loc=place, frameon=False, fontsize=9, labelcolor=INK, **options)
+
+
+def legend_below(figure: Figure, axes: Axes, columns: int = 3) -> None:
+    """One legend for all panels of a figure, under them."""
+    lines, labels = axes.get_legend_handles_labels()
+    figure.legend(
+        lines,
+        labels,
+        loc="outside lower center",
+        ncols=min(columns, len(labels)),
+        frameon=False,
+        fontsize=9,
+        labelcolor=INK,
+    )
 
 
 def colour(number: int) -> str:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from numpy.typing import NDArray
 
 from facerts.report.figures.style import colour, legend, new_figure, svg
 from facerts.report.subject import Subject
@@ -35,17 +39,55 @@ def training_curves(subjects: Sequence[Subject], kind: str, field: str, label: s
 
 def percentile_band(subjects: Sequence[Subject], field: str, label: str) -> str:
     """Median of a logged number, and the band from its 5th to its 95th percentile, over the epochs."""
+    return percentile_bands([(subject.label, [subject]) for subject in subjects], field, label)
+
+
+def percentile_bands(methods: Sequence[tuple[str, Sequence[Subject]]], field: str, label: str) -> str:
+    """``percentile_band`` of methods with several runs, which share a colour and a label (the RTS paper's Fig. 4)."""
     figure, axes = new_figure()
-    for number, subject in enumerate(subjects):
-        epochs, middle = subject.series("train", f"{field}_p50")
-        if not epochs:
-            continue
-        low, high = (subject.series("train", f"{field}_{percent}")[1] for percent in ("p5", "p95"))
-        axes.fill_between(epochs, low, high, color=colour(number), alpha=0.25, linewidth=0)
-        axes.plot(epochs, middle, color=colour(number), label=f"{subject.label}: median, 5 to 95 %")
+    for number, (name, runs) in enumerate(methods):
+        text: str | None = f"{name}: median, 5 to 95 %"
+        for subject in runs:
+            epochs, middle = subject.series("train", f"{field}_p50")
+            if not epochs:
+                continue
+            low, high = (subject.series("train", f"{field}_{percent}")[1] for percent in ("p5", "p95"))
+            _band(axes, epochs, (low, middle, high), colour(number), text, alpha=0.25 / len(runs))
+            text = None
     axes.set(xlabel="epoch", ylabel=label)
     legend(axes)
     return svg(figure)
+
+
+def bands_by_step(steps: Sequence[float], bands: Mapping[str, NDArray[np.floating]], label: str) -> str:
+    """A score of sets of pictures over training: medians, and bands from the 5th to the 95th percentile.
+
+    Args:
+        steps: ``(S,)`` of training, rising.
+        bands: ``(3, S)`` percentiles of each set by its label.
+        label: of the score.
+    """
+    figure, axes = new_figure()
+    for number, (name, (low, middle, high)) in enumerate(bands.items()):
+        _band(axes, steps, (low, middle, high), colour(number), name, alpha=0.18, marker="o", markersize=3)
+    axes.set(xlabel="training step", ylabel=label)
+    legend(axes)
+    return svg(figure)
+
+
+def _band(
+    axes: Axes,
+    steps: Sequence[float],
+    percentiles: tuple[Any, Any, Any],
+    ink: str,
+    label: str | None,
+    *,
+    alpha: float,
+    **look: Any,
+) -> None:
+    low, middle, high = percentiles
+    axes.fill_between(steps, low, high, color=ink, alpha=alpha, linewidth=0)
+    axes.plot(steps, middle, color=ink, label=label, **look)
 
 
 def _names(subject: Subject, kind: str, field: str) -> list[Any]:

@@ -13,6 +13,10 @@ from facerts.report.subject import Subject
 
 Floats = NDArray[np.float32]
 
+# Similarities by their names in results, and the range that histograms of one share, where it has one.
+LABELS = {"cosine": "cosine similarity", "mls": "mutual likelihood score"}
+SHARED = {"cosine": (-0.25, 1.0)}
+
 
 def roc_curves(subjects: Sequence[Subject], benchmark: str) -> str:
     """TAR over FAR, on a logarithmic axis down to one impostor pair; all pairs dashed."""
@@ -45,7 +49,9 @@ def pair_histograms(subject: Subject, benchmark: str) -> str:
     figure, axes = new_figure()
     prefix = f"verification/{benchmark}/"
     scores, same = subject.arrays[prefix + "scores"], subject.arrays[prefix + "same"]
-    edges = np.linspace(min(-0.25, float(scores.min())), 1.0, 81)
+    similarity = subject.result["verification"][benchmark].get("similarity", "cosine")
+    low, high = SHARED.get(similarity, (np.inf, -np.inf))
+    edges = np.linspace(min(low, float(scores.min())), max(high, float(scores.max())), 81)
     for flag, ink, name in ((False, IMPOSTOR, "impostor"), (True, GENUINE, "genuine")):
         counts, _ = np.histogram(scores[same == flag], edges)
         density = counts / max(counts.sum(), 1) / np.diff(edges)
@@ -55,7 +61,7 @@ def pair_histograms(subject: Subject, benchmark: str) -> str:
             counts, bounds = subject.arrays[key], subject.arrays[prefix + "all_edges"]
             density = counts / max(counts.sum(), 1) / np.diff(bounds)
             axes.stairs(density, bounds, color=ink, linewidth=1.2, label=f"all {name} pairs")
-    axes.set(xlabel="cosine similarity", ylabel="density", xlim=(edges[0], 1.0))
+    axes.set(xlabel=LABELS[similarity], ylabel="density", xlim=(edges[0], edges[-1]))
     legend(axes)
     return svg(figure)
 

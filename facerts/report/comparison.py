@@ -1,0 +1,238 @@
+"""Several methods side by side: tables and figures of a comparison, as files and on one page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from facerts.errors import DataError, MissingExtraError
+from facerts.evaluate.compare import Method
+from facerts.evaluate.compare.ood import ood_auroc
+from facerts.evaluate.compare.verification import accuracy_sets, mean_accuracy
+from facerts.report.markdown import TOPICS, comparison_markdown, words_of, write_markdown
+from facerts.report.page import write_page
+from facerts.report.subject import Subject, read_log, subject_of
+
+TABLES_FILE, PAGE_FILE = "tables.md", "report.html"
+# What the figures show; every method has it if it has any score at all.
+SCORE = "quality"
+
+# Every method's label and runs.
+Named = Sequence[tuple[str, Sequence[Subject]]]
+
+
+class Material(NamedTuple):
+    """What figures are drawn from."""
+
+    methods: Sequence[Method]
+    subjects: Named
+    comparison: Mapping[str, Any]
+
+    @property
+    def runs(self) -> list[Subject]:
+        """Those of all methods."""
+        return [run for _, runs in self.subjects for run in runs]
+
+
+class Drawn(NamedTuple):
+    """A figure: its file's name, SVG, what it shows, and whether it has panels side by side."""
+
+    name: str
+    svg: str
+    caption: str
+    wide: bool = False
+
+
+def write_comparison_report(
+    methods: Sequence[Method],
+    subjects: Named,
+    comparison: Mapping[str, Any],
+    folder: str | Path,
+    *,
+    title: str = "facerts comparison",
+) -> None:
+    """Write ``tables.md``, the figures and ``report.html``.
+
+    Args:
+        methods: with their results.
+        subjects: the same with their training logs, of ``subjects_of``.
+        comparison: of ``facerts.evaluate.compare``.
+        folder: made if it is not there.
+        title: of the pages.
+
+    Raises:
+        MissingExtraError: matplotlib or Jinja is not installed; ``tables.md`` is written all the same.
+    """
+    home = Path(folder)
+    try:
+        from facerts.report import figures
+    except ImportError as error:
+        write_markdown(home / TABLES_FILE, comparison_markdown(comparison, title, {}))
+        raise MissingExtraError(
+            "figures and pages need matplotlib and Jinja: pip install 'facerts[report]'"
+        ) from error
+    material = Material(methods, subjects, comparison)
+    drawn = {topic: draw(material) for topic, draw in _FIGURES.items()}
+    every = [one for found in drawn.values() for one in found]
+    paths = figures.write_svgs(home, {one.name: one.svg for one in every})
+    names = {one.name: path.name for one, path in zip(every, paths, strict=True)}
+    listed = {topic: [(names[one.name], one.caption) for one in found] for topic, found in drawn.items()}
+    write_markdown(home / TABLES_FILE, comparison_markdown(comparison, title, listed))
+    topics = [
+        {
+            "heading": heading,
+            "tables": [
+                {**table, "words": words_of(table)}
+                for table in comparison["tables"]
+                if table["topic"] == topic
+            ],
+            "figures": [(one.svg, one.caption, one.wide) for one in drawn.get(topic, [])],
+        }
+        for topic, heading in TOPICS.items()
+    ]
+    shown = [topic for topic in topics if topic["tables"] or topic["figures"]]
+    write_page(
+        material.runs,
+        home / PAGE_FILE,
+        title=title,
+        compared={"topics": shown, **comparison},
+    )
+
+
+def subjects_of(methods: Sequence[Method], logs: Sequence[str] = ()) -> list[tuple[str, list[Subject]]]:
+    """Every method's runs, with their training logs.
+
+    Args:
+        methods: with their results.
+        logs: training logs or runs as ``LABEL=PATH``; the second of a label is its second run's. A result folder that
+            has a ``log.jsonl`` needs none.
+
+    Raises:
+        DataError: a log of no method, or more logs than runs.
+    """
+    paths: dict[str, list[Path]] = {method.label: [] for method in methods}
+    for text in logs:
+        label, _, where = text.rpartition("=")
+        if label not in paths:
+            raise DataError(
+                f"--log {text}: give it as LABEL=PATH, with the label of a result: {', '.join(paths)}"
+            )
+        paths[label].append(Path(where))
+    found = []
+    for method in methods:
+        given = paths[method.label]
+        if len(given) > len(method.runs):
+            raise DataError(
+                f"{method.label}: {len(given)} logs for {len(method.runs)} results; give one for each"
+            )
+        runs = [subject_of(run, method.shown(run)) for run in method.runs]
+        for number, path in enumerate(given):
+            runs[number] = runs[number].with_log(read_log(path))
+        found.append((method.label, runs))
+    return found
+
+
+def _balance(material: Material) -> list[Drawn]:
+    """Of the methods that have both numbers in all runs."""
+    from facerts.report import figures
+
+    sets = accuracy_sets(material.methods)
+    points: list[tuple[str, list[figures.Point]]] = []
+    for method in material.methods:
+        both = [(ood_auroc(run, SCORE), mean_accuracy(run, sets)) for run in method.runs]
+        points.append(
+            (method.label, [figures.Point(x, y) for x, y in both if x is not None and y is not None])
+        )
+    if not sets or not any(runs for _, runs in points):
+        return []
+    caption = (
+        f"Accuracy ({'mean of ' if len(sets) > 1 else ''}{', '.join(sets)}) against the AUROC of faces and others by "
+        "quality: a point for each training run, with 95 % intervals. Up and to the right is better."
+    )
+    return [Drawn("balance", figures.balance(points, SCORE, sets), caption)]
+
+
+def _scores(material: Material) -> list[Drawn]:
+    from facerts.report import figures
+
+    having = [run for run in material.runs if SCORE in run.result.get("ood", {}).get("by", {})]
+    drawn = _balance(material)
+    if having:
+        caption = "Distributions of quality: faces as lines, others filled. Scales are each model's own."
+        drawn.append(Drawn("scores", figures.score_panels(having, SCORE), caption, len(having) > 1))
+    return drawn
+
+
+def _reject(material: Material) -> list[Drawn]:
+    from facerts.report import figures
+
+    drawn = []
+    for name, told in material.comparison["curves"].items():
+        curves = {(one["method"], one["score"]): np.array(one["fnmr"]) for one in told["by"]}
+        scores = list(dict.fromkeys(score for _, score in curves))
+        panels = {
+            score: [
+                (method.label, curves.get((method.label, score), np.empty((0, 0))))
+                for method in material.methods
+            ]
+            for score in scores
+        }
+        label = f"FNMR at FMR {told['fmr']:g}, {name}"
+        caption = (
+            f"FNMR on {name} while the genuine pairs of lowest {' or '.join(scores)} are left out; similarities and "
+            f"threshold of {told['embedding']}."
+        )
+        if any(len(method.runs) > 1 for method in material.methods):
+            caption += " Of several runs: their mean, and the band from the lowest to the highest."
+        svg = figures.one_embedding_curves(panels, told["rejected"], told["oracle_fnmr"], label)
+        drawn.append(Drawn(f"reject_{name}", svg, caption, len(panels) > 1))
+    return drawn
+
+
+def _blur(material: Material) -> list[Drawn]:
+    from facerts.report import figures
+
+    sources = dict.fromkeys(name for run in material.runs for name in run.result.get("ladder", {}))
+    steps = figures.blur_steps()
+    drawn = []
+    for source in sources:
+        keys = {label: f"ladder/{source}/{step}/{SCORE}" for label, step in steps.items()}
+        values = {
+            run.label: {label: run.arrays[key] for label, key in keys.items()}
+            for run in material.runs
+            if all(key in run.arrays for key in keys.values())
+        }
+        if values:
+            pictures = next(run for run in material.runs if run.label in values).result["ladder"][source][
+                "pictures"
+            ]
+            caption = (
+                f"Quality of {pictures:,} faces of {source}, as they are and under Gaussian blur (radii in pixels of a "
+                "crop of 112). Scales are each model's own."
+            )
+            svg = figures.blur_panels(values, SCORE, source)
+            drawn.append(Drawn(f"blur_{source}", svg, caption, len(values) > 1))
+    return drawn
+
+
+def _training(material: Material) -> list[Drawn]:
+    from facerts.report import figures
+
+    if not any(run.series("train", "v_p50")[0] for run in material.runs):
+        return []
+    label = "uncertainty v of the training faces"
+    caption = (
+        "RTS's uncertainty v of the training faces over the epochs: median, and the band from 5 to 95 %."
+    )
+    return [Drawn("uncertainty", figures.percentile_bands(material.subjects, "v", label), caption)]
+
+
+_FIGURES: dict[str, Callable[[Material], list[Drawn]]] = {
+    "ood": _scores,
+    "embedding": _reject,
+    "ladder": _blur,
+    "training": _training,
+}

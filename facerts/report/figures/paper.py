@@ -1,0 +1,45 @@
+"""Figures as files that stand by themselves."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from facerts.errors import DataError
+from facerts.files import atomic_write
+
+_INK = "#24292f"
+
+
+def write_svg(path: Path, svg: str) -> None:
+    """Write a figure that stands by itself."""
+    with atomic_write(path, "w") as file:
+        file.write(on_paper(svg))
+
+
+def write_svgs(folder: Path, drawn: Mapping[str, str]) -> list[Path]:
+    """Write figures under their names, with "_" for what does not belong into a file name.
+
+    Returns:
+        The files, in the order of the figures.
+
+    Raises:
+        DataError: two names would become one file.
+    """
+    paths = [folder / (re.sub(r"[^\w.+-]+", "_", name) + ".svg") for name in drawn]
+    if len(set(paths)) < len(paths):
+        raise DataError(f"{folder}: {', '.join(drawn)} would not all be files of their own; rename labels")
+    for path, svg in zip(paths, drawn.values(), strict=True):
+        write_svg(path, svg)
+    return paths
+
+
+def on_paper(svg: str) -> str:
+    """Dark ink on white: a figure by itself has no page to take its colours from."""
+    begin = svg.index(">") + 1
+    return (
+        svg[:begin]
+        + '<rect width="100%" height="100%" fill="white"/>'
+        + svg[begin:].replace("currentColor", _INK)
+    )

@@ -1,0 +1,106 @@
+"""Tables in Markdown, and a comparison as a page of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from facerts.files import atomic_write
+
+TOPICS = {
+    "verification": "Verification: the same person or not",
+    "ood": "Faces against what is no face",
+    "reject": "Error versus reject, each quality on its own embedding",
+    "embedding": "Error versus reject, all qualities on one embedding",
+    "ladder": "Blur",
+    "training": "Training",
+}
+
+
+def markdown_table(
+    header: Sequence[str], rows: Iterable[Sequence[str]], caption: str | None = None, *, words: int = 1
+) -> str:
+    """A GitHub-flavoured table; so many of its first columns hold words, the others numbers, aligned right."""
+    lines = [[cell.replace("|", "\\|") for cell in line] for line in (header, *rows)]
+    lines.insert(1, [*["---"] * words, *["---:"] * (len(header) - words)])
+    table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return table if caption is None else f"{caption}\n\n{table}"
+
+
+def percent(value: float, interval: Sequence[float] | None = None) -> str:
+    """A share in percent with its interval, as "99.43 [99.21, 99.60]"."""
+    return f"{100 * value:.2f}" + ("" if interval is None else f" {brackets(interval)}")
+
+
+def brackets(interval: Sequence[float]) -> str:
+    """An interval of a share in percent."""
+    return f"[{100 * interval[0]:.2f}, {100 * interval[1]:.2f}]"
+
+
+def spread(cell: Mapping[str, Any]) -> str:
+    """What a cell of a comparison says beside its value: an interval, the range of several runs, or nothing."""
+    if cell["range"] is not None:
+        low, high = cell["range"]
+        return f"({100 * low:.2f} to {100 * high:.2f})"
+    return "" if cell["ci95"] is None else brackets(cell["ci95"])
+
+
+def words_of(table: Mapping[str, Any]) -> dict[str, list[str]]:
+    """The columns of words of a comparison's table, those that say nothing left out."""
+    rows = table["rows"]
+    found = {"method": [row["method"] for row in rows]}
+    if any(row["score"] for row in rows):
+        found["score"] = [row["score"] or "–" for row in rows]
+    if any(row["runs"] > 1 for row in rows):
+        found["runs"] = [str(row["runs"]) for row in rows]
+    return found
+
+
+def comparison_markdown(comparison: Mapping[str, Any], title: str, figures: Mapping[str, Any]) -> str:
+    """All tables of a comparison.
+
+    Args:
+        comparison: of ``facerts.evaluate.compare``.
+        title: of the page.
+        figures: by topic, (file name, caption) of each.
+    """
+    methods = [f"{method['label']} ({_folders(method)})" for method in comparison["methods"]]
+    parts = [f"# {title}", f"Methods: {'; '.join(methods)}."]
+    for topic, heading in TOPICS.items():
+        tables = [table for table in comparison["tables"] if table["topic"] == topic]
+        drawn = figures.get(topic, [])
+        if tables or drawn:
+            parts.append(f"## {heading}")
+        for table in tables:
+            parts += [f"### {table['title']}", _table(table), table["note"]]
+        parts += [f"![{caption}]({name})\n\n{caption}" for name, caption in drawn]
+    if comparison["notes"]:
+        parts += ["## Notes", "\n".join(f"- {note}" for note in comparison["notes"])]
+    return "\n\n".join(parts) + "\n"
+
+
+def write_markdown(path: Path, text: str) -> None:
+    """Write a page."""
+    with atomic_write(path, "w") as file:
+        file.write(text)
+
+
+def _table(table: Mapping[str, Any]) -> str:
+    words = words_of(table)
+    rows = [
+        [*(column[number] for column in words.values()), *map(_cell, row["cells"].values())]
+        for number, row in enumerate(table["rows"])
+    ]
+    return markdown_table([*words, *table["columns"]], rows, words=len(words))
+
+
+def _cell(cell: Mapping[str, Any] | None) -> str:
+    if cell is None:
+        return "–"
+    value = percent(cell["value"])
+    return f"{f'**{value}**' if cell['best'] else value} {spread(cell)}".rstrip()
+
+
+def _folders(method: Mapping[str, Any]) -> str:
+    return ", ".join(run["folder"] for run in method["runs"])
