@@ -34,8 +34,11 @@ def posthoc(
         typer.Option(help="The .npz file that keeps what the embedder says; beside --out by default."),
     ] = None,
     norm: Annotated[
-        bool, typer.Option(help="The head reads the logarithm of the embedding's length too.")
-    ] = False,
+        bool | None,
+        typer.Option(
+            help="The head reads the logarithm of the embedding's length too; by default where there is one."
+        ),
+    ] = None,
     views: Annotated[
         int | None,
         typer.Option(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -104,7 +104,7 @@ def add_quality(
     cache = out.with_suffix(".features.npz") if cache is None else Path(cache)
     size = embedder(np.empty((0, CROP_SIZE, CROP_SIZE, 3), dtype=np.uint8)).embedding.shape[1]
     built = build_method(method, config, size, settings.seed)
-    _check_features(built, told, settings, tap)
+    settings = replace(settings, norm=_reads_norm(built, told, settings.norm, tap))
     shown = _views(built, views, augmentation or AUGMENTATION, settings.seed)
     features = cached_features(reader, source, cache, key=embedder_key(embedder, tap), views=shown)
     assert source.labels is not None
@@ -159,12 +159,18 @@ def _views(method: Method, count: int | None, augmentation: Augmentation, seed: 
     return Views(count, augmentation, seed)
 
 
-def _check_features(method: Method, told: Description, settings: Settings, tap: str | None) -> None:
-    """Refuse features that are not there, or that nothing would read."""
-    if settings.norm and not (told.normalise_embedding or "norm" in told.outputs):
+def _reads_norm(method: Method, told: Description, wanted: bool | None, tap: str | None) -> bool:
+    """Whether heads read the embedding's length: where there is one and they can, unless somebody decided.
+
+    Raises:
+        Error: features are asked for that are not there, or that nothing would read.
+    """
+    known = told.normalise_embedding or "norm" in told.outputs
+    if wanted and not known:
         raise ModelError("the embedder does not tell the norm of its embedding; leave out --norm")
-    if not method.heads() and (settings.norm or tap is not None):
+    if not method.heads() and (wanted or tap is not None):
         raise Error(f"{method.name} reads the unit embedding alone; leave out --norm and --tap")
+    return bool(known and method.heads()) if wanted is None else wanted
 
 
 def _with_identities(data: str | Path | Sequence[str | Path]) -> Source:

@@ -34,7 +34,7 @@ class Settings:
         seed: of weights, orders, views and held-out identities.
         device: "auto" takes a GPU where there is one.
         per_identity: images of each person in a batch, for methods that draw batches by identity.
-        norm: whether heads read the logarithm of the embedding's length too.
+        norm: whether heads read the logarithm of the embedding's length too; None where it is there and they can.
     """
 
     hidden: int = 256
@@ -45,7 +45,7 @@ class Settings:
     seed: int = 0
     device: str = "auto"
     per_identity: int = 4
-    norm: bool = False
+    norm: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -178,7 +178,7 @@ class _Training:
             self._images.tap,
             method.heads(),
             settings.hidden,
-            norm=settings.norm,
+            norm=bool(settings.norm),
         ).to(device)
         self._learned = nn.ModuleDict({"heads": self._heads, "state": method.state}).to(device)
         groups = method.parameter_groups(self._heads, self._images.centres)
