@@ -90,7 +90,8 @@ def test_a_comparison_is_interrupted_goes_on_and_ends_with_a_result_for_each_run
         time.monotonic() < deadline and process.poll() is None and not (log.exists() and log.stat().st_size)
     ):
         time.sleep(0.02)
-    process.send_signal(signal.SIGINT)
+    # Not SIGINT, to which shells make what they start in the background deaf.
+    process.send_signal(signal.SIGTERM)
     _, errors = process.communicate(timeout=120)
     assert process.returncode == 130, errors
     assert "the same command goes on" in errors
