@@ -154,7 +154,11 @@ class TempNet(Method):
 
     def _check_rho(self, contrasted: int) -> None:
         if contrasted < 1 or self.config.rho >= math.log(contrasted):
-            where = "a larger batch (optim.batch_size; post hoc --train-batch)" if self.config.contrast == "batch" else "more identities"
+            where = (
+                "a larger batch (optim.batch_size; post hoc --train-batch)"
+                if self.config.contrast == "batch"
+                else "more identities"
+            )
             raise Error(
                 f"tempnet: method.rho {self.config.rho:g} must be below the logarithm of the "
                 f"{max(contrasted, 0)} that an image is contrasted with, or every temperature falls to "
