@@ -23,8 +23,8 @@ from facerts.methods import METHODS
 from facerts.posthoc import Graft, Settings, add_quality
 from facerts.posthoc import run as run_module
 from facerts.posthoc.features import Features
-from facerts.posthoc.means import LeaveOneOutMeans
 from facerts.posthoc.train import held_out, train_heads
+from facerts.train.means import LeaveOneOutMeans
 from facerts.train.recipe import Augmentation
 from tests.foreign import SIZE, write_description, write_embedder
 

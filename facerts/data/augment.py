@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import cv2
@@ -74,12 +75,31 @@ class Augmentation:
         return image
 
 
+class _Either:
+    """One of two transforms, by a coin whose seed is not theirs: else the coin would decide their draws too."""
+
+    def __init__(self, usual: Any, other: Any, probability: float) -> None:
+        self._usual, self._other, self._probability = usual, other, probability
+        self._chosen = usual
+
+    def set_random_seed(self, seed: int) -> None:
+        coin, own = np.random.SeedSequence(seed).generate_state(2)
+        other = np.random.default_rng(coin).random() < self._probability
+        self._chosen = self._other if other else self._usual
+        self._chosen.set_random_seed(int(own))
+
+    def __call__(self, *, image: NDArray[np.uint8]) -> dict[str, Any]:
+        result: dict[str, Any] = self._chosen(image=image)
+        return result
+
+
 def build_augmentation(
     *,
     flip: bool = True,
     scale: float = 0.0,
     shift: float = 0.0,
     rotation: float = 0.0,
+    black_border: float = 0.0,
     ladder: float = 0.0,
     ladder_strength: float = 1.0,
 ) -> Augmentation:
@@ -90,6 +110,7 @@ def build_augmentation(
         scale: largest relative change of scale.
         shift: largest shift, as a share of the side.
         rotation: largest rotation in degrees.
+        black_border: probability that the space which these leave is black, not the picture mirrored.
         ladder: probability of one step of the quality ladder (``facerts.degrade.KINDS``), after the rest.
         ladder_strength: the hardest step, 0 to 1.
 
@@ -106,16 +127,19 @@ def build_augmentation(
     if flip:
         transforms.append(albumentations.HorizontalFlip(p=0.5))
     if scale or shift or rotation:
-        transforms.append(
-            albumentations.Affine(
-                scale=(1.0 - scale, 1.0 + scale),
-                translate_percent=(-shift, shift),
-                rotate=(-rotation, rotation),
-                keep_ratio=True,
-                border_mode=cv2.BORDER_REFLECT_101,
-                p=1.0,
-            )
+        place = partial(
+            albumentations.Affine,
+            scale=(1.0 - scale, 1.0 + scale),
+            translate_percent=(-shift, shift),
+            rotate=(-rotation, rotation),
+            keep_ratio=True,
+            p=1.0,
         )
+        mirrored = place(border_mode=cv2.BORDER_REFLECT_101)
+        if black_border:
+            transforms.append(_Either(mirrored, place(border_mode=cv2.BORDER_CONSTANT, fill=0), black_border))
+        else:
+            transforms.append(mirrored)
     if ladder:
         transforms.append(_quality_ladder(albumentations, ladder_strength, ladder))
     return Augmentation(transforms)

@@ -15,6 +15,7 @@ __all__ = ["BACKBONES", "FaceNetwork", "HeadSpec", "build_network"]
 BACKBONES: dict[str, Callable[..., IResNet | MobileFaceNet]] = {
     **{f"iresnet{depth}": partial(IResNet, depth) for depth in BLOCKS_PER_STAGE},
     **{f"iresnet{depth}_se": partial(IResNet, depth, se=True) for depth in BLOCKS_PER_STAGE},
+    **{f"iresnet{depth}_lite": partial(IResNet, depth, lite=True) for depth in BLOCKS_PER_STAGE},
     "mobilefacenet": MobileFaceNet,
     "mobilefacenet_wide": partial(MobileFaceNet, widened=True),
 }

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
-from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
 
 from facerts.data import Source
 from facerts.embedder import FaceOutputs, OnnxEmbedder
-from facerts.errors import DataError, ModelError
+from facerts.errors import ModelError
+from facerts.evaluate.cache import Arrays, cached_arrays
 from facerts.evaluate.embed import concatenate, embed_source
 from facerts.evaluate.pictures import hash_pictures
-from facerts.files import atomic_write
 from facerts.posthoc.views import Views
 
 Floats = NDArray[np.float32]
@@ -69,36 +67,16 @@ def cached_features(
         embedder: the frozen embedder, with the tapped tensor among its extras where there is one.
         source: of aligned pictures; their bytes are hashed, and decoded only if the cache does not have them.
         cache: an .npz file, written where it is missing, or of another embedder, other pictures or other views.
-        key: of the embedder, see ``embedder_key``.
+        key: of the embedder and how it is asked, see ``evaluate.cache.embedder_key``.
         views: of each picture.
 
     Raises:
         DataError: the cache is a file of another kind.
     """
-    key = f"{key} {hash_pictures(source).sha256}{views.key}"
-    if cache.exists():
-        try:
-            with np.load(cache, allow_pickle=False) as stored:
-                if str(stored["key"]) == key:
-                    return Features(stored["unit"], stored["norm"], stored["tap"])
-        except (OSError, ValueError, LookupError, EOFError, AttributeError, BadZipFile) as error:
-            raise DataError(
-                f"{cache}: not a cache of features ({error}); remove it, or name another with --cache"
-            ) from error
-    outputs = [embed_source(embedder, view, flip=False) for view in views.of(source)]
-    features = features_of(concatenate(outputs))
-    with atomic_write(cache) as file:
-        np.savez(file, key=np.array(key), unit=features.unit, norm=features.norm, tap=features.tap)
-    return features
 
+    def compute() -> Arrays:
+        outputs = [embed_source(embedder, view, flip=False) for view in views.of(source)]
+        features = features_of(concatenate(outputs))
+        return {"unit": features.unit, "norm": features.norm, "tap": features.tap}
 
-def embedder_key(embedder: OnnxEmbedder, tap: str | None) -> str:
-    """All that features depend on beside the pictures: the model's bytes, its description, what is tapped."""
-    told = embedder.description
-    how = {
-        "input": told.input.model_dump(mode="json"),
-        "outputs": told.outputs,
-        "normalise_embedding": told.normalise_embedding,
-        "tap": tap,
-    }
-    return f"{embedder.sha256} {json.dumps(how, sort_keys=True)}"
+    return Features(**cached_arrays(cache, f"{key} {hash_pictures(source).sha256}{views.key}", compute))

@@ -14,10 +14,11 @@ from facerts.embedder import OnnxEmbedder, load_embedder
 from facerts.embedder.description import Description
 from facerts.embedder.pack import find_recogniser, is_pack
 from facerts.errors import DataError, Error, MissingExtraError, ModelError
+from facerts.evaluate.cache import embedder_key
 from facerts.image import CROP_SIZE
 from facerts.methods import Method
 from facerts.onnx_file import Parity, add_description, appearing, check_crops, compare
-from facerts.posthoc.features import cached_features, embedder_key, features_of
+from facerts.posthoc.features import cached_features, features_of
 from facerts.posthoc.graft import Scorer, add_features, graft, tapped
 from facerts.posthoc.method import build_method, configure
 from facerts.posthoc.train import Settings, Trained, train_heads
@@ -106,7 +107,7 @@ def add_quality(
     built = build_method(method, config, size, settings.seed)
     settings = replace(settings, norm=_reads_norm(built, told, settings.norm, tap))
     shown = _views(built, views, augmentation or AUGMENTATION, settings.seed)
-    features = cached_features(reader, source, cache, key=embedder_key(embedder, tap), views=shown)
+    features = cached_features(reader, source, cache, key=embedder_key(embedder, tap=tap), views=shown)
     assert source.labels is not None
     trained = train_heads(built, features, source.labels, settings)
     scorer = Scorer(trained)

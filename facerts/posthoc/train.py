@@ -16,9 +16,9 @@ from facerts.methods import Batch, Method
 from facerts.posthoc.batches import Batches, Labels
 from facerts.posthoc.features import Features
 from facerts.posthoc.heads import QualityHeads
-from facerts.posthoc.means import LeaveOneOutMeans
 from facerts.progress import progress_bar
 from facerts.train.learner import choose_device
+from facerts.train.means import LeaveOneOutMeans
 
 
 @dataclass(frozen=True)

@@ -80,8 +80,8 @@ def load_network(run: str | Path) -> TrainedNetwork:
     return TrainedNetwork(network.eval(), method, recipe, state["step"], len(state["centres"]["weight"]))
 
 
-def start_from(run: str | Path, network: FaceNetwork, centres: nn.Module) -> None:
-    """Give a new network the trunk and the embedding of a run, and its class centres where they are as many.
+def start_from(run: str | Path, network: FaceNetwork, centres: nn.Module | None) -> None:
+    """Give a new network the trunk and the embedding of a run, and class centres that learn the run's, if as many.
 
     Raises:
         ModelError: no such run, or its network has another shape.
@@ -101,5 +101,5 @@ def start_from(run: str | Path, network: FaceNetwork, centres: nn.Module) -> Non
             f"{recipe.backbone.embedding_size} numbers, another than this recipe's ({unlike[0]} differs)"
         )
     network.load_state_dict({**own, **{name: state["network"][name] for name in shared}})
-    if state["centres"]["weight"].shape == centres.state_dict()["weight"].shape:
+    if centres is not None and state["centres"]["weight"].shape == centres.state_dict()["weight"].shape:
         centres.load_state_dict(state["centres"])

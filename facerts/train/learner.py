@@ -15,7 +15,8 @@ from facerts.train.centres import ClassCentres
 from facerts.train.checkpoint import start_from
 from facerts.train.compiled import compiled
 from facerts.train.embedder import NetworkEmbedder, to_network_input
-from facerts.train.recipe import Recipe
+from facerts.train.recipe import Optim, Recipe
+from facerts.train.teacher import Teacher
 
 AUTOCAST = {"fp32": None, "bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -27,17 +28,29 @@ def choose_device(name: str) -> torch.device:
     return torch.device(name)
 
 
+def build_optimizer(groups: list[dict[str, Any]], settings: Optim) -> torch.optim.Optimizer:
+    """The optimiser that a recipe asks for, over a method's parameter groups."""
+    if settings.algorithm == "adamw":
+        return torch.optim.AdamW(
+            groups, lr=settings.lr, betas=(settings.momentum, 0.999), weight_decay=settings.weight_decay
+        )
+    return torch.optim.SGD(
+        groups, lr=settings.lr, momentum=settings.momentum, weight_decay=settings.weight_decay
+    )
+
+
 class Learner:
     """Network, class centres and optimiser of a run.
 
     Args:
         recipe: what to build.
         identities: C.
+        teacher: of the recipe, where it has one.
 
     Weights are drawn from PyTorch's generator, which the recipe's seed sets.
     """
 
-    def __init__(self, recipe: Recipe, identities: int) -> None:
+    def __init__(self, recipe: Recipe, identities: int, teacher: Teacher | None = None) -> None:
         torch.manual_seed(recipe.seed)
         self.recipe = recipe
         self.device = choose_device(recipe.compute.device)
@@ -53,18 +66,20 @@ class Learner:
         ).to(self.device)
         if recipe.compute.channels_last:
             self.network = self.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        self.centres = ClassCentres(identities, backbone.embedding_size).to(self.device)
+        self.teacher = None if teacher is None else teacher.to(self.device)
+        self.centres = (
+            ClassCentres(identities, backbone.embedding_size).to(self.device)
+            if self.teacher is None
+            else self.teacher.centres
+        )
         self.method.state.to(self.device)
         if backbone.weights is not None:
-            start_from(backbone.weights, self.network, self.centres)
+            start_from(backbone.weights, self.network, self.centres if self.teacher is None else None)
         if self.method.trains == "heads":
             for part in (self.network.trunk, self.network.embedding, self.centres):
                 part.requires_grad_(False)
-        self.optimizer = torch.optim.SGD(
-            self.method.parameter_groups(self.network, self.centres),
-            lr=recipe.optim.lr,
-            momentum=recipe.optim.momentum,
-            weight_decay=recipe.optim.weight_decay,
+        self.optimizer = build_optimizer(
+            self.method.parameter_groups(self.network, self.centres), recipe.optim
         )
         # Only steps are compiled: validation has other batch sizes, and each would be compiled anew.
         self.forward = compiled(self.network) if recipe.compute.compile else self.network
@@ -91,7 +106,7 @@ class Learner:
         )
         with torch.autocast(self.device.type, dtype=self.autocast, enabled=self.autocast is not None):
             outputs = self.forward(images)
-        loss = self.method.loss(outputs, batch, self.centres)
+        loss = self._loss(outputs, batch)
         if not math.isfinite(loss.total.item()):
             raise NonFiniteLossError(_describe(loss, outputs, batch, learning_rate))
         for group in self.optimizer.param_groups:
@@ -105,6 +120,12 @@ class Learner:
         self.scaler.step(self.optimizer)
         self.scaler.update()
         return loss
+
+    def _loss(self, outputs: dict[str, Tensor], batch: Batch) -> Loss:
+        if self.teacher is None:
+            return self.method.loss(outputs, batch, self.centres)
+        method = self.method.loss(outputs, batch, self.teacher.centres_for(batch))
+        return self.teacher.loss(outputs["embedding"], batch, method)
 
     def embedder(self) -> NetworkEmbedder:
         """The network as it is now, for validation."""

@@ -28,6 +28,7 @@ class TrainingData:
     """The recipe's training images.
 
     Attributes:
+        source: the images as they are.
         identities: C.
         heldout: the identities that the recipe keeps out, or None.
     """
@@ -50,7 +51,7 @@ class TrainingData:
                 f"{source.name} has {len(source)} images, fewer than one batch of {recipe.optim.batch_size}; "
                 "lower optim.batch_size"
             )
-        self._source = source
+        self.source = source
         self._corrupt = Corruption(
             len(source),
             fraction=recipe.data.corrupt_fraction,
@@ -61,7 +62,7 @@ class TrainingData:
         self._method = METHODS[recipe.method["name"]]
 
     def __len__(self) -> int:
-        return len(self._source)
+        return len(self.source)
 
     def batches(self, start: int, stop: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """The batches of steps ``start`` to ``stop − 1``.
@@ -71,17 +72,17 @@ class TrainingData:
             size times the method's views, all first views first.
         """
         recipe = self._recipe
-        assert self._source.labels is not None
+        assert self.source.labels is not None
         by_identity = recipe.data.per_identity if self._method.sampler == "identities" else None
         loader = DataLoader(
             CropDataset(
-                self._source,
+                self.source,
                 self._corrupt,
                 build_augmentation(**recipe.data.augmentation.model_dump()),
                 recipe.seed,
             ),
             batch_sampler=StepSampler(
-                self._source.labels,
+                self.source.labels,
                 recipe.optim.batch_size,
                 recipe.seed,
                 start,

@@ -23,6 +23,7 @@ from facerts.train.loader import TrainingData
 from facerts.train.log import RunLog
 from facerts.train.recipe import Recipe, changed_fields
 from facerts.train.schedule import learning_rate, margin_ramp
+from facerts.train.teacher import open_teacher
 from facerts.train.validation import Validator
 
 
@@ -53,7 +54,7 @@ def train(recipe: Recipe, folder: str | Path, *, resume: bool = False) -> Path:
         torch.set_num_threads(recipe.compute.threads)
     data = TrainingData(recipe)
     validator = Validator(recipe, data.heldout)
-    learner = Learner(recipe, data.identities)
+    learner = Learner(recipe, data.identities, open_teacher(recipe, data.source, folder))
     step = _restore(learner, file) if file.exists() else 0
     with atomic_write(folder / "recipe.yaml", "w") as text:
         text.write(recipe.to_yaml())
@@ -63,6 +64,8 @@ def train(recipe: Recipe, folder: str | Path, *, resume: bool = False) -> Path:
     validate_every = max(1, round(recipe.validation.every_epochs * steps_per_epoch))
     schedule: dict[str, Any] = {
         "base": recipe.optim.lr,
+        "total": total,
+        "schedule": recipe.optim.schedule,
         "milestones": [epoch * steps_per_epoch for epoch in recipe.optim.milestones],
         "decay": recipe.optim.decay,
         "warmup": recipe.optim.warmup_epochs * steps_per_epoch,

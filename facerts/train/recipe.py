@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import yaml
 from pydantic import (
@@ -23,9 +23,10 @@ from pydantic import (
 from facerts.errors import Error, did_you_mean
 from facerts.methods import METHODS, Method
 from facerts.nn import BACKBONES
+from facerts.train.schedule import Schedule
 
-# Where the real faces of our own recipes lie, unless the environment says otherwise.
-ENVIRONMENT_DEFAULTS = {"FACERTS_DATA": "../shared/data"}
+# Where the real faces and the teachers of our own recipes lie, unless the environment says otherwise.
+ENVIRONMENT_DEFAULTS = {"FACERTS_DATA": "../shared/data", "FACERTS_MODELS": "../shared/models"}
 
 Paths = Annotated[list[str], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)]
 
@@ -48,6 +49,8 @@ class Augmentation(Section):
         scale: largest relative change of the crop's scale, e.g. 0.1.
         shift: largest shift, as a share of the crop's side.
         rotation: largest rotation in degrees.
+        black_border: probability that the space which these leave is black, as beside a face at the edge of its photo;
+            otherwise it mirrors the picture.
         ladder: probability that an image is degraded by one step of the quality ladder.
         ladder_strength: the hardest step, 0 to 1.
     """
@@ -56,6 +59,7 @@ class Augmentation(Section):
     scale: float = Field(0.0, ge=0, lt=1)
     shift: float = Field(0.0, ge=0, lt=0.5)
     rotation: float = Field(0.0, ge=0, le=180)
+    black_border: float = Field(0.0, ge=0, le=1)
     ladder: float = Field(0.0, ge=0, le=1)
     ladder_strength: float = Field(1.0, gt=0, le=1)
 
@@ -131,13 +135,37 @@ class Backbone(Section):
         return name
 
 
+class Teacher(Section):
+    """An embedder that is trained already, whose embeddings the network learns beside the method's own task.
+
+    Class centres are then its identities' means, each image compared with the mean of the person's others, and do not
+    learn; ``facerts.train.teacher`` has the losses.
+
+    Attributes:
+        model: an ONNX file with its description.
+        cosine: weight of 1 − cos of the network's embedding and the teacher's of the picture as it is.
+        similarities: weight of the squared error of the cosines between a batch's images.
+        method: weight of the method's loss.
+        cache: file for the teacher's embeddings; by default in the run's folder. Runs may share one.
+    """
+
+    model: str
+    cosine: float = Field(4.0, ge=0)
+    similarities: float = Field(8.0, ge=0)
+    method: float = Field(0.1, ge=0)
+    cache: str | None = None
+
+
 class Optim(Section):
-    """Optimisation by SGD with momentum and a step schedule.
+    """Optimisation by SGD with momentum or by AdamW.
 
     Attributes:
         epochs: passes over the training images; a share of one is allowed.
         batch_size: images per step.
+        algorithm: "sgd", or "adamw" (Loshchilov and Hutter, "Decoupled Weight Decay Regularization", ICLR 2019), for
+            which ``momentum`` is its first β.
         lr: before any decay.
+        schedule: "step" decays at the milestones, "cosine" all the time, to 0 at the end.
         milestones: epochs after which the rate is multiplied by ``decay``.
         warmup_epochs: over which the rate rises linearly.
         margin_ramp: share of the run over which the margin rises from 0; 0 for the full margin at once.
@@ -146,7 +174,9 @@ class Optim(Section):
 
     epochs: float = Field(gt=0)
     batch_size: int = Field(gt=1)
+    algorithm: Literal["sgd", "adamw"] = "sgd"
     lr: float = Field(0.1, gt=0)
+    schedule: Schedule = "step"
     momentum: float = Field(0.9, ge=0, lt=1)
     weight_decay: float = Field(5e-4, ge=0)
     milestones: list[float] = []
@@ -161,6 +191,8 @@ class Optim(Section):
             raise ValueError(
                 f"milestones {self.milestones} must rise and lie before the end, epoch {self.epochs}"
             )
+        if self.schedule == "cosine" and self.milestones:
+            raise ValueError("a cosine schedule has no milestones; leave them out, or take schedule: step")
         return self
 
 
@@ -204,6 +236,7 @@ class Recipe(Section):
     validation: Validation = Validation()
     backbone: Backbone
     method: dict[str, Any]
+    teacher: Teacher | None = None
     optim: Optim
     compute: Compute = Compute()
     logging: Logging = Logging()
@@ -329,14 +362,16 @@ def _fields(section: type[BaseModel], prefix: str = "") -> Iterator[str]:
     """Dotted names of all fields of a section and of those below it."""
     for name, field in section.model_fields.items():
         yield prefix + name
-        if isinstance(field.annotation, type) and issubclass(field.annotation, Section):
-            yield from _fields(field.annotation, f"{prefix}{name}.")
+        for part in (field.annotation, *get_args(field.annotation)):
+            if isinstance(part, type) and issubclass(part, Section):
+                yield from _fields(part, f"{prefix}{name}.")
 
 
 # Fields that change how a run goes, not what it computes; a resumed run may change them.
 FREE_FIELDS = (
     "validation",
     "logging",
+    "teacher.cache",
     "data.workers",
     "compute.device",
     "compute.threads",

@@ -2,18 +2,40 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from typing import Literal
+
+Schedule = Literal["step", "cosine"]
 
 
 def learning_rate(
-    step: int, *, base: float, milestones: Sequence[float], decay: float, warmup: float = 0.0
+    step: int,
+    *,
+    base: float,
+    total: int,
+    schedule: Schedule = "step",
+    milestones: Sequence[float] = (),
+    decay: float = 0.1,
+    warmup: float = 0.0,
 ) -> float:
-    """Step schedule: ``base`` times ``decay`` for every milestone (in steps) that has passed.
+    """The learning rate of a step.
 
-    During the first ``warmup`` steps it rises linearly to ``base``.
+    Args:
+        step: from 0.
+        base: the rate at its highest.
+        total: steps of the run.
+        schedule: "step" is ``base`` times ``decay`` for every milestone that has passed; "cosine" falls along half a
+            cosine to 0 at the end of the run (Loshchilov and Hutter, "SGDR", ICLR 2017, without restarts).
+        milestones: in steps.
+        decay: factor of a milestone.
+        warmup: steps over which the rate rises linearly to ``base``.
     """
-    rate = base * decay ** sum(step >= milestone for milestone in milestones)
-    return rate * min(1.0, (step + 1) / warmup) if warmup > 0 else rate
+    if warmup > 0 and step < warmup:
+        return base * min(1.0, (step + 1) / warmup)
+    if schedule == "cosine":
+        return base * 0.5 * (1.0 + math.cos(math.pi * (step - warmup) / max(total - warmup, 1)))
+    return base * decay ** sum(step >= milestone for milestone in milestones)
 
 
 def margin_ramp(step: int, total: int, share: float) -> float:

@@ -55,6 +55,19 @@ def test_flip_and_geometry_are_independent() -> None:
     assert abs(np.corrcoef(mirrored, lean)[0, 1]) < 0.35
 
 
+def test_black_borders_come_as_often_as_asked_for_wherever_the_crop_went() -> None:
+    white = np.full_like(FACE, 255)
+    how = {"flip": False, "shift": 0.1, "rotation": 20.0}
+    augment = build_augmentation(black_border=0.3, **how)
+    black = np.array([(augment(white, (0, 0, n)) == 0).any() for n in range(400)])
+    assert 85 < black.sum() < 155
+    assert not any((build_augmentation(**how)(white, (0, 0, n)) == 0).any() for n in range(50))
+    # All of them have a border somewhere; where it lies does not depend on its colour.
+    always = build_augmentation(black_border=1.0, **how)
+    above = np.array([(always(white, (0, 0, n))[:20] == 0).sum() for n in range(400)])
+    assert abs(np.corrcoef(black, above)[0, 1]) < 0.15
+
+
 def chosen(fraction: float, seed: int = 1, images: int = 20_000) -> np.ndarray:
     return Corruption(images, fraction=fraction, radius=3.0, seed=seed).chosen
 

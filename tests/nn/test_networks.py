@@ -77,6 +77,24 @@ def test_width_scales_the_channels_and_never_below_sixteen() -> None:
     )
 
 
+def test_lite_moves_the_first_stride_into_the_stem_and_nothing_else() -> None:
+    plain, lite = (BACKBONES[name](width=0.25) for name in ("iresnet18", "iresnet18_lite"))
+    sizes: dict[str, list[tuple[int, int]]] = {"plain": [], "lite": []}
+    for name, trunk in (("plain", plain), ("lite", lite)):
+        image = torch.randn(1, 3, 112, 112)
+        for layer in trunk[:5]:
+            image = layer(image)
+            sizes[name].append((image.shape[1], image.shape[2]))
+    assert sizes["plain"] == [(16, 112), (16, 56), (32, 28), (64, 14), (128, 7)]
+    assert sizes["lite"] == [(16, 56), *sizes["plain"][1:]]
+    shapes = [{name: value.shape for name, value in trunk.state_dict().items()} for trunk in (plain, lite)]
+    # The first block needs no shortcut where it keeps the size.
+    left = set(shapes[0]) - set(shapes[1])
+    assert left
+    assert all(name.startswith("1.0.shortcut") for name in left)
+    assert shapes[1].items() <= shapes[0].items()
+
+
 def test_se_adds_gates_to_every_block() -> None:
     plain, gated = (BACKBONES[name](width=0.25) for name in ("iresnet18", "iresnet18_se"))
     gates = [module for module in gated.modules() if isinstance(module, nn.Sigmoid)]

@@ -24,10 +24,10 @@ from facerts.posthoc import Graft, Settings, add_quality
 from facerts.posthoc.batches import Batches
 from facerts.posthoc.features import Features
 from facerts.posthoc.heads import QualityHeads
-from facerts.posthoc.means import LeaveOneOutMeans
 from facerts.posthoc.method import build_method
 from facerts.posthoc.train import _Images
 from facerts.posthoc.views import Views
+from facerts.train.means import LeaveOneOutMeans
 from facerts.train.recipe import Augmentation
 from tests.foreign import write_description
 from tests.posthoc.embedder import SIZE, write_sharp_embedder
