@@ -14,12 +14,33 @@ from torch import Tensor, nn
 from facerts.data import Source, open_source
 from facerts.embedder import OnnxEmbedder
 from facerts.embedder.description import SCHEMA, Description
-from facerts.errors import DataError
+from facerts.errors import DataError, Error, ModelError, did_you_mean
 from facerts.image import CROP_SIZE
-from facerts.onnx_file import Parity, add_description, appearing, check_crops, compare, write_module
+from facerts.onnx_file import (
+    EXACT,
+    Limits,
+    Parity,
+    add_description,
+    appearing,
+    check_crops,
+    compare,
+    write_module,
+)
+from facerts.quantise import quantise, store_half
 from facerts.train.checkpoint import TrainedNetwork, load_network
 from facerts.train.embedder import NetworkEmbedder
 from facerts.version import __version__
+
+# How far a file of each precision may be from PyTorch. Measured: ten times less than is allowed for fp16 and int8; they
+# are there to notice a network that does not bear it.
+LIMITS = {
+    "fp32": EXACT,
+    "fp16": Limits(cosine=0.9999, quality_error=1e-3, spreads=0.01),
+    "int8": Limits(cosine=0.95, quality_error=1e-3, spreads=1.0),
+}
+
+# Faces that int8 finds the ranges of its activations on.
+CALIBRATED, LEAST_CALIBRATED = 256, 16
 
 
 class _Scored(nn.Module):
@@ -41,6 +62,7 @@ def export_run(
     run: str | Path,
     out: str | Path,
     *,
+    precision: str = "fp32",
     embedding_only: bool = False,
     data: Sequence[str] = (),
     licence: str = "",
@@ -50,22 +72,36 @@ def export_run(
     Args:
         run: the run's folder, or a checkpoint file.
         out: the .onnx file; it appears only if it passes the check.
+        precision: "fp32"; "fp16", weights stored in half the size; or "int8", convolutions in 8 bits. See
+            ``facerts.quantise``.
         embedding_only: one output, so that other packages' ArcFace loaders accept the file.
-        data: pictures for the check; by default the recipe's held-out or training pictures where they are within
-            reach, and drawn ones.
+        data: pictures for the check, aligned faces for int8; by default the recipe's held-out or training pictures
+            where they are within reach, and drawn ones.
         licence: of the weights; written into the description.
 
     Raises:
-        ModelError: no checkpoint, or ONNX Runtime and PyTorch disagree.
+        ModelError: no checkpoint, or ONNX Runtime and PyTorch are further apart than ``LIMITS`` allow.
+        DataError: too few faces for int8, or none within reach.
+        Error: an unknown precision.
         MissingExtraError: the exporter's packages are not installed.
     """
+    if precision not in LIMITS:
+        raise Error(
+            f"no precision {precision!r}{did_you_mean(precision, LIMITS)}; there are {', '.join(LIMITS)}"
+        )
     out = Path(out)
     trained = load_network(run)
     names = ["embedding"] if embedding_only else _output_names(trained)
-    crops = check_crops(open_source(data) if data else _own_pictures(trained))
+    source = open_source(data) if data else _own_pictures(trained)
+    faces = _calibration_faces(source) if precision == "int8" else None
+    crops = check_crops(source)
     with appearing(out) as part:
         _write(trained, names, part)
-        add_description(part, describe(trained, names, name=out.stem, licence=licence))
+        if precision == "fp16":
+            store_half(part)
+        if faces is not None:
+            quantise(part, faces)
+        add_description(part, describe(trained, names, name=out.stem, licence=licence, precision=precision))
         return check_parity(trained, OnnxEmbedder(part), crops)
 
 
@@ -73,12 +109,22 @@ def check_parity(trained: TrainedNetwork, exported: OnnxEmbedder, crops: NDArray
     """Compare an exported file with the network that it came from.
 
     Raises:
-        ModelError: a cosine below 0.99999, or qualities more than 1e-3 apart.
+        ModelError: they are further apart than ``LIMITS`` allow for the file's precision.
     """
-    return compare(NetworkEmbedder(trained.network, trained.method)(crops), exported(crops))
+    precision = exported.description.precision
+    try:
+        return compare(
+            NetworkEmbedder(trained.network, trained.method)(crops), exported(crops), LIMITS[precision]
+        )
+    except ModelError as error:
+        if precision == "fp32":
+            raise
+        raise ModelError(f"{error}: the network does not bear {precision}, export it as fp32") from error
 
 
-def describe(trained: TrainedNetwork, names: Sequence[str], *, name: str, licence: str) -> Description:
+def describe(
+    trained: TrainedNetwork, names: Sequence[str], *, name: str, licence: str = "", precision: str = "fp32"
+) -> Description:
     """The description that the file carries."""
     recipe = trained.recipe
     return Description(
@@ -87,6 +133,7 @@ def describe(trained: TrainedNetwork, names: Sequence[str], *, name: str, licenc
         method=trained.method.name,
         backbone=f"{recipe.backbone.name} width {recipe.backbone.width:g}",
         embedding_size=recipe.backbone.embedding_size,
+        precision=precision,
         outputs={role: role for role in names},
         quality="output:quality" if "quality" in names else "none",
         training_data=recipe.data.name,
@@ -106,6 +153,26 @@ def _output_names(trained: TrainedNetwork) -> list[str]:
 def _write(trained: TrainedNetwork, names: Sequence[str], path: Path) -> None:
     example = torch.zeros(2, 3, CROP_SIZE, CROP_SIZE)
     write_module(_Scored(trained, names).eval(), {"image": example}, names, path)
+
+
+def _calibration_faces(source: Source | None) -> NDArray[np.uint8]:
+    """Some of the pictures, evenly spaced.
+
+    Raises:
+        DataError: there are none, or too few.
+    """
+    if source is None:
+        raise DataError(
+            "int8 needs faces to find the ranges of its activations on, and those of the recipe are not within reach; "
+            "name some with --data"
+        )
+    if len(source) < LEAST_CALIBRATED:
+        raise DataError(
+            f"{source.name}: int8 finds the ranges of its activations on at least {LEAST_CALIBRATED} faces, "
+            f"and here are {len(source)}"
+        )
+    rows = np.unique(np.linspace(0, len(source) - 1, CALIBRATED).astype(int))
+    return np.stack([source.crop(int(row)) for row in rows])
 
 
 def _own_pictures(trained: TrainedNetwork) -> Source | None:

@@ -24,9 +24,26 @@ from facerts.errors import MissingExtraError, ModelError
 from facerts.image import CROP_SIZE
 
 OPSET = 18
-SMALLEST_COSINE = 0.99999
-LARGEST_QUALITY_ERROR = 1e-3
 CHECKED_PICTURES = 64
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How far ONNX Runtime may be from PyTorch.
+
+    Attributes:
+        cosine: the smallest between the two embeddings of a crop.
+        quality_error: the largest difference of qualities.
+        spreads: or this many standard deviations of the checked crops' quality, where that is more: what a
+            difference means depends on the method's scale.
+    """
+
+    cosine: float
+    quality_error: float
+    spreads: float = 0.0
+
+
+EXACT = Limits(cosine=0.99999, quality_error=1e-3)
 
 
 @dataclass(frozen=True)
@@ -37,31 +54,37 @@ class Parity:
         crops: compared.
         cosine: the smallest between the two embeddings of a crop.
         quality_error: the largest difference of qualities; None where the file has none.
+        quality_spread: standard deviation of the checked crops' quality, by PyTorch; None where there is none.
     """
 
     crops: int
     cosine: float
     quality_error: float | None
+    quality_spread: float | None
 
 
-def compare(wanted: FaceOutputs, got: FaceOutputs) -> Parity:
+def compare(wanted: FaceOutputs, got: FaceOutputs, limits: Limits = EXACT) -> Parity:
     """Compare what a written file computes with what PyTorch computes on the same crops.
 
     Raises:
-        ModelError: a cosine below 0.99999, or qualities more than 1e-3 apart.
+        ModelError: they are further apart than the limits allow: by default a cosine below 0.99999, or qualities more
+            than 1e-3 apart.
     """
     cosine = float(np.einsum("nd,nd->n", wanted.embedding.astype(np.float64), got.embedding).min())
-    error = None
+    error = spread = None
+    allowed = limits.quality_error
     if got.quality is not None and wanted.quality is not None:
         error = float(np.abs(wanted.quality - got.quality).max())
-    if not cosine >= SMALLEST_COSINE or not (error is None or error <= LARGEST_QUALITY_ERROR):
+        spread = float(wanted.quality.std())
+        allowed = max(allowed, limits.spreads * spread)
+    if not cosine >= limits.cosine or not (error is None or error <= allowed):
         quality = "no quality" if error is None else f"qualities {error:.3g} apart"
         raise ModelError(
             f"the exported network is not the trained one: on {len(wanted)} crops the smallest cosine is "
-            f"{cosine:.7f} (at least {SMALLEST_COSINE} is wanted) and {quality} (at most "
-            f"{LARGEST_QUALITY_ERROR}); no file was written"
+            f"{cosine:.7f} (at least {limits.cosine} is wanted) and {quality} (at most {allowed:.3g}); "
+            "no file was written"
         )
-    return Parity(len(wanted), cosine, error)
+    return Parity(len(wanted), cosine, error, spread)
 
 
 def check_crops(source: Source | None) -> NDArray[np.uint8]:

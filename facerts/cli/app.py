@@ -12,7 +12,20 @@ from facerts.cli.output import EXIT_INTERRUPTED, EXIT_NON_FINITE, EXIT_UNUSABLE,
 from facerts.errors import Error, NonFiniteLossError
 
 # One file per command; each has `register(app)`.
-COMMANDS = ("data", "train", "export", "posthoc", "score", "embed", "evaluate", "compare", "report", "doctor")
+COMMANDS = (
+    "data",
+    "train",
+    "export",
+    "posthoc",
+    "score",
+    "embed",
+    "calibrate",
+    "evaluate",
+    "compare",
+    "report",
+    "models",
+    "doctor",
+)
 
 
 def build_app() -> typer.Typer:

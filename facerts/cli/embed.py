@@ -13,7 +13,7 @@ from facerts.cli.options import (
     DetectorModel,
     DetectorName,
     Json,
-    Model,
+    ModelOrDefault,
     Pictures,
     Provider,
     Threads,
@@ -28,8 +28,8 @@ def register(app: typer.Typer) -> None:
 
 def embed(
     paths: Pictures,
-    model: Model,
     out: Annotated[Path, typer.Option(help="The .npz file to write.")],
+    model: ModelOrDefault = None,
     detector: Detector = DetectorName.NONE,
     detector_model: DetectorModel = None,
     batch_size: Batch = 64,

@@ -56,7 +56,9 @@ class Searching(str, Enum):
 ModelOption = Annotated[
     Path | None,
     typer.Option(
-        "--model", help="The .onnx embedder, an insightface model pack (folder or .zip), or a training run."
+        "--model",
+        help="A model that ships, by its name, an .onnx embedder, an insightface model pack (folder or .zip), or a "
+        "training run.",
     ),
 ]
 Embeddings = Annotated[
@@ -251,7 +253,10 @@ def ood(
 @evaluate.command()
 def ladder(
     model: Annotated[
-        Path, typer.Option(help="The .onnx embedder, an insightface model pack, or a training run.")
+        Path,
+        typer.Option(
+            help="A model that ships, by its name, an .onnx embedder, an insightface model pack, or a training run."
+        ),
     ],
     data: Annotated[list[str], typer.Option(help="Aligned faces; may be repeated.")],
     out: Out,
@@ -319,6 +324,7 @@ def _judged(
     ensemble: list[Path] | None = None,
 ) -> Judged:
     from facerts.embedder import load_embedder, load_table
+    from facerts.zoo import find_model
 
     if (model is None) == (embeddings is None):
         raise Error("give either --model or --embeddings")
@@ -338,7 +344,7 @@ def _judged(
     if embeddings is not None:
         return load_table(embeddings)
     assert model is not None
-    return load_embedder(model, providers=provider, threads=threads, batch_size=batch_size)
+    return load_embedder(find_model(model), providers=provider, threads=threads, batch_size=batch_size)
 
 
 def _is_run(model: Path) -> bool:

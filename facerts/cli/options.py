@@ -16,7 +16,20 @@ class DetectorName(str, Enum):
     YUNET = "yunet"
 
 
-Model = Annotated[Path, typer.Option(help="The .onnx embedder (a foreign one with its .json beside it).")]
+Model = Annotated[
+    str,
+    typer.Option(
+        help="A model that ships, by its name (facerts models list), or an .onnx embedder (a foreign one with its "
+        ".json beside it), or an insightface model pack."
+    ),
+]
+ModelOrDefault = Annotated[
+    str | None,
+    typer.Option(
+        help="A model that ships, by its name (facerts models list; the default one if left out), or an .onnx "
+        "embedder (a foreign one with its .json beside it), or an insightface model pack.",
+    ),
+]
 Pictures = Annotated[
     list[str],
     typer.Argument(

@@ -82,10 +82,11 @@ def posthoc(
     """
     from facerts.posthoc import Settings, add_quality
     from facerts.train.recipe import Augmentation
+    from facerts.zoo import find_model
 
     done = add_quality(
         method,
-        model,
+        find_model(model),
         data,
         out,
         overrides=overrides or [],

@@ -13,7 +13,7 @@ from facerts.cli.options import (
     DetectorModel,
     DetectorName,
     Json,
-    Model,
+    ModelOrDefault,
     Pictures,
     Provider,
     Threads,
@@ -28,8 +28,8 @@ def register(app: typer.Typer) -> None:
 
 def score(
     paths: Pictures,
-    model: Model,
     out: Annotated[Path, typer.Option(help="Rows: .csv, .jsonl or .parquet.")],
+    model: ModelOrDefault = None,
     detector: Detector = DetectorName.NONE,
     detector_model: DetectorModel = None,
     min_quality: Annotated[float | None, typer.Option(help="Accept faces at or above this quality.")] = None,

@@ -7,23 +7,32 @@ file beside it (``model.onnx`` and ``model.json``), which also names its tensors
 from __future__ import annotations
 
 import json
+from bisect import bisect_left
+from contextlib import ExitStack
 from pathlib import Path
+from shutil import copyfileobj
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator
 
+from facerts.embedder.metadata import read_entry, replace_entry
 from facerts.errors import ModelError
+from facerts.files import atomic_write
 
 METADATA_KEY = "facerts"
 SCHEMA: Literal["facerts.model/1"] = "facerts.model/1"
 
+# Quantiles of the calibration faces' quality: 0 %, 1 %, …, 100 %.
+QUANTILES = 101
+
 Three = tuple[float, float, float]
+Interval = tuple[float, float]
 
 
 class Section(BaseModel):
-    """A part of a description: no unknown keys."""
+    """A part of a description: no unknown keys, no numbers that are not finite."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class Input(Section):
@@ -56,15 +65,125 @@ class Input(Section):
 
 
 class Threshold(Section):
-    """A threshold chosen on a user's own faces.
+    """A threshold of quality chosen on a user's own faces.
 
     Attributes:
-        quality: accept at or above.
+        quality: accept at or above; higher is better, whatever the model's own polarity.
         data_sha256: of the faces it was chosen on.
+        kept: the share of those faces that it accepts; more than was asked for where qualities are equal.
     """
 
     quality: float
     data_sha256: str
+    kept: float | None = None
+
+
+class KeptPairs(Section):
+    """The genuine pairs whose two faces both pass a threshold of quality, at a match threshold.
+
+    Attributes:
+        genuine: how many are left.
+        fnmr: share of them that does not match; None where none is left.
+        ci95: its 95 % interval.
+    """
+
+    genuine: int
+    fnmr: float | None
+    ci95: Interval | None
+
+
+class MatchThreshold(Section):
+    """A threshold of similarity, and what errors it makes.
+
+    Attributes:
+        similarity: cosine; two faces match at or above.
+        achieved_fmr: share of the impostor pairs that match, at most the rate it was chosen for.
+        impostors: pairs of two people that the threshold rests on.
+        genuine: pairs of one person that FNMR rests on.
+        fnmr: false non-match rate, the share of the genuine pairs that does not match.
+        ci95: its 95 % interval.
+        kept: FNMR at the same threshold when poor faces are rejected, by the share of faces kept.
+    """
+
+    similarity: float
+    achieved_fmr: float
+    impostors: int
+    genuine: int
+    fnmr: float
+    ci95: Interval
+    kept: dict[str, KeptPairs] = {}
+
+
+class Matching(Section):
+    """Match thresholds, and the pairs that they were chosen on.
+
+    Attributes:
+        data: name of the pictures.
+        data_sha256: of the pictures.
+        pairs: "all" pairs of the pictures, or those that a benchmark has "listed".
+        images: how many pictures.
+        identities: how many people; None where that is not known.
+        flip: the embeddings are those of the crop and of its mirror added, and not the crop's alone.
+        interval: how intervals were made.
+        thresholds: by the false match rate that they were chosen for.
+    """
+
+    data: str
+    data_sha256: str
+    pairs: Literal["all", "listed"]
+    images: int
+    identities: int | None
+    flip: bool
+    interval: str
+    thresholds: dict[str, MatchThreshold]
+
+
+class Calibration(Section):
+    """What a model's numbers mean on a user's own faces.
+
+    Attributes:
+        data: name of the faces.
+        data_sha256: of the faces.
+        faces: how many.
+        identities: how many people; None where that is not known.
+        quantiles: of their quality, at 0, 1, …, 100 %; empty where the model gives no quality.
+        matching: match thresholds; None where there were no pairs for them.
+        notes: what is missing or odd, one sentence each.
+        facerts_version: that calibrated.
+    """
+
+    data: str
+    data_sha256: str
+    faces: int
+    identities: int | None
+    quantiles: tuple[float, ...] = ()
+    matching: Matching | None = None
+    notes: tuple[str, ...] = ()
+    facerts_version: str = ""
+
+    @field_validator("quantiles")
+    @classmethod
+    def rises(cls, quantiles: tuple[float, ...]) -> tuple[float, ...]:
+        if len(quantiles) not in (0, QUANTILES) or list(quantiles) != sorted(quantiles):
+            raise ValueError(f"quantiles are {QUANTILES} numbers that do not fall, or none")
+        return quantiles
+
+    def percentile(self, quality: float) -> float | None:
+        """The share of the calibration faces that scored lower, in percent; None where they have no quality.
+
+        Exact to one percentage point and the share of one face. The lowest face and what lies below it have 0, what
+        lies above the highest has 100.
+
+        Args:
+            quality: of a face, higher is better.
+        """
+        if not self.quantiles:
+            return None
+        place = bisect_left(self.quantiles, quality)
+        if place in (0, QUANTILES):
+            return 0.0 if place == 0 else 100.0
+        low, high = self.quantiles[place - 1 : place + 1]
+        return round(place - 1 + (quality - low) / (high - low), 2)
 
 
 class Description(Section):
@@ -75,6 +194,7 @@ class Description(Section):
         name: for tables; the file's name where empty.
         method: the training method, by its registry name where it is one of ours.
         backbone: of the network.
+        precision: of the file: fp32; fp16, weights stored in 16 bits; int8, convolutions computed in 8.
         embedding_size: d; None where it is not known.
         input: see ``Input``.
         outputs: the model's tensor for each role: embedding, norm, quality, uncertainty, extras.
@@ -82,7 +202,8 @@ class Description(Section):
         quality: where quality comes from: an output's name, the norm, or nowhere.
         polarity: whether higher quality numbers mean better pictures, as the model gives them.
         alignment: how crops must be aligned.
-        thresholds: quality thresholds by the share of faces that they keep.
+        thresholds: quality thresholds by the share of faces that they keep, from ``facerts calibrate``.
+        calibration: what else it found; None for a model that is not calibrated.
         training_data: what it was trained on.
         recipe_sha256: of the recipe that trained it.
         licence: of the weights.
@@ -95,6 +216,7 @@ class Description(Section):
     name: str = ""
     method: str = "unknown"
     backbone: str = ""
+    precision: str = "fp32"
     embedding_size: int | None = Field(default=None, ge=1)
     input: Input = Input()
     outputs: dict[str, str]
@@ -103,6 +225,7 @@ class Description(Section):
     polarity: Literal["higher_is_better", "lower_is_better"] = "higher_is_better"
     alignment: Literal["arcface-112"] = "arcface-112"
     thresholds: dict[str, Threshold] = {}
+    calibration: Calibration | None = None
     training_data: str = ""
     recipe_sha256: str = ""
     licence: str = ""
@@ -151,6 +274,36 @@ def find_description(model: Path, metadata: dict[str, str]) -> Description:
         f"{model}: the model does not say how it wants its input; describe it in {beside.name} beside it "
         "(see docs/foreign-models.md)"
     )
+
+
+def store_description(model: Path, description: Description, out: Path) -> Path:
+    """Put a description where the model has its own: inside the file, or in the file beside it.
+
+    Args:
+        model: the .onnx file.
+        description: in place of the one that it has.
+        out: the .onnx file to write; ``model`` itself to change its description alone. A model that is described by a
+            file beside it is copied there, and the description goes beside the copy.
+
+    Returns:
+        the file that now holds the description.
+
+    Raises:
+        ModelError: the model cannot be read, or is no ONNX file.
+    """
+    if read_entry(model, METADATA_KEY) is not None:
+        replace_entry(model, out, METADATA_KEY, description.to_json())
+        return out
+    beside = out.with_suffix(".json")
+    # What nobody wrote stays unwritten, so that a file made by hand can still be read by one.
+    content = description.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    with ExitStack() as files:
+        if out.resolve() != model.resolve():
+            copyfileobj(files.enter_context(model.open("rb")), files.enter_context(atomic_write(out)))
+        files.enter_context(atomic_write(beside, "w")).write(
+            json.dumps(content, ensure_ascii=False, indent=1) + "\n"
+        )
+    return beside
 
 
 def _path(location: tuple[Any, ...]) -> str:

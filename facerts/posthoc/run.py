@@ -134,6 +134,7 @@ def _describe(
             "polarity": "higher_is_better",
             # They were thresholds of another quality.
             "thresholds": {},
+            "calibration": None,
             "training_data": "; ".join(filter(None, (told.training_data, learned))),
             "terms": "; ".join(dict.fromkeys(filter(None, (told.terms, terms)))),
             "facerts_version": __version__,

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from facerts.align import align
 from facerts.data.source import Source
 from facerts.detect import Detection, Detector
+from facerts.embedder.description import Calibration
 from facerts.embedder.outputs import Embedder, FaceOutputs
 from facerts.errors import Error, ModelError
 from facerts.image import as_crop, decode
@@ -59,6 +60,7 @@ def score_source(
     *,
     detector: Detector | None = None,
     min_quality: float | None = None,
+    calibration: Calibration | None = None,
     batch_size: int = 64,
     workers: int | None = None,
     progress: str = "",
@@ -79,7 +81,13 @@ def score_source(
     if progress:
         pictures = track(pictures, progress, total=len(source), unit="pictures")
     yield from score_pictures(
-        embedder, pictures, detector=detector, min_quality=min_quality, batch_size=batch_size, workers=workers
+        embedder,
+        pictures,
+        detector=detector,
+        min_quality=min_quality,
+        calibration=calibration,
+        batch_size=batch_size,
+        workers=workers,
     )
 
 
@@ -89,6 +97,7 @@ def score_pictures(
     *,
     detector: Detector | None = None,
     min_quality: float | None = None,
+    calibration: Calibration | None = None,
     batch_size: int = 64,
     workers: int | None = None,
 ) -> Iterator[Scored]:
@@ -99,6 +108,7 @@ def score_pictures(
         pictures: aligned crops, or photos where there is a detector; taken as they are needed.
         detector: finds the faces in photos; None where pictures are aligned crops.
         min_quality: faces at or above it are accepted; None makes no decision.
+        calibration: of the model, for percentiles; None leaves them out.
         batch_size: crops in a call of the embedder.
         workers: threads that load, detect and align; None for one per core.
 
@@ -111,9 +121,9 @@ def score_pictures(
         waiting.append(picture)
         crops += len(picture.faces)
         if crops >= batch_size:
-            yield from _rows(embedder, waiting, min_quality)
+            yield from _rows(embedder, waiting, min_quality, calibration)
             waiting, crops = [], 0
-    yield from _rows(embedder, waiting, min_quality)
+    yield from _rows(embedder, waiting, min_quality, calibration)
 
 
 def _prepared(
@@ -140,7 +150,12 @@ def _prepare(picture: Picture, detector: Detector | None) -> _Prepared:
         return _Prepared(picture.path, [], str(error))
 
 
-def _rows(embedder: Embedder, pictures: list[_Prepared], min_quality: float | None) -> Iterator[Scored]:
+def _rows(
+    embedder: Embedder,
+    pictures: list[_Prepared],
+    min_quality: float | None,
+    calibration: Calibration | None,
+) -> Iterator[Scored]:
     crops = [crop for picture in pictures for _, crop in picture.faces]
     outputs = embedder(np.stack(crops)) if crops else None
     if min_quality is not None and outputs is not None and outputs.quality is None:
@@ -159,7 +174,9 @@ def _rows(embedder: Embedder, pictures: list[_Prepared], min_quality: float | No
             yield Scored(found, None, None)
         else:
             for face, (detection, _) in enumerate(picture.faces):
-                yield _scored(embedder, picture.path, face, detection, outputs, position, min_quality)
+                yield _scored(
+                    embedder, picture.path, face, detection, outputs, position, min_quality, calibration
+                )
                 position += 1
 
 
@@ -171,6 +188,7 @@ def _scored(
     outputs: FaceOutputs,
     position: int,
     min_quality: float | None,
+    calibration: Calibration | None,
 ) -> Scored:
     quality = None if outputs.quality is None else _number(outputs.quality[position])
     accepted = None if min_quality is None or quality is None else quality >= min_quality
@@ -181,6 +199,7 @@ def _scored(
         points=None if detection is None else _rounded(detection.points.reshape(-1)),
         det_score=None if detection is None else round(detection.score, 4),
         quality=quality,
+        percentile=None if calibration is None or quality is None else calibration.percentile(quality),
         uncertainty=None if outputs.uncertainty is None else _number(outputs.uncertainty[position]),
         accepted=accepted,
         reason="quality below the threshold" if accepted is False else None,

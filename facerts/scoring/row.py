@@ -16,6 +16,8 @@ class Row:
         points: five x, y pairs in one list, from the detector.
         det_score: of the detector.
         quality: higher is better.
+        percentile: 0 to 100, the share of the faces that the model was calibrated on which scored lower; None where
+            it was not calibrated.
         uncertainty: the method's own number.
         accepted: whether the quality reaches the threshold; None where no threshold was asked for.
         reason: why it was not accepted.
@@ -29,6 +31,7 @@ class Row:
     points: list[float] | None = None
     det_score: float | None = None
     quality: float | None = None
+    percentile: float | None = None
     uncertainty: float | None = None
     accepted: bool | None = None
     reason: str | None = None

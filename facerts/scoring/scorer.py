@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from facerts.errors import ImageError, ModelError
 from facerts.image import decode, read
 from facerts.scoring.pipeline import Picture, Scored, score_pictures, score_source
 from facerts.scoring.row import Row
+from facerts.zoo import find_model
 
 Image = str | Path | bytes | NDArray[np.uint8]
 
@@ -45,6 +47,7 @@ class Scorer:
             (_given(image, number) for number, image in enumerate(given)),
             detector=self.detector,
             min_quality=min_quality,
+            calibration=self.embedder.description.calibration,
             batch_size=self.embedder.batch_size,
         )
         return [entry.row for entry in scored]
@@ -68,6 +71,7 @@ class Scorer:
             open_pictures(paths),
             detector=self.detector,
             min_quality=min_quality,
+            calibration=self.embedder.description.calibration,
             batch_size=self.embedder.batch_size,
             progress=progress,
         )
@@ -87,11 +91,42 @@ class Scorer:
             if abs(float(share) - keep) < 1e-9:
                 return chosen.quality
         known = f"only for {', '.join(thresholds)}" if thresholds else "none at all"
-        raise ModelError(f"{self.embedder.name} has no threshold that keeps {keep:g} of the faces, {known}")
+        raise ModelError(
+            f"{self.embedder.name} has no threshold that keeps {keep:g} of the faces, {known}; choose one on faces of "
+            "your own with facerts calibrate"
+        )
+
+    def match_threshold(self, fmr: float, *, flip: bool = False) -> float:
+        """The cosine at or above which two faces match, at a false match rate of the pairs that were calibrated on.
+
+        Args:
+            fmr: one of the rates that the model was calibrated for.
+            flip: for embeddings to which the mirror's were added; those that ``embed`` gives are the crop's alone.
+
+        Raises:
+            ModelError: the model carries no threshold for that rate, or one for the other kind of embeddings.
+        """
+        calibration = self.embedder.description.calibration
+        matching = None if calibration is None else calibration.matching
+        if matching is not None and matching.flip != flip:
+            kinds = ("the crop alone", "the crop and its mirror")
+            raise ModelError(
+                f"{self.embedder.name} has match thresholds for embeddings of {kinds[matching.flip]}, not of "
+                f"{kinds[flip]}; calibrate again {'with' if flip else 'without'} --flip"
+            )
+        thresholds = {} if matching is None else matching.thresholds
+        for rate, chosen in thresholds.items():
+            if math.isclose(float(rate), fmr):
+                return chosen.similarity
+        known = f"only for {', '.join(thresholds)}" if thresholds else "none at all"
+        raise ModelError(
+            f"{self.embedder.name} has no match threshold for a false match rate of {fmr:g}, {known}; choose one on "
+            "faces of your own with facerts calibrate"
+        )
 
 
 def load(
-    model: str | Path,
+    model: str | Path | None = None,
     *,
     detector: str = "none",
     detector_model: str | Path | None = None,
@@ -102,7 +137,8 @@ def load(
     """Open a model for scoring.
 
     Args:
-        model: an .onnx embedder, ours or a foreign one with its description beside it.
+        model: the name of a model that ships, or an .onnx embedder, ours or a foreign one with its description beside
+            it; None for the default model.
         detector: "none" where pictures are aligned crops, or "yunet" for photos.
         detector_model: the detector's file.
         providers: ONNX Runtime's execution providers; None for the CPU.
@@ -112,7 +148,8 @@ def load(
     Raises:
         ModelError: a model is missing or not what it should be.
     """
-    embedder = load_embedder(model, providers=providers, threads=threads, batch_size=batch_size)
+    path = find_model(model)
+    embedder = load_embedder(path, providers=providers, threads=threads, batch_size=batch_size)
     return Scorer(embedder, open_detector(detector, detector_model))
 
 

@@ -72,6 +72,7 @@ def _parquet(path: Path) -> Iterator[Put]:
         "points": numbers,
         "det_score": pyarrow.float64(),
         "quality": pyarrow.float64(),
+        "percentile": pyarrow.float64(),
         "uncertainty": pyarrow.float64(),
         "accepted": pyarrow.bool_(),
     }

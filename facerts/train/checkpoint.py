@@ -76,7 +76,8 @@ def load_network(run: str | Path) -> TrainedNetwork:
         dropout=recipe.backbone.dropout,
     )
     network.load_state_dict(state["network"])
-    method.state.load_state_dict(state["method"])
+    # Checkpoints from before methods kept anything of their own have no such part.
+    method.state.load_state_dict(state.get("method", {}))
     return TrainedNetwork(network.eval(), method, recipe, state["step"], len(state["centres"]["weight"]))
 
 

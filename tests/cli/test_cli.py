@@ -36,7 +36,8 @@ def model(tmp_path: Path) -> Path:
 LEAVES = [
     *(["data", name] for name in ("pack", "unpack", "inspect", "bin")),
     *(["evaluate", name] for name in ("verification", "reject", "identification", "ood", "ladder")),
-    *([name] for name in COMMANDS if name not in {"data", "evaluate"}),
+    *(["models", name] for name in ("list", "verify", "path")),
+    *([name] for name in COMMANDS if name not in {"data", "evaluate", "models"}),
 ]
 
 

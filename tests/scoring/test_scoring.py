@@ -123,6 +123,7 @@ ROWS = [
         [float(n) for n in range(10)],
         0.9,
         1.25,
+        42.5,
         -1.25,
         True,
         None,

@@ -1,0 +1,224 @@
+"""The models that ship with facerts: which there are, where they lie, and whether they are what they were.
+
+``models/`` (installed as ``facerts.models``) holds their files, a card for each, and a manifest with the SHA-256 of
+every file, which is held against the file each time that a model is asked for by its name.
+"""
+
+from __future__ import annotations
+
+from importlib import resources
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
+
+from facerts.embedder import load_embedder
+from facerts.errors import Error, ModelError, did_you_mean
+from facerts.files import sha256_file
+from facerts.image import CROP_SIZE
+
+MANIFEST = "manifest.json"
+SCHEMA: Literal["facerts.models/1"] = "facerts.models/1"
+
+# Neither could be taken for a path: no dots, no slashes.
+Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")]
+Text = Annotated[str, StringConstraints(pattern=r"^\S[^\n]*$")]
+
+
+class Section(BaseModel):
+    """A part of the manifest: no unknown keys."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class ShippedModel(Section):
+    """One model.
+
+    Attributes:
+        name: that it is asked for by, and that its description has.
+        file: its .onnx file, beside the manifest.
+        sha256: of the file.
+        bytes: of the file.
+        embedding_size: d.
+        method: that trained it.
+        summary: what it is for, in a line.
+        terms: on which it may be used.
+        card: a Markdown file beside the manifest: data, numbers, limits.
+    """
+
+    name: Name
+    file: Annotated[str, StringConstraints(pattern=r"^[\w.-]+\.onnx$")]
+    sha256: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+    bytes: int = Field(ge=1)
+    embedding_size: int = Field(ge=1)
+    method: Text
+    summary: Text
+    terms: Text
+    card: Annotated[str, StringConstraints(pattern=r"^[\w.-]+\.md$")]
+
+
+class Manifest(Section):
+    """All of them.
+
+    Attributes:
+        schema_: the form of the manifest.
+        default: name of the model that is used where none is named; None where there are no models.
+        models: in the order in which they are listed.
+    """
+
+    schema_: Literal["facerts.models/1"] = Field(default=SCHEMA, alias="schema")
+    default: Name | None = None
+    models: tuple[ShippedModel, ...] = ()
+
+    @model_validator(mode="after")
+    def agrees_with_itself(self) -> Manifest:
+        names: list[str | None] = [model.name for model in self.models]
+        if len(set(names)) != len(names):
+            raise ValueError("two models have the same name")
+        if self.default not in (names or [None]):
+            raise ValueError("default must be the name of one of the models, or null where there are none")
+        return self
+
+
+def models_folder() -> Path:
+    """Where the manifest and the files lie.
+
+    Raises:
+        ModelError: the installation has no such folder.
+    """
+    try:
+        return Path(str(resources.files("facerts.models")))
+    except ModuleNotFoundError as error:
+        raise ModelError(
+            "this installation of facerts is without its package facerts.models; install it again (an editable one "
+            "with pip install -e .), or name the .onnx file of a model"
+        ) from error
+
+
+def read_manifest(folder: Path | None = None) -> Manifest:
+    """The manifest of a folder of models, of the one that is installed by default.
+
+    Raises:
+        ModelError: there is none, or it is broken.
+    """
+    path = (folder or models_folder()) / MANIFEST
+    try:
+        return Manifest.model_validate_json(path.read_bytes())
+    except OSError as error:
+        raise ModelError(
+            f"{path}: no manifest of the models that ship ({error.strerror}); install facerts again"
+        ) from error
+    except ValidationError as error:
+        problems = "; ".join(
+            f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}".removeprefix(": ")
+            for problem in error.errors()
+        )
+        raise ModelError(f"{path}: {problems}") from error
+
+
+def shipped_models() -> tuple[ShippedModel, ...]:
+    """What ships, as the manifest has it; the files are not looked at."""
+    return read_manifest().models
+
+
+def find_shipped(name: str | None = None) -> Path:
+    """The file of a shipped model, after its hash was checked.
+
+    Args:
+        name: of the model; None for the default one.
+
+    Raises:
+        ModelError: nothing ships, or nothing of that name; the file is missing or not the one that shipped.
+    """
+    manifest = read_manifest()
+    names = [model.name for model in manifest.models]
+    if not names:
+        asked = "no model ships" if name is None else f"no model {name!r}, as none ships"
+        raise ModelError(
+            f"{asked} with this copy of facerts; give the path of an .onnx file, such as facerts export writes"
+        )
+    wanted = name or manifest.default
+    if wanted not in names:
+        raise ModelError(
+            f"no model {wanted!r}{did_you_mean(str(wanted), names)}; there are {', '.join(names)}; "
+            "a file is named with its suffix, such as model.onnx"
+        )
+    return _intact(manifest.models[names.index(wanted)])
+
+
+def find_model(model: str | Path | None = None) -> Path:
+    """The path of a model that is named as users name them.
+
+    Args:
+        model: a path, or the name of a shipped model; None for the default one. What has a suffix or a folder before
+            it, or exists on the disk, is a path, and is given back as it is; everything else is a name.
+
+    Raises:
+        ModelError: as ``find_shipped``.
+    """
+    if model is None:
+        return find_shipped()
+    path = Path(model)
+    if path.suffix or path.name != str(model) or path.exists():
+        return path
+    return find_shipped(path.name)
+
+
+def read_facts(path: Path) -> dict[str, Any]:
+    """What a model says of itself and what its file shows, by the keys of ``ShippedModel``.
+
+    Raises:
+        ModelError: it cannot be loaded.
+    """
+    embedder = load_embedder(path)
+    told = embedder.description
+    outputs = embedder(np.empty((0, CROP_SIZE, CROP_SIZE, 3), dtype=np.uint8))
+    return {
+        "name": embedder.name,
+        "sha256": embedder.sha256,
+        "bytes": path.stat().st_size,
+        "embedding_size": outputs.embedding.shape[1],
+        "method": told.method,
+        "terms": told.terms,
+    }
+
+
+def verify() -> dict[str, list[str]]:
+    """What is wrong with each shipped model; an empty list where its file is there, whole, loads and agrees.
+
+    Raises:
+        ModelError: the manifest cannot be read.
+    """
+    return {model.name: _problems(model) for model in shipped_models()}
+
+
+def _intact(model: ShippedModel) -> Path:
+    path = models_folder() / model.file
+    if not path.is_file():
+        raise ModelError(
+            f"{path}: the model {model.name} is not there, though the manifest lists it; install facerts again, or "
+            "fetch the files that a copy of its sources left out"
+        )
+    found = sha256_file(path)
+    if found != model.sha256:
+        raise ModelError(
+            f"{path}: not the {model.name} that shipped: its SHA-256 is {found}, and the manifest says {model.sha256}; "
+            "install facerts again"
+        )
+    return path
+
+
+def _problems(model: ShippedModel) -> list[str]:
+    try:
+        facts = read_facts(_intact(model))
+    except Error as error:
+        return [str(error)]
+    problems = [
+        f"{key} is {value!r} in the file, and {getattr(model, key)!r} in the manifest"
+        for key, value in facts.items()
+        if getattr(model, key) != value
+    ]
+    if not (models_folder() / model.card).is_file():
+        problems.append(f"its card {model.card} is not there")
+    return problems

@@ -1,0 +1,670 @@
+"""Thresholds and their errors, against pairs counted one by one; and where they are written."""
+
+from __future__ import annotations
+
+import csv
+import itertools
+import json
+import math
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+import facerts
+from facerts import zoo
+from facerts.benchmarks import pairs_from_identities
+from facerts.benchmarks.bins import write_bin
+from facerts.cli import main
+from facerts.data import open_source
+from facerts.data.drawn import draw_face, write_drawn
+from facerts.data.pack import pack_shards
+from facerts.detect import Detection
+from facerts.embedder import load_embedder
+from facerts.embedder.description import Calibration, Matching, MatchThreshold
+from facerts.errors import DataError, Error, ModelError
+from facerts.evaluate import embed_source
+from facerts.evaluate.pictures import hash_pictures
+from facerts.image import encode_png
+from facerts.metrics.all_pairs import all_pairs, far_intervals
+from facerts.metrics.resample import pair_weights
+from facerts.scoring.calibrate import calibrate, quality_quantiles, quality_thresholds
+from facerts.scoring.matching import match_thresholds
+from facerts.scoring.pairs import EveryPair, ListedPairs
+from facerts.scoring.row import COLUMNS
+from tests.evaluate.conftest import write_pairs
+from tests.foreign import write_description, write_embedder
+from tests.shipped import write_entry, write_manifest
+
+KEEP = ("0.99", "0.95", "0.9", "0.8")
+PEOPLE, PICTURES = 15, 8
+
+
+@pytest.fixture(scope="module")
+def people(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder by identity: 120 faces, 420 genuine and 6,720 impostor pairs."""
+    folder = tmp_path_factory.mktemp("own") / "people"
+    write_drawn(folder, identities=PEOPLE, pictures=PICTURES, seed=5)
+    return folder
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    """A foreign model whose norm is its quality."""
+    path = write_embedder(tmp_path / "model.onnx")
+    write_description(path, licence="of somebody")
+    return path
+
+
+@pytest.fixture(scope="module")
+def calibrated(people: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """That model, calibrated on those people; to be read alone."""
+    path = write_embedder(tmp_path_factory.mktemp("calibrated") / "model.onnx")
+    write_description(path)
+    calibrate(path, people)
+    return path
+
+
+def carrying(model: Path) -> Path:
+    """The model with its description inside, among other metadata."""
+    content = onnx.load(str(model))
+    for key, value in (("a", "1"), ("facerts", model.with_suffix(".json").read_text()), ("z", "2")):
+        content.metadata_props.add(key=key, value=value)
+    onnx.save(content, str(model))
+    model.with_suffix(".json").unlink()
+    return model
+
+
+def calibration_of(model: Path) -> Calibration:
+    found = facerts.load(model).embedder.description.calibration
+    assert found is not None
+    return found
+
+
+def matching_of(model: Path) -> Matching:
+    found = calibration_of(model).matching
+    assert found is not None
+    return found
+
+
+def run(*arguments: str | Path) -> int:
+    sys.argv = ["facerts", *map(str, arguments)]
+    try:
+        main()
+    except SystemExit as ended:
+        return int(ended.code or 0)
+    return 0
+
+
+# Thresholds of quality, and percentiles
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(st.integers(-5, 20), min_size=1, max_size=60),
+    st.one_of(st.sampled_from([0.99, 0.95, 0.9, 0.8, 0.55]), st.floats(0.001, 0.999)),
+)
+def test_a_threshold_is_the_largest_that_keeps_the_share(values: list[int], share: float) -> None:
+    quality = np.array(values, dtype=np.float64) / 3
+    threshold = quality_thresholds(quality, [share], "0")[str(share)]
+    kept = {limit: float(np.mean([value >= limit for value in quality])) for limit in quality}
+    # Between two qualities a threshold keeps what the upper one does, so these are all there are.
+    assert threshold.quality == max(limit for limit, rate in kept.items() if rate >= share - 1e-9)
+    assert threshold.kept == pytest.approx(kept[threshold.quality])
+
+
+@pytest.mark.parametrize("faces", [100, 137, 400])
+@pytest.mark.parametrize("distinct", [1, 2, 40, 10_000])
+def test_a_percentile_is_the_share_that_scored_lower(faces: int, distinct: int) -> None:
+    random = np.random.default_rng((faces, distinct))
+    drawn = random.choice(random.normal(size=distinct).astype(np.float32), faces)
+    quality = np.array([float(str(value)) for value in drawn])  # as rows have it
+    found = Calibration(
+        data="d", data_sha256="0", faces=faces, identities=None, quantiles=quality_quantiles(quality)
+    )
+    asked = np.sort(np.concatenate([quality, random.normal(size=50)]))
+    told = [found.percentile(value) for value in asked.tolist()]
+    lower = [100 * np.mean(quality < value) for value in asked]
+    np.testing.assert_allclose(np.array(told, dtype=float), lower, atol=1 + 100 / faces + 0.01)
+    assert told == sorted(told)  # type: ignore[type-var]
+    assert found.percentile(float(quality.min())) == found.percentile(float(quality.min()) - 1) == 0
+    assert found.percentile(float(quality.max()) + 1e-6) == 100
+
+
+def test_without_quantiles_there_are_no_percentiles_and_broken_ones_are_refused() -> None:
+    told = {"data": "d", "data_sha256": "0", "faces": 1, "identities": None}
+    assert Calibration.model_validate(told).percentile(1.0) is None
+    for quantiles in ([0.0] * 100, [1.0, *[0.0] * 100], [float("nan")] * 101, [*[0.0] * 100, math.inf]):
+        with pytest.raises(ValueError, match="quantiles"):
+            Calibration.model_validate({**told, "quantiles": quantiles})
+
+
+def test_scoring_the_same_faces_keeps_what_the_threshold_says(calibrated: Path, people: Path) -> None:
+    scorer = facerts.load(calibrated)
+    description = scorer.embedder.description
+    assert tuple(description.thresholds) == KEEP
+    for share, threshold in description.thresholds.items():
+        assert scorer.threshold(float(share)) == threshold.quality
+        rows = [entry.row for entry in scorer.score_paths(people, min_quality=scorer.threshold(float(share)))]
+        accepted = [row for row in rows if row.accepted]
+        assert len(accepted) / len(rows) == threshold.kept
+        assert len(accepted) == math.ceil(float(share) * len(rows))
+        # The face at the threshold is the last to pass.
+        assert min(row.quality or 0 for row in accepted) == threshold.quality
+        assert {row.reason for row in rows if not row.accepted} == {"quality below the threshold"}
+        lower = [
+            100 * sum((other.quality or 0) < (row.quality or 0) for other in rows) / len(rows) for row in rows
+        ]
+        assert [row.percentile for row in rows] == pytest.approx(lower, abs=1.9)
+
+
+def test_rows_have_the_percentile_beside_the_quality(calibrated: Path, model: Path, tmp_path: Path) -> None:
+    assert list(COLUMNS) == [
+        *("path", "face", "box", "points", "det_score", "quality", "percentile", "uncertainty"),
+        *("accepted", "reason", "error", "model_sha256"),
+    ]
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "face.png").write_bytes(encode_png(draw_face(3, 1)))
+    (tmp_path / "in" / "bad.png").write_bytes(b"no")
+    told = {}
+    for name, path in (("with", calibrated), ("without", model)):
+        assert run("score", tmp_path / "in", "--model", path, "--out", tmp_path / f"{name}.csv") == 1
+        with (tmp_path / f"{name}.csv").open() as file:
+            told[name] = [row["percentile"] for row in csv.DictReader(file)]
+    assert told["without"] == ["", ""]
+    assert told["with"][0] == ""  # bad.png
+    assert 0 <= float(told["with"][1]) <= 100
+    assert (
+        run("score", tmp_path / "in", "--model", calibrated, "--keep", "0.95", "--out", tmp_path / "k.csv")
+        == 1
+    )
+    assert (
+        run("score", tmp_path / "in", "--model", calibrated, "--keep", "0.5", "--out", tmp_path / "k.csv")
+        == 2
+    )
+
+
+# Match thresholds
+
+
+def one_by_one(
+    embedding: NDArray[np.float32], labels: NDArray[np.int64], quality: NDArray[np.float32]
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Cosines of the impostor pairs and of the genuine ones, and of these the lower quality."""
+    impostors, genuine, worse = [], [], []
+    for a, b in itertools.combinations(range(len(labels)), 2):
+        cosine = float(embedding[a].astype(np.float64) @ embedding[b])
+        if labels[a] == labels[b]:
+            genuine.append(cosine)
+            worse.append(float(min(quality[a], quality[b])))
+        else:
+            impostors.append(cosine)
+    return np.array(impostors), np.array(genuine), np.array(worse)
+
+
+def check_against(
+    found: MatchThreshold,
+    fmr: float,
+    impostors: NDArray[np.float64],
+    genuine: NDArray[np.float64],
+    worse: NDArray[np.float64],
+    limits: dict[str, float],
+) -> None:
+    allowed = int(fmr * len(impostors) + 1e-9)
+    first_out = np.sort(impostors)[::-1][allowed]
+    assert found.similarity == pytest.approx(first_out, abs=2e-6)
+    assert (found.impostors, found.genuine) == (len(impostors), len(genuine))
+    assert found.achieved_fmr == pytest.approx(allowed / len(impostors), abs=1.5 / len(impostors))
+    assert found.achieved_fmr <= fmr
+    # A cosine within rounding of the threshold may fall on either side.
+    assert found.fnmr == pytest.approx(np.mean(genuine < found.similarity), abs=1.1 / len(genuine))
+    assert found.ci95[0] <= found.fnmr <= found.ci95[1]
+    for share, limit in limits.items():
+        left = genuine[worse >= limit - 1e-6]
+        kept = found.kept[share]
+        assert kept.genuine == len(left)
+        assert kept.fnmr == pytest.approx(np.mean(left < found.similarity), abs=1.1 / len(left))
+        assert kept.ci95 is not None
+        assert kept.ci95[0] <= (kept.fnmr or 0) <= kept.ci95[1]
+
+
+@pytest.mark.parametrize("flip", [False, True])
+def test_errors_are_those_of_all_pairs_counted_one_by_one(
+    model: Path, people: Path, tmp_path: Path, flip: bool
+) -> None:
+    out = tmp_path / "out.onnx"
+    done = calibrate(model, people, out=out, flip=flip)
+    source = open_source(people)
+    assert source.labels is not None
+    outputs = embed_source(load_embedder(model), source, flip=flip, progress=False)
+    assert outputs.quality is not None
+    slow = one_by_one(outputs.embedding, source.labels, outputs.quality)
+    matching = matching_of(out)
+    limits = {share: threshold.quality for share, threshold in done.description.thresholds.items()}
+    assert list(matching.thresholds) == ["0.01"]
+    check_against(matching.thresholds["0.01"], 0.01, *slow, limits)
+    assert (matching.pairs, matching.flip, matching.interval) == ("all", flip, "bootstrap over subjects")
+    assert (matching.data, matching.images, matching.identities) == ("people", 120, PEOPLE)
+    # 6,720 impostor pairs show one false match in a thousand less than ten times.
+    notes = calibration_of(out).notes
+    assert [note[:70] for note in notes] == [
+        "FMR 0.001 needs 10,000 impostor pairs, of which 10 would match, and th",
+        "FMR 0.0001 needs 100,000 impostor pairs, of which 10 would match, and ",
+    ]
+    scorer = facerts.load(out)
+    assert scorer.match_threshold(0.01, flip=flip) == matching.thresholds["0.01"].similarity
+    with pytest.raises(ModelError, match="calibrate again with"):
+        scorer.match_threshold(0.01, flip=not flip)
+    with pytest.raises(ModelError, match=r"rate of 0\.001, only for 0\.01"):
+        scorer.match_threshold(0.001, flip=flip)
+    with pytest.raises(ModelError, match="none at all; choose one"):
+        facerts.load(model).match_threshold(0.01)
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_errors_are_those_of_listed_pairs_counted_one_by_one(
+    model: Path, people: Path, tmp_path: Path, known: bool
+) -> None:
+    shutil.copytree(people, tmp_path / "people")
+    benchmark = pairs_from_identities(open_source(tmp_path / "people"), genuine=150, impostors=300, seed=2)
+    listing = write_pairs(benchmark, tmp_path / "people" / "list.csv")
+    if not known:
+        listing = tmp_path / "list.bin"
+        images = [benchmark.images.read(int(row)) for row in benchmark.pairs.reshape(-1)]
+        write_bin(listing, images, benchmark.same.tolist())
+    faces = tmp_path / "flat"
+    faces.mkdir()
+    for number in range(100):
+        (faces / f"{number:03}.png").write_bytes(encode_png(draw_face(100 + number, 0)))
+    done = calibrate(model, faces, pairs=listing, fmr=[0.1, 0.05], keep=[0.9, 0.5])
+    matching = matching_of(model)
+    assert (matching.pairs, matching.data) == ("listed", "list")
+    assert matching.identities == (PEOPLE if known else None)
+    assert matching.interval == f"bootstrap over {'subjects' if known else 'pairs'}"
+    outputs = embed_source(load_embedder(model), benchmark.images, flip=False, progress=False)
+    assert outputs.quality is not None
+    cosine = np.array([float(outputs.embedding[a] @ outputs.embedding[b]) for a, b in benchmark.pairs])
+    worse = outputs.quality[benchmark.pairs].min(axis=1)
+    same = benchmark.same
+    limits = {share: threshold.quality for share, threshold in done.description.thresholds.items()}
+    assert list(limits) == ["0.9", "0.5"]
+    for fmr in (0.1, 0.05):
+        check_against(matching.thresholds[str(fmr)], fmr, cosine[~same], cosine[same], worse[same], limits)
+    calibration = calibration_of(model)
+    assert (calibration.data, calibration.faces, calibration.identities) == ("flat", 100, None)
+    assert calibration.data_sha256 != matching.data_sha256
+
+
+def test_intervals_are_those_of_the_metrics() -> None:
+    random = np.random.default_rng(1)
+    labels = np.repeat(np.arange(20), 6)
+    vectors = random.normal(size=(20, 8))[labels] + 0.7 * random.normal(size=(120, 8))
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    every = all_pairs(vectors, labels)
+    found = match_thresholds(EveryPair(every), [0.01, 0.1])
+    for fmr, (low, high) in far_intervals(every, [0.01, 0.1], replicates=300).items():
+        assert found[str(fmr)].ci95 == pytest.approx((1 - high, 1 - low))
+        assert low < high
+    # Where the threshold lies below the tail that all pairs keep, it stays, and the genuine pairs alone are drawn.
+    short = all_pairs(vectors, labels, tail=500)
+    assert 0.1 * short.impostors * 1.5 > len(short.tail)
+    fixed = match_thresholds(EveryPair(short), [0.1])["0.1"]
+    assert fixed.fnmr == pytest.approx(found["0.1"].fnmr, abs=0.01)
+    assert 0 < fixed.ci95[1] - fixed.ci95[0] < found["0.1"].ci95[1] - found["0.1"].ci95[0] + 0.02
+
+
+def test_a_rejecting_threshold_has_the_interval_of_the_pairs_that_are_left() -> None:
+    random = np.random.default_rng(3)
+    pairs = np.arange(800).reshape(400, 2)
+    same = np.arange(400) < 200
+    scores = random.normal(size=400) + 2 * same
+    quality = random.normal(size=800)
+    found = match_thresholds(
+        ListedPairs(scores, same, pairs, None), [0.05], quality=quality, keep={"half": 0.0, "none": 9.0}
+    )["0.05"]
+    left = quality[pairs[same]].min(axis=1) >= 0
+    drawn = []
+    for weights in pair_weights(same, None, replicates=300):
+        order = np.argsort(-scores[~same])
+        running = np.cumsum(weights[~same][order])
+        limit = scores[~same][order][np.searchsorted(running, 0.05 * running[-1] + 1e-9, side="right")]
+        drawn.append(np.average(scores[same][left] <= limit, weights=weights[same][left]))
+    assert found.kept["half"].ci95 == pytest.approx(tuple(np.quantile(drawn, [0.025, 0.975])))
+    assert found.kept["half"].genuine == left.sum()
+    assert found.kept["none"].model_dump() == {"genuine": 0, "fnmr": None, "ci95": None}
+
+
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("all_fail", [True, False])
+def test_where_no_pair_fails_the_rule_of_three_speaks(known: bool, all_fail: bool) -> None:
+    labels = np.repeat(np.arange(30), 4)
+    pairs = np.array(list(itertools.combinations(range(120), 2)))
+    same = labels[pairs[:, 0]] == labels[pairs[:, 1]]
+    scores = np.where(same, 0.1 if all_fail else 0.9, np.random.default_rng(0).uniform(0.2, 0.4, len(pairs)))
+    given_pairs = ListedPairs(scores, same, pairs, labels[pairs] if known else None)
+    found = match_thresholds(given_pairs, [0.01])["0.01"]
+    margin = 3 / (30 if known else 180)
+    assert (found.fnmr, found.ci95) == ((1.0, (1 - margin, 1.0)) if all_fail else (0.0, (0.0, margin)))
+
+
+def test_pictures_that_stand_there_twice_make_no_pairs(model: Path, people: Path, tmp_path: Path) -> None:
+    twice = tmp_path / "people"
+    shutil.copytree(people, twice)
+    first = sorted(twice.glob("*/*"))[0]
+    first.with_name("again.jpg").write_bytes(first.read_bytes())
+    calibrate(model, twice, out=tmp_path / "out.onnx")
+    found = calibration_of(tmp_path / "out.onnx")
+    assert (found.faces, matching_of(tmp_path / "out.onnx").images) == (121, 120)
+    assert matching_of(tmp_path / "out.onnx").thresholds["0.01"].genuine == 420
+    assert found.notes[0] == "1 pictures stand there a second time; pairs take each once."
+
+
+def test_shards_carry_identities_too(model: Path, people: Path, calibrated: Path, tmp_path: Path) -> None:
+    packed = pack_shards(open_source(people), tmp_path / "shards", images_per_shard=70)
+    assert len(packed.files) == 2
+    calibrate(model, [str(file) for file in packed.files])
+    assert matching_of(model).thresholds == matching_of(calibrated).thresholds
+
+
+# What cannot be read, and what is too little
+
+
+def test_what_cannot_be_read_is_named_and_left_out(
+    model: Path, people: Path, calibrated: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    worse = tmp_path / "people"
+    shutil.copytree(people, worse)
+    person = sorted(worse.iterdir())[0]
+    (person / "000.jpg").write_bytes(b"no")
+    (person / "wide.png").write_bytes(encode_png(draw_face(0, 0)[:50]))
+    assert run("calibrate", "--model", model, "--faces", worse, "--json") == 1
+    captured = capsys.readouterr()
+    told = json.loads(captured.out)
+    assert len(told["left_out"]) == 2
+    assert str(person / "000.jpg") in told["left_out"][0]
+    assert "left out" in captured.err
+    # What counts is what was read, so the numbers and the hash are those of the whole folder.
+    assert calibration_of(model) == calibration_of(calibrated)
+    assert calibration_of(model).data_sha256 == hash_pictures(open_source(people)).sha256
+
+    listing = worse / "list.csv"
+    keys = [
+        f"{person.name}/000.jpg",
+        *(str(path.relative_to(worse)) for path in sorted(worse.glob("*/*.jpg"))[2:]),
+    ]
+    lines = [
+        f"{keys[i]},{keys[j]},{int(keys[i][:11] == keys[j][:11])}" for i in range(9) for j in range(i + 1, 60)
+    ]
+    listing.write_text("\n".join(["first,second,same", *lines]))
+    done = calibrate(model, people, pairs=listing, fmr=[0.1])
+    assert len(done.left_out) == 1
+    assert "59 pairs are left out with their pictures." in calibration_of(model).notes
+    match = matching_of(model).thresholds["0.1"]
+    assert match.genuine + match.impostors == len(lines) - 59
+
+
+def test_too_few_faces_are_refused_and_nothing_is_written(model: Path, people: Path, tmp_path: Path) -> None:
+    before = model.with_suffix(".json").read_bytes()
+    few = tmp_path / "people"
+    for path in sorted(people.glob("*/*"))[:99]:
+        (few / path.parent.name).mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, few / path.parent.name)
+    with pytest.raises(DataError, match=r"people: 99 faces are too few .* at least 100"):
+        calibrate(model, few)
+    (tmp_path / "none").mkdir()
+    (tmp_path / "none" / "a.jpg").write_bytes(b"no")
+    with pytest.raises(DataError, match=r"no face in 1 pictures; .*a\.jpg"):
+        calibrate(model, tmp_path / "none")
+    assert model.with_suffix(".json").read_bytes() == before
+
+
+def test_without_identities_there_are_thresholds_of_quality_alone(
+    model: Path, calibrated: Path, people: Path, tmp_path: Path
+) -> None:
+    flat = tmp_path / "flat"
+    flat.mkdir()
+    for path in people.glob("*/*"):
+        shutil.copy(path, flat / f"{path.parent.name}_{path.name}")
+    with pytest.raises(Error, match="needs to know who is in each picture"):
+        calibrate(model, flat, fmr=[0.01])
+    done = calibrate(model, flat)
+    found = calibration_of(model)
+    assert found.matching is None
+    assert found.notes == ("It is not known who is in each picture, so there are no match thresholds.",)
+    other = facerts.load(calibrated).embedder.description.thresholds
+    assert [one.quality for one in done.description.thresholds.values()] == [
+        one.quality for one in other.values()
+    ]
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_a_model_without_quality_gets_match_thresholds_alone(
+    model: Path, people: Path, tmp_path: Path, inside: bool
+) -> None:
+    write_description(model, quality="none")
+    model = carrying(model) if inside else model
+    calibrate(model, people)
+    scorer = facerts.load(model)
+    assert scorer.match_threshold(0.01) == matching_of(model).thresholds["0.01"].similarity
+    assert matching_of(model).thresholds["0.01"].kept == {}
+    assert scorer.embedder.description.thresholds == {}
+    assert calibration_of(model).notes[0].startswith("The model gives no quality")
+    assert [row.percentile for row in scorer.score([draw_face(0, 0)])] == [None]
+    with pytest.raises(ModelError, match="no quality to keep faces by"):
+        calibrate(model, people, keep=[0.9])
+    (tmp_path / "flat").mkdir()
+    (tmp_path / "flat" / "a.png").write_bytes(encode_png(draw_face(0, 0)))
+    with pytest.raises(Error, match="nothing to calibrate"):
+        calibrate(model, tmp_path / "flat")
+
+
+def test_numbers_that_are_not_finite_are_refused(people: Path, tmp_path: Path) -> None:
+    model = write_embedder(tmp_path / "nan.onnx", not_a_number=True)
+    write_description(model)
+    with pytest.raises(ModelError, match="not a finite number"):
+        calibrate(model, people)
+    black = tmp_path / "black"
+    shutil.copytree(people, black)
+    gone = sorted(black.iterdir())[0] / "grey.png"
+    gone.write_bytes(encode_png(np.zeros((112, 112, 3), dtype=np.uint8)))
+    model = write_embedder(tmp_path / "model.onnx")
+    write_description(model, input_mean=[0.0, 0.0, 0.0], input_std=[1.0, 1.0, 1.0])
+    with pytest.raises(ModelError, match=r"grey\.png: its embedding by model has length 0, not 1"):
+        calibrate(model, black)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"keep": [1.0]}, "1 is not a share of the faces"),
+        ({"keep": [float("nan")]}, "nan is not a share"),
+        ({"fmr": [0.0]}, "0 is not a false match rate"),
+        ({"fmr": [0.001]}, r"people: FMR 0\.001 needs 10,000 impostor pairs.* 6,720"),
+        ({"out": "thresholds.json"}, r"written as \.onnx"),
+    ],
+)
+def test_what_cannot_be_had_is_refused_before_anything_is_scored(
+    model: Path, people: Path, arguments: dict[str, Any], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = model.with_suffix(".json").read_bytes()
+    with pytest.raises(Error, match=words):
+        calibrate(model, people, **arguments)
+    assert "scoring" not in capsys.readouterr().err
+    assert model.with_suffix(".json").read_bytes() == before
+
+
+def test_people_with_one_picture_each_make_no_match_thresholds(model: Path, tmp_path: Path) -> None:
+    write_drawn(tmp_path / "single", identities=100, pictures=1, seed=1)
+    calibrate(model, tmp_path / "single")
+    found = calibration_of(model)
+    assert found.matching is None
+    assert found.notes[0].startswith("There are 0 pairs of one person and 4,950 of two")
+
+
+def test_a_model_pack_is_refused(people: Path, tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="a model pack has no place for thresholds"):
+        calibrate(tmp_path, people)
+
+
+# Where it is written
+
+
+def test_a_model_that_ships_is_calibrated_into_another_file(
+    people: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "models"
+    folder.mkdir()
+    write_manifest(folder, write_entry(folder, "small"), default="small")
+    monkeypatch.setattr(zoo, "models_folder", lambda: folder)
+    with pytest.raises(Error, match=r"small ships with facerts .*--out"):
+        calibrate("small", people)
+    calibrate("small", people, out=tmp_path / "mine.onnx")
+    assert facerts.load("small").embedder.description.thresholds == {}
+    assert list(facerts.load(tmp_path / "mine.onnx").embedder.description.thresholds) == list(KEEP)
+
+
+def test_a_carried_description_is_rewritten_inside_the_file(
+    model: Path, people: Path, tmp_path: Path
+) -> None:
+    model = carrying(model)
+    before, original = model.read_bytes(), onnx.load(str(model))
+    other = calibrate(model, people, out=tmp_path / "new" / "other.onnx")
+    assert other.file == tmp_path / "new" / "other.onnx"
+    assert [path.name for path in other.file.parent.iterdir()] == ["other.onnx"]
+    assert model.read_bytes() == before
+    calibrate(model, people)
+    assert model.read_bytes() == other.file.read_bytes() != before
+    written = onnx.load(str(model))
+    assert [entry.key for entry in written.metadata_props] == ["a", "facerts", "z"]
+    told = json.loads(written.metadata_props[1].value)
+    assert (told["licence"], told["thresholds"]["0.9"]["quality"]) == (
+        "of somebody",
+        facerts.load(model).threshold(0.9),
+    )
+    for content in (written, original):
+        del content.metadata_props[:]
+    assert written.SerializeToString(deterministic=True) == original.SerializeToString(deterministic=True)
+    # Once more, on fewer faces: nothing of the first is left.
+    calibrate(model, people, keep=[0.7])
+    assert list(facerts.load(model).embedder.description.thresholds) == ["0.7"]
+    assert list(matching_of(model).thresholds["0.01"].kept) == ["0.7"]
+
+
+def test_a_description_beside_a_model_is_rewritten_beside_it(
+    model: Path, people: Path, tmp_path: Path, calibrated: Path
+) -> None:
+    content = model.read_bytes()
+    beside = json.loads(model.with_suffix(".json").read_text())
+    done = calibrate(model, people, out=tmp_path / "other.onnx")
+    assert done.file == tmp_path / "other.json"
+    assert (tmp_path / "other.onnx").read_bytes() == content
+    assert json.loads(model.with_suffix(".json").read_text()) == beside
+    assert calibrate(model, people).file == model.with_suffix(".json")
+    assert model.read_bytes() == content
+    after = json.loads(model.with_suffix(".json").read_text())
+    assert after == json.loads(done.file.read_text())
+    # What its author wrote is there as it was, and nothing else but what calibrating adds.
+    assert {key: after.pop(key) for key in ("thresholds", "calibration")}
+    assert after == beside
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        *("model.json", "model.onnx", "other.json", "other.onnx"),
+    ]
+    assert calibration_of(model) == calibration_of(calibrated)
+
+
+def test_an_interrupted_calibration_leaves_the_old_description(
+    model: Path, people: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = model.with_suffix(".json").read_bytes()
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("facerts.files.os.replace", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        calibrate(model, people)
+    assert model.with_suffix(".json").read_bytes() == before
+    assert len(list(model.parent.iterdir())) == 2
+
+
+def test_neither_onnx_nor_pytorch_is_needed(
+    model: Path, people: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = carrying(model)
+    for package in ("onnx", "torch"):
+        for name in [name for name in sys.modules if name.split(".")[0] == package]:
+            monkeypatch.delitem(sys.modules, name)
+        monkeypatch.setitem(sys.modules, package, None)
+    calibrate(model, people)
+    assert facerts.load(model).match_threshold(0.01) > 0
+
+
+class Bright:
+    """Finds one face in light pictures, none in dark ones."""
+
+    def __call__(self, image: NDArray[np.uint8]) -> list[Detection]:
+        from facerts.align import TEMPLATE
+
+        if image.mean() < 40:
+            return []
+        return [Detection(np.array([0.0, 0, 112, 112]), TEMPLATE.copy(), 0.9)]
+
+
+def test_photos_without_a_face_are_left_out(
+    model: Path, people: Path, calibrated: Path, tmp_path: Path
+) -> None:
+    photos = tmp_path / "people"
+    shutil.copytree(people, photos)
+    dark = sorted(photos.iterdir())[1] / "dark.png"
+    dark.write_bytes(encode_png(np.full((112, 112, 3), 9, dtype=np.uint8)))
+    done = calibrate(model, photos, align=Bright())
+    found = calibration_of(model)
+    assert done.left_out == ()
+    assert found.faces == 120
+    assert found.notes[0].startswith("No face was found in 1 photos, the first is")
+    assert dark.name in found.notes[0]
+    # The template's own points leave a crop as it is, but for interpolation.
+    here, there = matching_of(model).thresholds["0.01"], matching_of(calibrated).thresholds["0.01"]
+    assert here.similarity == pytest.approx(there.similarity, abs=0.02)
+
+
+def test_pictures_that_look_like_photos_are_warned_of(model: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "large"
+    folder.mkdir()
+    for number in range(100):
+        face = np.kron(draw_face(number, 0), np.ones((2, 2, 1), dtype=np.uint8))
+        (folder / f"{number:03}.png").write_bytes(encode_png(face))
+    calibrate(model, folder)
+    assert "give --align" in calibration_of(model).notes[0]
+
+
+# The command
+
+
+def test_the_command_shows_thresholds_with_their_errors(
+    model: Path, people: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("calibrate", "--model", model, "--faces", people, "--fmr", "0.05", "--keep", "0.8") == 0
+    captured = capsys.readouterr()
+    match = matching_of(model).thresholds["0.05"]
+    kept = match.kept["0.8"]
+    assert kept.ci95 is not None
+    for words in (
+        f"{match.similarity:.4f}",
+        "6,720",
+        f"{match.fnmr:.4f} [{match.ci95[0]:.4f}, {match.ci95[1]:.4f}]",
+        f"{kept.fnmr:.4f} [{kept.ci95[0]:.4f}, {kept.ci95[1]:.4f}]",
+        f"{facerts.load(model).threshold(0.8):.4f}",
+        "embeddings of the crop alone",
+    ):
+        assert words in captured.out
+    assert "warning" not in captured.err
+    assert run("calibrate", "--model", model, "--faces", people, "--fmr", "0.001") == 2
+    assert "needs 10,000 impostor pairs" in capsys.readouterr().err

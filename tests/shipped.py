@@ -1,0 +1,61 @@
+"""Folders of models as they ship, made by the tests."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import onnx
+
+from tests.foreign import SIZE, write_embedder
+
+
+def write_model(path: Path, **changes: Any) -> Path:
+    """A small model that carries its description; keyword arguments replace fields of it."""
+    description = {
+        "schema": "facerts.model/1",
+        "name": path.stem,
+        "method": "rts",
+        "input": {"name": "face"},
+        "outputs": {"embedding": "vector", "quality": "bright"},
+        "normalise_embedding": True,
+        "quality": "output:bright",
+        "training_data": "drawn faces",
+        "terms": "none",
+    }
+    write_embedder(path, quality=True)
+    model = onnx.load(str(path))
+    onnx.helper.set_model_props(model, {"facerts": json.dumps(description | changes)})
+    onnx.save(model, str(path))
+    return path
+
+
+def write_entry(folder: Path, name: str, **changes: Any) -> dict[str, Any]:
+    """A model with its card in a folder, and what a manifest says of it; keyword arguments replace fields of that."""
+    path = write_model(folder / f"{name}.onnx")
+    (folder / f"{name}.md").write_text(f"# {name}\n")
+    content = path.read_bytes()
+    return {
+        "name": name,
+        "file": path.name,
+        "sha256": hashlib.sha256(content).hexdigest(),
+        "bytes": len(content),
+        "embedding_size": SIZE,
+        "method": "rts",
+        "summary": f"{name}, for tests",
+        "terms": "none",
+        "card": f"{name}.md",
+    } | changes
+
+
+def write_manifest(
+    folder: Path, *entries: dict[str, Any], default: str | None = None, **changes: Any
+) -> Path:
+    """The manifest of a folder."""
+    path = folder / "manifest.json"
+    path.write_text(
+        json.dumps({"schema": "facerts.models/1", "default": default, "models": entries} | changes)
+    )
+    return path
