@@ -149,6 +149,19 @@ def write_module(
             external_data=False,
             verbose=False,
         )
+    _forget_where(path)
+
+
+def _forget_where(path: Path) -> None:
+    """Take out what the exporter notes of each node: the paths and lines of the exporting machine's sources."""
+    import onnx
+
+    model = onnx.load(str(path))
+    graph = model.graph
+    for part in (graph, *graph.node, *graph.initializer, *graph.input, *graph.output, *graph.value_info):
+        del part.metadata_props[:]
+        part.doc_string = ""
+    onnx.save(model, str(path))
 
 
 def add_description(path: Path, description: Description) -> None:

@@ -37,6 +37,12 @@ def test_the_file_follows_the_contract(exported: Path) -> None:
     assert len(said["recipe_sha256"]) == 64
 
 
+def test_the_file_says_nothing_of_the_machine_it_was_exported_on(exported: Path) -> None:
+    content = exported.read_bytes()
+    for told in (str(Path(__file__).parents[1]), "heads.py", "stack_trace"):
+        assert told.encode() not in content, told
+
+
 @pytest.mark.parametrize("count", [1, 2, 7])
 def test_onnx_runtime_and_pytorch_agree(
     exported: Path, trained_run: Path, crops: NDArray[np.uint8], count: int
