@@ -3,7 +3,6 @@ from __future__ import annotations
 import configparser
 import hashlib
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,11 +12,11 @@ import pytest
 
 import facerts
 from facerts import zoo
-from facerts.cli import main
 from facerts.data.drawn import draw_face, write_drawn
 from facerts.errors import ModelError
 from facerts.image import encode_png
 from facerts.zoo import find_model, read_manifest, shipped_models, verify
+from tests.command import run
 from tests.shipped import write_entry, write_manifest, write_model
 
 ROOT = Path(__file__).parents[1]
@@ -34,16 +33,6 @@ def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     return folder
-
-
-def run(*arguments: str | Path) -> int:
-    """The command's exit code, as a shell would see it."""
-    sys.argv = ["facerts", *map(str, arguments)]
-    try:
-        main()
-    except SystemExit as ended:
-        return int(ended.code or 0)
-    return 0
 
 
 def test_the_default_model_is_loaded_where_none_is_named(shipped: Path) -> None:

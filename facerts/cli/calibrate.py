@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from facerts.cli.options import Batch, Json, Model, Provider, Threads
+from facerts.cli.options import Align, Batch, Json, Model, Provider, Threads
 from facerts.cli.output import EXIT_SOME_FAILED, fields_table, print_json, rows_table, warn
 
 if TYPE_CHECKING:
@@ -49,10 +49,7 @@ def calibrate(
     flip: Annotated[
         bool, typer.Option(help="Match embeddings to which the crop's mirror was added; embed adds none.")
     ] = False,
-    align: Annotated[
-        Path | None,
-        typer.Option(help="Pictures are photos: find and align their faces with this YuNet .onnx."),
-    ] = None,
+    align: Align = None,
     batch_size: Batch = 64,
     threads: Threads = None,
     provider: Provider = None,

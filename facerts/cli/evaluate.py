@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from facerts.cli import results
-from facerts.cli.options import Batch, Json, Provider, Threads
+from facerts.cli.options import Align, Batch, Json, Provider, Threads
 from facerts.cli.output import print_json, warn
 from facerts.errors import Error
 
@@ -104,9 +104,6 @@ DetectorModel = Annotated[
 Reference = Annotated[
     str | None,
     typer.Option(help="Other faces: mean similarity to the ten nearest of them becomes a baseline."),
-]
-Align = Annotated[
-    Path | None, typer.Option(help="Pictures are photos: find and align their faces with this YuNet .onnx.")
 ]
 
 

@@ -48,3 +48,6 @@ Provider = Annotated[
     list[str] | None, typer.Option(help="ONNX Runtime execution provider, e.g. CUDAExecutionProvider.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+Align = Annotated[
+    Path | None, typer.Option(help="Pictures are photos: find and align their faces with this YuNet .onnx.")
+]

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import copy
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from facerts.train.centres import ClassCentres
+
+# Of unit embeddings; what is shorter is rounding.
+SMALLEST_SUM = 1e-5
 
 
 class LeaveOneOutMeans(ClassCentres):
@@ -36,8 +40,11 @@ class LeaveOneOutMeans(ClassCentres):
             unit: ``(B, d)`` unit embeddings of each row's image as it is, as the means have it.
             labels: ``(B,)``.
         """
+        others = self.weight[labels] - unit
+        # A person's only image has no others; nothing but itself says where the person is.
+        alone = torch.linalg.vector_norm(others, dim=1, keepdim=True) < SMALLEST_SUM
         centres = copy.copy(self)
-        centres._left_out = F.normalize(self.weight[labels] - unit), labels.unsqueeze(1)
+        centres._left_out = F.normalize(torch.where(alone, unit, others)), labels.unsqueeze(1)
         return centres
 
     def cosines(self, embedding: Tensor) -> Tensor:

@@ -31,11 +31,11 @@ def learning_rate(
         decay: factor of a milestone.
         warmup: steps over which the rate rises linearly to ``base``.
     """
-    if warmup > 0 and step < warmup:
-        return base * min(1.0, (step + 1) / warmup)
     if schedule == "cosine":
-        return base * 0.5 * (1.0 + math.cos(math.pi * (step - warmup) / max(total - warmup, 1)))
-    return base * decay ** sum(step >= milestone for milestone in milestones)
+        rate = base * 0.5 * (1.0 + math.cos(math.pi * max(step - warmup, 0) / max(total - warmup, 1)))
+    else:
+        rate = base * decay ** sum(step >= milestone for milestone in milestones)
+    return rate * min(1.0, (step + 1) / warmup) if warmup > 0 else rate
 
 
 def margin_ramp(step: int, total: int, share: float) -> float:

@@ -2,28 +2,17 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from facerts.cli import main
 from facerts.cli.app import COMMANDS, build_app
 from facerts.data.drawn import draw_face
 from facerts.image import encode_png
+from tests.command import run
 from tests.foreign import write_description, write_embedder
-
-
-def run(*arguments: str | Path) -> int:
-    """The command's exit code, as a shell would see it."""
-    sys.argv = ["facerts", *map(str, arguments)]
-    try:
-        main()
-    except SystemExit as ended:
-        return int(ended.code or 0)
-    return 0
 
 
 @pytest.fixture

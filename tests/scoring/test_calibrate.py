@@ -22,7 +22,6 @@ import facerts
 from facerts import zoo
 from facerts.benchmarks import pairs_from_identities
 from facerts.benchmarks.bins import write_bin
-from facerts.cli import main
 from facerts.data import open_source
 from facerts.data.drawn import draw_face, write_drawn
 from facerts.data.pack import pack_shards
@@ -39,6 +38,7 @@ from facerts.scoring.calibrate import calibrate, quality_quantiles, quality_thre
 from facerts.scoring.matching import match_thresholds
 from facerts.scoring.pairs import EveryPair, ListedPairs
 from facerts.scoring.row import COLUMNS
+from tests.command import run
 from tests.evaluate.conftest import write_pairs
 from tests.foreign import write_description, write_embedder
 from tests.shipped import write_entry, write_manifest
@@ -92,15 +92,6 @@ def matching_of(model: Path) -> Matching:
     found = calibration_of(model).matching
     assert found is not None
     return found
-
-
-def run(*arguments: str | Path) -> int:
-    sys.argv = ["facerts", *map(str, arguments)]
-    try:
-        main()
-    except SystemExit as ended:
-        return int(ended.code or 0)
-    return 0
 
 
 # Thresholds of quality, and percentiles

@@ -83,6 +83,14 @@ def test_an_image_is_left_out_of_its_own_mean() -> None:
             assert cosines[row, other].item() == pytest.approx(wanted.item(), rel=1e-5)
 
 
+def test_a_persons_only_image_stays_its_own_mean() -> None:
+    teacher = Distillation(Teacher(model="none"), unit(3, 0).numpy(), np.array([0, 0, 1]))
+    batch = Batch(torch.tensor([1]), torch.tensor([2]), step=0, seed=0)
+    embedding = unit(1, 1)
+    cosine = teacher.centres_for(batch).cosines(embedding)[0, 1].item()
+    assert cosine == pytest.approx(float(embedding[0] @ unit(3, 0)[2]), rel=1e-6)
+
+
 def test_the_teacher_sees_pictures_as_they_are_and_mirrored_and_is_asked_once(
     teacher_model: Path, drawn_faces: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
