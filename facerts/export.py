@@ -15,6 +15,7 @@ from facerts.data import Source, open_source
 from facerts.embedder import OnnxEmbedder
 from facerts.embedder.description import SCHEMA, Description
 from facerts.errors import DataError, Error, ModelError, did_you_mean
+from facerts.files import sha256_file
 from facerts.image import CROP_SIZE
 from facerts.onnx_file import (
     EXACT,
@@ -27,8 +28,9 @@ from facerts.onnx_file import (
     write_module,
 )
 from facerts.quantise import quantise, store_half
-from facerts.train.checkpoint import TrainedNetwork, load_network
+from facerts.train.checkpoint import ReadyNetwork, TrainedNetwork
 from facerts.train.embedder import NetworkEmbedder
+from facerts.train.published import PublishedNetwork, open_network
 from facerts.version import __version__
 
 # How far a file of each precision may be from PyTorch. Measured: ten times less than is allowed for fp16 and int8; they
@@ -46,7 +48,7 @@ CALIBRATED, LEAST_CALIBRATED = 256, 16
 class _Scored(nn.Module):
     """Network and score in one graph, outputs in a fixed order."""
 
-    def __init__(self, trained: TrainedNetwork, names: Sequence[str]) -> None:
+    def __init__(self, trained: ReadyNetwork, names: Sequence[str]) -> None:
         super().__init__()
         self.network = trained.network
         self.state = trained.method.state
@@ -66,11 +68,12 @@ def export_run(
     embedding_only: bool = False,
     data: Sequence[str] = (),
     licence: str = "",
+    terms: str = "",
 ) -> Parity:
-    """Export the network of a training run.
+    """Export the network of a training run, or one whose weights were published.
 
     Args:
-        run: the run's folder, or a checkpoint file.
+        run: the run's folder, a checkpoint file, or a file of published weights (``facerts.nn.pretrained``).
         out: the .onnx file; it appears only if it passes the check.
         precision: "fp32"; "fp16", weights stored in half the size; or "int8", convolutions in 8 bits. See
             ``facerts.quantise``.
@@ -78,11 +81,13 @@ def export_run(
         data: pictures for the check, aligned faces for int8; by default the recipe's held-out or training pictures
             where they are within reach, and drawn ones.
         licence: of the weights; written into the description.
+        terms: on which they may be used, likewise; by default the recipe's. Published weights come with none, and need
+            them said.
 
     Raises:
         ModelError: no checkpoint, or ONNX Runtime and PyTorch are further apart than ``LIMITS`` allow.
         DataError: too few faces for int8, or none within reach.
-        Error: an unknown precision.
+        Error: an unknown precision, or published weights without terms.
         MissingExtraError: the exporter's packages are not installed.
     """
     if precision not in LIMITS:
@@ -90,8 +95,9 @@ def export_run(
             f"no precision {precision!r}{did_you_mean(precision, LIMITS)}; there are {', '.join(LIMITS)}"
         )
     out = Path(out)
-    trained = load_network(run)
+    trained = open_network(run)
     names = ["embedding"] if embedding_only else _output_names(trained)
+    description = describe(trained, names, name=out.stem, licence=licence, terms=terms, precision=precision)
     source = open_source(data) if data else _own_pictures(trained)
     faces = _calibration_faces(source) if precision == "int8" else None
     crops = check_crops(source)
@@ -101,11 +107,11 @@ def export_run(
             store_half(part)
         if faces is not None:
             quantise(part, faces)
-        add_description(part, describe(trained, names, name=out.stem, licence=licence, precision=precision))
+        add_description(part, description)
         return check_parity(trained, OnnxEmbedder(part), crops)
 
 
-def check_parity(trained: TrainedNetwork, exported: OnnxEmbedder, crops: NDArray[np.uint8]) -> Parity:
+def check_parity(trained: ReadyNetwork, exported: OnnxEmbedder, crops: NDArray[np.uint8]) -> Parity:
     """Compare an exported file with the network that it came from.
 
     Raises:
@@ -123,34 +129,56 @@ def check_parity(trained: TrainedNetwork, exported: OnnxEmbedder, crops: NDArray
 
 
 def describe(
-    trained: TrainedNetwork, names: Sequence[str], *, name: str, licence: str = "", precision: str = "fp32"
+    trained: TrainedNetwork | PublishedNetwork,
+    names: Sequence[str],
+    *,
+    name: str,
+    licence: str = "",
+    terms: str = "",
+    precision: str = "fp32",
 ) -> Description:
-    """The description that the file carries."""
-    recipe = trained.recipe
+    """The description that the file carries.
+
+    Raises:
+        Error: the weights were published, and no terms are given.
+    """
+    if isinstance(trained, TrainedNetwork):
+        recipe = trained.recipe
+        known = {
+            "training_data": recipe.data.name,
+            "recipe_sha256": hashlib.sha256(recipe.to_yaml().encode()).hexdigest(),
+            "terms": terms or recipe.data.terms,
+        }
+    elif terms:
+        known = {"terms": terms, "source": f"{trained.file.name}, SHA-256 {sha256_file(trained.file)}"}
+    else:
+        raise Error(
+            f"{trained.file}: published weights; say with --terms on which terms they may be used (insightface's: for "
+            "non-commercial research only)"
+        )
+    backbone = trained.backbone
     return Description(
         schema=SCHEMA,
         name=name,
         method=trained.method.name,
-        backbone=f"{recipe.backbone.name} width {recipe.backbone.width:g}",
-        embedding_size=recipe.backbone.embedding_size,
+        backbone=f"{backbone.name} width {backbone.width:g}",
+        embedding_size=backbone.embedding_size,
         precision=precision,
         outputs={role: role for role in names},
         quality="output:quality" if "quality" in names else "none",
-        training_data=recipe.data.name,
-        recipe_sha256=hashlib.sha256(recipe.to_yaml().encode()).hexdigest(),
         licence=licence,
-        terms=recipe.data.terms,
         facerts_version=__version__,
+        **known,
     )
 
 
 @torch.no_grad()
-def _output_names(trained: TrainedNetwork) -> list[str]:
+def _output_names(trained: ReadyNetwork) -> list[str]:
     scored = trained.method.score(trained.network(torch.zeros(2, 3, CROP_SIZE, CROP_SIZE)))
     return list(scored)
 
 
-def _write(trained: TrainedNetwork, names: Sequence[str], path: Path) -> None:
+def _write(trained: ReadyNetwork, names: Sequence[str], path: Path) -> None:
     example = torch.zeros(2, 3, CROP_SIZE, CROP_SIZE)
     write_module(_Scored(trained, names).eval(), {"image": example}, names, path)
 
@@ -163,7 +191,7 @@ def _calibration_faces(source: Source | None) -> NDArray[np.uint8]:
     """
     if source is None:
         raise DataError(
-            "int8 needs faces to find the ranges of its activations on, and those of the recipe are not within reach; "
+            "int8 needs faces to find the ranges of its activations on, and there are none of a recipe within reach; "
             "name some with --data"
         )
     if len(source) < LEAST_CALIBRATED:
@@ -175,7 +203,9 @@ def _calibration_faces(source: Source | None) -> NDArray[np.uint8]:
     return np.stack([source.crop(int(row)) for row in rows])
 
 
-def _own_pictures(trained: TrainedNetwork) -> Source | None:
+def _own_pictures(trained: ReadyNetwork) -> Source | None:
+    if not isinstance(trained, TrainedNetwork):
+        return None
     settings = trained.recipe
     try:
         return open_source(settings.validation.heldout or settings.data.train)

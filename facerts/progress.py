@@ -31,7 +31,7 @@ class RateColumn(ProgressColumn):
         return Text("" if speed is None else f"{speed:,.0f} {task.fields.get('unit', 'items')}/s")
 
 
-def progress_bar() -> Progress:
+def progress_bar(*, shown: bool = True) -> Progress:
     """A bar for one or more tasks; add tasks with ``add_task(text, total=N, unit="images")``."""
     return Progress(
         TextColumn("{task.description}"),
@@ -43,6 +43,7 @@ def progress_bar() -> Progress:
         TimeRemainingColumn(),
         console=stderr,
         speed_estimate_period=60,
+        disable=not shown,
     )
 
 

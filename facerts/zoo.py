@@ -11,50 +11,28 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
+from pydantic import Field, StringConstraints, model_validator
 
 from facerts.embedder import load_embedder
 from facerts.errors import Error, ModelError, did_you_mean
-from facerts.files import sha256_file
 from facerts.image import CROP_SIZE
+from facerts.manifest import ListedModel, Name, Section, Text, read_list
 
 MANIFEST = "manifest.json"
 SCHEMA: Literal["facerts.models/1"] = "facerts.models/1"
 
-# Neither could be taken for a path: no dots, no slashes.
-Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")]
-Text = Annotated[str, StringConstraints(pattern=r"^\S[^\n]*$")]
 
-
-class Section(BaseModel):
-    """A part of the manifest: no unknown keys."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class ShippedModel(Section):
-    """One model.
+class ShippedModel(ListedModel):
+    """One model; its name is also what its description says, and its file lies beside the manifest.
 
     Attributes:
-        name: that it is asked for by, and that its description has.
-        file: its .onnx file, beside the manifest.
-        sha256: of the file.
-        bytes: of the file.
         embedding_size: d.
         method: that trained it.
-        summary: what it is for, in a line.
-        terms: on which it may be used.
         card: a Markdown file beside the manifest: data, numbers, limits.
     """
 
-    name: Name
-    file: Annotated[str, StringConstraints(pattern=r"^[\w.-]+\.onnx$")]
-    sha256: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
-    bytes: int = Field(ge=1)
     embedding_size: int = Field(ge=1)
     method: Text
-    summary: Text
-    terms: Text
     card: Annotated[str, StringConstraints(pattern=r"^[\w.-]+\.md$")]
 
 
@@ -103,18 +81,7 @@ def read_manifest(folder: Path | None = None) -> Manifest:
         ModelError: there is none, or it is broken.
     """
     path = (folder or models_folder()) / MANIFEST
-    try:
-        return Manifest.model_validate_json(path.read_bytes())
-    except OSError as error:
-        raise ModelError(
-            f"{path}: no manifest of the models that ship ({error.strerror}); install facerts again"
-        ) from error
-    except ValidationError as error:
-        problems = "; ".join(
-            f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}".removeprefix(": ")
-            for problem in error.errors()
-        )
-        raise ModelError(f"{path}: {problems}") from error
+    return read_list(path, Manifest, of="manifest of the models that ship")
 
 
 def shipped_models() -> tuple[ShippedModel, ...]:
@@ -200,12 +167,8 @@ def _intact(model: ShippedModel) -> Path:
             f"{path}: the model {model.name} is not there, though the manifest lists it; install facerts again, or "
             "fetch the files that a copy of its sources left out"
         )
-    found = sha256_file(path)
-    if found != model.sha256:
-        raise ModelError(
-            f"{path}: not the {model.name} that shipped: its SHA-256 is {found}, and the manifest says {model.sha256}; "
-            "install facerts again"
-        )
+    if wrong := model.mismatch(path):
+        raise ModelError(f"{path}: not the {model.name} that shipped: {wrong}; install facerts again")
     return path
 
 

@@ -18,18 +18,21 @@ LEVELS = [
     {"__main__"},
     {"cli"},
     {"__init__"},
+    {"serve"},
     {"export", "posthoc", "classifier"},
+    {"insightface", "sklearn"},
     {"train", "scoring", "report"},
-    {"evaluate", "onnx_file", "quantise", "zoo"},
+    {"evaluate", "onnx_file", "quantise", "zoo", "embedding_only"},
     {"embedder", "detect", "benchmarks", "methods"},
-    {"data", "nn"},
+    {"data", "nn", "processes"},
     {"metrics", "degrade", "align"},
-    {"image"},
+    {"image", "pack", "pull"},
+    {"manifest", "runtime"},
     {"files", "progress"},
     {"errors", "version"},
 ]
 # Rooms of the training side, the only ones that may import PyTorch at all.
-TORCH_ROOMS = {"nn", "methods", "train", "export", "posthoc", "classifier", "onnx_file"}
+TORCH_ROOMS = {"nn", "methods", "train", "export", "posthoc", "classifier", "onnx_file", "processes"}
 
 
 def room(path: Path) -> str:

@@ -23,6 +23,7 @@ COMMANDS = (
     "evaluate",
     "compare",
     "report",
+    "serve",
     "models",
     "doctor",
 )

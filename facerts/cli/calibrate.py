@@ -61,7 +61,7 @@ def calibrate(
 
     Example: facerts calibrate --model m.onnx --faces faces/
     """
-    from facerts.detect.yunet import YuNet
+    from facerts.detect import open_any_detector
     from facerts.scoring.calibrate import calibrate as run
 
     done = run(
@@ -72,7 +72,7 @@ def calibrate(
         keep=keep or None,
         fmr=fmr or None,
         flip=flip,
-        align=None if align is None else YuNet(align),
+        align=None if align is None else open_any_detector(align, providers=provider, threads=threads),
         providers=provider,
         threads=threads,
         batch_size=batch_size,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -12,11 +13,12 @@ from facerts.cli.options import (
     Detector,
     DetectorModel,
     DetectorName,
+    DetThreshold,
     Json,
     ModelOrDefault,
     Pictures,
     Provider,
-    Threads,
+    RunThreads,
 )
 from facerts.cli.output import EXIT_SOME_FAILED, fields_table, print_json, warn
 
@@ -32,8 +34,9 @@ def embed(
     model: ModelOrDefault = None,
     detector: Detector = DetectorName.NONE,
     detector_model: DetectorModel = None,
+    det_threshold: DetThreshold = None,
     batch_size: Batch = 64,
-    threads: Threads = None,
+    threads: RunThreads = 1,
     provider: Provider = None,
     json: Json = False,
 ) -> None:
@@ -48,11 +51,13 @@ def embed(
         model,
         detector=detector.value,
         detector_model=detector_model,
+        det_threshold=det_threshold,
         providers=provider,
         threads=threads,
         batch_size=batch_size,
     )
-    scored = list(scorer.score_paths(paths, progress="embedding"))
+    # All embeddings are held until the file is written; crops need not be.
+    scored = [replace(entry, crop=None) for entry in scorer.score_paths(paths, progress="embedding")]
     write_embeddings(out, scored)
     failed = [entry.row.error for entry in scored if entry.row.error is not None]
     for problem in failed:

@@ -99,7 +99,8 @@ Pictures = Annotated[
     bool, typer.Option(help="Keep the crops that a report shows: worst pairs, best and worst faces.")
 ]
 DetectorModel = Annotated[
-    Path | None, typer.Option(help="A YuNet .onnx: its score of each crop becomes a baseline.")
+    str | None,
+    typer.Option(help="A detector, as --align takes it: its score of each crop becomes a baseline."),
 ]
 Reference = Annotated[
     str | None,
@@ -351,20 +352,24 @@ def _is_run(model: Path) -> bool:
 def _measuring(
     batch_size: int,
     pictures: bool,
-    align: Path | None,
-    detector_model: Path | None,
+    align: str | None,
+    detector_model: str | None,
     reference: str | None,
     **options: Any,
 ) -> Measuring:
     from facerts.data import open_pictures
-    from facerts.detect.yunet import YuNet
+    from facerts.detect import open_any_detector
     from facerts.evaluate.measuring import Measuring
 
     return Measuring(
         batch_size=batch_size,
         pictures=pictures,
-        align=None if align is None else YuNet(align),
-        detector=None if detector_model is None else YuNet(detector_model, threshold=BASELINE_THRESHOLD),
+        align=None if align is None else open_any_detector(align),
+        detector=(
+            None
+            if detector_model is None
+            else open_any_detector(detector_model, threshold=BASELINE_THRESHOLD)
+        ),
         reference=None if reference is None else open_pictures(reference),
         **options,
     )

@@ -10,6 +10,7 @@ import typer
 
 from facerts.cli.options import Json
 from facerts.cli.output import fields_table, print_json
+from facerts.errors import Error
 
 
 class Precision(str, Enum):
@@ -26,7 +27,13 @@ def register(app: typer.Typer) -> None:
 
 
 def export(
-    run: Annotated[Path, typer.Argument(help="The folder of a training run, or a checkpoint file.")],
+    run: Annotated[
+        Path,
+        typer.Argument(
+            help="The folder of a training run, a checkpoint file, or insightface's published weights (backbone.pth); "
+            "with --embedding-only also an .onnx embedder, or a model that ships, by its name (facerts models list)."
+        ),
+    ],
     out: Annotated[Path, typer.Option(help="The .onnx file to write.")],
     precision: Annotated[
         Precision,
@@ -45,12 +52,38 @@ def export(
         ),
     ] = None,
     licence: Annotated[str, typer.Option(help="Licence of the weights, written into the file.")] = "",
+    terms: Annotated[
+        str,
+        typer.Option(
+            help="On which the weights may be used, written into the file; by default the recipe's. Published weights "
+            "need them said."
+        ),
+    ] = "",
     json: Json = False,
 ) -> None:
     """Write a trained network as an ONNX file that describes itself, after comparing it with PyTorch.
 
     Example: facerts export runs/faces_small_rts --out rts.onnx
+
+    With --embedding-only it also takes a finished model: facerts export facerts-small --embedding-only --out small.onnx
     """
+    if (model := _model(run)) is not None:
+        if not embedding_only or precision is not Precision.FP32 or data or licence or terms:
+            raise Error(
+                f"{run} is a finished model, which can be exported with --embedding-only and with nothing else; give "
+                "the run that it comes from"
+            )
+        from facerts.embedding_only import keep_embedding
+
+        kept = keep_embedding(model, out)
+        result = {
+            "file": str(out),
+            "bytes": out.stat().st_size,
+            "checked_crops": kept.crops,
+            "smallest_cosine": kept.cosine,
+        }
+        print_json(result) if json else fields_table(result)
+        return
     from facerts.export import export_run
 
     parity = export_run(
@@ -60,6 +93,7 @@ def export(
         embedding_only=embedding_only,
         data=data or (),
         licence=licence,
+        terms=terms,
     )
     result = {
         "file": str(out),
@@ -71,3 +105,13 @@ def export(
         "quality_spread": parity.quality_spread,
     }
     print_json(result) if json else fields_table(result)
+
+
+def _model(run: Path) -> Path | None:
+    """The .onnx file that is meant; None for a run."""
+    from facerts.zoo import find_model, shipped_models
+
+    if run.suffix.lower() == ".onnx":
+        return run
+    ships = not run.exists() and str(run) in {model.name for model in shipped_models()}
+    return find_model(run) if ships else None

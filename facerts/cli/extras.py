@@ -7,13 +7,18 @@ OPTIONAL: dict[str, tuple[tuple[str, ...], str]] = {
     "onnxruntime": (("onnxruntime", "onnxruntime-gpu"), "cpu or gpu"),
     "pyarrow": (("pyarrow",), "parquet"),
     "faiss": (("faiss-cpu",), "faiss"),
+    "ray": (("ray",), "ray"),
     "matplotlib": (("matplotlib",), "report"),
     "jinja2": (("jinja2",), "report"),
+    "sklearn": (("scikit-learn",), "sklearn"),
     "torch": (("torch",), "train"),
     "albumentations": (("albumentations",), "train"),
     "onnx": (("onnx",), "train"),
     "onnxscript": (("onnxscript",), "train"),
     "tensorboard": (("tensorboard",), "train"),
+    "fastapi": (("fastapi",), "serve"),
+    "uvicorn": (("uvicorn",), "serve"),
+    "prometheus_client": (("prometheus-client",), "serve"),
 }
 
 

@@ -1,8 +1,9 @@
-"""``facerts models``: those that ship with the package."""
+"""``facerts models``: those that ship with the package, and those that can be fetched."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
@@ -13,7 +14,9 @@ from facerts.cli.output import EXIT_UNUSABLE, fields_table, print_json, stdout, 
 
 NONE = "no model ships with this copy of facerts"
 
-models = typer.Typer(no_args_is_help=True, help="The models that ship with facerts.")
+models = typer.Typer(
+    no_args_is_help=True, help="The models that ship with facerts, and those that it fetches."
+)
 
 
 def register(app: typer.Typer) -> None:
@@ -23,27 +26,36 @@ def register(app: typer.Typer) -> None:
 
 @models.command("list")
 def list_models(json: Json = False) -> None:
-    """Name the models that ship, the default one first, with what they are for and on which terms.
+    """Name the models that ship, the default one first, and those to pull, with what they are for and on which terms.
 
     Example: facerts models list
     """
+    from facerts.pull import locate, pulled_models
     from facerts.zoo import read_manifest
 
     manifest = read_manifest()
-    found = sorted(manifest.models, key=lambda model: model.name != manifest.default)
+    shipped = sorted(manifest.models, key=lambda model: model.name != manifest.default)
+    listed: list[dict[str, Any]] = [
+        {**model.model_dump(), "ships": True, "default": model.name == manifest.default} for model in shipped
+    ]
+    for model in pulled_models():
+        found = locate(model)
+        listed.append({**model.model_dump(), "ships": False, "path": None if found is None else str(found)})
     if json:
-        print_json([{**model.model_dump(), "default": model.name == manifest.default} for model in found])
+        print_json(listed)
         return
-    if not found:
+    if not shipped:
         warn(NONE)
-        return
     table = Table()
-    for column in ("name", "size", "what for", "terms"):
-        table.add_column(column, justify="right" if column == "size" else "left")
-    for model in found:
-        name = f"{model.name} (default)" if model.name == manifest.default else model.name
-        size = f"{model.bytes / 1e6:.1f} MB"
-        table.add_row(*map(escape, (name, size, model.summary, model.terms)))
+    for column in ("name", "size", "what for", "terms", "where"):
+        table.add_column(column, justify="right" if column == "size" else "left", overflow="fold")
+    for entry in listed:
+        name, size = entry["name"], f"{entry['bytes'] / 1e6:.1f} MB"
+        if entry["ships"]:
+            name, where = f"{name} (default)" if entry["default"] else name, "ships"
+        else:
+            where = entry["path"] or f"facerts models pull {name}"
+        table.add_row(*map(escape, (name, size, entry["summary"], entry["terms"], where)))
     stdout.print(table)
 
 
@@ -72,6 +84,24 @@ def verify(json: Json = False) -> None:
 
 
 @models.command()
+def pull(
+    name: Annotated[str, typer.Argument(help="Of the model.")],
+    source: Annotated[
+        Path | None, typer.Option("--from", help="The file, carried over from a machine with a network.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Fetch a model that does not ship, such as a detector's; it is kept only if its SHA-256 is right.
+
+    Example: facerts models pull yunet
+    """
+    from facerts.pull import pull as fetch
+
+    result = {"name": name, "file": str(fetch(name, source))}
+    print_json(result) if json else fields_table(result)
+
+
+@models.command()
 def path(
     name: Annotated[str | None, typer.Argument(help="Of the model; the default one if left out.")] = None,
 ) -> None:
@@ -79,6 +109,10 @@ def path(
 
     Example: facerts models path facerts-small
     """
+    from facerts.pull import find_pulled, pulled_models
     from facerts.zoo import find_shipped
 
-    print(find_shipped(name))
+    if name is not None and name in {model.name for model in pulled_models()}:
+        print(find_pulled(name))
+    else:
+        print(find_shipped(name))

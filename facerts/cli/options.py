@@ -14,6 +14,7 @@ class DetectorName(str, Enum):
 
     NONE = "none"
     YUNET = "yunet"
+    SCRFD = "scrfd"
 
 
 Model = Annotated[
@@ -37,17 +38,41 @@ Pictures = Annotated[
     ),
 ]
 Detector = Annotated[
-    DetectorName, typer.Option(help="none: pictures are aligned crops; yunet: find the faces in photos.")
+    DetectorName,
+    typer.Option(help="none: pictures are aligned crops; yunet, scrfd: find the faces in photos."),
 ]
-DetectorModel = Annotated[Path | None, typer.Option(help="The detector's .onnx file.")]
+DetectorModel = Annotated[
+    Path | None,
+    typer.Option(
+        help="The detector's .onnx file, or for scrfd an insightface model pack; none is needed for yunet after "
+        "facerts models pull yunet."
+    ),
+]
+DetThreshold = Annotated[
+    float | None,
+    typer.Option(
+        "--det-threshold",
+        min=0,
+        max=1,
+        help="Least score of a face in a photo; by default the detector's own, 0.6 for yunet and 0.5 for scrfd.",
+    ),
+]
 Batch = Annotated[int, typer.Option(min=1, help="Crops in a run of the network.")]
 Threads = Annotated[
     int | None, typer.Option(min=1, help="Threads of a run; ONNX Runtime's choice by default.")
+]
+RunThreads = Annotated[
+    int,
+    typer.Option(min=1, help="Threads of a run of the network; as many run at once as keep all cores busy."),
 ]
 Provider = Annotated[
     list[str] | None, typer.Option(help="ONNX Runtime execution provider, e.g. CUDAExecutionProvider.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Align = Annotated[
-    Path | None, typer.Option(help="Pictures are photos: find and align their faces with this YuNet .onnx.")
+    str | None,
+    typer.Option(
+        help="Pictures are photos: find and align their faces with this detector, an .onnx of YuNet or SCRFD, a model "
+        "pack, or yunet after facerts models pull yunet."
+    ),
 ]

@@ -29,12 +29,12 @@ def print_json(result: Any) -> None:
 
 def print_error(text: object) -> None:
     """A sentence that says why the command ended; brackets in it (paths may have some) are left as they are."""
-    stderr.print(f"[red]error:[/red] {escape(str(text))}", highlight=False, soft_wrap=True)
+    stderr.print(f"[red]error:[/red] {_shown(text)}", highlight=False, soft_wrap=True)
 
 
 def warn(text: object) -> None:
     """A sentence that does not end the command."""
-    stderr.print(f"[yellow]warning:[/yellow] {escape(str(text))}", highlight=False, soft_wrap=True)
+    stderr.print(f"[yellow]warning:[/yellow] {_shown(text)}", highlight=False, soft_wrap=True)
 
 
 def fields_table(fields: Mapping[str, Any]) -> None:
@@ -53,6 +53,11 @@ def rows_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]])
     for row in rows:
         table.add_row(*[escape(cell) for cell in row])
     stdout.print(table)
+
+
+def _shown(text: object) -> str:
+    """Text that a terminal shows and does not obey: names of files may hold anything."""
+    return escape("".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in str(text)))
 
 
 def _text(value: Any) -> str:

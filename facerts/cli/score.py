@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from enum import Enum
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -12,13 +14,24 @@ from facerts.cli.options import (
     Detector,
     DetectorModel,
     DetectorName,
+    DetThreshold,
     Json,
     ModelOrDefault,
     Pictures,
     Provider,
-    Threads,
+    RunThreads,
 )
 from facerts.cli.output import EXIT_SOME_FAILED, fields_table, print_json, warn
+
+# Of a million broken pictures the first few tell what is wrong; all are in the rows.
+SHOWN_ERRORS = 10
+
+
+class Engine(str, Enum):
+    """What a run is done by."""
+
+    LOCAL = "local"
+    RAY = "ray"
 
 
 def register(app: typer.Typer) -> None:
@@ -32,46 +45,109 @@ def score(
     model: ModelOrDefault = None,
     detector: Detector = DetectorName.NONE,
     detector_model: DetectorModel = None,
+    det_threshold: DetThreshold = None,
+    largest: Annotated[
+        bool, typer.Option("--largest", help="Of several faces in a photo the largest alone.")
+    ] = False,
     min_quality: Annotated[float | None, typer.Option(help="Accept faces at or above this quality.")] = None,
     keep: Annotated[
         float | None, typer.Option(help="Accept as the model's own threshold for this share of faces does.")
     ] = None,
+    save_crops: Annotated[Path | None, typer.Option(help="A folder for the aligned crops, as PNG.")] = None,
+    copy_accepted: Annotated[
+        Path | None, typer.Option(help="A folder for copies of the pictures with an accepted face.")
+    ] = None,
+    copy_rejected: Annotated[
+        Path | None, typer.Option(help="A folder for copies of the pictures without one.")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with an interrupted run.")] = False,
     batch_size: Batch = 64,
-    threads: Threads = None,
+    threads: RunThreads = 1,
     provider: Provider = None,
+    engine: Annotated[
+        Engine, typer.Option(help="local: this process; ray: many, on this machine or on a Ray cluster.")
+    ] = Engine.LOCAL,
+    ray_address: Annotated[
+        str | None,
+        typer.Option(help="The cluster, HOST:PORT or auto; without it Ray is started on this machine."),
+    ] = None,
+    ray_workers: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Workers, each with --threads cores; by default as many as there is room for."
+        ),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Score pictures: a row for each face, with quality and uncertainty. Ends with 1 if any could not be read.
 
     Example: facerts score photos/ --model m.onnx --detector yunet --detector-model yunet.onnx --out rows.csv
     """
-    from facerts.scoring import load, open_sink
+    from facerts.data import open_pictures
+    from facerts.progress import progress_bar
+    from facerts.runtime import CPU
+    from facerts.scoring import Copies, Job, Task, load, run_job
+    from facerts.scoring.ray import Workers, import_ray, run_job_on_ray
 
-    if min_quality is not None and keep is not None:
-        raise typer.BadParameter("--min-quality and --keep both name a threshold; give one")
-    scorer = load(
+    if engine is Engine.LOCAL and (ray_address or ray_workers):
+        raise typer.BadParameter("--ray-address and --ray-workers are for --engine ray")
+    copies = Copies(save_crops, copy_accepted, copy_rejected)
+    if min_quality is None and keep is None and (copy_accepted or copy_rejected):
+        raise typer.BadParameter(
+            "--copy-accepted and --copy-rejected need --keep or --min-quality to decide by"
+        )
+    open_scorer = partial(
+        load,
         model,
         detector=detector.value,
         detector_model=detector_model,
+        det_threshold=det_threshold,
         providers=provider,
         threads=threads,
         batch_size=batch_size,
     )
-    limit = scorer.threshold(keep) if keep is not None else min_quality
-    counts = {"rows": 0, "accepted": 0, "without_a_face": 0, "failed": 0}
-    with open_sink(out) as put:
-        for scored in scorer.score_paths(paths, min_quality=limit, progress="scoring"):
-            row = scored.row
-            put(row)
-            counts["rows"] += 1
-            counts["accepted"] += row.accepted is True
-            counts["without_a_face"] += row.reason == "no face found"
-            counts["failed"] += row.error is not None
-            if row.error is not None:
-                warn(row.error)
-    result = {**counts, "file": str(out)}
-    if limit is None:
-        del result["accepted"]
+    scorer = open_scorer()
+    task = Task(scorer.judge(min_quality=min_quality, keep=keep).min_quality, largest, copies)
+    source = open_pictures(paths)
+    job = Job(out, source, {**scorer.settings(), **task.settings()})
+    on_gpus = provider is not None and provider[0] != CPU
+    workers = Workers(ray_address, ray_workers, threads, gpus=int(on_gpus))
+    if engine is Engine.RAY:
+        import_ray(workers)
+    job.begin(resume=resume)
+    with progress_bar() as bar:
+        done = sum(len(job.span(number)) for number in job.finished())
+        shown = bar.add_task("scoring", total=len(source), completed=done, unit="pictures")
+        advance = partial(bar.advance, shown)
+        if engine is Engine.LOCAL:
+            run_job(scorer, source, job, task, advance)
+        else:
+            run_job_on_ray(open_scorer, partial(open_pictures, paths), job, task, workers, advance)
+    summary = {
+        "pictures": len(source),
+        "faces": 0,
+        "accepted": 0,
+        "rejected": 0,
+        "without_a_face": 0,
+        "failed": 0,
+    }
+    for row in job.finish():
+        summary["faces"] += row.face is not None
+        summary["accepted"] += row.accepted is True
+        summary["rejected"] += row.face is not None and row.accepted is False
+        summary["without_a_face"] += row.face is None and row.error is None
+        summary["failed"] += row.error is not None
+        if row.error is not None and summary["failed"] <= SHOWN_ERRORS:
+            warn(row.error)
+    if summary["failed"] > SHOWN_ERRORS:
+        warn(
+            f"and {summary['failed'] - SHOWN_ERRORS:,} more pictures that could not be read; they are in the rows"
+        )
+    if task.min_quality is None:
+        del summary["accepted"], summary["rejected"]
+    if source.others:
+        summary["other_files"] = source.others
+    result = {**summary, "file": str(out)}
     print_json(result) if json else fields_table(result)
-    if counts["failed"]:
+    if summary["failed"]:
         raise typer.Exit(EXIT_SOME_FAILED)

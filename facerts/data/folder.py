@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import stat
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,12 @@ from facerts.data.source import Source
 from facerts.errors import DataError
 
 PICTURE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp"})
+# No picture that is worth decoding is larger; what is would only fill the memory.
+LARGEST_FILE = 256 << 20
+
+
+# Windows has neither the flag nor such pipes among its files; there it needs another one for bytes as they are.
+_NO_WAIT = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 
 
 class Files(Source):
@@ -22,10 +29,20 @@ class Files(Source):
         root: what the keys are relative to.
         keys: the files' paths relative to ``root``.
         identities: each file's identity by name, or None where they are unknown.
+        others: how many files beside them are no pictures by their names.
     """
 
-    def __init__(self, name: str, root: Path, keys: Sequence[str], identities: Sequence[str] | None) -> None:
+    def __init__(
+        self,
+        name: str,
+        root: Path,
+        keys: Sequence[str],
+        identities: Sequence[str] | None,
+        *,
+        others: int = 0,
+    ) -> None:
         self.name = name
+        self.others = others
         self._root = root
         self._keys = list(keys)
         self.labels, self.identities = None, ()
@@ -45,8 +62,15 @@ class Files(Source):
     def read(self, index: int) -> bytes:
         path = os.path.join(self._root, self._keys[index])
         try:
-            # Without a buffer and a Path of its own: half the time of a small file.
-            with open(path, "rb", buffering=0) as file:
+            # Without a buffer and a Path of its own: half the time of a small file. A pipe must not be waited for.
+            with open(os.open(path, os.O_RDONLY | _NO_WAIT), "rb", buffering=0) as file:
+                told = os.fstat(file.fileno())
+                if not stat.S_ISREG(told.st_mode):
+                    raise DataError(f"{path}: not a file")
+                if told.st_size > LARGEST_FILE:
+                    raise DataError(
+                        f"{path}: {told.st_size:,} bytes are more than the limit of {LARGEST_FILE:,}"
+                    )
                 return file.read()
         except OSError as error:
             raise DataError(f"{path}: cannot be read ({error.strerror})") from error
@@ -86,29 +110,56 @@ def open_tree(path: Path) -> Files:
     """Every picture below a folder, in the order of their paths, without identities.
 
     Raises:
-        DataError: there are no pictures in it.
+        DataError: there are no pictures in it, or a folder in it cannot be opened.
     """
-    keys = sorted(
-        os.path.relpath(os.path.join(root, name), path)
-        for root, _, names in os.walk(path)
-        for name in names
-        if _is_picture(name)
-    )
+    keys: list[str] = []
+    others = 0
+    for root, names in _walk(path):
+        pictures = [name for name in names if _is_picture(name)]
+        keys += [os.path.relpath(os.path.join(root, name), path) for name in pictures]
+        others += len(names) - len(pictures)
     if not keys:
         raise DataError(f"{path}: no pictures here ({', '.join(sorted(PICTURE_SUFFIXES))})")
-    return Files(path.name, path, keys, None)
+    return Files(path.name, path, sorted(keys), None, others=others)
 
 
-def open_list(path: Path) -> Files:
-    """A text file with a picture's path on each line, relative to the file's own folder.
+def _walk(path: Path) -> Iterator[tuple[str, list[str]]]:
+    """Every folder with its files; links are followed, and a folder that several ways lead to comes once.
 
     Raises:
-        DataError: the list is empty or names a file that does not exist.
+        DataError: a folder cannot be opened, so that what is in it would be left out unsaid.
+    """
+
+    def refuse(error: OSError) -> None:
+        raise DataError(
+            f"{error.filename}: cannot be opened ({error.strerror}); give it to the user who reads, or move it away"
+        ) from error
+
+    seen: set[tuple[int, int]] = set()
+    for root, folders, names in os.walk(path, onerror=refuse, followlinks=True):
+        told = os.stat(root)
+        if (told.st_dev, told.st_ino) in seen:
+            folders.clear()
+            continue
+        seen.add((told.st_dev, told.st_ino))
+        folders.sort()
+        yield root, names
+
+
+def open_list(path: Path, *, complete: bool = True) -> Files:
+    """A text file with a picture's path on each line, relative to the file's own folder.
+
+    Args:
+        path: of the list.
+        complete: whether all files must be there; otherwise reading one that is not says so.
+
+    Raises:
+        DataError: the list is empty, or a file is not there and the list must be complete.
     """
     keys = [line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
     if not keys:
         raise DataError(f"{path}: the list is empty")
-    for number, key in enumerate(keys, 1):
+    for number, key in enumerate(keys if complete else [], 1):
         if not (path.parent / key).is_file():
             raise DataError(f"{path}, line {number}: no file {path.parent / key}")
     return Files(path.stem, path.parent, keys, None)

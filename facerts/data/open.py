@@ -16,6 +16,8 @@ from facerts.data.shards import TarShard
 from facerts.data.source import Source
 from facerts.errors import DataError
 
+LIST_SUFFIXES = frozenset({".txt", ".lst"})
+
 
 class Joined(Source):
     """Several sources, one after the other; identities of the same name are the same identity."""
@@ -23,6 +25,7 @@ class Joined(Source):
     def __init__(self, sources: Sequence[Source]) -> None:
         names = list(dict.fromkeys(source.name for source in sources))
         self.name = "+".join(names) if len(names) <= 3 else f"{names[0]} and {len(names) - 1} more"
+        self.others = sum(source.others for source in sources)
         self._sources = list(sources)
         self._ends = np.cumsum([len(source) for source in sources])
         self.labels, self.identities = None, ()
@@ -77,13 +80,18 @@ def open_source(spec: str | Path | Sequence[str | Path]) -> Source:
 def open_pictures(spec: str | Path | Sequence[str | Path]) -> Source:
     """As ``open_source`` for commands that ask for no identities: a folder is every picture below it.
 
+    A list may name files that are not there; reading them says so.
+
     Raises:
         DataError: as ``open_source``.
     """
 
     def open_one(path: Path) -> Source:
-        folder = path.is_dir() and not any(path.glob("*.rec"))
-        return open_tree(path) if folder else _open_one(path)
+        if path.is_dir() and not any(path.glob("*.rec")):
+            return open_tree(path)
+        if path.suffix.lower() in LIST_SUFFIXES:
+            return open_list(path, complete=False)
+        return _open_one(path)
 
     return _open_all(spec, open_one)
 
@@ -116,7 +124,7 @@ def _open_one(path: Path) -> Source:
         return TarShard(path)
     if suffix == ".bin":
         return BinSet(path)
-    if suffix in {".txt", ".lst"}:
+    if suffix in LIST_SUFFIXES:
         return open_list(path)
     if suffix in PICTURE_SUFFIXES:
         return Files(path.name, path.parent, [path.name], None)

@@ -29,6 +29,9 @@ class Records(Source):
 
     Where a list file (``train.lst``: number, label and path on each line) lies beside it, keys and identities
     have the names in it; otherwise records are called by their numbers.
+
+    Attributes:
+        named: whether identities have names of their own.
     """
 
     def __init__(self, path: Path) -> None:
@@ -43,11 +46,13 @@ class Records(Source):
         self._list = _ListFile(listing, len(self._rows)) if listing.is_file() else None
         # Numbers mean nothing outside their set: joined with another, identity 7 must not become its 7.
         self.identities = [f"{self.name}_{label:07d}" for label in kept]
+        self.named = False
         if self._list is not None:
             first_of = np.unique(self.labels, return_index=True)[1]
             folders = [PurePosixPath(self._list[int(index)]).parent.name for index in first_of]
             if all(folders) and len(set(folders)) == len(folders):
                 self.identities = folders
+                self.named = True
 
     def __len__(self) -> int:
         return len(self._rows)

@@ -19,6 +19,7 @@ class Source(ABC):
         name: short name for tables and results (the folder's or file's name).
         labels: ``(N,) int64`` in ``0 … C-1`` without gaps, or None where identities are unknown.
         identities: the ``C`` names of the identities, as the data names them; empty where unknown.
+        others: how many files beside the pictures were passed over, because their names are not those of pictures.
 
     Sources can be pickled and sent to worker processes; open files are not sent, each process opens its own.
     """
@@ -26,6 +27,7 @@ class Source(ABC):
     name: str
     labels: NDArray[np.int64] | None
     identities: Sequence[str]
+    others: int = 0
 
     @abstractmethod
     def __len__(self) -> int:

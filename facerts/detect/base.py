@@ -23,9 +23,21 @@ class Detection:
     points: NDArray[np.float64]
     score: float
 
+    @property
+    def area(self) -> float:
+        """Of the box, in square pixels."""
+        left, top, right, bottom = self.box
+        return float((right - left) * (bottom - top))
+
 
 class Detector(Protocol):
-    """Photos in, faces out; may be shared by threads."""
+    """Photos in, faces out; may be shared by threads.
+
+    Attributes:
+        identity: what its faces depend on: kind, the model's hash, settings.
+    """
+
+    identity: str
 
     def __call__(self, image: NDArray[np.uint8]) -> list[Detection]:
         """Faces in ``(H, W, 3) uint8`` RGB, the largest first."""

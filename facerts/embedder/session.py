@@ -7,22 +7,22 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from facerts.embedder.description import Description, Input, find_description
 from facerts.embedder.outputs import FaceOutputs
-from facerts.embedder.pack import find_recogniser, is_pack
-from facerts.errors import MissingExtraError, ModelError
+from facerts.embedder.pack import find_recogniser
+from facerts.errors import ModelError
 from facerts.files import sha256_file
 from facerts.image import CROP_SIZE
+from facerts.pack import is_pack
+from facerts.runtime import open_session
 
 Floats = NDArray[np.float32]
 
 ROLES = ("embedding", "norm", "quality", "uncertainty")
-LOG_ERRORS = 3
 
 
 class OnnxEmbedder:
@@ -49,7 +49,7 @@ class OnnxEmbedder:
     ) -> None:
         path = Path(path)
         self._path = path
-        self.session = _open_session(path, providers, threads)
+        self.session = open_session(path, providers=providers, threads=threads)
         self.description = description or find_description(
             path, dict(self.session.get_modelmeta().custom_metadata_map)
         )
@@ -217,30 +217,3 @@ def to_input(crops: NDArray[np.uint8], told: Input) -> Floats:
 
 def _one_black_crop() -> NDArray[np.uint8]:
     return np.zeros((1, CROP_SIZE, CROP_SIZE, 3), dtype=np.uint8)
-
-
-def _open_session(path: Path, providers: Sequence[str] | None, threads: int | None) -> Any:
-    try:
-        import onnxruntime
-    except ImportError as error:
-        raise MissingExtraError(
-            "running a model needs ONNX Runtime: pip install 'facerts[cpu]', or 'facerts[gpu]' with a GPU"
-        ) from error
-    if not path.is_file():
-        raise ModelError(f"{path}: no such model file")
-    wanted = list(providers or ["CPUExecutionProvider"])
-    missing = [name for name in wanted if name not in onnxruntime.get_available_providers()]
-    if missing:
-        raise ModelError(
-            f"ONNX Runtime has no {', '.join(missing)} here; it has {', '.join(onnxruntime.get_available_providers())}"
-        )
-    options = onnxruntime.SessionOptions()
-    # Recognisers of model packs promise one row and give one for each crop, of which it would warn at every run.
-    options.log_severity_level = LOG_ERRORS
-    if threads is not None:
-        options.intra_op_num_threads = threads
-        options.inter_op_num_threads = 1
-    try:
-        return onnxruntime.InferenceSession(str(path), options, providers=wanted)
-    except Exception as error:  # ONNX Runtime's errors share no base class but Exception
-        raise ModelError(f"{path}: ONNX Runtime cannot load it ({str(error).splitlines()[0]})") from error

@@ -12,12 +12,13 @@ import numpy as np
 from facerts.data import Source, open_source
 from facerts.embedder import OnnxEmbedder, load_embedder
 from facerts.embedder.description import Description
-from facerts.embedder.pack import find_recogniser, is_pack
+from facerts.embedder.pack import find_recogniser
 from facerts.errors import DataError, Error, MissingExtraError, ModelError
 from facerts.evaluate.cache import embedder_key
 from facerts.image import CROP_SIZE
 from facerts.methods import Method
 from facerts.onnx_file import Parity, add_description, appearing, check_crops, compare
+from facerts.pack import is_pack
 from facerts.posthoc.features import cached_features, features_of
 from facerts.posthoc.graft import Scorer, add_features, graft, tapped
 from facerts.posthoc.method import build_method, configure

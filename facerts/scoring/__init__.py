@@ -1,8 +1,28 @@
 """Pictures in, rows out."""
 
-from facerts.scoring.pipeline import Picture, Scored, score_pictures, score_source
+from facerts.scoring.copies import Copies
+from facerts.scoring.job import Job
+from facerts.scoring.judge import Judge, Scored
+from facerts.scoring.pipeline import pictures_of, score_pictures
+from facerts.scoring.prepare import Picture
 from facerts.scoring.row import Row
+from facerts.scoring.run import Task, run_job, score_spans
 from facerts.scoring.scorer import Scorer, load
 from facerts.scoring.sinks import open_sink
 
-__all__ = ["Picture", "Row", "Scored", "Scorer", "load", "open_sink", "score_pictures", "score_source"]
+__all__ = [
+    "Copies",
+    "Job",
+    "Judge",
+    "Picture",
+    "Row",
+    "Scored",
+    "Scorer",
+    "Task",
+    "load",
+    "open_sink",
+    "pictures_of",
+    "run_job",
+    "score_pictures",
+    "score_spans",
+]

@@ -9,7 +9,7 @@ import numpy as np
 
 from facerts.errors import Error
 from facerts.files import atomic_write
-from facerts.scoring.pipeline import Scored
+from facerts.scoring.judge import Scored
 
 
 def write_embeddings(path: str | Path, scored: Sequence[Scored]) -> None:

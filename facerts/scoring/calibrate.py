@@ -14,11 +14,11 @@ from facerts.data import Source, open_source
 from facerts.detect.base import Detector
 from facerts.embedder import OnnxEmbedder, load_embedder
 from facerts.embedder.description import QUANTILES, Calibration, Description, Threshold, store_description
-from facerts.embedder.pack import is_pack
 from facerts.errors import DataError, Error, ModelError
 from facerts.evaluate.photos import AlignedPhotos
 from facerts.evaluate.pictures import hash_pictures
 from facerts.image import CROP_SIZE
+from facerts.pack import is_pack
 from facerts.scoring.faces import read_faces
 from facerts.scoring.matching import match_every_pair, match_listed_pairs, pairs_among, reachable_rates
 from facerts.version import __version__

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
+# Why a face is not accepted.
+NO_FACE = "no face found"
+LOW_QUALITY = "quality below the threshold"
+
 
 @dataclass(frozen=True)
 class Row:

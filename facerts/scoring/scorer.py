@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -14,7 +15,10 @@ from facerts.detect import Detector, open_detector
 from facerts.embedder import FaceOutputs, OnnxEmbedder, load_embedder
 from facerts.errors import ImageError, ModelError
 from facerts.image import decode, read
-from facerts.scoring.pipeline import Picture, Scored, score_pictures, score_source
+from facerts.progress import track
+from facerts.scoring.judge import Judge, Scored
+from facerts.scoring.pipeline import pictures_of, score_pictures
+from facerts.scoring.prepare import Picture
 from facerts.scoring.row import Row
 from facerts.zoo import find_model
 
@@ -33,52 +37,103 @@ class Scorer:
         self.embedder = embedder
         self.detector = detector
 
-    def score(self, images: Image | Sequence[Image], *, min_quality: float | None = None) -> list[Row]:
+    def score(
+        self,
+        images: Image | Sequence[Image],
+        *,
+        min_quality: float | None = None,
+        keep: float | None = None,
+        largest: bool = False,
+    ) -> list[Row]:
         """A row for each face of each picture; a picture that cannot be read is a row with an error.
 
         Args:
             images: paths, encoded bytes, or ``(H, W, 3) uint8`` RGB arrays; one, several, or ``(N, H, W, 3)``.
             min_quality: faces at or above it are accepted.
+            keep: accept as the model's own threshold for this share of faces does.
+            largest: of several faces in a photo score the largest alone.
+
+        Raises:
+            ModelError: the model has no such threshold, or no quality to accept faces by.
         """
-        one = isinstance(images, str | Path | bytes) or (isinstance(images, np.ndarray) and images.ndim < 4)
+        # An array of paths is several pictures, an array of pixels without an axis for them is one.
+        pixels = isinstance(images, np.ndarray) and images.dtype.kind not in "OUS" and images.ndim < 4
+        one = isinstance(images, str | Path | bytes) or pixels
         given: Sequence[Image] = [images] if one else images  # type: ignore[list-item, assignment]
         scored = score_pictures(
-            self.embedder,
+            self.judge(min_quality=min_quality, keep=keep),
             (_given(image, number) for number, image in enumerate(given)),
             detector=self.detector,
-            min_quality=min_quality,
-            calibration=self.embedder.description.calibration,
+            largest=largest,
             batch_size=self.embedder.batch_size,
+            runs=self.runs,
         )
-        return [entry.row for entry in scored]
+        return [entry.row for faces in scored for entry in faces]
 
     def score_paths(
         self,
         paths: str | Path | Sequence[str | Path],
         *,
         min_quality: float | None = None,
+        keep: float | None = None,
+        largest: bool = False,
         progress: str = "",
     ) -> Iterator[Scored]:
-        """Rows with embeddings, one by one, for folders, record directories, shards and lists of any size.
+        """Rows with crops and embeddings, one by one, for folders, record directories, shards and lists of any size.
 
         Args:
             paths: see ``facerts.data.open_pictures``.
-            min_quality: as in ``score``.
+            min_quality, keep, largest: as in ``score``.
             progress: text of a progress bar; empty for none.
-        """
-        return score_source(
-            self.embedder,
-            open_pictures(paths),
-            detector=self.detector,
-            min_quality=min_quality,
-            calibration=self.embedder.description.calibration,
-            batch_size=self.embedder.batch_size,
-            progress=progress,
-        )
 
-    def embed(self, crops: NDArray[np.uint8]) -> FaceOutputs:
-        """Outputs for aligned crops, ``(N, 112, 112, 3) uint8`` RGB."""
-        return self.embedder(crops)
+        Raises:
+            DataError: there are no pictures.
+            ModelError: as in ``score``.
+        """
+        source = open_pictures(paths)
+        scored = score_pictures(
+            self.judge(min_quality=min_quality, keep=keep),
+            pictures_of(source),
+            detector=self.detector,
+            largest=largest,
+            batch_size=self.embedder.batch_size,
+            runs=self.runs,
+        )
+        if progress:
+            scored = track(scored, progress, total=len(source), unit="pictures")
+        for faces in scored:
+            yield from faces
+
+    def judge(self, *, min_quality: float | None = None, keep: float | None = None) -> Judge:
+        """What makes rows of the model's outputs.
+
+        Raises:
+            ModelError: two thresholds are given, or the model has none of that name.
+        """
+        if min_quality is not None and keep is not None:
+            raise ModelError("a least quality and a share to keep both name a threshold; give one")
+        limit = min_quality if keep is None else self.threshold(keep)
+        return Judge(self.embedder, limit, self.embedder.description.calibration)
+
+    def settings(self) -> dict[str, str | None]:
+        """All that rows depend on beside the pictures and the threshold."""
+        detector = None if self.detector is None else self.detector.identity
+        return {"model_sha256": self.embedder.sha256, "detector": detector}
+
+    @property
+    def runs(self) -> int:
+        """Runs of the network at the same time that keep all cores busy, by the threads that each of them uses."""
+        threads = self.embedder.session.get_session_options().intra_op_num_threads
+        on_cores = self.embedder.providers[0] == "CPUExecutionProvider"
+        return max(1, (os.cpu_count() or 1) // threads) if threads and on_cores else 1
+
+    def embed(self, crops: NDArray[np.uint8] | Sequence[NDArray[np.uint8]]) -> FaceOutputs:
+        """Outputs for aligned crops, ``(N, 112, 112, 3) uint8`` RGB or a list of such crops.
+
+        Raises:
+            ModelError: crops of another shape or kind.
+        """
+        return self.embedder(crops if isinstance(crops, np.ndarray) else np.stack(list(crops)))
 
     def threshold(self, keep: float) -> float:
         """The quality that keeps a share of the faces that the model was calibrated on.
@@ -130,6 +185,7 @@ def load(
     *,
     detector: str = "none",
     detector_model: str | Path | None = None,
+    det_threshold: float | None = None,
     providers: Sequence[str] | None = None,
     threads: int | None = None,
     batch_size: int = 64,
@@ -139,9 +195,11 @@ def load(
     Args:
         model: the name of a model that ships, or an .onnx embedder, ours or a foreign one with its description beside
             it; None for the default model.
-        detector: "none" where pictures are aligned crops, or "yunet" for photos.
-        detector_model: the detector's file.
-        providers: ONNX Runtime's execution providers; None for the CPU.
+        detector: "none" where pictures are aligned crops, or "yunet" or "scrfd" for photos.
+        detector_model: the detector's file, for SCRFD also a model pack; None for the one that was fetched with
+            ``facerts models pull``.
+        det_threshold: least score of a face; None for the detector's own.
+        providers: ONNX Runtime's execution providers, for the detector too where it runs there; None for the CPU.
         threads: of one run of the network.
         batch_size: crops in a run.
 
@@ -150,7 +208,10 @@ def load(
     """
     path = find_model(model)
     embedder = load_embedder(path, providers=providers, threads=threads, batch_size=batch_size)
-    return Scorer(embedder, open_detector(detector, detector_model))
+    finder = open_detector(
+        detector, detector_model, threshold=det_threshold, providers=providers, threads=threads
+    )
+    return Scorer(embedder, finder)
 
 
 def _given(image: Image, number: int) -> Picture:
@@ -164,6 +225,8 @@ def _given(image: Image, number: int) -> Picture:
 
 
 def _checked(image: NDArray[np.uint8], name: str) -> NDArray[np.uint8]:
+    if not isinstance(image, np.ndarray):
+        raise ImageError(f"{name}: a picture is a path, bytes or an array, not {type(image).__name__}")
     if image.ndim != 3 or image.shape[2] != 3 or image.dtype != np.uint8 or 0 in image.shape:
         raise ImageError(f"{name}: an array must be (H, W, 3) uint8 RGB, not {image.shape} {image.dtype}")
     return np.ascontiguousarray(image)

@@ -28,12 +28,26 @@ def open_sink(path: str | Path) -> Iterator[Put]:
         Error: the ending is none of .csv, .jsonl, .parquet.
         MissingExtraError: Parquet without pyarrow.
     """
+    check_sink(path)
     path = Path(path)
-    sinks: dict[str, Callable[[Path], Any]] = {".csv": _csv, ".jsonl": _jsonl, ".parquet": _parquet}
-    if path.suffix not in sinks:
-        raise Error(f"{path}: rows are written as {', '.join(sinks)}; choose one of these endings")
-    with sinks[path.suffix](path) as put:
+    with SINKS[path.suffix](path) as put:
         yield put
+
+
+def check_sink(path: str | Path) -> None:
+    """Find out before a long run whether its rows can be written.
+
+    Raises:
+        Error: as ``open_sink``, or the path is a folder.
+        MissingExtraError: Parquet without pyarrow.
+    """
+    path = Path(path)
+    if path.suffix not in SINKS:
+        raise Error(f"{path}: rows are written as {', '.join(SINKS)}; choose one of these endings")
+    if path.is_dir():
+        raise Error(f"{path} is a folder; name a file to write")
+    if path.suffix == ".parquet":
+        _pyarrow()
 
 
 @contextmanager
@@ -60,11 +74,7 @@ def _write_line(file: IO[str], row: Row) -> None:
 
 @contextmanager
 def _parquet(path: Path) -> Iterator[Put]:
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError as error:
-        raise MissingExtraError("Parquet needs pyarrow: pip install 'facerts[parquet]'") from error
+    pyarrow = _pyarrow()
     numbers, text = pyarrow.list_(pyarrow.float64()), pyarrow.string()
     types = {
         "face": pyarrow.int32(),
@@ -93,6 +103,15 @@ def _parquet(path: Path) -> Iterator[Put]:
         flush()
 
 
+def _pyarrow() -> Any:
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError as error:
+        raise MissingExtraError("Parquet needs pyarrow: pip install 'facerts[parquet]'") from error
+    return pyarrow
+
+
 def _cell(value: object) -> object:
     """Lists as numbers with blanks between, flags in lower case, nothing as an empty cell."""
     if isinstance(value, list):
@@ -100,3 +119,6 @@ def _cell(value: object) -> object:
     if isinstance(value, bool):
         return "true" if value else "false"
     return value
+
+
+SINKS: dict[str, Callable[[Path], Any]] = {".csv": _csv, ".jsonl": _jsonl, ".parquet": _parquet}

@@ -59,7 +59,13 @@ def test_some_bad_pictures_end_with_1_and_stand_in_the_rows(
     rows = tmp_path / "rows.jsonl"
     assert run("score", tmp_path / "in", "--model", model, "--out", rows, "--json") == 1
     captured = capsys.readouterr()
-    assert json.loads(captured.out) == {"rows": 2, "without_a_face": 0, "failed": 1, "file": str(rows)}
+    assert json.loads(captured.out) == {
+        "pictures": 2,
+        "faces": 1,
+        "without_a_face": 0,
+        "failed": 1,
+        "file": str(rows),
+    }
     assert "bad.png" in captured.err
     errors = [json.loads(line)["error"] for line in rows.read_text().splitlines()]
     assert [error is None for error in errors] == [False, True]
@@ -71,6 +77,7 @@ def test_two_thresholds_are_one_too_many(tmp_path: Path, model: Path) -> None:
     command = ("score", tmp_path, "--model", model, "--out", tmp_path / "r.csv")
     assert run(*command, "--min-quality", "1", "--keep", "0.9") == 2
     assert run(*command, "--keep", "0.9") == 2
+    assert run(*command, "--copy-accepted", tmp_path / "a") == 2
 
 
 def test_pack_inspect_unpack_by_command(

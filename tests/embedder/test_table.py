@@ -18,8 +18,8 @@ from facerts.embedder import load_embedder, load_table
 from facerts.errors import DataError, MissingExtraError
 from facerts.files import sha256_file
 from facerts.image import encode_png
+from facerts.scoring import Judge, pictures_of, score_pictures
 from facerts.scoring.arrays import write_embeddings
-from facerts.scoring.pipeline import score_source
 from tests.foreign import write_description, write_embedder
 
 FACE = encode_png(draw_face(0, 0))
@@ -91,7 +91,9 @@ def test_the_file_that_embed_writes_gives_what_the_model_gave(tmp_path: Path, dr
     model = write_embedder(tmp_path / "m.onnx", quality=True)
     write_description(model, quality="output:bright")
     embedder, source = load_embedder(model), open_source(drawn_faces)
-    write_embeddings(tmp_path / "faces.npz", list(score_source(embedder, source)))
+    write_embeddings(
+        tmp_path / "faces.npz", [face for (face,) in score_pictures(Judge(embedder), pictures_of(source))]
+    )
     told = embedder(np.stack([source.crop(index) for index in range(len(source))]))
     read = load_table(tmp_path / "faces.npz").outputs(source)
     for name in ("embedding", "norm", "quality", "uncertainty"):

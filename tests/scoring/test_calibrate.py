@@ -600,6 +600,8 @@ def test_neither_onnx_nor_pytorch_is_needed(
 class Bright:
     """Finds one face in light pictures, none in dark ones."""
 
+    identity = "bright"
+
     def __call__(self, image: NDArray[np.uint8]) -> list[Detection]:
         from facerts.align import TEMPLATE
 

@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 import facerts
 from facerts.data import open_pictures
 from facerts.data.drawn import draw_face
-from facerts.detect import Detection, open_detector
+from facerts.detect import Detection
+from facerts.embedder import Embedder, FaceOutputs
 from facerts.errors import Error, ModelError
 from facerts.image import encode_jpeg, encode_png
-from facerts.scoring import Row, Scorer, open_sink, score_source
+from facerts.scoring import Judge, Row, Scored, Scorer, open_sink, pictures_of, score_pictures
 from facerts.scoring.arrays import write_embeddings
-from facerts.scoring.pipeline import Scored
 from tests.foreign import slow_embedding, write_description, write_embedder
 
 
@@ -76,6 +76,8 @@ def test_a_threshold_accepts_or_rejects_and_says_why(scorer: Scorer) -> None:
 class TwoFaces:
     """Finds two faces in wide pictures, none in others."""
 
+    identity = "two faces"
+
     def __call__(self, image: NDArray[np.uint8]) -> list[Detection]:
         if image.shape[1] < 224:
             return []
@@ -100,19 +102,60 @@ def test_a_photo_gives_a_row_for_each_face_and_one_without_says_so(scorer: Score
     assert (rows[2].reason, rows[2].accepted, rows[2].error) == ("no face found", False, None)
 
 
-@pytest.mark.parametrize("workers", [1, 4])
-def test_rows_keep_the_order_of_the_pictures(scorer: Scorer, drawn_faces: Path, workers: int) -> None:
+@pytest.mark.parametrize(("workers", "runs"), [(1, 1), (4, 1), (4, 3)])
+def test_rows_keep_the_order_of_the_pictures(
+    scorer: Scorer, drawn_faces: Path, workers: int, runs: int
+) -> None:
     source = open_pictures(drawn_faces)
-    scored = list(score_source(scorer.embedder, source, batch_size=5, workers=workers))
-    assert [entry.row.path for entry in scored] == [source.location(i) for i in range(len(source))]
-    again = list(score_source(scorer.embedder, source, batch_size=64, workers=1))
-    assert [entry.row for entry in scored] == [
-        entry.row if entry.row.quality == first.row.quality else first.row
-        for first, entry in zip(scored, again, strict=True)
+    judge = Judge(scorer.embedder)
+    scored = [
+        faces
+        for (faces,) in score_pictures(judge, pictures_of(source), batch_size=5, workers=workers, runs=runs)
     ]
+    assert [entry.row.path for entry in scored] == [source.location(i) for i in range(len(source))]
+    crops = np.stack([source.crop(index) for index in range(len(source))])
     np.testing.assert_allclose(
-        [entry.row.quality for entry in scored], [entry.row.quality for entry in again], rtol=1e-5
+        [entry.row.quality for entry in scored],
+        np.linalg.norm(slow_embedding(crops), axis=1),
+        rtol=1e-5,
     )
+    for entry, crop in zip(scored, crops, strict=True):
+        assert entry.crop is not None
+        np.testing.assert_array_equal(entry.crop, crop)
+
+
+class Remembers:
+    """A model that writes down how many crops it is given at once."""
+
+    def __init__(self, model: Embedder) -> None:
+        self.name, self.method, self.sha256 = model.name, model.method, model.sha256
+        self._model = model
+        self.batches: list[int] = []
+
+    def __call__(self, crops: NDArray[np.uint8]) -> FaceOutputs:
+        self.batches.append(len(crops))
+        return self._model(crops)
+
+
+def test_no_batch_reaches_from_one_block_into_the_next(scorer: Scorer, drawn_faces: Path) -> None:
+    source = open_pictures(drawn_faces)
+    model = Remembers(scorer.embedder)
+    list(score_pictures(Judge(model), pictures_of(source, 0, 13), batch_size=4, block=6))
+    assert model.batches == [4, 2, 4, 2, 1]
+
+
+def test_the_largest_face_alone(scorer: Scorer) -> None:
+    photo = np.concatenate([draw_face(0, 0), draw_face(1, 0)], axis=1)
+    finding = Scorer(scorer.embedder, TwoFaces())
+    assert len(finding.score([photo])) == 2
+    assert [row.face for row in finding.score([photo, photo], largest=True)] == [0, 0]
+
+
+def test_keep_accepts_as_the_models_own_threshold_does(scorer: Scorer) -> None:
+    faces = [draw_face(identity, 0) for identity in range(6)]
+    assert scorer.score(faces, keep=0.95) == scorer.score(faces, min_quality=3.5)
+    with pytest.raises(ModelError, match="give one"):
+        scorer.score(faces, keep=0.95, min_quality=1.0)
 
 
 ROWS = [
@@ -191,19 +234,6 @@ def test_embeddings_are_written_with_what_failed(scorer: Scorer, tmp_path: Path)
         assert stored["failed_paths"].tolist() == [str(folder / "bad.png")]
     with pytest.raises(Error, match="none of the 0 pictures"):
         write_embeddings(tmp_path / "none.npz", [])
-
-
-def test_detectors_need_their_model(tmp_path: Path) -> None:
-    assert open_detector("none", None) is None
-    with pytest.raises(ModelError, match="--detector-model"):
-        open_detector("yunet", None)
-    with pytest.raises(ModelError, match="no such detector model"):
-        open_detector("yunet", tmp_path / "none.onnx")
-    (tmp_path / "bad.onnx").write_text("no")
-    with pytest.raises(ModelError, match="cannot load it as YuNet"):
-        open_detector("yunet", tmp_path / "bad.onnx")
-    with pytest.raises(Error, match="no detector 'mtcnn'"):
-        open_detector("mtcnn", None)
 
 
 def test_a_threshold_for_a_model_without_quality_is_refused(tmp_path: Path) -> None:

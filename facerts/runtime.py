@@ -1,0 +1,56 @@
+"""ONNX Runtime: the one place that opens its sessions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from facerts.errors import MissingExtraError, ModelError
+
+CPU = "CPUExecutionProvider"
+LOG_ERRORS = 3
+LOG_FATAL = 4
+
+
+def open_session(
+    path: Path, *, providers: Sequence[str] | None = None, threads: int | None = None, run: bool = True
+) -> Any:
+    """A session of a model file.
+
+    Args:
+        path: the .onnx file.
+        providers: execution providers by name, in order of preference; None for the CPU.
+        threads: of one run; None leaves ONNX Runtime's choice.
+        run: False where only the inputs and outputs are asked for: no time for optimising, and no complaints.
+
+    Raises:
+        ModelError: no such file, not an ONNX model, or no such provider.
+        MissingExtraError: ONNX Runtime is not installed.
+    """
+    try:
+        import onnxruntime
+    except ImportError as error:
+        raise MissingExtraError(
+            "running a model needs ONNX Runtime: pip install 'facerts[cpu]', or 'facerts[gpu]' with a GPU"
+        ) from error
+    if not path.is_file():
+        raise ModelError(f"{path}: no such model file")
+    wanted = list(providers or [CPU])
+    missing = [name for name in wanted if name not in onnxruntime.get_available_providers()]
+    if missing:
+        raise ModelError(
+            f"ONNX Runtime has no {', '.join(missing)} here; it has {', '.join(onnxruntime.get_available_providers())}"
+        )
+    options = onnxruntime.SessionOptions()
+    # Networks of model packs promise outputs of one shape and give others, of which it would warn at every run.
+    options.log_severity_level = LOG_ERRORS if run else LOG_FATAL
+    if not run:
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    if threads is not None:
+        options.intra_op_num_threads = threads
+        options.inter_op_num_threads = 1
+    try:
+        return onnxruntime.InferenceSession(str(path), options, providers=wanted)
+    except Exception as error:  # ONNX Runtime's errors share no base class but Exception
+        raise ModelError(f"{path}: ONNX Runtime cannot load it ({str(error).splitlines()[0]})") from error

@@ -1,0 +1,97 @@
+"""A scoring run over a source of any size, block by block."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any
+
+from facerts.data.source import Source
+from facerts.scoring.copies import Copies
+from facerts.scoring.job import Job
+from facerts.scoring.pipeline import pictures_of, score_pictures
+from facerts.scoring.row import Row
+from facerts.scoring.scorer import Scorer
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is done with each picture.
+
+    Attributes:
+        min_quality: faces at or above it are accepted; None makes no decision.
+        largest: of several faces in a photo score the largest alone.
+        copies: what is put aside.
+    """
+
+    min_quality: float | None = None
+    largest: bool = False
+    copies: Copies = field(default_factory=Copies)
+
+    def settings(self) -> dict[str, Any]:
+        """As JSON holds them."""
+        return {
+            "min_quality": self.min_quality,
+            "largest": self.largest,
+            "copies": {name: None if path is None else str(path) for name, path in vars(self.copies).items()},
+        }
+
+
+def score_spans(
+    scorer: Scorer,
+    source: Source,
+    spans: Sequence[range],
+    task: Task,
+    advance: Callable[[int], None] | None = None,
+    *,
+    workers: int | None = None,
+) -> Iterator[list[Row]]:
+    """The rows of each of some runs of pictures, in order.
+
+    Args:
+        scorer: scores.
+        source: the pictures.
+        spans: which of them, by their numbers; all but the last one equally long.
+        task: what is done with each.
+        advance: is called with the number of pictures that were scored, each time that some were.
+        workers: threads that load, detect and align, beside one run of the network at a time; None for as many of
+            both as keep all cores of the machine busy.
+
+    Raises:
+        ModelError: faces are to be accepted by quality, and the model has none.
+        Error: a copy cannot be written.
+    """
+    scored = score_pictures(
+        scorer.judge(min_quality=task.min_quality),
+        chain.from_iterable(pictures_of(source, span.start, span.stop) for span in spans),
+        detector=scorer.detector,
+        largest=task.largest,
+        batch_size=scorer.embedder.batch_size,
+        workers=workers,
+        runs=scorer.runs if workers is None else 1,
+        block=len(spans[0]) if spans else None,
+    )
+    for span in spans:
+        rows = []
+        for index in span:
+            faces = next(scored)
+            task.copies.put(source, index, faces)
+            rows += [face.row for face in faces]
+            if advance is not None:
+                advance(1)
+        yield rows
+
+
+def run_job(
+    scorer: Scorer, source: Source, job: Job, task: Task, advance: Callable[[int], None] | None = None
+) -> None:
+    """Score the blocks of a job that are missing, in this process.
+
+    Raises:
+        Error: as ``score_spans``.
+    """
+    missing = job.missing()
+    blocks = score_spans(scorer, source, [job.span(number) for number in missing], task, advance)
+    for number, rows in zip(missing, blocks, strict=True):
+        job.put(number, rows)

@@ -1,0 +1,139 @@
+"""A small network that answers like SCRFD, made by the tests, and what it answers, computed slowly.
+
+Red makes faces at stride 8, green at 16, blue at 32: an anchor's score is how bright its square of the picture is in
+that colour, times 1 for the first anchor of a place and ``SECOND`` for the other. Boxes and points are always where
+``distances`` and ``POINTS`` say, as seen from the place, in strides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import TensorProto, helper, numpy_helper
+
+STRIDES = (8, 16, 32)
+SECOND = 0.4
+# By stride and anchor: left, top, right, bottom. A first anchor's box is its own square.
+DISTANCES = np.array([[[0, 0, 1, 1], [1, 0.5, 2, 3]]] * 3, dtype=np.float32)
+POINTS = np.array([[0.2, 0.3], [0.8, 0.3], [0.5, 0.5], [0.3, 0.8], [0.7, 0.8]], dtype=np.float32)
+
+
+class Slow(NamedTuple):
+    """A face, in pixels of the input."""
+
+    box: NDArray[np.float64]
+    points: NDArray[np.float64]
+    score: float
+
+
+def write_scrfd(
+    path: Path,
+    *,
+    sides: Sequence[int | str] = ("H", "W"),
+    batch: int | str = 1,
+    batch_axis: bool = False,
+    order: Sequence[int] = range(9),
+    strides: Sequence[int] = STRIDES,
+    outputs: int = 9,
+    points: int = 5,
+    distances: NDArray[np.float32] = DISTANCES,
+    not_a_number: bool = False,
+) -> Path:
+    """The network.
+
+    Args:
+        sides: of the input, height and width.
+        batch: of the input.
+        batch_axis: outputs are (1, A, C) and not (A, C).
+        order: of the outputs; in its own order the scores of all strides come first, then boxes, then points.
+        strides: of the levels, of which there are three.
+        outputs: how many of them there are.
+        points: of a face.
+        distances: (stride, anchor, side).
+        not_a_number: scores are NaN.
+    """
+    nodes, weights = [], {}
+    names: dict[str, list[str]] = {"score": [], "box": [], "points": []}
+    marks = np.resize(POINTS, (points, 2))
+    for level, stride in enumerate(strides):
+        weights[f"channel{level}"] = np.array([level], dtype=np.int64)
+        nodes += [
+            helper.make_node("Gather", ["picture", f"channel{level}"], [f"plane{level}"], axis=1),
+            helper.make_node(
+                "AveragePool",
+                [f"plane{level}"],
+                [f"pool{level}"],
+                kernel_shape=[stride, stride],
+                strides=[stride, stride],
+            ),
+        ]
+        # The brightness from 0 to 1 of what came as (x - 127.5) / 128.
+        score = np.array([1, SECOND], dtype=np.float32)
+        score = score * np.float32(np.nan) if not_a_number else score
+        maps = {
+            "score": (score * np.float32(128 / 255), score / 2, 1),
+            "box": (np.zeros(8, np.float32), distances[level].reshape(-1), 4),
+            "points": (np.zeros(4 * points, np.float32), np.tile(marks.reshape(-1), 2), 2 * points),
+        }
+        for kind, (factor, offset, columns) in maps.items():
+            name = f"{kind}{level}"
+            weights[f"factor_{name}"] = factor.reshape(-1, 1, 1, 1)
+            weights[f"offset_{name}"] = offset
+            weights[f"shape_{name}"] = np.array([1, -1, columns][not batch_axis :], dtype=np.int64)
+            nodes += [
+                helper.make_node(
+                    "Conv", [f"pool{level}", f"factor_{name}", f"offset_{name}"], [f"map_{name}"]
+                ),
+                helper.make_node("Transpose", [f"map_{name}"], [f"last_{name}"], perm=[0, 2, 3, 1]),
+                helper.make_node("Reshape", [f"last_{name}", f"shape_{name}"], [f"out_{name}"]),
+            ]
+            names[kind].append(f"out_{name}")
+    columns = {"score": 1, "box": 4, "points": 2 * points}
+    listed = [(name, columns[kind]) for kind, of_kind in names.items() for name in of_kind]
+    given = []
+    for place in list(order)[:outputs]:
+        name, width = listed[place]
+        shape: list[Any] = [1, "A", width][not batch_axis :]
+        given.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, shape))
+    taken = helper.make_tensor_value_info("picture", TensorProto.FLOAT, [batch, 3, *sides])
+    initial = [numpy_helper.from_array(values, name) for name, values in weights.items()]
+    graph = helper.make_graph(nodes, "scrfd", [taken], given, initial)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), str(path))
+    return path
+
+
+def slow_faces(canvas: NDArray[np.uint8], threshold: float, overlap: float = 0.4) -> list[Slow]:
+    """What SCRFD must see in a picture that is as large as the input, the best first."""
+    found = []
+    for level, stride in enumerate(STRIDES):
+        for row in range(canvas.shape[0] // stride):
+            for column in range(canvas.shape[1] // stride):
+                top, left = row * stride, column * stride
+                square = canvas[top : top + stride, left : left + stride, level]
+                for anchor in range(2):
+                    score = float(square.mean()) / 255 * (1, SECOND)[anchor]
+                    if score < threshold:
+                        continue
+                    distance = DISTANCES[level, anchor].astype(np.float64) * stride
+                    box = np.array([left, top, left, top]) + distance * [-1, -1, 1, 1]
+                    found.append(Slow(box, np.array([left, top]) + POINTS * stride, score))
+    found.sort(key=lambda face: -face.score)
+    kept: list[Slow] = []
+    for face in found:
+        if all(slow_overlap(face.box, better.box) <= overlap for better in kept):
+            kept.append(face)
+    return kept
+
+
+def slow_overlap(box: NDArray[Any], other: NDArray[Any]) -> float:
+    """Intersection over union; nothing where both are empty."""
+    width = min(box[2], other[2]) - max(box[0], other[0])
+    height = min(box[3], other[3]) - max(box[1], other[1])
+    shared = max(width, 0) * max(height, 0)
+    sizes = [max(one[2] - one[0], 0) * max(one[3] - one[1], 0) for one in (box, other)]
+    return float(shared / (sum(sizes) - shared)) if sum(sizes) else 0.0

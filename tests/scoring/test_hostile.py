@@ -1,0 +1,158 @@
+"""A folder of everything that users' disks hold: each file is accounted for, and none ends the run."""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import tarfile
+import zlib
+from pathlib import Path
+
+import pytest
+
+from facerts.data.drawn import draw_face
+from facerts.image import encode_jpeg, encode_png
+from tests.command import run
+from tests.foreign import write_description, write_embedder
+
+FACE = encode_jpeg(draw_face(0, 0))
+
+
+def huge_png() -> bytes:
+    """A header of 30,000 x 30,000 pixels, and hardly anything behind it."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    header = struct.pack(">IIBBBBB", 30_000, 30_000, 8, 2, 0, 0, 0)
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + chunk(b"IHDR", header)
+        + chunk(b"IDAT", zlib.compress(b""))
+        + chunk(b"IEND", b"")
+    )
+
+
+# Name, contents, and what the row's error says; None for a picture that is scored after all.
+FILES = [
+    ("cut.jpg", FACE[: len(FACE) // 2], "cut short"),
+    ("zero.jpg", b"", "empty"),
+    ("text.jpg", b"not a picture", "not a JPEG"),
+    ("a_png.jpg", encode_png(draw_face(1, 0)), None),
+    ("huge.png", huge_png(), "30000 x 30000 pixels are more"),
+    ("pickle.webp", b"\x80\x04\x95", "not a JPEG"),
+    ("with\nnewline.jpg", FACE, None),
+    ('qu"ote, comma.jpg', FACE, None),
+    ("-leading.jpg", FACE, None),
+    ("\x1b[31mred.jpg", b"", "empty"),
+    ("ünïcödé 顔.jpg", FACE, None),
+    ("x" * 200 + ".jpg", FACE, None),
+    ("CAPITALS.JPG", FACE, None),
+]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = write_embedder(tmp_path_factory.mktemp("model") / "m.onnx")
+    write_description(path)
+    return path
+
+
+def scored(model: Path, out: Path, *paths: Path) -> dict[str, str | None]:
+    """Each picture's error by its name."""
+    assert run("score", *paths, "--model", model, "--out", out) in {0, 1}
+    rows = [json.loads(line) for line in out.read_text(encoding="utf-8").split("\n") if line]
+    told = {os.path.basename(row["path"]): row["error"] for row in rows}
+    assert len(told) == len(rows)
+    return told
+
+
+def test_every_file_is_accounted_for(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "in"
+    (folder / "deeper" / "directory.jpg").mkdir(parents=True)
+    for name, data, _ in FILES:
+        (folder / "deeper" / name).write_bytes(data)
+    (folder / "deeper" / "directory.jpg" / "inside.jpg").write_bytes(FACE)
+    (folder / "deeper" / "notes.txt").write_text("no picture by its name")
+    (folder / "renamed.dat").write_bytes(FACE)
+    os.symlink("loop.jpg", folder / "loop.jpg")
+    os.symlink("..", folder / "deeper" / "up")
+    os.symlink("gone.jpg", folder / "dangling.jpg")
+    os.mkfifo(folder / "pipe.jpg")
+    with open(os.fsencode(folder) + b"/\xff\xfe.jpg", "wb") as file:
+        file.write(FACE)
+    told = scored(model, tmp_path / "rows.jsonl", folder)
+    expected = {name: problem for name, _, problem in FILES} | {
+        "inside.jpg": None,
+        "loop.jpg": "symbolic links",
+        "dangling.jpg": "No such file",
+        "pipe.jpg": "not a file",
+        "\\udcff\\udcfe.jpg": None,
+    }
+    assert set(told) == set(expected)
+    for name, problem in expected.items():
+        assert (problem or "") in (told[name] or ""), name
+        assert (told[name] is None) == (problem is None), (name, told[name])
+    shown = capsys.readouterr()
+    assert "other files" in shown.out
+    assert "\x1b[31mred" not in shown.err
+
+
+@pytest.mark.parametrize("name", ["rows.csv", "rows.parquet"])
+def test_names_that_are_no_text_can_be_written(model: Path, tmp_path: Path, name: str) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    with open(os.fsencode(folder) + b"/\xff.jpg", "wb") as file:
+        file.write(b"")
+    assert run("score", folder, "--model", model, "--out", tmp_path / name) == 1
+    assert b"udcff.jpg" in (tmp_path / name).read_bytes()
+
+
+@pytest.mark.skipif(
+    not hasattr(os, "geteuid") or os.geteuid() == 0, reason="who may read everything cannot be refused"
+)
+def test_what_must_not_be_read_is_a_row_or_a_sentence(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "in"
+    (folder / "closed").mkdir(parents=True)
+    for name in ("open.jpg", "shut.jpg"):
+        (folder / name).write_bytes(FACE)
+    (folder / "shut.jpg").chmod(0)
+    assert "Permission denied" in (scored(model, tmp_path / "rows.jsonl", folder)["shut.jpg"] or "")
+    (folder / "closed").chmod(0)
+    assert run("score", folder, "--model", model, "--out", tmp_path / "again.jsonl") == 2
+    assert "cannot be opened (Permission denied)" in capsys.readouterr().err
+
+
+def test_a_list_may_name_what_is_not_there(model: Path, tmp_path: Path) -> None:
+    (tmp_path / "there.jpg").write_bytes(FACE)
+    (tmp_path / "list.txt").write_text("there.jpg\ngone.jpg\n")
+    told = scored(model, tmp_path / "rows.jsonl", tmp_path / "list.txt")
+    assert told["there.jpg"] is None
+    assert "No such file" in (told["gone.jpg"] or "")
+
+
+def test_a_tar_cannot_write_outside_the_folder_for_copies(model: Path, tmp_path: Path) -> None:
+    (tmp_path / "face.jpg").write_bytes(FACE)
+    with tarfile.open(tmp_path / "t.tar", "w") as archive:
+        for name in ("../../up.jpg", "/root.jpg", "C:\\drive.jpg", "a/../b.jpg"):
+            archive.add(tmp_path / "face.jpg", name)
+            archive.getmembers()[-1].name = name
+    copies = tmp_path / "copies"
+    before = set(tmp_path.parent.rglob("*.jpg"))
+    command = (
+        "score",
+        tmp_path / "t.tar",
+        "--model",
+        model,
+        "--out",
+        tmp_path / "r.csv",
+        "--min-quality",
+        "0",
+    )
+    assert run(*command, "--copy-accepted", copies) == 0
+    new = set(tmp_path.parent.rglob("*.jpg")) - before
+    assert len(new) == 4
+    assert all(copies in path.parents for path in new)

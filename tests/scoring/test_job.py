@@ -1,0 +1,172 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from facerts.data import open_pictures
+from facerts.data.drawn import draw_face
+from facerts.errors import DataError, Error
+from facerts.image import encode_jpeg
+from facerts.scoring import Copies, Job, Scorer, Task, load, run_job
+from tests.foreign import write_description, write_embedder
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Forty pictures in two folders, one of which is broken."""
+    root = tmp_path_factory.mktemp("pictures")
+    for number in range(40):
+        path = root / f"{number % 2}" / f"{number:02d}.jpg"
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(encode_jpeg(draw_face(number, 0)))
+    (root / "0" / "04.jpg").write_bytes(b"\xff\xd8 cut")
+    return root
+
+
+@pytest.fixture(scope="module")
+def scorer(tmp_path_factory: pytest.TempPathFactory) -> Scorer:
+    model = write_embedder(tmp_path_factory.mktemp("model") / "m.onnx")
+    write_description(model)
+    return load(model, threads=1, batch_size=4)
+
+
+def run(scorer: Scorer, folder: Path, out: Path, task: Task | None = None, block: int = 7) -> Job:
+    source = open_pictures(folder)
+    job = Job(out, source, scorer.settings(), block)
+    job.begin(resume=True)
+    run_job(scorer, source, job, task or Task())
+    return job
+
+
+def test_a_job_in_blocks_gives_what_scoring_gives(scorer: Scorer, folder: Path, tmp_path: Path) -> None:
+    job = run(scorer, folder, tmp_path / "rows.jsonl")
+    rows = list(job.finish())
+    source = open_pictures(folder)
+    expected = scorer.score([source.location(index) for index in range(len(source))])
+    assert [row.path for row in rows] == [row.path for row in expected]
+    assert [row.error is None for row in rows] == [row.error is None for row in expected]
+    assert sum(row.error is not None for row in rows) == 1
+    assert [row.quality for row in rows if row.quality] == pytest.approx(
+        [row.quality for row in expected if row.quality], rel=1e-5
+    )
+    written = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
+    assert [entry["path"] for entry in written] == [row.path for row in rows]
+    assert not job.folder.exists()
+
+
+@pytest.mark.parametrize("lost", [{5}, {0}, {2, 3}, {0, 1, 2, 3, 4, 5}])
+def test_whichever_blocks_are_lost_the_rows_are_the_same(
+    scorer: Scorer, folder: Path, tmp_path: Path, lost: set[int]
+) -> None:
+    whole = run(scorer, folder, tmp_path / "whole.csv")
+    list(whole.finish())
+    job = run(scorer, folder, tmp_path / "part.csv")
+    for number in lost:
+        (job.folder / f"{number:09d}.jsonl").unlink()
+    assert set(job.missing()) == lost
+    list(run(scorer, folder, tmp_path / "part.csv").finish())
+    assert (tmp_path / "part.csv").read_bytes() == (tmp_path / "whole.csv").read_bytes()
+
+
+def test_an_unfinished_run_is_neither_overwritten_nor_mixed_with_another(
+    scorer: Scorer, folder: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "rows.csv"
+    run(scorer, folder, out)
+    source = open_pictures(folder)
+    with pytest.raises(Error, match=r"6 finished blocks of an unfinished run; go on with it by --resume"):
+        Job(out, source, scorer.settings(), 7).begin(resume=False)
+    with pytest.raises(Error, match="another model_sha256"):
+        Job(out, source, {**scorer.settings(), "model_sha256": "0"}, 7).begin(resume=True)
+    with pytest.raises(Error, match="another pictures, pictures_sha256"):
+        Job(out, open_pictures(folder / "0"), scorer.settings(), 7).begin(resume=True)
+    (tmp_path / "other.csv.parts").mkdir()
+    (tmp_path / "other.csv.parts" / "mine.txt").write_text("keep")
+    with pytest.raises(Error, match="in the way"):
+        Job(tmp_path / "other.csv", source, scorer.settings(), 7).begin(resume=True)
+
+
+def test_a_block_that_is_broken_is_named(scorer: Scorer, folder: Path, tmp_path: Path) -> None:
+    job = run(scorer, folder, tmp_path / "rows.csv")
+    (job.folder / "000000002.jsonl").write_text('{"path": "a"')
+    with pytest.raises(DataError, match=r"000000002\.jsonl: broken"):
+        list(job.finish())
+    assert not (tmp_path / "rows.csv").exists()
+
+
+def test_crops_and_pictures_are_put_aside_and_nothing_is_overwritten(
+    scorer: Scorer, folder: Path, tmp_path: Path
+) -> None:
+    rows = list(run(scorer, folder, tmp_path / "first.csv").finish())
+    limit = float(np.median([row.quality for row in rows if row.quality]))
+    names = ("crops", "accepted", "rejected")
+    copies = Copies(*(tmp_path / name for name in names))
+    (tmp_path / "crops" / "0").mkdir(parents=True)
+    (tmp_path / "crops" / "0" / "00_0.png").write_bytes(b"somebody else's")
+    for out in ("second.csv", "third.csv"):
+        rows = list(run(scorer, folder, tmp_path / out, Task(limit, copies=copies)).finish())
+        kept = {
+            name: {str(p.relative_to(tmp_path / name)) for p in (tmp_path / name).rglob("*.*")}
+            for name in names
+        }
+        assert kept["accepted"] == {os.path.relpath(row.path, folder) for row in rows if row.accepted}
+        assert kept["rejected"] == {
+            os.path.relpath(row.path, folder) for row in rows if row.accepted is False
+        }
+        assert len(kept["crops"]) == 39 + 1
+        assert (tmp_path / "crops" / "0" / "00_0.png").read_bytes() == b"somebody else's"
+        assert "0/00_0 (2).png" in kept["crops"]
+    for name in ("accepted", "rejected"):
+        for copy in kept[name]:
+            assert (tmp_path / name / copy).read_bytes() == (folder / copy).read_bytes()
+
+
+KILLED = """
+import sys, time
+import facerts.scoring.job as job
+put = job.Job.put
+def slowly(self, number, rows):
+    put(self, number, rows)
+    print(number, flush=True)
+    time.sleep(0.3)
+job.Job.put = slowly
+job.BLOCK = 7
+from facerts.cli import main
+main()
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")
+def test_a_killed_command_goes_on_where_it_was(folder: Path, tmp_path: Path) -> None:
+    model = write_embedder(tmp_path / "m.onnx")
+    write_description(model)
+    command = ["score", str(folder), "--model", str(model), "--batch-size", "4", "--out"]
+    whole = [sys.executable, "-c", KILLED.replace("0.3", "0"), *command, str(tmp_path / "whole.parquet")]
+    subprocess.run(whole, check=False, capture_output=True)
+    part = [sys.executable, "-c", KILLED, *command, str(tmp_path / "part.parquet")]
+    with subprocess.Popen(part, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.stdout.readline()
+        time.sleep(0.1)
+        process.send_signal(signal.SIGKILL)
+    assert not (tmp_path / "part.parquet").exists()
+    assert len(list((tmp_path / "part.parquet.parts").glob("0*.jsonl"))) in {2, 3}
+    again = subprocess.run(part, check=False, capture_output=True, text=True)
+    assert again.returncode == 2
+    assert "--resume" in again.stderr
+    done = subprocess.run([*part, "--resume"], check=False, capture_output=True, text=True)
+    assert done.returncode == 1, done.stderr
+    import pyarrow.parquet
+
+    tables = [pyarrow.parquet.read_table(tmp_path / f"{name}.parquet") for name in ("whole", "part")]
+    assert tables[0].equals(tables[1])
+    assert tables[0].num_rows == 40

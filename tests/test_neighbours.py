@@ -1,0 +1,87 @@
+"""insightface and uniface themselves, with a model of facerts: installed from the package index, each time anew."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from facerts.data.drawn import draw_face
+from facerts.image import encode_jpeg
+from facerts.zoo import shipped_models
+
+ROOT = Path(__file__).parents[1]
+TOOL = ROOT / "tools" / "check_neighbours.py"
+BLOCKS = re.findall(
+    r"```python\n(.*?)```", (ROOT / "docs" / "neighbours.md").read_text(encoding="utf-8"), re.DOTALL
+)
+NOT_INSTALLED = 3
+
+
+def rows(*arguments: str | Path) -> list[dict[str, Any]]:
+    """What the tool compared."""
+    command = [sys.executable, TOOL, "--json", "--limit", "120", *arguments]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    if ran.returncode == NOT_INSTALLED:
+        pytest.skip(ran.stderr.strip())
+    assert ran.stdout, ran.stderr
+    found: list[dict[str, Any]] = json.loads(ran.stdout)
+    return found
+
+
+@pytest.mark.slow
+def test_insightface_and_uniface_load_our_models_and_get_our_embeddings(
+    exported: Path, request: pytest.FixtureRequest
+) -> None:
+    real = photos(request)
+    found = rows("--model", exported, *real)
+    assert [row for row in found if not row["ok"]] == []
+    compared = {(row["package"].split()[0], row["compared"]): row["number"] for row in found}
+    for package in ("insightface", "uniface"):
+        assert compared[(package, "drawn crops")] == 24
+        assert compared[(package, "drawn faces in scenes")] == 12
+        assert compared[(package, "examples of the documentation")] >= 1
+    assert compared[("insightface", "add_quality, its Face")] == 12
+    if real:
+        assert compared[("insightface", "faces in photos")] >= 10
+        assert compared[("insightface", "found by FaceAnalysis of both")] >= 10
+
+
+def photos(request: pytest.FixtureRequest) -> list[str | Path]:
+    """Real photos and a detector for them, where they are there."""
+    try:
+        data, models = (request.getfixturevalue(name) for name in ("facerts_data", "reference_models"))
+    except pytest.skip.Exception:
+        return []
+    return ["--photos", data / "photos" / "lfw", "--detector", models / "scrfd_500m_kps.onnx"]
+
+
+@pytest.mark.parametrize(
+    "block",
+    [block for block in BLOCKS if not re.search(r"^from (insightface|uniface)\b", block, re.MULTILINE)],
+    ids=lambda block: block.strip().splitlines()[-1],
+)
+def test_what_the_documentation_shows_of_facerts_alone_runs(
+    block: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    if not shipped_models():
+        pytest.skip("no model ships with this copy of facerts")
+    if "scrfd.onnx" in block:
+        shutil.copy(
+            request.getfixturevalue("reference_models") / "scrfd_500m_kps.onnx", tmp_path / "scrfd.onnx"
+        )
+    scene = np.pad(draw_face(0, 0), ((60, 60), (60, 60), (0, 0)), mode="edge")
+    (tmp_path / "photo.jpg").write_bytes(encode_jpeg(scene))
+    monkeypatch.chdir(tmp_path)
+    exec(compile(block, "docs/neighbours.md", "exec"), {})
+
+
+def test_there_are_examples_to_run() -> None:
+    assert len(BLOCKS) >= 6

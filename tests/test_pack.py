@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from facerts import pack
+from facerts.errors import ModelError
+from facerts.pack import Network, find_network, is_pack, look
+from tests.foreign import SIZE, write_embedder
+
+
+def has_two_outputs(network: Network) -> bool:
+    return len(network.outputs) == 2
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Two networks, of which one has two outputs, a broken one, and a text."""
+    folder = tmp_path / "buffalo"
+    folder.mkdir()
+    write_embedder(folder / "one.onnx")
+    write_embedder(folder / "two.onnx", quality=True)
+    (folder / "notes.onnx").write_text("no network")
+    (folder / "readme.txt").write_text("read me")
+    return folder
+
+
+def zipped(folder: Path, inside: str = "") -> Path:
+    path = folder.with_suffix(".zip")
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for file in sorted(folder.iterdir()):
+            archive.write(file, inside + file.name)
+    return path
+
+
+@pytest.mark.parametrize("form", ["folder", "zip", "zip with a folder"])
+def test_a_network_is_found_by_what_it_takes_and_gives(folder: Path, tmp_path: Path, form: str) -> None:
+    path = {
+        "folder": lambda: folder,
+        "zip": lambda: zipped(folder),
+        "zip with a folder": lambda: zipped(folder, "models/buffalo/"),
+    }[form]()
+    assert is_pack(path)
+    model, network = find_network(path, tmp_path / "scratch", has_two_outputs, wanted="pair")
+    assert model.read_bytes() == (folder / "two.onnx").read_bytes()
+    assert [tensor.name for tensor in network.inputs] == ["face"]
+    assert [tensor.shape for tensor in network.outputs] == [["N", SIZE], ["N"]]
+
+
+def test_only_folders_and_zips_are_packs(folder: Path) -> None:
+    assert is_pack(folder)
+    assert is_pack(Path("gone.ZIP"))
+    assert not is_pack(folder / "one.onnx")
+    assert not is_pack(Path("gone"))
+
+
+def test_a_network_is_told_in_a_few_words(folder: Path) -> None:
+    assert str(look(folder / "one.onnx")) == f"['N', 3, 112, 112] to ['N', {SIZE}]"
+    assert str(look(folder / "two.onnx")) == f"['N', 3, 112, 112] to ['N', {SIZE}] and ['N']"
+    assert str(look(write_embedder(folder / "many.onnx", inputs=3))).startswith("3 tensors to ")
+    assert str(look(folder / "notes.onnx")) == "cannot be loaded"
+
+
+def test_none_or_several_are_an_error_that_lists_what_is_there(folder: Path, tmp_path: Path) -> None:
+    (folder / "one.onnx").rename(folder / "first.onnx")
+    with pytest.raises(
+        ModelError, match=r"buffalo: a model pack has one net, this one none \(.*\); give"
+    ) as error:
+        find_network(folder, tmp_path, lambda network: False, wanted="net", otherwise=", or another pack")
+    for listed in ("first.onnx: ['N', 3, 112, 112] to", "notes.onnx: cannot be loaded", "or another pack"):
+        assert listed in str(error.value)
+    with pytest.raises(ModelError, match=r"this one 2 \("):
+        find_network(folder, tmp_path, lambda network: bool(network.inputs), wanted="net")
+    with pytest.raises(ModelError, match=r"gone: no such model pack"):
+        find_network(tmp_path / "gone", tmp_path, has_two_outputs, wanted="net")
+
+
+@pytest.mark.parametrize(
+    "name", ["../w600k_r50.onnx", "a/../../b.onnx", "/tmp/b.onnx", "C:\\b.onnx", "..\\b.onnx", "../notes.txt"]
+)
+def test_a_zip_that_would_write_elsewhere_is_refused(tmp_path: Path, name: str) -> None:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    with zipfile.ZipFile(tmp_path / "p.zip", "w") as archive:
+        archive.writestr("good.onnx", b"x")
+        archive.writestr(name, b"x")
+    with pytest.raises(ModelError, match=r"p\.zip: its member .* would lie outside"):
+        find_network(tmp_path / "p.zip", scratch, has_two_outputs, wanted="net")
+    assert list(scratch.iterdir()) == []
+
+
+def test_a_zip_gives_its_onnx_files_alone_and_no_more_than_fits(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, scratch = zipped(folder), tmp_path / "scratch"
+    find_network(path, scratch, has_two_outputs, wanted="net")
+    assert {file.name for file in scratch.rglob("*.*") if file.is_file()} == {
+        "notes.onnx",
+        "one.onnx",
+        "two.onnx",
+    }
+    monkeypatch.setattr(pack, "LARGEST_PACK", 1000)
+    with pytest.raises(ModelError, match=r"buffalo\.zip: its \.onnx files have .* more than the 1,000"):
+        find_network(path, tmp_path / "other", has_two_outputs, wanted="net")
+    assert not (tmp_path / "other").exists()
+
+
+def test_what_is_no_zip_is_named(tmp_path: Path) -> None:
+    (tmp_path / "text.zip").write_text("hello")
+    with pytest.raises(ModelError, match=r"text\.zip: cannot be unpacked \(File is not a zip file\)"):
+        find_network(tmp_path / "text.zip", tmp_path, has_two_outputs, wanted="net")

@@ -1,0 +1,35 @@
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from facerts.errors import MissingExtraError, ModelError
+from facerts.runtime import open_session
+from tests.foreign import write_embedder
+
+
+def test_providers_and_threads_are_those_that_were_asked_for(tmp_path: Path) -> None:
+    model = write_embedder(tmp_path / "m.onnx")
+    session = open_session(model, providers=["CPUExecutionProvider"], threads=3)
+    assert session.get_providers() == ["CPUExecutionProvider"]
+    assert session.get_session_options().intra_op_num_threads == 3
+    assert open_session(model).get_providers() == ["CPUExecutionProvider"]
+    with pytest.raises(ModelError, match=r"has no NoSuchProvider here; it has .*CPUExecutionProvider"):
+        open_session(model, providers=["NoSuchProvider", "CPUExecutionProvider"])
+
+
+def test_missing_and_broken_files_are_named(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=r"gone\.onnx: no such model file"):
+        open_session(tmp_path / "gone.onnx")
+    (tmp_path / "text.onnx").write_text("hello")
+    for run in (True, False):
+        with pytest.raises(ModelError, match=r"text\.onnx: ONNX Runtime cannot load it \(.+\)"):
+            open_session(tmp_path / "text.onnx", run=run)
+
+
+def test_without_onnx_runtime_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'facerts\[cpu\]'"):
+        open_session(write_embedder(tmp_path / "m.onnx"))

@@ -1,0 +1,265 @@
+"""How much of the bare network's speed `facerts score` keeps, photos against a loop of one face at a time, and memory.
+
+Everything takes turns in one run, so that what else the machine does meets all alike; medians over rounds are shown.
+
+    python tools/bench_scoring.py --model models/facerts-small-noteacher.onnx
+    python tools/bench_scoring.py --photos photos/ --yunet yunet.onnx --scrfd scrfd_500m_kps.onnx
+    python tools/bench_scoring.py --memory 20000
+
+Crops: `facerts score` from a tar shard to CSV, against the network alone on crops that are decoded and stacked: the
+faster of one run with all cores and of single-threaded runs on every core.
+
+Photos: `facerts score --detector yunet` against the loop that insightface's FaceAnalysis makes: SCRFD at 640 x 640,
+one photo after the other, then the same recogniser, one face after the other, ONNX Runtime as it is by default. With
+--insightface PYTHON (an interpreter that has insightface, see tools/check_neighbours.py) it is insightface itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import shutil
+import statistics
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+
+from facerts.align import align
+from facerts.data import open_pictures
+from facerts.data.drawn import draw_face
+from facerts.detect import open_detector
+from facerts.embedder import load_embedder
+from facerts.image import encode_jpeg, read
+from facerts.scoring import Job, Scorer, Task, load, run_job
+
+# Runs where insightface is: photos by their paths in, seconds and faces out, each time that a line comes in.
+INSIGHTFACE = """
+import json, sys, time
+import cv2
+from insightface.app import FaceAnalysis
+pack, photos = sys.argv[1], json.load(open(sys.argv[2]))
+from pathlib import Path
+app = FaceAnalysis(name=Path(pack).name, root=str(Path(pack).parent.parent), providers=["CPUExecutionProvider"])
+app.prepare(ctx_id=-1, det_thresh=0.5, det_size=(640, 640))
+print("ready", flush=True)
+for _ in sys.stdin:
+    began = time.perf_counter()
+    faces = [len(app.get(cv2.imread(photo))) for photo in photos]
+    print(json.dumps([time.perf_counter() - began, faces]), flush=True)
+"""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--model", default="facerts-small")
+    parser.add_argument("--crops", type=int, default=2000)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--photos", help="photos to detect in, instead of crops")
+    parser.add_argument("--yunet", type=Path)
+    parser.add_argument("--scrfd", type=Path)
+    parser.add_argument("--insightface", help="a Python with insightface, for its own loop")
+    parser.add_argument("--memory", type=int, help="crops to score while memory is watched, instead")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as scratch:
+        if options.memory:
+            memory(options, Path(scratch))
+        elif options.photos:
+            photos(options, Path(scratch))
+        else:
+            crops(options, Path(scratch))
+
+
+def crops(options: argparse.Namespace, scratch: Path) -> None:
+    shard = scratch / "crops.tar"
+    write_shard(shard, options.crops)
+    scorer = load(options.model, threads=1)
+    source = open_pictures(shard)
+    stacked = np.stack([source.crop(index) for index in range(len(source))])
+    batches = [stacked[start : start + 64] for start in range(0, len(stacked), 64)]
+    wide = load(options.model).embedder
+    cores = os.cpu_count() or 1
+
+    def one_run() -> None:
+        for batch in batches:
+            wide(batch)
+
+    def a_run_on_each_core() -> None:
+        with ThreadPoolExecutor(cores) as pool:
+            list(pool.map(scorer.embedder, batches))
+
+    ways = {
+        "network alone, one run with all cores": one_run,
+        "network alone, a run on each core": a_run_on_each_core,
+        "facerts score": lambda: score(scorer, shard, scratch / "rows.csv"),
+    }
+    rates = turns(ways, options.crops, options.rounds, "crops")
+    bare = max(statistics.median(rates[name]) for name in list(ways)[:2])
+    print(f"facerts score keeps {statistics.median(rates['facerts score']) / bare:.3f} of the network's rate")
+
+
+def photos(options: argparse.Namespace, scratch: Path) -> None:
+    source = open_pictures(options.photos)
+    paths = [source.location(index) for index in range(len(source))]
+    scorer = load(options.model, detector="yunet", detector_model=options.yunet, threads=1)
+    found: dict[str, list[int]] = {}
+
+    def ours() -> None:
+        rows = score(scorer, options.photos, scratch / "rows.csv")
+        counts = dict.fromkeys(paths, 0)
+        for path, face in rows:
+            counts[path] += face is not None
+        found["facerts score"] = list(counts.values())
+
+    with peer(options, paths, scratch) as (name, loop):
+
+        def theirs() -> None:
+            found[name] = loop()
+
+        rates = turns({"facerts score": ours, name: theirs}, len(paths), options.rounds, "photos")
+    ratios = [mine / other for mine, other in zip(rates["facerts score"], rates[name], strict=True)]
+    print(
+        f"facerts score / {name}: {statistics.median(ratios):.2f} (rounds {min(ratios):.2f} to {max(ratios):.2f})"
+    )
+    for who, faces in found.items():
+        print(
+            f"{who}: a face in {sum(count > 0 for count in faces)} of {len(faces)} photos, {sum(faces)} faces"
+        )
+
+
+@contextmanager
+def peer(
+    options: argparse.Namespace, paths: list[str], scratch: Path
+) -> Iterator[tuple[str, Callable[[], list[int]]]]:
+    if options.insightface is None:
+        detector = open_detector("scrfd", options.scrfd)
+        assert detector is not None
+        recogniser = load_embedder(load(options.model).embedder._path, batch_size=1)
+
+        def loop() -> list[int]:
+            faces = []
+            for path in paths:
+                image = read(path)
+                detections = detector(image)
+                for face in detections:
+                    recogniser(align(image, face.points)[None])
+                faces.append(len(detections))
+            return faces
+
+        yield "one at a time, SCRFD at 640", loop
+        return
+    pack = scratch / "models" / "pack"
+    pack.mkdir(parents=True)
+    shutil.copy(options.scrfd, pack / "detector.onnx")
+    command = [
+        sys.executable,
+        "-m",
+        "facerts",
+        "export",
+        str(load(options.model).embedder._path),
+        "--embedding-only",
+    ]
+    subprocess.run([*command, "--out", str(pack / "recogniser.onnx")], check=True, stdout=subprocess.DEVNULL)
+    listed = scratch / "photos.json"
+    listed.write_text(json.dumps([os.path.abspath(path) for path in paths]))
+    with subprocess.Popen(
+        [options.insightface, "-c", INSIGHTFACE, str(pack), str(listed)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=scratch,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        while process.stdout.readline().strip() != "ready":
+            pass
+
+        def ask() -> list[int]:
+            process.stdin.write("go\n")  # type: ignore[union-attr]
+            process.stdin.flush()  # type: ignore[union-attr]
+            return list(json.loads(process.stdout.readline())[1])  # type: ignore[union-attr]
+
+        yield "insightface's FaceAnalysis", ask
+        process.stdin.close()
+
+
+def memory(options: argparse.Namespace, scratch: Path) -> None:
+    shard = scratch / "crops.tar"
+    write_shard(shard, 500, copies=-(-options.memory // 500))
+    scorer = load(options.model, threads=1)
+    source = open_pictures(shard)
+    job = Job(scratch / "rows.csv", source, scorer.settings())
+    job.begin(resume=False)
+    done = 0
+
+    def watch(pictures: int) -> None:
+        nonlocal done
+        done += pictures
+        if done % max(options.memory // 10, 1) == 0:
+            print(f"{done:,} crops: {resident():,.0f} MiB now, {peak():,.0f} MiB at most", flush=True)
+
+    run_job(scorer, source, job, Task(), watch)
+    for _ in job.finish():
+        pass
+    print(f"rows joined: {resident():,.0f} MiB now, {peak():,.0f} MiB at most")
+
+
+def turns(
+    ways: dict[str, Callable[[], object]], number: int, rounds: int, unit: str
+) -> dict[str, list[float]]:
+    """Items per second of each way, round by round; one more round warms up."""
+    rates: dict[str, list[float]] = {name: [] for name in ways}
+    for turn in range(rounds + 1):
+        for name, way in ways.items():
+            began = time.perf_counter()
+            way()
+            if turn:
+                rates[name].append(number / (time.perf_counter() - began))
+    for name, values in rates.items():
+        print(f"{name}: {statistics.median(values):,.1f} {unit}/s ({min(values):,.1f} to {max(values):,.1f})")
+    return rates
+
+
+def score(scorer: Scorer, paths: str | Path, out: Path) -> list[tuple[str, int | None]]:
+    """As the command does; each row's picture and face."""
+    source = open_pictures(paths)
+    job = Job(out, source, scorer.settings())
+    job.begin(resume=False)
+    run_job(scorer, source, job, Task())
+    return [(row.path, row.face) for row in job.finish()]
+
+
+def write_shard(path: Path, crops: int, copies: int = 1) -> None:
+    """Drawn faces as JPEG, some times over."""
+    faces = path.with_suffix("")
+    faces.mkdir()
+    for number in range(crops):
+        (faces / f"{number}.jpg").write_bytes(encode_jpeg(draw_face(number, 0)))
+    with tarfile.open(path, "w") as archive:
+        for copy in range(copies):
+            for number in range(crops):
+                archive.add(faces / f"{number}.jpg", f"{copy:05d}_{number:05d}.jpg")
+
+
+def resident() -> float:
+    """MiB of this process, now."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize() / (1 << 20)
+
+
+def peak() -> float:
+    """MiB of this process, the most so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+if __name__ == "__main__":
+    main()

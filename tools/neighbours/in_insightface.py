@@ -1,0 +1,61 @@
+"""What insightface makes of a model; runs in an environment of its own, see ../check_neighbours.py.
+
+    python in_insightface.py FOLDER
+
+FOLDER has the model as embedding.onnx, the model with its quality as whole.onnx, crops.npz, and scenes as 000.png with
+their faces' points in points.npz; for photos also detector.onnx and photos in photos/. Adds seen.npz.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+import cv2
+import numpy as np
+from insightface.app import FaceAnalysis
+from insightface.app.common import Face
+from insightface.model_zoo import get_model
+
+import facerts
+from facerts.insightface import add_quality
+
+PROVIDERS = ["CPUExecutionProvider"]
+
+
+def main(folder: Path) -> None:
+    recogniser = get_model(str(folder / "embedding.onnx"), providers=PROVIDERS)
+    recogniser.prepare(ctx_id=-1)
+    seen = {"version": np.array(version("insightface"))}
+    with np.load(folder / "crops.npz") as file:
+        seen["crops"] = recogniser.get_feat([crop[..., ::-1] for crop in file["crops"]])
+    scorer = facerts.load(folder / "whole.onnx")
+    with np.load(folder / "points.npz") as points:
+        for name in points.files:
+            picture = cv2.imread(str(folder / f"{name}.png"))
+            faces = [Face(kps=kps) for kps in points[name]]
+            seen[f"{name}_embedding"] = np.stack([recogniser.get(picture, face) for face in faces])
+            add_quality(faces, picture, scorer)
+            seen[f"{name}_quality"] = np.array([face.quality for face in faces])
+    if (folder / "photos").is_dir():
+        analyse(folder, seen)
+    np.savez(folder / "seen.npz", **seen)
+
+
+def analyse(folder: Path, seen: dict[str, np.ndarray]) -> None:
+    """The faces of photos, by a pack of detector and recogniser."""
+    pack = folder / "pack"
+    pack.mkdir()
+    for name in ("detector.onnx", "embedding.onnx"):
+        (pack / name).write_bytes((folder / name).read_bytes())
+    app = FaceAnalysis(str(pack), providers=PROVIDERS)
+    app.prepare(ctx_id=-1, det_size=(640, 640))
+    for path in sorted((folder / "photos").iterdir()):
+        faces = app.get(cv2.imread(str(path)))
+        seen[f"photo_{path.stem}_kps"] = np.array([face.kps for face in faces]).reshape(-1, 5, 2)
+        seen[f"photo_{path.stem}_embedding"] = np.array([face.embedding for face in faces])
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
