@@ -66,7 +66,10 @@ class ResultFolder:
                     "choose another --out"
                 )
             self.content = earlier
-        self.content["command"] = [*self.content["command"], sys.argv]
+        # By its name: where it is installed is nobody's business whom the result is shown.
+        program = Path(sys.argv[0]).name
+        said = "facerts" if program == "__main__.py" else program
+        self.content["command"] = [*self.content["command"], [said, *sys.argv[1:]]]
 
     def add(self, kind: str, name: str | None, section: Any, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Add or replace a section; ``write`` brings it to the disk.
