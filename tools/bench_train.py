@@ -7,6 +7,10 @@ Random crops stand for decoded ones, so that nothing but the step is timed. Exam
 What compiling the step saves, the time that compiling itself takes left out:
 
     python tools/bench_train.py --change compute.compile=true --against faces_small_rts
+
+What is gained over a loop in the field's usual style on the same network, images/s and, on a GPU, memory:
+
+    python tools/bench_train.py --change compute.compile=true --against plain
 """
 
 from __future__ import annotations
@@ -16,13 +20,14 @@ import statistics
 import time
 
 import torch
+from plain_loop import PlainLearner
 
 from facerts.methods import Batch
 from facerts.train.learner import Learner
 from facerts.train.recipe import load_recipe
 
 
-def seconds(learner: Learner, crops: torch.Tensor, batch: Batch) -> float:
+def seconds(learner: Learner | PlainLearner, crops: torch.Tensor, batch: Batch) -> float:
     """Wall time of one step."""
     if learner.device.type == "cuda":
         torch.cuda.synchronize()
@@ -36,7 +41,11 @@ def seconds(learner: Learner, crops: torch.Tensor, batch: Batch) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--recipe", default="faces_small_rts")
-    parser.add_argument("--against", default="faces_small_arcface")
+    parser.add_argument(
+        "--against",
+        default="faces_small_arcface",
+        help='a recipe, or "plain" for the usual loop on --recipe\'s network',
+    )
     parser.add_argument("--identities", type=int, default=8648)
     parser.add_argument("--steps", type=int, default=40)
     parser.add_argument(
@@ -49,14 +58,17 @@ def main() -> None:
     parser.add_argument("overrides", nargs="*", help="recipe fields for both, e.g. backbone.width=0.5")
     options = parser.parse_args()
 
+    plain = options.against == "plain"
     recipes = [
         load_recipe(options.recipe, [*options.overrides, *options.change]),
-        load_recipe(options.against, options.overrides),
+        load_recipe(options.recipe if plain else options.against, options.overrides),
     ]
-    names = [" ".join([recipes[0].name, *options.change]), recipes[1].name]
+    names = [" ".join([recipes[0].name, *options.change]), "plain loop" if plain else recipes[1].name]
     if threads := recipes[0].compute.threads:
         torch.set_num_threads(threads)
-    learners = [Learner(recipe, options.identities) for recipe in recipes]
+    kinds = (Learner, PlainLearner if plain else Learner)
+    learners = [kind(recipe, options.identities) for kind, recipe in zip(kinds, recipes, strict=True)]
+    peaks = [0.0, 0.0]
     size = recipes[0].optim.batch_size
     generator = torch.Generator().manual_seed(0)
     times: list[list[float]] = [[], []]
@@ -66,13 +78,18 @@ def main() -> None:
         # Who goes first changes from step to step, so that a drift of the machine hits both alike.
         for which in (0, 1) if step % 2 else (1, 0):
             batch = Batch(labels.to(learners[which].device), torch.arange(size), step, seed=0)
+            if torch.cuda.is_available():
+                torch.cuda.reset_peak_memory_stats()
             taken = seconds(learners[which], crops, batch)
+            if torch.cuda.is_available():
+                peaks[which] = torch.cuda.max_memory_allocated() / (1 << 20)
             if step >= 3:
                 times[which].append(taken)
     ratios = sorted(first / second for first, second in zip(*times, strict=True))
-    for name, taken in zip(names, times, strict=True):
+    for name, taken, peak in zip(names, times, peaks, strict=True):
         rate = size / statistics.median(taken)
-        print(f"{name}: median {1000 * statistics.median(taken):.1f} ms a step, {rate:.1f} images/s")
+        memory = f", {peak:,.0f} MiB with both in memory" if peak else ""
+        print(f"{name}: median {1000 * statistics.median(taken):.1f} ms a step, {rate:.1f} images/s{memory}")
     low, high = ratios[len(ratios) // 4], ratios[(3 * len(ratios)) // 4]
     print(
         f"ratio {names[0]} / {names[1]} over {len(ratios)} pairs of steps: "

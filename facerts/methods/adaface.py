@@ -119,7 +119,7 @@ class AdaFace(ClassificationMethod):
 
     def loss(self, outputs: Outputs, batch: Batch, centres: Centres) -> Loss:
         """The classification loss, after μ and σ have moved on with this batch."""
-        self.state.update(clipped_norm(outputs["embedding"]), self.config.momentum)
+        self.state.update(batch.processes.gather(clipped_norm(outputs["embedding"])), self.config.momentum)
         return super().loss(outputs, batch, centres)
 
     def score(self, outputs: Outputs) -> dict[str, Tensor]:

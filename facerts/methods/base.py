@@ -18,6 +18,7 @@ from torch.nn import functional as F
 
 from facerts.methods.margin import MarginGradient, additive_angular
 from facerts.nn.heads import HeadSpec
+from facerts.processes import Processes
 
 Outputs = Mapping[str, Tensor]
 Margin = Callable[[Tensor], Tensor]
@@ -35,6 +36,7 @@ class Batch:
         step: of the run, from 0.
         seed: of the run.
         ramp: how much of its margin a method uses at this step, 0 to 1.
+        processes: each of which has a batch of its own at this step; what depends on the whole of them asks here.
     """
 
     labels: Tensor
@@ -42,6 +44,7 @@ class Batch:
     step: int
     seed: int
     ramp: float = 1.0
+    processes: Processes = field(default_factory=Processes)
 
 
 @dataclass(frozen=True)
@@ -77,7 +80,7 @@ class Centres(Protocol):
         ...
 
     def own_and_nearest(self, embedding: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """Cosine of each embedding to its own class centre, and the largest to any other: ``(B,)`` each."""
+        """Cosine of each embedding to its own class centre and the largest to another, ``(B,)`` each, no gradient."""
         ...
 
     def cosines(self, embedding: Tensor) -> Tensor:

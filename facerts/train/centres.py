@@ -2,31 +2,72 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from facerts.errors import Error
 from facerts.methods.base import Margin
+from facerts.processes import Processes
+from facerts.train.softmax import Chunk, others_and_own
 
 # Shorter embeddings are not brought to unit length: at length 0 the gradient of that is without bound, and one step
 # would throw the weights so far that nothing brings them back. Those of a network in training are longer by far.
 SMALLEST_LENGTH = 1e-2
+# Classes whose logits are held at a time.
+CHUNK = 16_384
+# Rows that are drawn at a time, so that the centres begin alike whatever the number of processes.
+DRAWN = 4096
 
 
 class ClassCentres(nn.Module):
-    """One unit class centre per identity, held whole in this process.
+    """One unit class centre per identity, shared out over the processes of the run.
 
     Args:
         identities: C.
         embedding_size: d.
+        chunk: classes whose logits are held at a time.
+        sample: share of its centres that each process looks at in a step, those of the batch's people and others drawn
+            anew each time (An et al., "Killing Two Birds with One Stone: Efficient and Robust Training of Face
+            Recognition CNNs by Partial FC", CVPR 2022); None for all, which is exact.
+        seed: of the draws.
+        processes: that share the centres; each holds a run of them.
+
+    Attributes:
+        identities: C.
+        classes: those that this process holds.
+        step: of the run, which the draws depend on.
+        weight: ``(C_r, d)`` theirs.
 
     The centres start as N(0, 0.01²) and are weight-decayed like the rest, as in the field's code.
     """
 
-    def __init__(self, identities: int, embedding_size: int) -> None:
+    def __init__(
+        self,
+        identities: int,
+        embedding_size: int,
+        *,
+        chunk: int = CHUNK,
+        sample: float | None = None,
+        seed: int = 0,
+        processes: Processes | None = None,
+    ) -> None:
         super().__init__()
-        self.weight = nn.Parameter(torch.empty(identities, embedding_size))
-        nn.init.normal_(self.weight, std=0.01)
+        self.identities = identities
+        self.step = 0
+        self._chunk, self._sample, self._seed = chunk, sample, seed
+        self._processes = processes or Processes()
+        self.classes = self._processes.classes(identities)
+        self.weight = nn.Parameter(torch.empty(len(self.classes), embedding_size))
+        for start in range(0, identities, DRAWN):
+            drawn = range(start, min(start + DRAWN, identities))
+            rows = torch.empty(len(drawn), embedding_size).normal_(std=0.01)
+            kept = range(max(drawn.start, self.classes.start), min(drawn.stop, self.classes.stop))
+            if kept:
+                place = slice(kept.start - self.classes.start, kept.stop - self.classes.start)
+                self.weight.data[place] = rows[kept.start - start : kept.stop - start]
 
     def forward(self, embedding: Tensor, labels: Tensor, margin: Margin, scale: Tensor) -> Tensor:
         """Softmax cross-entropy of each embedding against every centre; see ``methods.base.Centres``.
@@ -34,19 +75,58 @@ class ClassCentres(nn.Module):
         In float32 (or wider) even under autocast: cosines near 1 are where margins act.
         """
         with torch.autocast(embedding.device.type, enabled=False):
-            cosine = self.cosines(embedding)
-            index = labels.unsqueeze(1)
-            target = margin(cosine.gather(1, index).squeeze(1))
-            # A scalar or one scale per image; a column, so that a row of logits shares it.
-            logits = cosine.scatter(1, index, target.unsqueeze(1)) * scale.reshape(-1, 1)
-            return F.cross_entropy(logits, labels, reduction="none")
+            unit = F.normalize(embedding, eps=SMALLEST_LENGTH)
+            # A scalar or one scale per image.
+            scale = scale.to(unit).expand(len(unit))
+            rows = self._rows(labels)
+            weight, rows = (self.weight, rows) if self._sample is None else self._drawn(rows, self._sample)
+            others, own = others_and_own(
+                unit, weight, rows, scale, chunk=self._chunk, processes=self._processes
+            )
+            # log(exp(others) + exp(target)) − target
+            return -F.logsigmoid(margin(own) * scale - others)
 
     def cosines(self, embedding: Tensor) -> Tensor:
-        """``(B, C)`` cosine of each embedding to every centre, in float32 (or wider) even under autocast."""
+        """``(B, C)`` cosine of each embedding to every centre, in float32 (or wider) even under autocast.
+
+        Raises:
+            Error: the centres are shared out.
+        """
+        if self._processes.count > 1:
+            raise Error("a method that looks at all cosines runs in one process; train it without torchrun")
         with torch.autocast(embedding.device.type, enabled=False):
             return F.linear(F.normalize(embedding, eps=SMALLEST_LENGTH), F.normalize(self.weight))
 
+    @torch.no_grad()
     def own_and_nearest(self, embedding: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         """Cosine to the own centre, and the largest to another; see ``methods.base.Centres``."""
-        cosine, index = self.cosines(embedding), labels.unsqueeze(1)
-        return cosine.gather(1, index).squeeze(1), cosine.scatter(1, index, -2.0).amax(dim=1)
+        with torch.autocast(embedding.device.type, enabled=False):
+            unit = self._processes.gather(F.normalize(embedding, eps=SMALLEST_LENGTH))
+            rows = self._rows(labels)
+            own = torch.zeros_like(unit[:, 0])
+            nearest = torch.full_like(own, -2.0)
+            for start in range(0, len(self.weight), self._chunk):
+                part = Chunk(unit, self.weight[start : start + self._chunk], rows - start)
+                own += part.own()
+                nearest = torch.maximum(nearest, part.others(torch.ones_like(own)).amax(dim=1))
+            mine = self._processes.share(len(unit))
+            return self._processes.sum(own)[mine], self._processes.highest(nearest)[mine]
+
+    def _rows(self, labels: Tensor) -> Tensor:
+        """``(R·B,)`` rows of this process's centres that the images of all processes belong to; −1 for others."""
+        rows = self._processes.gather(labels) - self.classes.start
+        return rows.masked_fill((rows < 0) | (rows >= len(self.classes)), -1)
+
+    def _drawn(self, rows: Tensor, share: float) -> tuple[Tensor, Tensor]:
+        """Some of the centres, the batch's own among them, and the rows as they are numbered among these."""
+        generator = torch.Generator().manual_seed(
+            (self._seed << 32) + (self.step << 12) + self._processes.rank
+        )
+        order = torch.rand(len(self.weight), generator=generator).to(rows.device)
+        order[rows[rows >= 0]] = -1.0
+        count = max(math.ceil(share * len(self.weight)), int((order < 0).sum()))
+        drawn = order.topk(count, largest=False).indices.sort().values
+        place = torch.full((len(self.weight) + 1,), -1, device=rows.device)
+        place[drawn] = torch.arange(count, device=rows.device)
+        # The last entry is where −1 leads.
+        return self.weight[drawn], place[rows]

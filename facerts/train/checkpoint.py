@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import json
 import pickle
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor
 
 from facerts.errors import ModelError
 from facerts.files import atomic_write
 from facerts.methods import Method
 from facerts.nn import FaceNetwork, build_network
-from facerts.train.recipe import Recipe
+from facerts.train.recipe import Backbone, Recipe
 
 SCHEMA = "facerts.checkpoint/1"
 FILE = "checkpoint.pt"
@@ -27,37 +28,123 @@ def save_checkpoint(path: Path, recipe: Recipe, state: dict[str, Any]) -> None:
         torch.save({"schema": SCHEMA, "recipe": recipe.model_dump_json(), **state}, file)
 
 
+class Saver:
+    """Writes checkpoints while training goes on; one at a time, and the last is whole when the block ends."""
+
+    def __init__(self) -> None:
+        self._pool = ThreadPoolExecutor(1)
+        self._last: Future[None] | None = None
+
+    def save(self, path: Path, recipe: Recipe, state: dict[str, Any]) -> None:
+        """As ``save_checkpoint``, in the background; what the state holds may change as soon as this returns.
+
+        Raises:
+            OSError: the checkpoint before could not be written.
+        """
+        self.wait()
+        self._last = self._pool.submit(save_checkpoint, path, recipe, _copied(state))
+
+    def wait(self) -> None:
+        """Until the last checkpoint is there.
+
+        Raises:
+            OSError: it could not be written.
+        """
+        if self._last is not None:
+            self._last.result()
+
+    def __enter__(self) -> Saver:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._pool.shutdown()
+        if kind is None:
+            self.wait()
+
+
+def _copied(value: Any) -> Any:
+    """Containers of tensors with copies of them on the CPU."""
+    if isinstance(value, torch.Tensor):
+        return value.detach().to("cpu", copy=True)
+    if isinstance(value, dict):
+        return {key: _copied(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(_copied(entry) for entry in value)
+    return value
+
+
 def load_checkpoint(path: Path, device: torch.device | str = "cpu") -> tuple[Recipe, dict[str, Any]]:
     """Read a checkpoint; nothing in it is executed.
 
     Raises:
         ModelError: no such file, or not a checkpoint of ours.
     """
+    state = read_file(path, device)
+    return recipe_of(state, path), state
+
+
+def read_file(run: str | Path, device: torch.device | str = "cpu") -> dict[str, Any]:
+    """What a run's checkpoint, or another file of PyTorch's, holds; nothing in it is executed.
+
+    Raises:
+        ModelError: no such file, or it holds more than names, numbers and tensors.
+    """
+    path = Path(run)
+    path = path / FILE if path.is_dir() else path
     if not path.is_file():
         raise ModelError(f"{path}: no checkpoint here; a training run writes {FILE} into its folder")
     try:
         state = torch.load(path, map_location=device, weights_only=True)
     except (RuntimeError, pickle.UnpicklingError, EOFError, OSError, ValueError) as error:
         raise ModelError(f"{path}: not a readable checkpoint ({str(error).splitlines()[0]})") from error
-    if not isinstance(state, dict) or state.get("schema") != SCHEMA:
-        raise ModelError(f"{path}: not a checkpoint of the form {SCHEMA}")
-    return Recipe.model_validate(json.loads(state.pop("recipe"))), state
+    if not isinstance(state, dict):
+        raise ModelError(
+            f"{path}: holds a {type(state).__name__}, neither a checkpoint nor a network's weights"
+        )
+    return state
+
+
+def is_checkpoint(state: dict[str, Any]) -> bool:
+    """Whether a file that was read is a checkpoint of ours."""
+    return state.get("schema") == SCHEMA
+
+
+def recipe_of(state: dict[str, Any], where: object) -> Recipe:
+    """The recipe in a checkpoint that was read.
+
+    Raises:
+        ModelError: not a checkpoint of ours.
+    """
+    if not is_checkpoint(state):
+        raise ModelError(f"{where}: not a checkpoint of the form {SCHEMA}")
+    return Recipe.model_validate(json.loads(state["recipe"]))
 
 
 @dataclass(frozen=True)
-class TrainedNetwork:
-    """A network in evaluation mode with what made it.
+class ReadyNetwork:
+    """A network in evaluation mode, and what reads its outputs.
 
     Attributes:
         network: in evaluation mode, on the CPU, float32.
         method: whose ``score`` reads its outputs.
+        backbone: its name and size.
+    """
+
+    network: FaceNetwork
+    method: Method
+    backbone: Backbone
+
+
+@dataclass(frozen=True)
+class TrainedNetwork(ReadyNetwork):
+    """The network of a run, with what made it.
+
+    Attributes:
         recipe: of the run.
         step: training steps behind it.
         identities: C, how many it was trained to tell apart.
     """
 
-    network: FaceNetwork
-    method: Method
     recipe: Recipe
     step: int
     identities: int
@@ -65,8 +152,16 @@ class TrainedNetwork:
 
 def load_network(run: str | Path) -> TrainedNetwork:
     """The network of a run, from its folder or from a checkpoint file."""
-    path = Path(run)
-    recipe, state = load_checkpoint(path / FILE if path.is_dir() else path)
+    return trained_network(read_file(run), run)
+
+
+def trained_network(state: dict[str, Any], where: object) -> TrainedNetwork:
+    """The network in a checkpoint that was read.
+
+    Raises:
+        ModelError: not a checkpoint of ours.
+    """
+    recipe = recipe_of(state, where)
     method = recipe.build_method()
     network = build_network(
         recipe.backbone.name,
@@ -75,32 +170,14 @@ def load_network(run: str | Path) -> TrainedNetwork:
         width=recipe.backbone.width,
         dropout=recipe.backbone.dropout,
     )
-    network.load_state_dict(state["network"])
+    network.load_state_dict(exported_weights(state))
     # Checkpoints from before methods kept anything of their own have no such part.
     method.state.load_state_dict(state.get("method", {}))
-    return TrainedNetwork(network.eval(), method, recipe, state["step"], len(state["centres"]["weight"]))
+    identities = len(state["centres"]["weight"])
+    return TrainedNetwork(network.eval(), method, recipe.backbone, recipe, state["step"], identities)
 
 
-def start_from(run: str | Path, network: FaceNetwork, centres: nn.Module | None) -> None:
-    """Give a new network the trunk and the embedding of a run, and class centres that learn the run's, if as many.
-
-    Raises:
-        ModelError: no such run, or its network has another shape.
-    """
-    path = Path(run)
-    recipe, state = load_checkpoint(path / FILE if path.is_dir() else path)
-    own = network.state_dict()
-    shared = {name: value for name, value in own.items() if not name.startswith("heads.")}
-    unlike = [
-        name
-        for name, value in shared.items()
-        if getattr(state["network"].get(name), "shape", None) != value.shape
-    ]
-    if unlike:
-        raise ModelError(
-            f"{run}: its network is {recipe.backbone.name} of width {recipe.backbone.width:g} with "
-            f"{recipe.backbone.embedding_size} numbers, another than this recipe's ({unlike[0]} differs)"
-        )
-    network.load_state_dict({**own, **{name: state["network"][name] for name in shared}})
-    if centres is not None and state["centres"]["weight"].shape == centres.state_dict()["weight"].shape:
-        centres.load_state_dict(state["centres"])
+def exported_weights(state: dict[str, Any]) -> dict[str, Tensor]:
+    """Those of a checkpoint that the run validated, by the names of its network."""
+    weights: dict[str, Tensor] = state.get("average") or state["network"]
+    return weights

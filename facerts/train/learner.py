@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
-from facerts.errors import NonFiniteLossError
-from facerts.methods import Batch, Loss
+from facerts.errors import Error, NonFiniteLossError
+from facerts.methods import Batch, ClassificationMethod, Loss
 from facerts.nn import build_network
+from facerts.processes import Processes
+from facerts.train import gradients
 from facerts.train.centres import ClassCentres
-from facerts.train.checkpoint import start_from
 from facerts.train.compiled import compiled
 from facerts.train.embedder import NetworkEmbedder, to_network_input
 from facerts.train.recipe import Optim, Recipe
+from facerts.train.start import start_from
 from facerts.train.teacher import Teacher
 
 AUTOCAST = {"fp32": None, "bf16": torch.bfloat16, "fp16": torch.float16}
@@ -46,13 +52,21 @@ class Learner:
         recipe: what to build.
         identities: C.
         teacher: of the recipe, where it has one.
+        processes: that train together; each holds the network and its share of the class centres.
 
     Weights are drawn from PyTorch's generator, which the recipe's seed sets.
     """
 
-    def __init__(self, recipe: Recipe, identities: int, teacher: Teacher | None = None) -> None:
+    def __init__(
+        self,
+        recipe: Recipe,
+        identities: int,
+        teacher: Teacher | None = None,
+        processes: Processes | None = None,
+    ) -> None:
         torch.manual_seed(recipe.seed)
         self.recipe = recipe
+        self.processes = processes or Processes()
         self.device = choose_device(recipe.compute.device)
         self.method = recipe.build_method()
         self.autocast = AUTOCAST[recipe.compute.precision]
@@ -68,58 +82,114 @@ class Learner:
             self.network = self.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.teacher = None if teacher is None else teacher.to(self.device)
         self.centres = (
-            ClassCentres(identities, backbone.embedding_size).to(self.device)
+            ClassCentres(
+                identities,
+                backbone.embedding_size,
+                chunk=recipe.compute.class_chunk,
+                sample=recipe.compute.class_sample,
+                seed=recipe.seed,
+                processes=self.processes,
+            ).to(self.device)
             if self.teacher is None
             else self.teacher.centres
         )
         self.method.state.to(self.device)
         if backbone.weights is not None:
-            start_from(backbone.weights, self.network, self.centres if self.teacher is None else None)
+            learning = self.centres if self.teacher is None else None
+            start_from(backbone.weights, self.network, self.method, learning)
+        self.frozen = backbone.frozen or self.method.trains == "heads"
+        if self.frozen:
+            self.network.trunk.requires_grad_(False)
+            self.network.embedding.requires_grad_(False)
         if self.method.trains == "heads":
-            for part in (self.network.trunk, self.network.embedding, self.centres):
-                part.requires_grad_(False)
+            self.centres.requires_grad_(False)
         self.optimizer = build_optimizer(
             self.method.parameter_groups(self.network, self.centres), recipe.optim
         )
+        self._alone = self.processes.count == 1
+        self._whole: Any = self.network
+        if not self._alone:
+            self._check_method()
+            if recipe.compute.sync_batch_norm:
+                self.network = nn.SyncBatchNorm.convert_sync_batchnorm(self.network)  # type: ignore[no-untyped-call]
+            self._whole = DistributedDataParallel(self.network)
+            # All began with the same weights; what is random in the network differs from here on.
+            torch.manual_seed(recipe.seed + self.processes.rank)
         # Only steps are compiled: validation has other batch sizes, and each would be compiled anew.
-        self.forward = compiled(self.network) if recipe.compute.compile else self.network
+        self.forward = compiled(self._whole) if recipe.compute.compile else self._whole
+        self.average: AveragedModel | None = None
+        if recipe.optim.average is not None:
+            self.average = AveragedModel(
+                self.network,
+                multi_avg_fn=get_ema_multi_avg_fn(recipe.optim.average),  # type: ignore[no-untyped-call]
+                use_buffers=True,
+            )
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=recipe.compute.precision == "fp16")
 
     def step(self, crops: Tensor, batch: Batch, learning_rate: float) -> Loss:
         """Forward, backward and one step of the optimiser.
 
         Args:
-            crops: ``(B, 112, 112, 3) uint8`` RGB.
+            crops: ``(B, 112, 112, 3) uint8`` RGB, this process's.
             batch: labels and keys of the crops.
             learning_rate: of this step.
 
         Raises:
-            NonFiniteLossError: the loss is not finite; nothing was changed by this step.
+            NonFiniteLossError: the loss of this or another process is not finite; no weights were changed by this step.
         """
         self.network.train()
-        if self.method.trains == "heads":
+        if self.frozen:
             # Their statistics, too, stay as they were.
             self.network.trunk.eval()
             self.network.embedding.eval()
+        self.centres.step = batch.step
+        self.optimizer.zero_grad(set_to_none=True)
+        parts = self.recipe.compute.accumulate
+        losses = []
+        for number, (images, part) in enumerate(zip(crops.chunk(parts), split(batch, parts), strict=True), 1):
+            # Gradients are averaged over the processes once, after the last part.
+            with nullcontext() if number == parts or self._alone else self._whole.no_sync():
+                losses.append(self._differentiate(images, part, parts, learning_rate))
+        gradients.average(self.method.state.parameters(), self.processes)
+        for group in self.optimizer.param_groups:
+            group["lr"] = learning_rate * group.get("lr_scale", 1.0)
+        if self.recipe.optim.clip_norm is not None:
+            self.scaler.unscale_(self.optimizer)
+            whole = [*self.network.parameters(), *self.method.state.parameters()]
+            gradients.clip(whole, self.centres.parameters(), self.recipe.optim.clip_norm, self.processes)
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+        if self.average is not None:
+            self.average.update_parameters(self.network)
+        return joined(losses)
+
+    def _differentiate(self, crops: Tensor, batch: Batch, parts: int, learning_rate: float) -> Loss:
+        """Forward and backward for one of a step's parts."""
         images = to_network_input(
             crops.to(self.device, non_blocking=True), channels_last=self.recipe.compute.channels_last
         )
         with torch.autocast(self.device.type, dtype=self.autocast, enabled=self.autocast is not None):
             outputs = self.forward(images)
         loss = self._loss(outputs, batch)
-        if not math.isfinite(loss.total.item()):
-            raise NonFiniteLossError(_describe(loss, outputs, batch, learning_rate))
-        for group in self.optimizer.param_groups:
-            group["lr"] = learning_rate * group.get("lr_scale", 1.0)
-        self.optimizer.zero_grad(set_to_none=True)
-        self.scaler.scale(loss.total).backward()  # type: ignore[no-untyped-call]
-        if self.recipe.optim.clip_norm is not None:
-            self.scaler.unscale_(self.optimizer)
-            parameters = [p for group in self.optimizer.param_groups for p in group["params"]]
-            nn.utils.clip_grad_norm_(parameters, self.recipe.optim.clip_norm)
-        self.scaler.step(self.optimizer)
-        self.scaler.update()
+        self._check_finite(loss, outputs, batch, learning_rate)
+        self.scaler.scale(loss.total / parts).backward()  # type: ignore[no-untyped-call]
         return loss
+
+    def _check_finite(
+        self, loss: Loss, outputs: dict[str, Tensor], batch: Batch, learning_rate: float
+    ) -> None:
+        """All processes end where the loss of one is not finite, and say why."""
+        finite = loss.total.detach().isfinite()
+        if self.processes.sum((~finite).int()).item() == 0:
+            return
+        causes = self.processes.tell(None if finite else _describe(loss, outputs, batch, learning_rate))
+        raise NonFiniteLossError(
+            "; ".join(
+                cause if self._alone else f"process {rank}: {cause}"
+                for rank, cause in enumerate(causes)
+                if cause is not None
+            )
+        )
 
     def _loss(self, outputs: dict[str, Tensor], batch: Batch) -> Loss:
         if self.teacher is None:
@@ -128,31 +198,107 @@ class Learner:
         return self.teacher.loss(outputs["embedding"], batch, method)
 
     def embedder(self) -> NetworkEmbedder:
-        """The network as it is now, for validation."""
-        return NetworkEmbedder(self.network, self.method, name=self.recipe.name, autocast=self.autocast)
+        """The network as it is now, or the average of its weights where that is kept, for validation."""
+        network: Any = self.network if self.average is None else self.average.module
+        return NetworkEmbedder(network, self.method, name=self.recipe.name, autocast=self.autocast)
 
     def state_dict(self) -> dict[str, Any]:
-        """All that a later step depends on; the noise of the methods is keyed and has no state."""
+        """All that a later step depends on; the noise of the methods is keyed and has no state.
+
+        It is that of one process, whatever their number: class centres are put together again on the first, and the
+        others have nothing of them. Generators are of each process.
+        """
         return {
             "network": self.network.state_dict(),
-            "centres": self.centres.state_dict(),
+            "average": None if self.average is None else self.average.module.state_dict(),
+            "centres": {"weight": self._collect(self.centres.weight.detach())},
             "method": self.method.state.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
+            "optimizer": self._map_centres(self.optimizer.state_dict(), self._collect),
             "scaler": self.scaler.state_dict(),
-            "generator": torch.get_rng_state(),
-            "device_generator": torch.cuda.get_rng_state(self.device) if self.device.type == "cuda" else None,
+            "generators": self.processes.tell(self._generators()),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from ``state_dict()`` of an earlier learner of the same recipe."""
+        """Go on from ``state_dict()`` of an earlier learner of the same recipe, in any number of processes.
+
+        With another number of them, what is random in the network (dropout) goes another way than it would have.
+        """
         self.network.load_state_dict(state["network"])
-        self.centres.load_state_dict(state["centres"])
+        if self.average is not None:
+            self.average.module.load_state_dict(state["average"])
+        self.centres.load_state_dict({"weight": self._own(state["centres"]["weight"])})
         self.method.state.load_state_dict(state["method"])
-        self.optimizer.load_state_dict(state["optimizer"])
+        self.optimizer.load_state_dict(self._map_centres(state["optimizer"], self._own))
         self.scaler.load_state_dict(state["scaler"])
-        torch.set_rng_state(state["generator"].cpu())
-        if self.device.type == "cuda" and state["device_generator"] is not None:
-            torch.cuda.set_rng_state(state["device_generator"].cpu(), self.device)
+        generators = state.get("generators", [])
+        if len(generators) == self.processes.count:
+            own, of_device = generators[self.processes.rank]
+            torch.set_rng_state(own.cpu())
+            if self.device.type == "cuda" and of_device is not None:
+                torch.cuda.set_rng_state(of_device.cpu(), self.device)
+
+    def _generators(self) -> tuple[Tensor, Tensor | None]:
+        on_gpu = self.device.type == "cuda"
+        return torch.get_rng_state(), torch.cuda.get_rng_state(self.device) if on_gpu else None
+
+    def _collect(self, rows: Tensor) -> Tensor | None:
+        """This process's rows of something about the centres to those of all, on the first."""
+        lengths = [
+            len(self.processes.classes(self.centres.identities, rank)) for rank in range(self.processes.count)
+        ]
+        return self.processes.collect(rows, lengths)
+
+    def _own(self, rows: Tensor) -> Tensor:
+        return rows[self.centres.classes.start : self.centres.classes.stop]
+
+    def _map_centres(
+        self, optimizer: dict[str, Any], change: Callable[[Tensor], Tensor | None]
+    ) -> dict[str, Any]:
+        """An optimiser's state with something done to what has a row for each centre."""
+        parameters = [p for group in self.optimizer.param_groups for p in group["params"]]
+        states = {
+            number: {
+                name: change(value)
+                if parameters[number] is self.centres.weight and isinstance(value, Tensor) and value.ndim == 2
+                else value
+                for name, value in state.items()
+            }
+            for number, state in optimizer["state"].items()
+        }
+        return {**optimizer, "state": states}
+
+    def _check_method(self) -> None:
+        if not isinstance(self.method, ClassificationMethod) or self.teacher is not None:
+            what = "a teacher" if self.teacher is not None else self.method.name
+            raise Error(
+                f"{what} looks at all images of a batch, or at all centres, at once, and trains in one process; "
+                "methods that classify by class centres train in several"
+            )
+
+
+def split(batch: Batch, parts: int) -> list[Batch]:
+    """A batch in equal parts, image by image."""
+    return [
+        replace(batch, labels=labels, samples=samples)
+        for labels, samples in zip(batch.labels.chunk(parts), batch.samples.chunk(parts), strict=True)
+    ]
+
+
+def joined(losses: list[Loss]) -> Loss:
+    """The loss of a whole batch from those of its equal parts."""
+    if len(losses) == 1:
+        return losses[0]
+
+    def together(values: list[Tensor]) -> Tensor:
+        stacked = torch.stack(values)
+        return stacked.mean() if stacked.is_floating_point() else stacked.sum()
+
+    first = losses[0]
+    return Loss(
+        together([loss.total.detach() for loss in losses]),
+        {name: together([loss.parts[name] for loss in losses]) for name in first.parts},
+        {name: torch.cat([loss.per_image[name] for loss in losses]) for name in first.per_image},
+    )
 
 
 def _describe(loss: Loss, outputs: dict[str, Tensor], batch: Batch, learning_rate: float) -> str:

@@ -18,6 +18,7 @@ from facerts.data.sampler import epoch_order, hold_out_identities, identity_orde
 from facerts.errors import DataError, Error
 from facerts.image import CROP_SIZE
 from facerts.methods import METHODS
+from facerts.processes import Processes
 from facerts.train.recipe import Recipe
 
 # (epoch, index, view): an image, and the key of its augmentation.
@@ -33,7 +34,13 @@ class TrainingData:
         heldout: the identities that the recipe keeps out, or None.
     """
 
-    def __init__(self, recipe: Recipe) -> None:
+    def __init__(self, recipe: Recipe, processes: Processes | None = None) -> None:
+        self._processes = processes or Processes()
+        if recipe.optim.batch_size % (self._processes.count * recipe.compute.accumulate):
+            raise Error(
+                f"optim.batch_size {recipe.optim.batch_size} is the batch of all processes; it must be a multiple of "
+                f"their number, {self._processes.count}, and of compute.accumulate, {recipe.compute.accumulate}"
+            )
         source = open_source(recipe.data.train)
         if source.labels is None:
             raise DataError(
@@ -65,11 +72,11 @@ class TrainingData:
         return len(self.source)
 
     def batches(self, start: int, stop: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """The batches of steps ``start`` to ``stop − 1``.
+        """This process's share of the batches of steps ``start`` to ``stop − 1``.
 
         Yields:
             crops ``(B, 112, 112, 3) uint8`` RGB, labels ``(B,) int64``, data set indices ``(B,) int64``; B is the batch
-            size times the method's views, all first views first.
+            size times the method's views, all first views first, divided by the number of processes.
         """
         recipe = self._recipe
         assert self.source.labels is not None
@@ -89,6 +96,7 @@ class TrainingData:
                 stop,
                 views=self._method.views,
                 per_identity=by_identity,
+                share=self._processes.share(recipe.optim.batch_size),
             ),
             num_workers=recipe.data.workers,
             # Its own, or starting it would draw from the generator that a resumed run has just restored.
@@ -115,6 +123,7 @@ class StepSampler(Sampler[list[Key]]):
         stop: the step after the last.
         views: of each image.
         per_identity: images of each person in a batch; None draws images whoever they are of.
+        share: which of a step's images; None for all.
     """
 
     def __init__(
@@ -127,7 +136,9 @@ class StepSampler(Sampler[list[Key]]):
         *,
         views: int = 1,
         per_identity: int | None = None,
+        share: slice | None = None,
     ) -> None:
+        self._share = share or slice(None)
         self._labels = labels
         self._batch_size = batch_size
         self._seed = seed
@@ -152,7 +163,7 @@ class StepSampler(Sampler[list[Key]]):
             yield [
                 (epoch, index, view + self._views * repeat)
                 for view in range(self._views)
-                for index, repeat in zip(images, again, strict=True)
+                for index, repeat in zip(images[self._share], again[self._share], strict=True)
             ]
 
     def _order(self, epoch: int, length: int) -> NDArray[np.int64]:

@@ -6,7 +6,7 @@ import signal
 import time
 from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -16,6 +16,7 @@ import torch
 from facerts.errors import Error
 from facerts.files import atomic_write
 from facerts.methods import Batch, Loss
+from facerts.processes import Processes, connected
 from facerts.progress import progress_bar, stderr
 from facerts.train import checkpoint
 from facerts.train.learner import Learner
@@ -29,6 +30,9 @@ from facerts.train.validation import Validator
 
 def train(recipe: Recipe, folder: str | Path, *, resume: bool = False) -> Path:
     """Train as the recipe says; the run's folder gets recipe, log and checkpoints.
+
+    Where ``torchrun`` has started several processes they train together: each takes its share of every batch and of the
+    class centres, and the first writes and validates.
 
     Args:
         recipe: the run.
@@ -44,20 +48,26 @@ def train(recipe: Recipe, folder: str | Path, *, resume: bool = False) -> Path:
         Error: the data or the folder cannot be used.
         KeyboardInterrupt: interrupted; the step reached was saved and ``resume`` goes on from it.
     """
-    folder = Path(folder)
+    with connected(recipe.compute.device) as processes:
+        return _train(recipe, Path(folder), processes, resume=resume)
+
+
+def _train(recipe: Recipe, folder: Path, processes: Processes, *, resume: bool) -> Path:
     file = folder / checkpoint.FILE
-    if folder.exists() and any(folder.iterdir()) and not resume:
+    # The first may be about to write there.
+    if any(processes.tell(folder.exists() and any(folder.iterdir()))) and not resume:
         raise Error(
             f"{folder} is not empty; add --resume to go on with the run in it, or choose another --out"
         )
     if recipe.compute.threads is not None:
         torch.set_num_threads(recipe.compute.threads)
-    data = TrainingData(recipe)
+    data = TrainingData(recipe, processes)
     validator = Validator(recipe, data.heldout)
-    learner = Learner(recipe, data.identities, open_teacher(recipe, data.source, folder))
+    learner = Learner(recipe, data.identities, open_teacher(recipe, data.source, folder), processes)
     step = _restore(learner, file) if file.exists() else 0
-    with atomic_write(folder / "recipe.yaml", "w") as text:
-        text.write(recipe.to_yaml())
+    if processes.first:
+        with atomic_write(folder / "recipe.yaml", "w") as text:
+            text.write(recipe.to_yaml())
 
     steps_per_epoch = len(data) // recipe.optim.batch_size
     total = max(1, round(recipe.optim.epochs * steps_per_epoch))
@@ -72,45 +82,63 @@ def train(recipe: Recipe, folder: str | Path, *, resume: bool = False) -> Path:
     }
 
     def save() -> None:
-        checkpoint.save_checkpoint(file, recipe, {"step": step, **learner.state_dict()})
+        state = learner.state_dict()
+        if processes.first:
+            saver.save(file, recipe, {"step": step, **state})
 
     def progress_of(step: int) -> dict[str, Any]:
         images = step * recipe.optim.batch_size
         return {"epoch": round(step / steps_per_epoch, 4), "images": images}
 
-    meter = Meter()
-    with RunLog(folder, step) as log, progress_bar() as bar, _interruptible() as interrupted:
+    meter = Meter(processes)
+    with (
+        RunLog(folder, step) if processes.first else nullcontext() as log,
+        progress_bar(shown=processes.first) as bar,
+        checkpoint.Saver() as saver,
+        _interruptible() as interrupted,
+    ):
         task = bar.add_task(recipe.name, total=total * recipe.optim.batch_size, unit="images")
         bar.update(task, completed=step * recipe.optim.batch_size)
         for crops, labels, samples in data.batches(step, total):
             ramp = margin_ramp(step, total, recipe.optim.margin_ramp)
             rate = learning_rate(step, **schedule)
-            batch = Batch(labels.to(learner.device), samples, step, recipe.seed, ramp)
+            batch = Batch(labels.to(learner.device), samples, step, recipe.seed, ramp, processes)
             loss = learner.step(crops, batch, rate)
             step += 1
             meter.add(loss, len(samples))
-            bar.update(task, advance=len(samples), description=f"{recipe.name} loss {loss.total.item():.3f}")
+            bar.update(
+                task,
+                advance=recipe.optim.batch_size,
+                description=f"{recipe.name} loss {loss.total.item():.3f}",
+            )
             if step % recipe.logging.every_steps == 0 or step == total:
-                log.write("train", step, **progress_of(step), lr=rate, ramp=ramp, **meter.read())
+                numbers = meter.read()
+                if log is not None:
+                    log.write("train", step, **progress_of(step), lr=rate, ramp=ramp, **numbers)
             if step % validate_every == 0 or step == total:
+                # The others wait for the first in the next step.
                 with meter.paused():
-                    for name, measured in validator.measure(learner.embedder()):
-                        log.write("validation", step, **progress_of(step), name=name, **measured)
-                        bar.console.print(f"step {step} {name}: " + _summary(measured), highlight=False)
+                    if log is not None:
+                        for name, measured in validator.measure(learner.embedder()):
+                            log.write("validation", step, **progress_of(step), name=name, **measured)
+                            bar.console.print(f"step {step} {name}: {_summary(measured)}", highlight=False)
             if step % recipe.logging.checkpoint_steps == 0 or step == total:
                 with meter.paused():
                     save()
-            elif interrupted():
+            elif processes.any(interrupted()):
                 save()
-                stderr.print(f"saved step {step} in {file}; --resume goes on from it")
+                saver.wait()
+                if processes.first:
+                    stderr.print(f"saved step {step} in {file}; --resume goes on from it")
                 raise KeyboardInterrupt
     return file
 
 
 class Meter:
-    """Means, counts and percentiles of what the steps since the last log line gave."""
+    """Means, counts and percentiles of what the steps since the last log line gave, in all processes."""
 
-    def __init__(self) -> None:
+    def __init__(self, processes: Processes | None = None) -> None:
+        self._processes = processes or Processes()
         self._clear()
 
     def _clear(self) -> None:
@@ -135,18 +163,18 @@ class Meter:
         self._pauses += time.monotonic() - began
 
     def read(self) -> dict[str, float]:
-        """The numbers since the last call: whole numbers are summed, others averaged."""
+        """The numbers since the last call: whole numbers are summed, others averaged. All processes call it."""
         seconds = time.monotonic() - self._started - self._pauses
         numbers: dict[str, float] = {}
         for name, values in self._parts.items():
-            stacked = torch.stack(values)
+            stacked = self._processes.gather(torch.stack(values))
             numbers[name] = (stacked.mean() if stacked.is_floating_point() else stacked.sum()).item()
         for name, values in self._per_image.items():
-            stacked = torch.cat(values).float()
+            stacked = self._processes.gather(torch.cat(values).float())
             numbers[f"{name}_mean"] = stacked.mean().item()
             for percent in (5, 50, 95):
                 numbers[f"{name}_p{percent}"] = stacked.quantile(percent / 100).item()
-        numbers["images_per_second"] = round(self._images / max(seconds, 1e-9), 2)
+        numbers["images_per_second"] = round(self._processes.count * self._images / max(seconds, 1e-9), 2)
         numbers["seconds"] = round(seconds, 3)
         self._clear()
         return numbers
@@ -154,7 +182,7 @@ class Meter:
 
 def _restore(learner: Learner, file: Path) -> int:
     """Load the checkpoint; a recipe that would train something else is refused."""
-    recipe, state = checkpoint.load_checkpoint(file, learner.device)
+    recipe, state = checkpoint.load_checkpoint(file)
     changed = changed_fields(recipe, learner.recipe)
     if changed:
         raise Error(

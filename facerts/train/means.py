@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from facerts.methods.base import Margin
 from facerts.train.centres import ClassCentres
 
 # Of unit embeddings; what is shorter is rounding.
@@ -46,6 +47,19 @@ class LeaveOneOutMeans(ClassCentres):
         centres = copy.copy(self)
         centres._left_out = F.normalize(torch.where(alone, unit, others)), labels.unsqueeze(1)
         return centres
+
+    def forward(self, embedding: Tensor, labels: Tensor, margin: Margin, scale: Tensor) -> Tensor:
+        """See ``ClassCentres``; the centres do not learn, so only the embeddings get a gradient."""
+        with torch.autocast(embedding.device.type, enabled=False):
+            cosine, index = self.cosines(embedding), labels.unsqueeze(1)
+            target = margin(cosine.gather(1, index).squeeze(1))
+            logits = cosine.scatter(1, index, target.unsqueeze(1)) * scale.reshape(-1, 1)
+            return F.cross_entropy(logits, labels, reduction="none")
+
+    def own_and_nearest(self, embedding: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """Cosine to the own mean, and the largest to another; see ``methods.base.Centres``."""
+        cosine, index = self.cosines(embedding), labels.unsqueeze(1)
+        return cosine.gather(1, index).squeeze(1), cosine.scatter(1, index, -2.0).amax(dim=1)
 
     def cosines(self, embedding: Tensor) -> Tensor:
         """``(B, C)`` cosine of each embedding to every identity's mean, to its own without it."""

@@ -118,7 +118,9 @@ class Backbone(Section):
         width: of its channels, as a share of the published one.
         dropout: before the heads.
         embedding_size: d.
-        weights: a run or checkpoint whose trunk and embedding, and class centres where they fit, are the start.
+        weights: where trunk and embedding begin: a run or checkpoint, of which class centres and, of the same method,
+            heads are taken too where they fit; or a file of published weights (``facerts.nn.pretrained``).
+        frozen: trunk and embedding stay as ``weights`` has them; heads and class centres learn.
     """
 
     name: str
@@ -126,6 +128,7 @@ class Backbone(Section):
     dropout: float = Field(0.0, ge=0, lt=1)
     embedding_size: int = Field(512, gt=1)
     weights: str | None = None
+    frozen: bool = False
 
     @field_validator("name")
     @classmethod
@@ -170,6 +173,8 @@ class Optim(Section):
         warmup_epochs: over which the rate rises linearly.
         margin_ramp: share of the run over which the margin rises from 0; 0 for the full margin at once.
         clip_norm: largest norm of the gradient; null for no clipping.
+        average: decay of a moving average of the network's weights, which is then what is validated and exported;
+            null for none.
     """
 
     epochs: float = Field(gt=0)
@@ -184,6 +189,7 @@ class Optim(Section):
     warmup_epochs: float = Field(0.0, ge=0)
     margin_ramp: float = Field(0.5, ge=0, le=1)
     clip_norm: float | None = Field(None, gt=0)
+    average: float | None = Field(None, gt=0, lt=1)
 
     @model_validator(mode="after")
     def milestones_fit(self) -> Optim:
@@ -206,6 +212,12 @@ class Compute(Section):
         threads: CPU threads; null leaves PyTorch's choice.
         compile: fuse the operations of a step's forward and backward pass with torch.compile; needs a C++ compiler
             and, on a GPU, Triton.
+        class_chunk: classes whose logits are held at a time; fewer take less memory and a little more time.
+        class_sample: share of the class centres that a step looks at, drawn anew each time; null for all, which is
+            exact.
+        accumulate: parts that each process's share of a batch is gone through in, one after the other; BatchNorm sees
+            each part by itself.
+        sync_batch_norm: BatchNorm over the images of all processes; on GPUs only.
     """
 
     device: Literal["auto", "cpu", "cuda"] = "auto"
@@ -213,6 +225,10 @@ class Compute(Section):
     channels_last: bool = True
     threads: int | None = Field(None, ge=1)
     compile: bool = False
+    class_chunk: int = Field(16_384, ge=1)
+    class_sample: float | None = Field(None, gt=0, le=1)
+    accumulate: int = Field(1, ge=1)
+    sync_batch_norm: bool = False
 
 
 class Logging(Section):
@@ -261,9 +277,33 @@ class Recipe(Section):
                 f"{method.name} draws batches by identity: optim.batch_size {self.optim.batch_size} must be a "
                 f"multiple of data.per_identity {self.data.per_identity}"
             )
+        if self.compute.accumulate > 1 and (
+            method.views > 1 or self.optim.batch_size % self.compute.accumulate
+        ):
+            raise ValueError(
+                f"compute.accumulate {self.compute.accumulate} must divide optim.batch_size, for a method with one "
+                "view of each image"
+            )
         if method.trains == "heads" and self.backbone.weights is None:
             raise ValueError(
                 f"{method.name} trains heads on a network that is trained already: set backbone.weights to its run"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def frozen_network_leaves_something_to_learn(self) -> Recipe:
+        if not self.backbone.frozen:
+            return self
+        if self.backbone.weights is None:
+            raise ValueError("backbone.frozen keeps a network that is trained already: set backbone.weights")
+        if self.teacher is not None:
+            raise ValueError(
+                "a frozen network cannot learn from a teacher: leave out backbone.frozen or teacher"
+            )
+        method = self.build_method()
+        if not method.heads() and not list(method.state.parameters()):
+            raise ValueError(
+                f"{method.name} has nothing beside the embedding: with backbone.frozen the network would not learn"
             )
         return self
 
@@ -376,6 +416,7 @@ FREE_FIELDS = (
     "compute.device",
     "compute.threads",
     "compute.compile",
+    "compute.class_chunk",
 )
 
 

@@ -28,7 +28,11 @@ def test_a_written_recipe_reads_back_equal(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("rts", "arcface"),
-    [(name, name.replace("_rts", "_arcface")) for name in SHIPPED if name.endswith("_rts")],
+    [
+        (name, name.replace("_rts", "_arcface"))
+        for name in SHIPPED
+        if name.endswith("_rts") and not name.startswith("finetune")
+    ],
 )
 def test_the_arcface_recipe_differs_only_in_the_method(rts: str, arcface: str) -> None:
     changed = changed_fields(load_recipe(rts), load_recipe(arcface))
@@ -43,6 +47,18 @@ def test_casia_has_the_papers_settings() -> None:
     assert (recipe.optim.batch_size, recipe.optim.epochs, recipe.optim.milestones) == (512, 32, [20, 28])
     assert (recipe.method["degrees"], recipe.method["kl_weight"]) == (16, 10)
     assert (recipe.method["logit_scale"], recipe.method["margin"]) == (64, 0.5)
+
+
+def test_fine_tuning_goes_on_with_what_its_first_stage_has_learned() -> None:
+    first, second = load_recipe("finetune_rts_heads"), load_recipe("finetune_rts")
+    assert (first.backbone.frozen, second.backbone.frozen) == (True, False)
+    assert second.backbone.weights == f"runs/{first.name}"
+    # Class centres and heads are taken along only where people, network and method are the same.
+    assert (first.data.train, first.method) == (second.data.train, second.method)
+    change = {"weights": None, "frozen": False}
+    assert first.backbone.model_copy(update=change) == second.backbone.model_copy(update=change)
+    assert second.optim.lr < first.optim.lr / 10
+    assert 0 < second.optim.warmup_epochs < 1
 
 
 def test_deepglint_has_the_papers_schedule() -> None:

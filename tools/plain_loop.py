@@ -1,0 +1,60 @@
+"""A training step in the field's usual style, to measure ours against: eager, NCHW, autocast, all B x C logits.
+
+The same network, precision and optimiser as a recipe has; nothing compiled, nothing in chunks, nothing fused.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from facerts.methods import Batch
+from facerts.methods.margin import additive_angular
+from facerts.nn import build_network
+from facerts.train.learner import AUTOCAST, choose_device
+from facerts.train.recipe import Recipe
+
+
+class PlainLearner:
+    """ArcFace on a recipe's network; see ``facerts.train.learner.Learner`` for the names."""
+
+    def __init__(self, recipe: Recipe, identities: int) -> None:
+        torch.manual_seed(recipe.seed)
+        self.recipe = recipe
+        self.device = choose_device(recipe.compute.device)
+        backbone = recipe.backbone
+        self.network = build_network(
+            backbone.name,
+            embedding_size=backbone.embedding_size,
+            heads={},
+            width=backbone.width,
+            dropout=backbone.dropout,
+        ).to(self.device)
+        self.weight = nn.Parameter(torch.empty(identities, backbone.embedding_size, device=self.device))
+        nn.init.normal_(self.weight, std=0.01)
+        self.optimizer = torch.optim.SGD(
+            [p for p in (*self.network.parameters(), self.weight) if p.requires_grad],
+            lr=recipe.optim.lr,
+            momentum=recipe.optim.momentum,
+            weight_decay=recipe.optim.weight_decay,
+        )
+        self.scaler = torch.amp.GradScaler(self.device.type, enabled=recipe.compute.precision == "fp16")
+
+    def step(self, crops: Tensor, batch: Batch, learning_rate: float) -> Tensor:
+        self.network.train()
+        images = crops.to(self.device).permute(0, 3, 1, 2).contiguous().float().sub_(127.5).div_(127.5)
+        dtype = AUTOCAST[self.recipe.compute.precision]
+        with torch.autocast(self.device.type, dtype=dtype, enabled=dtype is not None):
+            embedding = self.network(images)["embedding"]
+        cosine = F.linear(F.normalize(embedding), F.normalize(self.weight)).clamp(-1, 1)
+        index = batch.labels.unsqueeze(1)
+        target = additive_angular(cosine.gather(1, index).squeeze(1), 0.5)
+        loss = F.cross_entropy(cosine.scatter(1, index, target.unsqueeze(1)) * 64, batch.labels)
+        for group in self.optimizer.param_groups:
+            group["lr"] = learning_rate
+        self.optimizer.zero_grad()
+        self.scaler.scale(loss).backward()
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+        return loss.detach()
