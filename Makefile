@@ -17,7 +17,7 @@ $(READY): setup.cfg pyproject.toml
 	else \
 		$(BIN)/python -m pip install --quiet "$(TORCH_CPU)"; \
 	fi
-	$(BIN)/python -m pip install --quiet --editable ".[cpu,parquet,report,serve,train,test]"
+	$(BIN)/python -m pip install --quiet --editable ".[cpu,parquet,ray,report,serve,train,test]"
 	touch $(READY)
 
 demo: $(READY)

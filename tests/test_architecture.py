@@ -20,7 +20,7 @@ LEVELS = [
     {"__init__"},
     {"export", "posthoc", "classifier"},
     {"insightface", "sklearn", "serve"},
-    {"train", "scoring", "report"},
+    {"train", "scoring", "report", "curate"},
     {"evaluate", "onnx_file", "quantise", "zoo", "embedding_only"},
     {"embedder", "detect", "benchmarks", "methods"},
     {"data", "nn", "processes"},
@@ -113,7 +113,7 @@ main()
 """
 
 
-@pytest.mark.parametrize("kind", ["score", "verification", "doctor"])
+@pytest.mark.parametrize("kind", ["score", "verification", "dedup", "doctor"])
 def test_the_use_side_runs_where_pytorch_cannot_be_imported(
     exported: Path, drawn_faces: Path, tmp_path: Path, kind: str
 ) -> None:
@@ -129,6 +129,10 @@ def test_the_use_side_runs_where_pytorch_cannot_be_imported(
         "verification": [
             *["evaluate", "verification", "--model", str(exported)],
             *["--data", str(tmp_path / "set.bin"), "--out", str(tmp_path / "result")],
+        ],
+        "dedup": [
+            *["data", "dedup", str(drawn_faces), "--by", "embedding", "--model", str(exported)],
+            *["--out", str(tmp_path / "once")],
         ],
         "doctor": ["doctor"],
     }[kind]

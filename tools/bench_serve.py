@@ -1,8 +1,8 @@
 """The service under load: requests a second and how long they take, with requests joined in runs and without.
 
-Two services, one that joins up to --batch-size crops and one that never joins any, take turns under the same load, round by
-round, so that what else the machine does meets both alike. The load comes from this process, over the loopback; each
-of so many clients asks again as soon as it is answered.
+Two services, one that joins up to --batch-size crops and one that never joins any, take turns under the same load,
+round by round, so that what else the machine does meets both alike. The load comes from this process, over the
+loopback; each of so many clients asks again as soon as it is answered.
 
     python tools/bench_serve.py --model facerts-small
     python tools/bench_serve.py --photos photos/ --detector yunet --detector-model yunet.onnx

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from facerts.cli.curate import Sources, add_to
 from facerts.cli.options import Json
 from facerts.cli.output import EXIT_SOME_FAILED, fields_table, print_json, warn
 
@@ -16,13 +17,7 @@ if TYPE_CHECKING:
 
 data = typer.Typer(no_args_is_help=True, help="Look at data sets and convert between their layouts.")
 
-Sources = Annotated[
-    list[str],
-    typer.Argument(
-        help="Folders, record directories, .tar shards, .bin sets, list files; patterns with * are expanded.",
-        metavar="SRC...",
-    ),
-]
+add_to(data)
 
 
 class Layout(str, Enum):

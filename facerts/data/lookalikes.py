@@ -16,6 +16,8 @@ from facerts.data.source import Source
 
 # Of thousands of pairs a report shows the surest.
 SHOWN = 20
+# Identities are one person where one has so much of the other's pictures. A few shared ones may be of either.
+SHARED = 0.5
 
 
 class Across(str, Enum):
@@ -33,12 +35,14 @@ class Pair:
     Attributes:
         first: the label of one.
         second: of the other, above the first.
+        one_person: whether they are taken for one; otherwise they only have pictures in common.
         sure: the surer, the higher; comparable between pairs that were found in the same way.
         facts: what speaks for it, as the report has it.
     """
 
     first: int
     second: int
+    one_person: bool
     sure: float
     facts: Mapping[str, Any] = field(default_factory=dict)
 
@@ -49,23 +53,25 @@ def tell_pairs(made: Making, pairs: Sequence[Pair], across: Across) -> None:
     Args:
         made: the command at work.
         pairs: of its source's labels.
-        across: what is done with them.
+        across: what is done with those that are one person.
     """
-    rows = []
-    for pair in sorted(pairs, key=lambda pair: -pair.sure):
-        names = {
-            "first": made.source.identities[pair.first],
-            "second": made.source.identities[pair.second],
-        }
-        rows.append({**names, **pair.facts})
+    rows: list[dict[str, Any]] = []
+    for pair in sorted(pairs, key=lambda pair: (-pair.one_person, -pair.sure)):
+        first, second = (made.source.identities[label] for label in (pair.first, pair.second))
+        rows.append({"first": first, "second": second, "one_person": pair.one_person, **pair.facts})
         made.tell(PAIRS, rows[-1])
-    made.report["identity_pairs"] = {"count": len(rows), "done": across.value, "surest": rows[:SHOWN]}
+    made.report["identity_pairs"] = {
+        "count": len(rows),
+        "one_person": sum(pair.one_person for pair in pairs),
+        "done": across.value,
+        "surest": rows[:SHOWN],
+    }
 
 
 def merged(pairs: Sequence[Pair], images: NDArray[np.integer]) -> NDArray[np.int64]:
-    """``(C,)`` the label that each label becomes when the two of every pair are one person.
+    """``(C,)`` the label that each label becomes when those that are one person become one.
 
-    Whoever hangs together by pairs becomes the one among them with the most pictures, the first of equals.
+    Whoever hangs together by such pairs becomes the one among them with the most pictures, the first of equals.
 
     Args:
         pairs: of labels.
@@ -80,6 +86,8 @@ def merged(pairs: Sequence[Pair], images: NDArray[np.integer]) -> NDArray[np.int
         return label
 
     for pair in pairs:
+        if not pair.one_person:
+            continue
         one, other = find(pair.first), find(pair.second)
         # The root is always the one whose name stays.
         keeps, goes = sorted((one, other), key=lambda label: (-images[label], label))
@@ -88,7 +96,7 @@ def merged(pairs: Sequence[Pair], images: NDArray[np.integer]) -> NDArray[np.int
 
 
 def dropped(pairs: Sequence[Pair], images: NDArray[np.integer]) -> dict[int, Pair]:
-    """The labels to leave out so that no pair has both of its own, each with the pair that it goes for.
+    """The labels to leave out so that nobody is there twice, each with the pair that it goes for.
 
     Of a pair goes the one with fewer pictures, the later one of equals; the surest pairs come first.
 
@@ -98,7 +106,7 @@ def dropped(pairs: Sequence[Pair], images: NDArray[np.integer]) -> dict[int, Pai
     """
     gone: dict[int, Pair] = {}
     for pair in sorted(pairs, key=lambda pair: -pair.sure):
-        if pair.first not in gone and pair.second not in gone:
+        if pair.one_person and not gone.keys() & {pair.first, pair.second}:
             goes = pair.second if images[pair.second] <= images[pair.first] else pair.first
             gone[goes] = pair
     return gone

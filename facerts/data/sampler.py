@@ -40,8 +40,8 @@ def identity_order(
     return np.resize(drawn, length)
 
 
-def hold_out_identities(source: Source, count: int, seed: int) -> tuple[Subset, Subset]:
-    """Split by identity: all pictures but those of ``count`` identities, and theirs.
+def drawn_identities(source: Source, count: int, seed: int) -> NDArray[np.bool_]:
+    """``(C,)`` True for ``count`` identities of a source, drawn at random, keyed by (seed, count).
 
     Raises:
         DataError: the source has no identities, or not more than ``count``.
@@ -51,8 +51,20 @@ def hold_out_identities(source: Source, count: int, seed: int) -> tuple[Subset, 
             f"{source.name}: cannot hold out {count} identities of {len(source.identities)}; "
             "some must be left to train on"
         )
-    held = np.random.default_rng((seed, count)).choice(len(source.identities), count, replace=False)
-    out = np.isin(source.labels, held)
+    drawn = np.zeros(len(source.identities), dtype=bool)
+    drawn[np.random.default_rng((seed, count)).choice(len(source.identities), count, replace=False)] = True
+    return drawn
+
+
+def hold_out_identities(source: Source, count: int, seed: int) -> tuple[Subset, Subset]:
+    """Split by identity: all pictures but those of ``count`` identities, and theirs.
+
+    Raises:
+        DataError: as ``drawn_identities``.
+    """
+    drawn = drawn_identities(source, count, seed)
+    assert source.labels is not None
+    out = drawn[source.labels]
     kept, heldout = Subset(source, np.flatnonzero(~out)), Subset(source, np.flatnonzero(out))
     heldout.name = f"{source.name}_heldout"
     return kept, heldout

@@ -260,18 +260,19 @@ def _quiet(ray: Any) -> Iterator[None]:
     """Ray Data without its own progress bars and accounts, and with all the time that a block needs."""
     context, logger = ray.data.DataContext.get_current(), logging.getLogger("ray.data")
     wanted = {"enable_progress_bars": False, "execution_no_progress_timeout_s": -1}
-    before = {name: getattr(context, name, None) for name in wanted}
+    # Older Ray has no limit to a block's time.
+    before = {name: getattr(context, name) for name in wanted if hasattr(context, name)}
     level = logger.level
     # What it has to say of errors it raises too.
     logger.setLevel(logging.CRITICAL)
-    for name, value in wanted.items():
-        setattr(context, name, value)
+    for name in before:
+        setattr(context, name, wanted[name])
     try:
         yield
     finally:
         logger.setLevel(level)
-        for name, value in before.items():
-            setattr(context, name, value)
+        for name, was in before.items():
+            setattr(context, name, was)
 
 
 def _number(ray: Any, workers: Workers) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -134,13 +135,18 @@ class Problem(Answer):
     pictures: list[Picture] | None = Field(None, description="Of each picture, where none could be scored.")
 
 
-def merge_options(query: Options, fields: dict[str, str]) -> Options:
+def merge_options(query: Options, named: Collection[str], fields: Mapping[str, str]) -> Options:
     """Options of the URL, and those of a form.
+
+    Args:
+        query: those of the URL.
+        named: which of them it names.
+        fields: the form's.
 
     Raises:
         RefusedError: a field is unknown, is not what it should be, or was already in the URL.
     """
-    given: dict[str, Any] = {name: getattr(query, name) for name in query.model_fields_set}
+    given: dict[str, Any] = {name: getattr(query, name) for name in named}
     for name in fields:
         if name not in Options.model_fields:
             raise RefusedError("invalid", f"no option {name!r}{did_you_mean(name, Options.model_fields)}")

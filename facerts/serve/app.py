@@ -63,9 +63,10 @@ def create_app(scorer: Scorer, settings: Settings) -> ASGIApp:
         version=__version__,
         lifespan=lifespan,
         redirect_slashes=False,
-        # FastAPI's pages load scripts from elsewhere; there is one that does not.
+        # FastAPI's pages load scripts from elsewhere; /docs does not.
         docs_url=None,
         redoc_url=None,
+        openapi_url=None,
     )
     _add_pages(app)
     _add_health(app, service)
@@ -81,6 +82,7 @@ def _add_pages(app: FastAPI) -> None:
         page = load_page(name)
         answer = HTMLResponse(page.html, headers={"Content-Security-Policy": page.policy})
         app.add_api_route(path, lambda answer=answer: answer, include_in_schema=False)
+    app.add_api_route("/openapi.json", lambda: JSONResponse(app.openapi()), include_in_schema=False)
 
 
 def _add_health(app: FastAPI, service: Service) -> None:
@@ -142,8 +144,8 @@ def _add_api(app: FastAPI, service: Service) -> None:
             uploads, fields = await read_uploads(
                 request, max_pictures=settings.max_pictures, max_fields=len(Options.model_fields)
             )
-            work = service.score(uploads, merge_options(options, fields))
-            scores = await while_wanted(request, work, settings.timeout)
+            merged = merge_options(options, request.query_params.keys(), fields)
+            scores = await while_wanted(request, service.score(uploads, merged), settings.timeout)
         if all(picture.error is not None for picture in scores.pictures):
             text = scores.pictures[0].error or ""
             if len(uploads) > 1:
@@ -188,20 +190,18 @@ def _model(service: Service) -> Model:
 
 def _documented(*codes: Code) -> dict[int | str, dict[str, Any]]:
     """Answers other than the one that was asked for, for the schema."""
-    found: dict[int | str, dict[str, Any]] = {}
-    # Parameters may be wrong on any route.
-    for code in (*codes, "invalid"):
-        status = STATUS[code]
-        found[status] = {"model": Problem, "description": code.replace("_", " ").capitalize()}
-    return found
+    return {
+        STATUS[code]: {"model": Problem, "description": code.replace("_", " ").capitalize()} for code in codes
+    }
 
 
 def _request_body(settings: Settings) -> dict[str, Any]:
     file = {"type": "string", "format": "binary"}
     pictures = {"type": "array", "items": file, "minItems": 1, "maxItems": settings.max_pictures}
+    options = Options.model_json_schema()["properties"]
     form = {
         "type": "object",
-        "properties": {FIELD: pictures, **Options.model_json_schema()["properties"]},
+        "properties": {FIELD: pictures, **{name: _without_null(told) for name, told in options.items()}},
         "required": [FIELD],
         "additionalProperties": False,
     }
@@ -209,3 +209,9 @@ def _request_body(settings: Settings) -> dict[str, Any]:
         "required": True,
         "content": {FORM: {"schema": form}, **{kind: {"schema": file} for kind in PICTURE_TYPES}},
     }
+
+
+def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
+    """Of an option: a field of a form is there or not, but never null."""
+    told = {key: value for key, value in schema.items() if key not in ("anyOf", "default")}
+    return told | next((kind for kind in schema.get("anyOf", ()) if kind["type"] != "null"), {})

@@ -38,7 +38,7 @@ class Guard:
         try:
             await self.app(scope, body.receive, body.send)
         finally:
-            self.held -= body.length
+            body.release()
 
 
 class _Body:
@@ -46,7 +46,7 @@ class _Body:
 
     def __init__(self, guard: Guard, scope: Scope, receive: Receive, send: Send) -> None:
         headers: dict[bytes, bytes] = dict(scope["headers"])
-        self.length = 0
+        self._length = 0
         self._guard = guard
         self._receive = receive
         self._send = send
@@ -82,16 +82,22 @@ class _Body:
     async def send(self, message: Message) -> None:
         """Send, after the rest of a body that nobody wants was taken in, or was given up."""
         if message["type"] == "http.response.start" and not self._complete:
+            self.release()
             if self._linger:
                 await self._drain()
             if not self._complete:
                 message = {**message, "headers": [*message["headers"], (b"connection", b"close")]}
         await self._send(message)
 
+    def release(self) -> None:
+        """Make room for others: what has arrived is not needed any more."""
+        self._guard.held -= self._length
+        self._length = 0
+
     def _hold(self, size: int) -> None:
-        self.length += size
+        self._length += size
         self._guard.held += size
-        if self.length > self._guard.settings.max_bytes:
+        if self._length > self._guard.settings.max_bytes:
             raise _too_long(self._guard.settings.max_bytes)
         if self._guard.held > self._guard.settings.max_held:
             raise RefusedError("busy", "the service holds as many pictures as it may; ask again later")

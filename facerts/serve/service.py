@@ -180,7 +180,8 @@ class Service:
             faces=[
                 _face(entry, embedding=options.embeddings) for entry in scored if entry.row.face is not None
             ],
-            error=prepared.error,
+            # It stands with the picture that it is about.
+            error=None if prepared.error is None else prepared.error.removeprefix(f"{THE_PICTURE}: "),
         )
 
     def _prepare(self, data: bytes, detector: Detector | None, largest: bool) -> tuple[Prepared, _Looked]:

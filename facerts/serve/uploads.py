@@ -90,7 +90,7 @@ def _sort(parts: list[Part], max_pictures: int) -> tuple[list[Upload], dict[str,
 
 
 def _too_many(max_pictures: int) -> RefusedError:
-    return RefusedError("too_large", f"more pictures than {max_pictures}, the most that a request may have")
+    return RefusedError("invalid", f"more pictures than {max_pictures}, the most that a request may have")
 
 
 def _content_type(headers: Mapping[str, str]) -> Message:

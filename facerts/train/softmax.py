@@ -43,8 +43,8 @@ def others_and_own(
         processes: that share the classes.
 
     Returns:
-        log Σ_j exp(scale · cos θ_j) over all other classes of all processes, and the cosine to the own one: ``(B,)`` each, both
-        differentiable.
+        log Σ_j exp(scale · cos θ_j) over all other classes of all processes, and the cosine to the own one: ``(B,)``
+        each, both differentiable.
     """
     others, own = _Softmax.apply(unit, weight, rows, scale, chunk, processes)  # type: ignore[no-untyped-call]
     return others, own

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import json
 import resource
 import socket
@@ -18,6 +19,8 @@ from facerts.errors import Error
 from facerts.image import encode_png
 from facerts.scoring import Scorer
 from facerts.serve import Settings, listen
+from facerts.serve.guard import Guard
+from facerts.serve.refusal import RefusedError
 from tests.serve.conftest import Serve, Wrapped, address, crop, running, talk
 
 SMALL = Settings(max_bytes=50_000, max_pixels=40_000, max_pictures=3, queue=10, timeout=0.5)
@@ -148,7 +151,7 @@ def test_pictures_are_counted(small: httpx.Client) -> None:
     assert post(small, *[crop(9)] * 3).status_code == 200
     for count in (4, 40):
         response = post(small, *[crop(9)] * count)
-        assert (response.status_code, response.json()["code"]) == (413, "too_large")
+        assert (response.status_code, response.json()["code"]) == (422, "invalid")
         assert "more pictures than 3" in response.json()["error"]
 
 
@@ -229,6 +232,41 @@ def test_the_bodies_of_all_requests_together_have_a_limit(scorer: Scorer, serve:
             other.close()
         assert until(lambda: number(client, "facerts_held_bytes") == 0)
         assert alive(client)
+
+
+def test_a_refused_body_makes_room_while_the_rest_of_it_is_taken_in() -> None:
+    async def work() -> None:
+        draining, gone = asyncio.Event(), asyncio.Event()
+        sent: list[Any] = []
+        pieces = [{"type": "http.request", "body": bytes(6), "more_body": True} for _ in range(2)]
+
+        async def receive() -> Any:
+            if pieces:
+                return pieces.pop()
+            draining.set()
+            await gone.wait()
+            return {"type": "http.disconnect"}
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        async def app(scope: Any, receive: Any, send: Any) -> None:
+            await receive()
+            with pytest.raises(RefusedError, match="more than 10 bytes"):
+                await receive()
+            assert guard.held == 12
+            await send({"type": "http.response.start", "status": 413, "headers": []})
+
+        guard = Guard(app, Settings(max_bytes=10))
+        scope = {"type": "http", "headers": [(b"transfer-encoding", b"chunked")]}
+        answered = asyncio.ensure_future(guard(scope, receive, send))
+        await draining.wait()
+        assert guard.held == 0
+        gone.set()
+        await answered
+        assert sent[0]["headers"] == [(b"connection", b"close")]
+
+    asyncio.run(asyncio.wait_for(work(), 20))
 
 
 def test_an_answer_that_takes_too_long_is_given_up(scorer: Scorer, serve: Serve) -> None:

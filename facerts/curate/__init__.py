@@ -1,0 +1,1 @@
+"""What of a data set to keep, as embeddings of its pictures tell."""

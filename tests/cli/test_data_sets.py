@@ -1,0 +1,102 @@
+"""The commands that make data sets from data sets, as a shell calls them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from facerts.data import open_source
+from facerts.data.pack import unpack
+from tests.command import run
+from tests.contents import content, files_in
+from tests.foreign import write_description, write_embedder
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = write_embedder(tmp_path_factory.mktemp("foreign") / "small.onnx")
+    write_description(path)
+    return path
+
+
+def test_split_and_merge_and_shuffle(
+    drawn_faces: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    a, b = tmp_path / "a", tmp_path / "b.tar"
+    assert run("data", "split", drawn_faces, "--out", a, "--held-out", b, "--share", "0.25", "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert [part["identities"] for part in told["written"]] == [6, 2]
+    assert run("data", "merge", a, b, "--out", tmp_path / "all.tar") == 0
+    assert "64" in capsys.readouterr().out
+    assert content(tmp_path / "all.tar") == content(drawn_faces)
+    assert (
+        run("data", "shuffle", tmp_path / "all.tar", "--out", tmp_path / "s", "--shards", "3", "--seed", "5")
+        == 0
+    )
+    assert content(str(tmp_path / "s" / "*.tar")) == content(drawn_faces)
+    assert run("data", "shuffle", drawn_faces, "--out", tmp_path / "s") == 2
+    assert "exists and is not overwritten" in capsys.readouterr().err
+
+
+def test_dedup_by_bytes_and_by_embedding(
+    drawn_faces: Path, model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    faces = tmp_path / "faces"
+    unpack(open_source(drawn_faces), faces)
+    (faces / "person_0001" / "again.jpg").write_bytes((faces / "person_0001" / "0000.jpg").read_bytes())
+    (faces / "person_0002" / "broken.jpg").write_bytes(b"no")
+    assert run("data", "dedup", faces, "--out", tmp_path / "h") == 0
+    assert "equal bytes" in capsys.readouterr().out
+    embedding = ["--by", "embedding", "--model", model, "--threshold", "0.99999", "--threads", "1"]
+    assert (
+        run("data", "dedup", faces, "--out", tmp_path / "e", *embedding, "--report", tmp_path / "r.json") == 1
+    )
+    printed = capsys.readouterr()
+    assert "near-duplicate" in printed.out
+    assert "cosine to own identity" in printed.out
+    assert "pictures that could not be read: 1" in printed.err
+    assert json.loads((tmp_path / "r.json").read_text())["dropped"]["by_reason"] == {
+        "near-duplicate": 1,
+        "cannot be read": 1,
+    }
+    assert content(tmp_path / "e") == content(drawn_faces)
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (["--merge-identities", "--drop-identities"], "both merged and dropped"),
+        (["--threshold", "0.9"], "compares no embeddings; leave out --threshold"),
+        (["--by", "pixels", "--min-own-cosine", "0.3"], "--by pixels compares no embeddings"),
+        (["--by", "embedding", "--model", "none.onnx"], "none.onnx"),
+    ],
+)
+def test_dedup_refuses_what_would_do_nothing(
+    drawn_faces: Path, tmp_path: Path, options: list[str], problem: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("data", "dedup", drawn_faces, "--out", tmp_path / "out", *options) == 2
+    assert problem in capsys.readouterr().err
+    assert files_in(tmp_path) == []
+
+
+def test_disjoin_tells_whom_it_left_out(
+    drawn_faces: Path, model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bench = tmp_path / "bench"
+    bench.mkdir()
+    (bench / "1.jpg").write_bytes((drawn_faces / "person_0003" / "0000.jpg").read_bytes())
+    options = ["--benchmark", bench, "--model", model, "--threshold", "0.9999", "--single-images"]
+    assert run("data", "disjoin", drawn_faces, *options, "--out", tmp_path / "out", "--dry-run") == 0
+    assert "person_0003 (left out)" in capsys.readouterr().out
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "bench",
+        "out.dry-run.dropped.jsonl",
+        "out.dry-run.json",
+    ]
+    assert run("data", "disjoin", drawn_faces, *options, "--out", tmp_path / "out", "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["overlap"]["left_out"][0]["identity"] == "person_0003"
+    assert told["written"][0]["identities"] == 7
+    assert "person_0003" not in open_source(tmp_path / "out").identities

@@ -1,0 +1,32 @@
+"""What is in a data set, whatever its layout and order: the measure of tools that must lose nothing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+from facerts.data import Source, open_source
+
+Content = Counter[tuple[str, bytes]]
+
+
+def content(data: Source | Path | str) -> Content:
+    """Identity and bytes of every picture."""
+    source = data if isinstance(data, Source) else open_source(data)
+    return Counter((identity, data) for identity, _, data in rows(source))
+
+
+def rows(data: Source | Path | str) -> list[tuple[str, str, bytes]]:
+    """Identity, file name and bytes of every picture, in order."""
+    source = data if isinstance(data, Source) else open_source(data)
+    identities = [""] * len(source)
+    if source.labels is not None:
+        identities = [str(source.identities[label]) for label in source.labels]
+    return [
+        (identities[index], Path(source.key(index)).name, source.read(index)) for index in range(len(source))
+    ]
+
+
+def files_in(folder: Path) -> list[str]:
+    """Everything below a folder, hidden files too."""
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
