@@ -29,6 +29,9 @@ _FRAME_SIZE = struct.Struct(">HH")
 _FRAME_HEADERS = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 # In a JPEG's scan 0xFF is followed by 0x00, a restart marker or padding; anything else ends the scan.
 _END_OF_SCAN = re.compile(rb"\xff[^\x00\xd0-\xd7\xff]")
+_NOT_PADDING = re.compile(rb"[^\xff]")
+# A progressive JPEG has about ten scans; each costs a pass over all pixels, so thousands in a small file are an attack.
+_MOST_SCANS = 100
 
 
 def decode(data: bytes, *, where: str, max_pixels: int = MAX_PIXELS) -> NDArray[np.uint8]:
@@ -137,19 +140,23 @@ def _jpeg_size(data: bytes, where: str) -> tuple[int, int]:
     libjpeg fills what is missing of a truncated file with grey and goes on, so the end is looked for here.
     """
     size: tuple[int, int] | None = None
-    position = 2
+    position, scans = 2, 0
     last = len(data) - 4
     while position <= last:
         prefix, marker, length = _SEGMENT.unpack_from(data, position)
         if prefix != 0xFF:
             raise ImageError(f"{where}: broken JPEG at byte {position}")
-        if marker == 0xFF:  # padding
-            position += 1
+        if marker == 0xFF:
+            padding = _NOT_PADDING.search(data, position)
+            position = last + 1 if padding is None else padding.start() - 1
             continue
         if marker in _FRAME_HEADERS and position + 9 <= len(data):
             size = _FRAME_SIZE.unpack_from(data, position + 5)
         position += 2 + length
         if marker == 0xDA:
+            scans += 1
+            if scans > _MOST_SCANS:
+                raise ImageError(f"{where}: the JPEG has more than {_MOST_SCANS} scans")
             end = _END_OF_SCAN.search(data, position)
             if end is None:
                 break

@@ -159,3 +159,20 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
         read(tmp_path / "nowhere.png")
     (tmp_path / "a.png").write_bytes(encode_png(draw_face(0, 0)))
     assert np.array_equal(read(tmp_path / "a.png"), draw_face(0, 0))
+
+
+def test_padding_between_segments_is_passed_over(face: Picture) -> None:
+    data = encode_jpeg(face)
+    padded = data[:2] + b"\xff" * 5000 + data[2:]
+    assert np.array_equal(decode(padded, where="x"), decode(data, where="x"))
+
+
+def test_a_small_file_of_very_many_scans_is_refused(face: Picture) -> None:
+    data = saved(Image.fromarray(face), "JPEG", progressive=True)
+    last = data.rindex(b"\xff\xda")
+    assert data.count(b"\xff\xda") > 3
+    many = data[:last] + data[last:-2] * 200 + data[-2:]
+    with pytest.raises(ImageError, match="more than 100 scans"):
+        decode(many, where="x")
+    few = data[:last] + data[last:-2] * 20 + data[-2:]
+    assert decode(few, where="x").shape == face.shape
