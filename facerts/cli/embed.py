@@ -9,7 +9,6 @@ from typing import Annotated
 import typer
 
 from facerts.cli.options import (
-    Batch,
     Detector,
     DetectorModel,
     DetectorName,
@@ -18,6 +17,7 @@ from facerts.cli.options import (
     ModelOrDefault,
     Pictures,
     Provider,
+    RunBatch,
     RunThreads,
 )
 from facerts.cli.output import EXIT_SOME_FAILED, fields_table, print_json, warn
@@ -35,7 +35,7 @@ def embed(
     detector: Detector = DetectorName.NONE,
     detector_model: DetectorModel = None,
     det_threshold: DetThreshold = None,
-    batch_size: Batch = 64,
+    batch_size: RunBatch = None,
     threads: RunThreads = 1,
     provider: Provider = None,
     json: Json = False,

@@ -61,6 +61,10 @@ Batch = Annotated[int, typer.Option(min=1, help="Crops in a run of the network."
 Threads = Annotated[
     int | None, typer.Option(min=1, help="Threads of a run; ONNX Runtime's choice by default.")
 ]
+RunBatch = Annotated[
+    int | None,
+    typer.Option(min=1, help="Crops in a run of the network; by default 16 on the CPU, 64 elsewhere."),
+]
 RunThreads = Annotated[
     int,
     typer.Option(min=1, help="Threads of a run of the network; as many run at once as keep all cores busy."),

@@ -10,7 +10,6 @@ from typing import Annotated
 import typer
 
 from facerts.cli.options import (
-    Batch,
     Detector,
     DetectorModel,
     DetectorName,
@@ -19,6 +18,7 @@ from facerts.cli.options import (
     ModelOrDefault,
     Pictures,
     Provider,
+    RunBatch,
     RunThreads,
 )
 from facerts.cli.output import EXIT_SOME_FAILED, fields_table, print_json, warn
@@ -61,7 +61,7 @@ def score(
         Path | None, typer.Option(help="A folder for copies of the pictures without one.")
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with an interrupted run.")] = False,
-    batch_size: Batch = 64,
+    batch_size: RunBatch = None,
     threads: RunThreads = 1,
     provider: Provider = None,
     engine: Annotated[

@@ -16,11 +16,14 @@ from facerts.embedder import FaceOutputs, OnnxEmbedder, load_embedder
 from facerts.errors import ImageError, ModelError
 from facerts.image import decode, read
 from facerts.progress import track
+from facerts.runtime import CPU
 from facerts.scoring.judge import Judge, Scored
 from facerts.scoring.pipeline import pictures_of, score_pictures
 from facerts.scoring.prepare import Picture
 from facerts.scoring.row import Row
 from facerts.zoo import find_model
+
+BATCH, CPU_BATCH = 64, 16
 
 Image = str | Path | bytes | NDArray[np.uint8]
 
@@ -188,7 +191,7 @@ def load(
     det_threshold: float | None = None,
     providers: Sequence[str] | None = None,
     threads: int | None = None,
-    batch_size: int = 64,
+    batch_size: int | None = None,
 ) -> Scorer:
     """Open a model for scoring.
 
@@ -201,13 +204,14 @@ def load(
         det_threshold: least score of a face; None for the detector's own.
         providers: ONNX Runtime's execution providers, for the detector too where it runs there; None for the CPU.
         threads: of one run of the network.
-        batch_size: crops in a run.
+        batch_size: crops in a run; None for 16 on the CPU, which gains nothing by more, and 64 elsewhere.
 
     Raises:
         ModelError: a model is missing or not what it should be.
     """
     path = find_model(model)
-    embedder = load_embedder(path, providers=providers, threads=threads, batch_size=batch_size)
+    size = batch_size or (CPU_BATCH if list(providers or [CPU]) == [CPU] else BATCH)
+    embedder = load_embedder(path, providers=providers, threads=threads, batch_size=size)
     finder = open_detector(
         detector, detector_model, threshold=det_threshold, providers=providers, threads=threads
     )
