@@ -19,7 +19,10 @@ from torch import Tensor
 
 # PyTorch 2.13 has given it another name.
 _all_gather: Any = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
-# How long one may wait for the others, which validate or write a checkpoint now and then.
+# How long it may take until all have met: after a restart connections were seen to hang, and an end is what torchrun
+# can make good.
+MEETING = timedelta(minutes=1)
+# How long one may wait for the others after that, who validate or write a checkpoint now and then.
 PATIENCE = timedelta(hours=2)
 
 
@@ -127,7 +130,8 @@ def connected(device: str) -> Iterator[Processes]:
     on_gpu = device != "cpu" and torch.cuda.is_available()
     if on_gpu:
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
-    dist.init_process_group("nccl" if on_gpu else "gloo", timeout=PATIENCE)
+    dist.init_process_group("nccl" if on_gpu else "gloo", timeout=MEETING)
+    dist.distributed_c10d._set_pg_timeout(PATIENCE)
     try:
         yield these_processes()
     finally:

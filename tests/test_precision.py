@@ -146,7 +146,10 @@ def test_int8_gives_nearly_what_float32_gives(
     exported: Path, eighth: tuple[Path, Parity], crops: NDArray[np.uint8]
 ) -> None:
     wanted, got = load_embedder(exported)(crops), load_embedder(eighth[0])(crops)
-    assert 0.95 <= cosines(wanted, got).min() < 0.99999
+    # Of a network that has seen a few pictures one face or another may lie further off; wrong ranges move them all.
+    found = cosines(wanted, got)
+    assert 0.98 <= np.median(found) < 0.99999
+    assert found.min() >= 0.9
     outputs = {output.name for output in load_embedder(eighth[0]).session.get_outputs()}
     assert outputs == {"embedding", "norm", "quality", "uncertainty", "log_scale"}
     np.testing.assert_allclose(np.linalg.norm(got.embedding, axis=1), 1, atol=1e-5)
@@ -264,7 +267,7 @@ def test_int8_without_faces_is_refused(
     with pytest.raises(DataError, match=r"on at least 16 faces, and here are 15"):
         export_run(trained_run, tmp_path / "m.onnx", precision="int8", data=[str(tmp_path / "few")])
     monkeypatch.setattr(export_module, "_own_pictures", lambda trained: None)
-    with pytest.raises(DataError, match=r"not within reach; name some with --data"):
+    with pytest.raises(DataError, match=r"none of a recipe within reach; name some with --data"):
         export_run(trained_run, tmp_path / "m.onnx", precision="int8")
     assert not (tmp_path / "m.onnx").exists()
 

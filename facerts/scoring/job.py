@@ -77,10 +77,13 @@ class Job:
         if not told.exists():
             if self.folder.exists() and any(self.folder.iterdir()):
                 raise Error(f"{self.folder} is in the way: it is not of an unfinished run; move it elsewhere")
-            with atomic_write(told, "w") as file:
-                json.dump(self.told, file, indent=1)
+            self._tell()
             return
         before = _read_json(told)
+        # Of a run that finished nothing there is nothing to go on from.
+        if not resume and not self.finished():
+            self._tell()
+            return
         if not resume:
             raise Error(
                 f"{self.folder} holds {len(self.finished())} finished blocks of an unfinished run; go on with it by "
@@ -92,6 +95,10 @@ class Job:
                 f"{self.folder} is of a run with another {', '.join(changed)}; give what it was begun with, or "
                 "delete the folder"
             )
+
+    def _tell(self) -> None:
+        with atomic_write(self.folder / "job.json", "w") as file:
+            json.dump(self.told, file, indent=1)
 
     def span(self, number: int) -> range:
         """The pictures of a block, as numbered in the source."""
