@@ -109,7 +109,7 @@ class Learner:
         self._alone = self.processes.count == 1
         self._whole: Any = self.network
         if not self._alone:
-            self._check_method()
+            self._check_recipe()
             if recipe.compute.sync_batch_norm:
                 self.network = nn.SyncBatchNorm.convert_sync_batchnorm(self.network)  # type: ignore[no-untyped-call]
             self._whole = DistributedDataParallel(self.network)
@@ -267,7 +267,12 @@ class Learner:
         }
         return {**optimizer, "state": states}
 
-    def _check_method(self) -> None:
+    def _check_recipe(self) -> None:
+        if self.recipe.compute.precision == "fp16":
+            raise Error(
+                "compute.precision fp16 finds the scale of its loss in each process by itself, and they would drift apart; "
+                "train in several processes with bf16 or fp32"
+            )
         if not isinstance(self.method, ClassificationMethod) or self.teacher is not None:
             what = "a teacher" if self.teacher is not None else self.method.name
             raise Error(

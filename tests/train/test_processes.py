@@ -305,6 +305,8 @@ def test_methods_that_look_at_everything_stay_in_one_process(make_recipe: Callab
     recipe = make_recipe("method={name: tightness}")
     with pytest.raises(Error, match="tightness looks at all images"):
         Learner(recipe, 8, processes=Processes(0, 2))
+    with pytest.raises(Error, match="fp16 finds the scale"):
+        Learner(make_recipe("compute.precision=fp16"), 8, processes=Processes(0, 2))
 
 
 def test_an_average_of_the_weights_is_what_is_validated(make_recipe: Callable[..., Recipe]) -> None:
