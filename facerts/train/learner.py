@@ -270,8 +270,8 @@ class Learner:
     def _check_recipe(self) -> None:
         if self.recipe.compute.precision == "fp16":
             raise Error(
-                "compute.precision fp16 finds the scale of its loss in each process by itself, and they would drift apart; "
-                "train in several processes with bf16 or fp32"
+                "compute.precision fp16 finds the scale of its loss in each process by itself, and they would drift "
+                "apart; train in several processes with bf16 or fp32"
             )
         if not isinstance(self.method, ClassificationMethod) or self.teacher is not None:
             what = "a teacher" if self.teacher is not None else self.method.name
