@@ -211,7 +211,7 @@ def torchrun(count: int, recipe: Path, run: Path, *options: str) -> list[str]:
             "--max-restarts",
             "2",
         ),
-        *("--master-port", str(free_port()), "-m", "facerts", "train", str(recipe), *OVERRIDES),
+        *("--standalone", "-m", "facerts", "train", str(recipe), *OVERRIDES),
         *("--out", str(run), *options),
     ]
 
