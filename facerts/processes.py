@@ -16,12 +16,14 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.distributed.rendezvous import rendezvous
+
+from facerts.meeting import meet
 
 # PyTorch 2.13 has given it another name.
 _all_gather: Any = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
-# How long it may take until all have met: after a restart connections were seen to hang, and an end is what torchrun
-# can make good.
-MEETING = timedelta(minutes=1)
+# How long it may take until all have met; torchrun begins again where one gives up.
+MEETING = timedelta(minutes=5)
 # How long one may wait for the others after that, who validate or write a checkpoint now and then.
 PATIENCE = timedelta(hours=2)
 
@@ -130,7 +132,14 @@ def connected(device: str) -> Iterator[Processes]:
     on_gpu = device != "cpu" and torch.cuda.is_available()
     if on_gpu:
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
-    dist.init_process_group("nccl" if on_gpu else "gloo", timeout=MEETING)
+    store, rank, count = next(rendezvous("env://", timeout=MEETING))
+    dist.init_process_group(
+        "nccl" if on_gpu else "gloo",
+        store=meet(store, rank, count, MEETING),
+        rank=rank,
+        world_size=count,
+        timeout=MEETING,
+    )
     dist.distributed_c10d._set_pg_timeout(PATIENCE)
     try:
         yield these_processes()

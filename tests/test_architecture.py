@@ -26,12 +26,22 @@ LEVELS = [
     {"data", "nn", "processes"},
     {"metrics", "degrade", "align"},
     {"image", "pack", "pull"},
-    {"manifest", "runtime"},
+    {"manifest", "runtime", "meeting"},
     {"files", "progress"},
     {"errors", "version"},
 ]
 # Rooms of the training side, the only ones that may import PyTorch at all.
-TORCH_ROOMS = {"nn", "methods", "train", "export", "posthoc", "classifier", "onnx_file", "processes"}
+TORCH_ROOMS = {
+    "nn",
+    "methods",
+    "train",
+    "export",
+    "posthoc",
+    "classifier",
+    "onnx_file",
+    "processes",
+    "meeting",
+}
 
 
 def room(path: Path) -> str:

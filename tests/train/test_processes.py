@@ -202,16 +202,8 @@ OVERRIDES = ("optim.epochs=6", "optim.milestones=[]", "logging.checkpoint_steps=
 def torchrun(count: int, recipe: Path, run: Path, *options: str) -> list[str]:
     """A command that trains in several processes, and begins again where one of them dies."""
     return [
-        *(
-            sys.executable,
-            "-m",
-            "torch.distributed.run",
-            "--nproc-per-node",
-            str(count),
-            "--max-restarts",
-            "2",
-        ),
-        *("--standalone", "-m", "facerts", "train", str(recipe), *OVERRIDES),
+        *(sys.executable, "-m", "torch.distributed.run", "--standalone", "--max-restarts", "2"),
+        *("--nproc-per-node", str(count), "-m", "facerts", "train", str(recipe), *OVERRIDES),
         *("--out", str(run), *options),
     ]
 
