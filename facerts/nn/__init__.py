@@ -8,8 +8,9 @@ from functools import partial
 from facerts.nn.heads import FaceNetwork, HeadSpec
 from facerts.nn.iresnet import BLOCKS_PER_STAGE, IResNet
 from facerts.nn.mobilefacenet import MobileFaceNet
+from facerts.nn.unit import recompute_units
 
-__all__ = ["BACKBONES", "FaceNetwork", "HeadSpec", "build_network"]
+__all__ = ["BACKBONES", "FaceNetwork", "HeadSpec", "build_network", "recompute_units"]
 
 # Every trunk takes `width` and `dropout` and has `features`, its number of outputs.
 BACKBONES: dict[str, Callable[..., IResNet | MobileFaceNet]] = {

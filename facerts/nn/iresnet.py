@@ -12,6 +12,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from facerts.nn.unit import Unit
+
 BLOCKS_PER_STAGE = {
     18: (2, 2, 2, 2),
     34: (3, 4, 6, 3),
@@ -45,7 +47,7 @@ class SqueezeExcite(nn.Module):
         return torch.mul(x, self.gate(x))
 
 
-class Block(nn.Module):
+class Block(Unit):
     """One improved residual unit; the second convolution carries the stride."""
 
     def __init__(self, inputs: int, outputs: int, stride: int, se: bool) -> None:
@@ -65,7 +67,7 @@ class Block(nn.Module):
                 nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs)
             )
 
-    def forward(self, x: Tensor) -> Tensor:
+    def transform(self, x: Tensor) -> Tensor:
         return torch.add(self.residual(x), self.shortcut(x))
 
 

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
+from facerts.nn.unit import Unit
+
 FINAL_SIZE = 7  # 112 halved four times
 
 
@@ -50,7 +52,7 @@ def conv(inputs: int, outputs: int, kernel: int, stride: int = 1, groups: int = 
     )
 
 
-class Bottleneck(nn.Module):
+class Bottleneck(Unit):
     """Expand, convolve each channel by itself, project without a non-linearity."""
 
     def __init__(self, inputs: int, hidden: int, outputs: int, stride: int) -> None:
@@ -64,7 +66,7 @@ class Bottleneck(nn.Module):
         )
         self.residual = stride == 1 and inputs == outputs
 
-    def forward(self, x: Tensor) -> Tensor:
+    def transform(self, x: Tensor) -> Tensor:
         projected: Tensor = self.layers(x)
         return x + projected if self.residual else projected
 

@@ -14,7 +14,7 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from facerts.errors import Error, NonFiniteLossError
 from facerts.methods import Batch, ClassificationMethod, Loss
-from facerts.nn import build_network
+from facerts.nn import build_network, recompute_units
 from facerts.processes import Processes
 from facerts.train import gradients
 from facerts.train.centres import ClassCentres
@@ -34,15 +34,18 @@ def choose_device(name: str) -> torch.device:
     return torch.device(name)
 
 
-def build_optimizer(groups: list[dict[str, Any]], settings: Optim) -> torch.optim.Optimizer:
-    """The optimiser that a recipe asks for, over a method's parameter groups."""
+def build_optimizer(
+    groups: list[dict[str, Any]], settings: Optim, *, fused: bool = True
+) -> torch.optim.Optimizer:
+    """The optimiser that a recipe asks for, over a method's parameter groups.
+
+    Fused, it goes through weights, gradients and momenta once, with nothing of their size in between. With fp16 it
+    must not be: PyTorch 2.13 leaves the momenta undefined where the first step of all overflows.
+    """
+    common: dict[str, Any] = {"lr": settings.lr, "weight_decay": settings.weight_decay, "fused": fused}
     if settings.algorithm == "adamw":
-        return torch.optim.AdamW(
-            groups, lr=settings.lr, betas=(settings.momentum, 0.999), weight_decay=settings.weight_decay
-        )
-    return torch.optim.SGD(
-        groups, lr=settings.lr, momentum=settings.momentum, weight_decay=settings.weight_decay
-    )
+        return torch.optim.AdamW(groups, betas=(settings.momentum, 0.999), **common)
+    return torch.optim.SGD(groups, momentum=settings.momentum, **common)
 
 
 class Learner:
@@ -80,6 +83,8 @@ class Learner:
         ).to(self.device)
         if recipe.compute.channels_last:
             self.network = self.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        if recipe.compute.recompute:
+            recompute_units(self.network)
         self.teacher = None if teacher is None else teacher.to(self.device)
         self.centres = (
             ClassCentres(
@@ -104,7 +109,9 @@ class Learner:
         if self.method.trains == "heads":
             self.centres.requires_grad_(False)
         self.optimizer = build_optimizer(
-            self.method.parameter_groups(self.network, self.centres), recipe.optim
+            self.method.parameter_groups(self.network, self.centres),
+            recipe.optim,
+            fused=recipe.compute.precision != "fp16",
         )
         self._alone = self.processes.count == 1
         self._whole: Any = self.network

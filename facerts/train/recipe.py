@@ -217,6 +217,8 @@ class Compute(Section):
             exact.
         accumulate: parts that each process's share of a batch is gone through in, one after the other; BatchNorm sees
             each part by itself.
+        recompute: keep only what goes into each residual unit of the backbone, and compute what is inside again in the
+            backward pass: less memory, more time, the same gradients.
         sync_batch_norm: BatchNorm over the images of all processes; on GPUs only.
     """
 
@@ -228,7 +230,17 @@ class Compute(Section):
     class_chunk: int = Field(16_384, ge=1)
     class_sample: float | None = Field(None, gt=0, le=1)
     accumulate: int = Field(1, ge=1)
+    recompute: bool = False
     sync_batch_norm: bool = False
+
+    @model_validator(mode="after")
+    def compiled_steps_choose_what_they_keep(self) -> Compute:
+        if self.compile and self.recompute:
+            raise ValueError(
+                "compute.recompute and compute.compile exclude each other: torch.compile chooses by itself what a step "
+                "keeps and what it computes again"
+            )
+        return self
 
 
 class Logging(Section):
@@ -416,6 +428,7 @@ FREE_FIELDS = (
     "compute.device",
     "compute.threads",
     "compute.compile",
+    "compute.recompute",
     "compute.class_chunk",
 )
 

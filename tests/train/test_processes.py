@@ -10,7 +10,8 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,7 @@ from facerts.nn import FaceNetwork
 from facerts.processes import Processes, these_processes
 from facerts.train import gradients
 from facerts.train.centres import ClassCentres
-from facerts.train.checkpoint import FILE, load_checkpoint
+from facerts.train.checkpoint import FILE, load_checkpoint, save_checkpoint
 from facerts.train.embedder import to_network_input
 from facerts.train.learner import Learner
 from facerts.train.loader import TrainingData
@@ -111,6 +112,89 @@ def test_several_processes_give_the_gradients_of_one(
             torch.testing.assert_close(
                 mine, expected, rtol=1e-10, atol=1e-10, msg=f"{name}: {mine} {expected}"
             )
+
+
+WAYS = {
+    "plainly": (),
+    "in parts": ("compute.accumulate=2",),
+    "computing again": ("compute.recompute=true",),
+    "on a frozen network": ("backbone.frozen=true",),
+    "by AdamW with an average": ("optim.algorithm=adamw", "optim.average=0.9", "optim.clip_norm=0.5"),
+}
+
+
+def trained(recipe: Recipe, processes: Processes) -> dict[str, Tensor]:
+    """Weights after a few steps in float64; BatchNorm's statistics, which each process has by itself, are fixed."""
+    data = TrainingData(recipe, processes)
+    learner = Learner(recipe, data.identities, processes=processes)
+    for step, (crops, labels, samples) in enumerate(data.batches(0, STEPS)):
+        learner.step(crops, Batch(labels, samples, step, recipe.seed, 0.8, processes), 0.01)
+    state = learner.state_dict()
+    network = {f"network.{name}": value for name, value in state["network"].items()}
+    average = {f"average.{name}": value for name, value in (state["average"] or {}).items()}
+    return {**network, **average, "centres": state["centres"]["weight"]}
+
+
+@contextmanager
+def exactly() -> Iterator[None]:
+    """Float64 throughout, and fixed statistics."""
+
+    def keep(self: FaceNetwork, mode: bool = True) -> FaceNetwork:
+        nn.Module.train(self, mode)
+        for module in self.modules():
+            if isinstance(module, nn.BatchNorm2d | nn.BatchNorm1d):
+                module.eval()
+        return self
+
+    def wide(crops: Tensor, channels_last: bool) -> Tensor:
+        return to_network_input(crops).double()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(FaceNetwork, "train", keep)
+        patch.setattr("facerts.train.learner.to_network_input", wide)
+        torch.set_default_dtype(torch.float64)
+        try:
+            yield
+        finally:
+            torch.set_default_dtype(torch.float32)
+
+
+def learn(rank: int, count: int, port: int, recipes: dict[str, str], folder: str) -> None:
+    """What each of several processes does that train in each way; the first writes down what came out."""
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    torch.set_num_threads(1)
+    torch.distributed.init_process_group("gloo", rank=rank, world_size=count)
+    processes = these_processes()
+    with exactly():
+        found = {way: trained(Recipe.model_validate_json(text), processes) for way, text in recipes.items()}
+    if processes.first:
+        torch.save(found, Path(folder) / "found.pt")
+    torch.distributed.destroy_process_group()
+
+
+def test_several_processes_train_the_network_that_one_does(
+    make_recipe: Callable[..., Recipe], tmp_path: Path
+) -> None:
+    start = make_recipe("backbone.dropout=0")
+    save_checkpoint(tmp_path / "start.pt", start, Learner(start, IDENTITIES).state_dict())
+    common = ("backbone.dropout=0", f"backbone.weights={tmp_path / 'start.pt'}")
+    recipes = {way: make_recipe(*common, *overrides) for way, overrides in WAYS.items()}
+    with exactly():
+        alone = {way: trained(recipe, Processes()) for way, recipe in recipes.items()}
+    texts = {way: recipe.model_dump_json() for way, recipe in recipes.items()}
+    torch.multiprocessing.spawn(learn, (2, free_port(), texts, str(tmp_path)), nprocs=2)  # type: ignore[no-untyped-call]
+    found = torch.load(tmp_path / "found.pt")
+    begun = {
+        f"network.{name}": value for name, value in Learner(start, IDENTITIES).network.state_dict().items()
+    }
+    for way in WAYS:
+        assert found[way].keys() == alone[way].keys()
+        moved = [name for name, value in begun.items() if (alone[way][name] - value).abs().max() > 1e-6]
+        heads_alone = all(name.startswith("network.heads.") for name in moved)
+        assert len(moved) >= 2
+        assert heads_alone == (way == "on a frozen network")
+        for name, value in alone[way].items():
+            torch.testing.assert_close(found[way][name], value, rtol=1e-8, atol=1e-10, msg=f"{way}: {name}")
 
 
 @pytest.mark.parametrize("name", CLASSIFY)
