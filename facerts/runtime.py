@@ -14,15 +14,23 @@ LOG_FATAL = 4
 
 
 def open_session(
-    path: Path, *, providers: Sequence[str] | None = None, threads: int | None = None, run: bool = True
+    path: Path,
+    *,
+    content: bytes | None = None,
+    providers: Sequence[str] | None = None,
+    threads: int | None = None,
+    run: bool = True,
+    varied: bool = False,
 ) -> Any:
     """A session of a model file.
 
     Args:
         path: the .onnx file.
+        content: of the file, where it was read already or changed; then the path only names it.
         providers: execution providers by name, in order of preference; None for the CPU.
         threads: of one run; None leaves ONNX Runtime's choice.
         run: False where only the inputs and outputs are asked for: no time for optimising, and no complaints.
+        varied: inputs differ in size from run to run, so memory is not planned for each size and kept for the next.
 
     Raises:
         ModelError: no such file, not an ONNX model, or no such provider.
@@ -34,7 +42,7 @@ def open_session(
         raise MissingExtraError(
             "running a model needs ONNX Runtime: pip install 'facerts[cpu]', or 'facerts[gpu]' with a GPU"
         ) from error
-    if not path.is_file():
+    if content is None and not path.is_file():
         raise ModelError(f"{path}: no such model file")
     wanted = list(providers or [CPU])
     missing = [name for name in wanted if name not in onnxruntime.get_available_providers()]
@@ -47,10 +55,13 @@ def open_session(
     options.log_severity_level = LOG_ERRORS if run else LOG_FATAL
     if not run:
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.enable_mem_pattern = not varied
     if threads is not None:
         options.intra_op_num_threads = threads
         options.inter_op_num_threads = 1
     try:
-        return onnxruntime.InferenceSession(str(path), options, providers=wanted)
+        return onnxruntime.InferenceSession(
+            str(path) if content is None else content, options, providers=wanted
+        )
     except Exception as error:  # ONNX Runtime's errors share no base class but Exception
         raise ModelError(f"{path}: ONNX Runtime cannot load it ({str(error).splitlines()[0]})") from error

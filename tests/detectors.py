@@ -1,8 +1,11 @@
-"""A small network that answers like SCRFD, made by the tests, and what it answers, computed slowly.
+"""Small networks that answer like SCRFD and like YuNet, made by the tests; of the first also what it answers, slowly.
 
-Red makes faces at stride 8, green at 16, blue at 32: an anchor's score is how bright its square of the picture is in
-that colour, times 1 for the first anchor of a place and ``SECOND`` for the other. Boxes and points are always where
-``distances`` and ``POINTS`` say, as seen from the place, in strides.
+In the first red makes faces at stride 8, green at 16, blue at 32: an anchor's score is how bright its square of the
+picture is in that colour, times 1 for the first anchor of a place and ``SECOND`` for the other. Boxes and points are
+always where ``distances`` and ``POINTS`` say, as seen from the place, in strides.
+
+In the second blue makes faces at stride 8, green at 16, red at 32; the brighter, the surer and the larger, and the
+further from the corner of their square. OpenCV runs it too.
 """
 
 from __future__ import annotations
@@ -104,6 +107,71 @@ def write_scrfd(
     initial = [numpy_helper.from_array(values, name) for name, values in weights.items()]
     graph = helper.make_graph(nodes, "scrfd", [taken], given, initial)
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), str(path))
+    return path
+
+
+def write_yunet(
+    path: Path,
+    *,
+    sides: Sequence[int | str] = (64, 64),
+    columns: Sequence[int] = (1, 1, 4, 10),
+    level: float = 0.0,
+    largest: float = 1.0,
+    told: bool = True,
+) -> Path:
+    """The network, with the names of YuNet's outputs.
+
+    Args:
+        sides: of the input, height and width.
+        columns: of cls, obj, bbox and kps.
+        level: is added to the first.
+        largest: logarithm of a side of the brightest box, in strides.
+        told: the shapes of all that lies between are in the file, as exporters write them.
+    """
+    nodes, weights, given = [], {}, []
+    marks = np.resize(POINTS, columns[3])
+    # By kind: what the brightness from 0 to 1 is multiplied by, and what is added.
+    answers = [
+        (np.full(columns[0], 1.2), np.full(columns[0], level)),
+        (np.full(columns[1], 0.8), np.full(columns[1], 0.15)),
+        (np.resize([0.9, 0.4, largest, 0.7], columns[2]), np.resize([0.1, 0.3, 0.2, -0.2], columns[2])),
+        (marks * 0.5, marks),
+    ]
+    for kind, (factor, offset) in zip(("cls", "obj", "bbox", "kps"), answers, strict=True):
+        for number, stride in enumerate(STRIDES):
+            name = f"{kind}_{stride}"
+            weights[f"channel_{name}"] = np.zeros((len(factor), 3, 1, 1))
+            weights[f"channel_{name}"][:, number, 0, 0] = factor / 255
+            weights[f"offset_{name}"] = offset
+            nodes += [
+                helper.make_node(
+                    "AveragePool",
+                    ["input"],
+                    [f"pool_{name}"],
+                    kernel_shape=[stride, stride],
+                    strides=[stride, stride],
+                ),
+                helper.make_node(
+                    "Conv",
+                    [f"pool_{name}", f"channel_{name}", f"offset_{name}"],
+                    [f"map_{name}"],
+                    kernel_shape=[1, 1],
+                ),
+                helper.make_node("Transpose", [f"map_{name}"], [f"last_{name}"], perm=[0, 2, 3, 1]),
+                helper.make_node("Reshape", [f"last_{name}", f"shape_{name}"], [name]),
+            ]
+            places = int(np.prod(sides)) // stride**2 if isinstance(sides[0], int) else f"places_{stride}"
+            given.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, places, len(factor)]))
+    initial = [numpy_helper.from_array(values.astype(np.float32), name) for name, values in weights.items()]
+    initial += [
+        numpy_helper.from_array(np.array([1, -1, len(factor)]), f"shape_{kind}_{stride}")
+        for kind, (factor, _) in zip(("cls", "obj", "bbox", "kps"), answers, strict=True)
+        for stride in STRIDES
+    ]
+    taken = helper.make_tensor_value_info("input", TensorProto.FLOAT, [1, 3, *sides])
+    graph = helper.make_graph(nodes, "yunet", [taken], given, initial)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 11)], ir_version=6)
+    onnx.save(onnx.shape_inference.infer_shapes(model) if told else model, str(path))
     return path
 
 

@@ -20,6 +20,14 @@ def test_providers_and_threads_are_those_that_were_asked_for(tmp_path: Path) -> 
         open_session(model, providers=["NoSuchProvider", "CPUExecutionProvider"])
 
 
+def test_what_was_read_already_is_not_read_again(tmp_path: Path) -> None:
+    content = write_embedder(tmp_path / "m.onnx").read_bytes()
+    assert open_session(tmp_path / "gone.onnx", content=content).get_outputs()
+    for broken in (b"", content[:-20]):
+        with pytest.raises(ModelError, match=r"m\.onnx: ONNX Runtime cannot load it"):
+            open_session(tmp_path / "m.onnx", content=broken)
+
+
 def test_missing_and_broken_files_are_named(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"gone\.onnx: no such model file"):
         open_session(tmp_path / "gone.onnx")

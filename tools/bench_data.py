@@ -2,7 +2,7 @@
 
 The limit is the decoding of bytes that lie in memory, by as many processes. Example:
 
-    python tools/bench_data.py --data ../shared/data/faces/train-00000*.tar --workers 2
+    python tools/bench_data.py --data ../shared/data/faces/train-00000*.tar --processes 2 --workers 0 1 2 4
 """
 
 from __future__ import annotations
@@ -33,11 +33,14 @@ def main() -> None:
         "--data", nargs="*", default=[], help="pictures with identities; drawn ones by default"
     )
     parser.add_argument("--images", type=int, default=12_000)
-    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--processes", type=int, default=2, help="that read and decode")
+    parser.add_argument(
+        "--workers", type=int, nargs="+", default=[0, 1, 2, 4], help="that hand batches to a training process"
+    )
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        home, workers = Path(folder), options.workers
+        home, processes = Path(folder), options.processes
         if not options.data:
             write_drawn(home / "faces", identities=100, pictures=20)
         pack_records(open_source(options.data or home / "faces"), home / "rec", check=False)
@@ -47,18 +50,23 @@ def main() -> None:
             "sequential": np.arange(count),
             "random": np.random.default_rng(0).permutation(len(records))[:count],
         }
-        limit = f"decode, {workers} processes"
+        limit = f"decode, {processes} processes"
         goals: dict[str, Callable[[], float]] = {
             **{
-                f"read and decode, {name}, {workers} processes": partial(read_rate, records, order, workers)
+                f"read and decode, {name}, {processes} processes": partial(
+                    read_rate, records, order, processes
+                )
                 for name, order in orders.items()
             },
-            f"training batches, {workers} workers": partial(batch_rate, home / "rec", count, workers),
+            **{
+                f"training batches, {workers} workers": partial(batch_rate, home / "rec", count, workers)
+                for workers in options.workers
+            },
         }
         measures: dict[str, Callable[[], float]] = {
             **{f"bytes, {name}": partial(bytes_rate, records, order) for name, order in orders.items()},
             "decode, 1 process": partial(decode_rate, records, count, 1),
-            limit: partial(decode_rate, records, count, workers),
+            limit: partial(decode_rate, records, count, processes),
             **goals,
         }
         rates: dict[str, list[float]] = {name: [] for name in measures}
@@ -121,7 +129,7 @@ def rate_of(work: Callable[[Any], None], shares: Sequence[Any]) -> float:
 
 
 def _timed(work: Callable[[Any], None], share: Any, begin: Any, results: Any) -> None:
-    cv2.setNumThreads(1)
+    cv2.setNumThreads(0)
     begin.wait()
     started = time.perf_counter()
     work(share)

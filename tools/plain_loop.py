@@ -41,16 +41,21 @@ class PlainLearner:
         )
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=recipe.compute.precision == "fp16")
 
+    def forward(self, images: Tensor) -> Tensor:
+        dtype = AUTOCAST[self.recipe.compute.precision]
+        with torch.autocast(self.device.type, dtype=dtype, enabled=dtype is not None):
+            return self.network(images)["embedding"]
+
+    def _loss(self, embedding: Tensor, labels: Tensor) -> Tensor:
+        cosine = F.linear(F.normalize(embedding), F.normalize(self.weight)).clamp(-1, 1)
+        index = labels.unsqueeze(1)
+        target = additive_angular(cosine.gather(1, index).squeeze(1), 0.5)
+        return F.cross_entropy(cosine.scatter(1, index, target.unsqueeze(1)) * 64, labels)
+
     def step(self, crops: Tensor, batch: Batch, learning_rate: float) -> Tensor:
         self.network.train()
         images = crops.to(self.device).permute(0, 3, 1, 2).contiguous().float().sub_(127.5).div_(127.5)
-        dtype = AUTOCAST[self.recipe.compute.precision]
-        with torch.autocast(self.device.type, dtype=dtype, enabled=dtype is not None):
-            embedding = self.network(images)["embedding"]
-        cosine = F.linear(F.normalize(embedding), F.normalize(self.weight)).clamp(-1, 1)
-        index = batch.labels.unsqueeze(1)
-        target = additive_angular(cosine.gather(1, index).squeeze(1), 0.5)
-        loss = F.cross_entropy(cosine.scatter(1, index, target.unsqueeze(1)) * 64, batch.labels)
+        loss = self._loss(self.forward(images), batch.labels)
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate
         self.optimizer.zero_grad()

@@ -16,8 +16,6 @@ from facerts.pull import find_pulled, pulled_models
 __all__ = ["DETECTORS", "SCRFD", "Detection", "Detector", "YuNet", "open_any_detector", "open_detector"]
 
 DETECTORS: dict[str, Callable[..., Detector]] = {"yunet": YuNet, "scrfd": SCRFD}
-# The others run in OpenCV, on the CPU.
-ON_ONNX_RUNTIME = frozenset({"scrfd"})
 
 
 def open_detector(
@@ -37,8 +35,8 @@ def open_detector(
             ``facerts models pull``.
         threshold: least score of a face; None for the detector's own.
         size: longest side in pixels that photos are brought to; None for the detector's own.
-        providers: ONNX Runtime's execution providers by name, for detectors that it runs; None for the CPU.
-        threads: of one run in ONNX Runtime; None leaves its choice.
+        providers: ONNX Runtime's execution providers by name, in order of preference; None for the CPU.
+        threads: of one run; None leaves ONNX Runtime's choice.
 
     Raises:
         Error: no such detector, or its model is missing or is none of its kind.
@@ -49,9 +47,8 @@ def open_detector(
         raise Error(f"no detector {name!r}; there are none, {', '.join(DETECTORS)}")
     told = {"threshold": threshold, "size": size}
     options: dict[str, Any] = {option: value for option, value in told.items() if value is not None}
-    if name in ON_ONNX_RUNTIME:
-        options |= {"providers": providers, "threads": threads}
-    return DETECTORS[name](_fetched(name) if model is None else model, **options)
+    file = _fetched(name) if model is None else model
+    return DETECTORS[name](file, providers=providers, threads=threads, **options)
 
 
 def open_any_detector(

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.detect.base import Detection
+from facerts.detect.overlap import suppress
 from facerts.errors import ModelError
 from facerts.files import sha256_file
 from facerts.pack import Network, find_network, is_pack, network_of
@@ -208,28 +209,6 @@ def is_scrfd(network: Network) -> bool:
         and all(told[columns] <= len(STRIDES) for columns in COLUMNS)
         and all(columns in COLUMNS for columns in told if isinstance(columns, int))
     )
-
-
-def suppress(boxes: Floats, scores: Floats, most: float) -> list[int]:
-    """Non-maximum suppression: which boxes are left, the best first.
-
-    Args:
-        boxes: ``(N, 4)`` left, top, right, bottom.
-        scores: ``(N,)``; of equal ones the first counts as better.
-        most: overlap, intersection over union, up to which two boxes are two faces.
-    """
-    areas = np.prod(np.maximum(boxes[:, 2:] - boxes[:, :2], 0), axis=1)
-    order = np.argsort(-scores, kind="stable")
-    kept = []
-    while len(order):
-        best, order = order[0], order[1:]
-        kept.append(int(best))
-        upper = np.maximum(boxes[best, :2], boxes[order, :2])
-        lower = np.minimum(boxes[best, 2:], boxes[order, 2:])
-        shared = np.prod(np.maximum(lower - upper, 0), axis=1)
-        # As a product, as the union of two empty boxes is nothing.
-        order = order[shared <= most * (areas[best] + areas[order] - shared)]
-    return kept
 
 
 def _fit(image: NDArray[np.uint8], look: _Look) -> tuple[NDArray[np.uint8], Floats]:

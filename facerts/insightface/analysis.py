@@ -107,7 +107,7 @@ class FaceAnalysis:
             Error: ``prepare`` was not called.
         """
         scorer, detector = self._models()
-        # Here and not in the threads of `score_pictures`: each of them would have to open its own detector first.
+        # Here and not in the threads of `score_pictures`, by which one picture alone gains nothing.
         picture = prepare(_picture(img, "img"), _Chosen(detector, max_num, det_metric))
         (scored,) = score_batch(self._judge(scorer), [picture])
         return faces_of(scored)

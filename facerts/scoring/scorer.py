@@ -202,8 +202,9 @@ def load(
         detector_model: the detector's file, for SCRFD also a model pack; None for the one that was fetched with
             ``facerts models pull``.
         det_threshold: least score of a face; None for the detector's own.
-        providers: ONNX Runtime's execution providers, for the detector too where it runs there; None for the CPU.
-        threads: of one run of the network.
+        providers: ONNX Runtime's execution providers, for the detector too; None for the CPU.
+        threads: of one run of the network or the detector; None leaves ONNX Runtime its choice for the network, and
+            gives the detector, which several pictures use at once, one.
         batch_size: crops in a run; None for 16 on the CPU, which gains nothing by more, and 64 elsewhere.
 
     Raises:
@@ -213,7 +214,7 @@ def load(
     size = batch_size or (CPU_BATCH if list(providers or [CPU]) == [CPU] else BATCH)
     embedder = load_embedder(path, providers=providers, threads=threads, batch_size=size)
     finder = open_detector(
-        detector, detector_model, threshold=det_threshold, providers=providers, threads=threads
+        detector, detector_model, threshold=det_threshold, providers=providers, threads=threads or 1
     )
     return Scorer(embedder, finder)
 

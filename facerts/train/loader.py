@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -158,8 +159,7 @@ class StepSampler(Sampler[list[Key]]):
                 order, ordered = self._order(epoch, per_epoch * self._batch_size), epoch
             first = position * self._batch_size
             images = order[first : first + self._batch_size].tolist()
-            # A picture that fills up its person's run comes again, as a view of its own.
-            again = [images[:place].count(index) for place, index in enumerate(images)]
+            again = _repeats(images)
             yield [
                 (epoch, index, view + self._views * repeat)
                 for view in range(self._views)
@@ -170,6 +170,16 @@ class StepSampler(Sampler[list[Key]]):
         if self._per_identity is None:
             return epoch_order(len(self._labels), self._seed, epoch)
         return identity_order(self._labels, self._per_identity, length, self._seed, epoch)
+
+
+def _repeats(images: list[int]) -> list[int]:
+    """How often each has come before: a picture that fills up its person's run comes again, as a view of its own."""
+    seen: Counter[int] = Counter()
+    repeats = []
+    for index in images:
+        repeats.append(seen[index])
+        seen[index] += 1
+    return repeats
 
 
 class CropDataset(Dataset[tuple[Tensor, Tensor, Tensor]]):

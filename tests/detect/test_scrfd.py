@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from facerts.data import open_pictures
 from facerts.detect import SCRFD, Detection, Detector, open_detector
-from facerts.detect.scrfd import suppress
 from facerts.errors import ModelError
 from facerts.image import decode
 from tests.detectors import DISTANCES, POINTS, SECOND, slow_faces, slow_overlap, write_scrfd
@@ -180,24 +179,6 @@ def test_of_a_face_that_both_looks_see_the_first_counts(tmp_path: Path) -> None:
     assert (near.score, far.score) == (pytest.approx(200 / 255), pytest.approx(1))
     for face in (near, far):
         np.testing.assert_allclose(face.box, [0, 0, 352, 352], atol=1e-3)
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_suppression_is_what_a_slow_one_does(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    corners = rng.integers(0, 40, (120, 2)).astype(np.float64)
-    boxes = np.hstack([corners, corners + rng.integers(0, 20, (120, 2))])
-    scores = rng.integers(0, 20, 120) / 20
-    kept: list[int] = []
-    for one in sorted(range(120), key=lambda number: (-scores[number], number)):
-        if all(slow_overlap(boxes[one], boxes[better]) <= 0.4 for better in kept):
-            kept.append(one)
-    assert suppress(boxes, scores, 0.4) == kept
-    assert 10 < len(kept) < 110
-
-
-def test_no_boxes_leave_no_boxes() -> None:
-    assert suppress(np.empty((0, 4)), np.empty(0), 0.4) == []
 
 
 def test_threads_may_share_a_detector(model: Path) -> None:
