@@ -3,8 +3,11 @@
     python tools/bench_classes.py --identities 10000 181000 1000000 2000000 --batch 128 --size 512
 
 Each row is measured in a process of its own: the most memory above what it had with the embeddings and the centres in
-it, and the median time of forward, backward and SGD's step after one that warms up. "whole" is the loss as it is
-usually written, with B x C logits; "sampled" looks at a tenth of the centres.
+it, and the median time of forward, backward and SGD's step after one that warms up. "B x C" is the loss as it is
+usually written, with all logits; "a tenth of B x C" the same of a tenth of the centres that is drawn for each step,
+with a gradient and a step for these alone, as Partial FC has it. "in chunks" is ours, whose centres step in the
+backward pass, and "a tenth in chunks" ours of a tenth; "in chunks, gathered" first has the gradient of all centres, as
+clipping, AdamW and accumulation need it.
 """
 
 from __future__ import annotations
@@ -23,8 +26,10 @@ from torch.nn import functional as F
 
 from facerts.methods.margin import additive_angular
 from facerts.train.centres import ClassCentres
+from facerts.train.row_steps import RowSteps
 
-WAYS = ("whole", "in chunks", "sampled, 10 %")
+WAYS = ("B x C", "a tenth of B x C", "in chunks", "in chunks, gathered", "a tenth in chunks")
+TENTH = 0.1
 SCALE, MARGIN = 64.0, 0.5
 
 
@@ -36,7 +41,8 @@ def main() -> None:
     parser.add_argument("--chunk", type=int, default=16_384)
     parser.add_argument("--steps", type=int, default=3)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--way", choices=WAYS, help="measure this one alone, here, and print JSON")
+    parser.add_argument("--ways", choices=WAYS, nargs="+", default=WAYS)
+    parser.add_argument("--way", choices=WAYS, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.way:
         print(json.dumps(measure(options, options.identities[0])))
@@ -45,7 +51,7 @@ def main() -> None:
         f"batch {options.batch}, {options.size} numbers, {options.device}, {torch.get_num_threads()} threads"
     )
     for identities in options.identities:
-        for way in WAYS:
+        for way in options.ways:
             told = ["--way", way, "--identities", str(identities)]
             for name in ("batch", "size", "chunk", "steps", "device"):
                 told += [f"--{name}", str(getattr(options, name))]
@@ -54,12 +60,12 @@ def main() -> None:
             )
             if done.returncode:
                 print(
-                    f"{identities:>9,} {way:14}: failed ({done.stderr.strip().splitlines()[-1:]})", flush=True
+                    f"{identities:>9,} {way:20}: failed ({done.stderr.strip().splitlines()[-1:]})", flush=True
                 )
                 continue
             found = json.loads(done.stdout)
             print(
-                f"{identities:>9,} {way:14}: {found['mib']:>9,.0f} MiB above {found['base_mib']:,.0f}, "
+                f"{identities:>9,} {way:20}: {found['mib']:>9,.0f} MiB above {found['base_mib']:,.0f}, "
                 f"{found['ms']:>9,.1f} ms a step, loss {found['loss']:.3f}",
                 flush=True,
             )
@@ -68,12 +74,15 @@ def main() -> None:
 def measure(options: argparse.Namespace, identities: int) -> dict[str, float]:
     device = torch.device(options.device)
     torch.manual_seed(0)
-    sample = 0.1 if options.way == WAYS[2] else None
+    ours, tenth = "chunks" in options.way, "tenth" in options.way
+    sample = TENTH if ours and tenth else None
     centres = ClassCentres(identities, options.size, chunk=options.chunk, sample=sample).to(device)
     embedding = torch.randn(options.batch, options.size, device=device, requires_grad=True)
     labels = torch.randint(0, identities, (options.batch,), device=device)
-    optimizer = torch.optim.SGD(centres.parameters(), lr=0.1)
-    loss = whole if options.way == WAYS[0] else by_centres
+    optimizer = torch.optim.SGD(centres.parameters(), lr=0.1, fused=True)
+    if ours and "gathered" not in options.way:
+        centres.row_steps = RowSteps(optimizer, centres.weight)
+    loss = by_centres if ours else (a_tenth if tenth else whole)
     base = used(device)
     times = []
     for step in range(options.steps + 1):
@@ -82,7 +91,6 @@ def measure(options: argparse.Namespace, identities: int) -> dict[str, float]:
         optimizer.zero_grad(set_to_none=True)
         embedding.grad = None
         value = loss(centres, embedding, labels)
-        value.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         if device.type == "cuda":
             torch.cuda.synchronize()
@@ -98,12 +106,33 @@ def measure(options: argparse.Namespace, identities: int) -> dict[str, float]:
 
 def by_centres(centres: ClassCentres, embedding: Tensor, labels: Tensor) -> Tensor:
     scale = torch.tensor(SCALE, device=embedding.device)
-    return centres(embedding, labels, lambda cosine: additive_angular(cosine, MARGIN), scale).mean()
+    loss = centres(embedding, labels, lambda cosine: additive_angular(cosine, MARGIN), scale).mean()
+    loss.backward()  # type: ignore[no-untyped-call]
+    return loss
 
 
 def whole(centres: ClassCentres, embedding: Tensor, labels: Tensor) -> Tensor:
     """As it is usually written."""
-    logits = F.linear(F.normalize(embedding), F.normalize(centres.weight)).clamp(-1, 1)
+    loss = usual(centres.weight, embedding, labels)
+    loss.backward()  # type: ignore[no-untyped-call]
+    return loss
+
+
+def a_tenth(centres: ClassCentres, embedding: Tensor, labels: Tensor) -> Tensor:
+    """The same for some of the centres, which are picked, step and are put back."""
+    order = torch.rand(centres.identities, device=labels.device)
+    order[labels] = 2.0
+    drawn = order.topk(int(TENTH * centres.identities)).indices.sort().values
+    picked = centres.weight.detach()[drawn].requires_grad_()
+    loss = usual(picked, embedding, torch.searchsorted(drawn, labels))
+    loss.backward()  # type: ignore[no-untyped-call]
+    torch.optim.SGD([picked], lr=0.1, fused=True).step()
+    centres.weight.data[drawn] = picked.detach()
+    return loss
+
+
+def usual(weight: Tensor, embedding: Tensor, labels: Tensor) -> Tensor:
+    logits = F.linear(F.normalize(embedding), F.normalize(weight)).clamp(-1, 1)
     index = labels.unsqueeze(1)
     target = additive_angular(logits.gather(1, index).squeeze(1), MARGIN)
     return F.cross_entropy(logits.scatter(1, index, target.unsqueeze(1)) * SCALE, labels)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
@@ -11,6 +12,7 @@ from torch.nn import functional as F
 from facerts.errors import Error
 from facerts.methods.base import Margin
 from facerts.processes import Processes
+from facerts.train.row_steps import RowSteps
 from facerts.train.softmax import Chunk, others_and_own
 
 # Shorter embeddings are not brought to unit length: at length 0 the gradient of that is without bound, and one step
@@ -40,6 +42,8 @@ class ClassCentres(nn.Module):
         classes: those that this process holds.
         step: of the run, which the draws depend on.
         weight: ``(C_r, d)`` theirs.
+        row_steps: where set, the centres step in the backward pass, chunk by chunk, and have no gradient; those that
+            were not drawn then stay where they are, with their momentum.
 
     The centres start as N(0, 0.01²) and are weight-decayed like the rest, as in the field's code.
     """
@@ -57,6 +61,7 @@ class ClassCentres(nn.Module):
         super().__init__()
         self.identities = identities
         self.step = 0
+        self.row_steps: RowSteps | None = None
         self._chunk, self._sample, self._seed = chunk, sample, seed
         self._processes = processes or Processes()
         self.classes = self._processes.classes(identities)
@@ -79,9 +84,15 @@ class ClassCentres(nn.Module):
             # A scalar or one scale per image.
             scale = scale.to(unit).expand(len(unit))
             rows = self._rows(labels)
-            weight, rows = (self.weight, rows) if self._sample is None else self._drawn(rows, self._sample)
+            drawn, rows = (None, rows) if self._sample is None else self._drawn(rows, self._sample)
             others, own = others_and_own(
-                unit, weight, rows, scale, chunk=self._chunk, processes=self._processes
+                unit,
+                self.weight if drawn is None else self.weight[drawn],
+                rows,
+                scale,
+                chunk=self._chunk,
+                processes=self._processes,
+                step=self._step_for(drawn),
             )
             # log(exp(others) + exp(target)) − target
             return -F.logsigmoid(margin(own) * scale - others)
@@ -117,8 +128,15 @@ class ClassCentres(nn.Module):
         rows = self._processes.gather(labels) - self.classes.start
         return rows.masked_fill((rows < 0) | (rows >= len(self.classes)), -1)
 
+    def _step_for(self, drawn: Tensor | None) -> Callable[[slice, Tensor], None] | None:
+        """What takes the gradient of some of the centres that were looked at."""
+        steps = self.row_steps
+        if steps is None or drawn is None:
+            return steps
+        return lambda rows, gradient: steps(drawn[rows], gradient)
+
     def _drawn(self, rows: Tensor, share: float) -> tuple[Tensor, Tensor]:
-        """Some of the centres, the batch's own among them, and the rows as they are numbered among these."""
+        """Which of the centres to look at, the batch's own among them, and the rows as numbered among these."""
         generator = torch.Generator().manual_seed(
             (self._seed << 32) + (self.step << 12) + self._processes.rank
         )
@@ -129,4 +147,4 @@ class ClassCentres(nn.Module):
         place = torch.full((len(self.weight) + 1,), -1, device=rows.device)
         place[drawn] = torch.arange(count, device=rows.device)
         # The last entry is where −1 leads.
-        return self.weight[drawn], place[rows]
+        return drawn, place[rows]

@@ -21,6 +21,7 @@ from facerts.train.centres import ClassCentres
 from facerts.train.compiled import compiled
 from facerts.train.embedder import NetworkEmbedder, to_network_input
 from facerts.train.recipe import Optim, Recipe
+from facerts.train.row_steps import RowSteps
 from facerts.train.start import start_from
 from facerts.train.teacher import Teacher
 
@@ -113,6 +114,8 @@ class Learner:
             recipe.optim,
             fused=recipe.compute.precision != "fp16",
         )
+        if isinstance(self.optimizer, torch.optim.SGD) and self._centres_step_by_themselves():
+            self.centres.row_steps = RowSteps(self.optimizer, self.centres.weight)
         self._alone = self.processes.count == 1
         self._whole: Any = self.network
         if not self._alone:
@@ -151,6 +154,8 @@ class Learner:
             self.network.embedding.eval()
         self.centres.step = batch.step
         self.optimizer.zero_grad(set_to_none=True)
+        for group in self.optimizer.param_groups:
+            group["lr"] = learning_rate * group.get("lr_scale", 1.0)
         parts = self.recipe.compute.accumulate
         losses = []
         for number, (images, part) in enumerate(zip(crops.chunk(parts), split(batch, parts), strict=True), 1):
@@ -158,8 +163,6 @@ class Learner:
             with nullcontext() if number == parts or self._alone else self._whole.no_sync():
                 losses.append(self._differentiate(images, part, parts, learning_rate))
         gradients.average(self.method.state.parameters(), self.processes)
-        for group in self.optimizer.param_groups:
-            group["lr"] = learning_rate * group.get("lr_scale", 1.0)
         if self.recipe.optim.clip_norm is not None:
             self.scaler.unscale_(self.optimizer)
             whole = [*self.network.parameters(), *self.method.state.parameters()]
@@ -273,6 +276,18 @@ class Learner:
             for number, state in optimizer["state"].items()
         }
         return {**optimizer, "state": states}
+
+    def _centres_step_by_themselves(self) -> bool:
+        """Whether the step of a centre needs nothing but its own gradient, once."""
+        settings = self.recipe
+        return (
+            isinstance(self.method, ClassificationMethod)
+            and self.teacher is None
+            and self.centres.weight.requires_grad
+            and settings.optim.clip_norm is None
+            and settings.compute.accumulate == 1
+            and settings.compute.precision != "fp16"
+        )
 
     def _check_recipe(self) -> None:
         if self.recipe.compute.precision == "fp16":

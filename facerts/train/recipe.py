@@ -214,7 +214,8 @@ class Compute(Section):
             and, on a GPU, Triton.
         class_chunk: classes whose logits are held at a time; fewer take less memory and a little more time.
         class_sample: share of the class centres that a step looks at, drawn anew each time; null for all, which is
-            exact.
+            exact. The others rest, also in what decay and momentum would do; with AdamW, fp16, clipping or
+            accumulation, which need the gradient of all, those go on.
         accumulate: parts that each process's share of a batch is gone through in, one after the other; BatchNorm sees
             each part by itself.
         recompute: keep only what goes into each residual unit of the backbone, and compute what is inside again in the

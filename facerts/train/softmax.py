@@ -12,10 +12,14 @@ ordinary means. With L_i the logarithm of the other classes' sum and s_i the tar
 Each process holds C / R of the centres and B / R of the images (R processes). Embeddings, labels and scales are
 gathered; every process sums over its own classes; the sums are joined. Backward it goes the other way round. What comes
 out is the gradient of the sum of all processes' losses, as autograd's rules for these collectives have it.
+
+The gradient of the centres is as large as they are. Where their step needs nothing but it, each chunk's is handed on as
+soon as it is known, and is never kept.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -29,7 +33,14 @@ SMALLEST_NORM = 1e-12
 
 
 def others_and_own(
-    unit: Tensor, weight: Tensor, rows: Tensor, scale: Tensor, *, chunk: int, processes: Processes
+    unit: Tensor,
+    weight: Tensor,
+    rows: Tensor,
+    scale: Tensor,
+    *,
+    chunk: int,
+    processes: Processes,
+    step: Callable[[slice, Tensor], None] | None = None,
 ) -> tuple[Tensor, Tensor]:
     """What a softmax needs of all classes.
 
@@ -41,12 +52,14 @@ def others_and_own(
         scale: ``(B,)``, multiplies an image's cosines.
         chunk: classes that are looked at together.
         processes: that share the classes.
+        step: takes, in the backward pass, some rows of ``weight`` and their gradient, which ``weight`` then does not
+            get; it may change these rows. None leaves the gradient to autograd.
 
     Returns:
         log Σ_j exp(scale · cos θ_j) over all other classes of all processes, and the cosine to the own one: ``(B,)``
         each, both differentiable.
     """
-    others, own = _Softmax.apply(unit, weight, rows, scale, chunk, processes)  # type: ignore[no-untyped-call]
+    others, own = _Softmax.apply(unit, weight, rows, scale, chunk, processes, step)  # type: ignore[no-untyped-call]
     return others, own
 
 
@@ -60,6 +73,7 @@ class _Softmax(torch.autograd.Function):
         scale: Tensor,
         chunk: int,
         processes: Processes,
+        step: Callable[[slice, Tensor], None] | None,
     ) -> tuple[Tensor, Tensor]:
         unit, scale = processes.gather(unit), processes.gather(scale)
         highest = torch.full_like(scale, -torch.inf)
@@ -72,12 +86,12 @@ class _Softmax(torch.autograd.Function):
             now = torch.maximum(highest, logits.amax(dim=1))
             # Where a process has no other class than the image's own there is nothing to add yet.
             finite = now.masked_fill(now == -torch.inf, 0.0)
-            total = total * (highest - finite).exp() + (logits - finite.unsqueeze(1)).exp().sum(dim=1)
+            total = total * (highest - finite).exp() + logits.sub_(finite.unsqueeze(1)).exp_().sum(dim=1)
             highest = now
         others = processes.logsumexp(total.log() + highest.masked_fill(highest == -torch.inf, 0.0))
         own = processes.sum(own)
         ctx.save_for_backward(unit, weight, rows, scale, others)
-        ctx.chunk, ctx.processes = chunk, processes
+        ctx.chunk, ctx.processes, ctx.step = chunk, processes, step
         mine = processes.share(len(unit))
         return others[mine], own[mine]
 
@@ -86,23 +100,23 @@ class _Softmax(torch.autograd.Function):
         unit, weight, rows, scale, others = ctx.saved_tensors
         processes: Processes = ctx.processes
         to_others, to_own = (processes.gather(gradient.contiguous()) for gradient in gradients)
-        of_unit, of_weight, of_scale = (
-            torch.zeros_like(unit),
-            torch.empty_like(weight),
-            torch.zeros_like(scale),
-        )
+        of_unit, of_scale = torch.zeros_like(unit), torch.zeros_like(scale)
+        of_weight = torch.empty_like(weight) if ctx.step is None else None
         for start in range(0, len(weight), ctx.chunk):
-            here = slice(start, start + ctx.chunk)
+            here = slice(start, min(start + ctx.chunk, len(weight)))
             part = Chunk(unit, weight[here], rows - start)
-            share = (part.others(scale) - others.unsqueeze(1)).exp() * to_others.unsqueeze(1)
-            of_scale += (share * part.cosine).sum(dim=1)
-            of_cosine = part.with_own(share * scale.unsqueeze(1), to_own)
-            of_unit += of_cosine @ part.centres
-            of_weight[here] = part.through_length(of_cosine.T @ unit)
+            share = part.others(scale).sub_(others.unsqueeze(1)).exp_().mul_(to_others.unsqueeze(1))
+            of_scale += torch.einsum("bc,bc->b", share, part.cosine)
+            here_unit, of_part = part.differentiate(part.with_own(share.mul_(scale.unsqueeze(1)), to_own))
+            of_unit += here_unit
+            # The network's gradients are averaged over the processes after this; those of the centres are not.
+            of_part /= processes.count
+            if of_weight is None:
+                ctx.step(here, of_part)
+            else:
+                of_weight[here] = of_part
         mine = processes.share(len(unit))
-        # The network's gradients are averaged over the processes after this; those of the centres are not.
-        of_weight /= processes.count
-        return processes.sum(of_unit)[mine], of_weight, None, processes.sum(of_scale)[mine], None, None
+        return processes.sum(of_unit)[mine], of_weight, None, processes.sum(of_scale)[mine], None, None, None
 
 
 class Chunk:
@@ -115,9 +129,10 @@ class Chunk:
     """
 
     def __init__(self, unit: Tensor, weight: Tensor, rows: Tensor) -> None:
-        self._length = torch.linalg.vector_norm(weight, dim=1, keepdim=True).clamp_min(SMALLEST_NORM)
-        self.centres = weight / self._length
-        self.cosine = F.linear(unit, self.centres)
+        self._unit, self._weight = unit, weight
+        # The cosines are divided by it and not the centres, of which each has more numbers than there are images.
+        self._length = torch.linalg.vector_norm(weight, dim=1).clamp_min(SMALLEST_NORM)
+        self.cosine = F.linear(unit, weight).div_(self._length)
         self._here = (rows >= 0) & (rows < len(weight))
         self._index = rows.clamp(0, len(weight) - 1).unsqueeze(1)
 
@@ -136,8 +151,12 @@ class Chunk:
         kept = torch.where(self._here.unsqueeze(1), own.unsqueeze(1), values.gather(1, self._index))
         return values.scatter_(1, self._index, kept)
 
-    def through_length(self, gradient: Tensor) -> Tensor:
-        """``(c, d)`` gradient of unit centres to one of centres of any length."""
-        along = (gradient * self.centres).sum(dim=1, keepdim=True)
-        through: Tensor = (gradient - along * self.centres) / self._length
-        return through
+    def differentiate(self, of_cosine: Tensor) -> tuple[Tensor, Tensor]:
+        """``(B, d)`` gradient of the embeddings and ``(c, d)`` of the centres; that of the cosines is used up.
+
+        With the length |w| of a centre and cos = (u · w) / |w|, d cos / dw = u / |w| − cos · w / |w|².
+        """
+        along = torch.einsum("bc,bc->c", of_cosine, self.cosine) / self._length.square()
+        of_product = of_cosine.div_(self._length)
+        of_weight = (of_product.T @ self._unit).addcmul_(along.unsqueeze(1), self._weight, value=-1)
+        return of_product @ self._weight, of_weight
