@@ -15,6 +15,8 @@ from datetime import timedelta
 
 from torch.distributed.distributed_c10d import PrefixStore, Store
 
+from facerts.errors import Error
+
 LOOK_AGAIN_S = 0.05
 
 
@@ -32,27 +34,28 @@ def meet(store: Store, rank: int, count: int, patience: timedelta) -> Store:
         patience: how long to wait for the others.
 
     Raises:
-        TimeoutError: not all have come.
+        Error: not all have come.
     """
     own = secrets.token_hex(8)
     store.set(f"here/{rank}", own)
     listed: list[str] = []
-    agreed = ""
+    read = agreed = ""
     deadline = time.monotonic() + patience.total_seconds()
     while time.monotonic() < deadline:
         if rank == 0 and store.check([f"here/{other}" for other in range(count)]):
             here = [store.get(f"here/{other}").decode() for other in range(count)]
             if here != listed:
-                listed = here
-                store.set("list", json.dumps({"name": secrets.token_hex(8), "tokens": here}))
-        if store.check(["list"]):
-            said = json.loads(store.get("list"))
-            if own in said["tokens"] and said["name"] != agreed:
-                agreed = said["name"]
+                listed, name = here, secrets.token_hex(8)
+                store.set(f"list/{name}", json.dumps(here))
+                store.set("name", name)
+        if store.check(["name"]) and (name := store.get("name").decode()) != read:
+            read = name
+            if own in json.loads(store.get(f"list/{name}")):
+                agreed = name
                 store.add(f"agreed/{agreed}", 1)
         if agreed and store.add(f"agreed/{agreed}", 0) == count:
             return PrefixStore(f"start/{agreed}", store)
         time.sleep(LOOK_AGAIN_S)
-    raise TimeoutError(
+    raise Error(
         f"process {rank} of {count} waited {patience.total_seconds():.0f} s for the others in vain; see what they said"
     )

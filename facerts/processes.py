@@ -16,6 +16,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.distributed.distributed_c10d import PrefixStore
 from torch.distributed.rendezvous import rendezvous
 
 from facerts.meeting import meet
@@ -78,13 +79,21 @@ class Processes:
         """``(N_r, …)`` of each to ``(ΣN_r, …)`` on the CPU of the first; None for the others."""
         if self.count == 1:
             return value.cpu()
-        padded = value.new_zeros((max(lengths), *value.shape[1:]))
-        padded[: len(value)] = value
-        parts = [torch.empty_like(padded) for _ in lengths] if self.first else None
-        dist.gather(padded, parts)
-        if parts is None:
+        if not self.first:
+            if len(value):
+                dist.send(value.contiguous(), 0)
             return None
-        return torch.cat([part[:length].cpu() for part, length in zip(parts, lengths, strict=True)])
+        # One after the other, so that no device holds all of it.
+        whole = torch.empty((sum(lengths), *value.shape[1:]), dtype=value.dtype)
+        whole[: len(value)] = value
+        end = len(value)
+        for rank, length in enumerate(lengths[1:], 1):
+            if length:
+                part = value.new_empty((length, *value.shape[1:]))
+                dist.recv(part, rank)
+                whole[end : end + length] = part
+            end += length
+        return whole
 
     def any(self, flag: bool) -> bool:
         """Whether the flag is set in one of them."""
@@ -133,15 +142,16 @@ def connected(device: str) -> Iterator[Processes]:
     if on_gpu:
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
     store, rank, count = next(rendezvous("env://", timeout=MEETING))
+    # Several runs may have one store.
+    own = PrefixStore(os.environ.get("TORCHELASTIC_RUN_ID", "facerts"), store)
     dist.init_process_group(
         "nccl" if on_gpu else "gloo",
-        store=meet(store, rank, count, MEETING),
+        store=meet(own, rank, count, MEETING),
         rank=rank,
         world_size=count,
         timeout=MEETING,
     )
     dist.distributed_c10d._set_pg_timeout(PATIENCE)
-    try:
-        yield these_processes()
-    finally:
-        dist.destroy_process_group()
+    yield these_processes()
+    # Not after an error, where it may wait for the others while they wait for this one.
+    dist.destroy_process_group()

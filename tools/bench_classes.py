@@ -87,7 +87,7 @@ def measure(options: argparse.Namespace, identities: int) -> dict[str, float]:
     times = []
     for step in range(options.steps + 1):
         began = time.perf_counter()
-        centres.step = step
+        centres.begin(step)
         optimizer.zero_grad(set_to_none=True)
         embedding.grad = None
         value = loss(centres, embedding, labels)

@@ -13,10 +13,11 @@ the rate that was measured:
 
     python tools/bench_train.py --change compute.compile=true --against plain --images 490623 --price 3.5
 
-Printed are images/s; where a step's time goes, measured in further steps that wait at the end of each phase; the most
-memory that steps took above what the process had before it built the network, in a process for each; and the share of
-the largest rate of a product of matrices that was seen here: a step counts 6 operations for each multiply-add of the
-network and of the logits, whatever is computed twice.
+Printed are images/s; where a step's time goes, measured in further steps that wait at the end of each phase ("backward"
+has the step of the class centres in it, where they step there); the most memory that steps took above what the process
+had before it built the network, in a process for each; and the share of the largest rate of a product of matrices that
+was seen here: a step counts 6 operations for each multiply-add of the network and of the logits that are looked at, 2
+for the network where it is frozen, whatever is computed twice.
 """
 
 from __future__ import annotations
@@ -43,8 +44,8 @@ from facerts.train.learner import AUTOCAST, Learner
 from facerts.train.recipe import Recipe, load_recipe
 
 WARM_UP = 3
-# Forward and backward: the gradients of the inputs and of the weights cost as much as the forward pass, each.
-OPERATIONS = 2 * 3
+# Passes: the gradients of the inputs and of the weights cost as much as the forward pass, each.
+FORWARD, BACKWARD = 1, 2
 PHASES = ("network", "loss", "backward", "optimiser")
 
 
@@ -62,6 +63,8 @@ def main() -> None:
     names = [" ".join([recipes[0].name, *options.change]), "plain loop" if plain else recipes[1].name]
     if threads := recipes[0].compute.threads:
         torch.set_num_threads(threads)
+    # As training has it, and the field's loops.
+    torch.backends.cudnn.benchmark = True
     learners = [kind(recipe, options.identities) for kind, recipe in zip(kinds, recipes, strict=True)]
     times = in_turn(learners, options.identities, options.steps)
     phases = [phase_times(learner, options.identities, max(3, options.steps // 4)) for learner in learners]
@@ -74,7 +77,7 @@ def main() -> None:
     print(f"product of matrices: at most {limit / 1e12:.2f} TFLOP/s")
     for which, recipe in enumerate(recipes):
         taken = statistics.median(times[which])
-        share = OPERATIONS * size * multiply_adds(recipe, options.identities) / taken / limit
+        share = size * operations(recipe, options.identities) / taken / limit
         print(f"{names[which]}: median {1000 * taken:.1f} ms a step, {size / taken:.1f} images/s")
         print("  " + ", ".join(f"{phase} {1000 * value:.1f} ms" for phase, value in phases[which].items()))
         print(f"  {peaks[which]:,.0f} MiB, {share:.1%} of that product's rate")
@@ -217,8 +220,8 @@ def memory(kind: Callable[[Recipe, int], Any], recipe: Recipe, identities: int) 
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024 - before
 
 
-def multiply_adds(recipe: Recipe, identities: int) -> int:
-    """Of one image in a forward pass: network and logits."""
+def operations(recipe: Recipe, identities: int) -> float:
+    """Of a step, for one image: network and logits, forward and backward."""
     backbone = recipe.backbone
     network = build_network(
         backbone.name,
@@ -226,7 +229,9 @@ def multiply_adds(recipe: Recipe, identities: int) -> int:
         heads=recipe.build_method().heads(),
         width=backbone.width,
     )
-    return count_multiply_adds(network) + identities * backbone.embedding_size
+    logits = identities * backbone.embedding_size * (recipe.compute.class_sample or 1.0)
+    passes = FORWARD if backbone.frozen else FORWARD + BACKWARD
+    return 2 * (passes * count_multiply_adds(network) + (FORWARD + BACKWARD) * logits)
 
 
 def largest_rate(recipe: Recipe, device: torch.device) -> float:

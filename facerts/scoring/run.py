@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
+import cv2
+
 from facerts.data.source import Source
 from facerts.scoring.copies import Copies
 from facerts.scoring.job import Job
@@ -92,6 +94,12 @@ def run_job(
         Error: as ``score_spans``.
     """
     missing = job.missing()
-    blocks = score_spans(scorer, source, [job.span(number) for number in missing], task, advance)
-    for number, rows in zip(missing, blocks, strict=True):
-        job.put(number, rows)
+    threads = cv2.getNumThreads()
+    # Pictures are prepared side by side; OpenCV's own threads for each would only get in their way.
+    cv2.setNumThreads(0)
+    try:
+        blocks = score_spans(scorer, source, [job.span(number) for number in missing], task, advance)
+        for number, rows in zip(missing, blocks, strict=True):
+            job.put(number, rows)
+    finally:
+        cv2.setNumThreads(threads)

@@ -61,6 +61,7 @@ class ClassCentres(nn.Module):
         super().__init__()
         self.identities = identities
         self.step = 0
+        self._compared = False
         self.row_steps: RowSteps | None = None
         self._chunk, self._sample, self._seed = chunk, sample, seed
         self._processes = processes or Processes()
@@ -74,11 +75,20 @@ class ClassCentres(nn.Module):
                 place = slice(kept.start - self.classes.start, kept.stop - self.classes.start)
                 self.weight.data[place] = rows[kept.start - start : kept.stop - start]
 
+    def begin(self, step: int) -> None:
+        """Called before each step of the run."""
+        self.step = step
+        self._compared = False
+
     def forward(self, embedding: Tensor, labels: Tensor, margin: Margin, scale: Tensor) -> Tensor:
         """Softmax cross-entropy of each embedding against every centre; see ``methods.base.Centres``.
 
         In float32 (or wider) even under autocast: cosines near 1 are where margins act.
+
+        Raises:
+            Error: a second time in a step in whose backward pass the centres step.
         """
+        self._may_be_compared()
         with torch.autocast(embedding.device.type, enabled=False):
             unit = F.normalize(embedding, eps=SMALLEST_LENGTH)
             # A scalar or one scale per image.
@@ -101,8 +111,9 @@ class ClassCentres(nn.Module):
         """``(B, C)`` cosine of each embedding to every centre, in float32 (or wider) even under autocast.
 
         Raises:
-            Error: the centres are shared out.
+            Error: the centres are shared out, or were compared in this step, in whose backward pass they step.
         """
+        self._may_be_compared()
         if self._processes.count > 1:
             raise Error("a method that looks at all cosines runs in one process; train it without torchrun")
         with torch.autocast(embedding.device.type, enabled=False):
@@ -123,6 +134,16 @@ class ClassCentres(nn.Module):
             mine = self._processes.share(len(unit))
             return self._processes.sum(own)[mine], self._processes.highest(nearest)[mine]
 
+    def _may_be_compared(self) -> None:
+        if self.row_steps is None or not torch.is_grad_enabled():
+            return
+        if self._compared:
+            raise Error(
+                "the method compares with the class centres twice in a step, and they step in the backward pass of the "
+                "first; set optim.clip_norm, with which they step when all gradients are known"
+            )
+        self._compared = True
+
     def _rows(self, labels: Tensor) -> Tensor:
         """``(R·B,)`` rows of this process's centres that the images of all processes belong to; −1 for others."""
         rows = self._processes.gather(labels) - self.classes.start
@@ -142,7 +163,9 @@ class ClassCentres(nn.Module):
         )
         order = torch.rand(len(self.weight), generator=generator).to(rows.device)
         order[rows[rows >= 0]] = -1.0
-        count = max(math.ceil(share * len(self.weight)), int((order < 0).sum()))
+        # Beside an image's own there is another, where there are two.
+        least = min(2, len(self.weight))
+        count = max(least, math.ceil(share * len(self.weight)), int((order < 0).sum()))
         drawn = order.topk(count, largest=False).indices.sort().values
         place = torch.full((len(self.weight) + 1,), -1, device=rows.device)
         place[drawn] = torch.arange(count, device=rows.device)

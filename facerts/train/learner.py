@@ -152,7 +152,7 @@ class Learner:
             # Their statistics, too, stay as they were.
             self.network.trunk.eval()
             self.network.embedding.eval()
-        self.centres.step = batch.step
+        self.centres.begin(batch.step)
         self.optimizer.zero_grad(set_to_none=True)
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate * group.get("lr_scale", 1.0)
@@ -284,6 +284,9 @@ class Learner:
             isinstance(self.method, ClassificationMethod)
             and self.teacher is None
             and self.centres.weight.requires_grad
+            and any(
+                p is self.centres.weight for group in self.optimizer.param_groups for p in group["params"]
+            )
             and settings.optim.clip_norm is None
             and settings.compute.accumulate == 1
             and settings.compute.precision != "fp16"

@@ -38,7 +38,7 @@ def train(recipe: Recipe, folder: str | Path, *, resume: bool = False) -> Path:
         recipe: the run.
         folder: of the run; must be new unless ``resume``.
         resume: go on from the folder's checkpoint, or start where it has none yet. An uninterrupted run
-            gives the same weights, bit for bit on the same machine.
+            gives the same weights, on a CPU bit for bit.
 
     Returns:
         The path of the last checkpoint.
@@ -61,6 +61,8 @@ def _train(recipe: Recipe, folder: Path, processes: Processes, *, resume: bool) 
         )
     if recipe.compute.threads is not None:
         torch.set_num_threads(recipe.compute.threads)
+    # Batches are of one size, so cuDNN may try which algorithm is fastest for it.
+    torch.backends.cudnn.benchmark = True
     data = TrainingData(recipe, processes)
     validator = Validator(recipe, data.heldout)
     learner = Learner(recipe, data.identities, open_teacher(recipe, data.source, folder), processes)

@@ -25,6 +25,9 @@ class RowSteps:
             for number, group in enumerate(optimizer.param_groups)
             if any(other is parameter for other in group["params"])
         )
+        # Before the first step, too: all processes of a run save the same entries, also one that has no rows.
+        if optimizer.param_groups[self._group]["momentum"]:
+            optimizer.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
 
     @torch.no_grad()
     def __call__(self, rows: slice | Tensor, gradient: Tensor) -> None:
@@ -58,3 +61,5 @@ class RowSteps:
             self._parameter.index_copy_(0, rows, weight)
             if momentum is not None and moved is not None:
                 momentum.index_copy_(0, rows, moved)
+        # The fused step does not tell autograd, which is to notice where the rows are needed as they were.
+        torch.autograd.graph.increment_version(self._parameter)

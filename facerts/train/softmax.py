@@ -24,6 +24,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from facerts.processes import Processes
@@ -96,6 +97,7 @@ class _Softmax(torch.autograd.Function):
         return others[mine], own[mine]
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         unit, weight, rows, scale, others = ctx.saved_tensors
         processes: Processes = ctx.processes

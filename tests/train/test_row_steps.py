@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from facerts.errors import Error
 from facerts.methods import METHODS, Batch, ClassificationMethod
 from facerts.train.centres import ClassCentres
 from facerts.train.learner import Learner
@@ -128,10 +129,43 @@ def differentiate(centres: ClassCentres) -> Tensor:
     return embedding.grad
 
 
+def test_centres_that_step_are_compared_once() -> None:
+    centres, _ = stepping(40)
+    differentiate(centres)
+    for again in (lambda: differentiate(centres), lambda: centres.cosines(torch.ones(2, 8))):
+        with pytest.raises(Error, match=r"twice in a step.* optim\.clip_norm"):
+            again()
+    with torch.no_grad():
+        centres.cosines(torch.ones(2, 8, dtype=torch.double))
+    centres.begin(1)
+    differentiate(centres)
+
+
+def test_autograd_notices_that_rows_have_moved() -> None:
+    weight = nn.Parameter(torch.randn(4, 3))
+    steps = RowSteps(sgd(weight), weight)
+    squares = weight.square().sum()
+    steps(slice(0, 2), torch.ones(2, 3))
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        squares.backward()  # type: ignore[no-untyped-call]
+
+
+def test_an_image_has_another_class_than_its_own_in_every_sample() -> None:
+    centres = ClassCentres(8, 8, sample=0.01)
+    loss = centres(
+        torch.randn(3, 8, requires_grad=True),
+        torch.tensor([5, 5, 5]),
+        lambda cosine: cosine,
+        torch.tensor(9.0),
+    )
+    loss.sum().backward()
+    assert centres.weight.grad is not None
+    assert centres.weight.grad.isfinite().all()
+    assert int(centres.weight.grad.any(dim=1).sum()) == 2
+
+
 def test_nothing_as_large_as_the_centres_is_made() -> None:
     centres, _ = stepping(4000)
-    # The momentum, which stays.
-    differentiate(centres)
     sizes: list[int] = []
 
     class Watch(TorchDispatchMode):
@@ -146,11 +180,11 @@ def test_nothing_as_large_as_the_centres_is_made() -> None:
             )
             return out
 
-    momentum = 4000 * 8
     with Watch():
         differentiate(centres)
-    assert sorted(set(sizes))[-1] == momentum
-    assert sorted(set(sizes))[-2] <= 16 * 100 < momentum
+    # The momentum is looked at chunk by chunk, but is as large.
+    assert sorted(set(sizes))[-1] == 4000 * 8
+    assert sorted(set(sizes))[-2] <= 16 * 100
 
 
 def test_of_centres_that_are_sampled_those_that_were_drawn_step() -> None:
