@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
-import cv2
-
 from facerts.data.source import Source
 from facerts.scoring.copies import Copies
 from facerts.scoring.job import Job
@@ -94,12 +92,6 @@ def run_job(
         Error: as ``score_spans``.
     """
     missing = job.missing()
-    threads = cv2.getNumThreads()
-    # Pictures are prepared side by side; OpenCV's own threads for each would only get in their way.
-    cv2.setNumThreads(0)
-    try:
-        blocks = score_spans(scorer, source, [job.span(number) for number in missing], task, advance)
-        for number, rows in zip(missing, blocks, strict=True):
-            job.put(number, rows)
-    finally:
-        cv2.setNumThreads(threads)
+    blocks = score_spans(scorer, source, [job.span(number) for number in missing], task, advance)
+    for number, rows in zip(missing, blocks, strict=True):
+        job.put(number, rows)
