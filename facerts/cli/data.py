@@ -58,6 +58,32 @@ def pack(
 
 
 @data.command()
+def draw(
+    out: Annotated[Path, typer.Option(help="Folder to write into.")],
+    identities: Annotated[int, typer.Option(min=2, help="Of the set.")] = 10_575,
+    pictures: Annotated[int, typer.Option(min=1, help="Of each identity.")] = 4,
+    people: Annotated[
+        int, typer.Option(min=1, help="That are drawn; further identities look like the first ones again.")
+    ] = 1000,
+    seed: Annotated[int, typer.Option(min=0, help="Another gives other people.")] = 0,
+    layout: Annotated[
+        Layout, typer.Option("--format", help="A record directory, or tar shards.")
+    ] = Layout.REC,
+    json: Json = False,
+) -> None:
+    """Draw a set of any number of identities, to measure how fast training is without anybody's data.
+
+    Example: facerts data draw --identities 181000 --out drawn
+    """
+    from facerts.data.drawn_source import DrawnSource
+    from facerts.data.pack import pack_records, pack_shards
+
+    source = DrawnSource(identities, pictures, people=people, seed=seed)
+    write = pack_records if layout is Layout.REC else pack_shards
+    _show(write(source, out, check=False), json)
+
+
+@data.command()
 def unpack(
     sources: Sources,
     out: Annotated[Path, typer.Option(help="A folder that does not exist yet.")],
