@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from dataclasses import fields
 from pathlib import Path
 
@@ -34,6 +35,8 @@ def served(*options: str | Path, **variables: str) -> Iterator[tuple[subprocess.
         stderr=subprocess.PIPE,
         text=True,
         env=environment,
+        # Shells make what they start in the background deaf to it.
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
     )
     try:
         assert process.stderr is not None
