@@ -10,8 +10,8 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
 
 import httpx
