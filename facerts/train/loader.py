@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -103,7 +104,7 @@ class TrainingData:
             # Its own, or starting it would draw from the generator that a resumed run has just restored.
             generator=torch.Generator(),
             collate_fn=_as_is,
-            worker_init_fn=_one_thread,
+            worker_init_fn=_start_worker,
             pin_memory=torch.cuda.is_available(),
             prefetch_factor=4 if recipe.data.workers else None,
         )
@@ -215,6 +216,12 @@ def _as_is(batch: Any) -> Any:
     return batch
 
 
-def _one_thread(_: int) -> None:
-    """Workers share the cores; OpenCV's own threads in each would only get in each other's way."""
+def _start_worker(_: int) -> None:
+    """Workers share the cores, so OpenCV's own threads in each would only get in each other's way.
+
+    They end when the run does, and not by a signal that a terminal or a queue sends to all processes: the run is about
+    to save its step then, and could not without them.
+    """
     cv2.setNumThreads(0)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)

@@ -27,6 +27,10 @@ from facerts.train.schedule import learning_rate, margin_ramp
 from facerts.train.teacher import open_teacher
 from facerts.train.validation import Validator
 
+# A terminal or a queue sends a signal to all processes, and torchrun passes on the one that it got: so long it is the
+# same wish.
+ECHO_SECONDS = 2.0
+
 
 def train(recipe: Recipe, folder: str | Path, *, resume: bool = False) -> Path:
     """Train as the recipe says; the run's folder gets recipe, log and checkpoints.
@@ -201,18 +205,19 @@ def _summary(measured: dict[str, Any]) -> str:
 
 @contextmanager
 def _interruptible() -> Iterator[Any]:
-    """Turn the first interrupt into a wish that the loop reads between steps; the second ends at once."""
-    wished = False
+    """Turn an interrupt into a wish that the loop reads between steps; another one, later, ends at once."""
+    wished: float | None = None
 
     def wish(number: int, frame: FrameType | None) -> None:
         nonlocal wished
-        if wished:
+        now = time.monotonic()
+        if wished is not None and now - wished > ECHO_SECONDS:
             raise KeyboardInterrupt
-        wished = True
+        wished = wished or now
 
     before = {number: signal.signal(number, wish) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield lambda: wished
+        yield lambda: wished is not None
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -199,7 +199,8 @@ def test_a_broken_checkpoint_is_named(make_recipe: MakeRecipe, tmp_path: Path, d
 def _start(run: Path, recipe: Path, *extra: str) -> subprocess.Popen[bytes]:
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "facerts", "train", str(recipe), "--out", str(run), *extra]
-    return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    quiet = subprocess.DEVNULL
+    return subprocess.Popen(command, env=environment, stdout=quiet, stderr=quiet, start_new_session=True)
 
 
 @pytest.mark.slow
@@ -234,10 +235,36 @@ def test_an_interrupt_saves_the_step_and_exits_130(make_recipe: MakeRecipe, tmp_
         make_recipe("optim.epochs=500", "logging.checkpoint_steps=100000", "logging.every_steps=1").to_yaml()
     )
     process = _start(tmp_path / "run", recipe)
-    log = tmp_path / "run" / "log.jsonl"
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline and not (log.exists() and log.stat().st_size):
-        time.sleep(0.05)
+    _wait_for_a_step(tmp_path / "run")
     process.send_signal(signal.SIGINT)
     assert process.wait(timeout=60) == 130
     assert checkpoint.load_network(tmp_path / "run").step > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_to_all_processes_that_comes_twice_saves_the_step(
+    make_recipe: MakeRecipe, tmp_path: Path, number: signal.Signals
+) -> None:
+    recipe = tmp_path / "long.yaml"
+    settings = (
+        "optim.epochs=500",
+        "logging.checkpoint_steps=100000",
+        "logging.every_steps=1",
+        "data.workers=2",
+    )
+    recipe.write_text(make_recipe(*settings).to_yaml())
+    process = _start(tmp_path / "run", recipe)
+    _wait_for_a_step(tmp_path / "run")
+    os.killpg(process.pid, number)
+    time.sleep(0.1)
+    os.killpg(process.pid, number)
+    assert process.wait(timeout=60) == 130
+    assert checkpoint.load_network(tmp_path / "run").step > 0
+
+
+def _wait_for_a_step(run: Path) -> None:
+    log = run / "log.jsonl"
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and not (log.exists() and log.stat().st_size):
+        time.sleep(0.05)
