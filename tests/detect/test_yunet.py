@@ -3,7 +3,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -281,10 +280,10 @@ def test_in_real_photos_it_finds_the_faces_that_opencv_finds(
     source = open_pictures(photos)
     detector = YuNet(published, threads=1, size=10_000)
     faces = 0
-    for index in islice(range(len(source)), 25):
+    for index in range(len(source)):
         image = decode(source.read(index), where=source.location(index))
         faces += assert_as_in_opencv(published, detector(image), image, 0.6)
-    assert faces >= 25
+    assert faces >= len(source)
 
 
 def test_the_astronauts_face_is_found_where_it_is(yunet: Detector) -> None:
