@@ -26,8 +26,7 @@ class RowSteps:
             if any(other is parameter for other in group["params"])
         )
         # Before the first step, too: all processes of a run save the same entries, also one that has no rows.
-        if optimizer.param_groups[self._group]["momentum"]:
-            optimizer.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
+        self._momentum()
 
     @torch.no_grad()
     def __call__(self, rows: slice | Tensor, gradient: Tensor) -> None:
@@ -38,10 +37,7 @@ class RowSteps:
             gradient: ``(n, …)`` theirs.
         """
         group = self._optimizer.param_groups[self._group]
-        state = self._optimizer.state[self._parameter]
-        if group["momentum"] and state.get("momentum_buffer") is None:
-            state["momentum_buffer"] = torch.zeros_like(self._parameter)
-        momentum = state["momentum_buffer"] if group["momentum"] else None
+        momentum = self._momentum()
         weight = self._parameter[rows]
         moved = None if momentum is None else momentum[rows]
         sgd(
@@ -63,3 +59,13 @@ class RowSteps:
                 momentum.index_copy_(0, rows, moved)
         # The fused step does not tell autograd, which is to notice where the rows are needed as they were.
         torch.autograd.graph.increment_version(self._parameter)
+
+    def _momentum(self) -> Tensor | None:
+        """The optimiser's, which a checkpoint that was loaded may have replaced or left out."""
+        if not self._optimizer.param_groups[self._group]["momentum"]:
+            return None
+        state = self._optimizer.state[self._parameter]
+        if state.get("momentum_buffer") is None:
+            state["momentum_buffer"] = torch.zeros_like(self._parameter)
+        momentum: Tensor = state["momentum_buffer"]
+        return momentum
