@@ -17,6 +17,7 @@ from facerts.embedder.description import SCHEMA, Description
 from facerts.errors import DataError, Error, ModelError, did_you_mean
 from facerts.files import sha256_file
 from facerts.image import CROP_SIZE
+from facerts.nn import fold_branches
 from facerts.onnx_file import (
     EXACT,
     Limits,
@@ -50,7 +51,7 @@ class _Scored(nn.Module):
 
     def __init__(self, trained: ReadyNetwork, names: Sequence[str]) -> None:
         super().__init__()
-        self.network = trained.network
+        self.network = fold_branches(trained.network)
         self.state = trained.method.state
         self._score = trained.method.score
         self._names = tuple(names)

@@ -14,8 +14,8 @@ from onnx import TensorProto, helper, numpy_helper
 SIZE = 8
 
 
-def weights(size: int = SIZE) -> NDArray[np.float32]:
-    return np.random.default_rng(0).normal(size=(147, size)).astype(np.float32)
+def weights(size: int = SIZE, seed: int = 0) -> NDArray[np.float32]:
+    return np.random.default_rng(seed).normal(size=(147, size)).astype(np.float32)
 
 
 def write_embedder(
@@ -28,10 +28,11 @@ def write_embedder(
     dtype: int = TensorProto.FLOAT,
     not_a_number: bool = False,
     size: int = SIZE,
+    seed: int = 0,
 ) -> Path:
     """Average pooling to 7 x 7, then a linear layer; ``quality`` adds the mean brightness as an output."""
     shape = [batch, 3, 112, 112] if layout == "NCHW" else [batch, 112, 112, 3]
-    matrix = weights(size)
+    matrix = weights(size, seed)
     if not_a_number:
         matrix[0, 0] = np.nan
     nodes = []

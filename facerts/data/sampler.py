@@ -8,10 +8,13 @@ from numpy.typing import NDArray
 from facerts.data.source import Source, Subset
 from facerts.errors import DataError
 
+# Keeps the order of images without identity apart from that of the others.
+UNLABELED = 0x0FACE5
 
-def epoch_order(images: int, seed: int, epoch: int) -> NDArray[np.int64]:
-    """A permutation of ``0 … images − 1``, keyed by (seed, epoch)."""
-    return np.random.default_rng((seed, epoch)).permutation(images)
+
+def epoch_order(images: int, *key: int) -> NDArray[np.int64]:
+    """A permutation of ``0 … images − 1``, keyed by (seed, epoch) and whatever else tells two orders apart."""
+    return np.random.default_rng(key).permutation(images)
 
 
 def identity_order(

@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 
+from facerts.nn.compact import PLANS, Compact, fold_branches
 from facerts.nn.heads import FaceNetwork, HeadSpec
 from facerts.nn.iresnet import BLOCKS_PER_STAGE, IResNet
 from facerts.nn.mobilefacenet import MobileFaceNet
 from facerts.nn.unit import recompute_units
 
-__all__ = ["BACKBONES", "FaceNetwork", "HeadSpec", "build_network", "recompute_units"]
+__all__ = ["BACKBONES", "FaceNetwork", "HeadSpec", "build_network", "fold_branches", "recompute_units"]
 
 # Every trunk takes `width` and `dropout` and has `features`, its number of outputs.
-BACKBONES: dict[str, Callable[..., IResNet | MobileFaceNet]] = {
+BACKBONES: dict[str, Callable[..., IResNet | MobileFaceNet | Compact]] = {
     **{f"iresnet{depth}": partial(IResNet, depth) for depth in BLOCKS_PER_STAGE},
     **{f"iresnet{depth}_se": partial(IResNet, depth, se=True) for depth in BLOCKS_PER_STAGE},
     **{f"iresnet{depth}_lite": partial(IResNet, depth, lite=True) for depth in BLOCKS_PER_STAGE},
+    **{plan: partial(Compact, plan) for plan in PLANS},
     "mobilefacenet": MobileFaceNet,
     "mobilefacenet_wide": partial(MobileFaceNet, widened=True),
 }

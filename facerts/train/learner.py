@@ -180,7 +180,7 @@ class Learner:
         )
         with torch.autocast(self.device.type, dtype=self.autocast, enabled=self.autocast is not None):
             outputs = self.forward(images)
-        loss = self._loss(outputs, batch)
+        loss = self._loss(outputs, batch, crops)
         self._check_finite(loss, outputs, batch, learning_rate)
         self.scaler.scale(loss.total / parts).backward()  # type: ignore[no-untyped-call]
         return loss
@@ -201,11 +201,16 @@ class Learner:
             )
         )
 
-    def _loss(self, outputs: dict[str, Tensor], batch: Batch) -> Loss:
+    def _loss(self, outputs: dict[str, Tensor], batch: Batch, crops: Tensor) -> Loss:
         if self.teacher is None:
             return self.method.loss(outputs, batch, self.centres)
-        method = self.method.loss(outputs, batch, self.teacher.centres_for(batch))
-        return self.teacher.loss(outputs["embedding"], batch, method)
+        views = self.teacher.of_views(crops)
+        # The last images of a batch may have no identity; the method has nothing to say of them.
+        labeled = slice(len(batch.labels) - self.recipe.unlabeled_size)
+        known = replace(batch, labels=batch.labels[labeled], samples=batch.samples[labeled])
+        seen = {name: value[labeled] for name, value in self.teacher.method_outputs(outputs, views).items()}
+        method = self.method.loss(seen, known, self.teacher.centres_for(known))
+        return self.teacher.loss(outputs["embedding"], batch, method, views)
 
     def embedder(self) -> NetworkEmbedder:
         """The network as it is now, or the average of its weights where that is kept, for validation."""
@@ -225,6 +230,7 @@ class Learner:
             "method": self.method.state.state_dict(),
             "optimizer": self._map_centres(self.optimizer.state_dict(), self._collect),
             "scaler": self.scaler.state_dict(),
+            "teacher": None if self.teacher is None else {"projection": self.teacher.projection},
             "generators": self.processes.tell(self._generators()),
         }
 
@@ -236,6 +242,10 @@ class Learner:
         self.network.load_state_dict(state["network"])
         if self.average is not None:
             self.average.module.load_state_dict(state["average"])
+            # At 0 it would take the network's weights for the average at the next step.
+            self.average.n_averaged.fill_(1)
+        if self.teacher is not None and state.get("teacher") is not None:
+            self.teacher.take_projection(state["teacher"]["projection"])
         self.centres.load_state_dict({"weight": self._own(state["centres"]["weight"])})
         self.method.state.load_state_dict(state["method"])
         self.optimizer.load_state_dict(self._map_centres(state["optimizer"], self._own))

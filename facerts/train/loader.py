@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from collections import Counter
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 import cv2
@@ -14,14 +15,17 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 
-from facerts.data import Source, open_source
+from facerts.data import Joined, Source, open_source
 from facerts.data.augment import Augmentation, Corruption, build_augmentation
-from facerts.data.sampler import epoch_order, hold_out_identities, identity_order
+from facerts.data.sampler import UNLABELED, epoch_order, hold_out_identities, identity_order
 from facerts.errors import DataError, Error
 from facerts.image import CROP_SIZE
 from facerts.methods import METHODS
 from facerts.processes import Processes
 from facerts.train.recipe import Recipe
+
+# The label of an image without identity.
+UNKNOWN = -1
 
 # (epoch, index, view): an image, and the key of its augmentation.
 Key = tuple[int, int, int]
@@ -31,7 +35,8 @@ class TrainingData:
     """The recipe's training images.
 
     Attributes:
-        source: the images as they are.
+        source: the labeled images as they are.
+        unlabeled: those without identity, or None.
         identities: C.
         heldout: the identities that the recipe keeps out, or None.
     """
@@ -55,14 +60,20 @@ class TrainingData:
         self.identities = len(source.identities)
         if self.identities < 2:
             raise DataError(f"{source.name} has only one identity; there is nothing to tell apart")
-        if len(source) < recipe.optim.batch_size:
+        if len(source) < recipe.labeled_size:
             raise DataError(
-                f"{source.name} has {len(source)} images, fewer than one batch of {recipe.optim.batch_size}; "
+                f"{source.name} has {len(source)} images, fewer than the {recipe.labeled_size} of one batch; "
                 "lower optim.batch_size"
             )
         self.source = source
+        self.unlabeled = open_source(recipe.data.unlabeled) if recipe.data.unlabeled else None
+        self._images = source if self.unlabeled is None else Joined([source, self.unlabeled])
+        # People's numbers, and none for whoever is unknown.
+        unknown = np.full(len(self._images) - len(source), UNKNOWN, dtype=np.int64)
+        assert source.labels is not None
+        self._labels = np.concatenate([source.labels, unknown])
         self._corrupt = Corruption(
-            len(source),
+            len(self._images),
             fraction=recipe.data.corrupt_fraction,
             radius=recipe.data.corrupt_radius,
             seed=recipe.seed,
@@ -78,27 +89,29 @@ class TrainingData:
 
         Yields:
             crops ``(B, 112, 112, 3) uint8`` RGB, labels ``(B,) int64``, data set indices ``(B,) int64``; B is the batch
-            size times the method's views, all first views first, divided by the number of processes.
+            size times the method's views, all first views first, divided by the number of processes. Images without
+            identity are a batch's last, with the label −1 and indices after those of all labeled images.
         """
         recipe = self._recipe
-        assert self.source.labels is not None
         by_identity = recipe.data.per_identity if self._method.sampler == "identities" else None
         loader = DataLoader(
             CropDataset(
-                self.source,
+                self._images,
+                self._labels,
                 self._corrupt,
                 build_augmentation(**recipe.data.augmentation.model_dump()),
                 recipe.seed,
             ),
             batch_sampler=StepSampler(
-                self.source.labels,
-                recipe.optim.batch_size,
+                self._labels[: len(self.source)],
+                recipe.labeled_size,
                 recipe.seed,
                 start,
                 stop,
                 views=self._method.views,
                 per_identity=by_identity,
-                share=self._processes.share(recipe.optim.batch_size),
+                share=self._processes.share(recipe.labeled_size),
+                unlabeled=(len(self._images) - len(self.source), recipe.unlabeled_size),
             ),
             num_workers=recipe.data.workers,
             # Its own, or starting it would draw from the generator that a resumed run has just restored.
@@ -119,13 +132,15 @@ class StepSampler(Sampler[list[Key]]):
 
     Args:
         labels: ``(N,)`` person of each image.
-        batch_size: images of a step.
+        batch_size: labeled images of a step.
         seed: of the orders.
         start: first step.
         stop: the step after the last.
         views: of each image.
         per_identity: images of each person in a batch; None draws images whoever they are of.
         share: which of a step's images; None for all.
+        unlabeled: how many images without identity there are, numbered after the N, and how many a step has. They come
+            in an order of their own, all of them before one comes again.
     """
 
     def __init__(
@@ -139,8 +154,10 @@ class StepSampler(Sampler[list[Key]]):
         views: int = 1,
         per_identity: int | None = None,
         share: slice | None = None,
+        unlabeled: tuple[int, int] = (0, 0),
     ) -> None:
         self._share = share or slice(None)
+        self._unlabeled, self._unlabeled_size = unlabeled
         self._labels = labels
         self._batch_size = batch_size
         self._seed = seed
@@ -154,6 +171,7 @@ class StepSampler(Sampler[list[Key]]):
     def __iter__(self) -> Iterator[list[Key]]:
         per_epoch = len(self._labels) // self._batch_size
         order, ordered = np.empty(0, dtype=np.int64), -1
+        without_identity = self._without_identity()
         for step in self._steps:
             epoch, position = divmod(step, per_epoch)
             if epoch != ordered:
@@ -165,7 +183,18 @@ class StepSampler(Sampler[list[Key]]):
                 (epoch, index, view + self._views * repeat)
                 for view in range(self._views)
                 for index, repeat in zip(images[self._share], again[self._share], strict=True)
-            ]
+            ] + list(islice(without_identity, self._unlabeled_size))
+
+    def _without_identity(self) -> Iterator[Key]:
+        """The images without identity from the first step on, epoch after epoch of their own."""
+        count = self._unlabeled
+        if not count:
+            return
+        epoch, place = divmod(self._steps.start * self._unlabeled_size, count)
+        while True:
+            order = epoch_order(count, self._seed, epoch, UNLABELED)
+            yield from ((epoch, len(self._labels) + int(index), 0) for index in order[place:])
+            epoch, place = epoch + 1, 0
 
     def _order(self, epoch: int, length: int) -> NDArray[np.int64]:
         if self._per_identity is None:
@@ -186,8 +215,16 @@ def _repeats(images: list[int]) -> list[int]:
 class CropDataset(Dataset[tuple[Tensor, Tensor, Tensor]]):
     """Decoded crops, corrupted and augmented, a whole batch at a time."""
 
-    def __init__(self, source: Source, corrupt: Corruption, augment: Augmentation, seed: int) -> None:
+    def __init__(
+        self,
+        source: Source,
+        labels: NDArray[np.int64],
+        corrupt: Corruption,
+        augment: Augmentation,
+        seed: int,
+    ) -> None:
         self._source = source
+        self._labels = labels
         self._corrupt = corrupt
         self._augment = augment
         self._seed = seed
@@ -206,9 +243,7 @@ class CropDataset(Dataset[tuple[Tensor, Tensor, Tensor]]):
             key = (self._seed, epoch, index) if view == 0 else (self._seed, epoch, index, view)
             crops[row] = self._augment(self._corrupt(self._source.crop(index), index), key)
         indices = np.array([index for _, index, _ in keys], dtype=np.int64)
-        assert self._source.labels is not None
-        labels = self._source.labels[indices]
-        return torch.from_numpy(crops), torch.from_numpy(labels), torch.from_numpy(indices)
+        return torch.from_numpy(crops), torch.from_numpy(self._labels[indices]), torch.from_numpy(indices)
 
 
 def _as_is(batch: Any) -> Any:

@@ -69,13 +69,14 @@ def _train(recipe: Recipe, folder: Path, processes: Processes, *, resume: bool) 
     torch.backends.cudnn.benchmark = True
     data = TrainingData(recipe, processes)
     validator = Validator(recipe, data.heldout)
-    learner = Learner(recipe, data.identities, open_teacher(recipe, data.source, folder), processes)
+    teacher = open_teacher(recipe, data.source, data.unlabeled, folder)
+    learner = Learner(recipe, data.identities, teacher, processes)
     step = _restore(learner, file) if file.exists() else 0
     if processes.first:
         with atomic_write(folder / "recipe.yaml", "w") as text:
             text.write(recipe.to_yaml())
 
-    steps_per_epoch = len(data) // recipe.optim.batch_size
+    steps_per_epoch = len(data) // recipe.labeled_size
     total = max(1, round(recipe.optim.epochs * steps_per_epoch))
     validate_every = max(1, round(recipe.validation.every_epochs * steps_per_epoch))
     schedule: dict[str, Any] = {

@@ -71,6 +71,8 @@ class Data(Section):
         name: of the data set; exported models carry it.
         terms: on which the images may be used; exported models carry them.
         train: sources with identities, joined.
+        unlabeled: sources whose identities are unknown or of no account, joined; they learn from the teachers only.
+        unlabeled_share: share of every batch that is of these.
         holdout_identities: this many identities, drawn by the seed, are kept out of training for validation.
         augmentation: see ``Augmentation``.
         workers: processes that decode; 0 decodes in the training process.
@@ -84,6 +86,8 @@ class Data(Section):
     name: str
     terms: str
     train: Paths
+    unlabeled: Paths = []
+    unlabeled_share: float = Field(0.2, gt=0, lt=1)
     holdout_identities: int = Field(0, ge=0)
     augmentation: Augmentation = Augmentation()
     workers: int = Field(2, ge=0)
@@ -139,24 +143,44 @@ class Backbone(Section):
 
 
 class Teacher(Section):
-    """An embedder that is trained already, whose embeddings the network learns beside the method's own task.
+    """Embedders that are trained already, whose embeddings the network learns beside the method's own task.
 
-    Class centres are then its identities' means, each image compared with the mean of the person's others, and do not
-    learn; ``facerts.train.teacher`` has the losses.
+    Class centers are then the means of the teachers' embeddings of each identity, each image compared with the mean of
+    the person's others, and do not learn; ``facerts.train.teacher`` has the losses. A recipe from before there could
+    be several says ``model``.
 
     Attributes:
-        model: an ONNX file with its description.
-        cosine: weight of 1 − cos of the network's embedding and the teacher's of the picture as it is.
+        models: ONNX files with their descriptions; the target is the mean of their cosines.
+        target: "image" asks the teachers once about each training image as it is and mirrored; "view" at every step
+            about the augmented view that the network sees, which costs their time again and again.
+        cosine: weight of 1 − cos of the network's embedding and the target.
         similarities: weight of the squared error of the cosines between a batch's images.
         method: weight of the method's loss.
-        cache: file for the teacher's embeddings; by default in the run's folder. Runs may share one.
+        method_embedding: whose embedding the method's loss compares with the class centers: the "student"'s, or the
+            "teachers'" of the augmented view, from which only the method's other heads learn.
+        cache: folder for the teachers' embeddings; by default in the run's folder. Runs may share one.
     """
 
-    model: str
+    models: Paths = Field(min_length=1)
+    target: Literal["image", "view"] = "image"
     cosine: float = Field(4.0, ge=0)
     similarities: float = Field(8.0, ge=0)
     method: float = Field(0.1, ge=0)
+    method_embedding: Literal["student", "teachers"] = "student"
     cache: str | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def one_model_is_a_list_of_one(cls, fields: Any) -> Any:
+        if isinstance(fields, dict) and "model" in fields and "models" not in fields:
+            fields = {**fields, "models": fields["model"]}
+            del fields["model"]
+        return fields
+
+    @property
+    def asked_about_views(self) -> bool:
+        """Whether the teachers see the augmented views."""
+        return self.target == "view" or self.method_embedding == "teachers"
 
 
 class Optim(Section):
@@ -285,10 +309,10 @@ class Recipe(Section):
     @model_validator(mode="after")
     def batches_fit(self) -> Recipe:
         method = METHODS[self.method["name"]]
-        if method.sampler == "identities" and self.optim.batch_size % self.data.per_identity:
+        if method.sampler == "identities" and self.labeled_size % self.data.per_identity:
             raise ValueError(
-                f"{method.name} draws batches by identity: optim.batch_size {self.optim.batch_size} must be a "
-                f"multiple of data.per_identity {self.data.per_identity}"
+                f"{method.name} draws batches by identity: the {self.labeled_size} labeled images of a batch must be "
+                f"a multiple of data.per_identity {self.data.per_identity}"
             )
         if self.compute.accumulate > 1 and (
             method.views > 1 or self.optim.batch_size % self.compute.accumulate
@@ -309,9 +333,10 @@ class Recipe(Section):
             return self
         if self.backbone.weights is None:
             raise ValueError("backbone.frozen keeps a network that is trained already: set backbone.weights")
-        if self.teacher is not None:
+        if self.teacher is not None and not self.teacher.method:
             raise ValueError(
-                "a frozen network cannot learn from a teacher: leave out backbone.frozen or teacher"
+                "a frozen network cannot learn to embed as a teacher does, and teacher.method is 0, so nothing is left "
+                "to learn: leave out backbone.frozen or teacher"
             )
         method = self.build_method()
         if not method.heads() and not list(method.state.parameters()):
@@ -319,6 +344,37 @@ class Recipe(Section):
                 f"{method.name} has nothing beside the embedding: with backbone.frozen the network would not learn"
             )
         return self
+
+    @model_validator(mode="after")
+    def unlabeled_images_have_a_teacher(self) -> Recipe:
+        if not self.data.unlabeled:
+            return self
+        method = METHODS[self.method["name"]]
+        if self.teacher is None:
+            raise ValueError(
+                "data.unlabeled: images without identity learn from teachers; set teacher.models"
+            )
+        if method.views > 1 or self.compute.accumulate > 1:
+            raise ValueError(
+                f"data.unlabeled goes with one view of each image and compute.accumulate 1, not with {method.views} "
+                f"views and {self.compute.accumulate} parts"
+            )
+        if not 0 < self.unlabeled_size < self.optim.batch_size - 1:
+            raise ValueError(
+                f"data.unlabeled_share {self.data.unlabeled_share:g} of optim.batch_size {self.optim.batch_size} must "
+                "leave room for one unlabeled and two labeled images"
+            )
+        return self
+
+    @property
+    def unlabeled_size(self) -> int:
+        """How many images of a batch, its last ones, are without identity."""
+        return round(self.data.unlabeled_share * self.optim.batch_size) if self.data.unlabeled else 0
+
+    @property
+    def labeled_size(self) -> int:
+        """How many images of a batch have an identity."""
+        return self.optim.batch_size - self.unlabeled_size
 
     def build_method(self) -> Method:
         """The method with this recipe's settings."""

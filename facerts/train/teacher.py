@@ -1,14 +1,19 @@
-"""Distillation: the network learns to embed as a trained embedder does.
+"""Distillation: the network learns to embed as trained embedders do.
 
-The teacher says of each training picture, as it is, where it lies; the network is shown the picture augmented and
-degraded and is to find the same place. With s and t the unit embeddings of the network and of the teacher,
+The teachers say of each training image where it lies; the network is shown the image augmented and degraded and is to
+find the same place. With s the unit embeddings of the network, and t those of the teachers, whose cosine is the mean
+of the teachers' cosines (k unit embeddings one after the other, divided by √k),
 
-    L_cos = mean_i (1 − s_i · t_i)
+    L_cos = mean_i (1 − s_i · P t_i)
     L_sim = mean_{i≠j} (s_i · s_j − t_i · t_j)²        (Park et al., "Relational Knowledge Distillation", CVPR 2019,
                                                         with the cosine as the relation)
     L = w_cos L_cos + w_sim L_sim + w_method L_method
 
-The method's own loss, with the people's labels, sees the network's embeddings against the means of the teacher's.
+P maps the teachers' D numbers to the d of the network and back to length 1: the projection to the d principal
+directions of the training images' embeddings, which keeps their cosines better than any other linear map to d numbers
+does in the mean square (Eckart and Young, Psychometrika 1936). It is the identity where d = D.
+
+The method's own loss sees the labeled images, compared with the means of P t of each person.
 """
 
 from __future__ import annotations
@@ -22,115 +27,152 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from facerts.data import Source
-from facerts.embedder import load_embedder
 from facerts.errors import Error
-from facerts.evaluate.cache import cached_arrays, embedder_key
-from facerts.evaluate.embed import embed_source
-from facerts.evaluate.pictures import hash_pictures
 from facerts.methods import Batch, Loss
+from facerts.methods.base import Outputs
 from facerts.train.means import LeaveOneOutMeans
 from facerts.train.recipe import Recipe
 from facerts.train.recipe import Teacher as Settings
-
-# Of the teacher's embeddings, in the run's folder.
-CACHE = "teacher.npz"
-
-
-def teacher_embeddings(settings: Settings, source: Source, cache: Path) -> NDArray[np.float32]:
-    """``(N, d)`` unit embeddings of pictures as they are, each the sum of the picture's and of its mirror's.
-
-    Args:
-        settings: name the teacher.
-        source: of aligned pictures.
-        cache: the .npz file that keeps them, unless the settings name another.
-
-    Raises:
-        ModelError: the teacher cannot be used.
-        DataError: the cache is a file of another kind.
-    """
-    embedder = load_embedder(settings.model)
-    key = f"{embedder_key(embedder, flip=True)} {hash_pictures(source).sha256}"
-    arrays = cached_arrays(
-        Path(settings.cache) if settings.cache else cache,
-        key,
-        lambda: {"embedding": embed_source(embedder, source, flip=True).embedding},
-    )
-    return arrays["embedding"]
+from facerts.train.teacher_embeddings import CACHE, Ensemble
 
 
 class Teacher(nn.Module):
-    """A teacher's embeddings of the training pictures, and the losses against them.
+    """The teachers' embeddings of the training images, and the losses against them.
 
     Args:
         settings: the weights of the losses.
-        embeddings: ``(N, d)`` unit, in the order of the data.
+        embeddings: ``(N + U, D)`` unit, of the labeled images and then of the unlabeled, in the order of the data.
         labels: ``(N,)`` people, numbered without gaps.
+        size: d of the network's embedding, at most D.
+        ensemble: the teachers, where they are asked about views.
 
     Attributes:
         centres: the people's means.
+        projection: ``(D, d)`` principal directions; saved with the run, which would not find the same places with
+            another basis. Empty where d = D.
     """
 
     embeddings: Tensor
+    projection: Tensor
+    targets: Tensor
 
     def __init__(
-        self, settings: Settings, embeddings: NDArray[np.float32], labels: NDArray[np.int64]
+        self,
+        settings: Settings,
+        embeddings: NDArray[np.float32],
+        labels: NDArray[np.int64],
+        size: int,
+        ensemble: Ensemble | None = None,
     ) -> None:
         super().__init__()
         self._settings = settings
+        self._ensemble = ensemble
         self.register_buffer("embeddings", torch.from_numpy(embeddings))
+        directions = principal_directions(embeddings, size) if size < embeddings.shape[1] else np.empty(0)
+        self.register_buffer("projection", torch.from_numpy(directions.astype(np.float32)))
+        self.register_buffer("targets", self.project(self.embeddings))
         self.centres = LeaveOneOutMeans(
-            self.embeddings, torch.from_numpy(labels), identities=int(labels.max()) + 1
+            self.targets[: len(labels)], torch.from_numpy(labels), identities=int(labels.max()) + 1
         )
+
+    def project(self, embeddings: Tensor) -> Tensor:
+        """P: ``(B, D)`` of the teachers to ``(B, d)`` unit."""
+        return (
+            F.normalize(embeddings @ self.projection.to(embeddings)) if len(self.projection) else embeddings
+        )
+
+    def take_projection(self, projection: Tensor) -> None:
+        """Go on with the projection of an earlier part of the run; the means of people come from its checkpoint."""
+        self.projection = projection.to(self.embeddings.device)
+        self.targets = self.project(self.embeddings)
 
     def centres_for(self, batch: Batch) -> LeaveOneOutMeans:
         """The people's means, each image of the batch left out of its own."""
-        return self.centres.without(self._of(batch), batch.labels)
+        return self.centres.without(self.targets[self._rows(batch)], batch.labels)
 
-    def loss(self, embedding: Tensor, batch: Batch, method: Loss) -> Loss:
+    def of_views(self, crops: Tensor) -> Tensor | None:
+        """``(B, D)`` what the teachers say of a batch's augmented crops; None where nothing depends on it.
+
+        Args:
+            crops: ``(B, 112, 112, 3) uint8`` RGB.
+        """
+        if self._ensemble is None:
+            return None
+        return torch.from_numpy(self._ensemble.of_views(crops.cpu().numpy())).to(self.embeddings.device)
+
+    def method_outputs(self, outputs: Outputs, views: Tensor | None) -> Outputs:
+        """What the method's loss sees: the network's outputs, or with the teachers' embedding of the view in them.
+
+        With the teachers' embedding a learned scale speaks of the image, and not of what the network has yet to learn.
+        """
+        if self._settings.method_embedding == "student":
+            return outputs
+        assert views is not None
+        return {**outputs, "embedding": self.project(views)}
+
+    def loss(self, embedding: Tensor, batch: Batch, method: Loss, views: Tensor | None = None) -> Loss:
         """The whole loss of a step.
 
         Args:
             embedding: ``(B, d)`` of the network.
-            batch: of the step.
-            method: the method's loss.
+            batch: of the step, with the unlabeled images.
+            method: the method's loss, of the labeled images.
+            views: ``(B, D)`` of the teachers, where they are asked about views.
         """
+        rows, weights = self._rows(batch), self._settings
+        of_view = weights.target == "view"
+        if of_view:
+            assert views is not None
         with torch.autocast(embedding.device.type, enabled=False):
-            student, teacher = F.normalize(embedding), self._of(batch)
-            distance = (1.0 - (student * teacher).sum(dim=1)).mean()
+            student = F.normalize(embedding)
+            teacher = views if of_view and views is not None else self.embeddings[rows]
+            place = self.project(teacher) if of_view else self.targets[rows]
+            distance = (1.0 - (student * place).sum(dim=1)).mean()
             others = ~torch.eye(len(student), dtype=torch.bool, device=student.device)
             similarities = (student @ student.T - teacher @ teacher.T)[others].square().mean()
-        weights = self._settings
         total = (
             weights.cosine * distance + weights.similarities * similarities + weights.method * method.total
         )
         parts = {"teacher_distance": distance.detach(), "teacher_similarities": similarities.detach()}
         return Loss(total, {**parts, **method.parts}, method.per_image)
 
-    def _of(self, batch: Batch) -> Tensor:
-        """``(B, d)`` the teacher's unit embeddings of the batch's images as they are."""
-        return self.embeddings[batch.samples.to(self.embeddings.device)]
+    def _rows(self, batch: Batch) -> Tensor:
+        return batch.samples.to(self.embeddings.device)
 
 
-def open_teacher(recipe: Recipe, source: Source, folder: Path) -> Teacher | None:
-    """The recipe's teacher, or None where it has none.
+def principal_directions(unit: NDArray[np.float32], size: int) -> NDArray[np.float64]:
+    """``(D, d)`` orthonormal directions in which embeddings ``(N, D)`` differ from 0 most, largest first."""
+    values = unit.astype(np.float64)
+    _, directions = np.linalg.eigh(values.T @ values)
+    return np.ascontiguousarray(directions[:, ::-1][:, :size])
+
+
+def open_teacher(recipe: Recipe, source: Source, unlabeled: Source | None, folder: Path) -> Teacher | None:
+    """The recipe's teachers, or None where it has none.
 
     Args:
         recipe: of the run.
-        source: the training pictures.
-        folder: of the run, where the teacher's embeddings are kept unless the recipe says otherwise.
+        source: the labeled training images.
+        unlabeled: those without identities.
+        folder: of the run, where the teachers' embeddings are kept unless the recipe says otherwise.
 
     Raises:
-        Error: the teacher cannot be used, or embeds in another number of numbers than the network is to.
+        Error: a teacher cannot be used, or the network is to embed in more numbers than the teachers do.
     """
     settings = recipe.teacher
     if settings is None:
         return None
     assert source.labels is not None
-    embeddings = teacher_embeddings(settings, source, folder / CACHE)
-    size = embeddings.shape[1]
-    if size != recipe.backbone.embedding_size:
+    ensemble = Ensemble(settings.models)
+    cache = Path(settings.cache) if settings.cache else folder / CACHE
+    parts = [ensemble.of_source(images, cache) for images in (source, unlabeled) if images is not None]
+    embeddings = parts[0] if len(parts) == 1 else np.concatenate(parts)
+    given, size = embeddings.shape[1], recipe.backbone.embedding_size
+    if size > given:
         raise Error(
-            f"{settings.model} embeds in {size} numbers, and the network learns to embed as it does: "
-            f"backbone.embedding_size must be {size}, not {recipe.backbone.embedding_size}"
+            f"{' and '.join(settings.models)}: {given} numbers in all, and the network learns to embed as they do: "
+            f"backbone.embedding_size must be at most {given}, not {size}"
         )
-    return Teacher(settings, embeddings, source.labels)
+    return Teacher(
+        settings, embeddings, source.labels, size, ensemble if settings.asked_about_views else None
+    )

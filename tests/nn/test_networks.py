@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from facerts.nn import BACKBONES, HeadSpec, build_network
+from facerts.nn import BACKBONES, HeadSpec, build_network, fold_branches
 from facerts.nn.cost import count_multiply_adds, count_parameters
 from facerts.nn.iresnet import LEAST_CHANNELS
 
@@ -137,3 +137,33 @@ def test_gradients_reach_every_parameter() -> None:
     sum(value.square().sum() for value in network(torch.randn(3, 3, 112, 112)).values()).backward()
     silent = [name for name, p in network.named_parameters() if p.requires_grad and p.grad is None]
     assert silent == []
+
+
+def test_folded_branches_compute_the_same_in_evaluation_mode() -> None:
+    torch.manual_seed(0)
+    network = build_network("compact_rep", embedding_size=8, width=0.25).double()
+    for module in network.modules():
+        if isinstance(module, torch.nn.BatchNorm2d):
+            for values in (module.weight, module.bias, module.running_mean):
+                torch.nn.init.normal_(values, 0.5, 0.3)
+            torch.nn.init.uniform_(module.running_var, 0.5, 2.0)
+    network.eval()
+    folded = fold_branches(network)
+    images = torch.randn(3, 3, 112, 112, dtype=torch.float64)
+    with torch.no_grad():
+        wanted, given = network(images)["embedding"], folded(images)["embedding"]
+    assert torch.allclose(given, wanted, rtol=1e-9, atol=1e-9 * wanted.abs().max())
+    kept = [name for name, _ in folded.named_modules() if "identity" in name or "point" in name]
+    assert kept == []
+    assert any("identity" in name for name, _ in network.named_modules())
+
+
+def test_compact_networks_leave_nothing_that_a_runtime_cannot_fold() -> None:
+    """Every BatchNorm directly follows a convolution, and every activation is a ReLU."""
+    for name in ("compact", "compact_bottleneck", "compact_inverted"):
+        layers = [m for m in BACKBONES[name](width=1.0).modules() if not list(m.children())]
+        for before, layer in zip(layers, layers[1:], strict=False):
+            if isinstance(layer, torch.nn.BatchNorm2d):
+                assert isinstance(before, torch.nn.Conv2d), name
+        activations = [m for m in layers if isinstance(m, torch.nn.PReLU | torch.nn.Sigmoid)]
+        assert activations == []
