@@ -120,7 +120,7 @@ class Geometry:
         rotation: float = 0.0,
         points_jitter: float = 0.0,
         zoom: float = 0.0,
-        zoom_factor: float = 1.5,
+        zoom_factor: float = 1.3,
         black_border: float = 0.0,
     ) -> None:
         self._scale, self._shift, self._rotation = scale, shift * CROP_SIZE, np.deg2rad(rotation)
@@ -140,7 +140,7 @@ class Geometry:
         if self._jitter:
             matrix = similarity_transform(TEMPLATE + self._jitter * noise, TEMPLATE)
         if is_zoomed:
-            # ArcFace's template has the points below the crop's center; other alignments, as RAF-DB's, center them.
+            # ArcFace's template has the points below the crop's center; a detector's box has them nearer to its own.
             center = POINTS_CENTER + lift * (CROP_CENTER - POINTS_CENTER) * [0, 1]
             matrix = _compose(np.exp(log_factor * self._largest_zoom), 0.0, POINTS_CENTER, center, matrix)
         return _compose(
@@ -203,7 +203,7 @@ def build_augmentation(
     rotation: float = 0.0,
     points_jitter: float = 0.0,
     zoom: float = 0.0,
-    zoom_factor: float = 1.5,
+    zoom_factor: float = 1.3,
     black_border: float = 0.0,
     small: float = 0.0,
     small_side: int = 16,

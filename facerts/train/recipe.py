@@ -70,7 +70,7 @@ class Augmentation(Section):
     rotation: float = Field(0.0, ge=0, le=180)
     points_jitter: float = Field(0.0, ge=0, le=0.3)
     zoom: float = Field(0.0, ge=0, le=1)
-    zoom_factor: float = Field(1.5, gt=1, le=2)
+    zoom_factor: float = Field(1.3, gt=1, le=2)
     black_border: float = Field(0.0, ge=0, le=1)
     small: float = Field(0.0, ge=0, le=1)
     small_side: int = Field(16, ge=4, le=56)
