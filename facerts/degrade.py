@@ -23,6 +23,9 @@ HARDEST_REDUCTION = 8.0
 BEST_JPEG, WORST_JPEG = 95, 3
 LARGEST_OCCLUSION = 0.75
 DARKEST, BRIGHTEST = 0.08, 4.0
+SMALL_JPEG = 30, 95
+REDUCTIONS = cv2.INTER_AREA, cv2.INTER_LINEAR, cv2.INTER_CUBIC, cv2.INTER_NEAREST
+ENLARGEMENTS = cv2.INTER_LINEAR, cv2.INTER_CUBIC, cv2.INTER_NEAREST
 
 
 def gaussian_blur(image: Picture, radius: float) -> Picture:
@@ -30,6 +33,29 @@ def gaussian_blur(image: Picture, radius: float) -> Picture:
     if radius <= 0:
         return image.copy()
     return _uint8(cv2.GaussianBlur(image, (0, 0), radius, borderType=cv2.BORDER_REFLECT_101))
+
+
+def small_face(image: Picture, side: int, random: np.random.Generator) -> Picture:
+    """A face that was small in its photo: reduced, half of the time compressed at that size, and enlarged again.
+
+    Unlike ``low_resolution``, which always averages areas and interpolates linearly, it draws how the image is resized
+    (``REDUCTIONS``, ``ENLARGEMENTS``) and the JPEG quality (``SMALL_JPEG``), all evenly.
+
+    Args:
+        image: ``(H, W, 3) uint8`` RGB.
+        side: longer side of the reduced image in pixels.
+        random: draws the interpolations and the compression.
+    """
+    height, width = image.shape[:2]
+    factor = side / max(height, width)
+    size = max(1, round(width * factor)), max(1, round(height * factor))
+    reduction = REDUCTIONS[random.integers(len(REDUCTIONS))]
+    enlargement = ENLARGEMENTS[random.integers(len(ENLARGEMENTS))]
+    reduced = _uint8(cv2.resize(image, size, interpolation=reduction))
+    if random.random() < 0.5:
+        quality = int(random.integers(*SMALL_JPEG, endpoint=True))
+        reduced = decode(encode_jpeg(reduced, quality), where="a compressed image")
+    return _uint8(cv2.resize(reduced, (width, height), interpolation=enlargement))
 
 
 def blur(image: Picture, strength: float, random: np.random.Generator) -> Picture:

@@ -49,8 +49,17 @@ class Augmentation(Section):
         scale: largest relative change of the crop's scale, e.g. 0.1.
         shift: largest shift, as a share of the crop's side.
         rotation: largest rotation in degrees.
-        black_border: probability that the space which these leave is black, as beside a face at the edge of its photo;
-            otherwise it mirrors the picture.
+        points_jitter: how far other detectors' points are from the template's: standard deviation of normal noise on
+            each of the five points, as a share of the distance between the eyes; detectors differ by about 0.1. The
+            crop is then aligned by the noisy points, which moves, turns and scales it together.
+        zoom: probability that the crop is cut tighter or looser than the template has it.
+        zoom_factor: maximum factor of that; the factor is log-uniform between 1 / zoom_factor (loose) and zoom_factor
+            (tight).
+        black_border: probability that the space which all these leave is black, as beside a face at the edge of its
+            photo; otherwise it mirrors the picture.
+        small: probability that the face is reduced, compressed at that size half of the time, and enlarged again, as
+            small faces in photos are.
+        small_side: minimum side of the reduced face in pixels; the side is uniform from it to 56.
         ladder: probability that an image is degraded by one step of the quality ladder.
         ladder_strength: the hardest step, 0 to 1.
     """
@@ -59,7 +68,12 @@ class Augmentation(Section):
     scale: float = Field(0.0, ge=0, lt=1)
     shift: float = Field(0.0, ge=0, lt=0.5)
     rotation: float = Field(0.0, ge=0, le=180)
+    points_jitter: float = Field(0.0, ge=0, le=0.3)
+    zoom: float = Field(0.0, ge=0, le=1)
+    zoom_factor: float = Field(1.3, gt=1, le=2)
     black_border: float = Field(0.0, ge=0, le=1)
+    small: float = Field(0.0, ge=0, le=1)
+    small_side: int = Field(16, ge=4, le=56)
     ladder: float = Field(0.0, ge=0, le=1)
     ladder_strength: float = Field(1.0, gt=0, le=1)
 
