@@ -24,10 +24,12 @@ from facerts.embedder import load_embedder
 from facerts.export import export_run
 from facerts.nn.cost import count_multiply_adds, count_parameters
 from facerts.train.checkpoint import FILE, save_checkpoint
+from facerts.train.embedder import to_network_input
 from facerts.train.learner import Learner
 from facerts.train.recipe import Recipe
 
 WARM_UP = 3
+PASSES = 20
 
 
 def main() -> None:
@@ -80,8 +82,14 @@ def recipe_of(text: str, embedding_size: int, batch: int, *, compile_steps: bool
 
 
 def export(recipe: Recipe, folder: Path) -> Path:
-    """The untrained network as ONNX."""
-    save_checkpoint(folder / FILE, recipe, {"step": 0, **Learner(recipe, identities=2).state_dict()})
+    """The network as ONNX, after a few passes in which BatchNorm finds statistics that keep its outputs finite."""
+    learner = Learner(recipe, identities=2)
+    learner.network.train()
+    with torch.no_grad():
+        for step in range(PASSES):
+            crops, _ = random_batch(recipe, 2, step)
+            learner.network(to_network_input(crops[:16], channels_last=True))
+    save_checkpoint(folder / FILE, recipe, {"step": 0, **learner.state_dict()})
     export_run(folder, folder / "network.onnx")
     return folder / "network.onnx"
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import itertools
+
 import pytest
 import torch
 from torch import nn
@@ -162,7 +164,7 @@ def test_compact_networks_leave_nothing_that_a_runtime_cannot_fold() -> None:
     """Every BatchNorm directly follows a convolution, and every activation is a ReLU."""
     for name in ("compact", "compact_bottleneck", "compact_inverted"):
         layers = [m for m in BACKBONES[name](width=1.0).modules() if not list(m.children())]
-        for before, layer in zip(layers, layers[1:], strict=False):
+        for before, layer in itertools.pairwise(layers):
             if isinstance(layer, torch.nn.BatchNorm2d):
                 assert isinstance(before, torch.nn.Conv2d), name
         activations = [m for m in layers if isinstance(m, torch.nn.PReLU | torch.nn.Sigmoid)]
