@@ -11,6 +11,9 @@ once (degraded), and each misaligned once (misaligned; see eval/image_sets.py), 
 same ones. Beside the qualities stand each recognizer's own norm and the best order there can be (oracle). Differences
 are paired: both qualities are measured in the same resamples of the people.
 
+Degraded strangers resemble each other, so the degraded set's own thresholds are strict; --thresholds-on clean keeps
+those of the clean images, as a system does that meets poor images after it was set up.
+
 With --cache, a model is run once for each set of images, so that another candidate costs its own forward passes alone.
 """
 
@@ -20,15 +23,16 @@ import argparse
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from common import parser_of, run, split_label
 from image_sets import IMAGE_SETS, hash_crops, open_image_set
 from numpy.typing import NDArray
+from quality_areas import END, ORACLE, RATES, Estimate, Judged, judge, mean
 
 from facerts.data import Source, open_source
 from facerts.embedder import (
@@ -42,73 +46,42 @@ from facerts.embedder import (
 from facerts.errors import DataError, did_you_mean
 from facerts.evaluate.cache import Arrays, cached_arrays, embedder_key
 from facerts.evaluate.embed import embed_source, score_source
-from facerts.evaluate.reject import check_fmr
 from facerts.evaluate.result import installed_versions
 from facerts.files import atomic_write
-from facerts.metrics.all_pairs import all_pairs, resampled_thresholds
-from facerts.metrics.intervals import Interval, percentile_interval
-from facerts.metrics.reject import (
-    normalized_area,
-    oracle_quality,
-    pair_quality,
-    reject_curve,
-    resampled_curves,
-)
 from facerts.progress import track
 from facerts.report.markdown import markdown_table
 from facerts.zoo import find_model
 
 SCHEMA = "facerts.quality_across_recognizers/1"
-END = 0.3
-# Three of 3,000 pairs at each step; as the ends of trapezoids, steps of 1 % make areas up to 0.003 too large.
-RATES = tuple(round(0.001 * step, 3) for step in range(301))
-KEPT_RATES = slice(None, None, 10)  # of the curves that go into the file
-NORM, ORACLE, RANDOM = "norm", "oracle", "random"
+NORM, RANDOM = "norm", "random"
+KEPT_RATES = slice(None, None, 10)  # of the curves that go into the file: every percent
 
 Model = TypeVar("Model", bound=OnnxModel)
-Floats = NDArray[np.float64]
-
-
-class Estimate(NamedTuple):
-    """A number, and what it is in each replicate of the bootstrap: ``(B,)``, NaN where it is not defined."""
-
-    value: float
-    drawn: Floats
-
-    def minus(self, other: Estimate) -> Estimate:
-        return Estimate(self.value - other.value, self.drawn - other.drawn)
-
-    def interval(self) -> Interval | None:
-        """95 % of the replicates; None where no replicate defines it."""
-        known = self.drawn[np.isfinite(self.drawn)]
-        return percentile_interval(known) if len(known) else None
+# By set and recognizer.
+Embedded = Mapping[tuple[str, str], Arrays]
+# By set and label of the quality.
+Scored = Mapping[str, Mapping[str, NDArray[np.float32]]]
 
 
 @dataclass(frozen=True)
-class Judged:
-    """Qualities on one recognizer's embeddings of one set, at one FMR.
+class Comparison:
+    """What the tables show.
 
     Attributes:
-        threshold: cosine; pairs are accepted at or above.
-        impostors: pairs of two people.
-        accepted: of them.
-        genuine: pairs of one person.
-        fnmr: without rejection.
-        curves: ``(301,)`` FNMR at ``RATES`` by quality.
-        areas: normalized, by quality.
+        cells: by set, recognizer and FMR.
+        hashes: of the pixels, by set.
+        recognizers: their labels.
+        labels: of the rows: qualities, norm, oracle.
+        fmrs: false match rates.
+        against: label of the quality that the others are compared with.
     """
 
-    threshold: float
-    impostors: int
-    accepted: int
-    genuine: int
-    fnmr: Estimate
-    curves: Mapping[str, Floats]
-    areas: Mapping[str, Estimate]
-
-
-# By set, recognizer and FMR.
-Cells = dict[tuple[str, str, float], Judged]
+    cells: Mapping[tuple[str, str, float], Judged]
+    hashes: Mapping[str, str]
+    recognizers: Sequence[str]
+    labels: Sequence[str]
+    fmrs: Sequence[float]
+    against: str
 
 
 def main() -> None:
@@ -128,42 +101,28 @@ def main() -> None:
     if options.cache:
         options.cache.mkdir(parents=True, exist_ok=True)
 
-    sets = {name: open_image_set(name, source, options.seed) for name in dict.fromkeys(options.sets)}
+    sets = {name: open_image_set(name, source, options.seed) for name in used_sets(options)}
     hashes = {name: hash_crops(images) for name, images in sets.items()}
     embedded, scored = {}, {}
     for name, images in sets.items():
         where = images, hashes[name], options.cache
         scored[name] = {label: quality_of(model, *where) for label, model in qualities.items()}
-        for label, embedder in recognizers.items():
-            embedded[name, label] = embedding_of(embedder, *where)
-    cells: Cells = {}
-    for (name, label), arrays in track(embedded.items(), "rejecting pairs", len(embedded), "recognizers"):
-        of_images = scored[name] | ({NORM: arrays["norm"]} if "norm" in arrays else {})
-        found = judge(
-            arrays["embedding"], source.labels, of_images, options.fmr, options.replicates, options.seed
-        )
-        cells.update({(name, label, fmr): judged for fmr, judged in found.items()})
-
-    labels = [*qualities, NORM, ORACLE]
-    for name in sets:
-        print(set_table(cells, name, hashes[name], list(recognizers), labels, options.fmr, against) + "\n")
-    print(summary_tables(cells, list(sets), list(recognizers), labels, options.fmr, against))
-    print(f"\n{note(cells, against, options.replicates)}")
+        for label, model in recognizers.items():
+            embedded[name, label] = embedding_of(model, *where)
+    compared = Comparison(
+        cells_of(options, source.labels, embedded, scored),
+        {name: hashes[name] for name in dict.fromkeys(options.sets)},
+        list(recognizers),
+        [*qualities, NORM, ORACLE],
+        list(dict.fromkeys(options.fmr)),
+        against,
+    )
+    for name in compared.hashes:
+        print(set_table(compared, name) + "\n")
+    print(summary_tables(compared) + "\n")
+    print(note(options, against))
     if options.out:
-        models = {"recognizers": recognizers, "qualities": qualities}
-        content = {
-            "schema": SCHEMA,
-            "data": source.name,
-            "seed": options.seed,
-            "replicates": options.replicates,
-            "against": against,
-            "rejected": RATES[KEPT_RATES],
-            "sets": {name: {"images": len(source), "sha256": hashes[name]} for name in sets},
-            **{kind: {label: model.sha256 for label, model in of.items()} for kind, of in models.items()},
-            "results": results(cells, against),
-            "versions": installed_versions(),
-        }
-        write_json(options.out, content)
+        write_json(options.out, content(options, source, compared, {**recognizers}, {**qualities}))
 
 
 def arguments() -> argparse.Namespace:
@@ -200,6 +159,12 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument(
         "--fmr", nargs="+", type=float, default=[1e-2, 1e-3], help="false match rates (default: 0.01 0.001)"
+    )
+    parser.add_argument(
+        "--thresholds-on",
+        choices=IMAGE_SETS,
+        metavar="SET",
+        help="one set whose impostor pairs give the thresholds for all; default: each set its own",
     )
     parser.add_argument(
         "--replicates", type=int, default=1000, help="of the bootstrap over people (default: 1000)"
@@ -250,13 +215,13 @@ def open_models(
     return models
 
 
-def check_labels(qualities: Iterable[str], against: str) -> None:
+def check_labels(qualities: Collection[str], against: str) -> None:
     """
     Raises:
         DataError: a quality has a label that the table needs itself, or there is none to compare with.
     """
     known = [*qualities, NORM, ORACLE]
-    for label in known[:-2]:
+    for label in qualities:
         if label in (NORM, ORACLE, RANDOM):
             raise DataError(f"{label!r} is a row of its own; give the quality another label, LABEL=MODEL")
     if against not in known:
@@ -292,126 +257,84 @@ def cached(
     return cached_arrays(cache / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.npz", key, compute)
 
 
-# Numbers.
+def used_sets(options: argparse.Namespace) -> list[str]:
+    """The sets to be measured, and the one that gives the thresholds."""
+    also = [options.thresholds_on] if options.thresholds_on else []
+    return list(dict.fromkeys([*options.sets, *also]))
 
 
-def judge(
-    embedding: NDArray[np.floating],
-    people: NDArray[np.integer],
-    qualities: Mapping[str, NDArray[np.floating]],
-    fmrs: Sequence[float],
-    replicates: int,
-    seed: int,
-) -> dict[float, Judged]:
-    """Reject the genuine pairs of lowest quality, at the recognizer's threshold for each FMR.
-
-    Args:
-        embedding: ``(N, d)`` of unit length.
-        people: ``(N,)`` person of each image.
-        qualities: ``(N,)`` by label.
-        fmrs: false match rates.
-        replicates: of the bootstrap. The same people are drawn whatever the embedding, so estimates of several
-            recognizers on the same images can be averaged and subtracted replicate by replicate.
-        seed: of the drawing.
-
-    Raises:
-        Error: there are too few impostor pairs for a rate.
-    """
-    every = all_pairs(embedding, people)
-    for fmr in fmrs:
-        check_fmr(fmr, every.impostors, "the images")
-    genuine = every.genuine.astype(np.float64)
-    ranks = {label: pair_quality(quality, every.genuine_pairs) for label, quality in qualities.items()}
-    ranks[ORACLE] = oracle_quality(genuine, np.ones(len(genuine)))
-    drawn = list(resampled_thresholds(every, fmrs, replicates=replicates, seed=seed))
-    found = {}
-    for place, fmr in enumerate(fmrs):
-        threshold = every.threshold(fmr)
-        limits = [(limit[place], weights) for limit, weights in drawn]
-        curves, areas = {}, {}
-        for label, quality in ranks.items():
-            curves[label] = reject_curve(genuine, quality, threshold, every.impostors, RATES).fnmr
-            resampled = resampled_curves(genuine, quality, limits, rates=RATES)
-            areas[label] = Estimate(
-                float(normalized_area(curves[label], RATES, END)), normalized_area(resampled, RATES, END)
-            )
-            fnmr = Estimate(float(curves[label][0]), resampled[:, 0])  # the same for every quality
-        accepted = every.accepted(threshold)
-        found[fmr] = Judged(threshold, every.impostors, accepted, len(genuine), fnmr, curves, areas)
-    return found
-
-
-def mean(estimates: Sequence[Estimate]) -> Estimate:
-    """Of one quality on several recognizers, replicate by replicate."""
-    return Estimate(
-        math.fsum(one.value for one in estimates) / len(estimates),
-        np.mean([one.drawn for one in estimates], axis=0),
-    )
+def cells_of(
+    options: argparse.Namespace, people: NDArray[np.int64], embedded: Embedded, scored: Scored
+) -> dict[tuple[str, str, float], Judged]:
+    """Every quality on every recognizer's embeddings of every set that was asked for, at every FMR."""
+    wanted = [key for key in embedded if key[0] in options.sets]
+    cells = {}
+    for name, label in track(wanted, "rejecting pairs", unit="recognizers"):
+        arrays = embedded[name, label]
+        giving = embedded[options.thresholds_on, label]["embedding"] if options.thresholds_on else None
+        judged = judge(
+            arrays["embedding"],
+            people,
+            {**scored[name], **({NORM: arrays["norm"]} if "norm" in arrays else {})},
+            options.fmr,
+            options.replicates,
+            options.seed,
+            thresholds_on=giving,
+        )
+        cells.update({(name, label, fmr): of_rate for fmr, of_rate in judged.items()})
+    return cells
 
 
 # Tables.
 
 
-def set_table(
-    cells: Cells,
-    name: str,
-    sha256: str,
-    recognizers: Sequence[str],
-    labels: Sequence[str],
-    fmrs: Sequence[float],
-    against: str,
-) -> str:
+def set_table(compared: Comparison, name: str) -> str:
     """Every quality on every recognizer's embeddings of one set."""
     header = ["recognizer", "quality"]
-    for fmr in fmrs:
-        header += [f"FNMR at FMR {fmr:g}, %", "area", f"area − {against}"]
+    for fmr in compared.fmrs:
+        header += [f"FNMR at FMR {fmr:g}, %", "area", f"area − {compared.against}"]
     rows = []
-    for recognizer in recognizers:
-        of_rates = [cells[name, recognizer, fmr] for fmr in fmrs]
-        for label in labels:
+    for recognizer in compared.recognizers:
+        of_rates = [compared.cells[name, recognizer, fmr] for fmr in compared.fmrs]
+        for label in compared.labels:
             if label in of_rates[0].areas:
                 rows.append([recognizer, label])
                 for judged in of_rates:
-                    rows[-1] += [f"{100 * judged.fnmr.value:.2f}", *area_cells(judged.areas, label, against)]
-    judged = cells[name, recognizers[0], fmrs[0]]
+                    areas = area_cells(judged.areas, label, compared.against)
+                    rows[-1] += [f"{100 * judged.fnmr.value:.2f}", *areas]
+    judged = compared.cells[name, compared.recognizers[0], compared.fmrs[0]]
     pairs = f"{judged.genuine:,} genuine and {judged.impostors:,} impostor pairs"
-    caption = f"{name}: {pairs} (pixels' SHA-256 {sha256[:12]})"
+    caption = f"{name}: {pairs} (pixels' SHA-256 {compared.hashes[name][:12]})"
     return markdown_table(header, rows, caption, words=2)
 
 
-def summary_tables(
-    cells: Cells,
-    sets: Sequence[str],
-    recognizers: Sequence[str],
-    labels: Sequence[str],
-    fmrs: Sequence[float],
-    against: str,
-) -> str:
+def summary_tables(compared: Comparison) -> str:
     """Means over recognizers by set and FMR, and their paired differences."""
-    columns = [(name, fmr) for name in sets for fmr in fmrs]
+    columns = [(name, fmr) for name in compared.hashes for fmr in compared.fmrs]
     header = ["quality", *[f"{name}, FMR {fmr:g}" for name, fmr in columns]]
-    means = {column: mean_areas(cells, column, recognizers, labels) for column in columns}
-    both = {label: [area_cells(means[column], label, against) for column in columns] for label in labels}
-    areas = [[label, *[area for area, _ in row]] for label, row in both.items()]
+    means = [mean_areas(compared, name, fmr) for name, fmr in columns]
+    cells = {
+        label: [area_cells(areas, label, compared.against) for areas in means] for label in compared.labels
+    }
+    areas = [[label, *[area for area, _ in row]] for label, row in cells.items()]
     areas.append([RANDOM, *["1.000"] * len(columns)])
-    differences = [[label, *[less for _, less in row]] for label, row in both.items() if label != against]
-    of = f"over {len(recognizers)} recognizers ({', '.join(recognizers)})"
-    return (
-        markdown_table(header, areas, f"Mean area {of}")
-        + "\n\n"
-        + markdown_table(header, differences, f"Mean area {of}, minus that of {against}")
+    differences = [
+        [label, *[less for _, less in row]] for label, row in cells.items() if label != compared.against
+    ]
+    of = f"over {len(compared.recognizers)} recognizers ({', '.join(compared.recognizers)})"
+    return "\n\n".join(
+        [
+            markdown_table(header, areas, f"Mean area {of}"),
+            markdown_table(header, differences, f"Mean area {of}, minus that of {compared.against}"),
+        ]
     )
 
 
-def mean_areas(
-    cells: Cells, column: tuple[str, float], recognizers: Sequence[str], labels: Sequence[str]
-) -> dict[str, Estimate]:
+def mean_areas(compared: Comparison, name: str, fmr: float) -> dict[str, Estimate]:
     """Of the qualities that all recognizers have; some have no norm."""
-    name, fmr = column
-    of = [cells[name, recognizer, fmr].areas for recognizer in recognizers]
-    return {
-        label: mean([areas[label] for areas in of]) for label in labels if all(label in areas for areas in of)
-    }
+    of = [compared.cells[name, recognizer, fmr].areas for recognizer in compared.recognizers]
+    shared = [label for label in compared.labels if all(label in areas for areas in of)]
+    return {label: mean([areas[label] for areas in of]) for label in shared}
 
 
 def area_cells(areas: Mapping[str, Estimate], label: str, against: str) -> tuple[str, str]:
@@ -432,45 +355,82 @@ def shown(estimate: Estimate, form: str) -> str:
     return f"{estimate.value:{form}} [{low:{form}}, {high:{form}}]"
 
 
-def note(cells: Cells, against: str, replicates: int) -> str:
+def note(options: argparse.Namespace, against: str) -> str:
     """What the tables' numbers are."""
+    on = f"all impostor pairs of {options.thresholds_on or 'the set'}"
     return (
-        f"Area: mean FNMR while 0 to {100 * END:g} % of the genuine pairs of lowest quality (the lower of two images') are "
-        "rejected, divided by the FNMR without rejection, at the recognizer's own threshold; 1 (random) gains nothing, "
-        f"lower is better. [95 % interval: {replicates:,} resamples of the people, the threshold chosen anew in each]; "
-        f"differences from {against} are paired, below 0 is better."
+        f"Area: mean FNMR while 0 to {100 * END:g} % of the genuine pairs of lowest quality (the lower of two images') "
+        f"are rejected, divided by the FNMR without rejection, at the recognizer's own threshold on {on}; 1 (random) "
+        f"gains nothing, lower is better. [95 % interval: {options.replicates:,} resamples of the people, the "
+        f"threshold chosen anew in each]; differences from {against} are paired, below 0 is better."
     )
 
 
-def results(cells: Cells, against: str) -> list[dict[str, Any]]:
-    """All numbers, for machines."""
-    return [
-        {
-            "set": name,
-            "recognizer": recognizer,
-            "fmr": fmr,
-            "threshold": judged.threshold,
-            "impostors": judged.impostors,
-            "impostors_accepted": judged.accepted,
-            "genuine": judged.genuine,
-            "fnmr": judged.fnmr.value,
-            "fnmr_ci95": judged.fnmr.interval(),
-            "qualities": {
-                label: {
-                    "area": finite(area.value),
-                    "area_ci95": area.interval(),
-                    "difference": finite(area.minus(judged.areas[against]).value),
-                    "difference_ci95": area.minus(judged.areas[against]).interval(),
-                    "fnmr": judged.curves[label][KEPT_RATES].tolist(),
-                }
-                for label, area in judged.areas.items()
-            },
-        }
-        for (name, recognizer, fmr), judged in cells.items()
-    ]
+# The file.
+
+
+def content(
+    options: argparse.Namespace,
+    source: Source,
+    compared: Comparison,
+    recognizers: Mapping[str, OnnxModel],
+    qualities: Mapping[str, OnnxModel],
+) -> dict[str, Any]:
+    """All numbers, and what they were made from."""
+    return {
+        "schema": SCHEMA,
+        "data": source.name,
+        "images": len(source),
+        "sets": compared.hashes,
+        "seed": options.seed,
+        "replicates": options.replicates,
+        "thresholds_on": options.thresholds_on,
+        "recognizers": {label: model.sha256 for label, model in recognizers.items()},
+        "qualities": {label: model.sha256 for label, model in qualities.items()},
+        "against": compared.against,
+        "rejected": RATES[KEPT_RATES],
+        "results": [
+            {
+                "set": name,
+                "recognizer": recognizer,
+                "fmr": fmr,
+                "threshold": judged.threshold,
+                "impostors": judged.impostors,
+                "impostors_accepted": judged.accepted,
+                "genuine": judged.genuine,
+                "fnmr": judged.fnmr.value,
+                "fnmr_ci95": judged.fnmr.interval(),
+                "areas": area_entries(judged.areas, compared.against),
+                "curves": {label: curve[KEPT_RATES].tolist() for label, curve in judged.curves.items()},
+            }
+            for (name, recognizer, fmr), judged in compared.cells.items()
+        ],
+        "means": [
+            {
+                "set": name,
+                "fmr": fmr,
+                "areas": area_entries(mean_areas(compared, name, fmr), compared.against),
+            }
+            for name in compared.hashes
+            for fmr in compared.fmrs
+        ],
+        "versions": installed_versions(),
+    }
+
+
+def area_entries(areas: Mapping[str, Estimate], against: str) -> dict[str, dict[str, Any]]:
+    """Areas and their differences, by label; null where there was no error to reject."""
+    entries = {}
+    for label, area in areas.items():
+        entries[label] = {"area": finite(area.value), "ci95": area.interval()}
+        if against in areas:
+            less = area.minus(areas[against])
+            entries[label] |= {"difference": finite(less.value), "difference_ci95": less.interval()}
+    return entries
 
 
 def finite(value: float) -> float | None:
+    """The value, or None where JSON has no number for it."""
     return value if math.isfinite(value) else None
 
 

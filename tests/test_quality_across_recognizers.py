@@ -26,6 +26,7 @@ from tests.foreign import quality_description, write_description, write_embedder
 
 EVAL = Path(__file__).parents[1] / "eval"
 PEOPLE, IMAGES = 30, 5
+CLEAN = ["--thresholds-on", "clean"]
 
 
 def load(name: str) -> Any:
@@ -36,7 +37,7 @@ def load(name: str) -> Any:
         sys.path.remove(str(EVAL))
 
 
-table, image_sets = load("quality_across_recognizers"), load("image_sets")
+table, areas_of, image_sets = map(load, ("quality_across_recognizers", "quality_areas", "image_sets"))
 
 
 # Numbers, on 300 genuine and 10,875 impostor pairs.
@@ -134,7 +135,7 @@ def slow_area(
 
 @pytest.fixture(scope="module")
 def judged(embedding: NDArray[np.float32], people: NDArray[np.int64], qualities: dict[str, Any]) -> Any:
-    return table.judge(embedding, people, qualities, [0.02, 0.005], 40, 3)
+    return areas_of.judge(embedding, people, qualities, [0.02, 0.005], 40, 3)
 
 
 @pytest.mark.parametrize("fmr", [0.02, 0.005])
@@ -166,9 +167,28 @@ def test_a_replicate_counts_pairs_as_often_as_their_people_were_drawn(
     label: str,
 ) -> None:
     for replicate, counts in enumerate(subject_counts(PEOPLE, 3, 3)):
-        _, fnmr, area = slow_area(embedding, people, qualities.get(label), 0.02, counts, whole=False)
-        assert judged[0.02].fnmr.drawn[replicate] == pytest.approx(fnmr, abs=1e-6)
-        assert judged[0.02].areas[label].drawn[replicate] == pytest.approx(area, abs=1e-6)
+        for fmr in (0.02, 0.005):
+            _, fnmr, area = slow_area(embedding, people, qualities.get(label), fmr, counts, whole=False)
+            assert judged[fmr].fnmr.drawn[replicate] == pytest.approx(fnmr, abs=1e-6)
+            assert judged[fmr].areas[label].drawn[replicate] == pytest.approx(area, abs=1e-6)
+
+
+def test_thresholds_may_come_from_other_images_of_the_same_people(
+    judged: Any, embedding: NDArray[np.float32], people: NDArray[np.int64], qualities: dict[str, Any]
+) -> None:
+    noise = np.random.default_rng(9).normal(size=embedding.shape) * 0.2
+    poor = embedding + noise.astype(np.float32)
+    poor /= np.linalg.norm(poor, axis=1, keepdims=True)
+    own = areas_of.judge(poor, people, qualities, [0.02, 0.005], 40, 3)
+    found = areas_of.judge(poor, people, qualities, [0.02, 0.005], 40, 3, thresholds_on=embedding)
+    for fmr in (0.02, 0.005):
+        assert found[fmr].threshold == judged[fmr].threshold != own[fmr].threshold
+        same = people[:, None] == people[None]
+        cosines = (poor.astype(np.float64) @ poor.T.astype(np.float64))[np.triu(same, 1)]
+        assert found[fmr].fnmr.value == pytest.approx(np.mean(cosines < found[fmr].threshold), abs=1e-9)
+        assert not np.array_equal(found[fmr].fnmr.drawn, own[fmr].fnmr.drawn)
+    again = areas_of.judge(poor, people, qualities, [0.02], 40, 3, thresholds_on=poor)[0.02]
+    np.testing.assert_array_equal(again.areas["good"].drawn, own[0.02].areas["good"].drawn)
 
 
 def test_differences_are_paired(judged: Any) -> None:
@@ -187,17 +207,17 @@ def test_differences_are_paired(judged: Any) -> None:
 
 def test_means_over_recognizers_are_paired_too(judged: Any) -> None:
     good, nothing = (judged[0.02].areas[label] for label in ("good", "nothing"))
-    mean = table.mean([good, nothing])
+    mean = areas_of.mean([good, nothing])
     assert mean.value == pytest.approx((good.value + nothing.value) / 2)
     np.testing.assert_allclose(mean.drawn, (good.drawn + nothing.drawn) / 2)
-    assert table.mean([good, good]).minus(good).interval() == (0, 0)
+    assert areas_of.mean([good, good]).minus(good).interval() == (0, 0)
 
 
 def test_where_nothing_is_wrong_there_is_nothing_to_gain(people: NDArray[np.int64]) -> None:
     apart = np.eye(PEOPLE, dtype=np.float32)[people]
     apart += 0.01 * np.random.default_rng(0).normal(size=apart.shape).astype(np.float32)
     apart /= np.linalg.norm(apart, axis=1, keepdims=True)
-    found = table.judge(apart, people, {"any": np.arange(len(people))}, [0.01], 5, 0)[0.01]
+    found = areas_of.judge(apart, people, {"any": np.arange(len(people))}, [0.01], 5, 0)[0.01]
     assert found.fnmr.value == 0
     assert np.isnan(found.areas["any"].value)
     assert table.shown(found.areas["any"], ".3f") == "–"
@@ -233,13 +253,14 @@ def test_clean_images_are_as_they_are(drawn_faces: Path) -> None:
 
 def test_degraded_images_are_of_every_kind_and_strength(monkeypatch: pytest.MonkeyPatch) -> None:
     assert set(image_sets.DEGRADED_BY) <= set(KINDS)
-    drawn = []
-    monkeypatch.setattr(
-        image_sets, "degrade", lambda image, kind, strength, seed: drawn.append((kind, strength))
-    )
-    for index in range(600):
-        image_sets.degraded(draw_face(0, 0), index, 4)
-    kinds, strengths = zip(*drawn, strict=True)
+    drawn: list[tuple[str, float, tuple[int, ...]]] = []
+    monkeypatch.setattr(image_sets, "degrade", lambda image, *how: drawn.append(how))
+    for seed in (4, 5):
+        for index in range(600):
+            image_sets.degraded(draw_face(0, 0), index, seed)
+    # What is random in a degradation is another for each image and seed.
+    assert len({tuple(seed) for _, _, seed in drawn}) == len({strength for _, strength, _ in drawn}) == 1200
+    kinds, strengths, _ = zip(*drawn[:600], strict=True)
     assert all(70 <= kinds.count(kind) <= 130 for kind in image_sets.DEGRADED_BY)
     assert np.histogram(strengths, bins=4, range=(0, 1))[0].min() > 120
     assert abs(np.corrcoef([image_sets.DEGRADED_BY.index(kind) for kind in kinds], strengths)[0, 1]) < 0.15
@@ -341,8 +362,13 @@ def test_the_table_has_every_set_recognizer_and_quality_and_candidates_cost_thei
 
     told = json.loads(out.read_text())
     assert len(told["results"]) == 3 * 2 * 2
+    for one in told["means"]:
+        column = areas[0].index(f"{one['set']}, FMR {one['fmr']:g}")
+        assert [row[column].split()[0] for row in areas[1:-1]] == [
+            f"{a['area']:.3f}" for a in one["areas"].values()
+        ]
     assert set(told["qualities"]) == {"one", "q"}
-    value = {(one["set"], one["recognizer"], one["fmr"]): one["qualities"] for one in told["results"]}
+    value = {(one["set"], one["recognizer"], one["fmr"]): one["areas"] for one in told["results"]}
     for column, (name, fmr) in enumerate([(s, f) for s in image_sets.IMAGE_SETS for f in (0.05, 0.01)], 1):
         both = [value[name, recognizer, fmr]["one"] for recognizer in ("one", "second")]
         assert areas[1][column].split()[0] == f"{np.mean([one['area'] for one in both]):.3f}"
@@ -353,7 +379,7 @@ def test_a_number_of_the_table_is_that_of_the_recognizer_on_the_degraded_images(
     models: Path, drawn_faces: Path, tmp_path: Path
 ) -> None:
     ran = command(
-        *[models, drawn_faces, "--quality", models / "one.onnx", "--sets", "degraded"],
+        *[models, drawn_faces, "--quality", models / "one.onnx", "--sets", "clean", "degraded"],
         *["--seed", 7, "--out", tmp_path / "out.json"],
     )
     assert ran.returncode == 0, ran.stderr
@@ -361,18 +387,41 @@ def test_a_number_of_the_table_is_that_of_the_recognizer_on_the_degraded_images(
     outputs = embed_source(load_embedder(models / "two.onnx"), images, flip=False, progress=False)
     bright = embed_source(load_embedder(models / "one.onnx"), images, flip=False, progress=False).quality
     assert images.labels is not None
-    found = table.judge(
+    found = areas_of.judge(
         outputs.embedding, images.labels, {"one": bright, "norm": outputs.norm}, [0.05, 0.01], 20, 7
     )
     told = json.loads((tmp_path / "out.json").read_text())
-    (entry,) = [one for one in told["results"] if (one["recognizer"], one["fmr"]) == ("second", 0.01)]
+    (entry,) = [
+        one
+        for one in told["results"]
+        if (one["set"], one["recognizer"], one["fmr"]) == ("degraded", "second", 0.01)
+    ]
     assert entry["threshold"] == pytest.approx(found[0.01].threshold, abs=1e-5)
     for label in ("one", "norm", "oracle"):
-        assert entry["qualities"][label]["area"] == pytest.approx(found[0.01].areas[label].value, abs=1e-9)
-        assert entry["qualities"][label]["area_ci95"] == pytest.approx(
-            list(found[0.01].areas[label].interval())
-        )
-    assert told["sets"]["degraded"]["sha256"] == image_sets.hash_crops(images)
+        assert entry["areas"][label]["area"] == pytest.approx(found[0.01].areas[label].value, abs=1e-9)
+        assert entry["areas"][label]["ci95"] == pytest.approx(list(found[0.01].areas[label].interval()))
+    assert told["sets"]["degraded"] == image_sets.hash_crops(images)
+
+
+def test_the_clean_sets_thresholds_serve_the_degraded_set(
+    models: Path, drawn_faces: Path, tmp_path: Path
+) -> None:
+    told = {}
+    for name, more in {
+        "own": ["--sets", "clean", "degraded"],
+        "kept": ["--sets", "degraded", *CLEAN],
+    }.items():
+        out = tmp_path / f"{name}.json"
+        ran = command(models, drawn_faces, "--quality", models / "one.onnx", *more, "--out", out)
+        assert ran.returncode == 0, ran.stderr
+        results = json.loads(out.read_text())["results"]
+        told[name] = {(one["set"], one["recognizer"], one["fmr"]): one for one in results}
+    assert "impostor pairs of clean" in ran.stdout
+    assert [rows[1][0] for rows in tables(ran.stdout)] == ["one", "one", "norm"]
+    for (name, label, fmr), entry in told["kept"].items():
+        assert name == "degraded"
+        assert entry["threshold"] == told["own"]["clean", label, fmr]["threshold"]
+        assert entry["threshold"] != told["own"]["degraded", label, fmr]["threshold"]
 
 
 @pytest.mark.parametrize(
