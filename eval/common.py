@@ -58,6 +58,12 @@ def load_labelled(texts: Sequence[str]) -> list[Saved]:
     return results
 
 
+def split_label(text: str) -> tuple[str, str]:
+    """``LABEL=WHAT`` as its two parts; the label is empty where there is none (a label may hold "=" itself)."""
+    label, _, what = ("", "", text) if Path(text).exists() else text.rpartition("=")
+    return label, what
+
+
 def warn_of_other_data(results: Sequence[Saved], kind: str, name: str | None = None) -> None:
     """Warn of results that were not measured on the same pictures, by their hash, as the first."""
     first, *others = results

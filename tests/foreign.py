@@ -62,6 +62,44 @@ def write_embedder(
     return path
 
 
+def quality_weights(size: int) -> NDArray[np.float32]:
+    """``(size, size, 3)`` for RGB crops of that size."""
+    drawn = np.random.default_rng(1).normal(size=(size, size, 3)) / size
+    return drawn.astype(np.float32)
+
+
+def write_quality(path: Path, *, size: int = 96, numbers: int = 1) -> Path:
+    """A model that gives quality alone, as (N, 1): a weight for each value of a BGR crop of that size, and a sum."""
+    flat = quality_weights(size)[:, :, ::-1].transpose(2, 0, 1).reshape(-1, 1)
+    matrix = numpy_helper.from_array(np.repeat(flat, numbers, axis=1), "matrix")
+    nodes = [
+        helper.make_node("Flatten", ["crop"], ["flat"]),
+        helper.make_node("MatMul", ["flat", "matrix"], ["confidence"]),
+    ]
+    given = helper.make_tensor_value_info("crop", TensorProto.FLOAT, ["N", 3, size, size])
+    output = helper.make_tensor_value_info("confidence", TensorProto.FLOAT, ["N", numbers])
+    graph = helper.make_graph(nodes, "quality", [given], [output], [matrix])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    onnx.save(model, str(path))
+    return path
+
+
+def quality_description(size: int = 96, **changes: Any) -> dict[str, Any]:
+    """Of such a model."""
+    return {
+        "schema": "facerts.model/1",
+        "input": {
+            "name": "crop",
+            "size": [size, size],
+            "colour": "BGR",
+            "mean": [128, 128, 128],
+            "std": [128, 128, 128],
+        },
+        "quality": "output:confidence",
+        **changes,
+    }
+
+
 def write_description(model: Path, **changes: Any) -> Path:
     """The description beside a model; keyword arguments replace its fields, ``input_…`` those of its input."""
     description: dict[str, Any] = {

@@ -13,7 +13,15 @@ from pathlib import Path
 from shutil import copyfileobj
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from facerts.embedder.metadata import read_entry, replace_entry
 from facerts.errors import ModelError
@@ -40,7 +48,7 @@ class Input(Section):
 
     Attributes:
         name: of the tensor.
-        size: height and width.
+        size: height and width; crops of 112 x 112 are resized for a model that gives quality alone.
         layout: order of the axes.
         colour: order of the channels.
         batch: the only batch size that the model takes; None for any.
@@ -197,7 +205,8 @@ class Description(Section):
         precision: of the file: fp32; fp16, weights stored in 16 bits; int8, convolutions computed in 8.
         embedding_size: d; None where it is not known.
         input: see ``Input``.
-        outputs: the model's tensor for each role: embedding, norm, quality, uncertainty, extras.
+        outputs: the model's tensor for each role: embedding, norm, quality, uncertainty, extras. A model whose quality
+            is an output may do without the embedding.
         normalise_embedding: the embedding must still be brought to unit length; then its length is the norm.
         quality: where quality comes from: an output's name, the norm, or nowhere.
         polarity: whether higher quality numbers mean better pictures, as the model gives them.
@@ -219,7 +228,7 @@ class Description(Section):
     precision: str = "fp32"
     embedding_size: int | None = Field(default=None, ge=1)
     input: Input = Input()
-    outputs: dict[str, str]
+    outputs: dict[str, str] = {}
     normalise_embedding: bool = False
     quality: Annotated[str, StringConstraints(pattern=r"^(norm|none|output:.+)$")] = "none"
     polarity: Literal["higher_is_better", "lower_is_better"] = "higher_is_better"
@@ -233,12 +242,19 @@ class Description(Section):
     source: str = ""
     facerts_version: str = ""
 
-    @field_validator("outputs")
-    @classmethod
-    def has_embedding(cls, outputs: dict[str, str]) -> dict[str, str]:
-        if "embedding" not in outputs:
-            raise ValueError("the outputs must name the tensor of the role 'embedding'")
-        return outputs
+    @model_validator(mode="after")
+    def gives_embedding_or_quality(self) -> Description:
+        if "embedding" not in self.outputs and not self.gives_quality_output:
+            raise ValueError(
+                "the outputs must name the tensor of the role 'embedding'; a model that gives quality alone needs "
+                '"quality": "output:TENSOR"'
+            )
+        return self
+
+    @property
+    def gives_quality_output(self) -> bool:
+        """Whether quality is a tensor of the model, and not computed from its embedding."""
+        return self.quality.startswith("output:") or "quality" in self.outputs
 
     def to_json(self) -> str:
         return json.dumps(self.model_dump(mode="json", by_alias=True), ensure_ascii=False)
@@ -259,6 +275,19 @@ def parse_description(text: str, where: str) -> Description:
         raise ModelError(f"{where}: {problems}") from error
 
 
+def read_description(path: Path) -> Description:
+    """The description in a file of its own.
+
+    Raises:
+        ModelError: the file cannot be read, or is broken.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ModelError(f"{path}: cannot be read ({error})") from error
+    return parse_description(text, str(path))
+
+
 def find_description(model: Path, metadata: dict[str, str]) -> Description:
     """The description of a model: what it carries, or else the file beside it.
 
@@ -269,7 +298,7 @@ def find_description(model: Path, metadata: dict[str, str]) -> Description:
         return parse_description(metadata[METADATA_KEY], f"{model}, metadata {METADATA_KEY!r}")
     beside = model.with_suffix(".json")
     if beside.is_file():
-        return parse_description(beside.read_text(encoding="utf-8"), str(beside))
+        return read_description(beside)
     raise ModelError(
         f"{model}: the model does not say how it wants its input; describe it in {beside.name} beside it "
         "(see docs/foreign-models.md)"

@@ -1,4 +1,4 @@
-"""An ONNX embedder through ONNX Runtime: the one place where crops become a model's input."""
+"""ONNX models of aligned crops through ONNX Runtime: the one place where crops become a model's input."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
+import cv2
 import numpy as np
 from numpy.typing import NDArray
 
@@ -25,8 +26,8 @@ Floats = NDArray[np.float32]
 ROLES = ("embedding", "norm", "quality", "uncertainty")
 
 
-class OnnxEmbedder:
-    """Crops to outputs through a described ONNX model; see ``outputs.Embedder``. May be shared by threads.
+class OnnxModel:
+    """Crops to the tensors that a described ONNX model gives. May be shared by threads.
 
     Attributes:
         name: the model's own, or its file's.
@@ -58,13 +59,17 @@ class OnnxEmbedder:
         self.sha256 = sha256_file(path)
         self.providers: list[str] = self.session.get_providers()
         self.batch_size = batch_size
+        self._check_description()
         self._roles = self._check_tensors()
 
-    def __call__(self, crops: NDArray[np.uint8]) -> FaceOutputs:
-        """Embed aligned crops.
+    def tensors(self, crops: NDArray[np.uint8]) -> dict[str, Floats]:
+        """What the model gives for aligned crops, as it gives it.
 
         Args:
             crops: ``(N, 112, 112, 3) uint8`` RGB.
+
+        Returns:
+            ``(N, …) float32`` by role.
 
         Raises:
             ModelError: crops of another shape, or the model gave a number that is not finite.
@@ -83,7 +88,23 @@ class OnnxEmbedder:
             if not np.isfinite(values).all():
                 row = int(np.flatnonzero(~np.isfinite(values.reshape(len(values), -1)).all(axis=1))[0])
                 raise ModelError(f"{self._path}: {role} of crop {row} is not a finite number")
-        return self._standardise(joined)
+        return joined
+
+    def norm_of(self, tensors: dict[str, Floats]) -> Floats | None:
+        """``(N,)`` length of the embedding before it was normalized; None where the model hides it."""
+        if self.description.normalise_embedding and "embedding" in tensors:
+            length: Floats = np.linalg.norm(_rows(tensors["embedding"]), axis=1)
+            return length
+        return tensors["norm"].reshape(-1) if "norm" in tensors else None
+
+    def quality_of(self, tensors: dict[str, Floats]) -> Floats | None:
+        """``(N,)`` quality, higher is better; None where the model has none."""
+        quality = tensors["quality"].reshape(-1) if "quality" in tensors else None
+        if self.description.quality == "norm":
+            quality = self.norm_of(tensors)
+        if quality is not None and self.description.polarity == "lower_is_better":
+            quality = -quality
+        return quality
 
     def _run(self, crops: NDArray[np.uint8]) -> Iterator[dict[str, Floats]]:
         if len(crops) == 0:
@@ -104,24 +125,8 @@ class OnnxEmbedder:
                 for role, value in zip(self._roles, values, strict=True)
             }
 
-    def _standardise(self, raw: dict[str, Floats]) -> FaceOutputs:
-        """What every embedder gives, from what this one gives."""
-        embedding = raw["embedding"].reshape(len(raw["embedding"]), math.prod(raw["embedding"].shape[1:]))
-        vectors = {role: raw[role].reshape(-1) for role in ROLES[1:] if role in raw}
-        norm = vectors.get("norm")
-        if self.description.normalise_embedding:
-            norm = np.linalg.norm(embedding, axis=1)
-            embedding = embedding / np.maximum(norm, np.float32(1e-12))[:, None]
-        quality = vectors.get("quality")
-        if self.description.quality == "norm":
-            quality = norm
-        if quality is not None and self.description.polarity == "lower_is_better":
-            quality = -quality
-        uncertainty = vectors.get("uncertainty")
-        if uncertainty is None and quality is not None:
-            uncertainty = -quality
-        extras = {role: values for role, values in raw.items() if role not in ROLES}
-        return FaceOutputs(embedding, norm, quality, uncertainty, extras)
+    def _check_description(self) -> None:
+        """Refuse a description that does not give what this kind of model must."""
 
     def _check_tensors(self) -> dict[str, str]:
         """Hold the description against the file; gives the tensor of each role that will be read."""
@@ -133,10 +138,6 @@ class OnnxEmbedder:
                 f"{told.name!r} alone"
             )
         height, width = told.size
-        if (height, width) != (CROP_SIZE, CROP_SIZE):
-            raise ModelError(
-                f"{self._path}: crops are {CROP_SIZE} x {CROP_SIZE}, but the model wants {height} x {width}"
-            )
         shape = inputs[told.name].shape
         axes = (3, height, width) if told.layout == "NCHW" else (height, width, 3)
         fits = len(shape) == 4 and all(
@@ -170,6 +171,36 @@ class OnnxEmbedder:
         return roles
 
 
+class OnnxEmbedder(OnnxModel):
+    """Crops to outputs through a described ONNX model; see ``outputs.Embedder``. May be shared by threads."""
+
+    def __call__(self, crops: NDArray[np.uint8]) -> FaceOutputs:
+        """Embed aligned crops; see ``OnnxModel.tensors``."""
+        tensors = self.tensors(crops)
+        embedding = _rows(tensors["embedding"])
+        norm, quality = self.norm_of(tensors), self.quality_of(tensors)
+        if norm is not None and self.description.normalise_embedding:
+            lengths = np.maximum(norm, np.float32(1e-12))[:, None]
+            embedding = (embedding / lengths).astype(np.float32, copy=False)
+        uncertainty = tensors["uncertainty"].reshape(-1) if "uncertainty" in tensors else None
+        if uncertainty is None and quality is not None:
+            uncertainty = -quality
+        extras = {role: values for role, values in tensors.items() if role not in ROLES}
+        return FaceOutputs(embedding, norm, quality, uncertainty, extras)
+
+    def _check_description(self) -> None:
+        if "embedding" not in self.description.outputs:
+            raise ModelError(
+                f"{self._path}: the model gives quality alone; an embedder's description names the tensor of the role "
+                "'embedding'"
+            )
+        height, width = self.description.input.size
+        if (height, width) != (CROP_SIZE, CROP_SIZE):
+            raise ModelError(
+                f"{self._path}: crops are {CROP_SIZE} x {CROP_SIZE}, but the model wants {height} x {width}"
+            )
+
+
 def load_embedder(
     path: str | Path,
     *,
@@ -200,7 +231,8 @@ def load_embedder(
 
 
 def to_input(crops: NDArray[np.uint8], told: Input) -> Floats:
-    """``(N, 112, 112, 3) uint8`` RGB to the model's float32 input."""
+    """``(N, 112, 112, 3) uint8`` RGB to the model's float32 input; bilinear where the model wants another size."""
+    crops = _resized(crops, told.size)
     mean, std = (np.array(values, dtype=np.float32) for values in (told.mean, told.std))
     if told.colour == "BGR":
         crops = crops[..., ::-1]
@@ -213,6 +245,19 @@ def to_input(crops: NDArray[np.uint8], told: Input) -> Floats:
         np.multiply(planes[:, channel], 1 / std[channel], out=images[:, channel])
         images[:, channel] -= mean[channel] / std[channel]
     return images
+
+
+def _resized(crops: NDArray[np.uint8], size: tuple[int, int]) -> NDArray[np.uint8]:
+    height, width = size
+    if crops.shape[1:3] == (height, width):
+        return crops
+    resized = [cv2.resize(crop, (width, height), interpolation=cv2.INTER_LINEAR) for crop in crops]
+    return np.stack(resized).astype(np.uint8, copy=False)
+
+
+def _rows(values: Floats) -> Floats:
+    """``(N, …)`` as ``(N, d)``."""
+    return values.reshape(len(values), math.prod(values.shape[1:]))
 
 
 def _one_black_crop() -> NDArray[np.uint8]:

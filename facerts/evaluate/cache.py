@@ -10,7 +10,7 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.embedder import OnnxEmbedder
+from facerts.embedder import OnnxModel
 from facerts.errors import DataError
 from facerts.files import atomic_write
 
@@ -43,7 +43,7 @@ def cached_arrays(cache: Path, key: str, compute: Callable[[], Arrays]) -> Array
     return arrays
 
 
-def embedder_key(embedder: OnnxEmbedder, **how: object) -> str:
+def embedder_key(embedder: OnnxModel, **how: object) -> str:
     """All that a model's outputs depend on beside the pictures: its bytes, its description, how it is asked.
 
     Args:

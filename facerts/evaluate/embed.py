@@ -50,7 +50,10 @@ def outputs_of(
     if isinstance(judged, EmbeddingTable):
         outputs = judged.outputs(source)
         extras = {
-            name: scores[place] for name, scores in _scored(source, once, batch_size, also, progress).items()
+            name: scores[place]
+            for name, scores in score_source(
+                source, also or {}, indices=once, batch_size=batch_size, progress=progress
+            ).items()
         }
         return replace(outputs, extras={**outputs.extras, **extras})
     outputs = embed_source(
@@ -109,6 +112,37 @@ def embed_crops(embedder: Embedder, crops: NDArray[np.uint8], *, flip: bool) -> 
     return FaceOutputs(summed / length, outputs.norm, outputs.quality, outputs.uncertainty, outputs.extras)
 
 
+def score_source(
+    source: Source,
+    scores: Mapping[str, OfCrops],
+    *,
+    indices: Sequence[int] | NDArray[np.integer] | None = None,
+    batch_size: int = 64,
+    progress: bool = True,
+) -> dict[str, Scores]:
+    """Scores of aligned images that need no embedding, such as those of ``OnnxQuality``.
+
+    Args:
+        source: of aligned images.
+        scores: by name, each from a batch of crops.
+        indices: which images; None for all.
+        batch_size: crops per batch.
+        progress: show a bar.
+
+    Returns:
+        ``(N,)`` by name.
+
+    Raises:
+        Error: an image cannot be read; the message names it.
+    """
+    if not scores:
+        return {}
+    chosen = np.arange(len(source)) if indices is None else np.asarray(indices)
+    text = f"scoring {source.name}" if progress else None
+    parts = [batch for _, batch in _batches(source, chosen, batch_size, scores, text)]
+    return {name: np.concatenate([part[name] for part in parts]) for name in scores}
+
+
 def concatenate(parts: Sequence[FaceOutputs]) -> FaceOutputs:
     """Outputs one after the other."""
 
@@ -123,21 +157,6 @@ def concatenate(parts: Sequence[FaceOutputs]) -> FaceOutputs:
         joined("uncertainty"),
         {name: np.concatenate([part.extras[name] for part in parts]) for name in parts[0].extras},
     )
-
-
-def _scored(
-    source: Source,
-    chosen: NDArray[np.integer],
-    batch_size: int,
-    also: Mapping[str, OfCrops] | None,
-    progress: bool,
-) -> dict[str, Scores]:
-    """Scores of crops where nothing is embedded."""
-    if not also:
-        return {}
-    text = f"reading {source.name}" if progress else None
-    parts = [scores for _, scores in _batches(source, chosen, batch_size, also, text)]
-    return {name: np.concatenate([part[name] for part in parts]) for name in also}
 
 
 def _batches(

@@ -220,15 +220,22 @@ def resampled_thresholds(
     has n_s images and was drawn c_s times.
     """
     images = np.bincount(pairs.subjects).astype(np.float64)
+    # So much of the tail is enough for nearly every replicate; one that needs more gets all of it.
     reach = min(len(pairs.tail), int(np.ceil(TAIL_MARGIN * max(fmrs, default=0.0) * pairs.impostors)))
-    first, second = (pairs.subjects[pairs.tail_pairs[:reach, side]] for side in (0, 1))
+    first, second = (pairs.subjects[pairs.tail_pairs[:, side]] for side in (0, 1))
     of_genuine = pairs.subjects[pairs.genuine_pairs[:, 0]]
+
+    def accepted(counts: NDArray[np.float32], length: int) -> NDArray[np.float64]:
+        return np.cumsum(counts[first[:length]] * counts[second[:length]], dtype=np.float64)
+
     for counts in subject_counts(len(images), replicates, seed):
         shares = images * counts
-        total = (shares.sum() ** 2 - np.sum(shares**2)) / 2
-        running = np.cumsum(counts[first] * counts[second], dtype=np.float64)
-        places = [int(np.searchsorted(running, fmr * total, side="right")) for fmr in fmrs]
-        yield [float(pairs.tail[min(place, reach - 1)]) for place in places], counts[of_genuine]
+        allowed = [fmr * (shares.sum() ** 2 - np.sum(shares**2)) / 2 for fmr in fmrs]
+        running = accepted(counts, reach)
+        if allowed and running[-1] <= max(allowed):
+            running = accepted(counts, len(pairs.tail))
+        places = [int(np.searchsorted(running, weight, side="right")) for weight in allowed]
+        yield [float(pairs.tail[min(place, len(running) - 1)]) for place in places], counts[of_genuine]
 
 
 def _blocks(images: int, ends: NDArray[np.intp]) -> Iterator[tuple[int, int, int, int]]:

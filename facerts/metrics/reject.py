@@ -162,6 +162,37 @@ def reject_intervals(
         rates: shares rejected, rising from 0.
         ends: to which the areas reach; each one of the rates.
     """
+    shares = np.asarray(rates, dtype=np.float64)
+    drawn = resampled_curves(genuine, quality, replicates, rates=rates)
+    drawn = drawn[~np.isnan(drawn[:, 0])]
+    low, high = np.quantile(drawn, [0.025, 0.975], axis=0)
+    areas = {}
+    for end in ends:
+        inside = shares <= end + 1e-9
+        areas[end] = percentile_interval(
+            np.array([trapezoid(shares[inside], curve[inside]) / end for curve in drawn])
+        )
+    return RejectIntervals(low, high, areas)
+
+
+def resampled_curves(
+    genuine: ArrayLike,
+    quality: ArrayLike,
+    replicates: Iterable[tuple[float, NDArray[np.floating]]],
+    *,
+    rates: Sequence[float] = RATES,
+) -> NDArray[np.float64]:
+    """FNMR by the share rejected in each replicate of the bootstrap, at the replicate's own threshold.
+
+    Args:
+        genuine: ``(G,)`` scores of genuine pairs.
+        quality: ``(G,)``.
+        replicates: B of them: the highest score that is not accepted, and ``(G,)`` weights.
+        rates: R shares of the weight rejected, rising from 0.
+
+    Returns:
+        ``(B, R)``; a row of NaN where a replicate has no genuine pair, as a tiny set may.
+    """
     scores, ranks = np.asarray(genuine, dtype=np.float64), np.asarray(quality, dtype=np.float64)
     order = np.argsort(ranks, kind="stable")
     scores, ranks = scores[order], ranks[order]
@@ -171,21 +202,14 @@ def reject_intervals(
     for limit, given in replicates:
         weights = np.asarray(given, dtype=np.float64)[order]
         if not weights.any():
-            continue  # a tiny set may lose all its genuine pairs
+            curves.append(np.full(len(shares), np.nan))
+            continue
         # Weight and errors rejected at each end of a tie; within a tie they grow together.
         gone = np.concatenate([[0.0], np.cumsum(np.add.reduceat(weights, starts))])
         wrong = np.concatenate([[0.0], np.cumsum(np.add.reduceat(weights * (scores <= limit), starts))])
         rejected = shares * gone[-1]
         curves.append((wrong[-1] - np.interp(rejected, gone, wrong)) / (gone[-1] - rejected))
-    drawn = np.array(curves)
-    low, high = np.quantile(drawn, [0.025, 0.975], axis=0)
-    areas = {}
-    for end in ends:
-        inside = shares <= end + 1e-9
-        areas[end] = percentile_interval(
-            np.array([trapezoid(shares[inside], curve[inside]) / end for curve in drawn])
-        )
-    return RejectIntervals(low, high, areas)
+    return np.array(curves).reshape(-1, len(shares))
 
 
 def resampled_limits(
@@ -257,6 +281,31 @@ def partial_area(curve: RejectCurve, end: float) -> float:
     x = np.append(curve.rejected[inside], end)
     y = np.append(curve.fnmr[inside], np.interp(end, curve.rejected, curve.fnmr))
     return trapezoid(x, y) / end
+
+
+def normalized_area(fnmr: ArrayLike, rates: Sequence[float], end: float) -> NDArray[np.float64]:
+    """``partial_area`` divided by ``random_area``: 1 where a quality gains nothing, lower is better.
+
+    Args:
+        fnmr: ``(…, R)`` of one curve or of many.
+        rates: R shares rejected, rising from 0; ``end`` is one of them.
+        end: to which the area reaches.
+
+    Returns:
+        ``(…)``; NaN for a curve without an error to reject.
+
+    Raises:
+        ValueError: the rates do not begin at 0, or ``end`` is none of them.
+    """
+    shares, curves = np.asarray(rates, dtype=np.float64), np.asarray(fnmr, dtype=np.float64)
+    inside = (shares > 0) & (shares <= end + 1e-9)
+    if shares[0] != 0 or not inside.any() or abs(shares[inside][-1] - end) > 1e-9:
+        raise ValueError(f"{end} is none of the rates, which must begin at 0 and be above 0 after that")
+    count = int(inside.sum()) + 1
+    means = (curves[..., 1:count] + curves[..., : count - 1]) / 2
+    without = curves[..., 0]
+    errors = np.where(without > 0, without, np.nan)
+    return np.asarray(np.sum(means * np.diff(shares[:count]), axis=-1) / end / errors)
 
 
 def random_area(curve: RejectCurve) -> float:

@@ -10,12 +10,14 @@ from numpy.typing import NDArray
 
 from facerts.metrics.reject import (
     error_versus_reject,
+    normalized_area,
     oracle_quality,
     pair_quality,
     partial_area,
     random_area,
     reject_curve,
     reject_intervals,
+    resampled_curves,
     resampled_limits,
 )
 from facerts.metrics.resample import pair_weights
@@ -155,6 +157,39 @@ def test_a_curve_at_a_known_threshold_is_the_one_that_finds_it() -> None:
     whole = error_versus_reject(scores, same, quality, fmr=0.02)
     part = reject_curve(scores[same], quality[same], float(whole.threshold[0]), int((~same).sum()))
     np.testing.assert_array_equal(whole.fnmr, part.fnmr)
+
+
+def test_a_normalized_area_is_the_share_of_what_a_quality_that_says_nothing_leaves() -> None:
+    scores, same, quality = case(2)
+    curves = [
+        error_versus_reject(scores, same, one, fmr=0.02) for one in (quality, -quality, np.ones(len(quality)))
+    ]
+    found = normalized_area([curve.fnmr for curve in curves], curves[0].rejected.tolist(), 0.3)
+    expected = [partial_area(curve, 0.3) / random_area(curve) for curve in curves]
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    assert found[0] < 0.9 < 1.05 < found[1]
+    assert found[2] == pytest.approx(1)
+    assert np.isnan(normalized_area([0.0, 0.0, 0.0], (0.0, 0.1, 0.2), 0.2))
+
+
+@pytest.mark.parametrize(("rates", "end"), [((0.0, 0.1), 0.2), ((0.1, 0.2), 0.2), ((0.0, 0.1, 0.3), 0.2)])
+def test_a_normalized_area_ends_at_a_rate_that_there_is(rates: tuple[float, ...], end: float) -> None:
+    with pytest.raises(ValueError, match="none of the rates"):
+        normalized_area(np.ones(len(rates)), rates, end)
+
+
+def test_a_replicate_without_genuine_pairs_is_a_row_of_nan_and_counts_in_no_interval() -> None:
+    scores, same, quality = case(3)
+    whole = np.ones(int(same.sum()), dtype=np.float32)
+    replicates = [(0.4, whole), (0.4, 0 * whole), (0.4, whole)]
+    curves = resampled_curves(scores[same], quality[same], replicates, rates=(0.0, 0.1, 0.2))
+    assert curves.shape == (3, 3)
+    assert np.isnan(curves[1]).all()
+    np.testing.assert_array_equal(curves[0], curves[2])
+    assert curves[0, 0] == pytest.approx(np.mean(scores[same] <= 0.4))
+    found = reject_intervals(scores[same], quality[same], replicates, rates=(0.0, 0.1, 0.2), ends=(0.2,))
+    np.testing.assert_array_equal(found.low, curves[0])
+    assert found.area[0.2][0] == found.area[0.2][1]
 
 
 @given(st.integers(0, 1000))
