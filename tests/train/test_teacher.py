@@ -405,7 +405,16 @@ def test_an_unknown_key_of_the_teacher_names_the_nearest(make_recipe: MakeRecipe
         make_recipe("teacher={models: m.onnx, cosin: 3}")
 
 
-def test_the_shipped_recipe_embeds_as_its_teacher_does() -> None:
+def test_the_recipe_of_the_model_that_ships_fits_its_teachers(reference_models: Path) -> None:
     recipe = load_recipe("facerts_small")
     assert recipe.teacher is not None
+    numbers = Ensemble(recipe.teacher.models).of_views(np.zeros((1, 112, 112, 3), np.uint8)).shape[1]
+    assert recipe.backbone.embedding_size <= numbers
+    assert 0 < recipe.unlabeled_size < recipe.labeled_size
+
+
+def test_the_recipe_of_the_first_edition_is_still_read() -> None:
+    recipe = load_recipe("facerts_small_first")
+    assert recipe.teacher is not None
     assert recipe.backbone.embedding_size == 128
+    assert len(recipe.teacher.models) == 1
