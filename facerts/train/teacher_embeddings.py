@@ -39,6 +39,10 @@ class Ensemble:
         """``(B, D)`` unit embeddings of ``(B, 112, 112, 3)`` RGB crops just as they are given."""
         return _joined([embedder(crops).embedding for embedder in self._embedders])
 
+    def of_images(self, source: Source, *, flip: bool) -> NDArray[np.float32]:
+        """``(N, D)`` unit embeddings of a source's images as they are; with ``flip``, their mirrors added."""
+        return _joined([embed_source(embedder, source, flip=flip).embedding for embedder in self._embedders])
+
     def of_source(self, source: Source, cache: Path) -> NDArray[np.float32]:
         """``(N, D)`` unit embeddings of a source's images, each teacher's the sum of the image's and of its mirror's.
 

@@ -1,0 +1,97 @@
+"""eval/heldout_table.py, run as people run it."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from facerts.data import open_source
+from facerts.data.drawn import write_drawn
+from facerts.embedder import load_embedder
+from tests.foreign import write_description, write_embedder
+
+pytest.importorskip("torch")
+SCRIPT = Path(__file__).parents[1] / "eval" / "heldout_table.py"
+
+
+@pytest.fixture(scope="module")
+def people(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("heldout") / "people"
+    write_drawn(folder, identities=20, pictures=5, seed=4)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    folder = tmp_path_factory.mktemp("models")
+    files = [
+        write_embedder(folder / f"{name}.onnx", size=size, seed=seed)
+        for name, size, seed in (("one", 6, 0), ("two", 9, 1))
+    ]
+    for file in files:
+        write_description(file)
+    return files
+
+
+def table(*arguments: object) -> dict[str, list[str]]:
+    """The script's rows by their labels."""
+    command = [sys.executable, str(SCRIPT), *map(str, arguments), "--replicates", "50"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    rows = [line.strip("| ").split(" | ") for line in done.stdout.splitlines()[2:]]
+    return {label: cells for label, *cells in rows}
+
+
+def tar_of_all_pairs(cosines: np.ndarray, labels: np.ndarray, far: float) -> float:
+    """By sorting every pair's cosine."""
+    rows, columns = np.triu_indices(len(labels), 1)
+    same, scores = labels[rows] == labels[columns], cosines[rows, columns]
+    impostors = np.sort(scores[~same])[::-1]
+    return 100 * float(np.mean(scores[same] > impostors[int(far * len(impostors))]))
+
+
+def test_two_models_together_are_the_mean_of_their_cosines(people: Path, models: list[Path]) -> None:
+    rows = table(models[0], f"both={models[0]}+{models[1]}", "--data", people, "--far", "0.05")
+    assert list(rows) == ["one", "both"]
+    source = open_source(people)
+    crops = np.stack([source.crop(index) for index in range(len(source))])
+    cosines = [(e := load_embedder(model)(crops).embedding.astype(np.float64)) @ e.T for model in models]
+    for label, wanted in (("one", cosines[0]), ("both", (cosines[0] + cosines[1]) / 2)):
+        tar = float(rows[label][1].split()[0])
+        assert tar == pytest.approx(tar_of_all_pairs(wanted, source.labels, 0.05), abs=0.11), label
+
+
+def test_a_model_beside_itself_differs_by_nothing(people: Path, models: list[Path]) -> None:
+    rows = table(f"a={models[0]}", f"b={models[0]}", "--data", people, "--far", "0.05")
+    assert rows["a"][2] == "–"
+    assert rows["b"][2] == "[+0.00, +0.00]"
+    assert rows["a"][:2] == rows["b"][:2]
+
+
+def test_all_directions_keep_every_cosine_and_few_do_not(
+    people: Path, models: list[Path], tmp_path: Path
+) -> None:
+    rows = table(
+        f"{models[0]}+{models[1]}", "--data", people, "--far", "0.05", "--flip",
+        "--project-on", people, "--sizes", 1, 15, "--cache", tmp_path,
+    )  # fmt: skip
+    whole, one, all_of_them = rows.values()
+    assert list(rows) == ["one+two", "one+two, 1 directions", "one+two, 15 directions"]
+    assert all_of_them[1] == whole[1]
+    assert one[1] != whole[1]
+
+
+def test_images_without_identities_are_refused(people: Path, models: list[Path], tmp_path: Path) -> None:
+    image = next(people.rglob("*.jpg"))
+    flat = tmp_path / "flat"
+    flat.mkdir()
+    (flat / "a.jpg").write_bytes(image.read_bytes())
+    command = [sys.executable, str(SCRIPT), str(models[0]), "--data", str(flat)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert re.search("name a source with identities", done.stderr)
