@@ -58,15 +58,22 @@ class Plan:
         stem: channels after each of the two strided convolutions.
         stages: on maps of 28, 14 and 7.
         squeezed: channels of the last map when it is flattened.
+        pooled: whether the features also have the mean activation of every channel after each stage: how much there
+            is of an edge or a texture, which blur and noise change, and which the last map has no reason to keep.
     """
 
     stem: tuple[int, int]
     stages: tuple[Stage, Stage, Stage]
     squeezed: int = 64
+    pooled: bool = False
+
+
+BASIC = Stage("basic", 64, 1), Stage("basic", 128, 3), Stage("basic", 256, 1)
 
 
 PLANS = {
-    "compact": Plan((32, 64), (Stage("basic", 64, 1), Stage("basic", 128, 3), Stage("basic", 256, 1))),
+    "compact": Plan((32, 64), BASIC),
+    "compact_pooled": Plan((32, 64), BASIC, pooled=True),
     "compact_bottleneck": Plan(
         (32, 64), (Stage("basic", 64, 1), Stage("bottleneck", 256, 7, 64), Stage("bottleneck", 512, 3, 128))
     ),
@@ -187,8 +194,8 @@ BLOCKS: dict[str, Callable[[int, int, int, int], Unit]] = {
 }
 
 
-class Compact(nn.Sequential):
-    """The trunk: ``(B, 3, 112, 112)`` to ``(B, 49 · squeezed)``.
+class Compact(nn.Module):
+    """The trunk: ``(B, 3, 112, 112)`` to ``(B, features)``.
 
     Args:
         plan: by its name in ``PLANS``.
@@ -197,22 +204,38 @@ class Compact(nn.Sequential):
     """
 
     def __init__(self, plan: str, *, width: float = 1.0, dropout: float = 0.0) -> None:
+        super().__init__()
+
         def scaled(channels: int) -> int:
             return max(STEP, round(width * channels / STEP) * STEP)
 
         chosen = PLANS[plan]
         first, inputs = map(scaled, chosen.stem)
-        layers: list[nn.Module] = [conv(3, first, 3, 2), conv(first, inputs, 3, 2)]
+        self.stem = nn.Sequential(conv(3, first, 3, 2), conv(first, inputs, 3, 2))
+        self.stages = nn.ModuleList()
+        self.pooled = chosen.pooled
+        pooled = 0
         for number, stage in enumerate(chosen.stages):
             outputs, hidden = scaled(stage.channels), scaled(stage.hidden)
+            blocks = []
             for block in range(stage.blocks):
                 stride = 2 if number and not block else 1
-                layers.append(BLOCKS[stage.kind](inputs, outputs, stride, hidden))
+                blocks.append(BLOCKS[stage.kind](inputs, outputs, stride, hidden))
                 inputs = outputs
+            self.stages.append(nn.Sequential(*blocks))
+            pooled += outputs if chosen.pooled else 0
         squeezed = scaled(chosen.squeezed)
-        layers += [conv(inputs, squeezed, 1), nn.Dropout(dropout), nn.Flatten()]
-        super().__init__(*layers)
-        self.features = squeezed * FINAL_SIZE**2
+        self.last = nn.Sequential(conv(inputs, squeezed, 1), nn.Dropout(dropout), nn.Flatten())
+        self.features = squeezed * FINAL_SIZE**2 + pooled
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+
+    def forward(self, images: Tensor) -> Tensor:
+        x: Tensor = self.stem(images)
+        pooled = []
+        for stage in self.stages:
+            x = stage(x)
+            if self.pooled:
+                pooled.append(F.adaptive_avg_pool2d(F.relu(x), 1).flatten(1))
+        return torch.cat([self.last(x), *pooled], dim=1)
