@@ -325,8 +325,9 @@ class Recipe(Section):
         method = METHODS[self.method["name"]]
         if method.sampler == "identities" and self.labeled_size % self.data.per_identity:
             raise ValueError(
-                f"{method.name} draws batches by identity: the {self.labeled_size} labeled images of a batch must be "
-                f"a multiple of data.per_identity {self.data.per_identity}"
+                f"{method.name} draws batches by identity: the {self.labeled_size} labeled images of an "
+                f"optim.batch_size of {self.optim.batch_size} must be a multiple of data.per_identity "
+                f"{self.data.per_identity}"
             )
         if self.compute.accumulate > 1 and (
             method.views > 1 or self.optim.batch_size % self.compute.accumulate

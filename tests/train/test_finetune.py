@@ -208,8 +208,8 @@ def test_what_a_method_keeps_is_taken_by_the_same_method(
         (["backbone.frozen=true"], r"set backbone\.weights"),
         (["backbone.frozen=true", "backbone.weights=x", "method.name=arcface"], "arcface has nothing beside"),
         (
-            ["backbone.frozen=true", "backbone.weights=x", "teacher={model: t.onnx}"],
-            "cannot learn from a teacher",
+            ["backbone.frozen=true", "backbone.weights=x", "teacher={model: t.onnx, method: 0}"],
+            "cannot learn to embed as a teacher does",
         ),
     ],
 )

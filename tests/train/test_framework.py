@@ -98,7 +98,9 @@ def test_two_views_of_runs_of_people_reach_the_method(make_recipe: MakeRecipe) -
 
 
 def test_a_batch_that_does_not_divide_into_people_is_refused(make_recipe: MakeRecipe) -> None:
-    with pytest.raises(RecipeError, match=r"optim\.batch_size 16 must be a multiple of data\.per_identity 3"):
+    with pytest.raises(
+        RecipeError, match=r"optim\.batch_size of 16 must be a multiple of data\.per_identity 3"
+    ):
         make_recipe("method.name=two_views", "data.per_identity=3")
 
 

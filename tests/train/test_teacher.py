@@ -390,6 +390,21 @@ def test_a_resumed_run_keeps_its_projection(
     assert torch.equal(targets, learners[1].teacher.targets)
 
 
+def test_a_head_learns_from_the_teachers_cosines_beside_a_frozen_network(
+    teacher_model: Path, make_recipe: MakeRecipe, tmp_path: Path
+) -> None:
+    first = train(make_recipe(f"teacher={{models: [{teacher_model}]}}", *SHORT), tmp_path / "first")
+    recipe = make_recipe(
+        f"teacher={{models: [{teacher_model}], method: 1, method_embedding: teachers}}",
+        f"backbone.weights={tmp_path / 'first'}", "backbone.frozen=true", *SHORT,
+    )  # fmt: skip
+    before = load_network(first).network.state_dict()
+    after = load_network(train(recipe, tmp_path / "second")).network.state_dict()
+    changed = {name for name in before if not torch.equal(before[name], after[name])}
+    assert changed
+    assert {name.split(".")[0] for name in changed} == {"heads"}
+
+
 def test_no_teacher_is_asked_for_nothing(make_recipe: MakeRecipe, tmp_path: Path) -> None:
     recipe = make_recipe()
     assert open_teacher(recipe, TrainingData(recipe).source, None, tmp_path) is None
