@@ -67,6 +67,7 @@ def export_run(
     *,
     precision: str = "fp32",
     embedding_only: bool = False,
+    averaged: bool = True,
     data: Sequence[str] = (),
     licence: str = "",
     terms: str = "",
@@ -79,6 +80,7 @@ def export_run(
         precision: "fp32"; "fp16", weights stored in half the size; or "int8", convolutions in 8 bits. See
             ``facerts.quantise``.
         embedding_only: one output, so that other packages' ArcFace loaders accept the file.
+        averaged: the moving average of the weights where the run kept one (``optim.average``), else the last step's.
         data: pictures for the check, aligned faces for int8; by default the recipe's held-out or training pictures
             where they are within reach, and drawn ones.
         licence: of the weights; written into the description.
@@ -96,7 +98,7 @@ def export_run(
             f"no precision {precision!r}{did_you_mean(precision, LIMITS)}; there are {', '.join(LIMITS)}"
         )
     out = Path(out)
-    trained = open_network(run)
+    trained = open_network(run, averaged=averaged)
     names = ["embedding"] if embedding_only else _output_names(trained)
     description = describe(trained, names, name=out.stem, licence=licence, terms=terms, precision=precision)
     source = open_source(data) if data else _own_pictures(trained)

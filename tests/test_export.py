@@ -14,8 +14,9 @@ from facerts import export as export_module
 from facerts.embedder import load_embedder
 from facerts.errors import ModelError
 from facerts.export import check_parity, export_run
-from facerts.train.checkpoint import load_network
+from facerts.train.checkpoint import FILE, load_checkpoint, load_network, save_checkpoint
 from facerts.train.embedder import NetworkEmbedder
+from tests.command import run
 
 
 def test_the_file_follows_the_contract(exported: Path) -> None:
@@ -78,6 +79,20 @@ def test_a_network_that_is_not_the_exported_one_fails_the_check(
         trained.network.embedding[0].weight.mul_(torch.rand_like(trained.network.embedding[0].weight))
     with pytest.raises(ModelError, match="smallest cosine"):
         check_parity(trained, load_embedder(exported), crops)
+
+
+def test_a_run_is_exported_with_the_average_of_its_weights_or_with_the_last(
+    trained_run: Path, exported: Path, tmp_path: Path, crops: NDArray[np.uint8]
+) -> None:
+    recipe, state = load_checkpoint(trained_run / FILE)
+    average = dict(state["network"])
+    average["embedding.0.weight"] = average["embedding.0.weight"] * torch.linspace(0.1, 3, 16)[:, None]
+    save_checkpoint(tmp_path / FILE, recipe, {**state, "average": average})
+    for file, options in (("average.onnx", []), ("last.onnx", ["--last-weights"])):
+        assert run("export", tmp_path, "--out", tmp_path / file, *options) == 0
+    plain = load_embedder(exported)(crops).embedding
+    np.testing.assert_allclose(load_embedder(tmp_path / "last.onnx")(crops).embedding, plain, atol=1e-5)
+    assert np.abs(load_embedder(tmp_path / "average.onnx")(crops).embedding - plain).max() > 0.1
 
 
 def test_a_failed_check_leaves_no_file(

@@ -45,6 +45,13 @@ def export(
     embedding_only: Annotated[
         bool, typer.Option("--embedding-only", help="One output, for other packages' ArcFace loaders.")
     ] = False,
+    last_weights: Annotated[
+        bool,
+        typer.Option(
+            "--last-weights",
+            help="Weights of the last step instead of their moving average, in a run that kept one (optim.average).",
+        ),
+    ] = False,
     data: Annotated[
         list[str] | None,
         typer.Option(
@@ -68,7 +75,7 @@ def export(
     With --embedding-only it also takes a finished model: facerts export facerts-small --embedding-only --out small.onnx
     """
     if (model := _model(run)) is not None:
-        if not embedding_only or precision is not Precision.FP32 or data or licence or terms:
+        if not embedding_only or precision is not Precision.FP32 or last_weights or data or licence or terms:
             raise Error(
                 f"{run} is a finished model, which can be exported with --embedding-only and with nothing else; give "
                 "the run that it comes from"
@@ -91,6 +98,7 @@ def export(
         out,
         precision=precision.value,
         embedding_only=embedding_only,
+        averaged=not last_weights,
         data=data or (),
         licence=licence,
         terms=terms,

@@ -150,13 +150,18 @@ class TrainedNetwork(ReadyNetwork):
     identities: int
 
 
-def load_network(run: str | Path) -> TrainedNetwork:
+def load_network(run: str | Path, *, averaged: bool = True) -> TrainedNetwork:
     """The network of a run, from its folder or from a checkpoint file."""
-    return trained_network(read_file(run), run)
+    return trained_network(read_file(run), run, averaged=averaged)
 
 
-def trained_network(state: dict[str, Any], where: object) -> TrainedNetwork:
+def trained_network(state: dict[str, Any], where: object, *, averaged: bool = True) -> TrainedNetwork:
     """The network in a checkpoint that was read.
+
+    Args:
+        state: of the checkpoint.
+        where: it was read, for messages.
+        averaged: with the moving average of its weights where the run kept one; else with the last step's weights.
 
     Raises:
         ModelError: not a checkpoint of ours.
@@ -170,7 +175,7 @@ def trained_network(state: dict[str, Any], where: object) -> TrainedNetwork:
         width=recipe.backbone.width,
         dropout=recipe.backbone.dropout,
     )
-    network.load_state_dict(exported_weights(state))
+    network.load_state_dict(exported_weights(state) if averaged else state["network"])
     # Checkpoints from before methods kept anything of their own have no such part.
     method.state.load_state_dict(state.get("method", {}))
     identities = len(state["centres"]["weight"])

@@ -29,18 +29,22 @@ class PublishedNetwork(ReadyNetwork):
     file: Path
 
 
-def open_network(weights: str | Path) -> TrainedNetwork | PublishedNetwork:
+def open_network(weights: str | Path, *, averaged: bool = True) -> TrainedNetwork | PublishedNetwork:
     """The network of a run, from its folder or a checkpoint, or that of a file of published weights.
 
     Published weights do not say which loss they were trained with. They are scored as ArcFace's, whose quality is the
     length of the embedding, as it is for every loss without a head of its own.
+
+    Args:
+        weights: the run, its checkpoint, or the file.
+        averaged: see ``trained_network``.
 
     Raises:
         ModelError: no such file, or the network in it is not known.
     """
     state = read_file(weights)
     if is_checkpoint(state):
-        return trained_network(state, weights)
+        return trained_network(state, weights, averaged=averaged)
     tensors = pretrained.state_dict(state, weights)
     looks = pretrained.recognise(tensors)
     if looks is None:
