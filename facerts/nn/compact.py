@@ -73,7 +73,6 @@ BASIC = Stage("basic", 64, 1), Stage("basic", 128, 3), Stage("basic", 256, 1)
 
 PLANS = {
     "compact": Plan((32, 64), BASIC),
-    "compact_slim": Plan((32, 64), (*BASIC[:2], Stage("basic", 192, 1))),
     "compact_pooled": Plan((32, 64), BASIC, pooled=True),
     "compact_bottleneck": Plan(
         (32, 64), (Stage("basic", 64, 1), Stage("bottleneck", 256, 7, 64), Stage("bottleneck", 512, 3, 128))
