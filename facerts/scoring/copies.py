@@ -49,6 +49,7 @@ class Copies:
 
 def _inside(key: str) -> Path:
     """A key as a path that stays in a folder, whatever a tar file says, with slashes of either kind."""
+    key = key.replace("\0", "_")
     parts = [part for part in PureWindowsPath(key).parts if part != ".."]
     anchor = PureWindowsPath(key).anchor
     return Path(*[part for part in parts if part != anchor] or ["picture"])

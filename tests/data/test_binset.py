@@ -23,7 +23,7 @@ def test_no_pickle_harms_the_process_that_reads_it(tmp_path: Path) -> None:
     for number, content in enumerate(pickles.HOSTILE.values()):
         paths.append(tmp_path / f"{number}.bin")
         paths[-1].write_bytes(content)
-    told = dict(zip(pickles.HOSTILE, read_bounded("bin", paths).values(), strict=True))
+    told = dict(zip(pickles.HOSTILE, read_bounded("source", paths).values(), strict=True))
     read = {what for what, sentence in told.items() if not sentence}
     # A picture may stand there several times.
     assert read == {"images that are 100 GB"}

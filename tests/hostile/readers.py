@@ -19,11 +19,11 @@ def read_source(source: Source) -> None:
             continue
 
 
-def _bin(path: Path) -> None:
-    from facerts.data.binset import BinSet
+def _source(path: Path) -> None:
+    from facerts.data import open_pictures
 
-    read_source(BinSet(path))
+    read_source(open_pictures(path))
 
 
 # By the name of the kind; each raises the project's own errors and nothing else, whatever the file holds.
-READERS: dict[str, Callable[[Path], None]] = {"bin": _bin}
+READERS: dict[str, Callable[[Path], None]] = {"source": _source}
