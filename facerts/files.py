@@ -56,7 +56,8 @@ def atomic_write(path: str | Path, mode: str = "wb", *, advice: str = ADVICE) ->
     path = Path(path)
     if path.is_dir():
         raise Error(f"{path} is a folder; name a file to write")
-    encoding = None if "b" in mode else "utf-8"
+    # Names of files may have bytes that are no characters; they are written as JSON would have them.
+    encoding, errors = (None, None) if "b" in mode else ("utf-8", "backslashreplace")
     with writing(path, advice=advice):
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
@@ -65,7 +66,7 @@ def atomic_write(path: str | Path, mode: str = "wb", *, advice: str = ADVICE) ->
             umask = os.umask(0)
             os.umask(umask)
             os.fchmod(handle, 0o666 & ~umask)
-            with os.fdopen(handle, mode, encoding=encoding) as file:
+            with os.fdopen(handle, mode, encoding=encoding, errors=errors) as file:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())

@@ -28,7 +28,9 @@ class RunLog:
         path = folder / FILE
         if path.exists():
             lines = [
-                line for line in path.read_text(encoding="utf-8").splitlines() if _before(line, resumed_at)
+                line
+                for line in path.read_text(encoding="utf-8", errors="replace").splitlines()
+                if _before(line, resumed_at)
             ]
             with atomic_write(path, "w") as file:
                 file.writelines(f"{line}\n" for line in lines)
@@ -62,6 +64,6 @@ def _before(line: str, step: int) -> bool:
     """Whether a line is whole and belongs to the steps before ``step`` (or to the validation at it)."""
     try:
         logged = json.loads(line).get("step", math.inf)
-    except json.JSONDecodeError:  # the line that a killed run was writing
+    except (ValueError, RecursionError, AttributeError):  # the line that a killed run was writing
         return False
-    return bool(logged <= step)
+    return isinstance(logged, int | float) and logged <= step
