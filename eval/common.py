@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -12,20 +11,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.cli.output import EXIT_UNUSABLE, print_error, warn
-from facerts.errors import DataError, Error
+from facerts.cli.ending import ending
+from facerts.cli.output import warn
+from facerts.errors import DataError
 from facerts.evaluate import labelled
 from facerts.evaluate.labelled import Measured, Saved, by_cosine, mean_of
 from facerts.report import markdown
 
 
 def run(main: Callable[[], None]) -> None:
-    """Run a script; what the user can mend ends it with one sentence and status 2."""
-    try:
+    """Run a script; errors end it as they end a command, with one sentence and a status."""
+    with ending():
         main()
-    except Error as error:
-        print_error(error)
-        sys.exit(EXIT_UNUSABLE)
 
 
 def parser_of(docstring: str | None) -> argparse.ArgumentParser:

@@ -21,6 +21,7 @@ from facerts.data.drawn import draw_face, draw_non_face
 from facerts.embedder import FaceOutputs
 from facerts.embedder.description import METADATA_KEY, Description
 from facerts.errors import MissingExtraError, ModelError
+from facerts.files import writing
 from facerts.image import CROP_SIZE
 
 OPSET = 18
@@ -99,17 +100,22 @@ def check_crops(source: Source | None) -> NDArray[np.uint8]:
 
 @contextmanager
 def appearing(out: Path) -> Iterator[Path]:
-    """A path to write to, which becomes ``out`` if the block ends without an error, and else is removed."""
-    out.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{out.name}.", suffix=".part.onnx", dir=out.parent)
-    os.close(handle)
-    part = Path(name)
-    try:
-        yield part
-        part.chmod(0o644)
-        part.replace(out)
-    finally:
-        part.unlink(missing_ok=True)
+    """A path to write to, which becomes ``out`` if the block ends without an error, and else is removed.
+
+    Raises:
+        WriteError: it cannot be written.
+    """
+    with writing(out):
+        out.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=f".{out.name}.", suffix=".part.onnx", dir=out.parent)
+        os.close(handle)
+        part = Path(name)
+        try:
+            yield part
+            part.chmod(0o644)
+            part.replace(out)
+        finally:
+            part.unlink(missing_ok=True)
 
 
 def write_module(

@@ -19,7 +19,7 @@ from urllib.request import Request, urlopen
 
 from pydantic import Field, StringConstraints
 
-from facerts.errors import ModelError, did_you_mean
+from facerts.errors import ModelError, WriteError, did_you_mean
 from facerts.files import atomic_write
 from facerts.manifest import ListedModel, Section, read_list
 from facerts.progress import progress_bar
@@ -123,10 +123,8 @@ def pull(name: str, source: str | Path | None = None) -> Path:
         if source is not None:
             return _store(_read(Path(source)), model, str(source), target)
         return _fetch(model, target)
-    except OSError as error:
-        raise ModelError(
-            f"{target}: cannot be written ({error.strerror}); set FACERTS_CACHE to a folder that can"
-        ) from error
+    except WriteError as error:
+        raise ModelError(str(error)) from error
 
 
 def _fetch(model: PulledModel, target: Path) -> Path:
@@ -195,7 +193,7 @@ def _store(blocks: Iterable[bytes], model: PulledModel, origin: str, target: Pat
         _FetchError: it is not; passing where its end is missing.
     """
     digest, size = hashlib.sha256(), 0
-    with atomic_write(target) as file:
+    with atomic_write(target, advice="set FACERTS_CACHE to a folder that can") as file:
         for block in blocks:
             size += len(block)
             if size > model.bytes:

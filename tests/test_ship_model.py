@@ -134,6 +134,6 @@ def test_a_description_beside_the_model_does_not_ship(tool: ModuleType, folder: 
 def test_a_refusal_is_a_sentence_and_a_status(folder: Path, tmp_path: Path) -> None:
     command = [sys.executable, str(TOOL), str(tmp_path / "no.onnx"), "--name", "first", "--summary", "s"]
     ran = subprocess.run([*command, "--models", str(folder)], capture_output=True, text=True, check=False)
-    assert ran.returncode == 1
+    assert ran.returncode == 2
     assert ran.stderr.startswith("error: ")
     assert "Traceback" not in ran.stderr

@@ -31,9 +31,9 @@ from numpy.typing import NDArray
 
 import facerts
 from facerts.align import TEMPLATE, align, similarity_transform
+from facerts.cli.ending import ending
 from facerts.data.drawn import draw_face
 from facerts.embedding_only import keep_embedding
-from facerts.errors import Error
 from facerts.image import CROP_SIZE, encode_jpeg, encode_png, read
 from facerts.insightface import FaceAnalysis
 from facerts.report.markdown import markdown_table
@@ -99,21 +99,22 @@ def main() -> None:
     options = parser.parse_args()
     if (options.photos is None) != (options.detector is None):
         parser.error("--photos and --detector go together")
-    try:
-        with tempfile.TemporaryDirectory(prefix="neighbours") as scratch:
-            rows = check(
-                Path(scratch),
-                find_model(options.model),
-                packages=[options.only] if options.only else list(PACKAGES),
-                photos=None if options.photos is None else sorted(options.photos.iterdir())[: options.number],
-                detector=options.detector,
-                limit=options.limit,
-            )
-    except Error as error:
-        sys.exit(f"error: {error}")
-    except NotInstalledError as error:
-        print(error, file=sys.stderr)
-        sys.exit(EXIT_NOT_INSTALLED)
+    with ending():
+        try:
+            with tempfile.TemporaryDirectory(prefix="neighbours") as scratch:
+                rows = check(
+                    Path(scratch),
+                    find_model(options.model),
+                    packages=[options.only] if options.only else list(PACKAGES),
+                    photos=None
+                    if options.photos is None
+                    else sorted(options.photos.iterdir())[: options.number],
+                    detector=options.detector,
+                    limit=options.limit,
+                )
+        except NotInstalledError as error:
+            print(error, file=sys.stderr)
+            sys.exit(EXIT_NOT_INSTALLED)
     if options.json:
         print(json.dumps([asdict(row) for row in rows], indent=1))
     else:

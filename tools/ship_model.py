@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import argparse
 import shutil
-import sys
 from pathlib import Path
 
 from pydantic import ValidationError
 
+from facerts.cli.ending import ending
 from facerts.embedder.description import METADATA_KEY, parse_description
 from facerts.embedder.metadata import read_entry
 from facerts.errors import Error
@@ -37,7 +37,7 @@ def main() -> None:
     parser.add_argument("--default", action="store_true", help="it is used where no model is named")
     parser.add_argument("--models", type=Path, default=MODELS, help="the folder with the manifest")
     options = parser.parse_args()
-    try:
+    with ending():
         entry = ship(
             options.model,
             options.models,
@@ -45,8 +45,6 @@ def main() -> None:
             summary=options.summary,
             default=options.default,
         )
-    except Error as error:
-        sys.exit(f"error: {error}")
     print(f"{options.models / entry.file}: {entry.bytes:,} bytes, SHA-256 {entry.sha256}")
 
 

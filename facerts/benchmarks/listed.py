@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -91,7 +92,7 @@ def build(
     keys = list(dict.fromkeys(key for pair in pairs for key in pair))
     if not keys:
         raise DataError(f"{root}: {listing} lists no pairs")
-    missing = [key for key in keys if not (root / key).is_file()]
+    missing = [key for key in keys if not os.path.isfile(root / key)]
     if missing:
         raise DataError(
             f"{root}: {len(missing)} of {len(keys)} pictures that {listing} names "

@@ -1,15 +1,17 @@
-"""The ``facerts`` command: its subcommands, and how errors end it."""
+"""The ``facerts`` command: its subcommands, and what all of them share."""
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib import import_module
+from io import TextIOWrapper
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
-from facerts.cli.extras import advice
-from facerts.cli.output import EXIT_INTERRUPTED, EXIT_NON_FINITE, EXIT_UNUSABLE, print_error
-from facerts.errors import Error, NonFiniteLossError
+from facerts.cli.ending import DEBUG_VARIABLE, ending, tell
 
 # One file per command; each has `register(app)`.
 COMMANDS = (
@@ -29,36 +31,52 @@ COMMANDS = (
 )
 
 
+class _Group(TyperGroup):
+    """The subcommands; Typer would give some of their errors a status that means something else here."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except (BrokenPipeError, EOFError, KeyboardInterrupt) as error:
+            sys.exit(tell(error))
+
+
 def build_app() -> typer.Typer:
     """The command line with all its subcommands."""
     app = typer.Typer(
         name="facerts",
+        cls=_Group,
         no_args_is_help=True,
         add_completion=False,
         pretty_exceptions_enable=False,
-        help="Train, export, evaluate and run face embedders that know how far to trust each face.",
     )
+    app.callback()(shared)
     for name in COMMANDS:
         import_module(f"facerts.cli.{name}").register(app)
     return app
 
 
+def shared(
+    debug: Annotated[
+        bool,
+        typer.Option(
+            "--debug", help=f"Show where in the program an error happened, as {DEBUG_VARIABLE}=1 does."
+        ),
+    ] = False,
+) -> None:
+    """Train, export, evaluate and run face embedders that know how far to trust each face."""
+    if debug:
+        os.environ[DEBUG_VARIABLE] = "1"
+
+
 def main() -> None:
-    """Run the command line; errors that the user can mend end it with a sentence, not a traceback."""
-    try:
-        build_app()()
-    except NonFiniteLossError as error:
-        print_error(error)
-        sys.exit(EXIT_NON_FINITE)
-    except Error as error:
-        print_error(error)
-        sys.exit(EXIT_UNUSABLE)
-    except ModuleNotFoundError as error:
-        how = advice(error.name or "")
-        if not how:
-            raise
-        print_error(f"this command needs {error.name}, which is not installed: {how}")
-        sys.exit(EXIT_UNUSABLE)
-    except KeyboardInterrupt:
-        print_error("interrupted")
-        sys.exit(EXIT_INTERRUPTED)
+    """Run the command line; every error ends it with a sentence and a status, see ``facerts.cli.ending``."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            # Names of files may hold what the terminal's encoding, or any, does not.
+            stream.reconfigure(errors="backslashreplace")
+    with ending():
+        try:
+            build_app()()
+        finally:
+            sys.stdout.flush()

@@ -211,7 +211,7 @@ def identification(
     result = run_identification(
         judged, data, out, how, enrolled=enrolled, unknown=unknown, seed=seed, backend=search.value
     )
-    _tell(result["identification"], json, results.show_identification)
+    _tell(result["identification"], out, json, results.show_identification)
 
 
 @evaluate.command()
@@ -245,7 +245,7 @@ def ood(
     judged = _judged(model, embeddings, provider, threads, batch_size, score, ensemble)
     how = _measuring(batch_size, pictures, align, detector_model, reference)
     result = run_ood(judged, faces, others, out, how, exclude_faces=exclude_in, exclude_others=exclude_out_of)
-    _tell(result["ood"], json, results.show_ood)
+    _tell(result["ood"], out, json, results.show_ood)
 
 
 @evaluate.command()
@@ -277,7 +277,7 @@ def ladder(
     judged = _judged(model, None, provider, threads, batch_size, score, ensemble)
     how = _measuring(batch_size, False, align, detector_model, None)
     result = run_ladder(judged, data, out, how, pictures=pictures)
-    _tell(result["ladder"], json, results.show_ladder)
+    _tell(result["ladder"], out, json, results.show_ladder)
 
 
 def _pairs(
@@ -294,15 +294,19 @@ def _pairs(
 
     result = run_pairs(judged, [kind], data, out, how, similarity=SIMILARITIES[similarity.value])
     if kind == "verification":
-        _tell(result[kind], json, results.show_verification)
+        _tell(result[kind], out, json, results.show_verification)
     else:
         _warn_of_notes(result["calibration"])
-        _tell(result[kind], json, results.show_reject)
+        _tell(result[kind], out, json, results.show_reject)
 
 
-def _tell(sections: Any, json: bool, show: Callable[[Any], None]) -> None:
+def _tell(sections: Any, out: Path, json: bool, show: Callable[[Any], None]) -> None:
+    from facerts.evaluate.plain import results_of
+
     _warn_of_notes(sections)
-    print_json(sections) if json else show(sections)
+    # Some of the sections may have been there before, whoever wrote them.
+    with results_of([out]):
+        print_json(sections) if json else show(sections)
 
 
 def _warn_of_notes(sections: dict[str, Any]) -> None:

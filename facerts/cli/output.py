@@ -13,13 +13,24 @@ from rich.table import Table
 
 from facerts.progress import stderr
 
+# docs/command-line.md has the same as a table.
 EXIT_SOME_FAILED = 1
 EXIT_UNUSABLE = 2
 EXIT_NON_FINITE = 3
+EXIT_UNFORESEEN = 4
 EXIT_INTERRUPTED = 130
+EXIT_BROKEN_PIPE = 141
+
+
+class _Output(Console):
+    """Standard output; that nobody reads it any longer is for the command's end to tell."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
 
 # Into a file or a pipe a table keeps its shape; only a terminal makes it narrower.
-stdout = Console(width=None if sys.stdout.isatty() else 160)
+stdout = _Output(width=None if sys.stdout.isatty() else 160)
 
 
 def print_json(result: Any) -> None:

@@ -25,6 +25,7 @@ from facerts.evaluate.photos import AlignedPhotos
 from facerts.evaluate.search import Backend
 from facerts.files import atomic_write
 from facerts.image import CROP_SIZE
+from facerts.json_file import read_json
 from facerts.progress import progress_bar
 
 Floats = NDArray[np.float32]
@@ -88,14 +89,14 @@ class Embedding:
         if self.cache is None:
             place = Path(mkdtemp(dir=scratch)) / "embeddings"
             _embed(self.embedder, crops, place, flip=self.flip)
-            return _load(place)
+            return _load(place, len(source))
         key = embedder_key(self.embedder, flip=self.flip, align=align and align.identity)
         key = f"{key} {pictures_sha256(source)}"
         place = self.cache / hashlib.sha256(key.encode()).hexdigest()[:20]
         if not place.exists():
             with new_places([place]) as places:
                 _embed(self.embedder, crops, places.of(place), flip=self.flip)
-        return _load(place)
+        return _load(place, len(source))
 
     def told(self) -> dict[str, Any]:
         """What a report says of it."""
@@ -180,13 +181,19 @@ def _embed(embedder: OnnxEmbedder, source: Source, folder: Path, *, flip: bool) 
         json.dump({"unreadable": {str(row): problems[row] for row in sorted(problems)}}, file)
 
 
-def _load(place: Path) -> Embedded:
+def _load(place: Path, count: int) -> Embedded:
+    """The embeddings of so many pictures, as ``_embed`` has written them."""
     try:
-        facts = json.loads((place / FACTS).read_text(encoding="utf-8"))
-        vectors: Floats = np.load(place / EMBEDDING, mmap_mode="r")
+        facts = read_json(place / FACTS)
+        vectors: Floats = np.lib.format.open_memmap(place / EMBEDDING, "r")
         path = place / QUALITY
-        quality: Floats | None = np.load(path, mmap_mode="r") if os.path.exists(path) else None
+        quality: Floats | None = np.lib.format.open_memmap(path, "r") if os.path.exists(path) else None
         unreadable = {int(row): str(problem) for row, problem in facts["unreadable"].items()}
-    except (OSError, ValueError, LookupError, AttributeError) as error:
+        fits = vectors.ndim == 2 and all(0 <= row < count for row in unreadable)
+        for array in (vectors, quality):
+            fits &= array is None or (len(array) == count and array.dtype == np.float32)
+        if not fits or (quality is not None and quality.ndim != 1):
+            raise ValueError(f"not those of its {count} pictures")
+    except (DataError, OSError, ValueError, EOFError, TypeError, LookupError, AttributeError) as error:
         raise DataError(f"{place}: no embeddings of a data set ({error}); remove this folder") from error
     return Embedded(vectors, quality, unreadable)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 import stat
 from collections.abc import Iterator, Sequence
@@ -9,13 +10,11 @@ from pathlib import Path
 
 import numpy as np
 
+from facerts.data.reader import LARGEST_PICTURE
 from facerts.data.source import Source
 from facerts.errors import DataError
 
 PICTURE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp"})
-# No picture that is worth decoding is larger; what is would only fill the memory.
-LARGEST_FILE = 256 << 20
-
 
 # Windows has neither the flag nor such pipes among its files; there it needs another one for bytes as they are.
 _NO_WAIT = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
@@ -67,13 +66,15 @@ class Files(Source):
                 told = os.fstat(file.fileno())
                 if not stat.S_ISREG(told.st_mode):
                     raise DataError(f"{path}: not a file")
-                if told.st_size > LARGEST_FILE:
+                if told.st_size > LARGEST_PICTURE:
                     raise DataError(
-                        f"{path}: {told.st_size:,} bytes are more than the limit of {LARGEST_FILE:,}"
+                        f"{path}: {told.st_size:,} bytes are more than the limit of {LARGEST_PICTURE:,}"
                     )
                 return file.read()
         except OSError as error:
             raise DataError(f"{path}: cannot be read ({error.strerror})") from error
+        except ValueError as error:
+            raise DataError(f"{path}: cannot be the name of a file ({error})") from error
 
 
 def open_folder(path: Path) -> Files:
@@ -149,18 +150,27 @@ def _walk(path: Path) -> Iterator[tuple[str, list[str]]]:
 def open_list(path: Path, *, complete: bool = True) -> Files:
     """A text file with a picture's path on each line, relative to the file's own folder.
 
+    Names of files may have bytes that are no UTF-8; such a line names the file whose name has these bytes.
+
     Args:
         path: of the list.
         complete: whether all files must be there; otherwise reading one that is not says so.
 
     Raises:
-        DataError: the list is empty, or a file is not there and the list must be complete.
+        DataError: the list cannot be read or is empty, or a file is not there and the list must be complete.
     """
-    keys = [line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror})") from error
+    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise DataError(f"{path}: the list is UTF-16 text; save it as UTF-8")
+    lines = [line.strip() for line in content.removeprefix(codecs.BOM_UTF8).splitlines()]
+    keys = [line.decode("utf-8", "surrogateescape") for line in lines if line]
     if not keys:
         raise DataError(f"{path}: the list is empty")
     for number, key in enumerate(keys if complete else [], 1):
-        if not (path.parent / key).is_file():
+        if not os.path.isfile(path.parent / key):
             raise DataError(f"{path}, line {number}: no file {path.parent / key}")
     return Files(path.stem, path.parent, keys, None)
 

@@ -21,7 +21,7 @@ from facerts.data.reading import Picture, by_identity, identities_in, pictures_o
 from facerts.data.source import Source
 from facerts.data.target import Target
 from facerts.errors import Error
-from facerts.files import atomic_write
+from facerts.files import atomic_write, writing
 from facerts.version import __version__
 
 SCHEMA = "facerts.data/1"
@@ -96,12 +96,13 @@ class Making:
 
     def tell(self, kind: str, row: Mapping[str, Any]) -> None:
         """Add a line to one of the lists beside the report."""
-        if kind not in self._files:
-            place = self._places.of(self._lists[kind])
-            self._files[kind] = self._open.enter_context(place.open("w", encoding="utf-8"))
-            self.report["lists"][kind] = str(self._lists[kind])
-        # In ASCII, as names of files may be no valid text.
-        self._files[kind].write(json.dumps(row) + "\n")
+        with writing(self._lists[kind]):
+            if kind not in self._files:
+                place = self._places.of(self._lists[kind])
+                self._files[kind] = self._open.enter_context(place.open("w", encoding="utf-8"))
+                self.report["lists"][kind] = str(self._lists[kind])
+            # In ASCII, as names of files may be no valid text.
+            self._files[kind].write(json.dumps(row) + "\n")
 
     def write(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -106,7 +107,7 @@ def _open_all(spec: str | Path | Sequence[str | Path], open_one: Callable[[Path]
 
 
 def _matches(spec: str) -> list[Path]:
-    if Path(spec).exists():
+    if os.path.exists(spec):
         return [Path(spec)]
     found = sorted(glob.glob(spec))
     if not found:

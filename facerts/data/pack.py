@@ -12,6 +12,7 @@ from facerts.data.reading import Picture, at_least_one, by_identity, picture_of,
 from facerts.data.source import Source
 from facerts.data.writing import RECORD_FILES, shard_name, write_records, write_shard
 from facerts.errors import DataError, Error
+from facerts.files import writing
 from facerts.image import decode
 from facerts.progress import track
 
@@ -93,13 +94,13 @@ def unpack(source: Source, folder: Path) -> Packed:
         for index in track(range(len(source)), f"unpacking {source.name}"):
             data = source.read(index)
             path = part / _safe(picture_of(source, index, data).name, source.name)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            try:
-                with path.open("xb") as file:
-                    file.write(data)
-            except FileExistsError:
-                raise DataError(f"{source.name}: two pictures are called {path.relative_to(part)}") from None
-        part.rename(folder)
+            if path.exists():
+                raise DataError(f"{source.name}: two pictures are called {path.relative_to(part)}")
+            with writing(folder):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(data)
+        with writing(folder):
+            part.rename(folder)
     except BaseException:
         shutil.rmtree(part, ignore_errors=True)
         raise

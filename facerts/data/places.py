@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from facerts.errors import Error
+from facerts.files import writing
 
 
 class Places:
@@ -43,6 +44,7 @@ def new_places(places: Sequence[Path]) -> Iterator[Places]:
 
     Raises:
         Error: something is in one of the places, or another process is at work for it.
+        WriteError: nothing can be written there.
     """
     for number, place in enumerate(places):
         if place in places[:number]:
@@ -55,15 +57,17 @@ def new_places(places: Sequence[Path]) -> Iterator[Places]:
         yield made
         for place in places:
             if made.of(place).exists():
-                made.of(place).rename(place)
+                with writing(place):
+                    made.of(place).rename(place)
 
 
 @contextmanager
 def _part(place: Path) -> Iterator[Path]:
     """An empty hidden folder beside a place, which is this process's alone and goes when the block ends."""
     part = place.with_name(f".{place.name}.part")
-    part.mkdir(parents=True, exist_ok=True)
-    handle = os.open(part, os.O_RDONLY)
+    with writing(place):
+        part.mkdir(parents=True, exist_ok=True)
+        handle = os.open(part, os.O_RDONLY)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

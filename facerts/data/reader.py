@@ -7,13 +7,23 @@ from pathlib import Path
 
 from facerts.errors import DataError
 
+# No picture that is worth decoding is larger; what is would only fill the memory.
+LARGEST_PICTURE = 256 << 20
+
 
 class FileReader:
-    """Reads ranges of a file; each process opens the file for itself at its first read."""
+    """Reads ranges of a file; each process opens the file for itself at its first read.
+
+    Raises:
+        DataError: there is no such file.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.size = path.stat().st_size
+        try:
+            self.size = path.stat().st_size
+        except OSError as error:
+            raise DataError(f"{path}: cannot be read ({error.strerror})") from error
         self._descriptor: int | None = None
         self._process: int | None = None
 
@@ -21,12 +31,22 @@ class FileReader:
         """``size`` bytes at ``offset``.
 
         Raises:
-            DataError: the file ends before; ``what`` names the record.
+            DataError: they cannot be read, are more than a picture can have, or the file ends before; ``what`` names
+                the record.
         """
-        if self._process != os.getpid():
-            self._descriptor, self._process = os.open(self.path, os.O_RDONLY), os.getpid()
-        assert self._descriptor is not None
-        data = os.pread(self._descriptor, size, offset)
+        if size > LARGEST_PICTURE:
+            raise DataError(
+                f"{self.path}: {what} at byte {offset} has {size:,} bytes, more than the limit of {LARGEST_PICTURE:,}"
+            )
+        try:
+            if self._process != os.getpid():
+                self._descriptor, self._process = os.open(self.path, os.O_RDONLY), os.getpid()
+            assert self._descriptor is not None
+            data = os.pread(self._descriptor, size, offset)
+        except OSError as error:
+            raise DataError(
+                f"{self.path}: {what} at byte {offset} cannot be read ({error.strerror})"
+            ) from error
         if len(data) != size:
             raise DataError(
                 f"{self.path}: {what} at byte {offset} needs {size} bytes, but the file ends at {self.size}; "

@@ -17,7 +17,7 @@ from typing import IO
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.data.reader import FileReader
+from facerts.data.reader import LARGEST_PICTURE, FileReader
 from facerts.errors import DataError
 
 MAGIC = 0xCED7230A
@@ -67,7 +67,8 @@ class RecordReader:
         order = np.argsort(self._offsets, kind="stable")
         ends = np.append(self._offsets[order[1:]], self._reader.size)
         self._spans = np.empty_like(self._offsets)
-        self._spans[order] = ends - self._offsets[order]
+        # Behind a record there may be others that the index leaves out.
+        self._spans[order] = np.minimum(ends - self._offsets[order], LARGEST_PICTURE)
         self.read(int(order[-1]))
 
     def __len__(self) -> int:
@@ -213,7 +214,10 @@ def _padding(length: int) -> int:
 
 def _read_index(path: Path) -> NDArray[np.int64]:
     """``(R, 2)`` keys and offsets from lines "KEY<tab>OFFSET"."""
-    text = path.read_text(encoding="ascii", errors="replace")
+    try:
+        text = path.read_text(encoding="ascii", errors="replace")
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror})") from error
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # NumPy versions warn or fail where a number cannot be read

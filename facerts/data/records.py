@@ -19,6 +19,7 @@ from facerts.errors import DataError
 
 # float32 labels count exactly up to here; Glint360K has more images than that.
 EXACT_IN_FLOAT32 = 1 << 24
+LARGEST_LABEL = 1 << 62
 
 
 class Records(Source):
@@ -123,8 +124,9 @@ class Records(Source):
 
     def _labels_of(self, row: int) -> NDArray[np.float32]:
         labels = unpack_labels(self._records.read_start(row, LABELS_START), self._where(row))
-        if not np.isfinite(labels).all():
-            raise DataError(f"{self._where(row)}: the label is not a number")
+        # Which none that is not a number is, either.
+        if not (np.abs(labels) < LARGEST_LABEL).all():
+            raise DataError(f"{self._where(row)}: the label is not a number that counts anything")
         return labels
 
 
@@ -133,8 +135,9 @@ class _ListFile:
 
     def __init__(self, path: Path, expected: int) -> None:
         self._reader = FileReader(path)
-        text = np.memmap(path, dtype=np.uint8, mode="r")
-        ends = np.flatnonzero(text == ord("\n"))
+        ends = np.empty(0, dtype=np.int64)
+        if self._reader.size:  # what is empty cannot be mapped
+            ends = np.flatnonzero(np.memmap(path, dtype=np.uint8, mode="r") == ord("\n"))
         if len(ends) != expected:
             raise DataError(f"{path}: {len(ends)} lines for {expected} images; remove it, or write it anew")
         self._begins = np.concatenate([[0], ends[:-1] + 1])

@@ -20,6 +20,7 @@ from facerts.data.making import Settings, making
 from facerts.data.reading import Picture, picture_of, read_ahead
 from facerts.data.source import Source
 from facerts.data.target import Target
+from facerts.files import writing
 from facerts.progress import track
 
 # A pile is held in memory. All of them are open at once, which some systems allow for 256 files.
@@ -65,7 +66,7 @@ def _in_order(source: Source, places: NDArray[np.int64], scratch: Path, pile_byt
     """The pictures, each at its place."""
     per_pile = _pictures_in_a_pile(source, pile_bytes)
     files = [scratch / f"pile-{number}" for number in range(-(-len(source) // per_pile))]
-    with ExitStack() as stack:
+    with writing(scratch), ExitStack() as stack:
         piles = [stack.enter_context(file.open("wb")) for file in files]
         for index, data in _read(source):
             place = int(places[index])

@@ -26,6 +26,7 @@ from pydantic import (
 from facerts.embedder.metadata import read_entry, replace_entry
 from facerts.errors import ModelError
 from facerts.files import atomic_write
+from facerts.json_file import parse_json
 
 METADATA_KEY = "facerts"
 SCHEMA: Literal["facerts.model/1"] = "facerts.model/1"
@@ -260,16 +261,15 @@ class Description(Section):
         return json.dumps(self.model_dump(mode="json", by_alias=True), ensure_ascii=False)
 
 
-def parse_description(text: str, where: str) -> Description:
+def parse_description(text: str | bytes, where: str) -> Description:
     """A description from its JSON.
 
     Raises:
         ModelError: not JSON, or not a description; every wrong field is named.
     """
+    content = parse_json(text, where, error=ModelError)
     try:
-        return Description.model_validate(json.loads(text))
-    except json.JSONDecodeError as error:
-        raise ModelError(f"{where}: not valid JSON ({error})") from error
+        return Description.model_validate(content)
     except ValidationError as error:
         problems = "; ".join(f"{_path(problem['loc'])}: {problem['msg']}" for problem in error.errors())
         raise ModelError(f"{where}: {problems}") from error
@@ -282,9 +282,9 @@ def read_description(path: Path) -> Description:
         ModelError: the file cannot be read, or is broken.
     """
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ModelError(f"{path}: cannot be read ({error})") from error
+        text = path.read_bytes()
+    except OSError as error:
+        raise ModelError(f"{path}: cannot be read ({error.strerror})") from error
     return parse_description(text, str(path))
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import zlib
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile, is_zipfile
+from zipfile import is_zipfile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +15,7 @@ from facerts.data.source import Source
 from facerts.embedder.outputs import FaceOutputs
 from facerts.errors import DataError, MissingExtraError
 from facerts.files import sha256_file
+from facerts.npz import read_npz
 
 Floats = NDArray[np.float32]
 Columns = dict[str, NDArray[Any]]
@@ -281,18 +281,7 @@ class _Content:
 def _read_npz(path: Path) -> Columns:
     if not is_zipfile(path):
         raise DataError(f"{path}: not an .npz file, or one that is cut short")
-    key = "the file"
-    columns = {}
-    try:
-        with np.load(path, allow_pickle=False) as stored:
-            for name in stored.files:
-                key = f"array {name!r}"
-                columns[name] = np.asarray(stored[name])
-    except (OSError, ValueError, EOFError, RuntimeError, BadZipFile, zlib.error) as error:
-        raise DataError(
-            f"{path}: {key} cannot be read ({error}); a table holds plain numbers and text, no Python objects"
-        ) from error
-    return columns
+    return read_npz(path)
 
 
 def _read_parquet(path: Path) -> Columns:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 from facerts.embedder import OnnxModel
 from facerts.errors import DataError
 from facerts.files import atomic_write
+from facerts.npz import read_npz
 
 Arrays = Mapping[str, NDArray[np.float32]]
 
@@ -30,13 +30,13 @@ def cached_arrays(cache: Path, key: str, compute: Callable[[], Arrays]) -> Array
     """
     if cache.exists():
         try:
-            with np.load(cache, allow_pickle=False) as stored:
-                if str(stored["key"]) == key:
-                    return {name: stored[name] for name in stored.files if name != "key"}
-        except (OSError, ValueError, LookupError, EOFError, AttributeError, BadZipFile) as error:
-            raise DataError(
-                f"{cache}: not a cache of features ({error}); remove it, or name another file"
-            ) from error
+            stored = read_npz(cache)
+        except DataError as error:
+            raise DataError(f"{error}; remove it, or name another file for the cache") from error
+        if "key" not in stored:
+            raise DataError(f"{cache}: not a cache of features; remove it, or name another file")
+        if str(stored.pop("key")) == key:
+            return stored
     arrays = compute()
     with atomic_write(cache) as file:
         np.savez(file, allow_pickle=False, key=np.array(key), **arrays)

@@ -14,13 +14,15 @@ from datetime import datetime, timezone
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Protocol
-from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
 
 from facerts.errors import DataError, Error
+from facerts.evaluate.plain import check_result
 from facerts.files import atomic_write
+from facerts.json_file import read_json
+from facerts.npz import read_npz
 
 SCHEMA = "facerts.result/1"
 JSON_FILE, ARRAYS_FILE = "result.json", "arrays.npz"
@@ -107,18 +109,11 @@ def load_result(folder: str | Path) -> tuple[dict[str, Any], Arrays]:
     path = Path(folder) / JSON_FILE
     if not path.is_file():
         raise DataError(f"{folder}: no {JSON_FILE} here; `facerts evaluate … --out` writes one")
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except json.JSONDecodeError as error:
-        raise DataError(f"{path}: not valid JSON ({error})") from error
+    content = read_json(path)
     if not isinstance(content, dict) or content.get("schema") != SCHEMA:
         raise DataError(f"{path}: not a result of the form {SCHEMA}")
-    try:
-        with np.load(path.with_name(ARRAYS_FILE), allow_pickle=False) as stored:
-            arrays = {key: stored[key] for key in stored.files}
-    except (OSError, ValueError, BadZipFile) as error:
-        raise DataError(f"{path.with_name(ARRAYS_FILE)}: cannot be read ({error})") from error
-    return content, arrays
+    check_result(content, path)
+    return content, read_npz(path.with_name(ARRAYS_FILE))
 
 
 def installed_versions() -> dict[str, str]:

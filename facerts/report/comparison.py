@@ -12,6 +12,7 @@ from facerts.errors import DataError, MissingExtraError
 from facerts.evaluate.compare import Method
 from facerts.evaluate.compare.ood import ood_auroc
 from facerts.evaluate.compare.verification import accuracy_sets, mean_accuracy
+from facerts.evaluate.plain import results_of
 from facerts.report.markdown import TOPICS, comparison_markdown, words_of, write_markdown
 from facerts.report.page import write_page
 from facerts.report.subject import Subject, read_log, subject_of
@@ -64,6 +65,7 @@ def write_comparison_report(
         title: of the pages.
 
     Raises:
+        DataError: a result or a log is broken.
         MissingExtraError: matplotlib or Jinja is not installed; ``tables.md`` is written all the same.
     """
     home = Path(folder)
@@ -75,31 +77,32 @@ def write_comparison_report(
             "figures and pages need matplotlib and Jinja: pip install 'facerts[report]'"
         ) from error
     material = Material(methods, subjects, comparison)
-    drawn = {topic: draw(material) for topic, draw in _FIGURES.items()}
-    every = [one for found in drawn.values() for one in found]
-    paths = figures.write_svgs(home, {one.name: one.svg for one in every})
-    names = {one.name: path.name for one, path in zip(every, paths, strict=True)}
-    listed = {topic: [(names[one.name], one.caption) for one in found] for topic, found in drawn.items()}
-    write_markdown(home / TABLES_FILE, comparison_markdown(comparison, title, listed))
-    topics = [
-        {
-            "heading": heading,
-            "tables": [
-                {**table, "words": words_of(table)}
-                for table in comparison["tables"]
-                if table["topic"] == topic
-            ],
-            "figures": [(one.svg, one.caption, one.wide) for one in drawn.get(topic, [])],
-        }
-        for topic, heading in TOPICS.items()
-    ]
-    shown = [topic for topic in topics if topic["tables"] or topic["figures"]]
-    write_page(
-        material.runs,
-        home / PAGE_FILE,
-        title=title,
-        compared={"topics": shown, **comparison},
-    )
+    with results_of([run.folder for method in methods for run in method.runs]):
+        drawn = {topic: draw(material) for topic, draw in _FIGURES.items()}
+        every = [one for found in drawn.values() for one in found]
+        paths = figures.write_svgs(home, {one.name: one.svg for one in every})
+        names = {one.name: path.name for one, path in zip(every, paths, strict=True)}
+        listed = {topic: [(names[one.name], one.caption) for one in found] for topic, found in drawn.items()}
+        write_markdown(home / TABLES_FILE, comparison_markdown(comparison, title, listed))
+        topics = [
+            {
+                "heading": heading,
+                "tables": [
+                    {**table, "words": words_of(table)}
+                    for table in comparison["tables"]
+                    if table["topic"] == topic
+                ],
+                "figures": [(one.svg, one.caption, one.wide) for one in drawn.get(topic, [])],
+            }
+            for topic, heading in TOPICS.items()
+        ]
+        shown = [topic for topic in topics if topic["tables"] or topic["figures"]]
+        write_page(
+            material.runs,
+            home / PAGE_FILE,
+            title=title,
+            compared={"topics": shown, **comparison},
+        )
 
 
 def subjects_of(methods: Sequence[Method], logs: Sequence[str] = ()) -> list[tuple[str, list[Subject]]]:

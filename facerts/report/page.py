@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from facerts.errors import MissingExtraError
+from facerts.evaluate.plain import results_of
 from facerts.files import atomic_write
 from facerts.report.markdown import spread
 from facerts.report.subject import Subject, load_subjects
@@ -23,10 +24,11 @@ def write_report(folders: Sequence[str | Path], out: str | Path, *, title: str =
         title: of the page.
 
     Raises:
-        DataError: a folder has nothing to report.
+        DataError: a folder has nothing to report, or it is broken.
         MissingExtraError: matplotlib or Jinja is not installed.
     """
-    write_page(load_subjects(folders), out, title=title)
+    with results_of(folders):
+        write_page(load_subjects(folders), out, title=title)
 
 
 def write_page(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -12,6 +11,7 @@ from typing import Any
 from facerts.errors import DataError
 from facerts.evaluate.labelled import Saved
 from facerts.evaluate.result import JSON_FILE, Arrays, load_result
+from facerts.json_file import parse_json
 
 LOG_FILE = "log.jsonl"
 
@@ -89,10 +89,14 @@ def read_log(path: Path) -> list[dict[str, Any]]:
     path = path / LOG_FILE if path.is_dir() else path
     if not path.is_file():
         raise DataError(f"{path}: no such training log; `facerts train` writes {LOG_FILE} into its run")
+    try:
+        content = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{path}: cannot be read ({error})") from error
     lines = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-        try:
-            lines.append(json.loads(line))
-        except json.JSONDecodeError as error:
-            raise DataError(f"{path}, line {number}: not valid JSON ({error})") from error
+    for number, line in enumerate(content.splitlines(), 1):
+        told = parse_json(line, f"{path}, line {number}")
+        if not isinstance(told, dict) or "kind" not in told:
+            raise DataError(f"{path}, line {number}: not a line of a training log")
+        lines.append(told)
     return lines

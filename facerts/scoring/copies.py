@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path, PureWindowsPath
 
 from facerts.data.source import Source
-from facerts.errors import Error
-from facerts.files import atomic_write
+from facerts.files import atomic_write, writing
 from facerts.image import encode_png
 from facerts.scoring.judge import Scored
 
@@ -35,7 +34,7 @@ class Copies:
         """Put aside what belongs to one picture.
 
         Raises:
-            Error: a file cannot be written.
+            WriteError: a file cannot be written.
         """
         for face in faces:
             if self.crops is not None and face.crop is not None:
@@ -50,6 +49,7 @@ class Copies:
 
 def _inside(key: str) -> Path:
     """A key as a path that stays in a folder, whatever a tar file says, with slashes of either kind."""
+    key = key.replace("\0", "_")
     parts = [part for part in PureWindowsPath(key).parts if part != ".."]
     anchor = PureWindowsPath(key).anchor
     return Path(*[part for part in parts if part != anchor] or ["picture"])
@@ -62,7 +62,7 @@ def _suffix(data: bytes) -> str:
 
 def _write(path: Path, data: bytes) -> None:
     target, number = path, 1
-    try:
+    with writing(path):
         while target.exists():
             if target.is_file() and target.read_bytes() == data:
                 return
@@ -70,5 +70,3 @@ def _write(path: Path, data: bytes) -> None:
             target = path.with_name(f"{path.stem} ({number}){path.suffix}")
         with atomic_write(target) as file:
             file.write(data)
-    except OSError as error:
-        raise Error(f"{target}: cannot be written ({error.strerror})") from error

@@ -14,14 +14,18 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from facerts.data.source import Source
 from facerts.errors import DataError, Error
 from facerts.files import atomic_write
+from facerts.json_file import read_json
 from facerts.scoring.row import Row
 from facerts.scoring.sinks import check_sink, open_sink
 
 SCHEMA = "facerts.score-job/1"
 BLOCK = 1000
+_ROW = TypeAdapter(Row)
 
 
 class Job:
@@ -106,7 +110,7 @@ class Job:
 
     def finished(self) -> set[int]:
         """The numbers of the blocks whose rows are there."""
-        return {int(path.stem) for path in self.folder.glob("[0-9]*.jsonl")}
+        return {int(path.stem) for path in self.folder.glob("[0-9]*.jsonl") if path.stem.isdecimal()}
 
     def missing(self) -> list[int]:
         """The numbers of the others, in order."""
@@ -127,14 +131,13 @@ class Job:
         """
         for number in range(len(self)):
             path = self._file(number)
-            with open(path, encoding="utf-8", newline="\n") as file:
-                for line in file:
-                    try:
-                        yield Row(**json.loads(line))
-                    except (ValueError, TypeError) as error:
-                        raise DataError(
-                            f"{path}: broken ({error}); delete it and run again with --resume"
-                        ) from error
+            try:
+                with open(path, "rb") as file:
+                    for line in file:
+                        yield _ROW.validate_json(line)
+            except (OSError, ValueError) as error:
+                said = str(error).partition("\n")[0]
+                raise DataError(f"{path}: broken ({said}); delete it and run again with --resume") from error
 
     def finish(self) -> Iterator[Row]:
         """Join all blocks into the result, giving its rows as they are written, and remove the folder."""
@@ -158,9 +161,9 @@ def names_sha256(source: Source) -> str:
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        told = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path}: cannot be read ({error}); delete the folder to begin anew") from error
+        told = read_json(path)
+    except DataError as error:
+        raise DataError(f"{error}; delete the folder to begin anew") from error
     if not isinstance(told, dict):
         raise DataError(f"{path}: not of a scoring run; delete the folder to begin anew")
     return told

@@ -64,5 +64,5 @@ def prepare(picture: Picture, detector: Detector | None, *, largest: bool = Fals
 
 
 def printable(text: str) -> str:
-    """Text that every file can hold: names of files may have bytes that are no characters."""
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+    """Text that every file can hold: names may have bytes that are no characters, and lists the one that ends text."""
+    return text.replace("\0", "\\x00").encode("utf-8", "backslashreplace").decode("utf-8")

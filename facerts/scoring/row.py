@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
+from pydantic import ConfigDict
+
 # Why a face is not accepted.
 NO_FACE = "no face found"
 LOW_QUALITY = "quality below the threshold"
@@ -28,6 +30,9 @@ class Row:
         error: why the picture could not be scored.
         model_sha256: of the model that scored it.
     """
+
+    # For rows that are read again: no others than these.
+    __pydantic_config__ = ConfigDict(extra="forbid")
 
     path: str
     face: int | None = None

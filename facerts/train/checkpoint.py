@@ -39,7 +39,7 @@ class Saver:
         """As ``save_checkpoint``, in the background; what the state holds may change as soon as this returns.
 
         Raises:
-            OSError: the checkpoint before could not be written.
+            WriteError: the checkpoint before could not be written.
         """
         self.wait()
         self._last = self._pool.submit(save_checkpoint, path, recipe, _copied(state))
@@ -48,7 +48,7 @@ class Saver:
         """Until the last checkpoint is there.
 
         Raises:
-            OSError: it could not be written.
+            WriteError: it could not be written.
         """
         if self._last is not None:
             self._last.result()

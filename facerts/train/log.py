@@ -10,7 +10,7 @@ from typing import Any
 
 from torch.utils.tensorboard import SummaryWriter
 
-from facerts.files import atomic_write
+from facerts.files import atomic_write, writing
 
 FILE = "log.jsonl"
 
@@ -28,17 +28,23 @@ class RunLog:
         path = folder / FILE
         if path.exists():
             lines = [
-                line for line in path.read_text(encoding="utf-8").splitlines() if _before(line, resumed_at)
+                line
+                for line in path.read_text(encoding="utf-8", errors="replace").splitlines()
+                if _before(line, resumed_at)
             ]
             with atomic_write(path, "w") as file:
                 file.writelines(f"{line}\n" for line in lines)
-        self._file = path.open("a", encoding="utf-8")
-        self._board = SummaryWriter(str(folder / "tensorboard"), purge_step=resumed_at)
+        self._path = path
+        with writing(path):
+            self._file = path.open("a", encoding="utf-8")
+        with writing(folder / "tensorboard"):
+            self._board = SummaryWriter(str(folder / "tensorboard"), purge_step=resumed_at)
 
     def write(self, kind: str, step: int, **fields: Any) -> None:
         """Log one line; a name in ``fields`` groups TensorBoard's curves."""
-        self._file.write(json.dumps({"kind": kind, "step": step, **fields}) + "\n")
-        self._file.flush()
+        with writing(self._path):
+            self._file.write(json.dumps({"kind": kind, "step": step, **fields}) + "\n")
+            self._file.flush()
         group = f"{kind}/{fields['name']}" if "name" in fields else kind
         for name, value in fields.items():
             if isinstance(value, int | float) and not isinstance(value, bool):
@@ -58,6 +64,6 @@ def _before(line: str, step: int) -> bool:
     """Whether a line is whole and belongs to the steps before ``step`` (or to the validation at it)."""
     try:
         logged = json.loads(line).get("step", math.inf)
-    except json.JSONDecodeError:  # the line that a killed run was writing
+    except (ValueError, RecursionError, AttributeError):  # the line that a killed run was writing
         return False
-    return bool(logged <= step)
+    return isinstance(logged, int | float) and logged <= step

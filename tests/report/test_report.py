@@ -137,7 +137,7 @@ def test_arrays_with_pickles_are_refused(result: Path, tmp_path: Path) -> None:
     hostile.mkdir()
     (hostile / "result.json").write_text((result / "result.json").read_text())
     np.savez(hostile / "arrays.npz", evil=np.array([{"a": 1}], dtype=object))
-    with pytest.raises(DataError, match=r"arrays\.npz: cannot be read"):
+    with pytest.raises(DataError, match=r"arrays\.npz: .* cannot be read"):
         write_report([hostile], tmp_path / "page.html")
 
 
@@ -147,5 +147,5 @@ def test_truncated_arrays_are_named(result: Path, tmp_path: Path) -> None:
     (cut / "result.json").write_text((result / "result.json").read_text())
     whole = (result / "arrays.npz").read_bytes()
     (cut / "arrays.npz").write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(DataError, match=r"arrays\.npz: cannot be read"):
+    with pytest.raises(DataError, match=r"arrays\.npz: .* cannot be read"):
         write_report([cut], tmp_path / "page.html")

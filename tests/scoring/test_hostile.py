@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import struct
@@ -9,6 +10,7 @@ import tarfile
 import zlib
 from pathlib import Path
 
+import pyarrow.parquet
 import pytest
 
 from facerts.data.drawn import draw_face
@@ -132,6 +134,28 @@ def test_a_list_may_name_what_is_not_there(model: Path, tmp_path: Path) -> None:
     told = scored(model, tmp_path / "rows.jsonl", tmp_path / "list.txt")
     assert told["there.jpg"] is None
     assert "No such file" in (told["gone.jpg"] or "")
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "csv", "parquet"])
+def test_a_bad_line_of_a_list_is_a_row(model: Path, tmp_path: Path, ending: str) -> None:
+    (tmp_path / "there.jpg").write_bytes(FACE)
+    lines = ["\ufeffthere.jpg".encode(), b"a\0b.jpg", "Größe.jpg".encode("latin1"), b"x" * 300 + b".jpg"]
+    (tmp_path / "list.txt").write_bytes(b"\n".join(lines))
+    out = tmp_path / f"rows.{ending}"
+    assert run("score", tmp_path / "list.txt", "--model", model, "--out", out) == 1
+    if ending == "parquet":
+        rows = pyarrow.parquet.read_table(out).to_pylist()
+    elif ending == "csv":
+        with out.open(encoding="utf-8", newline="") as file:
+            rows = list(csv.DictReader(file))
+    else:
+        rows = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
+    names = ["there.jpg", r"a\x00b.jpg", r"Gr\udcf6\udcdfe.jpg", "x" * 300 + ".jpg"]
+    assert [os.path.basename(row["path"]) for row in rows] == names
+    told = [row["error"] or "" for row in rows]
+    for error, expected in zip(told, ["", "null byte", "No such file", "File name too long"], strict=True):
+        assert expected in error
+        assert bool(expected) == bool(error)
 
 
 def test_a_tar_cannot_write_outside_the_folder_for_copies(model: Path, tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from facerts.evaluate.compare.ood import ood_tables
 from facerts.evaluate.compare.reject import reject_tables
 from facerts.evaluate.compare.verification import verification_tables
 from facerts.evaluate.labelled import Saved, load_labelled
+from facerts.evaluate.plain import results_of
 from facerts.files import atomic_write
 
 __all__ = ["SCHEMA", "Method", "compare", "compare_methods", "methods_of", "write_comparison"]
@@ -49,8 +50,14 @@ def compare_methods(methods: Sequence[Method], *, embedding: str | None = None) 
         other model minus reference.
 
     Raises:
-        DataError: fewer than two results, nothing in common with the first, or no method of that label.
+        DataError: fewer than two results, nothing in common with the first, no method of that label, or a result is
+            broken.
     """
+    with results_of([run.folder for method in methods for run in method.runs]):
+        return _compared(methods, embedding)
+
+
+def _compared(methods: Sequence[Method], embedding: str | None) -> dict[str, Any]:
     named = [(method.shown(run), run) for method in methods for run in method.runs]
     if len(named) < 2:
         raise DataError("a comparison needs at least two result folders")

@@ -10,6 +10,7 @@ from typing import Any
 
 from facerts.errors import DataError
 from facerts.evaluate.labelled import Saved
+from facerts.evaluate.plain import results_of
 
 # A number and the ends of its 95 % interval; None where there is no interval.
 Told = tuple[float, Sequence[float] | None]
@@ -70,7 +71,8 @@ def methods_of(results: Sequence[Saved]) -> list[Method]:
     for runs in groups.values():
         first = runs[0]
         clashes = not first.labelled and times[first.label] > 1
-        _check_runs(runs)
+        with results_of([run.folder for run in runs]):
+            _check_runs(runs)
         methods.append(Method(str(first.folder) if clashes else first.label, tuple(runs)))
     return methods
 

@@ -1,0 +1,252 @@
+"""Pickles of plain data, read without running what they ask for.
+
+A pickle is a program for a small stack machine (https://github.com/python/cpython/blob/main/Lib/pickletools.py), and
+Python's own machine calls whatever the program names. The one here knows the opcodes that make numbers, text, bytes and
+containers of them; names stand only for functions that the caller gives. What a pickle claims of itself is held against
+the bytes that are there, so that a small file cannot ask for much memory.
+"""
+
+from __future__ import annotations
+
+import codecs
+import pickle
+import struct
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from typing import IO, Any
+
+# By module and name.
+Names = Mapping[tuple[str, str], Callable[..., Any]]
+
+# Millions of images have fewer; each makes at most an empty container.
+MOST_OPCODES = 1 << 22
+LONGEST_NAME = 200
+
+
+class Buildable(ABC):
+    """Something that a pickle may give a state once it is made."""
+
+    @abstractmethod
+    def build(self, state: Any) -> None:
+        """Take the state.
+
+        Raises:
+            pickle.UnpicklingError: it is none that this takes.
+        """
+
+
+def load_plain(
+    file: IO[bytes], size: int, names: Names, persistent: Callable[[Any], Any] | None = None
+) -> Any:
+    """What a pickle holds.
+
+    Args:
+        file: open at the pickle's first byte.
+        size: how many bytes are left in it.
+        names: what may be called. Each function checks its arguments; it may be given anything.
+        persistent: gives what stands for something that lies outside the pickle; None where nothing does.
+
+    Raises:
+        pickle.UnpicklingError: broken, or it asks for more than plain data.
+    """
+    machine = _Machine(file, size, names, persistent)
+    try:
+        return machine.run()
+    except IndexError as error:
+        raise pickle.UnpicklingError("it takes what it has not put there") from error
+    except (TypeError, ValueError, OverflowError) as error:
+        raise pickle.UnpicklingError(f"it is broken ({error})") from error
+
+
+class _Machine:
+    def __init__(
+        self, file: IO[bytes], size: int, names: Names, persistent: Callable[[Any], Any] | None
+    ) -> None:
+        self._file = file
+        self._left = size
+        # Calls make no more bytes than the file has: each byte of a set stands in it.
+        self._makeable = size
+        self._names = names
+        self._persistent = persistent
+        self._stack: list[Any] = []
+        self._below: list[list[Any]] = []
+        self._memo: dict[int, Any] = {}
+
+    def run(self) -> Any:
+        for _ in range(MOST_OPCODES):
+            code = self.take(1)
+            if code == pickle.STOP:
+                return self._stack.pop()
+            action = _ACTIONS.get(code)
+            if action is None:
+                raise pickle.UnpicklingError(f"its opcode {code!r} makes no plain data")
+            action(self)
+        raise pickle.UnpicklingError(f"it has more than {MOST_OPCODES:,} opcodes")
+
+    # Arguments of opcodes, from the file.
+
+    def take(self, count: int) -> bytes:
+        data = b"" if count > self._left else self._file.read(count)
+        if len(data) != count:
+            raise pickle.UnpicklingError(
+                f"it is cut short: {count:,} bytes are wanted, {self._left:,} are left"
+            )
+        self._left -= count
+        return data
+
+    def line(self) -> bytes:
+        line = self._file.readline()
+        self._left -= len(line)
+        if not line.endswith(b"\n"):
+            raise pickle.UnpicklingError("it is cut short in a line")
+        return line[:-1]
+
+    def number(self, form: str) -> Any:
+        return struct.unpack(form, self.take(struct.calcsize(form)))[0]
+
+    def sized(self, form: str) -> bytes:
+        """Bytes after their length."""
+        return self.take(self.number(form))
+
+    # What opcodes do.
+
+    def skip(self, count: int) -> None:
+        self.take(count)
+
+    def push(self, value: Any) -> None:
+        self._stack.append(value)
+
+    def mark(self) -> None:
+        self._below.append(self._stack)
+        self._stack = []
+
+    def items(self) -> list[Any]:
+        """All that was pushed since the last mark."""
+        items, self._stack = self._stack, self._below.pop()
+        return items
+
+    def pack(self, count: int) -> None:
+        """The last values as one tuple."""
+        if len(self._stack) < count:
+            raise IndexError
+        self._stack[-count:] = [tuple(self._stack[-count:])]
+
+    def append(self, items: list[Any]) -> None:
+        if type(self._stack[-1]) is not list:
+            raise pickle.UnpicklingError("it appends to what is no list")
+        self._stack[-1].extend(items)
+
+    def set_items(self, items: list[Any]) -> None:
+        keys, values = items[::2], items[1::2]
+        if not isinstance(self._stack[-1], dict) or len(keys) != len(values):
+            raise pickle.UnpicklingError("it sets items of what is no mapping")
+        # Tuples in tuples without end, asked for their hash, would overflow the stack of the processor.
+        if not all(isinstance(key, str | int) for key in keys):
+            raise pickle.UnpicklingError("a key is neither text nor a number")
+        self._stack[-1].update(zip(keys, values, strict=True))
+
+    def remember(self, number: int | None = None) -> None:
+        self._memo[len(self._memo) if number is None else number] = self._stack[-1]
+
+    def recall(self, number: int) -> None:
+        if number not in self._memo:
+            raise pickle.UnpicklingError("it takes what it has not put there")
+        self._stack.append(self._memo[number])
+
+    def name(self, module: Any, name: Any) -> None:
+        if not (isinstance(module, str) and isinstance(name, str)):
+            raise pickle.UnpicklingError("a name is no text")
+        if (module, name) not in self._names:
+            shown = f"{module}.{name}"[:LONGEST_NAME]
+            raise pickle.UnpicklingError(f"it asks for {shown}, which has no place in plain data")
+        self._stack.append(self._names[module, name])
+
+    def call(self) -> None:
+        arguments, function = self._stack.pop(), self._stack.pop()
+        if not (callable(function) and isinstance(arguments, tuple)):
+            raise pickle.UnpicklingError("it calls what is no function")
+        made = function(*arguments)
+        if isinstance(made, bytes) and not any(made is given for given in arguments):
+            self._makeable -= len(made)
+            if self._makeable < 0:
+                raise pickle.UnpicklingError("it makes more bytes than the file has")
+        self._stack.append(made)
+
+    def build(self) -> None:
+        state = self._stack.pop()
+        if not isinstance(self._stack[-1], Buildable):
+            raise pickle.UnpicklingError("it gives a state to what has none")
+        self._stack[-1].build(state)
+
+    def fetch(self) -> None:
+        if self._persistent is None:
+            raise pickle.UnpicklingError("it asks for something outside it")
+        self._stack.append(self._persistent(self._stack.pop()))
+
+    def pop(self) -> Any:
+        return self._stack.pop()
+
+
+def _truth_or_number(line: bytes) -> int:
+    return {b"00": False, b"01": True}[line] if line in (b"00", b"01") else int(line)
+
+
+def _unquoted(line: bytes) -> bytes:
+    """A byte string as Python 2 wrote it in lines: quoted, with escapes."""
+    if len(line) < 2 or line[:1] != line[-1:] or line[:1] not in (b"'", b'"'):
+        raise ValueError("a string without quotes")
+    content: bytes = codecs.escape_decode(line[1:-1])[0]
+    return content
+
+
+# Text of Python 2 is bytes.
+_ACTIONS: dict[bytes, Callable[[_Machine], None]] = {
+    pickle.PROTO: lambda m: m.skip(1),
+    pickle.FRAME: lambda m: m.skip(8),
+    pickle.MARK: _Machine.mark,
+    pickle.NONE: lambda m: m.push(None),
+    pickle.NEWTRUE: lambda m: m.push(True),
+    pickle.NEWFALSE: lambda m: m.push(False),
+    pickle.INT: lambda m: m.push(_truth_or_number(m.line())),
+    pickle.BININT: lambda m: m.push(m.number("<i")),
+    pickle.BININT1: lambda m: m.push(m.number("<B")),
+    pickle.BININT2: lambda m: m.push(m.number("<H")),
+    pickle.LONG: lambda m: m.push(int(m.line().removesuffix(b"L"))),
+    pickle.LONG1: lambda m: m.push(int.from_bytes(m.sized("<B"), "little", signed=True)),
+    pickle.BINFLOAT: lambda m: m.push(m.number(">d")),
+    pickle.STRING: lambda m: m.push(_unquoted(m.line())),
+    pickle.BINSTRING: lambda m: m.push(m.sized("<I")),
+    pickle.SHORT_BINSTRING: lambda m: m.push(m.sized("<B")),
+    pickle.BINBYTES: lambda m: m.push(m.sized("<I")),
+    pickle.SHORT_BINBYTES: lambda m: m.push(m.sized("<B")),
+    pickle.BINBYTES8: lambda m: m.push(m.sized("<Q")),
+    pickle.BYTEARRAY8: lambda m: m.push(m.sized("<Q")),
+    pickle.UNICODE: lambda m: m.push(m.line().decode("raw-unicode-escape")),
+    pickle.BINUNICODE: lambda m: m.push(m.sized("<I").decode("utf-8", "surrogatepass")),
+    pickle.SHORT_BINUNICODE: lambda m: m.push(m.sized("<B").decode("utf-8", "surrogatepass")),
+    pickle.BINUNICODE8: lambda m: m.push(m.sized("<Q").decode("utf-8", "surrogatepass")),
+    pickle.EMPTY_TUPLE: lambda m: m.push(()),
+    pickle.TUPLE1: lambda m: m.pack(1),
+    pickle.TUPLE2: lambda m: m.pack(2),
+    pickle.TUPLE3: lambda m: m.pack(3),
+    pickle.TUPLE: lambda m: m.push(tuple(m.items())),
+    pickle.EMPTY_LIST: lambda m: m.push([]),
+    pickle.LIST: lambda m: m.push(m.items()),
+    pickle.APPEND: lambda m: m.append([m.pop()]),
+    pickle.APPENDS: lambda m: m.append(m.items()),
+    pickle.EMPTY_DICT: lambda m: m.push({}),
+    pickle.SETITEM: lambda m: m.set_items([m.pop(), m.pop()][::-1]),
+    pickle.SETITEMS: lambda m: m.set_items(m.items()),
+    pickle.MEMOIZE: lambda m: m.remember(),
+    pickle.PUT: lambda m: m.remember(int(m.line())),
+    pickle.BINPUT: lambda m: m.remember(m.number("<B")),
+    pickle.LONG_BINPUT: lambda m: m.remember(m.number("<I")),
+    pickle.GET: lambda m: m.recall(int(m.line())),
+    pickle.BINGET: lambda m: m.recall(m.number("<B")),
+    pickle.LONG_BINGET: lambda m: m.recall(m.number("<I")),
+    pickle.GLOBAL: lambda m: m.name(m.line().decode(), m.line().decode()),
+    pickle.STACK_GLOBAL: lambda m: m.name(*[m.pop(), m.pop()][::-1]),
+    pickle.REDUCE: _Machine.call,
+    pickle.BUILD: _Machine.build,
+    pickle.BINPERSID: _Machine.fetch,
+}

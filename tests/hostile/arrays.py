@@ -1,0 +1,84 @@
+"""``.npz`` files whose headers claim what is not there."""
+
+from __future__ import annotations
+
+import io
+import struct
+import zipfile
+from collections.abc import Mapping
+
+import numpy as np
+
+
+def npy(header: str, content: bytes = b"", version: bytes = b"\x01\x00") -> bytes:
+    """An array's bytes, with any header."""
+    text = header.encode("latin1") + b"\n"
+    size = struct.pack("<H" if version == b"\x01\x00" else "<I", len(text))
+    return b"\x93NUMPY" + version + size + text + content
+
+
+def told(kind: str, shape: str, content: bytes = b"") -> bytes:
+    return npy(f"{{'descr': '{kind}', 'fortran_order': False, 'shape': {shape}}}", content)
+
+
+def packed(members: Mapping[str, bytes], compression: int = zipfile.ZIP_STORED) -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", compression) as archive:
+        for name, content in members.items():
+            archive.writestr(f"{name}.npy", content)
+    return file.getvalue()
+
+
+def table(embeddings: bytes, compression: int = zipfile.ZIP_STORED) -> bytes:
+    return packed({"embeddings": embeddings}, compression)
+
+
+def pickled() -> bytes:
+    file = io.BytesIO()
+    np.savez(file, embeddings=np.array([{"a": 1}], dtype=object))
+    return file.getvalue()
+
+
+def claiming(size: int) -> bytes:
+    """A member whose entry in the archive's list says that it has so many bytes."""
+    content = bytearray(table(told("<f4", "(1, 4)", bytes(16))))
+    entry = content.rindex(b"PK\x01\x02")
+    content[entry + 24 : entry + 28] = struct.pack("<I", size)
+    return bytes(content)
+
+
+HOSTILE: dict[str, bytes] = {
+    "46 TiB": table(told("<f8", "(6_324_000_000_000,)".replace("_", ""))),
+    "46 TiB in rows": table(told("<f4", "(100000000, 126000)")),
+    "more than counts": table(told("<f4", f"({1 << 62}, {1 << 62})")),
+    "rows of nothing": table(told("<f4", f"({1 << 40}, 0)")),
+    "text of nothing": packed(
+        {"embeddings": told("<f4", "(1, 4)", bytes(16)), "names": told("<U0", f"({1 << 40},)")}
+    ),
+    "shapes below none": table(told("<f4", "(-2, -2)", bytes(16))),
+    "zeros packed to a thousandth": table(
+        told("<f4", "(100, 2000000)", bytes(800_000_000)), zipfile.ZIP_DEFLATED
+    ),
+    "4 GB in the list": claiming((1 << 32) - 1),
+    "objects": pickled(),
+    "objects, by their header": table(told("|O", "(1, 4)", bytes(32))),
+    "records": table(npy("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (4,)}", bytes(16))),
+    "characters that do not exist": packed(
+        {
+            "embeddings": told("<f4", "(1, 4)", struct.pack("<4f", 1, 0, 0, 0)),
+            "names": told("<U1", "(1,)", b"\xff" * 4),
+        }
+    ),
+    "an expression": table(npy("__import__('os').system('true')")),
+    "brackets without end": table(npy("(" * 9000)),
+    "signs without end": table(npy("-" * 9000 + "1")),
+    "a header without end": table(b"\x93NUMPY\x01\x00\xff\xff{"),
+    "a header of 4 GB": table(b"\x93NUMPY\x02\x00\xff\xff\xff\xff{"),
+    "a header of another version": table(b"\x93NUMPY\x09\x00\x00\x00"),
+    "a member that is no array": table(b"<html>"),
+    "no member": packed({}),
+    "packed in another way": table(told("<f4", "(1, 4)", bytes(16)), zipfile.ZIP_LZMA),
+    "half a file": table(told("<f4", "(1, 4)", bytes(16)))[:-30],
+    "no archive": b"<html>",
+    "nothing": b"",
+}

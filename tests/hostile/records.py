@@ -1,0 +1,73 @@
+"""Record sets whose numbers are none that a set can have: the bytes of ``.rec``, ``.idx`` and ``.lst``."""
+
+from __future__ import annotations
+
+import io
+import struct
+from typing import NamedTuple
+
+from facerts.data.recordio import MAGIC, pack_labelled, write_record
+
+FACE = b"\xff\xd8 a face"
+LARGEST = 3.4028235e38
+
+
+class RecordSet(NamedTuple):
+    """The three files; None where one is not there."""
+
+    rec: bytes
+    idx: bytes
+    lst: bytes | None = None
+
+
+def records(*payloads: bytes, lst: bytes | None = None) -> RecordSet:
+    """A whole set of payloads with the keys 0, 1, …"""
+    rec, idx = io.BytesIO(), io.StringIO()
+    for key, payload in enumerate(payloads):
+        write_record(rec, idx, key, payload)
+    return RecordSet(rec.getvalue(), idx.getvalue().encode(), lst)
+
+
+def labelled(labels: float | tuple[float, ...], data: bytes = FACE) -> bytes:
+    return pack_labelled(labels, 0, data)
+
+
+HEADER = labelled((3.0, 5.0), b"")
+IMAGES = (labelled(0.0), labelled(1.0))
+IDENTITIES = (labelled((1.0, 2.0), b""), labelled((2.0, 3.0), b""))
+GOOD = records(HEADER, *IMAGES, *IDENTITIES)
+
+
+def _with_index(text: bytes) -> RecordSet:
+    return GOOD._replace(idx=text)
+
+
+HOSTILE: dict[str, RecordSet] = {
+    "a first identity of 3e38": records(labelled((LARGEST, LARGEST), b""), *IMAGES, *IDENTITIES),
+    "a first identity below none": records(labelled((-LARGEST, 5.0), b""), *IMAGES, *IDENTITIES),
+    "a label of 3e38": records(labelled(LARGEST), labelled(1.0)),
+    "a label below none": records(labelled(-LARGEST), labelled(1.0)),
+    "a label that is no number": records(labelled(float("nan")), labelled(1.0)),
+    "a range of 3e38": records(HEADER, *IMAGES, labelled((-LARGEST, LARGEST), b""), IDENTITIES[1]),
+    "2^32 labels": records(struct.pack("<IfQQ", (1 << 32) - 1, 0, 0, 0) + FACE),
+    "keys of 10^40": _with_index(b"%d\t0\n" % 10**40),
+    "offsets of 10^40": _with_index(b"0\t%d\n" % 10**40),
+    "offsets below none": _with_index(b"0\t-1\n"),
+    "keys below none": _with_index(b"-5\t0\n-4\t36\n"),
+    "one offset for all": _with_index(b"".join(b"%d\t0\n" % key for key in range(50_000))),
+    "offsets inside records": _with_index(b"0\t1\n1\t2\n2\t3\n"),
+    "an index of letters": _with_index(b"zero\t0\n"),
+    "an index of shares": _with_index(b"0\t0.5\n"),
+    "an index of bytes": _with_index(bytes(range(256))),
+    "half an index": _with_index(b"0\t0\n1"),
+    "an empty index": _with_index(b""),
+    "no index": _with_index(b"\n\n\n"),
+    "a length of 2^29": GOOD._replace(rec=struct.pack("<II", MAGIC, (1 << 29) - 1) + GOOD.rec[8:]),
+    "a part without end": GOOD._replace(rec=struct.pack("<II", MAGIC, 1 << 29) * 20_000, idx=b"0\t0\n"),
+    "another flag": GOOD._replace(rec=struct.pack("<II", MAGIC, 7 << 29), idx=b"0\t0\n"),
+    "no record": GOOD._replace(rec=b"<html>" * 100, idx=b"0\t0\n"),
+    "nothing": RecordSet(b"", b"0\t0\n"),
+    "an empty list of names": GOOD._replace(lst=b""),
+    "a list of names without lines": GOOD._replace(lst=b"1\t0\ta/1.jpg"),
+    "names of any bytes": GOOD._replace(lst=b"1\t0\t\xff\0/1.jpg\n\xfe\n"),
+}
