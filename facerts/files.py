@@ -19,7 +19,7 @@ _held: set[int] = set()
 
 
 @contextmanager
-def atomic_write(path: str | Path, mode: str = "wb", *, synced: bool = True) -> Iterator[IO[Any]]:
+def atomic_write(path: str | Path, mode: str = "wb", *, named: bool = True) -> Iterator[IO[Any]]:
     """Open a file that appears under ``path`` only when the block ends without an error.
 
     An interrupted writer leaves the old file, or none; never half of the new one.
@@ -27,8 +27,8 @@ def atomic_write(path: str | Path, mode: str = "wb", *, synced: bool = True) -> 
     Args:
         path: of the file; folders above it that are missing are made.
         mode: "wb" or "w".
-        synced: file and name are on the disk when the block has ended. Who writes many files leaves it to one call
-            of ``sync`` in the end, which is faster.
+        named: wait until the file's name, too, is on the disk. Who writes many files leaves that to one call of
+            ``sync_names`` in the end, which takes half of the time.
 
     Raises:
         Error: the path is a folder.
@@ -47,21 +47,19 @@ def atomic_write(path: str | Path, mode: str = "wb", *, synced: bool = True) -> 
         with os.fdopen(handle, mode, encoding=encoding) as file:
             yield file
             file.flush()
-            if synced:
-                os.fsync(file.fileno())
+            os.fsync(file.fileno())
         os.replace(temporary, path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
-    if synced:
-        _sync(path.parent)
+    if named:
+        _sync_folder(path.parent)
 
 
-def sync(files: Iterable[Path]) -> None:
-    """Wait until files, with their names in their folders, are on the disk."""
-    paths = list(files)
-    for path in (*paths, *dict.fromkeys(path.parent for path in paths)):
-        _sync(path)
+def sync_names(files: Iterable[Path]) -> None:
+    """Wait until the names of files are on the disk."""
+    for folder in dict.fromkeys(file.parent for file in files):
+        _sync_folder(folder)
 
 
 def make_folder(path: Path) -> None:
@@ -70,7 +68,7 @@ def make_folder(path: Path) -> None:
         return
     make_folder(path.parent)
     path.mkdir(exist_ok=True)
-    _sync(path.parent)
+    _sync_folder(path.parent)
 
 
 @contextmanager
@@ -149,14 +147,14 @@ def _is_there(handle: int, path: Path) -> bool:
         return False
 
 
-def _sync(path: Path) -> None:
-    """Wait until a file, or the names in a folder, are on the disk."""
+def _sync_folder(path: Path) -> None:
+    """Wait until the names in a folder are on the disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
     except OSError as error:
-        # Some file systems know no such thing for folders, and keep the names in their own way.
-        if error.errno not in (errno.EINVAL, errno.ENOTSUP) or not path.is_dir():
+        # Some file systems know no such thing, and keep the names in their own way.
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
             raise
     finally:
         os.close(handle)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from facerts.errors import Error
-from facerts.files import atomic_write, locked, sha256_file, sync
+from facerts.files import atomic_write, locked, sha256_file, sync_names
 
 
 def test_a_file_appears_only_when_it_is_whole(tmp_path: Path) -> None:
@@ -81,15 +81,17 @@ def test_a_file_its_name_and_new_folders_outlast_a_power_cut(
     assert happened[3:] == [("appeared", target), ("synced", target.parent)]
 
 
-def test_many_files_may_be_waited_for_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_of_many_files_may_be_waited_for_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     targets = [tmp_path / name for name in ("a", "b")]
     happened = recorded(monkeypatch)
     for target in targets:
-        with atomic_write(target, synced=False) as file:
+        with atomic_write(target, named=False) as file:
             file.write(b"content")
-    assert [kind for kind, _ in happened] == ["appeared"] * 2
-    sync(targets)
-    assert happened[2:] == [("synced", path) for path in (*targets, tmp_path)]
+    assert [kind for kind, _ in happened] == ["synced", "appeared"] * 2
+    sync_names(targets)
+    assert happened[4:] == [("synced", tmp_path)]
 
 
 def test_a_lock_lets_one_in_and_is_gone_afterwards(tmp_path: Path) -> None:
