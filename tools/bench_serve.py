@@ -140,7 +140,7 @@ async def _load(port: int, bodies: Sequence[bytes], clients: int, seconds: float
             body = bodies[number % len(bodies)]
             number += clients
             writer.write(
-                b"POST /v1/score HTTP/1.1\r\nHost: x\r\nContent-Type: application/octet-stream\r\n"
+                b"POST /v1/score HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/octet-stream\r\n"
                 b"Content-Length: %d\r\n\r\n" % len(body) + body
             )
             head = await reader.readuntil(b"\r\n\r\n")

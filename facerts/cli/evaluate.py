@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from enum import Enum
 from pathlib import Path
@@ -14,6 +15,7 @@ from facerts.cli import results
 from facerts.cli.options import Align, Batch, Json, Provider, Threads
 from facerts.cli.output import print_json, warn
 from facerts.errors import Error
+from facerts.files import locked
 
 if TYPE_CHECKING:
     from facerts.evaluate.embed import Judged
@@ -208,9 +210,10 @@ def identification(
 
     judged = _judged(model, embeddings, provider, threads, batch_size)
     how = _measuring(batch_size, False, align, None, None, flip=flip)
-    result = run_identification(
-        judged, data, out, how, enrolled=enrolled, unknown=unknown, seed=seed, backend=search.value
-    )
+    with _alone(out):
+        result = run_identification(
+            judged, data, out, how, enrolled=enrolled, unknown=unknown, seed=seed, backend=search.value
+        )
     _tell(result["identification"], out, json, results.show_identification)
 
 
@@ -244,7 +247,10 @@ def ood(
 
     judged = _judged(model, embeddings, provider, threads, batch_size, score, ensemble)
     how = _measuring(batch_size, pictures, align, detector_model, reference)
-    result = run_ood(judged, faces, others, out, how, exclude_faces=exclude_in, exclude_others=exclude_out_of)
+    with _alone(out):
+        result = run_ood(
+            judged, faces, others, out, how, exclude_faces=exclude_in, exclude_others=exclude_out_of
+        )
     _tell(result["ood"], out, json, results.show_ood)
 
 
@@ -276,7 +282,8 @@ def ladder(
 
     judged = _judged(model, None, provider, threads, batch_size, score, ensemble)
     how = _measuring(batch_size, False, align, detector_model, None)
-    result = run_ladder(judged, data, out, how, pictures=pictures)
+    with _alone(out):
+        result = run_ladder(judged, data, out, how, pictures=pictures)
     _tell(result["ladder"], out, json, results.show_ladder)
 
 
@@ -292,12 +299,20 @@ def _pairs(
     from facerts.evaluate.run import run_pairs
     from facerts.evaluate.similarity import SIMILARITIES
 
-    result = run_pairs(judged, [kind], data, out, how, similarity=SIMILARITIES[similarity.value])
+    with _alone(out):
+        result = run_pairs(judged, [kind], data, out, how, similarity=SIMILARITIES[similarity.value])
     if kind == "verification":
         _tell(result[kind], out, json, results.show_verification)
     else:
         _warn_of_notes(result["calibration"])
         _tell(result[kind], out, json, results.show_reject)
+
+
+def _alone(out: Path) -> AbstractContextManager[None]:
+    """Keeps another evaluation from the folder, whose sections would be lost or lose this one's."""
+    from facerts.evaluate.result import JSON_FILE
+
+    return locked(out / JSON_FILE)
 
 
 def _tell(sections: Any, out: Path, json: bool, show: Callable[[Any], None]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -22,6 +22,9 @@ from facerts.cli.options import (
     RunThreads,
 )
 from facerts.cli.output import EXIT_SOME_FAILED, fields_table, print_json, warn
+
+if TYPE_CHECKING:
+    from facerts.scoring import Job
 
 # Of a million broken pictures the first few tell what is wrong; all are in the rows.
 SHOWN_ERRORS = 10
@@ -109,22 +112,36 @@ def score(
     scorer = open_scorer()
     task = Task(scorer.judge(min_quality=min_quality, keep=keep).min_quality, largest, copies)
     source = open_pictures(paths)
-    job = Job(out, source, {**scorer.settings(), **task.settings()})
     on_gpus = provider is not None and provider[0] != CPU
     workers = Workers(ray_address, ray_workers, threads, gpus=int(on_gpus))
     if engine is Engine.RAY:
         import_ray(workers)
-    job.begin(resume=resume)
-    with progress_bar() as bar:
-        done = sum(len(job.span(number)) for number in job.finished())
-        shown = bar.add_task("scoring", total=len(source), completed=done, unit="pictures")
-        advance = partial(bar.advance, shown)
-        if engine is Engine.LOCAL:
-            run_job(scorer, source, job, task, advance)
-        else:
-            run_job_on_ray(open_scorer, partial(open_pictures, paths), job, task, workers, advance)
+    with Job(out, source, {**scorer.settings(), **task.settings()}) as job:
+        for damage in job.begin(resume=resume):
+            warn(damage)
+        with progress_bar() as bar:
+            done = sum(len(job.span(number)) for number in job.finished())
+            shown = bar.add_task("scoring", total=len(source), completed=done, unit="pictures")
+            advance = partial(bar.advance, shown)
+            if engine is Engine.LOCAL:
+                run_job(scorer, source, job, task, advance)
+            else:
+                run_job_on_ray(open_scorer, partial(open_pictures, paths), job, task, workers, advance)
+        summary = _finish(job)
+    if task.min_quality is None:
+        del summary["accepted"], summary["rejected"]
+    if source.others:
+        summary["other_files"] = source.others
+    result = {**summary, "file": str(out)}
+    print_json(result) if json else fields_table(result)
+    if summary["failed"]:
+        raise typer.Exit(EXIT_SOME_FAILED)
+
+
+def _finish(job: Job) -> dict[str, int]:
+    """Write the result, say what could not be read, and count."""
     summary = {
-        "pictures": len(source),
+        "pictures": job.pictures,
         "faces": 0,
         "accepted": 0,
         "rejected": 0,
@@ -143,11 +160,4 @@ def score(
         warn(
             f"and {summary['failed'] - SHOWN_ERRORS:,} more pictures that could not be read; they are in the rows"
         )
-    if task.min_quality is None:
-        del summary["accepted"], summary["rejected"]
-    if source.others:
-        summary["other_files"] = source.others
-    result = {**summary, "file": str(out)}
-    print_json(result) if json else fields_table(result)
-    if summary["failed"]:
-        raise typer.Exit(EXIT_SOME_FAILED)
+    return summary

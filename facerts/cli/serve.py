@@ -53,11 +53,29 @@ def serve(
     max_faces: Annotated[int, typer.Option(min=1, help="Of a picture that are scored, the largest.")] = 100,
     max_pictures: Annotated[int, typer.Option(min=1, help="In a request.")] = 16,
     queue: Annotated[
-        int, typer.Option(min=1, help="Requests in work at the same time; more are turned away with 503.")
+        int, typer.Option(min=1, help="Requests worked on at the same time; more are turned away with 503.")
     ] = 64,
     timeout: Annotated[
-        float, typer.Option(help="Seconds for a request to arrive, and again for its answer.")
+        float,
+        typer.Option(help="Seconds for a request's body to arrive, again for its answer, and to read that."),
     ] = 30.0,
+    header_timeout: Annotated[float, typer.Option(help="Seconds for a request's headers to arrive.")] = 10.0,
+    allowed_host: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="A name or address that the service is reached under, beside localhost, --host and the address that "
+            "a request comes in on; may be repeated. * for all.",
+        ),
+    ] = None,
+    allowed_origin: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ORIGIN",
+            help="Whose pages may post, e.g. https://faces.example, beside the service's own; may be repeated. * for "
+            "all.",
+        ),
+    ] = None,
     batch_size: Annotated[
         int,
         typer.Option(
@@ -91,7 +109,10 @@ def serve(
         max_pictures=max_pictures,
         queue=queue,
         timeout=timeout,
+        header_timeout=header_timeout,
         batch_wait=batch_wait_ms / 1000,
+        allowed_hosts=(*(allowed_host or ()), host),
+        allowed_origins=tuple(allowed_origin or ()),
     )
     scorer = load(
         model,

@@ -161,6 +161,7 @@ class BinSet(Source):
 
     def __init__(self, path: Path) -> None:
         self.name = path.stem
+        self._path = path
         self.labels, self.identities = None, ()
         try:
             with path.open("rb") as file:
@@ -187,6 +188,9 @@ class BinSet(Source):
 
     def key(self, index: int) -> str:
         return f"{index:06d}"
+
+    def file_of(self, index: int) -> Path:
+        return self._path
 
     def read(self, index: int) -> bytes:
         return self._images[index]

@@ -58,6 +58,9 @@ class Files(Source):
     def location(self, index: int) -> str:
         return str(self._root / self._keys[index])
 
+    def file_of(self, index: int) -> Path:
+        return self._root / self._keys[index]
+
     def read(self, index: int) -> bytes:
         path = os.path.join(self._root, self._keys[index])
         try:

@@ -56,6 +56,10 @@ class Joined(Source):
         source, inner = self._find(index)
         return source.location(inner)
 
+    def file_of(self, index: int) -> Path | None:
+        source, inner = self._find(index)
+        return source.file_of(inner)
+
     def read(self, index: int) -> bytes:
         source, inner = self._find(index)
         return source.read(inner)

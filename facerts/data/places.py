@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 from collections.abc import Iterator, Sequence
@@ -10,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from facerts.errors import Error
-from facerts.files import writing
+from facerts.files import locked, writing
 
 
 class Places:
@@ -65,20 +64,14 @@ def new_places(places: Sequence[Path]) -> Iterator[Places]:
 def _part(place: Path) -> Iterator[Path]:
     """An empty hidden folder beside a place, which is this process's alone and goes when the block ends."""
     part = place.with_name(f".{place.name}.part")
-    with writing(place):
-        part.mkdir(parents=True, exist_ok=True)
-        handle = os.open(part, os.O_RDONLY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(handle)
-        raise Error(f"{place}: another process is making it; wait for it, or choose another") from None
-    try:
-        _clear(part)
-        yield part
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
-        os.close(handle)
+    with locked(place):
+        with writing(place):
+            part.mkdir(parents=True, exist_ok=True)
+            _clear(part)
+        try:
+            yield part
+        finally:
+            shutil.rmtree(part, ignore_errors=True)
 
 
 def _clear(folder: Path) -> None:

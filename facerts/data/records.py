@@ -63,6 +63,9 @@ class Records(Source):
             return self._list[range(len(self))[index]]
         return str(self._records.keys[self._rows[index]])
 
+    def file_of(self, index: int) -> Path:
+        return self._records.path
+
     def read(self, index: int) -> bytes:
         row = self._rows.item(index)
         payload = self._records.read(row)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 import numpy as np
 
@@ -40,6 +40,9 @@ class Regrouped(Source):
 
     def location(self, index: int) -> str:
         return self._source.location(index)
+
+    def file_of(self, index: int) -> Path | None:
+        return self._source.file_of(index)
 
     def read(self, index: int) -> bytes:
         return self._source.read(index)

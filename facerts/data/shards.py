@@ -86,6 +86,9 @@ class TarShard(Source):
     def location(self, index: int) -> str:
         return f"{self._reader.path}/{self.key(index)}"
 
+    def file_of(self, index: int) -> Path:
+        return self._reader.path
+
     def read(self, index: int) -> bytes:
         return self._reader.read(int(self._offsets[index]), int(self._sizes[index]), self.key(index))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,6 +41,10 @@ class Source(ABC):
     def location(self, index: int) -> str:
         """Where the picture is, for rows and errors: a path that people can follow."""
         return f"{self.name}/{self.key(index)}"
+
+    def file_of(self, index: int) -> Path | None:
+        """The file on the disk that holds the picture, perhaps with others; None where no file does."""
+        return None
 
     @abstractmethod
     def read(self, index: int) -> bytes:
@@ -91,3 +96,6 @@ class Subset(Source):
 
     def location(self, index: int) -> str:
         return self._source.location(int(self._indices[index]))
+
+    def file_of(self, index: int) -> Path | None:
+        return self._source.file_of(int(self._indices[index]))

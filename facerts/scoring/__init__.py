@@ -1,5 +1,6 @@
 """Pictures in, rows out."""
 
+from facerts.scoring.blocks import Block
 from facerts.scoring.copies import Copies
 from facerts.scoring.job import Job
 from facerts.scoring.judge import Judge, Scored
@@ -11,6 +12,7 @@ from facerts.scoring.scorer import Scorer, load
 from facerts.scoring.sinks import open_sink
 
 __all__ = [
+    "Block",
     "Copies",
     "Job",
     "Judge",

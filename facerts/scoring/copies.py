@@ -30,21 +30,27 @@ class Copies:
     accepted: Path | None = None
     rejected: Path | None = None
 
-    def put(self, source: Source, index: int, faces: Sequence[Scored]) -> None:
+    def put(self, source: Source, index: int, faces: Sequence[Scored]) -> list[Path]:
         """Put aside what belongs to one picture.
+
+        Returns:
+            The files that were written; ``facerts.files.sync_names`` makes sure of their names.
 
         Raises:
             WriteError: a file cannot be written.
         """
+        written = []
         for face in faces:
             if self.crops is not None and face.crop is not None:
                 name = _inside(source.key(index))
-                _write(self.crops / name.with_name(f"{name.stem}_{face.row.face}.png"), encode_png(face.crop))
+                place = self.crops / name.with_name(f"{name.stem}_{face.row.face}.png")
+                written += _write(place, encode_png(face.crop))
         folder = self.accepted if any(face.row.accepted for face in faces) else self.rejected
         if folder is not None and faces[0].row.error is None:
             data = source.read(index)
             name = _inside(source.key(index))
-            _write(folder / (name if name.suffix else name.with_suffix(_suffix(data))), data)
+            written += _write(folder / (name if name.suffix else name.with_suffix(_suffix(data))), data)
+        return written
 
 
 def _inside(key: str) -> Path:
@@ -60,13 +66,15 @@ def _suffix(data: bytes) -> str:
     return {b"\xff\xd8": ".jpg", b"\x89P": ".png", b"RI": ".webp"}.get(data[:2], ".bmp")
 
 
-def _write(path: Path, data: bytes) -> None:
+def _write(path: Path, data: bytes) -> list[Path]:
+    """The file that was written, if one was."""
     target, number = path, 1
     with writing(path):
         while target.exists():
             if target.is_file() and target.read_bytes() == data:
-                return
+                return []
             number += 1
             target = path.with_name(f"{path.stem} ({number}){path.suffix}")
-        with atomic_write(target) as file:
+        with atomic_write(target, named=False) as file:
             file.write(data)
+        return [target]

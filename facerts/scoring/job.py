@@ -8,28 +8,29 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
-from collections.abc import Iterable, Iterator
-from dataclasses import asdict
+from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter
-
 from facerts.data.source import Source
 from facerts.errors import DataError, Error
-from facerts.files import atomic_write
+from facerts.files import atomic_write, locked
 from facerts.json_file import read_json
+from facerts.scoring.blocks import Block, check_block, files_of, read_rows, states_of, write_block
 from facerts.scoring.row import Row
 from facerts.scoring.sinks import check_sink, open_sink
 
-SCHEMA = "facerts.score-job/1"
+SCHEMA = "facerts.score-job/2"
 BLOCK = 1000
-_ROW = TypeAdapter(Row)
+# Of many stale blocks the first few are named.
+NAMED = 5
 
 
 class Job:
-    """The blocks of one run.
+    """The blocks of one run; ``close`` it, or leave its ``with`` block, to let others write its result.
 
     Args:
         out: the file that rows go to in the end.
@@ -63,35 +64,65 @@ class Job:
             "pictures_sha256": names_sha256(source),
             "block": self.block,
         }
+        self._source = source
+        self._joined = self.folder.with_name(f".{self.folder.name}.joined")
+        self._lock = ExitStack()
 
     def __len__(self) -> int:
         """The number of blocks."""
         return -(-self.pictures // self.block)
 
-    def begin(self, *, resume: bool) -> None:
-        """Make the folder, or find it as an earlier run has left it.
+    def __enter__(self) -> Job:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let others write the result; what is finished stays."""
+        self._lock.close()
+
+    def begin(self, *, resume: bool) -> list[str]:
+        """Make the folder, or find it as an earlier run has left it; nobody else can write the result from now on.
 
         Args:
             resume: go on with an unfinished run; where there is none a new one begins.
 
+        Returns:
+            Of finished blocks that are damaged, and will be scored again, what was wrong with each.
+
         Raises:
-            Error: an unfinished run is there, and it is not to be resumed, or was of something else.
+            Error: another process is at work; or an unfinished run is there, and it is not to be resumed, was of
+                something else, or of pictures that have changed since.
         """
+        with ExitStack() as lock:
+            lock.enter_context(locked(self.out))
+            damaged = self._begin(resume=resume)
+            self._lock = lock.pop_all()
+        return damaged
+
+    def _begin(self, *, resume: bool) -> list[str]:
+        if self._joined.exists():
+            shutil.rmtree(self._joined)
         told = self.folder / "job.json"
         if not told.exists():
             if self.folder.exists() and any(self.folder.iterdir()):
                 raise Error(f"{self.folder} is in the way: it is not of an unfinished run; move it elsewhere")
             self._tell()
-            return
+            return []
         before = _read_json(told)
         # Of a run that finished nothing there is nothing to go on from.
         if not resume and not self.finished():
             self._tell()
-            return
+            return []
         if not resume:
             raise Error(
                 f"{self.folder} holds {len(self.finished())} finished blocks of an unfinished run; go on with it by "
                 "--resume, or delete the folder"
+            )
+        if before.get("schema") != SCHEMA:
+            raise Error(
+                f"{self.folder} is of a run of another version of facerts; end it with that one, or delete the folder"
             )
         changed = [name for name in self.told if before.get(name) != self.told[name]]
         if changed:
@@ -99,10 +130,40 @@ class Job:
                 f"{self.folder} is of a run with another {', '.join(changed)}; give what it was begun with, or "
                 "delete the folder"
             )
+        return self._check_blocks()
 
     def _tell(self) -> None:
         with atomic_write(self.folder / "job.json", "w") as file:
             json.dump(self.told, file, indent=1)
+
+    def _check_blocks(self) -> list[str]:
+        """Remove the blocks that are damaged; see ``begin``.
+
+        Raises:
+            Error: pictures of others have changed.
+        """
+        damaged: list[str] = []
+        stale: dict[str, Path] = {}
+        for number in sorted(self.finished()):
+            span, path = self.span(number), self._file(number)
+            try:
+                states = check_block(path, number)
+            except DataError as error:
+                path.unlink()
+                damaged.append(f"{error}; its {len(span):,} pictures are scored again")
+                continue
+            now = states_of(self._source, span)
+            if now != states:
+                files = zip(files_of(self._source, span), states, now, strict=True)
+                stale[path.name] = next(file for file, before, after in files if before != after)
+        if stale:
+            several = f"{len(stale)} finished blocks have" if len(stale) > 1 else "a finished block has"
+            names = "the folder" if len(stale) > NAMED else " and ".join(stale)
+            raise Error(
+                f"{self.folder}: {several} rows of pictures that have changed since they were scored, the first is "
+                f"{next(iter(stale.values()))}; put them back as they were, or delete {names} to have them scored again"
+            )
+        return damaged
 
     def span(self, number: int) -> range:
         """The pictures of a block, as numbered in the source."""
@@ -117,35 +178,38 @@ class Job:
         done = self.finished()
         return [number for number in range(len(self)) if number not in done]
 
-    def put(self, number: int, rows: Iterable[Row]) -> None:
-        """Keep the rows of a block."""
-        with atomic_write(self._file(number), "w") as file:
-            for row in rows:
-                file.write(json.dumps(asdict(row), ensure_ascii=False) + "\n")
+    def put(self, number: int, block: Block) -> None:
+        """Keep a block; when this returns a power cut does not take it away."""
+        write_block(self._file(number), number, block)
 
     def rows(self) -> Iterator[Row]:
         """All rows in order.
 
         Raises:
-            DataError: a block's file is not what it was.
+            DataError: a block's file is missing, or not what it was.
         """
         for number in range(len(self)):
-            path = self._file(number)
             try:
-                with open(path, "rb") as file:
-                    for line in file:
-                        yield _ROW.validate_json(line)
-            except (OSError, ValueError) as error:
-                said = str(error).partition("\n")[0]
-                raise DataError(f"{path}: broken ({said}); delete it and run again with --resume") from error
+                yield from read_rows(self._file(number), number)
+            except DataError as error:
+                raise DataError(
+                    f"{error}; run again with --resume to have its pictures scored again"
+                ) from error
 
     def finish(self) -> Iterator[Row]:
-        """Join all blocks into the result, giving its rows as they are written, and remove the folder."""
+        """Join all blocks into the result, giving its rows as they are written, and remove the folder.
+
+        Raises:
+            DataError: as ``rows``; there is no result then.
+        """
         with open_sink(self.out) as put:
             for row in self.rows():
                 put(row)
                 yield row
-        shutil.rmtree(self.folder)
+        # At once: half of a folder would be neither a run that is finished nor one that can be resumed.
+        os.replace(self.folder, self._joined)
+        shutil.rmtree(self._joined)
+        self.close()
 
     def _file(self, number: int) -> Path:
         return self.folder / f"{number:09d}.jsonl"

@@ -21,6 +21,7 @@ import cv2
 
 from facerts.data.source import Source
 from facerts.errors import Error, MissingExtraError
+from facerts.scoring.blocks import Block
 from facerts.scoring.job import Job, names_sha256
 from facerts.scoring.prepare import printable
 from facerts.scoring.row import Row
@@ -129,7 +130,8 @@ def run_job_on_ray(
         for done in _finished(ray, blocks):
             if done["error"]:
                 raise Error(done["error"])
-            job.put(done["block"], [Row(**row) for row in json.loads(done["rows"])])
+            rows = [Row(**row) for row in json.loads(done["rows"])]
+            job.put(done["block"], Block(rows, json.loads(done["states"])))
             if advance is not None:
                 advance(len(job.span(done["block"])))
 
@@ -163,22 +165,23 @@ class BlockScorer:
         self._told = told
 
     def __call__(self, order: dict[str, Any]) -> dict[str, Any]:
-        """The rows of a block, as JSON, or why there are none.
+        """The rows of a block and the states of its pictures' files, as JSON, or why there are none.
 
         Args:
             order: ``block``, its number, and ``start`` and ``stop``, those of its pictures.
         """
         try:
             scorer, source = self._opened
-            (rows,) = score_spans(
+            (block,) = score_spans(
                 scorer, source, [range(order["start"], order["stop"])], self._task, workers=self._threads
             )
         except Error as error:
             where = f"{error} (in a worker on {socket.gethostname()})"
-            return {"block": order["block"], "rows": "", "error": printable(where)}
+            return {"block": order["block"], "rows": "", "states": "", "error": printable(where)}
         return {
             "block": order["block"],
-            "rows": json.dumps([asdict(row) for row in rows]),
+            "rows": json.dumps([asdict(row) for row in block.rows]),
+            "states": json.dumps(block.states),
             "error": "",
         }
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
+from pathlib import Path
 from typing import Any
 
 from facerts.data.source import Source
+from facerts.files import sync_names
+from facerts.scoring.blocks import Block, State, states_of
 from facerts.scoring.copies import Copies
 from facerts.scoring.job import Job
 from facerts.scoring.pipeline import pictures_of, score_pictures
-from facerts.scoring.row import Row
+from facerts.scoring.prepare import Picture
 from facerts.scoring.scorer import Scorer
 
 
@@ -46,8 +49,8 @@ def score_spans(
     advance: Callable[[int], None] | None = None,
     *,
     workers: int | None = None,
-) -> Iterator[list[Row]]:
-    """The rows of each of some runs of pictures, in order.
+) -> Iterator[Block]:
+    """Each of some runs of pictures as a block of rows, in order; its copies are on the disk.
 
     Args:
         scorer: scores.
@@ -62,9 +65,17 @@ def score_spans(
         ModelError: faces are to be accepted by quality, and the model has none.
         Error: a copy cannot be written.
     """
+    states: deque[list[State]] = deque()
+
+    def pictures() -> Iterator[Picture]:
+        for span in spans:
+            # Before they are read: what changes meanwhile has changed.
+            states.append(states_of(source, span))
+            yield from pictures_of(source, span.start, span.stop)
+
     scored = score_pictures(
         scorer.judge(min_quality=task.min_quality),
-        chain.from_iterable(pictures_of(source, span.start, span.stop) for span in spans),
+        pictures(),
         detector=scorer.detector,
         largest=task.largest,
         batch_size=scorer.embedder.batch_size,
@@ -73,14 +84,15 @@ def score_spans(
         block=len(spans[0]) if spans else None,
     )
     for span in spans:
-        rows = []
+        rows, copies = [], list[Path]()
         for index in span:
             faces = next(scored)
-            task.copies.put(source, index, faces)
+            copies += task.copies.put(source, index, faces)
             rows += [face.row for face in faces]
             if advance is not None:
                 advance(1)
-        yield rows
+        sync_names(copies)
+        yield Block(rows, states.popleft())
 
 
 def run_job(
@@ -93,5 +105,5 @@ def run_job(
     """
     missing = job.missing()
     blocks = score_spans(scorer, source, [job.span(number) for number in missing], task, advance)
-    for number, rows in zip(missing, blocks, strict=True):
-        job.put(number, rows)
+    for number, block in zip(missing, blocks, strict=True):
+        job.put(number, block)

@@ -25,6 +25,7 @@ from facerts.serve.refusal import STATUS, Code, RefusedError
 from facerts.serve.service import Service
 from facerts.serve.settings import Settings
 from facerts.serve.uploads import FIELD, FORM, PICTURE_TYPES, read_uploads
+from facerts.serve.visitors import Visitors
 from facerts.version import __version__
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 PAGES = {"/": "page.html", "/docs": "reference.html"}
 # What scoring may answer besides scores, beyond what every route may.
 TURNED_AWAY: tuple[Code, ...] = (
-    *("bad_request", "too_slow", "too_large", "unsupported_type"),
+    *("bad_request", "foreign_origin", "too_slow", "too_large", "unsupported_type"),
     *("unusable_pictures", "internal", "busy", "timeout"),
 )
 
@@ -72,7 +73,7 @@ def create_app(scorer: Scorer, settings: Settings) -> ASGIApp:
     _add_health(app, service)
     _add_api(app, service)
     add_problems(app)
-    guard = Guard(app, settings)
+    guard = Guard(Visitors(app, settings), settings)
     metrics.ask(queue=lambda: service.queued, working=lambda: service.working, held=lambda: guard.held)
     return Observer(guard, metrics)
 
@@ -86,7 +87,7 @@ def _add_pages(app: FastAPI) -> None:
 
 
 def _add_health(app: FastAPI, service: Service) -> None:
-    @app.get("/healthz", operation_id="healthz", tags=["health"])
+    @app.get("/healthz", operation_id="healthz", tags=["health"], responses=_documented())
     async def healthz() -> Health:
         """Whether the process is alive."""
         return Health(status="ok")
@@ -140,11 +141,13 @@ def _add_api(app: FastAPI, service: Service) -> None:
         A picture without a face is not an error. Of several pictures those that cannot be read have an `error` in
         their place; where that is all of them, the answer is 422 with the same list.
         """
+        service.check_place()
+        # Without a place: who sends slowly, or never ends, would keep it from others.
+        uploads, fields = await read_uploads(
+            request, max_pictures=settings.max_pictures, max_fields=len(Options.model_fields)
+        )
+        merged = merge_options(options, request.query_params.keys(), fields)
         with service.place():
-            uploads, fields = await read_uploads(
-                request, max_pictures=settings.max_pictures, max_fields=len(Options.model_fields)
-            )
-            merged = merge_options(options, request.query_params.keys(), fields)
             scores = await while_wanted(request, service.score(uploads, merged), settings.timeout)
         if all(picture.error is not None for picture in scores.pictures):
             text = scores.pictures[0].error or ""
@@ -191,7 +194,8 @@ def _model(service: Service) -> Model:
 def _documented(*codes: Code) -> dict[int | str, dict[str, Any]]:
     """Answers other than the one that was asked for, for the schema."""
     return {
-        STATUS[code]: {"model": Problem, "description": code.replace("_", " ").capitalize()} for code in codes
+        STATUS[code]: {"model": Problem, "description": code.replace("_", " ").capitalize()}
+        for code in (*codes, "wrong_host")
     }
 
 

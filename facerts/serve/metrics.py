@@ -45,10 +45,8 @@ class Metrics:
             "facerts_batch_crops", "Crops in a run of the network", buckets=CROPS, registry=registry
         )
         self._queue = Gauge("facerts_queue_crops", "Crops that wait for the network", registry=registry)
-        self._working = Gauge(
-            "facerts_requests_in_work", "Scoring requests read or worked on", registry=registry
-        )
-        self._held = Gauge("facerts_held_bytes", "Bytes of the bodies of these", registry=registry)
+        self._working = Gauge("facerts_requests_in_work", "Scoring requests worked on", registry=registry)
+        self._held = Gauge("facerts_held_bytes", "Bytes of requests' bodies", registry=registry)
 
     def request(self, route: str, status: int, seconds: float) -> None:
         """A request was answered."""

@@ -6,6 +6,7 @@ import logging
 import math
 import os
 import socket
+from functools import partial
 from typing import TYPE_CHECKING
 
 from facerts.errors import Error, MissingExtraError
@@ -73,6 +74,8 @@ def make_server(app: ASGIApp, settings: Settings) -> uvicorn.Server:
     """
     try:
         import uvicorn
+
+        from facerts.serve.connection import Connection
     except ModuleNotFoundError as error:
         raise MissingExtraError(
             "serving needs uvicorn, which is not installed: pip install 'facerts[serve]'"
@@ -80,7 +83,7 @@ def make_server(app: ASGIApp, settings: Settings) -> uvicorn.Server:
     config = uvicorn.Config(
         app,
         # The same parser whatever else is installed: its limits are tested.
-        http="h11",
+        http=partial(Connection, settings=settings),  # type: ignore[arg-type]
         ws="none",
         lifespan="on",
         log_config=None,

@@ -81,15 +81,22 @@ class Service:
         """Whether the next request would be turned away."""
         return self.working >= self.settings.queue
 
+    def check_place(self) -> None:
+        """
+        Raises:
+            RefusedError: all places are taken.
+        """
+        if self.full:
+            raise RefusedError("busy", f"{self.settings.queue} requests are being worked on; ask again later")
+
     @contextmanager
     def place(self) -> Iterator[None]:
-        """A place among the requests that are read or worked on.
+        """A place among the requests that are worked on.
 
         Raises:
             RefusedError: all are taken.
         """
-        if self.full:
-            raise RefusedError("busy", f"{self.settings.queue} requests are being worked on; ask again later")
+        self.check_place()
         self.working += 1
         try:
             yield

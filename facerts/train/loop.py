@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from facerts.errors import Error
-from facerts.files import atomic_write
+from facerts.files import atomic_write, locked
 from facerts.methods import Batch, Loss
 from facerts.processes import Processes, connected
 from facerts.progress import progress_bar, stderr
@@ -49,20 +49,22 @@ def train(recipe: Recipe, folder: str | Path, *, resume: bool = False) -> Path:
 
     Raises:
         NonFiniteLossError: the loss is no longer a number.
-        Error: the data or the folder cannot be used.
+        Error: the data or the folder cannot be used, or another process trains into it.
         KeyboardInterrupt: interrupted; the step reached was saved and ``resume`` goes on from it.
     """
     with connected(recipe.compute.device) as processes:
-        return _train(recipe, Path(folder), processes, resume=resume)
+        file = Path(folder) / checkpoint.FILE
+        # The first may be about to write there.
+        if any(processes.tell(_has_something(file.parent))) and not resume:
+            raise Error(
+                f"{folder} is not empty; add --resume to go on with the run in it, or choose another --out"
+            )
+        with locked(file) if processes.first else nullcontext():
+            return _train(recipe, file, processes)
 
 
-def _train(recipe: Recipe, folder: Path, processes: Processes, *, resume: bool) -> Path:
-    file = folder / checkpoint.FILE
-    # The first may be about to write there.
-    if any(processes.tell(folder.exists() and any(folder.iterdir()))) and not resume:
-        raise Error(
-            f"{folder} is not empty; add --resume to go on with the run in it, or choose another --out"
-        )
+def _train(recipe: Recipe, file: Path, processes: Processes) -> Path:
+    folder = file.parent
     if recipe.compute.threads is not None:
         torch.set_num_threads(recipe.compute.threads)
     # Batches are of one size, so cuDNN may try which algorithm is fastest for it.
@@ -185,6 +187,10 @@ class Meter:
         numbers["seconds"] = round(seconds, 3)
         self._clear()
         return numbers
+
+
+def _has_something(folder: Path) -> bool:
+    return folder.exists() and any(folder.iterdir())
 
 
 def _restore(learner: Learner, file: Path) -> int:

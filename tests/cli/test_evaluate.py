@@ -14,6 +14,7 @@ from facerts.benchmarks import open_benchmark
 from facerts.data.drawn import write_drawn
 from facerts.embedder import load_embedder
 from facerts.evaluate import embed_source
+from facerts.files import locked
 from tests.cli.test_cli import run
 from tests.foreign import write_description, write_embedder
 
@@ -87,6 +88,27 @@ def test_verification_with_all_pairs(capsys: pytest.CaptureFixture[str], home: P
     assert json.loads((tmp_path / "result.json").read_text())["verification"]["lfw"]["flip"] is False
     with np.load(tmp_path / "arrays.npz") as arrays:
         assert "verification/lfw/shown_jpeg" not in arrays
+
+
+def test_two_evaluations_do_not_write_into_one_folder(
+    capsys: pytest.CaptureFixture[str], home: Path, tmp_path: Path
+) -> None:
+    out, faces = tmp_path / "results", home / "faces"
+    model, where = ("--model", home / "model.onnx"), ("--out", out)
+    pairs = (*model, "--data", home / "lfw", *where)
+    with locked(out / "result.json"):
+        for command in (
+            ("verification", *pairs),
+            ("reject", *pairs),
+            ("identification", *model, "--data", faces, *where),
+            ("ood", *model, "--in", faces, "--out-of", home / "lfw", *where),
+            ("ladder", *model, "--data", faces, *where),
+        ):
+            assert "result.json: process" in refused(capsys, "evaluate", *command)
+    # What is refused for another reason leaves nothing, not even the folder.
+    assert not out.exists()
+    refused(capsys, "evaluate", "verification", *model, "--data", tmp_path / "gone", *where)
+    assert not out.exists()
 
 
 def test_rates_may_be_asked_for_and_must_be_within_the_pairs(

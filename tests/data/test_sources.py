@@ -8,6 +8,9 @@ import numpy as np
 import pytest
 
 from facerts.data import Subset, open_pictures, open_source
+from facerts.data.binset import write_bin
+from facerts.data.drawn_source import DrawnSource
+from facerts.data.pack import pack_records
 from facerts.data.sampler import epoch_order, hold_out_identities
 from facerts.errors import DataError
 
@@ -128,6 +131,27 @@ def test_a_subset_renumbers_its_labels(drawn_faces: Path) -> None:
     assert list(subset.identities) == ["person_0001", "person_0007"]
     assert subset.read(1) == source.read(9)
     assert subset.location(1) == source.location(9)
+
+
+def test_every_source_knows_the_files_of_its_pictures(drawn_faces: Path, tmp_path: Path) -> None:
+    face = (drawn_faces / "person_0000" / "0000.jpg").read_bytes()
+    tar = shard(tmp_path / "a.tar", {"x/1.jpg": face, "x/2.jpg": face})
+    write_bin(tmp_path / "b.bin", [face, face], [True])
+    pack_records(open_source(drawn_faces), tmp_path / "rec")
+    (tmp_path / "list.txt").write_text("gone.jpg\n")
+    single = drawn_faces / "person_0001" / "0001.jpg"
+    for spec, files in (
+        (drawn_faces, [drawn_faces / "person_0000" / "0000.jpg", drawn_faces / "person_0000" / "0001.jpg"]),
+        (tar, [tar, tar]),
+        (tmp_path / "b.bin", [tmp_path / "b.bin"] * 2),
+        (tmp_path / "rec", [tmp_path / "rec" / "train.rec"] * 2),
+        (tmp_path / "list.txt", [tmp_path / "gone.jpg"]),
+        ([single, tar], [single, tar, tar]),
+    ):
+        source = open_pictures(spec)
+        assert [source.file_of(index) for index in range(len(files))] == files
+    assert Subset(open_source([single, tar]), [2, 0]).file_of(1) == single
+    assert DrawnSource(2, 2).file_of(0) is None
 
 
 def test_held_out_identities_are_in_one_part_only(drawn_faces: Path) -> None:

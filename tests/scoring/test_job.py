@@ -2,10 +2,13 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tarfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -68,10 +71,10 @@ def test_whichever_blocks_are_lost_the_rows_are_the_same(
 ) -> None:
     whole = run(scorer, folder, tmp_path / "whole.csv")
     list(whole.finish())
-    job = run(scorer, folder, tmp_path / "part.csv")
-    for number in lost:
-        (job.folder / f"{number:09d}.jsonl").unlink()
-    assert set(job.missing()) == lost
+    with run(scorer, folder, tmp_path / "part.csv") as job:
+        for number in lost:
+            (job.folder / f"{number:09d}.jsonl").unlink()
+        assert set(job.missing()) == lost
     list(run(scorer, folder, tmp_path / "part.csv").finish())
     assert (tmp_path / "part.csv").read_bytes() == (tmp_path / "whole.csv").read_bytes()
 
@@ -80,7 +83,7 @@ def test_an_unfinished_run_is_neither_overwritten_nor_mixed_with_another(
     scorer: Scorer, folder: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "rows.csv"
-    run(scorer, folder, out)
+    run(scorer, folder, out).close()
     source = open_pictures(folder)
     with pytest.raises(Error, match=r"6 finished blocks of an unfinished run; go on with it by --resume"):
         Job(out, source, scorer.settings(), 7).begin(resume=False)
@@ -94,12 +97,161 @@ def test_an_unfinished_run_is_neither_overwritten_nor_mixed_with_another(
         Job(tmp_path / "other.csv", source, scorer.settings(), 7).begin(resume=True)
 
 
-def test_a_block_that_is_broken_is_named(scorer: Scorer, folder: Path, tmp_path: Path) -> None:
-    job = run(scorer, folder, tmp_path / "rows.csv")
-    (job.folder / "000000002.jsonl").write_text('{"path": "a"')
-    with pytest.raises(DataError, match=r"000000002\.jsonl: broken"):
+DAMAGE: dict[str, Callable[[bytes], bytes]] = {
+    "other text": lambda content: b'{"path": "a"',
+    "empty": lambda content: b"",
+    "a row shorter": lambda content: content[content.index(b"\n") + 1 :],
+    "rows alone": lambda content: b"".join(content.splitlines(keepends=True)[:-2]),
+    "cut": lambda content: content[:-1],
+    "longer": lambda content: content + b"\n",
+    "another digit": lambda content: content.replace(b'"quality": ', b'"quality": 1', 1),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_block_that_is_broken_is_named_and_scored_again(
+    scorer: Scorer, folder: Path, tmp_path: Path, damage: str
+) -> None:
+    list(run(scorer, folder, tmp_path / "whole.csv").finish())
+    out, source = tmp_path / "rows.csv", open_pictures(folder)
+    with run(scorer, folder, out) as job:
+        block = job.folder / "000000002.jsonl"
+        block.write_bytes(DAMAGE[damage](block.read_bytes()))
+        with pytest.raises(DataError, match=r"000000002\.jsonl: broken, .* --resume"):
+            list(job.finish())
+        assert not out.exists()
+    with Job(out, source, scorer.settings(), 7) as job:
+        (sentence,) = job.begin(resume=True)
+        assert "000000002.jsonl: broken" in sentence
+        assert sentence.endswith("; its 7 pictures are scored again")
+        assert job.missing() == [2]
+        run_job(scorer, source, job, Task())
         list(job.finish())
-    assert not (tmp_path / "rows.csv").exists()
+    assert out.read_bytes() == (tmp_path / "whole.csv").read_bytes()
+
+
+def test_a_block_in_the_place_of_another_is_broken(scorer: Scorer, folder: Path, tmp_path: Path) -> None:
+    with run(scorer, folder, tmp_path / "rows.csv") as job:
+        shutil.copy(job.folder / "000000001.jsonl", job.folder / "000000002.jsonl")
+        with pytest.raises(DataError, match=r"000000002\.jsonl: broken, it is block 1"):
+            list(job.finish())
+        (job.folder / "000000002.jsonl").unlink()
+        with pytest.raises(DataError, match=r"000000002\.jsonl: cannot be read .* --resume"):
+            list(job.finish())
+
+
+def test_what_is_reported_done_is_on_the_disk(
+    scorer: Scorer, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When a block is there, its contents, its name and those of the copies have been waited for."""
+    waited: list[Path] = []
+    fsync = os.fsync
+
+    def record(handle: int) -> None:
+        waited.append(Path(os.readlink(f"/proc/self/fd/{handle}")))
+        fsync(handle)
+
+    monkeypatch.setattr(os, "fsync", record)
+    copies = Copies(crops=tmp_path / "crops")
+    with run(scorer, folder, tmp_path / "rows.csv", Task(copies=copies), block=40) as job:
+        parts = job.folder
+        (block,) = [at for at, path in enumerate(waited) if path.name.startswith(".000000000.jsonl.")]
+        assert waited[block + 1] == parts
+        assert waited.index(tmp_path) < block  # the folder's own name
+        last_copy = max(at for at, path in enumerate(waited) if path.suffix == ".part" and at < block)
+        assert {tmp_path / "crops" / "0", tmp_path / "crops" / "1"} <= set(waited[last_copy:block])
+        list(job.finish())
+    assert waited[-1] == tmp_path
+
+
+def test_pictures_that_changed_since_they_were_scored_are_not_resumed(
+    scorer: Scorer, folder: Path, tmp_path: Path
+) -> None:
+    pictures, out = tmp_path / "pictures", tmp_path / "rows.csv"
+    shutil.copytree(folder, pictures)
+    list(run(scorer, folder, tmp_path / "whole.csv").finish())
+    run(scorer, pictures, out).close()
+
+    def refused() -> str:
+        with pytest.raises(Error) as error, Job(out, open_pictures(pictures), scorer.settings(), 7) as job:
+            job.begin(resume=True)
+        return str(error.value)
+
+    other, broken = pictures / "0" / "30.jpg", pictures / "0" / "04.jpg"
+    before = other.stat()
+    other.write_bytes((pictures / "0" / "28.jpg").read_bytes())
+    assert "000000002.jsonl to have them scored again" in refused()
+    assert (
+        f"a finished block has rows of pictures that have changed since they were scored, the first is {other};"
+        in (refused())
+    )
+    # The time alone tells, and so does a file that is gone.
+    os.utime(broken, ns=(0, broken.stat().st_mtime_ns + 1))
+    assert (
+        f"2 finished blocks have rows of pictures that have changed since they were scored, the first is {broken}"
+        in (refused())
+    )
+    assert "delete 000000000.jsonl and 000000002.jsonl to have them" in refused()
+    other.unlink()
+    other.symlink_to("gone.jpg")
+    assert "2 finished blocks" in refused()
+    # As it was before, it is no change.
+    other.unlink()
+    other.write_bytes((folder / "0" / "30.jpg").read_bytes())
+    os.utime(other, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert "a finished block has" in refused()
+    # What was told to do helps.
+    (tmp_path / "rows.csv.parts" / "000000000.jsonl").unlink()
+    with run(scorer, pictures, out) as job:
+        list(job.finish())
+    rows = [
+        (tmp_path / name).read_text().replace(str(pictures), str(folder))
+        for name in ("rows.csv", "whole.csv")
+    ]
+    assert rows[0] == rows[1]
+
+
+def test_a_shard_that_changed_makes_all_that_was_scored_stale(
+    scorer: Scorer, folder: Path, tmp_path: Path
+) -> None:
+    shard = tmp_path / "faces.tar"
+    with tarfile.open(shard, "w") as archive:
+        archive.add(folder, "faces")
+    run(scorer, shard, tmp_path / "rows.csv").close()
+    run(scorer, shard, tmp_path / "rows.csv").close()
+    os.utime(shard)
+    with pytest.raises(Error, match=r"6 finished blocks have .*faces\.tar; .* delete the folder to have"):
+        run(scorer, shard, tmp_path / "rows.csv")
+
+
+def test_a_second_process_is_refused_and_files_beside_each_other_are_not(
+    scorer: Scorer, folder: Path, tmp_path: Path
+) -> None:
+    out, source = tmp_path / "rows.csv", open_pictures(folder)
+    with run(scorer, folder, out):
+        with pytest.raises(Error, match=rf"rows\.csv: process {os.getpid()} on .* is writing it"):
+            Job(out, source, scorer.settings(), 7).begin(resume=True)
+        with run(scorer, folder, tmp_path / "other.csv") as other:
+            list(other.finish())
+    with run(scorer, folder, out) as job:
+        list(job.finish())
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["other.csv", "rows.csv"]
+
+
+def test_a_run_that_was_cut_while_it_tidied_up_leaves_nothing_in_the_way(
+    scorer: Scorer, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def cut(folder: Path) -> None:
+        (folder / "job.json").unlink()
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, run(scorer, folder, tmp_path / "rows.csv") as job:
+        patch.setattr(shutil, "rmtree", cut)
+        with pytest.raises(KeyboardInterrupt):
+            list(job.finish())
+    assert (tmp_path / "rows.csv").exists()
+    list(run(scorer, folder, tmp_path / "rows.csv").finish())
+    assert [path.name for path in tmp_path.iterdir()] == ["rows.csv"]
 
 
 def test_crops_and_pictures_are_put_aside_and_nothing_is_overwritten(
@@ -133,8 +285,8 @@ KILLED = """
 import sys, time
 import facerts.scoring.job as job
 put = job.Job.put
-def slowly(self, number, rows):
-    put(self, number, rows)
+def slowly(self, number, block):
+    put(self, number, block)
     print(number, flush=True)
     time.sleep(0.3)
 job.Job.put = slowly
@@ -160,6 +312,8 @@ def test_a_killed_command_goes_on_where_it_was(folder: Path, tmp_path: Path) -> 
         process.send_signal(signal.SIGKILL)
     assert not (tmp_path / "part.parquet").exists()
     assert len(list((tmp_path / "part.parquet.parts").glob("0*.jsonl"))) in {2, 3}
+    # Its lock is there, and locks nothing.
+    assert (tmp_path / ".part.parquet.lock").exists()
     again = subprocess.run(part, check=False, capture_output=True, text=True)
     assert again.returncode == 2
     assert "--resume" in again.stderr

@@ -180,6 +180,7 @@ def test_what_one_engine_began_the_other_finishes(
         begin(stop)
     assert job.finished()
     assert job.missing()
+    job.close()
     again = new_job(folder, model, tmp_path / "rows.csv")
     go_on()
     assert finished(again) == expected
@@ -244,8 +245,8 @@ COMMAND = f"""
 import sys, time
 import facerts.scoring.job as job
 put = job.Job.put
-def put_and_tell(self, number, rows):
-    put(self, number, rows)
+def put_and_tell(self, number, block):
+    put(self, number, block)
     print(number, file=sys.__stdout__, flush=True)
     time.sleep(60)
 if sys.argv[1] == "hang":

@@ -13,6 +13,7 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
+import uvicorn
 from numpy.typing import NDArray
 
 import facerts
@@ -98,8 +99,8 @@ def photo_scorer(scorer: Scorer) -> Scorer:
 
 
 @contextmanager
-def running(scorer: Scorer, settings: Settings) -> Iterator[httpx.Client]:
-    """A client of a service that runs in a thread."""
+def started(scorer: Scorer, settings: Settings) -> Iterator[tuple[uvicorn.Server, httpx.Client]]:
+    """A service that runs in a thread, and a client of it."""
     listener = listen("127.0.0.1", 0)
     port = listener.getsockname()[1]
     server = make_server(build(scorer, settings), settings)
@@ -109,10 +110,17 @@ def running(scorer: Scorer, settings: Settings) -> Iterator[httpx.Client]:
         time.sleep(0.01)
     with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=20) as client:
         try:
-            yield client
+            yield server, client
         finally:
             server.should_exit = True
             thread.join()
+
+
+@contextmanager
+def running(scorer: Scorer, settings: Settings) -> Iterator[httpx.Client]:
+    """The client alone."""
+    with started(scorer, settings) as (_, client):
+        yield client
 
 
 @pytest.fixture(scope="module")

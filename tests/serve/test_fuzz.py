@@ -94,7 +94,7 @@ def test_broken_forms(client: httpx.Client, body: bytes, content_type: str) -> N
 
 
 REQUEST = (
-    b"POST /v1/score?aligned=true HTTP/1.1\r\nHost: x\r\nContent-Type: image/png\r\n"
+    b"POST /v1/score?aligned=true HTTP/1.1\r\nHost: localhost\r\nContent-Type: image/png\r\n"
     b"Content-Length: %d\r\nConnection: close\r\n\r\n" % len(crop(200)) + crop(200)
 )
 

@@ -156,7 +156,20 @@ def test_the_schema_describes_every_answer(client: httpx.Client) -> None:
     schema = client.get("/openapi.json").json()
     assert set(schema["paths"]) == {"/healthz", "/readyz", "/metrics", "/v1/model", "/v1/score"}
     score = schema["paths"]["/v1/score"]["post"]
-    assert set(score["responses"]) == {"200", "400", "401", "408", "413", "415", "422", "500", "503", "504"}
+    assert set(score["responses"]) == {
+        "200",
+        "400",
+        "401",
+        "403",
+        "408",
+        "413",
+        "415",
+        "421",
+        "422",
+        "500",
+        "503",
+        "504",
+    }
     for status, response in score["responses"].items():
         (content,) = response["content"].values()
         assert content["schema"]["$ref"].endswith("/Scores" if status == "200" else "/Problem")

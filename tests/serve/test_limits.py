@@ -40,7 +40,7 @@ def post(client: httpx.Client, *pictures: bytes) -> httpx.Response:
 def head(*lines: str, content_type: str = "image/png") -> bytes:
     """The head of a request."""
     return "\r\n".join(
-        ["POST /v1/score HTTP/1.1", "Host: x", f"Content-Type: {content_type}", *lines, "", ""]
+        ["POST /v1/score HTTP/1.1", "Host: localhost", f"Content-Type: {content_type}", *lines, "", ""]
     ).encode()
 
 
@@ -202,10 +202,19 @@ def unfinished(client: httpx.Client, size: int) -> socket.socket:
     return connection
 
 
+def complete(client: httpx.Client, body: bytes) -> socket.socket:
+    """A request whose answer nobody has read yet."""
+    connection = socket.create_connection(address(client), timeout=10)
+    connection.sendall(head(f"Content-Length: {len(body)}") + body)
+    return connection
+
+
 def test_more_requests_than_places_are_turned_away_until_there_are_some(scorer: Scorer, serve: Serve) -> None:
-    with serve(scorer, Settings(queue=2)) as client:
+    model = Wrapped(scorer)
+    with serve(Scorer(model), Settings(queue=2)) as client:  # type: ignore[arg-type]
         assert client.get("/readyz").json() == {"status": "ready"}
-        others = [unfinished(client, 10) for _ in range(2)]
+        model.free.clear()
+        others = [complete(client, crop(9)) for _ in range(2)]
         assert until(lambda: number(client, "facerts_requests_in_work") == 2)
         response = post(client, crop(9))
         assert (response.status_code, response.json()["code"]) == (503, "busy")
@@ -216,7 +225,18 @@ def test_more_requests_than_places_are_turned_away_until_there_are_some(scorer: 
             other.close()
         assert until(lambda: number(client, "facerts_requests_in_work") == 0)
         assert client.get("/readyz").status_code == 200
+        model.free.set()
         assert alive(client)
+
+
+def test_who_sends_slowly_keeps_no_place_from_others(scorer: Scorer, serve: Serve) -> None:
+    with serve(scorer, Settings(queue=2)) as client:
+        others = [unfinished(client, 10) for _ in range(20)]
+        assert until(lambda: number(client, "facerts_held_bytes") == 200)
+        assert client.get("/readyz").status_code == 200
+        assert alive(client)
+        for other in others:
+            other.close()
 
 
 def test_the_bodies_of_all_requests_together_have_a_limit(scorer: Scorer, serve: Serve) -> None:
@@ -291,9 +311,7 @@ def test_what_nobody_waits_for_is_not_worked_on(scorer: Scorer, serve: Serve) ->
         # As many as run at once, and three that wait.
         connections = []
         for _ in range(Scorer(model).runs + 3):  # type: ignore[arg-type]
-            connection = socket.create_connection(address(client), timeout=10)
-            connection.sendall(head(f"Content-Length: {len(body)}") + body)
-            connections.append(connection)
+            connections.append(complete(client, body))
         assert until(lambda: number(client, "facerts_queue_crops") == 3)
         for connection in connections:
             connection.close()
@@ -324,7 +342,16 @@ def test_requests_in_flight_are_answered_when_the_service_ends(scorer: Scorer) -
     "wrong",
     [
         *({name: 0} for name in ("max_bytes", "max_pixels", "max_faces", "max_pictures", "queue", "timeout")),
-        *({"timeout": value} for value in (float("nan"), float("inf"))),
+        *(
+            {name: value}
+            for name in ("timeout", "header_timeout")
+            for value in (float("nan"), float("inf"), 0)
+        ),
+        *(
+            {"allowed_hosts": (value,)}
+            for value in ("", "http://a", "a:80", "1.2.3.4:80", "a/b", "me@a", "[::1]:80")
+        ),
+        *({"allowed_origins": (value,)} for value in ("", "a", "a:80", "https://", "https://a/", "null")),
         {"batch_wait": -1.0},
         *({"token": value} for value in ("", "a b", "ü", "a\n")),
     ],

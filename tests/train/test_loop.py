@@ -16,6 +16,7 @@ import pytest
 import torch
 
 from facerts.errors import DataError, Error, ModelError, NonFiniteLossError
+from facerts.files import locked
 from facerts.methods.rts import RTS
 from facerts.train import checkpoint
 from facerts.train.loop import train
@@ -59,6 +60,16 @@ def test_a_run_leaves_recipe_log_curves_and_checkpoint(make_recipe: MakeRecipe, 
     assert trained.step == 8
     assert trained.identities == 8
     assert not trained.network.training
+
+
+def test_two_processes_do_not_train_into_one_folder(make_recipe: MakeRecipe, tmp_path: Path) -> None:
+    run, recipe = tmp_path / "run", make_recipe("optim.epochs=0.5", "optim.milestones=[]")
+    with locked(run / "checkpoint.pt"):
+        with pytest.raises(Error, match=r"checkpoint\.pt: process \d+ on .* is writing it"):
+            train(recipe, run, resume=True)
+        assert [path.name for path in run.iterdir()] == [".checkpoint.pt.lock"]
+    train(recipe, run)
+    assert not list(run.glob(".*"))
 
 
 def test_training_learns_the_drawn_identities(make_recipe: MakeRecipe, tmp_path: Path) -> None:
