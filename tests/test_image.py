@@ -270,3 +270,19 @@ def test_bytes_beyond_the_limit_are_neither_read_nor_decoded(
     for decoding in (lambda: read(tmp_path / "a.png"), lambda: decode(data, where="a.png")):
         with pytest.raises(ImageError, match=rf"a\.png: more bytes than the limit of {len(data) - 1:,}"):
             decoding()
+
+
+@pytest.mark.parametrize("side", [1, 2, 15])
+def test_a_crop_too_small_for_a_face_is_refused(side: int) -> None:
+    small = np.full((side, side, 3), 9, dtype=np.uint8)
+    expected = rf"some/file\.png: {side} x {side} pixels are too few for a face; a crop has at least 16 x 16"
+    with pytest.raises(ImageError, match=expected):
+        decode_crop(encode_png(small), where="some/file.png")
+    with pytest.raises(ImageError, match=expected):
+        fit_crop(small, where="some/file.png")
+    with pytest.raises(ImageError, match="the image: 112 x 15 pixels are too few"):
+        fit_crop(np.zeros((15, 112, 3), dtype=np.uint8))
+
+
+def test_the_smallest_crop_is_read() -> None:
+    assert decode_crop(encode_png(np.zeros((16, 16, 3), np.uint8)), where="x").shape == (112, 112, 3)

@@ -4,7 +4,7 @@ Every file is untrusted. Before OpenCV decodes it, the module of its format walk
 cannot be decoded in bounded time and memory (``facerts.image.limits``), and leaves out what pixels do not need.
 """
 
-from facerts.image.crop import CROP_SIZE, as_crop, decode_crop, fit_crop
+from facerts.image.crop import CROP_SIZE, MIN_CROP_SIZE, as_crop, decode_crop, fit_crop
 from facerts.image.decoding import decode, read
 from facerts.image.encode import encode_jpeg, encode_png
 from facerts.image.limits import MAX_BYTES, MAX_PIXELS
@@ -13,6 +13,7 @@ __all__ = [
     "CROP_SIZE",
     "MAX_BYTES",
     "MAX_PIXELS",
+    "MIN_CROP_SIZE",
     "as_crop",
     "decode",
     "decode_crop",
