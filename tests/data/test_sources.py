@@ -9,7 +9,8 @@ import pytest
 
 from facerts.data import Subset, open_pictures, open_source
 from facerts.data.sampler import epoch_order, hold_out_identities
-from facerts.errors import DataError
+from facerts.errors import DataError, ImageError
+from facerts.image import decode_crop, encode_png
 
 
 def shard(path: Path, members: dict[str, bytes], mode: str = "w") -> Path:
@@ -128,6 +129,22 @@ def test_a_subset_renumbers_its_labels(drawn_faces: Path) -> None:
     assert list(subset.identities) == ["person_0001", "person_0007"]
     assert subset.read(1) == source.read(9)
     assert subset.location(1) == source.location(9)
+
+
+def test_a_broken_crop_is_named_without_decoding_it_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "tiny.png").write_bytes(encode_png(np.zeros((3, 3, 3), dtype=np.uint8)))
+    decoded = []
+
+    def decode(data: bytes, *, where: str) -> None:
+        decoded.append(len(data))
+        decode_crop(data, where=where)
+
+    monkeypatch.setattr("facerts.data.source.decode_crop", decode)
+    with pytest.raises(ImageError, match=rf"^{tmp_path}/tiny\.png: 3 x 3 pixels are too few"):
+        open_source(tmp_path).crop(0)
+    assert len(decoded) == 1
 
 
 def test_held_out_identities_are_in_one_part_only(drawn_faces: Path) -> None:
