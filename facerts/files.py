@@ -115,18 +115,14 @@ def locked(path: str | Path) -> Iterator[None]:
     killed process left locks nothing. Two things in one folder do not get into each other's way.
 
     Raises:
-        Error: another process has locked the path, or no file there can be locked.
+        Error: another process has locked the path.
+        WriteError: no file there can be made and locked.
     """
     path = Path(os.path.abspath(path))
     lock = path.with_name(f".{path.name}.lock")
     made = not lock.parent.is_dir()
-    try:
+    with writing(path):
         handle = _lock(path, lock)
-    except OSError as error:
-        raise Error(
-            f"{lock}: cannot be made and locked ({error.strerror}); choose a folder that you may write to, on a disk "
-            "that has locks"
-        ) from error
     _held.add(handle)
     try:
         os.ftruncate(handle, 0)

@@ -159,6 +159,6 @@ def test_a_place_that_cannot_be_locked_is_named(tmp_path: Path, monkeypatch: pyt
         raise OSError(errno.ENOLCK, "No locks available")
 
     monkeypatch.setattr(fcntl, "flock", refuse)
-    why = r"\.rows\.csv\.lock: cannot be made and locked \(No locks"
+    why = r"/rows\.csv: cannot be written \(No locks available\); make room there, or choose another place"
     with pytest.raises(Error, match=why), locked(tmp_path / "rows.csv"):
         pass

@@ -12,7 +12,9 @@ from PIL import Image
 
 from facerts.data.drawn import draw_face
 from facerts.errors import ImageError
-from facerts.image import decode, decode_crop, encode_jpeg, encode_png, fit_crop, read
+from facerts.image import MAX_PIXELS, decode, decode_crop, encode_jpeg, encode_png, fit_crop, jpeg, read
+from facerts.image.limits import Checked
+from tests.hostile import images as hostile
 
 Picture = NDArray[np.uint8]
 
@@ -176,3 +178,111 @@ def test_a_small_file_of_very_many_scans_is_refused(face: Picture) -> None:
         decode(many, where="x")
     few = data[:last] + data[last:-2] * 20 + data[-2:]
     assert decode(few, where="x").shape == face.shape
+
+
+@pytest.mark.parametrize("subsampling", [0, 2])
+def test_the_scans_of_ordinary_progressive_jpegs_are_within_the_limit_at_any_size(
+    face: Picture, subsampling: int
+) -> None:
+    data = saved(Image.fromarray(face), "JPEG", progressive=True, subsampling=subsampling)
+    assert data.count(b"\xff\xda") == 10
+    header = data.index(b"\xff\xc2")
+    large = data[: header + 5] + struct.pack(">HH", 8000, 8000) + data[header + 9 :]
+    assert jpeg.check(large, "x", MAX_PIXELS).height == 8000
+
+
+def test_a_comment_may_stand_before_the_end_of_a_jpeg(face: Picture) -> None:
+    data = encode_jpeg(face)
+    commented = data[:-2] + hostile.segment(0xFE, b"made by hand") + data[-2:]
+    assert np.array_equal(decode(commented, where="x"), decode(data, where="x"))
+
+
+def test_chunks_of_a_png_that_pixels_do_not_need_change_nothing(face: Picture) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 3
+    data = saved(Image.fromarray(face), "PNG", icc_profile=bytes(500), dpi=(72, 72), exif=exif)
+    between = hostile.chunk(b"gAMA", struct.pack(">I", 100_000)) + hostile.chunk(b"zTXt", b"a\0\0nothing")
+    data = data[:33] + between + data[33:]
+    assert np.array_equal(decode(data + b"trailing", where="x"), face[::-1, ::-1])
+
+
+@pytest.mark.parametrize(("depth", "color", "side"), [(8, hostile.RGB, 1250), (1, hostile.GRAY, 6000)])
+def test_a_large_interlaced_png_without_any_redundancy_is_read(depth: int, color: int, side: int) -> None:
+    random = np.random.default_rng(0)
+    kind = {"depth": depth, "color": color, "interlaced": True}
+    rows = hostile.png_rows(side, side, random.bytes, **kind)
+    data = hostile.png(hostile.png_header(side, side, **kind), hostile.chunk(b"IDAT", zlib.compress(rows, 1)))
+    assert len(data) > 4 << 20, "the size from which it is looked into before it is decoded"
+    assert np.array_equal(decode(data, where="x"), np.array(Image.open(io.BytesIO(data)).convert("RGB")))
+
+
+def test_of_an_animated_png_the_still_image_is_read(face: Picture) -> None:
+    other = Image.fromarray(face[::-1])
+    data = saved(Image.fromarray(face), "PNG", save_all=True, append_images=[other])
+    assert b"fdAT" in data
+    assert np.array_equal(decode(data, where="x"), face)
+
+
+def test_an_animated_webp_is_refused(face: Picture) -> None:
+    other = Image.fromarray(face[::-1])
+    data = saved(Image.fromarray(face), "WEBP", save_all=True, append_images=[other])
+    with pytest.raises(ImageError, match="x: an animated WebP; save one of its frames"):
+        decode(data, where="x")
+
+
+@pytest.mark.parametrize("lossless", [False, True])
+def test_of_a_webp_the_alpha_channel_is_dropped_and_orientation_kept(face: Picture, lossless: bool) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 3
+    alpha = np.arange(112, dtype=np.uint8).repeat(112).reshape(112, 112, 1)
+    with_alpha = Image.fromarray(np.concatenate([face, alpha], axis=2))
+    options: dict[str, object] = {"lossless": lossless, "quality": 90, "exact": True}
+    data = saved(with_alpha, "WEBP", **options, exif=exif, icc_profile=bytes(300), xmp=b"<x/>")
+    assert b"VP8X" in data
+    upright = saved(with_alpha, "WEBP", **options)
+    expected = np.array(Image.open(io.BytesIO(upright)).convert("RGB"))
+    assert np.array_equal(decode(data, where="x"), expected[::-1, ::-1])
+
+
+def test_a_bmp_of_the_old_kind_is_read(face: Picture) -> None:
+    # Its rows come from the bottom, and blue comes first.
+    data = hostile.bmp(112, 112, header=12, data=face[::-1, :, ::-1].tobytes())
+    assert np.array_equal(decode(data, where="x"), face)
+
+
+def test_what_is_decoded_is_as_large_as_the_header_says(
+    face: Picture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = encode_png(face)
+    monkeypatch.setattr("facerts.image.png.check", lambda *_: Checked(112, 80, data))
+    with pytest.raises(ImageError, match=r"x: .* 112 x 112 pixels and its header says 80 x 112"):
+        decode(data, where="x")
+
+
+def test_bytes_beyond_the_limit_are_neither_read_nor_decoded(
+    face: Picture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = encode_png(face)
+    (tmp_path / "a.png").write_bytes(data)
+    monkeypatch.setattr("facerts.image.decoding.MAX_BYTES", len(data))
+    assert np.array_equal(read(tmp_path / "a.png"), face)
+    monkeypatch.setattr("facerts.image.decoding.MAX_BYTES", len(data) - 1)
+    for decoding in (lambda: read(tmp_path / "a.png"), lambda: decode(data, where="a.png")):
+        with pytest.raises(ImageError, match=rf"a\.png: more bytes than the limit of {len(data) - 1:,}"):
+            decoding()
+
+
+@pytest.mark.parametrize("side", [1, 2, 15])
+def test_a_crop_too_small_for_a_face_is_refused(side: int) -> None:
+    small = np.full((side, side, 3), 9, dtype=np.uint8)
+    expected = rf"some/file\.png: {side} x {side} pixels are too few for a face; a crop has at least 16 x 16"
+    with pytest.raises(ImageError, match=expected):
+        decode_crop(encode_png(small), where="some/file.png")
+    with pytest.raises(ImageError, match=expected):
+        fit_crop(small, where="some/file.png")
+    with pytest.raises(ImageError, match="the image: 112 x 15 pixels are too few"):
+        fit_crop(np.zeros((15, 112, 3), dtype=np.uint8))
+
+
+def test_the_smallest_crop_is_read() -> None:
+    assert decode_crop(encode_png(np.zeros((16, 16, 3), np.uint8)), where="x").shape == (112, 112, 3)

@@ -10,12 +10,11 @@ from pathlib import Path
 
 import numpy as np
 
-from facerts.data.reader import LARGEST_PICTURE
 from facerts.data.source import Source
 from facerts.errors import DataError
+from facerts.image import MAX_BYTES
 
 PICTURE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp"})
-
 # Windows has neither the flag nor such pipes among its files; there it needs another one for bytes as they are.
 _NO_WAIT = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 
@@ -69,9 +68,9 @@ class Files(Source):
                 told = os.fstat(file.fileno())
                 if not stat.S_ISREG(told.st_mode):
                     raise DataError(f"{path}: not a file")
-                if told.st_size > LARGEST_PICTURE:
+                if told.st_size > MAX_BYTES:
                     raise DataError(
-                        f"{path}: {told.st_size:,} bytes are more than the limit of {LARGEST_PICTURE:,}"
+                        f"{path}: {told.st_size:,} bytes are more than the limit of {MAX_BYTES:,}"
                     )
                 return file.read()
         except OSError as error:

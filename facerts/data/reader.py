@@ -6,9 +6,7 @@ import os
 from pathlib import Path
 
 from facerts.errors import DataError
-
-# No picture that is worth decoding is larger; what is would only fill the memory.
-LARGEST_PICTURE = 256 << 20
+from facerts.image import MAX_BYTES
 
 
 class FileReader:
@@ -34,9 +32,9 @@ class FileReader:
             DataError: they cannot be read, are more than a picture can have, or the file ends before; ``what`` names
                 the record.
         """
-        if size > LARGEST_PICTURE:
+        if size > MAX_BYTES:
             raise DataError(
-                f"{self.path}: {what} at byte {offset} has {size:,} bytes, more than the limit of {LARGEST_PICTURE:,}"
+                f"{self.path}: {what} at byte {offset} has {size:,} bytes, more than the limit of {MAX_BYTES:,}"
             )
         try:
             if self._process != os.getpid():

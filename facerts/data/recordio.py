@@ -17,8 +17,9 @@ from typing import IO
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.data.reader import LARGEST_PICTURE, FileReader
+from facerts.data.reader import FileReader
 from facerts.errors import DataError
+from facerts.image import MAX_BYTES
 
 MAGIC = 0xCED7230A
 LARGEST_PART = (1 << 29) - 1
@@ -68,7 +69,7 @@ class RecordReader:
         ends = np.append(self._offsets[order[1:]], self._reader.size)
         self._spans = np.empty_like(self._offsets)
         # Behind a record there may be others that the index leaves out.
-        self._spans[order] = np.minimum(ends - self._offsets[order], LARGEST_PICTURE)
+        self._spans[order] = np.minimum(ends - self._offsets[order], MAX_BYTES)
         self.read(int(order[-1]))
 
     def __len__(self) -> int:

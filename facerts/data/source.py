@@ -64,9 +64,9 @@ class Source(ABC):
         data = self.read(index)
         try:
             return decode_crop(data, where="")
-        except ImageError:
-            # Once more for an error that names the picture: millions of good ones need no name.
-            return decode_crop(data, where=self.location(index))
+        except ImageError as error:
+            # Millions of good ones need no name, and a bad one may have taken seconds: it is not decoded again.
+            raise ImageError(f"{self.location(index)}{error}") from error
 
 
 class Subset(Source):

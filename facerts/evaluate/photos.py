@@ -44,7 +44,9 @@ class AlignedPhotos(Source):
         image = decode(self.read(index), where=self.location(index))
         face = _subject(self._detector(image), image.shape[:2])
         self._faces[index] = face
-        return _middle(image) if face is None else align(image, face.points)
+        if face is None:
+            return _middle(image, self.location(index))
+        return align(image, face.points)
 
     def face_size(self, index: int) -> float:
         """Pixels between the eyes before alignment; 0 where no face was found."""
@@ -91,7 +93,7 @@ def _subject(faces: list[Detection], shape: tuple[int, ...]) -> Detection | None
     return max(faces, key=standing, default=None)
 
 
-def _middle(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
+def _middle(image: NDArray[np.uint8], where: str) -> NDArray[np.uint8]:
     side = min(image.shape[:2])
     top, left = ((length - side) // 2 for length in image.shape[:2])
-    return fit_crop(image[top : top + side, left : left + side])
+    return fit_crop(image[top : top + side, left : left + side], where=where)

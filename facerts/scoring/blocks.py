@@ -101,7 +101,7 @@ def _sha256(content: bytes) -> str:
 def _state(file: Path) -> State:
     try:
         found = os.stat(file)
-    except OSError:
-        # Its picture has a row that says so.
+    except (OSError, ValueError):
+        # Not there, or a name that no file can have: its picture has a row that says so.
         return None
     return found.st_size, found.st_mtime_ns

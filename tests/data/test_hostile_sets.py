@@ -9,9 +9,8 @@ import pytest
 
 from facerts.data import open_pictures, open_source
 from facerts.data.drawn import draw_face
-from facerts.data.reader import LARGEST_PICTURE
 from facerts.errors import DataError
-from facerts.image import encode_jpeg
+from facerts.image import MAX_BYTES, encode_jpeg
 from tests.hostile import archives, lists, records
 from tests.hostile.bounded import read_bounded
 
@@ -91,9 +90,7 @@ def test_a_member_of_three_gigabytes_is_a_row_of_its_own(tmp_path: Path) -> None
         file.seek(size, 1)  # a hole, so that it takes no room
         file.write(archives.member("a/2.jpg", FACE) + archives.END)
     source = open_source(tmp_path / "large.tar")
-    with pytest.raises(
-        DataError, match=rf"a/1\.jpg .*{size:,} bytes, more than the limit of {LARGEST_PICTURE:,}"
-    ):
+    with pytest.raises(DataError, match=rf"a/1\.jpg .*{size:,} bytes, more than the limit of {MAX_BYTES:,}"):
         source.read(0)
     assert source.read(1) == FACE
 

@@ -12,7 +12,8 @@ from facerts.data.binset import write_bin
 from facerts.data.drawn_source import DrawnSource
 from facerts.data.pack import pack_records
 from facerts.data.sampler import epoch_order, hold_out_identities
-from facerts.errors import DataError
+from facerts.errors import DataError, ImageError
+from facerts.image import decode_crop, encode_png
 
 
 def shard(path: Path, members: dict[str, bytes], mode: str = "w") -> Path:
@@ -152,6 +153,22 @@ def test_every_source_knows_the_files_of_its_pictures(drawn_faces: Path, tmp_pat
         assert [source.file_of(index) for index in range(len(files))] == files
     assert Subset(open_source([single, tar]), [2, 0]).file_of(1) == single
     assert DrawnSource(2, 2).file_of(0) is None
+
+
+def test_a_broken_crop_is_named_without_decoding_it_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "tiny.png").write_bytes(encode_png(np.zeros((3, 3, 3), dtype=np.uint8)))
+    decoded = []
+
+    def decode(data: bytes, *, where: str) -> None:
+        decoded.append(len(data))
+        decode_crop(data, where=where)
+
+    monkeypatch.setattr("facerts.data.source.decode_crop", decode)
+    with pytest.raises(ImageError, match=rf"^{tmp_path}/tiny\.png: 3 x 3 pixels are too few"):
+        open_source(tmp_path).crop(0)
+    assert len(decoded) == 1
 
 
 def test_held_out_identities_are_in_one_part_only(drawn_faces: Path) -> None:

@@ -10,6 +10,7 @@ from facerts.align import TEMPLATE
 from facerts.data import open_source
 from facerts.data.drawn import draw_face
 from facerts.detect import Detection
+from facerts.errors import ImageError
 from facerts.evaluate.measuring import Measuring
 from facerts.evaluate.photos import AlignedPhotos, photo_notes
 from facerts.evaluate.run import run_pairs
@@ -72,6 +73,12 @@ def test_the_middle_is_taken_where_no_face_is_found_and_that_is_said(tmp_path: P
     assert photo_notes(source) == [
         "No face was found in 1 photos, the first is grey.png; their middle was taken."
     ]
+
+
+def test_a_photo_too_small_for_a_face_is_named(tmp_path: Path) -> None:
+    (tmp_path / "tiny.png").write_bytes(encode_png(np.full((15, 90, 3), 7, dtype=np.uint8)))
+    with pytest.raises(ImageError, match=r"tiny\.png: 15 x 15 pixels are too few"):
+        AlignedPhotos(open_source(tmp_path), Knows()).crop(0)
 
 
 def test_photos_that_are_taken_for_crops_are_warned_of(tmp_path: Path) -> None:

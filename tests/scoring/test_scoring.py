@@ -50,13 +50,17 @@ def test_what_cannot_be_read_becomes_a_row_with_its_error(scorer: Scorer, tmp_pa
     (tmp_path / "text.jpg").write_text("hello")
     (tmp_path / "cut.jpg").write_bytes(encode_jpeg(draw_face(0, 0))[:500])
     (tmp_path / "wide.png").write_bytes(encode_png(draw_face(0, 0)[:50]))
-    names = ["zero.jpg", "text.jpg", "good.png", "cut.jpg", "wide.png", "missing.jpg"]
+    (tmp_path / "tiny.png").write_bytes(encode_png(draw_face(0, 0)[:1, :1]))
+    names = ["zero.jpg", "text.jpg", "good.png", "cut.jpg", "wide.png", "tiny.png", "missing.jpg"]
     rows = scorer.score([tmp_path / name for name in names])
-    assert [row.error is None for row in rows] == [False, False, True, False, False, False]
+    assert [row.error is None for row in rows] == [False, False, True, False, False, False, False]
     for row, words in zip(
-        rows, ["empty", "not a JPEG", "", "cut short", "not an aligned crop", "No such"], strict=True
+        rows,
+        ["empty", "not a JPEG", "", "cut short", "not an aligned crop", "tiny.png: 1 x 1 pixels", "No such"],
+        strict=True,
     ):
         assert words in (row.error or "")
+    assert "picture 0: 15 x 15 pixels are too few" in str(scorer.score(draw_face(0, 0)[:15, :15])[0].error)
     wrong = np.zeros((4, 4), dtype=np.uint8)
     assert "(H, W, 3)" in str(scorer.score([wrong])[0].error)
 

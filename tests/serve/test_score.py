@@ -163,6 +163,14 @@ def test_a_service_without_a_detector_does_not_pretend(client: httpx.Client) -> 
     assert wide.json()["pictures"][0]["width"] == 400
 
 
+def test_a_picture_too_small_for_a_face_gets_no_quality(client: httpx.Client) -> None:
+    response = post(client, encode_png(np.zeros((1, 1, 3), dtype=np.uint8)))
+    assert response.status_code == 422
+    (picture,) = response.json()["pictures"]
+    assert picture["error"].startswith("1 x 1 pixels are too few for a face")
+    assert picture["faces"] == []
+
+
 def test_of_several_pictures_the_bad_ones_have_errors(client: httpx.Client) -> None:
     response = post(client, b"no", crop(200), crop(100)[:60])
     assert response.status_code == 200

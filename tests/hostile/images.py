@@ -1,0 +1,424 @@
+"""Hostile images, built field by field: those that must be refused, and the costliest that may be decoded.
+
+Every builder writes what it is told, true or not. ``refused``, ``costly`` and ``ordinary`` are the collections that
+tests and fuzzers start from.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Callable, Sequence
+from functools import cache
+
+import cv2
+import numpy as np
+
+from facerts.data.drawn import draw_face
+
+# ----------------------------------------------------------------------------------------------------------- JPEG
+
+Component = tuple[int, int, int]  # number, horizontal and vertical sampling factor
+
+COLOR: tuple[Component, ...] = ((1, 1, 1), (2, 1, 1), (3, 1, 1))
+CMYK: tuple[Component, ...] = (*COLOR, (4, 1, 1))
+BASELINE, EXTENDED, PROGRESSIVE, LOSSLESS, ARITHMETIC = 0xC0, 0xC1, 0xC2, 0xC3, 0xC9
+
+
+def segment(marker: int, content: bytes = b"", *, length: int | None = None) -> bytes:
+    """A marker with its length, which is the true one unless another is given."""
+    return struct.pack(">BBH", 0xFF, marker, len(content) + 2 if length is None else length) + content
+
+
+def quantization() -> bytes:
+    """A table of ones."""
+    return segment(0xDB, bytes(1) + bytes([1]) * 64)
+
+
+def huffman(kind: int, counts: Sequence[int], symbols: Sequence[int]) -> bytes:
+    """Table 0 of DC (0) or AC (1): how many codes there are of each length, and what they mean."""
+    return segment(0xC4, bytes([kind << 4, *counts, *[0] * (16 - len(counts)), *symbols]))
+
+
+def frame(
+    width: int, height: int, *, marker: int = BASELINE, components: Sequence[Component] = COLOR
+) -> bytes:
+    """The header with the size."""
+    listed = b"".join(bytes([number, across << 4 | down, 0]) for number, across, down in components)
+    return segment(marker, struct.pack(">BHHB", 8, height, width, len(components)) + listed)
+
+
+def scan(
+    numbers: Sequence[int], *, first: int = 0, last: int = 63, high: int = 0, low: int = 0, data: bytes = b""
+) -> bytes:
+    """A scan of some components and coefficients; ``high`` and ``low`` are the bits of successive approximation."""
+    listed = b"".join(bytes([number, 0]) for number in numbers)
+    return segment(0xDA, bytes([len(numbers)]) + listed + bytes([first, last, high << 4 | low])) + data
+
+
+def jpeg(*parts: bytes) -> bytes:
+    """Segments between the first marker and the last."""
+    return b"\xff\xd8" + b"".join(parts) + b"\xff\xd9"
+
+
+def tables() -> bytes:
+    """A bit for a block without change, and a bit for the end of the block."""
+    return quantization() + huffman(0, [1], [0]) + huffman(1, [1], [0])
+
+
+def baseline(width: int, height: int, *, data: bytes = b"", components: Sequence[Component] = COLOR) -> bytes:
+    """All that a baseline JPEG needs; a block is two bits of ``data``, and what is missing is gray."""
+    numbers = [number for number, _, _ in components]
+    return tables() + frame(width, height, components=components) + scan(numbers, data=data)
+
+
+def ends_of_bands(blocks: int) -> bytes:
+    """AC data of a progressive scan that says of 32,767 blocks at a time, in 15 bits, that nothing follows."""
+    bits = ("0" + "1" * 14) * -(-blocks // 32767)
+    bits += "1" * (-len(bits) % 8)
+    return int(bits, 2).to_bytes(len(bits) // 8, "big").replace(b"\xff", b"\xff\x00")
+
+
+def progressive(
+    width: int, height: int, refinements: int, *, components: Sequence[Component] = COLOR, before: bytes = b""
+) -> bytes:
+    """A DC scan, an AC scan of the first component, and many that refine it and change nothing.
+
+    Such a scan is the costliest for its bytes: every coefficient of every block is looked at.
+    """
+    numbers = [number for number, _, _ in components]
+    ends = ends_of_bands(-(-width // 8) * -(-height // 8))
+    return b"".join(
+        [
+            before,
+            quantization() + huffman(0, [1], [0]) + huffman(1, [1], [0xE0]),
+            frame(width, height, marker=PROGRESSIVE, components=components),
+            scan(numbers, last=0, low=1),
+            scan(numbers[:1], first=1, low=1, data=ends),
+            scan(numbers[:1], first=1, high=1, data=ends) * refinements,
+        ]
+    )
+
+
+# ----------------------------------------------------------------------------------------------------------- EXIF
+
+
+def exif(orientation: int) -> bytes:
+    """An EXIF block that turns the image."""
+    return b"II*\0\x08\0\0\0" + struct.pack("<HHHIHHI", 1, 0x0112, 3, 1, orientation, 0, 0)
+
+
+def exif_of_strings(entries: int) -> bytes:
+    """Descriptions that are each said to be as long as all of them together."""
+    return (
+        b"II*\0\x08\0\0\0"
+        + struct.pack("<H", entries)
+        + struct.pack("<HHII", 0x010E, 2, 12 * entries, 0) * entries
+    )
+
+
+# ------------------------------------------------------------------------------------------------------------ PNG
+
+GRAY, RGB, PALETTE, RGBA = 0, 2, 3, 6
+_CHANNELS = {GRAY: 1, RGB: 3, PALETTE: 1, 4: 2, RGBA: 4}
+# First column and row of each pass, and the steps to the next.
+_PASSES = [(0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2)]
+
+
+def chunk(kind: bytes, content: bytes = b"", *, length: int | None = None) -> bytes:
+    """A chunk with its length, which is the true one unless another is given, and its checksum."""
+    size = len(content) if length is None else length
+    return struct.pack(">I", size) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+
+
+def png_header(
+    width: int, height: int, *, depth: int = 8, color: int = RGB, interlaced: bool = False
+) -> bytes:
+    """The header's chunk."""
+    return chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, depth, color, 0, 0, interlaced))
+
+
+def png_rows(
+    width: int,
+    height: int,
+    fill: Callable[[int], bytes] = bytes,
+    *,
+    depth: int = 8,
+    color: int = RGB,
+    interlaced: bool = False,
+) -> bytes:
+    """Pixels before they are compressed: ``fill`` gives so many bytes, and Paeth's filter is the slowest to undo."""
+    rows = []
+    for x, y, across, down in _PASSES if interlaced else [(0, 0, 1, 1)]:
+        columns, count = -(-(width - x) // across), -(-(height - y) // down)
+        size = (columns * depth * _CHANNELS[color] + 7) // 8
+        rows += [b"\x04" + fill(size) for _ in range(count if size else 0)]
+    return b"".join(rows)
+
+
+def png(*chunks: bytes) -> bytes:
+    """Chunks behind the signature, and the end."""
+    return b"\x89PNG\r\n\x1a\n" + b"".join(chunks) + chunk(b"IEND")
+
+
+def black_png(*between: bytes) -> bytes:
+    """An ordinary PNG of 32 x 32 pixels, with chunks between its header and its pixels."""
+    return png(png_header(32, 32), *between, chunk(b"IDAT", zlib.compress(png_rows(32, 32))))
+
+
+def repeated(part: bytes, times: int) -> bytes:
+    """A zlib stream of the same bytes again and again, which are compressed once."""
+    compressor = zlib.compressobj(9, zlib.DEFLATED, -15)
+    # After a full flush the next piece stands for itself.
+    piece = compressor.compress(part) + compressor.flush(zlib.Z_FULL_FLUSH)
+    low, high = 1, 0
+    own = zlib.adler32(part)
+    for _ in range(times):
+        high = (high + (own >> 16) + len(part) * (low - 1)) % 65521
+        low = (low + (own & 0xFFFF) - 1) % 65521
+    return b"\x78\xda" + piece * times + b"\x03\0" + struct.pack(">HH", high, low)
+
+
+# ----------------------------------------------------------------------------------------------------------- WebP
+
+
+def riff_chunk(kind: bytes, content: bytes, *, length: int | None = None) -> bytes:
+    """A chunk with its length, which is the true one unless another is given."""
+    size = len(content) if length is None else length
+    return kind + struct.pack("<I", size) + content + bytes(len(content) % 2)
+
+
+def webp(*chunks: bytes, length: int | None = None) -> bytes:
+    """Chunks in a RIFF of the true length unless another is given."""
+    return riff_chunk(b"RIFF", b"WEBP" + b"".join(chunks), length=length)
+
+
+def webp_canvas(width: int, height: int, flags: int = 0) -> bytes:
+    """The header of an extended WebP; flag 2 is animation, 8 EXIF, 16 alpha."""
+    size = (width - 1).to_bytes(3, "little") + (height - 1).to_bytes(3, "little")
+    return riff_chunk(b"VP8X", bytes([flags, 0, 0, 0]) + size)
+
+
+class _Bits:
+    """Bits from the lowest, as lossless WebP has them."""
+
+    def __init__(self) -> None:
+        self._value = self._size = 0
+
+    def write(self, value: int, size: int) -> None:
+        self._value |= value << self._size
+        self._size += size
+
+    def to_bytes(self) -> bytes:
+        return self._value.to_bytes((self._size + 7) // 8, "little")
+
+
+def _same(bits: _Bits) -> None:
+    """A Huffman code of one symbol, 0, which takes no bits."""
+    bits.write(0b0001, 4)
+
+
+def _bytes_code(bits: _Bits, alphabet: int) -> None:
+    """A Huffman code in which each of the first 256 symbols has eight bits."""
+    bits.write(0, 1)
+    order = (17, 18, 0, 1, 2, 3, 4, 5, 16, 6, 7, 8)
+    bits.write(len(order) - 4, 4)
+    for symbol in order:
+        bits.write(symbol in {0, 8}, 3)
+    bits.write(0, 1)
+    bits.write((1 << 256) - 1, alphabet)
+
+
+def lossless(width: int, height: int, *, groups: int = 0, tile: int = 2, alpha: bool = False) -> bytes:
+    """A lossless image of zeros with its own Huffman codes for each tile.
+
+    Args:
+        width: in pixels.
+        height: in pixels.
+        groups: of Huffman codes; 20 bits of the file each, 5 KB of the decoder's memory.
+        tile: side of a tile, as a power of two from 2 to 9.
+        alpha: whether the image claims to have an alpha channel.
+    """
+    bits = _Bits()
+    bits.write(0x2F, 8)
+    bits.write(width - 1, 14)
+    bits.write(height - 1, 14)
+    bits.write(alpha, 1)
+    bits.write(0, 3 + 1)  # version, and no transforms
+    if not groups:
+        bits.write(0, 1 + 1)  # no color cache, one group
+    else:
+        bits.write(1 | 11 << 1, 1 + 4)  # the largest color cache
+        bits.write(1 | (tile - 2) << 1, 1 + 3)
+        bits.write(0, 1)
+        _bytes_code(bits, 280)
+        _bytes_code(bits, 256)
+        for _ in range(3):
+            _same(bits)
+        side = 1 << tile
+        reversed_bytes = [int(f"{value:08b}"[::-1], 2) for value in range(256)]
+        numbers = [index % groups for index in range(-(-width // side) * -(-height // side))]
+        tiles = bytes(reversed_bytes[part] for number in numbers for part in (number & 255, number >> 8))
+        bits.write(int.from_bytes(tiles, "little"), 8 * len(tiles))
+    count = 5 * max(groups, 1)
+    bits.write(int("1" * count, 16), 4 * count)
+    return bits.to_bytes() + bytes(8)
+
+
+# ------------------------------------------------------------------------------------------------------------ BMP
+
+
+def bmp(
+    width: int, height: int, *, header: int = 40, bits: int = 24, compression: int = 0, data: bytes = b""
+) -> bytes:
+    """A BMP; a header of 12 bytes is the old kind, whose sizes are 16-bit numbers."""
+    if header == 12:
+        fields = struct.pack("<IHHHH", header, width, height, 1, bits)
+    else:
+        fields = struct.pack("<IiiHHIIiiII", header, width, height, 1, bits, compression, 0, 0, 0, 0, 0)
+        fields += bytes(header - 40)
+    palette = bytes(4 << bits) if bits <= 8 else b""
+    offset = 14 + len(fields) + len(palette)
+    start = struct.pack("<2sIHHI", b"BM", offset + len(data), 0, 0, offset)
+    return start + fields + palette + data
+
+
+# ---------------------------------------------------------------------------------------------------- collections
+
+
+def _behind(marker: int, seen: bytes, decoded: bytes) -> bytes:
+    """A JPEG of which a walk that gives ``marker`` a length sees one image, and libjpeg, which does not, another."""
+    # The length is then 0xFFDB, the marker of the first table.
+    hidden = decoded + b"\xff\xd9"
+    return b"\xff\xd8\xff" + bytes([marker]) + hidden.ljust(0xFFDB, b"\0") + seen + b"\xff\xd9"
+
+
+@cache
+def refused() -> dict[str, tuple[bytes, str]]:
+    """Images by name, each with a part of the sentence that refuses it."""
+    small, large = baseline(32, 32), baseline(32_760, 32_760)
+    scans = small + scan([1]) * 1_153
+    header, pixels = png_header(32, 32), chunk(b"IDAT", zlib.compress(png_rows(32, 32)))
+    lossy = ordinary()["lossy.webp"][12:]
+    plain = lossless(32, 32)
+    huge_exif = exif_of_strings(60_000)
+    found = {
+        f"size_behind_{marker:02x}.jpg": (_behind(marker, small, large), "broken JPEG at byte 2")
+        for marker in (0x00, 0x01, 0xD0, 0xD7)
+    }
+    found |= {
+        "scans_behind_01.jpg": (_behind(0x01, small, scans), "broken JPEG at byte 2"),
+        "no_length.jpg": (jpeg(segment(0xFE, length=0), small), "broken JPEG at byte 2"),
+        "length_of_one.jpg": (jpeg(segment(0xFE, length=1), small), "broken JPEG at byte 2"),
+        "length_beyond.jpg": (jpeg(small, segment(0xFE, length=9)), "cut short"),
+        "two_frames.jpg": (jpeg(frame(8, 8), small), "a second frame header"),
+        "two_images.jpg": (jpeg(b"\xff\xd8", small), "broken JPEG at byte 2"),
+        "scan_first.jpg": (jpeg(tables(), scan([1, 2, 3]), small), "broken JPEG at byte 115"),
+        "no_scan.jpg": (jpeg(tables(), frame(8, 8)), "cut short"),
+        "unknown_component.jpg": (jpeg(small, scan([9])), "a scan of component 9"),
+        "no_components.jpg": (jpeg(baseline(32, 32, components=[])), "broken JPEG at byte 115"),
+        "no_sampling.jpg": (jpeg(baseline(32, 32, components=[(1, 0, 1)])), "cannot be decoded"),
+        "no_height.jpg": (jpeg(baseline(32, 0)), "claims 32 x 0 pixels"),
+        "arithmetic.jpg": (jpeg(frame(8, 8, marker=ARITHMETIC), scan([1, 2, 3])), "marker FFC9"),
+        "lossless.jpg": (jpeg(frame(8, 8, marker=LOSSLESS), scan([1, 2, 3])), "marker FFC3"),
+        "pixels.jpg": (jpeg(large), "32760 x 32760 pixels are more"),
+        "scans.jpg": (jpeg(scans), "more than 100 scans"),
+        "work.jpg": (jpeg(progressive(8_000, 8_000, 90)), "more than the limit of 1,024,000,000"),
+        "segments.jpg": (jpeg(segment(0xE1) * 10_001, small), "more than 10,000 segments"),
+    }
+    found |= {
+        # 45 bytes that are given 4 GB.
+        "length.png": (
+            b"\x89PNG\r\n\x1a\n" + header + chunk(b"IEND", length=0xFFFF_FFF0),
+            "cut short",
+        ),
+        "length_of_unknown.png": (png(header, chunk(b"abcd", length=0x7FFF_FFFF), pixels), "cut short"),
+        "header_second.png": (png(chunk(b"tEXt"), header, pixels), "does not begin with a header"),
+        "long_header.png": (
+            png(chunk(b"IHDR", struct.pack(">IIBBBBBB", 32, 32, 8, RGB, 0, 0, 0, 0)), pixels),
+            "does not begin with a header",
+        ),
+        "two_headers.png": (png(header, png_header(9_000, 9_000), pixels), "chunk 'IHDR' at byte 33"),
+        "two_palettes.png": (png(header, chunk(b"PLTE", bytes(3)) * 2, pixels), "chunk 'PLTE' at byte 48"),
+        "color_type.png": (png(png_header(32, 32, color=5), pixels), "color type 5 and 8 bits"),
+        "depth.png": (png(png_header(32, 32, depth=255), pixels), "color type 2 and 255 bits"),
+        "interrupted.png": (png(header, pixels, chunk(b"tEXt"), pixels), "chunk 'IDAT' at byte"),
+        "critical.png": (png(header, chunk(b"ABCD"), pixels), "chunk 'ABCD' at byte 33"),
+        "no_width.png": (png(png_header(0, 32), pixels), "claims 0 x 32 pixels"),
+        "pixels.png": (png(png_header(30_000, 30_000), pixels), "30000 x 30000 pixels are more"),
+        "exif.png": (black_png(chunk(b"eXIf", huge_exif)), "bytes of EXIF are more"),
+        "surplus.png": (
+            png(header, chunk(b"IDAT", repeated(bytes(1 << 20), 4_400))),
+            "more data than pixels",
+        ),
+    }
+    found |= {
+        "length.webp": (webp(riff_chunk(b"VP8L", plain, length=1 << 31)), "cut short"),
+        "length_of_file.webp": (webp(riff_chunk(b"VP8L", plain), length=1 << 31), "cut short"),
+        "no_image.webp": (webp(webp_canvas(32, 32), riff_chunk(b"ABCD", bytes(40))), "no image in it"),
+        "no_start.webp": (webp(riff_chunk(b"VP8 ", bytes(40))), "its image has no header"),
+        "canvas.webp": (webp(webp_canvas(32, 33), riff_chunk(b"VP8L", plain)), "not as large as its canvas"),
+        "animation.webp": (
+            webp(webp_canvas(5_000, 5_000, 2), riff_chunk(b"ANIM", bytes(6)), riff_chunk(b"ANMF", bytes(40))),
+            "animated WebP",
+        ),
+        "pixels.webp": (webp(riff_chunk(b"VP8L", lossless(16_000, 16_000))), "16000 x 16000 pixels are more"),
+        "tables.webp": (
+            webp(riff_chunk(b"VP8L", lossless(8_160, 7_840, groups=62_500, tile=5, alpha=True))),
+            "limit of 25,000,000 for lossless WebP",
+        ),
+        "exif.webp": (
+            webp(webp_canvas(32, 32, 8), lossy, riff_chunk(b"EXIF", huge_exif)),
+            "bytes of EXIF are",
+        ),
+    }
+    found |= {
+        "old_kind.bmp": (bmp(60_000, 60_000, header=12), "60000 x 60000 pixels are more"),
+        "old_kind_of_height.bmp": (bmp(3_000, 32_768, header=12), "3000 x 32768 pixels are more"),
+        "pixels.bmp": (bmp(100_000, -100_000), "100000 x 100000 pixels are more"),
+        "negative.bmp": (bmp(-100_000, 100_000), "claims -100000 x 100000 pixels"),
+        "header.bmp": (bmp(32, 32).replace(b"\x28\0\0\0", b"\xff\xff\xff\x7f", 1), "a header of 2147483647"),
+    }
+    return found
+
+
+@cache
+def costly() -> dict[str, bytes]:
+    """Images of less than 1 MB that keep every limit and cost as much as any, all of 32 x 32 pixels or very many."""
+    turned = segment(0xE1, b"Exif\0\0" + exif(7))
+    strings = segment(0xE1, b"Exif\0\0" + exif_of_strings(5_400))
+    rows = png_rows(8_000, 100, depth=16, color=RGBA)
+    text = chunk(b"zTXt", b"a\0\0" + zlib.compress(bytes(7_900_000), 9))
+    lossy = ordinary()["lossy.webp"][12:]
+    return {
+        "baseline.jpg": jpeg(baseline(10_000, 6_400, data=bytes(750_000))),
+        "progressive.jpg": jpeg(progressive(10_000, 6_400, 10)),
+        "progressive_cmyk.jpg": jpeg(progressive(10_000, 6_400, 11, components=CMYK, before=turned)),
+        "progressive_odd_sampling.jpg": jpeg(
+            progressive(10_000, 6_400, 12, components=[(1, 3, 1), (2, 1, 1), (3, 1, 1), (4, 3, 1)])
+        ),
+        "exif.jpg": jpeg(strings * 15, baseline(32, 32)),
+        "deep.png": png(png_header(8_000, 8_000, depth=16, color=RGBA), chunk(b"IDAT", repeated(rows, 80))),
+        "texts.png": black_png(text * 120),
+        "exif.png": black_png(chunk(b"eXIf", exif_of_strings(5_400))),
+        "surplus.png": png(png_header(32, 32), chunk(b"IDAT", repeated(bytes(1 << 20), 900))),
+        "tables.webp": webp(riff_chunk(b"VP8L", lossless(5_000, 5_000, groups=65_536, tile=4, alpha=True))),
+        "exif.webp": webp(webp_canvas(32, 32, 8), lossy, riff_chunk(b"EXIF", exif_of_strings(5_400))),
+        "run_lengths.bmp": bmp(8_000, 8_000, bits=8, compression=1, data=b"\0\x01"),
+    }
+
+
+@cache
+def ordinary() -> dict[str, bytes]:
+    """Images of 32 x 32 pixels as encoders write them, to be broken."""
+    face = np.ascontiguousarray(draw_face(1, 0)[40:72, 40:72, ::-1])
+    kinds: dict[str, tuple[str, list[int]]] = {
+        "baseline.jpg": (".jpg", []),
+        "progressive.jpg": (".jpg", [cv2.IMWRITE_JPEG_PROGRESSIVE, 1]),
+        "restarts.jpg": (".jpg", [cv2.IMWRITE_JPEG_RST_INTERVAL, 2]),
+        "rgb.png": (".png", []),
+        "lossy.webp": (".webp", [cv2.IMWRITE_WEBP_QUALITY, 80]),
+        "lossless.webp": (".webp", [cv2.IMWRITE_WEBP_QUALITY, 101]),
+        "rgb.bmp": (".bmp", []),
+    }
+    return {name: bytes(cv2.imencode(kind, face, options)[1]) for name, (kind, options) in kinds.items()}
