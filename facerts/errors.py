@@ -38,3 +38,9 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """The end of a sentence about a name that is not known: the nearest one that is, or nothing."""
     matches = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
     return f", did you mean {matches[0]!r}?" if matches else ""
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of what an error says, or its kind where it says nothing."""
+    said = str(error).strip().splitlines()
+    return said[0] if said else type(error).__name__

@@ -1,12 +1,12 @@
-"""ONNX Runtime: the one place that opens its sessions."""
+"""ONNX Runtime: the one place that opens its sessions and runs them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from facerts.errors import MissingExtraError, ModelError
+from facerts.errors import MissingExtraError, ModelError, first_line
 
 CPU = "CPUExecutionProvider"
 LOG_ERRORS = 3
@@ -60,8 +60,44 @@ def open_session(
         options.intra_op_num_threads = threads
         options.inter_op_num_threads = 1
     try:
-        return onnxruntime.InferenceSession(
+        session = onnxruntime.InferenceSession(
             str(path) if content is None else content, options, providers=wanted
         )
+        # Asked for a name that is no text, it fails.
+        _ = [tensor.name for tensor in (*session.get_inputs(), *session.get_outputs())]
     except Exception as error:  # ONNX Runtime's errors share no base class but Exception
-        raise ModelError(f"{path}: ONNX Runtime cannot load it ({str(error).splitlines()[0]})") from error
+        raise ModelError(f"{path}: ONNX Runtime cannot load it ({first_line(error)})") from error
+    return session
+
+
+def metadata_of(session: Any, path: Path) -> dict[str, str]:
+    """What a model's file says of itself under keys.
+
+    Raises:
+        ModelError: it is no text.
+    """
+    try:
+        return dict(session.get_modelmeta().custom_metadata_map)
+    except UnicodeDecodeError as error:
+        raise ModelError(f"{path}: its metadata is not UTF-8 ({error})") from error
+
+
+def run_session(
+    session: Any, path: Path, outputs: Sequence[str] | None, feeds: Mapping[str, Any]
+) -> list[Any]:
+    """What a model gives.
+
+    Args:
+        session: of the model.
+        path: of its file, for errors.
+        outputs: names of what is wanted; None for all.
+        feeds: its inputs by name.
+
+    Raises:
+        ModelError: ONNX Runtime cannot compute it.
+    """
+    try:
+        given: list[Any] = session.run(outputs, feeds)
+    except Exception as error:  # as above
+        raise ModelError(f"{path}: ONNX Runtime cannot run it ({first_line(error)})") from error
+    return given

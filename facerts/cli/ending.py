@@ -17,7 +17,7 @@ from facerts.cli.output import (
     EXIT_UNUSABLE,
     print_error,
 )
-from facerts.errors import Error, NonFiniteLossError
+from facerts.errors import Error, NonFiniteLossError, first_line
 
 DEBUG_VARIABLE = "FACERTS_DEBUG"
 
@@ -54,11 +54,11 @@ def tell(error: BaseException) -> int:
         return EXIT_UNUSABLE
     if isinstance(error, MemoryError):
         print_error(
-            f"there is not enough memory{_in_brackets(error)}; give less at a time, or a larger machine"
+            f"there is not enough memory ({first_line(error)}); give less at a time, or a larger machine"
         )
         return EXIT_UNUSABLE
     print_error(
-        f"unforeseen, {type(error).__name__}{_in_brackets(error)}; this is a defect of facerts: report it with what "
+        f"unforeseen, {type(error).__name__} ({first_line(error)}); this is a defect of facerts: report it with what "
         f"{DEBUG_VARIABLE}=1 shows"
     )
     return EXIT_UNFORESEEN
@@ -67,9 +67,3 @@ def tell(error: BaseException) -> int:
 def debugging() -> bool:
     """Whether errors are shown with the place where they happened."""
     return os.environ.get(DEBUG_VARIABLE, "") not in ("", "0")
-
-
-def _in_brackets(error: BaseException) -> str:
-    """The first line of what an error says."""
-    said = str(error).strip().splitlines()
-    return f" ({said[0]})" if said else ""

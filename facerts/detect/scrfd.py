@@ -21,7 +21,7 @@ from facerts.detect.overlap import suppress
 from facerts.errors import ModelError
 from facerts.files import sha256_file
 from facerts.pack import Network, find_network, is_pack, network_of
-from facerts.runtime import open_session
+from facerts.runtime import open_session, run_session
 
 Floats = NDArray[np.float64]
 
@@ -58,12 +58,14 @@ class _Look(NamedTuple):
         height: of the input.
         width: of the input.
         heads: one for each stride.
+        shapes: of all outputs.
     """
 
     size: int
     height: int
     width: int
     heads: tuple[_Head, ...]
+    shapes: tuple[tuple[int, ...], ...]
 
     def scale(self, image: NDArray[np.uint8]) -> float:
         """Pixels of the input for one of the photo."""
@@ -140,11 +142,18 @@ class SCRFD:
         """Scores ``(K,)``, boxes ``(K, 4)`` and points ``(K, 5, 2)``, in pixels of the photo, overlapping ones too."""
         canvas, factor = _fit(image, look)
         outputs = self._run(canvas)
+        if tuple(output.shape for output in outputs) != look.shapes:
+            raise ModelError(f"{self._model}: for inputs of one size it gives outputs of several; {EXPECTED}")
         seen = []
         for head in look.heads:
             scores = outputs[head.scores].reshape(-1).astype(np.float64)
-            if not np.isfinite(scores).all():
-                raise ModelError(f"{self._model}: scores of stride {head.stride} are not finite numbers")
+            for what, values in (
+                ("scores", scores),
+                ("boxes", outputs[head.boxes]),
+                ("points", outputs[head.points]),
+            ):
+                if not np.isfinite(values).all():
+                    raise ModelError(f"{self._model}: {what} of stride {head.stride} are not finite numbers")
             kept = np.flatnonzero(scores >= self._threshold)
             row, column = np.divmod(kept // ANCHORS, look.width // head.stride)
             place = np.stack([column, row], axis=1)[:, None].astype(np.float64)
@@ -159,8 +168,7 @@ class SCRFD:
         planes = np.ascontiguousarray(canvas.transpose(2, 0, 1)[None])
         shifted = np.multiply(planes, np.float32(1 / 128), dtype=np.float32)
         shifted -= np.float32(127.5 / 128)
-        outputs: list[NDArray[np.float32]] = self._session.run(None, {self._input: shifted})
-        return outputs
+        return run_session(self._session, self._model, None, {self._input: shifted})
 
     def _look(self, size: int, sides: Sequence[int | str | None]) -> _Look:
         """What the outputs are is told by the shapes that they have for a black photo, not by their names and order.
@@ -175,11 +183,11 @@ class SCRFD:
         taken = f"(1, 3, {height}, {width})"
         try:
             outputs = self._run(np.zeros((height, width, 3), dtype=np.uint8))
-        except Exception as error:  # ONNX Runtime's errors share no base class but Exception
-            raise ModelError(
-                f"{self._model}: cannot be run on {taken} ({str(error).splitlines()[0]}); {EXPECTED}"
-            ) from error
-        shapes = [(math.prod(output.shape[:-1]), output.shape[-1]) for output in outputs]
+        except ModelError as error:
+            raise ModelError(f"{error}, for {taken}; {EXPECTED}") from error
+        shapes = [
+            (math.prod(output.shape[:-1]), output.shape[-1] if output.ndim else 0) for output in outputs
+        ]
         heads = []
         for stride in STRIDES:
             anchors = ANCHORS * (height // stride) * (width // stride)
@@ -190,7 +198,7 @@ class SCRFD:
                     f"{', '.join(str(output.shape) for output in outputs)}, and none is {missing[0]}; {EXPECTED}"
                 )
             heads.append(_Head(stride, *(shapes.index(shape) for shape in wanted)))
-        return _Look(size, height, width, tuple(heads))
+        return _Look(size, height, width, tuple(heads), tuple(output.shape for output in outputs))
 
 
 def is_scrfd(network: Network) -> bool:
@@ -199,6 +207,8 @@ def is_scrfd(network: Network) -> bool:
         return False
     (taken,) = network.inputs
     if len(taken.shape) != 4 or taken.type != "tensor(float)":
+        return False
+    if any(output.type != "tensor(float)" for output in network.outputs):
         return False
     batch, channels, *sides = taken.shape
     told = Counter(output.shape[-1] for output in network.outputs if output.shape)

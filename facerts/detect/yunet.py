@@ -18,7 +18,7 @@ from facerts.detect.free_size import free_sides
 from facerts.detect.overlap import suppress
 from facerts.errors import ModelError
 from facerts.pack import Network, network_of
-from facerts.runtime import open_session
+from facerts.runtime import open_session, run_session
 
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
@@ -131,26 +131,26 @@ class YuNet:
 
     def _run(self, picture: Floats) -> list[Floats]:
         """For each kind in ``COLUMNS`` what is told of the places, ``(A, columns)``, stride by stride."""
-        outputs = self._session.run(OUTPUTS, {self._input: picture})
-        return [
-            np.concatenate([output[0] for output in outputs[first : first + len(STRIDES)]])
-            for first in range(0, len(OUTPUTS), len(STRIDES))
-        ]
+        outputs = run_session(self._session, self._model, OUTPUTS, {self._input: picture})
+        try:
+            told: list[Floats] = [
+                np.concatenate([output[0] for output in outputs[first : first + len(STRIDES)]])
+                for first in range(0, len(OUTPUTS), len(STRIDES))
+            ]
+        except (ValueError, IndexError, TypeError) as error:
+            raise ModelError(
+                f"{self._model}: its outputs do not go together ({error}); {EXPECTED}"
+            ) from error
+        places, shapes = sum(_places(*picture.shape[2:])), [kind.shape for kind in told]
+        if shapes != [(places, columns) for columns in COLUMNS.values()]:
+            raise ModelError(
+                f"{self._model}: for {picture.shape} it tells of its places {shapes}; {EXPECTED}"
+            )
+        return told
 
     def _check(self) -> None:
         """Run it once, on a black picture of another size than the file's."""
-        height, width = STRIDES[-1], 2 * STRIDES[-1]
-        places = sum(_places(height, width))
-        try:
-            shapes = [told.shape for told in self._run(np.zeros((1, 3, height, width), dtype=np.float32))]
-        except Exception as error:  # ONNX Runtime's errors share no base class but Exception
-            raise ModelError(
-                f"{self._model}: cannot be run on (1, 3, {height}, {width}) ({str(error).splitlines()[0]}); {EXPECTED}"
-            ) from error
-        if shapes != [(places, columns) for columns in COLUMNS.values()]:
-            raise ModelError(
-                f"{self._model}: for (1, 3, {height}, {width}) it tells of its places {shapes}; {EXPECTED}"
-            )
+        self._run(np.zeros((1, 3, STRIDES[-1], 2 * STRIDES[-1]), dtype=np.float32))
 
 
 def is_yunet(network: Network) -> bool:

@@ -7,6 +7,7 @@ file beside it (``model.onnx`` and ``model.json``), which also names its tensors
 from __future__ import annotations
 
 import json
+import math
 from bisect import bisect_left
 from contextlib import ExitStack
 from pathlib import Path
@@ -34,6 +35,10 @@ SCHEMA: Literal["facerts.model/1"] = "facerts.model/1"
 # Quantiles of the calibration faces' quality: 0 %, 1 %, …, 100 %.
 QUANTILES = 101
 
+# What a file says of itself must not decide how much memory is taken; these are far beyond any model.
+LARGEST_SIDE, MOST_PIXELS = 1024, 1 << 25
+
+Side = Annotated[int, Field(ge=1, le=LARGEST_SIDE)]
 Three = tuple[float, float, float]
 Interval = tuple[float, float]
 
@@ -58,10 +63,10 @@ class Input(Section):
     """
 
     name: str = "image"
-    size: tuple[int, int] = (112, 112)
+    size: tuple[Side, Side] = (112, 112)
     layout: Literal["NCHW", "NHWC"] = "NCHW"
     colour: Literal["RGB", "BGR"] = "RGB"
-    batch: int | None = Field(default=None, ge=1)
+    batch: int | None = Field(default=None, ge=1, le=1024)
     mean: Three = (127.5, 127.5, 127.5)
     std: Three = (127.5, 127.5, 127.5)
 
@@ -71,6 +76,12 @@ class Input(Section):
         if any(value <= 0 for value in std):
             raise ValueError("std must be above 0")
         return std
+
+    @model_validator(mode="after")
+    def fits_into_memory(self) -> Input:
+        if math.prod(self.size) * (self.batch or 1) > MOST_PIXELS:
+            raise ValueError(f"a batch has more than {MOST_PIXELS:,} pixels")
+        return self
 
 
 class Threshold(Section):
@@ -227,7 +238,7 @@ class Description(Section):
     method: str = "unknown"
     backbone: str = ""
     precision: str = "fp32"
-    embedding_size: int | None = Field(default=None, ge=1)
+    embedding_size: int | None = Field(default=None, ge=1, le=1 << 16)
     input: Input = Input()
     outputs: dict[str, str] = {}
     normalise_embedding: bool = False
@@ -269,10 +280,15 @@ def parse_description(text: str | bytes, where: str) -> Description:
     """
     content = parse_json(text, where, error=ModelError)
     try:
-        return Description.model_validate(content)
+        description = Description.model_validate(content)
     except ValidationError as error:
         problems = "; ".join(f"{_path(problem['loc'])}: {problem['msg']}" for problem in error.errors())
         raise ModelError(f"{where}: {problems}") from error
+    try:
+        description.to_json().encode()
+    except UnicodeEncodeError as error:
+        raise ModelError(f"{where}: it has characters that do not exist ({error})") from error
+    return description
 
 
 def read_description(path: Path) -> Description:

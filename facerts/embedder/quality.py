@@ -26,14 +26,10 @@ class OnnxQuality(OnnxModel):
             ``(N,) float32``, higher is better.
 
         Raises:
-            ModelError: crops of another shape, or the model gave a number that is not finite.
+            ModelError: as ``OnnxModel.tensors``.
         """
         quality = self.quality_of(self.tensors(crops))
         assert quality is not None  # of which the description was checked
-        if quality.shape != (len(crops),):
-            raise ModelError(
-                f"{self._path}: {len(crops)} crops have {quality.size} numbers of quality; one for each is wanted"
-            )
         return quality
 
     def _check_description(self) -> None:

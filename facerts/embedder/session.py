@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import cv2
 import numpy as np
@@ -19,11 +20,22 @@ from facerts.errors import ModelError
 from facerts.files import sha256_file
 from facerts.image import CROP_SIZE
 from facerts.pack import is_pack
-from facerts.runtime import open_session
+from facerts.runtime import metadata_of, open_session, run_session
 
 Floats = NDArray[np.float32]
 
-ROLES = ("embedding", "norm", "quality", "uncertainty")
+SCORES = ("norm", "quality", "uncertainty")
+ROLES = ("embedding", *SCORES)
+# As ONNX Runtime calls the types of tensors.
+NUMBERS = frozenset(
+    f"tensor({kind})"
+    for kind in (
+        "float",
+        "double",
+        "float16",
+        *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)),
+    )
+)
 
 
 class OnnxModel:
@@ -51,9 +63,7 @@ class OnnxModel:
         path = Path(path)
         self._path = path
         self.session = open_session(path, providers=providers, threads=threads)
-        self.description = description or find_description(
-            path, dict(self.session.get_modelmeta().custom_metadata_map)
-        )
+        self.description = description or find_description(path, metadata_of(self.session, path))
         self.name = self.description.name or path.stem
         self.method = self.description.method
         self.sha256 = sha256_file(path)
@@ -72,7 +82,8 @@ class OnnxModel:
             ``(N, …) float32`` by role.
 
         Raises:
-            ModelError: crops of another shape, or the model gave a number that is not finite.
+            ModelError: crops of another shape, or the model fails on them, or gives what it should not: another number
+                of rows, or a number that is not finite.
         """
         if crops.ndim != 4 or crops.shape[1:] != (CROP_SIZE, CROP_SIZE, 3) or crops.dtype != np.uint8:
             raise ModelError(
@@ -119,11 +130,23 @@ class OnnxModel:
             short = size - len(part)
             if short:
                 part = np.concatenate([part, np.repeat(part[-1:], short, axis=0)])
-            values = self.session.run(list(self._roles.values()), {told.name: part})
+            values = run_session(self.session, self._path, list(self._roles.values()), {told.name: part})
             yield {
-                role: np.asarray(value, dtype=np.float32)[: size - short]
+                role: self._rows_of(role, value, size)[: size - short]
                 for role, value in zip(self._roles, values, strict=True)
             }
+
+    def _rows_of(self, role: str, value: NDArray[Any], crops: int) -> Floats:
+        """An output, held against the crops that it is of."""
+        if value.ndim == 0 or len(value) != crops:
+            raise ModelError(
+                f"{self._path}: for {crops} crops the {role} is {value.shape}; a row for each is wanted"
+            )
+        if role in SCORES and value.size != crops:
+            raise ModelError(
+                f"{self._path}: {crops} crops have {value.size} numbers of {role}; one for each is wanted"
+            )
+        return np.asarray(value, dtype=np.float32)
 
     def _check_description(self) -> None:
         """Refuse a description that does not give what this kind of model must."""
@@ -152,7 +175,7 @@ class OnnxModel:
             raise ModelError(
                 f'{self._path}: the batch is fixed at {shape[0]}; the description must say "batch": {shape[0]}'
             )
-        outputs = {tensor.name for tensor in self.session.get_outputs()}
+        outputs = {tensor.name: tensor.type for tensor in self.session.get_outputs()}
         roles = dict(self.description.outputs)
         if self.description.quality.startswith("output:"):
             roles["quality"] = self.description.quality.removeprefix("output:")
@@ -161,6 +184,8 @@ class OnnxModel:
                 raise ModelError(
                     f"{self._path}: no output {name!r} for the role {role!r}; there are {', '.join(sorted(outputs))}"
                 )
+            if outputs[name] not in NUMBERS:
+                raise ModelError(f"{self._path}: output {name!r} is {outputs[name]}, not numbers")
         if self.description.quality == "norm" and not (
             self.description.normalise_embedding or "norm" in roles
         ):
@@ -175,9 +200,19 @@ class OnnxEmbedder(OnnxModel):
     """Crops to outputs through a described ONNX model; see ``outputs.Embedder``. May be shared by threads."""
 
     def __call__(self, crops: NDArray[np.uint8]) -> FaceOutputs:
-        """Embed aligned crops; see ``OnnxModel.tensors``."""
+        """Embed aligned crops; see ``OnnxModel.tensors``.
+
+        Raises:
+            ModelError: as there, or the embedding has another length than the description says.
+        """
         tensors = self.tensors(crops)
         embedding = _rows(tensors["embedding"])
+        size = self.description.embedding_size
+        if embedding.shape[1] != (size or embedding.shape[1] or 1):
+            raise ModelError(
+                f"{self._path}: its embedding has {embedding.shape[1]} numbers, and its description says "
+                f"{size or 'at least 1'}"
+            )
         norm, quality = self.norm_of(tensors), self.quality_of(tensors)
         if norm is not None and self.description.normalise_embedding:
             lengths = np.maximum(norm, np.float32(1e-12))[:, None]

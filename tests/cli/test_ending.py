@@ -75,7 +75,7 @@ def test_every_status_is_in_the_table_of_the_documentation() -> None:
     [
         (RuntimeError("first line\nsecond"), 4, "unforeseen, RuntimeError (first line); this is a defect"),
         (KeyError("name"), 4, "unforeseen, KeyError ('name')"),
-        (EOFError(), 4, "unforeseen, EOFError;"),
+        (EOFError(), 4, "unforeseen, EOFError (EOFError)"),
         (RecursionError("too deep"), 4, "unforeseen, RecursionError (too deep)"),
         (MemoryError("Unable to allocate 46 TiB"), 2, "not enough memory (Unable to allocate 46 TiB)"),
         (OSError(errno.ENOSPC, "No space left on device"), 2, "error: No space left on device"),

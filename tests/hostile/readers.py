@@ -32,6 +32,17 @@ def _table(path: Path) -> None:
     load_table(path)
 
 
+def _model(path: Path) -> None:
+    import numpy as np
+
+    from facerts.embedder import load_embedder, load_quality
+
+    crops = np.random.default_rng(0).integers(0, 256, (5, 112, 112, 3), dtype=np.uint8)
+    embedder = load_embedder(path, threads=1)
+    embedder(crops)
+    load_quality(path, threads=1)(crops)
+
+
 def _result(folder: Path) -> None:
     from facerts.evaluate.compare import compare
     from facerts.report import write_report
@@ -52,6 +63,7 @@ def _log(path: Path) -> None:
 READERS: dict[str, Callable[[Path], None]] = {
     "source": _source,
     "table": _table,
+    "model": _model,
     "result": _result,
     "log": _log,
 }
