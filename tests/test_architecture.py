@@ -27,7 +27,7 @@ LEVELS = [
     {"metrics", "degrade", "align"},
     {"image", "pack", "pull"},
     {"manifest", "runtime", "meeting"},
-    {"files", "progress"},
+    {"files", "progress", "shown"},
     {"errors", "version"},
 ]
 # Rooms of the training side, the only ones that may import PyTorch at all.
