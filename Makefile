@@ -6,7 +6,7 @@ TORCH_CPU ?= torch==2.13.0
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test check bench clean
+.PHONY: demo test check fuzz bench clean
 
 # A GPU takes the ordinary PyTorch; without one, the small CPU build.
 $(READY): setup.cfg pyproject.toml
@@ -25,6 +25,11 @@ demo: $(READY)
 
 test: $(READY)
 	$(BIN)/python -m pytest -n 2
+
+# Hostile files for every reader; MINUTES=600 goes on for ten hours.
+MINUTES ?= 10
+fuzz: $(READY)
+	$(BIN)/python -m tests.fuzz --minutes $(MINUTES)
 
 check: $(READY)
 	$(BIN)/ruff format --check .

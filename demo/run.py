@@ -11,6 +11,7 @@ at the end are scored by the model that ships with the package, which was traine
 from __future__ import annotations
 
 import argparse
+import csv
 import shlex
 import shutil
 import subprocess
@@ -27,6 +28,7 @@ from facerts.benchmarks.bins import save_bin
 from facerts.data import open_source
 from facerts.data.drawn import write_drawn, write_non_faces
 from facerts.image import encode_png, fit_crop
+from facerts.scoring.cells import from_cell
 from facerts.zoo import read_manifest
 
 TRAIN_IDENTITIES, TRAIN_PICTURES = 240, 16
@@ -103,12 +105,11 @@ def middle(picture: np.ndarray) -> np.ndarray:
 
 
 def print_scores(rows: Path) -> None:
-    header, *lines = [line.split(",") for line in rows.read_text().splitlines()]
-    path, quality, uncertainty = (header.index(name) for name in ("path", "quality", "uncertainty"))
-    for line in sorted(lines, key=lambda line: -float(line[quality])):
-        print(
-            f"  {Path(line[path]).name:22} quality {float(line[quality]):7.4f}  uncertainty {line[uncertainty]}"
-        )
+    with rows.open(encoding="utf-8", newline="") as file:
+        lines = sorted(csv.DictReader(file), key=lambda line: -float(line["quality"]))
+    for line in lines:
+        name, quality = Path(from_cell(line["path"])).name, float(line["quality"])
+        print(f"  {name:22} quality {quality:7.4f}  uncertainty {line['uncertainty']}")
 
 
 def say(text: str) -> None:

@@ -27,7 +27,7 @@ LEVELS = [
     {"metrics", "degrade", "align"},
     {"image", "pack", "pull"},
     {"manifest", "runtime", "meeting"},
-    {"files", "json_file", "npz", "pickles", "progress"},
+    {"files", "json_file", "npz", "pickles", "progress", "shown"},
     {"errors", "version"},
 ]
 # Rooms of the training side, the only ones that may import PyTorch at all.

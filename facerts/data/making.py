@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,6 +21,7 @@ from facerts.data.source import Source
 from facerts.data.target import Target
 from facerts.errors import Error
 from facerts.files import atomic_write, writing
+from facerts.shown import shown_command, shown_path
 from facerts.version import __version__
 
 SCHEMA = "facerts.data/1"
@@ -144,7 +144,7 @@ class Making:
             "by_reason": dict(self._reasons.most_common()),
         }
         with atomic_write(self._places.of(report_file), "w") as file:
-            json.dump(self.report, file, allow_nan=False, indent=1)
+            json.dump(_shown(self.report), file, allow_nan=False, indent=1)
 
 
 @contextmanager
@@ -173,7 +173,7 @@ def making(
     lists = {kind: report_file.with_name(f"{stem}.{kind}.jsonl") for kind in (DROPPED, PAIRS)}
     report: dict[str, Any] = {
         "schema": SCHEMA,
-        "command": sys.argv,
+        "command": shown_command(),
         "versions": dict(versions or {"facerts": __version__, "numpy": np.__version__}),
         "created": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "dry_run": settings.dry_run,
@@ -195,6 +195,16 @@ def making(
         report["report"] = str(report_file)
         report["seconds"] = round(time.monotonic() - begun, 1)
         made.finish(report_file)
+
+
+def _shown(report: Mapping[str, Any]) -> dict[str, Any]:
+    """A report with its paths as others may see them; they lie beside it."""
+    return {
+        **report,
+        "written": [{**data_set, "path": shown_path(data_set["path"])} for data_set in report["written"]],
+        "lists": {kind: shown_path(path) for kind, path in report["lists"].items()},
+        "report": shown_path(report["report"]),
+    }
 
 
 def identity_of(source: Source, index: int) -> str | None:

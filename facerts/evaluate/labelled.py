@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from facerts.errors import DataError
 from facerts.evaluate.result import Arrays, load_result
+from facerts.shown import shown_path
 
 
 class Measured(NamedTuple):
@@ -39,6 +40,11 @@ class Saved:
     content: dict[str, Any]
     arrays: Arrays
     labelled: bool = True
+
+    @property
+    def place(self) -> str:
+        """The folder as others may see it."""
+        return shown_path(self.folder)
 
     def section(self, kind: str, name: str | None = None) -> Any:
         """A section of the result.

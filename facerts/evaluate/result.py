@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import platform
-import sys
 from collections.abc import Mapping
 from datetime import datetime, timezone
 from importlib import metadata
@@ -23,6 +22,7 @@ from facerts.evaluate.plain import check_result
 from facerts.files import atomic_write
 from facerts.json_file import read_json
 from facerts.npz import read_npz
+from facerts.shown import shown_command
 
 SCHEMA = "facerts.result/1"
 JSON_FILE, ARRAYS_FILE = "result.json", "arrays.npz"
@@ -68,10 +68,7 @@ class ResultFolder:
                     "choose another --out"
                 )
             self.content = earlier
-        # By its name: where it is installed is nobody's business whom the result is shown.
-        program = Path(sys.argv[0]).name
-        said = "facerts" if program == "__main__.py" else program
-        self.content["command"] = [*self.content["command"], [said, *sys.argv[1:]]]
+        self.content["command"] = [*self.content["command"], shown_command()]
 
     def add(self, kind: str, name: str | None, section: Any, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Add or replace a section; ``write`` brings it to the disk.

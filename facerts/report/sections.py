@@ -9,6 +9,7 @@ from typing import Any
 from facerts.report import figures
 from facerts.report.pictures import best_and_worst, worst_pairs
 from facerts.report.subject import Subject
+from facerts.shown import shown_argument
 
 REJECTED = (0.0, 0.05, 0.1, 0.2)
 CURVES = {
@@ -231,7 +232,11 @@ def provenance(subjects: Sequence[Subject]) -> list[dict[str, Any]]:
         told.append(
             {
                 "subject": subject,
-                "commands": [shlex.join(["facerts", *command[1:]]) for command in subject.result["command"]],
+                # Older results have paths as they were given.
+                "commands": [
+                    shlex.join(["facerts", *map(shown_argument, command[1:])])
+                    for command in subject.result["command"]
+                ],
                 "data": data,
             }
         )

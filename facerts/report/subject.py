@@ -12,6 +12,7 @@ from facerts.errors import DataError
 from facerts.evaluate.labelled import Saved
 from facerts.evaluate.result import JSON_FILE, Arrays, load_result
 from facerts.json_file import parse_json
+from facerts.shown import shown_paths
 
 LOG_FILE = "log.jsonl"
 
@@ -53,9 +54,9 @@ def load_subjects(folders: Sequence[str | Path]) -> list[Subject]:
     read = [_load(Path(folder)) for folder in folders]
     names = Counter(label for label, *_ in read)
     subjects = []
-    for folder, (label, result, arrays, log) in zip(folders, read, strict=True):
+    for place, (label, result, arrays, log) in zip(shown_paths(folders), read, strict=True):
         # Two models of one name are told apart by their folders.
-        shown = label if names[label] == 1 else str(folder)
+        shown = label if names[label] == 1 else place
         subjects.append(Subject(shown, result, arrays, log))
     return subjects
 

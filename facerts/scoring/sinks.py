@@ -12,6 +12,7 @@ from typing import IO, Any
 
 from facerts.errors import Error, MissingExtraError
 from facerts.files import atomic_write
+from facerts.scoring.cells import to_cell
 from facerts.scoring.row import COLUMNS, Row
 
 Put = Callable[[Row], None]
@@ -53,7 +54,8 @@ def check_sink(path: str | Path) -> None:
 @contextmanager
 def _csv(path: Path) -> Iterator[Put]:
     with atomic_write(path, "w") as file:
-        writer = csv.writer(file, lineterminator="\n")
+        # Quoted, text stays one cell whatever is in it and whichever sign between cells is expected.
+        writer = csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
         writer.writerow(COLUMNS)
 
         def put(row: Row) -> None:
@@ -113,7 +115,9 @@ def _pyarrow() -> Any:
 
 
 def _cell(value: object) -> object:
-    """Lists as numbers with blanks between, flags in lower case, nothing as an empty cell."""
+    """Lists as numbers with blanks between, flags in lower case, text that is no formula, nothing as an empty cell."""
+    if isinstance(value, str):
+        return to_cell(value)
     if isinstance(value, list):
         return " ".join(f"{number:g}" for number in value)
     if isinstance(value, bool):

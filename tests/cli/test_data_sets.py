@@ -28,6 +28,25 @@ def test_split_and_merge_and_shuffle(
     assert run("data", "split", drawn_faces, "--out", a, "--held-out", b, "--share", "0.25", "--json") == 0
     told = json.loads(capsys.readouterr().out)
     assert [part["identities"] for part in told["written"]] == [6, 2]
+    # Here the paths are for who has called; the report may be shown to others.
+    assert [part["path"] for part in told["written"]] == [str(a), str(b)]
+    written = (tmp_path / "a.report.json").read_text()
+    assert str(tmp_path) not in written
+    command = [
+        "facerts",
+        "data",
+        "split",
+        "faces",
+        "--out",
+        "a",
+        "--held-out",
+        "b.tar",
+        "--share",
+        "0.25",
+        "--json",
+    ]
+    assert json.loads(written)["command"] == command
+    assert [part["path"] for part in json.loads(written)["written"]] == ["a", "b.tar"]
     assert run("data", "merge", a, b, "--out", tmp_path / "all.tar") == 0
     assert "64" in capsys.readouterr().out
     assert content(tmp_path / "all.tar") == content(drawn_faces)

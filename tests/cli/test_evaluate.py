@@ -285,6 +285,46 @@ def test_commands_share_a_folder_and_models_do_not(
     )
 
 
+def test_results_and_reports_say_nothing_of_where_they_were_made(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work, elsewhere = tmp_path / "work", tmp_path / "private"
+    work.mkdir()
+    monkeypatch.chdir(work)
+    out, other = elsewhere / "results", elsewhere / "others" / "results"
+    data = ("--data", home / "lfw")
+    for place in (out, other):
+        assert run("evaluate", "verification", "--model", home / "model.onnx", *data, "--out", place) == 0
+    content = json.loads((out / "result.json").read_text())
+    assert content["command"] == [
+        ["facerts", "evaluate", "verification", "--model", "model.onnx", "--data", "lfw", "--out", "results"]
+    ]
+    # As results were written before.
+    command = [
+        "/opt/bin/facerts",
+        "evaluate",
+        "verification",
+        f"--model={home / 'model.onnx'}",
+        "--out",
+        str(out),
+    ]
+    (out / "result.json").write_text(json.dumps(content | {"command": [command]}))
+    assert run("report", out, other, "--out", work / "report.html") == 0
+    assert run("compare", out, other, "--out", work / "compared") == 0
+    told = [(other / "result.json").read_text()]
+    told += [
+        (work / name).read_text()
+        for name in ("report.html", "compared/comparison.json", "compared/tables.md")
+    ]
+    for text in told:
+        assert str(tmp_path) not in text
+        assert str(home) not in text
+    # The two models have one name, so folders tell them apart.
+    assert "private/results" in told[1]
+    assert "others/results" in told[1]
+    assert "facerts evaluate verification --model=model.onnx --out results" in told[1]
+
+
 def judging(home: Path, things: Path) -> dict[str, list[str | Path]]:
     """The commands that take a model or embeddings."""
     return {

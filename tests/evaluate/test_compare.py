@@ -79,12 +79,12 @@ def test_a_worse_model_has_differences_below_0_and_small_p(folders: dict[str, Pa
     comparison = compare([folders["plain"], folders["poor"]])
     assert comparison["reference"] == {
         "label": "plain",
-        "folder": str(folders["plain"]),
+        "folder": folders["plain"].name,
         "name": "plain",
         "sha256": "a" * 64,
     }
     assert [model["label"] for model in comparison["models"]] == ["poor"]
-    assert comparison["models"][0]["folder"] == str(folders["poor"])
+    assert comparison["models"][0]["folder"] == folders["poor"].name
     results = {name: json.loads((folder / "result.json").read_text()) for name, folder in folders.items()}
     for name, unit in (("named", "subjects"), ("people", "pairs")):
         row = told(comparison, name)
@@ -160,10 +160,10 @@ def test_other_pictures_are_left_out_with_a_note(
     run_ood(model, [str(drawn_faces)], [str(drawn_things)], other, BARE, exclude_others="*0.jpg")
     comparison = compare([folders["plain"], other])
     assert comparison["notes"] == [
-        f"named: {other} was measured on other pictures or pairs than {folders['plain']}; no difference between them "
-        "is tested, and their numbers may not compare.",
-        f"ood: {other} was measured on other pictures than {folders['plain']}; no difference between them is tested, "
-        "and their numbers may not compare.",
+        "named: other was measured on other pictures or pairs than plain; no difference between them is tested, and "
+        "their numbers may not compare.",
+        "ood: other was measured on other pictures than plain; no difference between them is tested, and their "
+        "numbers may not compare.",
         *UNREACHED,
     ]
     assert comparison["ood"] == []

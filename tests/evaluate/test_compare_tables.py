@@ -275,7 +275,7 @@ def test_runs_of_one_label_must_be_of_one_method_on_the_same_data(
 
 def test_folders_of_one_name_without_labels_are_methods_of_their_own(folders: dict[str, Path]) -> None:
     found = compare([folders["one"], folders["two"]])
-    assert [method["label"] for method in found["methods"]] == [str(folders["one"]), str(folders["two"])]
+    assert [method["label"] for method in found["methods"]] == ["one", "two"]
 
 
 def test_an_embedding_of_no_label_is_refused(folders: dict[str, Path]) -> None:

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,6 +22,7 @@ from facerts.evaluate.run import run_identification, run_pairs
 from facerts.evaluate.verification import verification_of
 from facerts.image import decode_crop
 from facerts.metrics.pair_intervals import verification_intervals
+from facerts.shown import shown_command
 from tests.evaluate.conftest import Plain
 
 
@@ -148,7 +148,7 @@ def test_a_command_is_told_once_however_much_it_measures(
     run_pairs(plain, ["verification", "reject"], data, tmp_path, Measuring(fmr=0.01))
     content, _ = load_result(tmp_path)
     assert set(content["verification"]) == set(content["reject"]) == {"named", "people"}
-    assert content["command"] == [[Path(sys.argv[0]).name.replace("__main__.py", "facerts"), *sys.argv[1:]]]
+    assert content["command"] == [shown_command()]
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,7 @@ from facerts.errors import Error, ModelError
 from facerts.image import encode_jpeg, encode_png
 from facerts.scoring import Judge, Row, Scored, Scorer, open_sink, pictures_of, score_pictures
 from facerts.scoring.arrays import write_embeddings
+from facerts.scoring.cells import FORMULA, from_cell
 from tests.foreign import slow_embedding, write_description, write_embedder
 
 
@@ -191,6 +193,41 @@ def test_csv_has_a_header_and_a_line_for_each_row(tmp_path: Path) -> None:
     assert (first["quality"], first["accepted"], first["error"]) == ("1.25", "true", "")
     assert second["error"] == 'it says "no"'
     assert second["quality"] == ""
+
+
+HARMFUL = [
+    *(
+        '=HYPERLINK("http://evil.example")',
+        "+1+cmd|' /C calc'!A0",
+        "-2+3",
+        "-",
+        "@SUM(1)",
+        "\t=1",
+        "\r=1",
+        "\n=1",
+        "＝1",
+    ),
+    *("a\r=cmd.jpg", "a\n=cmd.jpg", 'a";=cmd.jpg', "a;=cmd.jpg", "a,=cmd.jpg", "a\t=cmd.jpg"),
+]
+HARMLESS = ["a=b.jpg", "photos/-1.jpg", "'", "''", "'=1", "ü.jpg", "1e5"]
+
+
+def test_no_cell_of_a_csv_is_a_formula_and_names_read_back_as_they_were(tmp_path: Path) -> None:
+    texts = [*HARMFUL, *HARMLESS]
+    with open_sink(tmp_path / "rows.csv") as put:
+        for text in texts:
+            put(Row(text, 0, box=[-3.5, 1, 2, 3], quality=-1.25, reason=text, error=text, model_sha256="f"))
+    with (tmp_path / "rows.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    for name in ("path", "reason", "error"):
+        assert [from_cell(row[name]) for row in rows] == texts
+        assert not any(row[name].startswith(FORMULA) for row in rows)
+    # Numbers stay numbers.
+    assert {(row["box"], row["quality"]) for row in rows} == {("-3.5 1 2 3", "-1.25")}
+    # Whatever a program takes for the end of a cell or a line, no text begins another one.
+    written = (tmp_path / "rows.csv").read_text(encoding="utf-8")
+    outside = re.sub(r'"(?:[^"]|"")*"', "text", written)
+    assert set(outside) <= set("text,0123456789.-\n")
 
 
 def test_json_lines_and_parquet_keep_the_types(tmp_path: Path) -> None:

@@ -105,4 +105,4 @@ def write_comparison(comparison: dict[str, Any], folder: str | Path) -> None:
 
 def _model(label: str, run: Saved) -> dict[str, str]:
     model = run.content["model"]
-    return {"label": label, "folder": str(run.folder), "name": model["name"], "sha256": model["sha256"]}
+    return {"label": label, "folder": run.place, "name": model["name"], "sha256": model["sha256"]}

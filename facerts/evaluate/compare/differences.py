@@ -75,7 +75,7 @@ def verification_row(name: str, first: Saved, other: Saved, notes: list[str]) ->
         return None
     if not same_pairs(first, other, name):
         notes.append(
-            f"{name}: {other.folder} was measured on other pictures or pairs than {first.folder}; no difference "
+            f"{name}: {other.place} was measured on other pictures or pairs than {first.place}; no difference "
             "between them is tested, and their numbers may not compare."
         )
         return None
@@ -92,7 +92,7 @@ def ood_row(first: Saved, other: Saved, notes: list[str]) -> dict[str, Any] | No
         return None
     if not same_sources(first, other):
         notes.append(
-            f"ood: {other.folder} was measured on other pictures than {first.folder}; no difference between them is "
+            f"ood: {other.place} was measured on other pictures than {first.place}; no difference between them is "
             "tested, and their numbers may not compare."
         )
         return None

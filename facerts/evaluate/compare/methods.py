@@ -11,6 +11,7 @@ from typing import Any
 from facerts.errors import DataError
 from facerts.evaluate.labelled import Saved
 from facerts.evaluate.plain import results_of
+from facerts.shown import shown_paths
 
 # A number and the ends of its 95 % interval; None where there is no interval.
 Told = tuple[float, Sequence[float] | None]
@@ -68,12 +69,14 @@ def methods_of(results: Sequence[Saved]) -> list[Method]:
     for number, result in enumerate(results):
         groups.setdefault(result.label if result.labelled else number, []).append(result)
     methods = []
+    folders = [result.folder for result in results]
+    places = dict(zip(folders, shown_paths(folders), strict=True))
     for runs in groups.values():
         first = runs[0]
         clashes = not first.labelled and times[first.label] > 1
         with results_of([run.folder for run in runs]):
             _check_runs(runs)
-        methods.append(Method(str(first.folder) if clashes else first.label, tuple(runs)))
+        methods.append(Method(places[first.folder] if clashes else first.label, tuple(runs)))
     return methods
 
 

@@ -1,0 +1,61 @@
+"""Fuzz every reader for as long as you like: ``python -m tests.fuzz --minutes 10 --out out/fuzz``.
+
+Prints a row for each reader and ends with status 1 if one of them failed; the failed cases lie in the output folder.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from pathlib import Path
+
+from facerts.report.markdown import markdown_table
+from tests.fuzz.campaign import fuzz, keep_failures
+from tests.fuzz.readers import READERS
+from tests.fuzz.sandbox import MAX_MIB, MAX_SECONDS, READ, REFUSED
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
+    parser.add_argument(
+        "readers", nargs="*", metavar="READER", help=f"of {', '.join(READERS)}; all by default"
+    )
+    parser.add_argument("--minutes", type=float, default=10.0, help="for all readers together (10)")
+    parser.add_argument("--jobs", type=int, default=2, help="readers at a time (2)")
+    parser.add_argument("--seed", type=int, help="of the first round; by default the time")
+    parser.add_argument(
+        "--out", type=Path, default=Path("out/fuzz"), help="folder for cases that failed (out/fuzz)"
+    )
+    options = parser.parse_args()
+    names = options.readers or list(READERS)
+    if unknown := set(names) - set(READERS):
+        parser.error(f"no reader {', '.join(sorted(unknown))}; there are {', '.join(READERS)}")
+    seconds = 60 * options.minutes * options.jobs / len(names)
+    seed = int(time.time()) if options.seed is None else options.seed
+    print(f"seed {seed}; at most {MAX_SECONDS:.0f} s and {MAX_MIB} MiB for a case", file=sys.stderr)
+    rows, failed = [], False
+    with ProcessPoolExecutor(options.jobs) as pool:
+        tallies = pool.map(partial(fuzz, seconds=seconds, seed=seed), names)
+        for name, tally in zip(names, tallies, strict=True):
+            kept = keep_failures(name, tally, options.out)
+            failed = failed or bool(kept)
+            for path in kept:
+                print(
+                    f"{name}: {path}: {(path / 'outcome.txt').read_text().splitlines()[0]}", file=sys.stderr
+                )
+            counts = tally.outcomes
+            broken = counts.total() - counts[READ] - counts[REFUSED]
+            numbers = (counts.total(), counts[READ], counts[REFUSED], broken)
+            rows.append(
+                [name, *(f"{number:,}" for number in numbers), f"{tally.slowest:.2f}", f"{tally.largest:.0f}"]
+            )
+    header = ["reader", "inputs", "read", "refused", "failed", "slowest, s", "largest, MiB"]
+    print(markdown_table(header, rows))
+    sys.exit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,442 @@
+"""What is fuzzed: for each kind of file, how a user would read it, and whole files to begin with.
+
+A case is a folder of files, by name. Where a format holds parts behind checksums or in an archive, the parts are what
+is mutated, and ``pack`` makes the file of them, so that mutations get past the outermost check.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import pickle
+import struct
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import cv2
+import numpy as np
+import yaml
+from PIL import Image
+
+from facerts.benchmarks.listed import load_pair_list
+from facerts.data import Source, open_source
+from facerts.data.binset import write_bin
+from facerts.data.drawn import draw_face, write_drawn
+from facerts.data.drawn_source import DrawnSource
+from facerts.data.open import open_pictures
+from facerts.data.pack import pack_records
+from facerts.embedder import load_embedder, read_description
+from facerts.embedder.table import load_table
+from facerts.errors import DataError, ImageError
+from facerts.image import decode
+from facerts.report import sections
+from facerts.report.subject import load_subjects
+from facerts.serve.multipart import split_parts
+from tests.fuzz.sandbox import Files, Read
+
+# Of a source, so that a mutated count does not make a case long by itself.
+MOST_IMAGES = 50
+BOUNDARY = b"frontier"
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A kind of file.
+
+    Attributes:
+        read: what a user does with a folder that holds such files; raises an ``Error`` where they are bad.
+        seeds: whole files, of which the first can be read.
+        pack: the file of its parts, or with its checksums made anew.
+        parse: the tree in a text file, for formats that are trees.
+        write: the text of a tree.
+    """
+
+    read: Read
+    seeds: Callable[[], list[Files]]
+    pack: Callable[[Files], Files] | None = None
+    parse: Callable[[bytes], Any] | None = None
+    write: Callable[[Any], bytes] | None = None
+
+    def whole(self, parts: Files) -> Files:
+        """The files that a user would have."""
+        return parts if self.pack is None else self.pack(parts)
+
+
+def _only_file(folder: Path) -> Path:
+    (path,) = folder.iterdir()
+    return path
+
+
+def _decode(folder: Path) -> None:
+    path = _only_file(folder)
+    decode(path.read_bytes(), where=path.name)
+
+
+def _read_all(source: Source) -> None:
+    for index in range(min(len(source), MOST_IMAGES)):
+        source.key(index)
+        try:
+            source.crop(index)
+        except (ImageError, DataError):
+            # One bad image is a row with an error; the others are read.
+            continue
+
+
+def _read_records(folder: Path) -> None:
+    _read_all(open_source(folder))
+
+
+def _read_file(folder: Path) -> None:
+    _read_all(open_source(_only_file(folder)))
+
+
+def _read_list(folder: Path) -> None:
+    _read_all(open_pictures(folder / "a.txt"))
+
+
+def _read_pairs(folder: Path) -> None:
+    (listing,) = (path for path in folder.iterdir() if path.suffix in (".txt", ".csv"))
+    load_pair_list(listing)
+
+
+def _read_table(folder: Path) -> None:
+    load_table(_only_file(folder))
+
+
+def _read_description(folder: Path) -> None:
+    read_description(_only_file(folder))
+
+
+def _drawn(count: int = 3) -> list[np.ndarray[Any, np.dtype[np.uint8]]]:
+    return [draw_face(number, 0) for number in range(count)]
+
+
+def _encoded(suffix: str, *options: int) -> bytes:
+    return bytes(cv2.imencode(suffix, draw_face(1, 1)[..., ::-1], list(options))[1])
+
+
+def _saved(form: str, mode: str = "RGB", frames: int = 1, **options: Any) -> bytes:
+    images = [Image.fromarray(face).convert(mode) for face in _drawn(frames)]
+    file = io.BytesIO()
+    if frames > 1:
+        options = {**options, "save_all": True, "append_images": images[1:]}
+    images[0].save(file, form, **options)
+    return file.getvalue()
+
+
+@lru_cache
+def _jpegs() -> list[Files]:
+    turned = Image.Exif()
+    turned[0x0112] = 6
+    return [
+        {"a.jpg": data}
+        for data in (
+            _encoded(".jpg"),
+            _saved("JPEG", progressive=True),
+            _saved("JPEG", "CMYK"),
+            _saved("JPEG", "L", progressive=True, exif=turned),
+            _encoded(".jpg", cv2.IMWRITE_JPEG_RST_INTERVAL, 4),
+        )
+    ]
+
+
+@lru_cache
+def _pngs() -> list[Files]:
+    deep = bytes(cv2.imencode(".png", draw_face(2, 0).astype(np.uint16) * 257)[1])
+    modes = [_saved("PNG", mode) for mode in ("RGB", "RGBA", "L", "P", "1")]
+    return [{"a.png": data} for data in (*modes, deep, _saved("PNG", frames=3))]
+
+
+def _png_checksums(files: Files) -> Files:
+    """The chunks as they are, each with a right checksum."""
+    return {name: _chunks_summed(data) for name, data in files.items()}
+
+
+def _chunks_summed(data: bytes) -> bytes:
+    whole, place = bytearray(data), 8
+    while place + 12 <= len(whole):
+        length = struct.unpack_from(">I", whole, place)[0]
+        end = place + 8 + length
+        if end + 4 > len(whole):
+            break
+        struct.pack_into(">I", whole, end, zlib.crc32(whole[place + 4 : end]))
+        place = end + 4
+    return bytes(whole)
+
+
+@lru_cache
+def _webps() -> list[Files]:
+    return [
+        {"a.webp": data}
+        for data in (
+            _encoded(".webp", cv2.IMWRITE_WEBP_QUALITY, 80),
+            _saved("WEBP", lossless=True),
+            _saved("WEBP", "RGBA"),
+            _saved("WEBP", frames=3),
+        )
+    ]
+
+
+@lru_cache
+def _bmps() -> list[Files]:
+    return [{"a.bmp": _saved("BMP", mode)} for mode in ("RGB", "L", "P", "1")] + [{"a.bmp": _core_bitmap()}]
+
+
+def _core_bitmap() -> bytes:
+    """With the header of twelve bytes that OS/2 had."""
+    rows = np.zeros((16, 48), np.uint8).tobytes()
+    header = struct.pack("<IHHHH", 12, 16, 16, 1, 24)
+    return b"BM" + struct.pack("<IHHI", 26 + len(rows), 0, 0, 26) + header + rows
+
+
+@lru_cache
+def _record_sets() -> list[Files]:
+    with TemporaryDirectory() as folder:
+        pack_records(DrawnSource(2, 2), Path(folder))
+        return [{path.name: path.read_bytes() for path in Path(folder).iterdir()}]
+
+
+@lru_cache
+def _bin_sets() -> list[Files]:
+    images = [_encoded(".jpg")] * 4
+    with TemporaryDirectory() as folder:
+        write_bin(Path(folder) / "a.bin", images, [True, False])
+        seeds = [(Path(folder) / "a.bin").read_bytes()]
+    arrays = [np.frombuffer(image, np.uint8) for image in images]
+    for protocol in (0, 2, 4, 5):
+        seeds += [
+            pickle.dumps(held, protocol) for held in ((images, [True, False]), (arrays, np.array([1, 0])))
+        ]
+    return [{"a.bin": seed} for seed in seeds]
+
+
+@lru_cache
+def _shards() -> list[Files]:
+    return [{f"person/{number}.jpg".replace("/", "|"): _encoded(".jpg") for number in range(3)}]
+
+
+def _tar(files: Files) -> Files:
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        for name, content in files.items():
+            member = tarfile.TarInfo(name.replace("|", "/"))
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+    return {"a.tar": file.getvalue()}
+
+
+@lru_cache
+def _lists() -> list[Files]:
+    files = {f"{number}.jpg": _encoded(".jpg") for number in range(3)}
+    text = "\n".join(files) + "\n"
+    return [
+        {"a.txt": text.encode(), **files},
+        {"a.txt": b"\xef\xbb\xbf" + text.replace("\n", "\r\n").encode(), **files},
+    ]
+
+
+@lru_cache
+def _pair_lists() -> list[Files]:
+    files = {f"{number}.jpg": _encoded(".jpg") for number in range(4)}
+    rows = [(f"{a}.jpg", f"{b}.jpg", int(a == b)) for a in range(4) for b in range(4)]
+    plain = "".join(f"{a} {b} {same}\n" for a, b, same in rows)
+    return [{"a.txt": plain.encode(), **files}]
+
+
+@lru_cache
+def _pair_tables() -> list[Files]:
+    files = {f"{number}.jpg": _encoded(".jpg") for number in range(4)}
+    rows = [(f"{a}.jpg", f"{b}.jpg", int(a == b), a % 2) for a in range(4) for b in range(4)]
+    table = "first,second,same,fold\n" + "".join(",".join(map(str, row)) + "\n" for row in rows)
+    return [{"a.csv": table.encode(), **files}]
+
+
+def _member(array: Any) -> bytes:
+    file = io.BytesIO()
+    np.save(file, array, allow_pickle=False)
+    return file.getvalue()
+
+
+@lru_cache
+def _tables() -> list[Files]:
+    random = np.random.default_rng(0)
+    return [
+        {
+            "names.npy": _member(np.array(["a.jpg", "b.jpg", "c.jpg"])),
+            "embeddings.npy": _member(random.normal(size=(3, 8)).astype(np.float32)),
+            "quality.npy": _member(random.normal(size=3)),
+        }
+    ]
+
+
+def _zip(name: str) -> Callable[[Files], Files]:
+    def packed(files: Files) -> Files:
+        file = io.BytesIO()
+        with zipfile.ZipFile(file, "w") as archive:
+            for member, content in files.items():
+                archive.writestr(member.replace("|", "/"), content)
+        return {name: file.getvalue()}
+
+    return packed
+
+
+@lru_cache
+def _parquets() -> list[Files]:
+    import pyarrow
+    from pyarrow import parquet
+
+    random, file = np.random.default_rng(0), io.BytesIO()
+    columns = {
+        "name": ["a.jpg", "b.jpg"],
+        "embedding": random.normal(size=(2, 8)).tolist(),
+        "quality": [0.1, 0.2],
+    }
+    parquet.write_table(pyarrow.table(columns), file)
+    return [{"a.parquet": file.getvalue()}]
+
+
+@lru_cache
+def _recipes() -> list[Files]:
+    fields = {
+        "name": "fuzzed",
+        "seed": 1,
+        "data": {
+            "name": "drawn",
+            "terms": "none",
+            "train": ["a", "b"],
+            "augmentation": {"flip": True, "zoom": 0.2},
+        },
+        "validation": {"heldout": "val.tar"},
+        "backbone": {"name": "iresnet18", "width": 0.25, "embedding_size": 16},
+        "method": {"name": "rts", "margin": 0.5},
+        "teacher": {"models": ["a.onnx"]},
+        "optim": {"epochs": 2, "batch_size": 8, "milestones": [1]},
+    }
+    return [{"a.yaml": yaml.safe_dump(fields).encode()}]
+
+
+def _read_recipe(folder: Path) -> None:
+    from facerts.train.recipe import load_recipe
+
+    load_recipe(_only_file(folder))
+
+
+@lru_cache
+def _models() -> list[Files]:
+    from tests.foreign import write_description, write_embedder
+
+    with TemporaryDirectory() as folder:
+        path = write_embedder(Path(folder) / "a.onnx", quality=True)
+        write_description(path)
+        return [{file.name: file.read_bytes() for file in sorted(Path(folder).iterdir(), reverse=True)}]
+
+
+def _read_model(folder: Path) -> None:
+    load_embedder(folder / "a.onnx")(np.stack(_drawn(2)))
+
+
+def _descriptions() -> list[Files]:
+    return [{"a.json": _models()[0]["a.json"]}]
+
+
+def _read_result(folder: Path) -> None:
+    subjects = load_subjects([folder])
+    for section in (sections.summary, sections.verification, sections.provenance):
+        section(subjects)
+
+
+@lru_cache
+def _results() -> list[Files]:
+    from facerts.benchmarks import pairs_from_identities
+    from facerts.evaluate.measuring import Measuring
+    from facerts.evaluate.run import run_pairs
+    from tests.evaluate.conftest import Plain, write_pairs
+
+    with TemporaryDirectory() as folder:
+        people, out = Path(folder) / "people", Path(folder) / "out"
+        write_drawn(people, identities=10, pictures=3, seed=11)
+        pairs = write_pairs(
+            pairs_from_identities(open_source(people), genuine=30, impostors=30, seed=2), people / "p.csv"
+        )
+        run_pairs(Plain(), ["verification"], [pairs], out, Measuring(pictures=False))
+        return [{path.name: path.read_bytes() for path in sorted(out.iterdir())}]
+
+
+@lru_cache
+def _checkpoints() -> list[Files]:
+    from facerts.train.checkpoint import FILE, save_checkpoint
+    from facerts.train.learner import Learner
+    from facerts.train.recipe import Recipe
+
+    recipe = Recipe.model_validate(
+        {
+            "name": "tiny",
+            "data": {"name": "drawn", "terms": "none", "train": "none"},
+            "backbone": {"name": "mobilefacenet", "width": 0.125, "embedding_size": 4},
+            "method": {"name": "rts"},
+            "optim": {"epochs": 1, "batch_size": 4},
+            "compute": {"device": "cpu", "precision": "fp32"},
+        }
+    )
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / FILE
+        save_checkpoint(path, recipe, {"step": 1, **Learner(recipe, 2).state_dict()})
+        return [{FILE: path.read_bytes()}]
+
+
+def _read_checkpoint(folder: Path) -> None:
+    from facerts.train.checkpoint import load_network
+
+    load_network(_only_file(folder))
+
+
+def _forms() -> list[Files]:
+    parts = [
+        b'Content-Disposition: form-data; name="images"; filename="a.jpg"\r\nContent-Type: image/jpeg\r\n\r\n\xff\xd8',
+        b'Content-Disposition: form-data; name="options"\r\n\r\n{"largest": true}',
+    ]
+    body = (
+        b"".join(b"--" + BOUNDARY + b"\r\n" + part + b"\r\n" for part in parts) + b"--" + BOUNDARY + b"--\r\n"
+    )
+    return [{"body": body}]
+
+
+def _read_form(folder: Path) -> None:
+    split_parts(_only_file(folder).read_bytes(), BOUNDARY, 16)
+
+
+def _to_json(tree: Any) -> bytes:
+    return json.dumps(tree).encode()
+
+
+def _to_yaml(tree: Any) -> bytes:
+    return yaml.safe_dump(tree).encode()
+
+
+READERS = {
+    "jpeg": Reader(_decode, _jpegs),
+    "png": Reader(_decode, _pngs, pack=_png_checksums),
+    "webp": Reader(_decode, _webps),
+    "bmp": Reader(_decode, _bmps),
+    "records": Reader(_read_records, _record_sets),
+    "bin": Reader(_read_file, _bin_sets),
+    "tar": Reader(_read_file, _shards, pack=_tar),
+    "list": Reader(_read_list, _lists),
+    "pairs (txt)": Reader(_read_pairs, _pair_lists),
+    "pairs (csv)": Reader(_read_pairs, _pair_tables),
+    "npz": Reader(_read_table, _tables, pack=_zip("a.npz")),
+    "parquet": Reader(_read_table, _parquets),
+    "recipe": Reader(_read_recipe, _recipes, parse=yaml.safe_load, write=_to_yaml),
+    "description": Reader(_read_description, _descriptions, parse=json.loads, write=_to_json),
+    "onnx": Reader(_read_model, _models, parse=json.loads, write=_to_json),
+    "checkpoint": Reader(_read_checkpoint, _checkpoints),
+    "result": Reader(_read_result, _results, parse=json.loads, write=_to_json),
+    "multipart": Reader(_read_form, _forms),
+}

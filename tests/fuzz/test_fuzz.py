@@ -1,0 +1,22 @@
+"""A short, fixed share of the fuzzing; ``make fuzz`` does the rest."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from tests.fuzz.campaign import fuzz
+from tests.fuzz.readers import READERS
+from tests.fuzz.sandbox import READ
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="memory is measured by Linux's /proc")
+EXAMPLES = 100
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_what_strangers_wrote_is_read_or_refused(name: str) -> None:
+    tally = fuzz(name, examples=EXAMPLES, seed=20)
+    assert not tally.failures, "\n".join(outcome.text for _, outcome in tally.failures)
+    # Refusing everything, or nothing, would show that the mutations miss the reader.
+    assert 0 < tally.outcomes[READ] < tally.outcomes.total()

@@ -1,0 +1,77 @@
+"""The sandbox sees what it is there to see."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from facerts.errors import DataError
+from tests.fuzz.sandbox import DIED, ESCAPED, LARGE, READ, REFUSED, SLOW, Sandbox
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="memory is measured by Linux's /proc")
+MIB = 1 << 20
+
+
+def obey(folder: Path) -> None:
+    """Do as the file says."""
+    match (folder / "a").read_text():
+        case "refuse":
+            raise DataError("a: not so")
+        case "escape":
+            raise ValueError("unforeseen")
+        case "crash":
+            ctypes.string_at(1)
+        case "work":
+            begin = time.process_time()
+            while time.process_time() - begin < 5.5:
+                pass
+        case "hang":
+            time.sleep(600)
+        case "fill":
+            bytearray(1100 * MIB)[::4096] = b"x" * (1100 * MIB // 4096)
+        case "fill too much":
+            bytearray(8000 * MIB)
+        case "hide it":
+            raise DataError("a: OpenCV: Insufficient memory")
+
+
+@pytest.mark.parametrize(
+    ("told", "kind"),
+    [
+        ("read", READ),
+        ("refuse", REFUSED),
+        ("escape", ESCAPED),
+        ("crash", DIED),
+        ("work", SLOW),
+        ("fill", LARGE),
+        ("fill too much", ESCAPED),
+        ("hide it", LARGE),
+    ],
+)
+def test_what_becomes_of_a_case(told: str, kind: str) -> None:
+    with Sandbox(obey, {"a": b"read"}) as sandbox:
+        assert sandbox.run({"a": told.encode()}).kind == kind
+        # A process that died or was killed is followed by another.
+        assert sandbox.run({"a": b"read"}).kind == READ
+
+
+def test_a_case_that_hangs_is_killed() -> None:
+    with Sandbox(obey, {"a": b"read"}, kill_after=1) as sandbox:
+        outcome = sandbox.run({"a": b"hang"})
+        assert outcome.kind == SLOW
+        assert "killed" in outcome.text
+
+
+def test_memory_is_measured_above_what_was_there_before() -> None:
+    with Sandbox(obey, {"a": b"read"}) as sandbox:
+        assert sandbox.run({"a": b"fill"}).mebibytes == pytest.approx(1100, rel=0.05)
+        assert sandbox.run({"a": b"read"}).mebibytes < 50
+
+
+def test_first_files_that_cannot_be_read_say_so() -> None:
+    with Sandbox(obey, {"a": b"refuse"}) as sandbox, pytest.raises(RuntimeError, match="not so"):
+        sandbox.run({"a": b"read"})
