@@ -56,17 +56,22 @@ class Case(dict[str, bytes]):
 @st.composite
 def cases(draw: st.DrawFn, reader: Reader) -> Case:
     """A whole file of a kind with something changed, inside or outside of its checksums."""
+    hostile = reader.hostile()
+    if hostile and draw(st.integers(0, 3)) == 0:
+        files = dict(draw(st.sampled_from(hostile)))
+        name = draw(st.sampled_from(list(files)))
+        files[name] = draw(mutated_bytes(files[name], [other[name] for other in hostile if name in other]))
+        return Case(files)
     seeds = reader.seeds()
     files = dict(draw(st.sampled_from(seeds)))
     inside = reader.pack is not None and draw(st.integers(0, 3)) > 0
     if not inside:
         files = reader.whole(files)
     name = draw(st.sampled_from(list(files)))
-    if reader.parse is not None and reader.write is not None and draw(st.booleans()) and _is_tree(name):
+    if reader.parse is not None and reader.write is not None and _is_tree(name) and draw(st.booleans()):
         files[name] = reader.write(draw(mutated_tree(reader.parse(files[name]))))
     else:
-        others = [seed[name] for seed in seeds if name in seed]
-        files[name] = draw(mutated_bytes(files[name], others))
+        files[name] = draw(mutated_bytes(files[name], [seed[name] for seed in seeds if name in seed]))
     return Case(reader.whole(files) if inside else files)
 
 

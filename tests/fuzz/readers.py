@@ -15,7 +15,7 @@ import zipfile
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -35,10 +35,12 @@ from facerts.data.pack import pack_records
 from facerts.embedder import load_embedder, read_description
 from facerts.embedder.table import load_table
 from facerts.errors import DataError, ImageError
+from facerts.evaluate.plain import results_of
 from facerts.image import decode
 from facerts.report import sections
 from facerts.report.subject import load_subjects
 from facerts.serve.multipart import split_parts
+from tests.fuzz import corpus
 from tests.fuzz.sandbox import Files, Read
 
 # Of a source, so that a mutated count does not make a case long by itself.
@@ -56,6 +58,7 @@ class Reader:
         pack: the file of its parts, or with its checksums made anew.
         parse: the tree in a text file, for formats that are trees.
         write: the text of a tree.
+        hostile: further files, which need not be read.
     """
 
     read: Read
@@ -63,6 +66,7 @@ class Reader:
     pack: Callable[[Files], Files] | None = None
     parse: Callable[[bytes], Any] | None = None
     write: Callable[[Any], bytes] | None = None
+    hostile: Callable[[], list[Files]] = list
 
     def whole(self, parts: Files) -> Files:
         """The files that a user would have."""
@@ -80,13 +84,16 @@ def _decode(folder: Path) -> None:
 
 
 def _read_all(source: Source) -> None:
-    for index in range(min(len(source), MOST_IMAGES)):
+    """Every image, as scoring reads them: a bad one is a row with an error, and only that none can be read is one."""
+    count, errors = min(len(source), MOST_IMAGES), []
+    for index in range(count):
         source.key(index)
         try:
             source.crop(index)
-        except (ImageError, DataError):
-            # One bad image is a row with an error; the others are read.
-            continue
+        except (ImageError, DataError) as error:
+            errors.append(error)
+    if count and len(errors) == count:
+        raise errors[0]
 
 
 def _read_records(folder: Path) -> None:
@@ -348,8 +355,9 @@ def _descriptions() -> list[Files]:
 
 def _read_result(folder: Path) -> None:
     subjects = load_subjects([folder])
-    for section in (sections.summary, sections.verification, sections.provenance):
-        section(subjects)
+    with results_of([folder]):
+        for section in (sections.summary, sections.verification, sections.provenance):
+            section(subjects)
 
 
 @lru_cache
@@ -421,22 +429,30 @@ def _to_yaml(tree: Any) -> bytes:
 
 
 READERS = {
-    "jpeg": Reader(_decode, _jpegs),
-    "png": Reader(_decode, _pngs, pack=_png_checksums),
-    "webp": Reader(_decode, _webps),
-    "bmp": Reader(_decode, _bmps),
-    "records": Reader(_read_records, _record_sets),
-    "bin": Reader(_read_file, _bin_sets),
-    "tar": Reader(_read_file, _shards, pack=_tar),
-    "list": Reader(_read_list, _lists),
+    "jpeg": Reader(_decode, _jpegs, hostile=partial(corpus.hostile_images, ".jpg")),
+    "png": Reader(_decode, _pngs, pack=_png_checksums, hostile=partial(corpus.hostile_images, ".png")),
+    "webp": Reader(_decode, _webps, hostile=partial(corpus.hostile_images, ".webp")),
+    "bmp": Reader(_decode, _bmps, hostile=partial(corpus.hostile_images, ".bmp")),
+    "records": Reader(_read_records, _record_sets, hostile=corpus.hostile_records),
+    "bin": Reader(_read_file, _bin_sets, hostile=corpus.hostile_sets),
+    "tar": Reader(_read_file, _shards, pack=_tar, hostile=corpus.hostile_shards),
+    "list": Reader(_read_list, _lists, hostile=corpus.hostile_lists),
     "pairs (txt)": Reader(_read_pairs, _pair_lists),
     "pairs (csv)": Reader(_read_pairs, _pair_tables),
-    "npz": Reader(_read_table, _tables, pack=_zip("a.npz")),
+    "npz": Reader(_read_table, _tables, pack=_zip("a.npz"), hostile=corpus.hostile_tables),
     "parquet": Reader(_read_table, _parquets),
     "recipe": Reader(_read_recipe, _recipes, parse=yaml.safe_load, write=_to_yaml),
-    "description": Reader(_read_description, _descriptions, parse=json.loads, write=_to_json),
-    "onnx": Reader(_read_model, _models, parse=json.loads, write=_to_json),
+    "description": Reader(
+        _read_description,
+        _descriptions,
+        parse=json.loads,
+        write=_to_json,
+        hostile=corpus.hostile_descriptions,
+    ),
+    "onnx": Reader(_read_model, _models, parse=json.loads, write=_to_json, hostile=corpus.hostile_models),
     "checkpoint": Reader(_read_checkpoint, _checkpoints),
-    "result": Reader(_read_result, _results, parse=json.loads, write=_to_json),
+    "result": Reader(
+        _read_result, _results, parse=json.loads, write=_to_json, hostile=corpus.hostile_results
+    ),
     "multipart": Reader(_read_form, _forms),
 }
