@@ -30,13 +30,14 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
 
-import yaml
 from common import parser_of, run
 
 from facerts.cli.output import EXIT_INTERRUPTED, EXIT_SOME_FAILED, print_error
 from facerts.errors import Error
 from facerts.files import atomic_write, sha256_file
+from facerts.json_file import read_json
 from facerts.progress import stderr
+from facerts.train.plain_yaml import parse_yaml
 from facerts.train.recipe import load_recipe
 
 CHECKPOINT, RECIPE, RESULT, ARRAYS = "checkpoint.pt", "wanted.yaml", "result.json", "arrays.npz"
@@ -247,7 +248,9 @@ def carry_out(one: Run, options: argparse.Namespace, told: str) -> bool:
     one.folder.mkdir(parents=True, exist_ok=True)
     record, done = one.folder / RECORD, {}
     if record.exists():
-        done = json.loads(record.read_text(encoding="utf-8"))
+        done = read_json(record)
+        if not isinstance(done, dict):
+            raise Error(f"{record}: not what this script wrote; remove it to begin anew")
     with atomic_write(one.folder / RECIPE, "w") as file:
         file.write(one.recipe)
     anything = False
@@ -305,10 +308,7 @@ def _labelled(text: str) -> tuple[str, str]:
 def _swept(text: str) -> list[tuple[str, str]]:
     """Every value of a sweep as a part of the run's name and as a recipe's field."""
     key, equals, values = text.partition("=")
-    try:
-        listed = yaml.safe_load(f"[{values}]")
-    except yaml.YAMLError as error:
-        raise Error(f"--sweep {text}: the values are no list in YAML: {error}") from error
+    listed = parse_yaml(f"[{values}]", f"--sweep {text}")
     if not equals or not listed:
         raise Error(f"--sweep {text}: reads KEY=VALUE,VALUE, e.g. method.kl_weight=1,10")
     last = key.rpartition(".")[2]

@@ -11,11 +11,12 @@ import os
 import sys
 import time
 from collections.abc import Iterable, Iterator
-from http.client import HTTPException
+from http.client import HTTPException, HTTPMessage
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import IO, Annotated, Literal
 from urllib.error import HTTPError
-from urllib.request import Request, urlopen
+from urllib.parse import urlsplit
+from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from pydantic import Field, StringConstraints
 
@@ -25,6 +26,8 @@ from facerts.manifest import ListedModel, Section, read_list
 from facerts.progress import progress_bar
 from facerts.version import __version__
 
+# Neither who asks for a model nor what comes is for others on the way.
+SCHEME = "https"
 REGISTRY = Path(__file__).with_suffix(".json")
 BLOCK = 1 << 16
 TIMEOUT_S = 30.0
@@ -38,10 +41,10 @@ class PulledModel(ListedModel):
     """One model.
 
     Attributes:
-        urls: of the file, in the order in which they are tried.
+        urls: of the file, https, in the order in which they are tried.
     """
 
-    urls: tuple[Annotated[str, StringConstraints(pattern=r"^https?://\S+$")], ...] = Field(min_length=1)
+    urls: tuple[Annotated[str, StringConstraints(pattern=rf"^{SCHEME}://\S+$")], ...] = Field(min_length=1)
 
 
 class Registry(Section):
@@ -163,10 +166,21 @@ def _named(name: str) -> PulledModel:
     return models[name]
 
 
+class _Redirects(HTTPRedirectHandler):
+    """Follows an address to others of its kind alone."""
+
+    def redirect_request(
+        self, req: Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str
+    ) -> Request | None:
+        if urlsplit(newurl).scheme != SCHEME:
+            raise _FetchError(f"{req.full_url}: leads on to {newurl}, which is not {SCHEME}", passing=False)
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
 def _download(url: str, model: PulledModel) -> Iterator[bytes]:
     request = Request(url, headers={"User-Agent": f"facerts/{__version__}"})
     try:
-        with urlopen(request, timeout=TIMEOUT_S) as response, progress_bar() as bar:
+        with build_opener(_Redirects).open(request, timeout=TIMEOUT_S) as response, progress_bar() as bar:
             task = bar.add_task(model.file, total=model.bytes, unit="bytes")
             while block := response.read(BLOCK):
                 bar.advance(task, len(block))

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import hashlib
+import http.client
 import itertools
 import json
 from collections import Counter
@@ -46,7 +47,7 @@ class Server:
                 answer = answers[min(server.asked[self.path], len(answers) - 1)]
                 server.asked[self.path] += 1
                 self.send_response(answer.status)
-                if answer.status == 302:
+                if answer.status in {301, 302, 303, 307}:
                     self.send_header("Location", answer.body.decode())
                 self.send_header("Content-Length", str(answer.length or len(answer.body)))
                 self.end_headers()
@@ -57,8 +58,17 @@ class Server:
         self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         Thread(target=self.http.serve_forever, daemon=True).start()
 
-    def url(self, path: str) -> str:
-        return f"http://127.0.0.1:{self.http.server_port}{path}"
+    def url(self, path: str, scheme: str = "https") -> str:
+        return f"{scheme}://127.0.0.1:{self.http.server_port}{path}"
+
+
+class Unencrypted(http.client.HTTPConnection):
+    """Stands for a connection by https: a server of its own would need a certificate that everybody trusts."""
+
+    def __init__(
+        self, host: str, *, context: object = None, check_hostname: object = None, **options: Any
+    ) -> None:
+        super().__init__(host, **options)
 
 
 @pytest.fixture(scope="module")
@@ -77,6 +87,7 @@ def server(running: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     write_registry(tmp_path / "pull.json", [running.url("/first"), running.url("/second")])
     monkeypatch.setattr(pulling, "REGISTRY", tmp_path / "pull.json")
     monkeypatch.setattr(pulling, "PAUSE_S", 0.0)
+    monkeypatch.setattr(http.client, "HTTPSConnection", Unencrypted)
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     monkeypatch.setenv("FACERTS_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("FACERTS_MODELS", str(tmp_path / "elsewhere"))
@@ -116,6 +127,26 @@ def test_a_model_is_fetched_once(server: Server) -> None:
 def test_redirections_are_followed(server: Server) -> None:
     server.answers["/first"] = [Answer(302, server.url("/second").encode())]
     assert pull("tiny").read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize("code", [301, 302, 303, 307])
+def test_no_address_leads_on_to_one_that_others_can_read(server: Server, code: int) -> None:
+    server.answers["/first"] = [Answer(code, server.url("/second", "http").encode())]
+    server.answers["/second"] = [Answer(404, b"no")]
+    with pytest.raises(ModelError, match=r"/first: leads on to http://127\S+/second, which is not https"):
+        pull("tiny")
+    # The other address of the model is asked, and that one alone, by https.
+    assert server.asked == {"/first": 1, "/second": 1}
+    assert_nothing_was_kept()
+
+
+def test_an_address_that_others_can_read_is_refused(server: Server, tmp_path: Path) -> None:
+    write_registry(tmp_path / "pull.json", [server.url("/first", "http")])
+    with pytest.raises(
+        ModelError, match=r"pull\.json: models\.0\.urls\.0: String should match pattern .*https"
+    ):
+        pull("tiny")
+    assert server.asked == {}
 
 
 @pytest.mark.parametrize(
@@ -165,11 +196,11 @@ def test_a_file_that_is_too_large_is_not_read_to_its_end(
 
 def test_without_a_network_the_way_is_told(server: Server, tmp_path: Path) -> None:
     # Nobody listens on port 9 here.
-    write_registry(tmp_path / "pull.json", ["http://127.0.0.1:9/tiny.onnx"])
+    write_registry(tmp_path / "pull.json", ["https://127.0.0.1:9/tiny.onnx"])
     with pytest.raises(ModelError) as error:
         pull("tiny")
     for told in (
-        "http://127.0.0.1:9/tiny.onnx: ",
+        "https://127.0.0.1:9/tiny.onnx: ",
         "refused",
         "200,000 bytes",
         SHA256,

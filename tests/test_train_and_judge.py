@@ -156,7 +156,7 @@ def test_a_sweep_goes_on_after_a_failure_and_evaluates_again_only_what_has_chang
             "rts has no setting 'kl_wait', did you mean 'kl_weight'",
         ),
         (["rts.yaml", "--sweep", "method.kl_weight"], "reads KEY=VALUE,VALUE"),
-        (["rts.yaml", "--sweep", "method.kl_weight=[1"], "no list in YAML"),
+        (["rts.yaml", "--sweep", "method.kl_weight=[1"], "not valid YAML"),
         (["rts.yaml", "--in", "faces"], "--in and --out-of need each other"),
         (["rts.yaml", "rts.yaml"], "two recipes have one label"),
         (["rts.yaml", "--seeds", "1", "1"], "2 runs would be called rts_seed1"),

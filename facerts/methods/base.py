@@ -91,7 +91,7 @@ class Centres(Protocol):
 class MethodConfig(BaseModel):
     """Settings of a method, as a recipe gives them."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class Method(ABC):

@@ -47,7 +47,7 @@ class RTSConfig(MarginConfig):
     """
 
     kl_weight: float = Field(10.0, ge=0)
-    degrees: int = Field(16, gt=2)
+    degrees: int = Field(16, gt=2, le=4096)
     scale: Literal["vector", "shared"] = "vector"
 
 

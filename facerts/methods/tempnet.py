@@ -63,8 +63,8 @@ class TempNetConfig(MethodConfig):
     rho: float = Field(3.0, gt=0)
     lowest: float = Field(0.001, gt=0)
     highest: float = Field(0.05, gt=0)
-    hidden: int = Field(256, ge=1)
-    references: int = Field(256, ge=2)
+    hidden: int = Field(256, ge=1, le=4096)
+    references: int = Field(256, ge=2, le=4096)
     loss_scale: float = Field(32.0, gt=0)
     temperature_lr: float = Field(1.0, ge=0)
 

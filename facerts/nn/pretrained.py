@@ -87,7 +87,7 @@ def recognise(weights: Mapping[str, Tensor]) -> Recognised | None:
     found = {match.groups() for match in blocks if match}
     per_stage = tuple(sum(stage == str(number) for stage, _ in found) for number in range(1, 5))
     depths = [depth for depth, counts in BLOCKS_PER_STAGE.items() if counts == per_stage]
-    if not depths or "conv1.weight" not in weights or "fc.weight" not in weights:
+    if not depths or not all(getattr(weights.get(name), "ndim", 0) for name in ("conv1.weight", "fc.weight")):
         return None
     gated = any(part.startswith("se") for name in weights for part in name.split("."))
     return Recognised(
@@ -106,7 +106,27 @@ def load_published(network: FaceNetwork, weights: Mapping[str, Tensor], where: o
         where: the file, for errors.
 
     Raises:
-        ModelError: names are missing or left over, or shapes differ; nothing was changed.
+        ModelError: as ``check_published``; nothing was changed.
+    """
+    theirs = check_published(network, weights, where)
+    network.load_state_dict(
+        {**network.state_dict(), **{name: weights[published] for name, published in theirs.items()}}
+    )
+
+
+def check_published(network: FaceNetwork, weights: Mapping[str, Tensor], where: object) -> dict[str, str]:
+    """Hold published weights against a network, which may be one without memory.
+
+    Args:
+        network: whose trunk and embedding they are to be.
+        weights: by their published names, from ``state_dict``.
+        where: the file, for errors.
+
+    Returns:
+        The published name of each weight of the network.
+
+    Raises:
+        ModelError: names are missing or left over, or shapes differ.
     """
     own = {
         name: value
@@ -131,9 +151,7 @@ def load_published(network: FaceNetwork, weights: Mapping[str, Tensor], where: o
         raise ModelError(
             f"{where}: its weights are not those of this network; {listed}. The file looks {like}"
         )
-    network.load_state_dict(
-        {**network.state_dict(), **{name: weights[published] for name, published in theirs.items()}}
-    )
+    return theirs
 
 
 def published_name(name: str) -> str:

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-import yaml
 from pydantic import ValidationError
 
 from facerts.errors import Error, did_you_mean
 from facerts.methods import METHODS, Method
+from facerts.train.plain_yaml import parse_yaml
 
 
 def build_method(name: str, config: Any, embedding_size: int, seed: int) -> Method:
@@ -40,10 +40,7 @@ def configure(name: str, overrides: Sequence[str]) -> Any:
             raise Error(f"{override!r}: a setting reads key=value, e.g. margin=0.4")
         if key not in method.Config.model_fields:
             raise Error(f"{name} has no setting {key!r}{did_you_mean(key, method.Config.model_fields)}")
-        try:
-            fields[key] = yaml.safe_load(value)
-        except yaml.YAMLError as error:
-            raise Error(f"{override!r}: the value is not valid YAML: {error}") from error
+        fields[key] = parse_yaml(value, f"{override!r}")
     try:
         config = method.Config(**fields)
     except ValidationError as error:

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import pickle
+from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+from pydantic import ValidationError
 from torch import Tensor
 
-from facerts.errors import ModelError
+from facerts.errors import ModelError, first_line
 from facerts.files import atomic_write
+from facerts.json_file import parse_json
 from facerts.methods import Method
 from facerts.nn import FaceNetwork, build_network
-from facerts.train.recipe import Backbone, Recipe
+from facerts.train.recipe import Backbone, Recipe, explain
+from facerts.train.torch_file import check_torch_file
 
 SCHEMA = "facerts.checkpoint/1"
 FILE = "checkpoint.pt"
@@ -77,26 +80,30 @@ def load_checkpoint(path: Path, device: torch.device | str = "cpu") -> tuple[Rec
     """Read a checkpoint; nothing in it is executed.
 
     Raises:
-        ModelError: no such file, or not a checkpoint of ours.
+        ModelError: no such file, or not a whole checkpoint of ours.
     """
     state = read_file(path, device)
-    return recipe_of(state, path), state
+    recipe = recipe_of(state, path)
+    check_parts(state, path)
+    return recipe, state
 
 
 def read_file(run: str | Path, device: torch.device | str = "cpu") -> dict[str, Any]:
     """What a run's checkpoint, or another file of PyTorch's, holds; nothing in it is executed.
 
     Raises:
-        ModelError: no such file, or it holds more than names, numbers and tensors.
+        ModelError: no such file, or it is damaged, claims more than it has, or holds more than names, numbers and
+            tensors.
     """
     path = Path(run)
     path = path / FILE if path.is_dir() else path
     if not path.is_file():
         raise ModelError(f"{path}: no checkpoint here; a training run writes {FILE} into its folder")
     try:
+        check_torch_file(path)
         state = torch.load(path, map_location=device, weights_only=True)
     except (RuntimeError, pickle.UnpicklingError, EOFError, OSError, ValueError) as error:
-        raise ModelError(f"{path}: not a readable checkpoint ({str(error).splitlines()[0]})") from error
+        raise ModelError(f"{path}: not a readable checkpoint ({first_line(error)})") from error
     if not isinstance(state, dict):
         raise ModelError(
             f"{path}: holds a {type(state).__name__}, neither a checkpoint nor a network's weights"
@@ -113,11 +120,43 @@ def recipe_of(state: dict[str, Any], where: object) -> Recipe:
     """The recipe in a checkpoint that was read.
 
     Raises:
-        ModelError: not a checkpoint of ours.
+        ModelError: not a checkpoint of ours, or without a recipe that can be run.
     """
     if not is_checkpoint(state):
         raise ModelError(f"{where}: not a checkpoint of the form {SCHEMA}")
-    return Recipe.model_validate(json.loads(state["recipe"]))
+    text = state.get("recipe")
+    if not isinstance(text, str):
+        raise ModelError(f"{where}: there is no recipe in it, so nobody knows what network this is")
+    try:
+        return Recipe.model_validate(parse_json(text, f"{where}, its recipe", error=ModelError))
+    except ValidationError as error:
+        raise ModelError(f"{where}, its recipe: {explain(error)}") from error
+
+
+def check_parts(state: dict[str, Any], where: object) -> None:
+    """Refuse a checkpoint that lacks what every run writes.
+
+    Raises:
+        ModelError: a part is not there, or of another form.
+    """
+    centres = state.get("centres")
+    rows = centres.get("weight") if isinstance(centres, dict) else None
+    # Checkpoints from before methods kept anything of their own, or averages were kept, have no such part.
+    there = {
+        "network": _are_tensors(state.get("network")),
+        "average": state.get("average") is None or _are_tensors(state["average"]),
+        "method": _are_tensors(state.get("method", {})),
+        "centres": isinstance(rows, Tensor) and rows.ndim == 2,
+        "step": isinstance(state.get("step"), int),
+    }
+    if missing := [name for name, whole in there.items() if not whole]:
+        raise ModelError(
+            f"{where}: its {' and '.join(missing)} are not there, or not as a run writes them; take an earlier one"
+        )
+
+
+def _are_tensors(part: Any) -> bool:
+    return isinstance(part, dict) and all(isinstance(value, Tensor) for value in part.values())
 
 
 @dataclass(frozen=True)
@@ -164,9 +203,25 @@ def trained_network(state: dict[str, Any], where: object, *, averaged: bool = Tr
         averaged: with the moving average of its weights where the run kept one; else with the last step's weights.
 
     Raises:
-        ModelError: not a checkpoint of ours.
+        ModelError: not a whole checkpoint of ours, or its weights are not those of its recipe's network.
     """
     recipe = recipe_of(state, where)
+    check_parts(state, where)
+    weights, kept = exported_weights(state) if averaged else state["network"], state.get("method", {})
+    # First without memory: what the recipe says decides how much a network takes.
+    with torch.device("meta"):
+        network, method = _built(recipe)
+    for part, own, given in (("network", network, weights), ("method", method.state, kept)):
+        if unlike := unlike_shapes(given, own.state_dict()):
+            raise ModelError(f"{where}: its {part} is not that of its recipe ({unlike[0]} differs)")
+    network, method = _built(recipe)
+    network.load_state_dict(weights)
+    method.state.load_state_dict(kept)
+    identities = len(state["centres"]["weight"])
+    return TrainedNetwork(network.eval(), method, recipe.backbone, recipe, state["step"], identities)
+
+
+def _built(recipe: Recipe) -> tuple[FaceNetwork, Method]:
     method = recipe.build_method()
     network = build_network(
         recipe.backbone.name,
@@ -175,11 +230,16 @@ def trained_network(state: dict[str, Any], where: object, *, averaged: bool = Tr
         width=recipe.backbone.width,
         dropout=recipe.backbone.dropout,
     )
-    network.load_state_dict(exported_weights(state) if averaged else state["network"])
-    # Checkpoints from before methods kept anything of their own have no such part.
-    method.state.load_state_dict(state.get("method", {}))
-    identities = len(state["centres"]["weight"])
-    return TrainedNetwork(network.eval(), method, recipe.backbone, recipe, state["step"], identities)
+    return network, method
+
+
+def unlike_shapes(given: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> list[str]:
+    """Names of what is missing, has another shape or is left over."""
+    return [
+        name
+        for name in dict.fromkeys((*own, *given))
+        if getattr(given.get(name), "shape", None) != getattr(own.get(name), "shape", None)
+    ]
 
 
 def exported_weights(state: dict[str, Any]) -> dict[str, Tensor]:

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from facerts.errors import Error
+from facerts.errors import Error, ModelError, first_line
 from facerts.files import atomic_write, locked
 from facerts.methods import Batch, Loss
 from facerts.processes import Processes, connected
@@ -202,7 +202,14 @@ def _restore(learner: Learner, file: Path) -> int:
             f"{file} was written by a different recipe ({', '.join(changed)} changed); "
             "resume with the same recipe or choose another --out"
         )
-    learner.load_state_dict(state)
+    try:
+        learner.load_state_dict(state)
+    except torch.OutOfMemoryError:
+        raise
+    except (RuntimeError, ValueError, TypeError, LookupError, AttributeError) as error:
+        raise ModelError(
+            f"{file}: not the whole state of a run ({first_line(error)}); take an earlier checkpoint, or begin anew"
+        ) from error
     return int(state["step"])
 
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
+from pydantic import ValidationError
+
 from facerts.errors import ModelError
 from facerts.methods import METHODS
-from facerts.nn import build_network, pretrained
+from facerts.nn import FaceNetwork, build_network, pretrained
 from facerts.train.checkpoint import (
     ReadyNetwork,
     TrainedNetwork,
@@ -52,8 +55,18 @@ def open_network(weights: str | Path, *, averaged: bool = True) -> TrainedNetwor
             f"{weights}: neither a checkpoint of ours nor an IResNet as insightface's arcface_torch saves it; the "
             f"first weight in it is {next(iter(tensors))}"
         )
-    backbone = Backbone(name=looks.name, width=looks.width, embedding_size=looks.embedding_size)
-    network = build_network(looks.name, embedding_size=looks.embedding_size, width=looks.width)
+    try:
+        backbone = Backbone(name=looks.name, width=looks.width, embedding_size=looks.embedding_size)
+    except ValidationError as error:
+        raise ModelError(f"{weights}: it looks like {looks}, which no network is") from error
+
+    def build() -> FaceNetwork:
+        return build_network(looks.name, embedding_size=looks.embedding_size, width=looks.width)
+
+    # First without memory: shapes that the file claims decide how much a network takes.
+    with torch.device("meta"):
+        pretrained.check_published(build(), tensors, weights)
+    network = build()
     pretrained.load_published(network, tensors, weights)
     method = METHODS["arcface"](METHODS["arcface"].Config(), looks.embedding_size)
     return PublishedNetwork(network.eval(), method, backbone, Path(weights))

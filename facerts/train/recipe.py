@@ -23,6 +23,7 @@ from pydantic import (
 from facerts.errors import Error, did_you_mean
 from facerts.methods import METHODS, Method
 from facerts.nn import BACKBONES
+from facerts.train.plain_yaml import parse_yaml
 from facerts.train.schedule import Schedule
 
 # Where the real faces and the teachers of our own recipes lie, unless the environment says otherwise.
@@ -36,9 +37,9 @@ class RecipeError(Error):
 
 
 class Section(BaseModel):
-    """A part of a recipe: no unknown keys, no changes after loading."""
+    """A part of a recipe: no unknown keys, no numbers that are not finite, no changes after loading."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class Augmentation(Section):
@@ -124,7 +125,7 @@ class Validation(Section):
     heldout: Paths = []
     pairs: int = Field(3000, ge=10)
     benchmarks: Paths = []
-    every_epochs: float = Field(1.0, gt=0)
+    every_epochs: float = Field(1.0, gt=0, le=1e6)
     flip: bool = False
 
 
@@ -142,9 +143,9 @@ class Backbone(Section):
     """
 
     name: str
-    width: float = Field(1.0, gt=0)
+    width: float = Field(1.0, gt=0, le=64)
     dropout: float = Field(0.0, ge=0, lt=1)
-    embedding_size: int = Field(512, gt=1)
+    embedding_size: int = Field(512, gt=1, le=16_384)
     weights: str | None = None
     frozen: bool = False
 
@@ -215,8 +216,8 @@ class Optim(Section):
             null for none.
     """
 
-    epochs: float = Field(gt=0)
-    batch_size: int = Field(gt=1)
+    epochs: float = Field(gt=0, le=1e6)
+    batch_size: int = Field(gt=1, le=1 << 20)
     algorithm: Literal["sgd", "adamw"] = "sgd"
     lr: float = Field(0.1, gt=0)
     schedule: Schedule = "step"
@@ -298,7 +299,7 @@ class Recipe(Section):
     """A complete training run."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9_.-]+$")
-    seed: int = 0
+    seed: int = Field(0, ge=0, lt=1 << 63)
     data: Data
     validation: Validation = Validation()
     backbone: Backbone
@@ -313,11 +314,11 @@ class Recipe(Section):
     def complete(cls, settings: dict[str, Any]) -> dict[str, Any]:
         """Check the method's settings and fill in its defaults."""
         name, options = settings.get("name"), {key: settings[key] for key in settings if key != "name"}
-        if name not in METHODS:
+        if not isinstance(name, str) or name not in METHODS:
             raise ValueError(f"no method {name!r}{did_you_mean(str(name), METHODS)}")
         known = METHODS[name].Config.model_fields
         for unknown in options.keys() - known.keys():
-            raise ValueError(f"{name} has no setting {unknown!r}{did_you_mean(unknown, known)}")
+            raise ValueError(f"{name} has no setting {unknown!r}{did_you_mean(str(unknown), known)}")
         return {"name": name, **METHODS[name].Config(**options).model_dump()}
 
     @model_validator(mode="after")
@@ -419,15 +420,15 @@ def load_recipe(recipe: str | Path, overrides: Sequence[str] = ()) -> Recipe:
             raise RecipeError(
                 f"no recipe {str(recipe)!r}{did_you_mean(str(recipe), names)}; there are {', '.join(names)}"
             )
-        text = shipped.joinpath(f"{recipe}.yaml").read_text(encoding="utf-8")
+        text = shipped.joinpath(f"{recipe}.yaml").read_bytes()
     elif not path.is_file():
         raise RecipeError(f"{path}: no such recipe file")
     else:
-        text = path.read_text(encoding="utf-8")
-    try:
-        fields = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise RecipeError(f"{recipe}: not valid YAML: {error}") from error
+        try:
+            text = path.read_bytes()
+        except OSError as error:
+            raise RecipeError(f"{path}: cannot be read ({error.strerror})") from error
+    fields = parse_yaml(text, recipe, error=RecipeError)
     if not isinstance(fields, dict):
         raise RecipeError(f"{recipe}: a recipe is a mapping of fields, see recipes/ for complete ones")
     for override in overrides:
@@ -435,7 +436,7 @@ def load_recipe(recipe: str | Path, overrides: Sequence[str] = ()) -> Recipe:
     try:
         return Recipe.model_validate(_expand(fields))
     except ValidationError as error:
-        raise RecipeError(f"{recipe}: {_explain(error)}") from error
+        raise RecipeError(f"{recipe}: {explain(error)}") from error
 
 
 def _override(fields: dict[str, Any], override: str) -> None:
@@ -447,10 +448,7 @@ def _override(fields: dict[str, Any], override: str) -> None:
         fields = fields.setdefault(parent, {})
         if not isinstance(fields, dict):
             raise RecipeError(f"{override!r}: {parent!r} has no fields below it")
-    try:
-        fields[last] = yaml.safe_load(value)
-    except yaml.YAMLError as error:
-        raise RecipeError(f"{override!r}: the value is not valid YAML: {error}") from error
+    fields[last] = parse_yaml(value, f"{override!r}", error=RecipeError)
 
 
 def _expand(value: Any) -> Any:
@@ -470,7 +468,7 @@ def _environment(match: re.Match[str]) -> str:
     return value
 
 
-def _explain(error: ValidationError) -> str:
+def explain(error: ValidationError) -> str:
     """Every problem in a sentence, with the nearest field to an unknown one."""
     sentences = []
     for problem in error.errors():

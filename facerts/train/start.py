@@ -11,7 +11,7 @@ from facerts.errors import ModelError
 from facerts.methods import Method
 from facerts.nn import FaceNetwork, pretrained
 from facerts.train.centres import ClassCentres
-from facerts.train.checkpoint import exported_weights, is_checkpoint, read_file, recipe_of
+from facerts.train.checkpoint import check_parts, exported_weights, is_checkpoint, read_file, recipe_of
 
 
 def start_from(
@@ -35,7 +35,9 @@ def start_from(
     if not is_checkpoint(state):
         pretrained.load_published(network, pretrained.state_dict(state, weights), weights)
         return
-    recipe, given, own = recipe_of(state, weights), exported_weights(state), network.state_dict()
+    recipe = recipe_of(state, weights)
+    check_parts(state, weights)
+    given, own = exported_weights(state), network.state_dict()
     heads = {name: value for name, value in own.items() if name.startswith("heads.")}
     taken = own.keys() - heads.keys()
     if unlike := _unlike(given, {name: own[name] for name in own if name in taken}):

@@ -22,6 +22,7 @@ from typing import Any
 
 import cv2
 import numpy as np
+import yaml
 from PIL import Image
 
 from facerts.benchmarks.listed import load_pair_list
@@ -309,6 +310,32 @@ def _parquets() -> list[Files]:
 
 
 @lru_cache
+def _recipes() -> list[Files]:
+    fields = {
+        "name": "fuzzed",
+        "seed": 1,
+        "data": {
+            "name": "drawn",
+            "terms": "none",
+            "train": ["a", "b"],
+            "augmentation": {"flip": True, "zoom": 0.2},
+        },
+        "validation": {"heldout": "val.tar"},
+        "backbone": {"name": "iresnet18", "width": 0.25, "embedding_size": 16},
+        "method": {"name": "rts", "margin": 0.5},
+        "teacher": {"models": ["a.onnx"]},
+        "optim": {"epochs": 2, "batch_size": 8, "milestones": [1]},
+    }
+    return [{"a.yaml": yaml.safe_dump(fields).encode()}]
+
+
+def _read_recipe(folder: Path) -> None:
+    from facerts.train.recipe import load_recipe
+
+    load_recipe(_only_file(folder))
+
+
+@lru_cache
 def _models() -> list[Files]:
     from tests.foreign import write_description, write_embedder
 
@@ -350,6 +377,34 @@ def _results() -> list[Files]:
         return [{path.name: path.read_bytes() for path in sorted(out.iterdir())}]
 
 
+@lru_cache
+def _checkpoints() -> list[Files]:
+    from facerts.train.checkpoint import FILE, save_checkpoint
+    from facerts.train.learner import Learner
+    from facerts.train.recipe import Recipe
+
+    recipe = Recipe.model_validate(
+        {
+            "name": "tiny",
+            "data": {"name": "drawn", "terms": "none", "train": "none"},
+            "backbone": {"name": "mobilefacenet", "width": 0.125, "embedding_size": 4},
+            "method": {"name": "rts"},
+            "optim": {"epochs": 1, "batch_size": 4},
+            "compute": {"device": "cpu", "precision": "fp32"},
+        }
+    )
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / FILE
+        save_checkpoint(path, recipe, {"step": 1, **Learner(recipe, 2).state_dict()})
+        return [{FILE: path.read_bytes()}]
+
+
+def _read_checkpoint(folder: Path) -> None:
+    from facerts.train.checkpoint import load_network
+
+    load_network(_only_file(folder))
+
+
 def _forms() -> list[Files]:
     parts = [
         b'Content-Disposition: form-data; name="images"; filename="a.jpg"\r\nContent-Type: image/jpeg\r\n\r\n\xff\xd8',
@@ -369,6 +424,10 @@ def _to_json(tree: Any) -> bytes:
     return json.dumps(tree).encode()
 
 
+def _to_yaml(tree: Any) -> bytes:
+    return yaml.safe_dump(tree).encode()
+
+
 READERS = {
     "jpeg": Reader(_decode, _jpegs, hostile=partial(corpus.hostile_images, ".jpg")),
     "png": Reader(_decode, _pngs, pack=_png_checksums, hostile=partial(corpus.hostile_images, ".png")),
@@ -382,6 +441,7 @@ READERS = {
     "pairs (csv)": Reader(_read_pairs, _pair_tables),
     "npz": Reader(_read_table, _tables, pack=_zip("a.npz"), hostile=corpus.hostile_tables),
     "parquet": Reader(_read_table, _parquets),
+    "recipe": Reader(_read_recipe, _recipes, parse=yaml.safe_load, write=_to_yaml),
     "description": Reader(
         _read_description,
         _descriptions,
@@ -390,6 +450,7 @@ READERS = {
         hostile=corpus.hostile_descriptions,
     ),
     "onnx": Reader(_read_model, _models, parse=json.loads, write=_to_json, hostile=corpus.hostile_models),
+    "checkpoint": Reader(_read_checkpoint, _checkpoints),
     "result": Reader(
         _read_result, _results, parse=json.loads, write=_to_json, hostile=corpus.hostile_results
     ),

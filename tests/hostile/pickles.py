@@ -67,7 +67,7 @@ def _claimed(opcode: bytes, form: str, size: int) -> bytes:
     return set_of(listed(opcode + struct.pack(form, size) + b"\xff\xd8"), TRUE)
 
 
-def _nested(depth: int) -> bytes:
+def nested(depth: int) -> bytes:
     return pickle.EMPTY_TUPLE + pickle.TUPLE1 * depth
 
 
@@ -139,9 +139,9 @@ HOSTILE: dict[str, bytes] = {
     "a frame that is not there": pickle.PROTO + b"\x04" + pickle.FRAME + struct.pack("<Q", 1 << 62) + b"]",
     "a memo of 2^32": set_of(pickle.EMPTY_LIST + pickle.LONG_BINPUT + struct.pack("<I", (1 << 32) - 1), TRUE),
     "a memo of 2^30, as text": set_of(pickle.EMPTY_LIST + pickle.PUT + b"1073741824\n", TRUE),
-    "tuples in tuples": set_of(_nested(900_000), TRUE),
-    "tuples in tuples for a key": set_of(pickle.EMPTY_DICT + _nested(900_000) + NONE + pickle.SETITEM, TRUE),
-    "tuples in tuples for a name": set_of(_nested(900_000) + text("x") + b"\x93", TRUE),
+    "tuples in tuples": set_of(nested(900_000), TRUE),
+    "tuples in tuples for a key": set_of(pickle.EMPTY_DICT + nested(900_000) + NONE + pickle.SETITEM, TRUE),
+    "tuples in tuples for a name": set_of(nested(900_000) + text("x") + b"\x93", TRUE),
     "a list in itself": set_of(pickle.EMPTY_LIST + b"q\x00h\x00a", TRUE),
     "lists without end": pickle.PROTO + b"\x02" + pickle.EMPTY_LIST * 900_000,
     "marks without end": pickle.PROTO + b"\x02" + pickle.MARK * 900_000,

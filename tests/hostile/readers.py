@@ -43,6 +43,21 @@ def _model(path: Path) -> None:
     load_quality(path, threads=1)(crops)
 
 
+def _recipe(path: Path) -> None:
+    from facerts.train.recipe import load_recipe
+
+    load_recipe(path)
+
+
+def _checkpoint(path: Path) -> None:
+    from facerts.train.checkpoint import is_checkpoint, load_checkpoint, read_file
+    from facerts.train.published import open_network
+
+    open_network(path)
+    if is_checkpoint(read_file(path)):
+        load_checkpoint(path)
+
+
 def _result(folder: Path) -> None:
     from facerts.evaluate.compare import compare
     from facerts.report import write_report
@@ -64,6 +79,8 @@ READERS: dict[str, Callable[[Path], None]] = {
     "source": _source,
     "table": _table,
     "model": _model,
+    "recipe": _recipe,
+    "checkpoint": _checkpoint,
     "result": _result,
     "log": _log,
 }
