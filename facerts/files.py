@@ -101,6 +101,8 @@ def make_folder(path: Path) -> None:
     """Make a folder, and those above it that are missing, so that a power cut does not take them away again."""
     if path.is_dir():
         return
+    if path.exists():
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
     make_folder(path.parent)
     path.mkdir(exist_ok=True)
     _sync_folder(path.parent)
