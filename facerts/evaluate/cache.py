@@ -32,7 +32,7 @@ def cached_arrays(cache: Path, key: str, compute: Callable[[], Arrays]) -> Array
         try:
             stored = read_npz(cache)
         except DataError as error:
-            raise DataError(f"{error}; remove it, or name another file for the cache") from error
+            raise DataError(f"{cache}: not a cache of features; remove it, or name another file") from error
         if "key" not in stored:
             raise DataError(f"{cache}: not a cache of features; remove it, or name another file")
         if str(stored.pop("key")) == key:
