@@ -251,7 +251,8 @@ def ood(
         result = run_ood(
             judged, faces, others, out, how, exclude_faces=exclude_in, exclude_others=exclude_out_of
         )
-    _tell(result["ood"], json, results.show_ood)
+    _warn_of_notes({"ood": result["ood"]})
+    print_json(result["ood"]) if json else results.show_ood(result["ood"])
 
 
 @evaluate.command()
