@@ -36,6 +36,12 @@ HELD_OUT_IDENTITIES, HELD_OUT_PICTURES = 100, 6
 PAIRS = 1000
 NON_FACES = 400
 
+# What the exported model says of its images, wherever they lie.
+SAID = (
+    f"data.name=drawn faces ({TRAIN_IDENTITIES} identities, {TRAIN_IDENTITIES * TRAIN_PICTURES:,} pictures)",
+    "data.terms=none, nobody's face is in it",
+)
+
 # Eyes, nose and corners of the mouth of the astronaut (Eileen Collins, NASA) in scikit-image's picture.
 ASTRONAUT_POINTS = [[200.1, 101.8], [247.1, 102.6], [220.4, 124.5], [198.6, 142.8], [239.7, 143.6]]
 
@@ -65,8 +71,8 @@ def main() -> None:
     say("Pack the training pictures into one record file, as the field hands its data sets out")
     facerts("data", "pack", out / "faces", "--out", out / "faces_rec")
     say("Train: the network learns who is who, and how far to trust each picture")
-    paths = [f"data.train={out / 'faces_rec'}", f"validation.benchmarks={out / 'heldout.bin'}"]
-    facerts("train", "demo", *paths, *options.overrides, "--out", out / "run")
+    fields = [f"data.train={out / 'faces_rec'}", *SAID, f"validation.benchmarks={out / 'heldout.bin'}"]
+    facerts("train", "demo", *fields, *options.overrides, "--out", out / "run")
     model = out / "demo.onnx"
     say("Export to ONNX; from here on PyTorch is not needed")
     facerts("export", out / "run", "--out", model)

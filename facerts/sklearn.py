@@ -32,7 +32,7 @@ Unreadable = Literal["error", "nan"]
 
 CHOICES = {"quality": get_args(Quality), "unreadable": get_args(Unreadable)}
 # Settings that the model is opened with.
-OPENING = ("model", "detector", "detector_model", "providers", "threads", "batch_size")
+OPENING = ("model", "detector", "detector_model", "resize_crops", "providers", "threads", "batch_size")
 
 
 class FaceEmbedder(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
@@ -46,6 +46,7 @@ class FaceEmbedder(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # sc
         model: name or path of the model; None for the default model.
         detector: "none" where pictures are aligned crops; "yunet" or "scrfd" for photos, whose largest face counts.
         detector_model: the detector's file; None for the one that was fetched with ``facerts models pull``.
+        resize_crops: without a detector, take squares of any size for aligned crops, and not those of 112 x 112 alone.
         quality: "ignore", or "column" to have it as the last column beside the embedding.
         unreadable: what a picture that cannot be read, or has no face, gives: an "error", or a row of "nan".
         providers: ONNX Runtime's execution providers by name; None for the CPU.
@@ -59,6 +60,7 @@ class FaceEmbedder(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # sc
         *,
         detector: str = "none",
         detector_model: str | Path | None = None,
+        resize_crops: bool = False,
         quality: Quality = "ignore",
         unreadable: Unreadable = "error",
         providers: Sequence[str] | None = None,
@@ -68,6 +70,7 @@ class FaceEmbedder(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # sc
         self.model = model
         self.detector = detector
         self.detector_model = detector_model
+        self.resize_crops = resize_crops
         self.quality = quality
         self.unreadable = unreadable
         self.providers = providers
@@ -147,6 +150,7 @@ class FaceEmbedder(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # sc
             _listed(pictures),
             detector=scorer.detector,
             largest=True,
+            resize_crops=scorer.resize_crops,
             batch_size=scorer.embedder.batch_size,
             runs=scorer.runs,
         )

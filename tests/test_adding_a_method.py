@@ -74,7 +74,7 @@ def test_the_pages_method_trains_by_its_command_and_is_exported(
 ) -> None:
     _, *command = shlex.split(COMMAND)
     command[-1] = str(tmp_path / "run")
-    facerts(*command, f"data.train={drawn_faces}", *TINY)
+    facerts(*command, f"data.train={drawn_faces}", "data.name=drawn", "data.terms=none", *TINY)
     log = (tmp_path / "run" / "log.jsonl").read_text(encoding="utf-8").splitlines()
     assert json.loads(log[-1])["step"] == 48
     facerts("export", tmp_path / "run", "--out", tmp_path / "normface.onnx")

@@ -102,7 +102,13 @@ def read_rate(source: Source, order: np.ndarray, processes: int) -> float:
 
 def batch_rate(folder: Path, count: int, workers: int) -> float:
     """The training loader without augmentation: random reads, decoding, batches handed to this process."""
-    overrides = [f"data.train={folder}", f"data.workers={workers}", "data.augmentation={flip: false}"]
+    overrides = [
+        f"data.train={folder}",
+        "data.name=drawn",
+        "data.terms=none",
+        f"data.workers={workers}",
+        "data.augmentation={flip: false}",
+    ]
     recipe = load_recipe("faces_small_rts", overrides)
     data, size = TrainingData(recipe), recipe.optim.batch_size
     # Starting the workers is not reading; it is paid once in a run of hours.

@@ -17,6 +17,7 @@ from facerts.cli.options import (
     ModelOrDefault,
     Pictures,
     Provider,
+    ResizeCrops,
     RunBatch,
     RunThreads,
 )
@@ -35,6 +36,7 @@ def embed(
     detector: Detector = DetectorName.NONE,
     detector_model: DetectorModel = None,
     det_threshold: DetThreshold = None,
+    resize_crops: ResizeCrops = False,
     batch_size: RunBatch = None,
     threads: RunThreads = 1,
     provider: Provider = None,
@@ -51,6 +53,7 @@ def embed(
         model,
         detector=detector.value,
         detector_model=detector_model,
+        resize_crops=resize_crops,
         det_threshold=det_threshold,
         providers=provider,
         threads=threads,

@@ -251,6 +251,7 @@ def ood(
         result = run_ood(
             judged, faces, others, out, how, exclude_faces=exclude_in, exclude_others=exclude_out_of
         )
+    _warn_of_notes({"ood": result["ood"]})
     _tell(result["ood"], out, json, results.show_ood)
 
 

@@ -57,6 +57,14 @@ DetThreshold = Annotated[
         help="Least score of a face in a photo; by default the detector's own, 0.6 for yunet and 0.5 for scrfd.",
     ),
 ]
+ResizeCrops = Annotated[
+    bool,
+    typer.Option(
+        "--resize-crops",
+        help="Without a detector: pictures are aligned crops of another size than 112 x 112. Such pictures are an "
+        "error otherwise, as they may be photos.",
+    ),
+]
 Batch = Annotated[int, typer.Option(min=1, help="Crops in a run of the network.")]
 Threads = Annotated[
     int | None, typer.Option(min=1, help="Threads of a run; ONNX Runtime's choice by default.")

@@ -18,6 +18,7 @@ from facerts.cli.options import (
     ModelOrDefault,
     Pictures,
     Provider,
+    ResizeCrops,
     RunBatch,
     RunThreads,
 )
@@ -49,6 +50,7 @@ def score(
     detector: Detector = DetectorName.NONE,
     detector_model: DetectorModel = None,
     det_threshold: DetThreshold = None,
+    resize_crops: ResizeCrops = False,
     largest: Annotated[
         bool, typer.Option("--largest", help="Of several faces in a photo the largest alone.")
     ] = False,
@@ -104,6 +106,7 @@ def score(
         model,
         detector=detector.value,
         detector_model=detector_model,
+        resize_crops=resize_crops,
         det_threshold=det_threshold,
         providers=provider,
         threads=threads,

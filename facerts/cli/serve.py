@@ -10,7 +10,15 @@ from typing import Annotated
 
 import typer
 
-from facerts.cli.options import Detector, DetectorModel, DetectorName, ModelOrDefault, Provider, RunThreads
+from facerts.cli.options import (
+    Detector,
+    DetectorModel,
+    DetectorName,
+    ModelOrDefault,
+    Provider,
+    ResizeCrops,
+    RunThreads,
+)
 from facerts.cli.output import warn
 from facerts.errors import Error
 
@@ -26,6 +34,7 @@ def serve(
     model: ModelOrDefault = None,
     detector: Detector = DetectorName.NONE,
     detector_model: DetectorModel = None,
+    resize_crops: ResizeCrops = False,
     host: Annotated[
         str, typer.Option(help="Address to listen on; by default this machine alone.")
     ] = "127.0.0.1",
@@ -118,6 +127,7 @@ def serve(
         model,
         detector=detector.value,
         detector_model=detector_model,
+        resize_crops=resize_crops,
         providers=provider,
         threads=threads,
         batch_size=batch_size,

@@ -19,6 +19,7 @@ from facerts.errors import Error
 from facerts.evaluate.baselines import crop_scores
 from facerts.evaluate.embed import Judged, concatenate
 from facerts.evaluate.measuring import PLAIN, Measuring, faces_of
+from facerts.evaluate.photos import photo_notes
 from facerts.evaluate.pictures import hash_pictures
 from facerts.evaluate.result import Arrays, ResultFolder
 from facerts.evaluate.scores import image_scores
@@ -113,6 +114,7 @@ def run_ladder(
         section, arrays = ladder_of(
             judged, source, pictures=pictures, batch_size=how.batch_size, detector=how.detector
         )
+        section["notes"] = photo_notes(source)
         section["data_sha256"] = hash_pictures(source).sha256
         folder.add("ladder", source.name, section, arrays)
         folder.write()

@@ -10,9 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.embedder.outputs import FaceOutputs
+from facerts.embedder.table import EmbeddingTable
 from facerts.errors import Error
 from facerts.evaluate.embed import Judged
 from facerts.evaluate.measuring import PLAIN, Measuring, measured_outputs, open_without, reference_embedding
+from facerts.evaluate.photos import photo_notes
 from facerts.evaluate.pictures import extremes, hash_pictures, shown_pictures
 from facerts.evaluate.result import Arrays, ResultFolder
 from facerts.evaluate.scores import image_arrays, image_scores
@@ -100,6 +102,11 @@ def run_ood(
     section, arrays = ood_of(
         {name: outputs[name] for name in inside}, {name: outputs[name] for name in outside}, names
     )
+    # Embeddings that were computed elsewhere may be of other pictures.
+    looked_at = {} if isinstance(judged, EmbeddingTable) else inside
+    section["notes"] = [
+        f"{name}: {note}" for name, source in looked_at.items() for note in photo_notes(source)
+    ]
     section["excluded"] = {"in": exclude_faces, "out": exclude_others}
     section["data_sha256"] = {name: hash_pictures(source).sha256 for name, source in sources.items()}
     if how.pictures:

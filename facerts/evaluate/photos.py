@@ -6,9 +6,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.align import align
-from facerts.data.source import Source
+from facerts.data import Joined, Source, Subset
 from facerts.detect.base import Detection, Detector
+from facerts.errors import Error
 from facerts.image import CROP_SIZE, decode, fit_crop
+
+# What takes pictures for crops, whatever their size.
+_READ_AS_CROPS = (Source.crop, Subset.crop, Joined.crop)
 
 
 class AlignedPhotos(Source):
@@ -71,15 +75,25 @@ def photo_notes(source: Source) -> list[str]:
             return []
         first = source.key(missing[0])
         return [f"No face was found in {len(missing)} photos, the first is {first}; their middle was taken."]
-    if type(source).crop is not Source.crop or not len(source):
+    size = _first_size(source) if type(source).crop in _READ_AS_CROPS else None
+    if size is None or size == (CROP_SIZE, CROP_SIZE):
         return []
-    height, width = decode(source.read(0), where=source.location(0)).shape[:2]
-    if min(height, width) <= CROP_SIZE:
-        return []
+    height, width = size
     return [
-        f"Pictures are {width} x {height} pixels and were reduced to {CROP_SIZE}; if they are photos and not aligned "
-        "crops, give --align."
+        f"Pictures are {width} x {height} pixels and were resized to {CROP_SIZE} x {CROP_SIZE}; if they are photos and "
+        "not aligned crops, give --align."
     ]
+
+
+def _first_size(source: Source) -> tuple[int, int] | None:
+    """Height and width of the first picture that can be read; of the others somebody else speaks."""
+    for index in range(len(source)):
+        try:
+            image = decode(source.read(index), where=source.location(index))
+        except Error:
+            continue
+        return image.shape[0], image.shape[1]
+    return None
 
 
 def _subject(faces: list[Detection], shape: tuple[int, ...]) -> Detection | None:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from facerts.benchmarks import PairBenchmark, is_template_benchmark, open_benchmarks, open_templates
 from facerts.benchmarks.enrolment import templates_from_identities
 from facerts.benchmarks.templates import TemplateBenchmark
+from facerts.data import Source
 from facerts.embedder.outputs import FaceOutputs
 from facerts.embedder.table import EmbeddingTable
 from facerts.errors import DataError, Error
@@ -137,7 +138,7 @@ def run_identification(
         outputs = measured_outputs(judged, benchmark.images, how, flip=how.flip)
         section = {
             "images": len(benchmark.images),
-            "notes": list(benchmark.notes),
+            "notes": [*benchmark.notes, *_looked_at(judged, benchmark.images)],
             "data_sha256": hashed.sha256,
             "interval": "bootstrap over the probes' people",
             "searches": identification_of(outputs, benchmark, backend=backend),
@@ -202,6 +203,11 @@ def _measure_pairs(
     folder.write()
 
 
+def _looked_at(judged: Judged, images: Source) -> list[str]:
+    """What is to be said of pictures that were embedded; embeddings computed elsewhere may be of others."""
+    return [] if isinstance(judged, EmbeddingTable) else photo_notes(images)
+
+
 def _telling_pictures(
     benchmark: PairBenchmark, outputs: FaceOutputs, scores: NDArray[np.float64]
 ) -> NDArray[np.int64]:
@@ -257,7 +263,7 @@ def _measure_templates(
             "similarity": COSINE.name,
             "accuracy": None,
             "data_sha256": hashed.sha256,
-            "notes": list(benchmark.notes),
+            "notes": [*benchmark.notes, *_looked_at(judged, benchmark.images)],
         }
         folder.add("verification", f"{benchmark.name} ({pooling})", {**section, **told}, {})
     folder.write()

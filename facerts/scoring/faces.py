@@ -89,8 +89,7 @@ def read_faces(embedder: OnnxEmbedder, source: Source, *, embed: bool, flip: boo
         first = source.key(next(iter(faceless)))
         notes = [f"No face was found in {len(faceless)} photos, the first is {first}; they are left out."]
     else:
-        # They come from a look at the first picture, which has to be readable.
-        notes = photo_notes(source) if rows[0] == 0 else []
+        notes = photo_notes(source)
     numbers = [number for row in rows if (number := quality[row]) is not None]
     embeddings = [vector for row in rows if (vector := vectors[row]) is not None]
     faces = Faces(

@@ -38,6 +38,7 @@ def score_pictures(
     *,
     detector: Detector | None = None,
     largest: bool = False,
+    resize_crops: bool = False,
     batch_size: int = 64,
     workers: int | None = None,
     runs: int = 1,
@@ -50,6 +51,7 @@ def score_pictures(
         pictures: aligned crops, or photos where there is a detector; taken as they are needed.
         detector: finds the faces in photos; None where pictures are aligned crops.
         largest: of several faces in a photo score the largest alone.
+        resize_crops: squares of any size are aligned crops; otherwise those of 112 x 112 alone.
         batch_size: least crops in a call of the model, as long as there are pictures.
         workers: threads that load, detect and align; None for one per core.
         runs: calls of the model at the same time.
@@ -64,7 +66,10 @@ def score_pictures(
         ThreadPoolExecutor(runs) as running,
     ):
         prepared = _ahead(
-            preparing, partial(prepare, detector=detector, largest=largest), pictures, 2 * batch_size * runs
+            preparing,
+            partial(prepare, detector=detector, largest=largest, resize_crops=resize_crops),
+            pictures,
+            2 * batch_size * runs,
         )
         batches = _batches(prepared, batch_size, block)
         for batch in _ahead(running, partial(score_batch, judge), batches, runs + 1):

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from facerts.align import align
 from facerts.detect import Detection, Detector
-from facerts.errors import Error
-from facerts.image import as_crop
+from facerts.errors import Error, ImageError
+from facerts.image import CROP_SIZE, as_crop
 
 
 @dataclass(frozen=True)
@@ -44,23 +44,42 @@ class Prepared:
     error: str | None = None
 
 
-def prepare(picture: Picture, detector: Detector | None, *, largest: bool = False) -> Prepared:
+def prepare(
+    picture: Picture, detector: Detector | None, *, largest: bool = False, resize_crops: bool = False
+) -> Prepared:
     """Load a picture and cut out its faces.
 
     Args:
         picture: an aligned crop, or a photo where there is a detector.
         detector: finds the faces; None where the picture is a crop.
         largest: of several faces take the largest alone.
+        resize_crops: squares of any size are aligned crops; otherwise those of 112 x 112 alone.
     """
     path = printable(picture.path)
     try:
         image = picture.load()
         if detector is None:
+            if not resize_crops:
+                _check_size(image, path)
             return Prepared(path, [as_crop(image, where=path)], [None])
         faces = detector(image)[: 1 if largest else None]
         return Prepared(path, [align(image, face.points) for face in faces], [*faces])
     except Error as error:
         return Prepared(path, [], [], printable(str(error)))
+
+
+def _check_size(image: NDArray[np.uint8], where: str) -> None:
+    """A photo would be scored without a word as a very poor crop.
+
+    Raises:
+        ImageError: the picture has not the size of aligned crops.
+    """
+    height, width = image.shape[:2]
+    if (height, width) != (CROP_SIZE, CROP_SIZE):
+        raise ImageError(
+            f"{where}: {width} x {height} pixels are not an aligned crop of {CROP_SIZE} x {CROP_SIZE}; photos need a "
+            "detector (--detector), aligned crops of another size need --resize-crops (resize_crops in Python and HTTP)"
+        )
 
 
 def printable(text: str) -> str:

@@ -78,6 +78,7 @@ def score_spans(
         pictures(),
         detector=scorer.detector,
         largest=task.largest,
+        resize_crops=scorer.resize_crops,
         batch_size=scorer.embedder.batch_size,
         workers=workers,
         runs=scorer.runs if workers is None else 1,

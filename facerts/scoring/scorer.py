@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from facerts.data.open import open_pictures
 from facerts.detect import Detector, open_detector
 from facerts.embedder import FaceOutputs, OnnxEmbedder, load_embedder
-from facerts.errors import ImageError, ModelError
+from facerts.errors import Error, ImageError, ModelError
 from facerts.image import decode, read
 from facerts.progress import track
 from facerts.runtime import CPU
@@ -34,11 +34,16 @@ class Scorer:
     Attributes:
         embedder: the model.
         detector: None where pictures are aligned crops.
+        resize_crops: squares of any size are aligned crops; otherwise those of 112 x 112 alone, and others are rows
+            with an error, as they may be photos.
     """
 
-    def __init__(self, embedder: OnnxEmbedder, detector: Detector | None = None) -> None:
+    def __init__(
+        self, embedder: OnnxEmbedder, detector: Detector | None = None, *, resize_crops: bool = False
+    ) -> None:
         self.embedder = embedder
         self.detector = detector
+        self.resize_crops = resize_crops
 
     def score(
         self,
@@ -52,6 +57,7 @@ class Scorer:
 
         Args:
             images: paths, encoded bytes, or ``(H, W, 3) uint8`` RGB arrays; one, several, or ``(N, H, W, 3)``.
+                Without a detector they are aligned crops, 112 x 112 unless ``resize_crops``.
             min_quality: faces at or above it are accepted.
             keep: accept as the model's own threshold for this share of faces does.
             largest: of several faces in a photo score the largest alone.
@@ -68,6 +74,7 @@ class Scorer:
             (_given(image, number) for number, image in enumerate(given)),
             detector=self.detector,
             largest=largest,
+            resize_crops=self.resize_crops,
             batch_size=self.embedder.batch_size,
             runs=self.runs,
         )
@@ -99,6 +106,7 @@ class Scorer:
             pictures_of(source),
             detector=self.detector,
             largest=largest,
+            resize_crops=self.resize_crops,
             batch_size=self.embedder.batch_size,
             runs=self.runs,
         )
@@ -118,10 +126,14 @@ class Scorer:
         limit = min_quality if keep is None else self.threshold(keep)
         return Judge(self.embedder, limit, self.embedder.description.calibration)
 
-    def settings(self) -> dict[str, str | None]:
+    def settings(self) -> dict[str, str | bool | None]:
         """All that rows depend on beside the pictures and the threshold."""
         detector = None if self.detector is None else self.detector.identity
-        return {"model_sha256": self.embedder.sha256, "detector": detector}
+        return {
+            "model_sha256": self.embedder.sha256,
+            "detector": detector,
+            "resize_crops": self.resize_crops,
+        }
 
     @property
     def runs(self) -> int:
@@ -189,6 +201,7 @@ def load(
     detector: str = "none",
     detector_model: str | Path | None = None,
     det_threshold: float | None = None,
+    resize_crops: bool = False,
     providers: Sequence[str] | None = None,
     threads: int | None = None,
     batch_size: int | None = None,
@@ -202,6 +215,7 @@ def load(
         detector_model: the detector's file, for SCRFD also a model pack; None for the one that was fetched with
             ``facerts models pull``.
         det_threshold: least score of a face; None for the detector's own.
+        resize_crops: without a detector, take squares of any size for aligned crops, and not those of 112 x 112 alone.
         providers: ONNX Runtime's execution providers, for the detector too; None for the CPU.
         threads: of one run of the network or the detector; None leaves ONNX Runtime its choice for the network, and
             gives the detector, which several pictures use at once, one.
@@ -209,14 +223,30 @@ def load(
 
     Raises:
         ModelError: a model is missing or not what it should be.
+        Error: options for a detector without one, or for crops with one.
     """
+    if detector == "none":
+        for name, value in (("detector_model", detector_model), ("det_threshold", det_threshold)):
+            if value is not None:
+                raise Error(
+                    f"{_option(name)} is for a detector, and none was chosen; give {_option('detector')} yunet or scrfd"
+                )
+    elif resize_crops:
+        raise Error(
+            f"{_option('resize_crops')} is for crops; with a detector pictures are photos of any size"
+        )
     path = find_model(model)
     size = batch_size or (CPU_BATCH if list(providers or [CPU]) == [CPU] else BATCH)
     embedder = load_embedder(path, providers=providers, threads=threads, batch_size=size)
     finder = open_detector(
         detector, detector_model, threshold=det_threshold, providers=providers, threads=threads or 1
     )
-    return Scorer(embedder, finder)
+    return Scorer(embedder, finder, resize_crops=resize_crops)
+
+
+def _option(name: str) -> str:
+    """As both the command line and Python write it."""
+    return f"--{name.replace('_', '-')} ({name})"
 
 
 def _given(image: Image, number: int) -> Picture:

@@ -29,6 +29,11 @@ class Options(BaseModel):
         description="The pictures are aligned crops, in which no face is looked for. By default they are where the "
         "service has no detector.",
     )
+    resize_crops: bool | None = Field(
+        None,
+        description="Aligned crops of another size than 112 x 112 are resized; otherwise they are an error, as they "
+        "may be photos. By default as the service was started.",
+    )
     keep: float | None = Field(
         None,
         gt=0,

@@ -173,7 +173,7 @@ class Service:
     ) -> Picture:
         async with self._slots:
             prepared, looked = await asyncio.get_running_loop().run_in_executor(
-                self._threads, self._prepare, upload.data, detector, options.largest
+                self._threads, self._prepare, upload.data, detector, options
             )
             outputs: FaceOutputs | None = None
             if prepared.crops:
@@ -191,7 +191,7 @@ class Service:
             error=None if prepared.error is None else prepared.error.removeprefix(f"{THE_PICTURE}: "),
         )
 
-    def _prepare(self, data: bytes, detector: Detector | None, largest: bool) -> tuple[Prepared, _Looked]:
+    def _prepare(self, data: bytes, detector: Detector | None, options: Options) -> tuple[Prepared, _Looked]:
         """In a thread: the crops of a picture, and what else it is."""
         looked = _Looked()
 
@@ -201,7 +201,9 @@ class Service:
             return image
 
         finder = None if detector is None else _Largest(detector, self.settings.max_faces)
-        prepared = prepare(Loadable(THE_PICTURE, load), finder, largest=largest)
+        asked = options.resize_crops
+        resize = self.scorer.resize_crops if asked is None else asked
+        prepared = prepare(Loadable(THE_PICTURE, load), finder, largest=options.largest, resize_crops=resize)
         looked.found = len(prepared.crops) if finder is None else finder.found
         return prepared, looked
 

@@ -410,7 +410,8 @@ def load_recipe(recipe: str | Path, overrides: Sequence[str] = ()) -> Recipe:
         overrides: ``dotted.key=value`` each, the value in YAML.
 
     Raises:
-        RecipeError: no such recipe, an unknown key, a wrong type or an impossible combination.
+        RecipeError: no such recipe, an unknown key, a wrong type or an impossible combination; or other images without
+            their name and terms.
     """
     path = Path(recipe)
     if path.suffix not in {".yaml", ".yml"}:
@@ -431,12 +432,38 @@ def load_recipe(recipe: str | Path, overrides: Sequence[str] = ()) -> Recipe:
     fields = parse_yaml(text, recipe, error=RecipeError)
     if not isinstance(fields, dict):
         raise RecipeError(f"{recipe}: a recipe is a mapping of fields, see recipes/ for complete ones")
+    own = _sources(fields)
     for override in overrides:
         _override(fields, override)
+    expanded = _expand(fields)
+    if _sources(fields) != own:
+        _check_said(recipe, overrides)
     try:
-        return Recipe.model_validate(_expand(fields))
+        return Recipe.model_validate(expanded)
     except ValidationError as error:
         raise RecipeError(f"{recipe}: {explain(error)}") from error
+
+
+def _sources(fields: dict[str, Any]) -> list[Any]:
+    """Where the images come from that a model is trained on."""
+    data = fields.get("data")
+    return [data.get(name) for name in ("train", "unlabeled")] if isinstance(data, dict) else []
+
+
+def _check_said(recipe: str | Path, overrides: Sequence[str]) -> None:
+    """Other images than the recipe's own need another name and terms, which exported models carry.
+
+    Raises:
+        RecipeError: they were not said.
+    """
+    said = {override.partition("=")[0] for override in overrides}
+    missing = [key for key in ("data.name", "data.terms") if key not in said and "data" not in said]
+    if missing:
+        raise RecipeError(
+            f"{recipe}: its data.name and data.terms, which exported models carry, are about other images than these; "
+            f'give {" and ".join(f"{key}=…" for key in missing)} too, for example "data.name=my faces" '
+            '"data.terms=for internal use"'
+        )
 
 
 def _override(fields: dict[str, Any], override: str) -> None:

@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import cv2
 import numpy as np
 import pytest
 
@@ -15,6 +16,7 @@ from facerts.data.drawn import write_drawn
 from facerts.embedder import load_embedder
 from facerts.evaluate import embed_source
 from facerts.files import locked
+from facerts.image import encode_jpeg, read
 from tests.cli.test_cli import run
 from tests.foreign import write_description, write_embedder
 
@@ -323,6 +325,30 @@ def test_results_and_reports_say_nothing_of_where_they_were_made(
     assert "private/results" in told[1]
     assert "others/results" in told[1]
     assert "facerts evaluate verification --model=model.onnx --out results" in told[1]
+
+
+def test_crops_of_another_size_are_measured_and_warned_of_whatever_is_measured(
+    capsys: pytest.CaptureFixture[str], home: Path, drawn_things: Path, tmp_path: Path
+) -> None:
+    faces = tmp_path / "larger"
+    for path in (home / "lfw").rglob("*.jpg"):
+        place = faces / path.relative_to(home / "lfw")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(encode_jpeg(cv2.resize(read(path), (128, 128))))
+    shutil.copy(home / "lfw" / "pairs.txt", faces)
+    model = ("--model", home / "model.onnx", "--out", tmp_path / "results")
+    commands = {kind: list(rest) for kind, rest in judging(home, drawn_things).items()}
+    commands["ladder"] = ["--data", home / "faces", "--pictures", "2"]
+    for kind, rest in commands.items():
+        for wanted in (False, True):
+            place = {home / "lfw": faces, home / "faces": faces} if wanted else {}
+            assert run("evaluate", kind, *model, *[place.get(one, one) for one in rest]) == 0
+            warned = "Pictures are 128 x 128 pixels and were resized to 112 x 112" in " ".join(
+                capsys.readouterr().err.split()
+            )
+            assert warned is wanted, kind
+    assert run("report", tmp_path / "results", "--out", tmp_path / "report.html") == 0
+    assert (tmp_path / "report.html").read_text().count("Pictures are 128 x 128 pixels") >= 4
 
 
 def judging(home: Path, things: Path) -> dict[str, list[str | Path]]:

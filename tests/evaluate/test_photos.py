@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from facerts.align import TEMPLATE
-from facerts.data import open_source
+from facerts.data import Subset, open_source
 from facerts.data.drawn import draw_face
 from facerts.detect import Detection
 from facerts.errors import ImageError
@@ -83,7 +83,16 @@ def test_a_photo_too_small_for_a_face_is_named(tmp_path: Path) -> None:
 
 def test_photos_that_are_taken_for_crops_are_warned_of(tmp_path: Path) -> None:
     (tmp_path / "a.png").write_bytes(encode_png(np.zeros((250, 250, 3), dtype=np.uint8)))
-    assert "250 x 250 pixels" in photo_notes(open_source(tmp_path))[0]
+    source = open_source(tmp_path)
+    for one in (source, Subset(source, [0]), open_source([tmp_path, tmp_path])):
+        assert photo_notes(one) == [
+            "Pictures are 250 x 250 pixels and were resized to 112 x 112; if they are photos and not aligned crops, "
+            "give --align."
+        ]
+    (tmp_path / "0_broken.png").write_bytes(b"no")
+    source = open_source(tmp_path)
+    (tmp_path / "a.png").write_bytes(encode_png(np.zeros((100, 100, 3), dtype=np.uint8)))
+    assert "100 x 100 pixels and were resized" in photo_notes(source)[0]
     (tmp_path / "a.png").write_bytes(encode_png(draw_face(0, 0)))
     assert photo_notes(open_source(tmp_path)) == []
 

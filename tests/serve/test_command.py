@@ -78,7 +78,11 @@ def test_requests_in_flight_are_answered_when_it_is_told_to_end(model_file: Path
     with served("--model", model_file) as (process, client):
 
         def ask() -> None:
-            answers.append(client.post("/v1/score", content=noise, headers={"content-type": "image/png"}))
+            answers.append(
+                client.post(
+                    "/v1/score?resize_crops=true", content=noise, headers={"content-type": "image/png"}
+                )
+            )
 
         threads = [threading.Thread(target=ask) for _ in range(3)]
         for thread in threads:

@@ -22,7 +22,7 @@ PICTURES = [
     bytes(cv2.imencode(kind, np.random.default_rng(0).integers(0, 256, (24, 80, 3), dtype=np.uint8))[1])
     for kind in (".jpg", ".png", ".webp", ".bmp")
 ]
-OPTIONS = ("embeddings", "largest", "aligned", "keep", "min_quality", "other")
+OPTIONS = ("embeddings", "largest", "aligned", "resize_crops", "keep", "min_quality", "other")
 TYPES = ("image/png", "application/octet-stream", "multipart/form-data; boundary=X", "text/plain", "", "a")
 fuzzed = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 

@@ -178,7 +178,7 @@ def test_the_schema_describes_every_answer(client: httpx.Client) -> None:
         *(f"image/{kind}" for kind in ("jpeg", "png", "webp", "bmp")),
         "application/octet-stream",
     }
-    names = {"embeddings", "largest", "aligned", "keep", "min_quality"}
+    names = {"embeddings", "largest", "aligned", "resize_crops", "keep", "min_quality"}
     assert {parameter["name"] for parameter in score["parameters"]} == names
     form = score["requestBody"]["content"]["multipart/form-data"]["schema"]
     assert set(form["properties"]) == names | {"pictures"}

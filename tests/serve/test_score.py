@@ -152,6 +152,22 @@ def test_crops_are_not_searched_where_they_are_said_to_be_crops(photo_client: ht
     assert found[0]["box"] is None
 
 
+def test_photos_are_not_taken_for_crops_unless_that_is_asked_for(
+    client: httpx.Client, photo_client: httpx.Client, scorer: Scorer, serve: Serve
+) -> None:
+    square = encode_png(np.full((250, 250, 3), 60, dtype=np.uint8))
+    for response in (post(client, square), post(photo_client, square, aligned=True)):
+        assert (response.status_code, response.json()["code"]) == (422, "unusable_pictures")
+        assert "250 x 250 pixels are not an aligned crop of 112 x 112" in response.json()["error"]
+        assert "resize_crops" in response.json()["error"]
+    ((found,),) = faces(post(client, square, resize_crops=True))
+    assert found["quality"] == pytest.approx(quality(60), abs=1e-4)
+    assert len(faces(post(photo_client, square, aligned=True, resize_crops=True))[0]) == 1
+    with serve(Scorer(scorer.embedder, resize_crops=True), Settings()) as resizing:
+        assert len(faces(post(resizing, square))[0]) == 1
+        assert post(resizing, square, resize_crops=False).status_code == 422
+
+
 def test_a_service_without_a_detector_does_not_pretend(client: httpx.Client) -> None:
     response = post(client, crop(1), aligned=False)
     assert response.status_code == 422

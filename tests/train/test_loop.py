@@ -23,6 +23,8 @@ from facerts.train.loop import train
 from facerts.train.recipe import Recipe
 
 MakeRecipe = Callable[..., Recipe]
+# Of other images than the recipe's.
+SAID = ("data.name=drawn", "data.terms=none")
 
 
 def weights(folder: Path) -> dict[str, torch.Tensor]:
@@ -157,7 +159,7 @@ def test_one_identity_is_not_enough(make_recipe: MakeRecipe, drawn_faces: Path, 
     for number, picture in enumerate(sorted(drawn_faces.rglob("*.*g"))[:20]):
         (only / f"{number}{picture.suffix}").write_bytes(picture.read_bytes())
     with pytest.raises(DataError, match="identity"):
-        train(make_recipe(f"data.train={only.parent}"), tmp_path / "run")
+        train(make_recipe(f"data.train={only.parent}", *SAID), tmp_path / "run")
 
 
 @pytest.mark.parametrize("workers", [0, 1])
@@ -169,7 +171,7 @@ def test_a_broken_picture_is_named_and_the_run_can_go_on_without_it(
     victim = faces / "person_0002" / "0003.jpg"
     victim.write_bytes(victim.read_bytes()[:300])
     with pytest.raises(DataError) as caught:
-        train(make_recipe(f"data.train={faces}", f"data.workers={workers}"), tmp_path / "run")
+        train(make_recipe(f"data.train={faces}", f"data.workers={workers}", *SAID), tmp_path / "run")
     assert str(victim) in str(caught.value)
     assert "facerts data pack" in str(caught.value)
     assert "Traceback" not in str(caught.value)

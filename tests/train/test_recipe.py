@@ -95,6 +95,36 @@ def test_overrides_reach_nested_fields_and_keep_the_rest() -> None:
     assert after.optim.epochs == before.optim.epochs
 
 
+NAME, TERMS = "data.name=mine", "data.terms=none"
+
+
+@pytest.mark.parametrize(
+    ("overrides", "missing"),
+    [
+        (["data.train=faces"], "give data.name=… and data.terms=… too"),
+        (["data.train=faces", NAME], "give data.terms=… too"),
+        (["data.train=[faces, more]", TERMS, "optim.lr=0.1"], "give data.name=… too"),
+        (["data.unlabeled=faces"], "give data.name=… and data.terms=… too"),
+    ],
+)
+def test_other_images_need_their_own_name_and_terms(overrides: list[str], missing: str) -> None:
+    with pytest.raises(RecipeError, match=missing):
+        load_recipe("casia_rts", overrides)
+
+
+def test_images_with_name_and_terms_and_the_recipes_own_need_nothing_more() -> None:
+    other = load_recipe("casia_rts", ["data.train=faces", NAME, TERMS]).data
+    assert (other.train, other.name, other.terms) == (["faces"], "mine", "none")
+    whole = load_recipe("casia_rts", ["data={train: faces, name: mine, terms: none}"]).data
+    assert (whole.train, whole.name) == (["faces"], "mine")
+    own = load_recipe("casia_rts").data
+    assert load_recipe("casia_rts", ["data.train=datasets/faces_webface_112x112"]).data == own
+    assert load_recipe("casia_rts", ["data.corrupt_fraction=0.2"]).data.name == own.name
+    # A recipe that says nothing of it is refused for that, as before.
+    with pytest.raises(RecipeError, match=r"data\.terms: Field required"):
+        load_recipe("casia_rts", ["data={train: faces, name: mine}"])
+
+
 def test_an_unknown_recipe_names_the_nearest() -> None:
     with pytest.raises(RecipeError, match="did you mean 'casia_rts'"):
         load_recipe("casia_rst")

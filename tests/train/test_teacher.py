@@ -198,7 +198,7 @@ def test_teachers_of_as_many_numbers_are_not_projected() -> None:
     assert torch.equal(teacher.targets, teacher.embeddings)
 
 
-UNLABELED = ("data.unlabeled_share=0.25", "optim.batch_size=16")
+UNLABELED = ("data.unlabeled_share=0.25", "optim.batch_size=16", "data.name=drawn", "data.terms=none")
 
 
 @pytest.fixture
@@ -275,7 +275,7 @@ def test_unlabeled_images_where_they_can_teach_nothing_are_refused(
     overrides: tuple[str, ...], sentence: str, make_recipe: MakeRecipe
 ) -> None:
     with pytest.raises(Error, match=sentence):
-        make_recipe("data.unlabeled=somewhere", *overrides)
+        make_recipe("data.unlabeled=somewhere", "data.name=drawn", "data.terms=none", *overrides)
 
 
 def test_teachers_asked_about_views_say_of_each_crop_what_they_say_of_it_alone(

@@ -1,0 +1,139 @@
+"""Photos are not scored as if they were crops: without a detector a picture's size must say that it is one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import facerts
+from facerts.data.drawn import draw_face
+from facerts.errors import Error
+from facerts.image import encode_png, fit_crop
+from facerts.sklearn import FaceEmbedder
+from tests.command import run
+from tests.foreign import write_description, write_embedder
+
+SQUARES = (100, 111, 113, 128, 224, 250)
+
+
+def face(height: int, width: int) -> NDArray[np.uint8]:
+    return np.asarray(cv2.resize(draw_face(0, 0), (width, height)), dtype=np.uint8)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = write_embedder(tmp_path_factory.mktemp("model") / "m.onnx", quality=True)
+    write_description(path, quality="output:bright")
+    return path
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A crop, a crop of another size, and a photo that is not square."""
+    root = tmp_path_factory.mktemp("pictures")
+    for name, picture in (("112", face(112, 112)), ("224", face(224, 224)), ("wide", face(112, 150))):
+        (root / f"{name}.png").write_bytes(encode_png(picture))
+    return root
+
+
+@pytest.mark.parametrize("side", SQUARES)
+def test_a_square_of_another_size_is_refused_with_what_to_do(model: Path, side: int) -> None:
+    crop, other = facerts.load(model).score([face(112, 112), face(side, side)])
+    assert crop.error is None
+    assert other.quality is other.face is None
+    assert other.error == (
+        f"picture 1: {side} x {side} pixels are not an aligned crop of 112 x 112; photos need a detector (--detector), "
+        "aligned crops of another size need --resize-crops (resize_crops in Python and HTTP)"
+    )
+
+
+@pytest.mark.parametrize("side", SQUARES)
+def test_who_asks_for_it_gets_crops_of_any_size_resized(model: Path, side: int) -> None:
+    picture = face(side, side)
+    (row,) = facerts.load(model, resize_crops=True).score(picture)
+    (expected,) = facerts.load(model).score(fit_crop(picture))
+    assert (row.quality, row.error) == (expected.quality, None)
+
+
+def test_what_is_not_square_is_no_crop_of_any_size(model: Path) -> None:
+    for scorer in (facerts.load(model), facerts.load(model, resize_crops=True)):
+        (row,) = scorer.score(face(112, 150))
+        assert "150 x 112 pixels are not an aligned crop" in str(row.error)
+        assert "detector" in str(row.error)
+
+
+def test_the_command_refuses_or_resizes(model: Path, folder: Path, tmp_path: Path) -> None:
+    def failed(out: str, *options: str) -> list[str]:
+        assert run("score", folder, "--model", model, "--out", tmp_path / out, *options) == 1
+        rows = [json.loads(line) for line in (tmp_path / out).read_text().splitlines()]
+        return [Path(row["path"]).stem for row in rows if row["error"] is not None]
+
+    assert failed("rows.jsonl") == ["224", "wide"]
+    assert failed("resized.jsonl", "--resize-crops") == ["wide"]
+
+
+def test_a_run_is_not_resumed_with_the_other_choice(
+    model: Path,
+    folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("facerts.scoring.job.Job.finish", interrupted)
+        assert run("score", folder, "--model", model, "--out", tmp_path / "rows.csv") == 130
+    command = ("score", folder, "--model", model, "--out", tmp_path / "rows.csv", "--resume")
+    assert run(*command, "--resize-crops") == 2
+    assert "another resize_crops" in capsys.readouterr().err
+    assert run(*command) == 1
+
+
+def test_embedding_refuses_or_resizes(model: Path, folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "e.npz"
+    for options, embedded in (((), 1), (("--resize-crops",), 2)):
+        assert run("embed", folder, "--model", model, "--out", out, *options) == 1
+        with np.load(out) as arrays:
+            assert len(arrays["paths"]) == embedded
+    pictures = [folder / "112.png", folder / "224.png"]
+    step = FaceEmbedder(model, unreadable="nan")
+    assert np.isnan(step.transform(pictures)).all(axis=1).tolist() == [False, True]
+    assert np.isfinite(step.set_params(resize_crops=True).transform(pictures)).all()
+
+
+@pytest.mark.parametrize("command", ["score", "embed", "serve"])
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (
+            ("--detector-model", "yunet.onnx"),
+            "--detector-model (detector_model) is for a detector, and none was chosen",
+        ),
+        (("--detector", "yunet", "--resize-crops"), "--resize-crops (resize_crops) is for crops"),
+    ],
+)
+def test_options_that_would_have_no_effect_are_refused(
+    model: Path,
+    folder: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    command: str,
+    options: tuple[str, ...],
+    sentence: str,
+) -> None:
+    rest = [] if command == "serve" else [folder, "--out", tmp_path / "out.npz"]
+    assert run(command, *rest, "--model", model, *options) == 2
+    assert sentence in " ".join(capsys.readouterr().err.split())
+
+
+def test_python_refuses_them_too(model: Path) -> None:
+    for options in ({"detector_model": "yunet.onnx"}, {"det_threshold": 0.5}):
+        with pytest.raises(Error, match="is for a detector, and none was chosen; give --detector"):
+            facerts.load(model, **options)  # type: ignore[arg-type]
