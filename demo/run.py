@@ -22,14 +22,14 @@ from pathlib import Path
 import numpy as np
 import skimage.data
 
-from facerts.align import align
 from facerts.benchmarks import pairs_from_identities
-from facerts.benchmarks.bins import save_bin
-from facerts.data import open_source
-from facerts.data.drawn import write_drawn, write_non_faces
-from facerts.image import encode_png, fit_crop
+from facerts.benchmarks.bin_sets import save_bin
+from facerts.datasets import open_source
+from facerts.datasets.synthetic import write_drawn, write_non_faces
+from facerts.hub.registry import read_manifest
+from facerts.images import encode_png, fit_crop
+from facerts.images.align import align
 from facerts.scoring.cells import from_cell
-from facerts.zoo import read_manifest
 
 TRAIN_IDENTITIES, TRAIN_PICTURES = 240, 16
 HELD_OUT_IDENTITIES, HELD_OUT_PICTURES = 100, 6

@@ -19,7 +19,7 @@ from common import Saved, load_labelled, parser_of, percent, run
 from numpy.typing import NDArray
 
 from facerts.errors import DataError
-from facerts.evaluate.labelled import Measured
+from facerts.evaluation.labeled import Measured
 from facerts.metrics.calibration import wilson
 from facerts.report.markdown import markdown_table
 from facerts.scoring import load

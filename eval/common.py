@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from facerts.cli.ending import ending
 from facerts.cli.output import warn
 from facerts.errors import DataError
-from facerts.evaluate import labelled
-from facerts.evaluate.labelled import Measured, Saved, by_cosine, mean_of
+from facerts.evaluation import labeled as labelled
+from facerts.evaluation.labeled import Measured, Saved, by_cosine, mean_of
 from facerts.report import markdown
 
 

@@ -16,7 +16,7 @@ from common import Saved, add_out, load_labelled, parser_of, run
 
 from facerts.cli.output import warn
 from facerts.errors import DataError
-from facerts.files import atomic_write
+from facerts.io.files import atomic_write
 
 PAGE = """<!doctype html>
 <html lang="en">

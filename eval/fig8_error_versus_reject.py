@@ -24,7 +24,7 @@ from common import (
 from numpy.typing import NDArray
 
 from facerts.errors import DataError
-from facerts.evaluate.labelled import by_cosine, quality_of
+from facerts.evaluation.labeled import by_cosine, quality_of
 from facerts.metrics.reject import (
     RejectCurve,
     error_versus_reject,

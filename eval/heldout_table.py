@@ -7,7 +7,7 @@ python eval/heldout_table.py gnap.onnx both=gnap.onnx+edgeface.onnx --data held-
 MODEL+MODEL is the mean of their cosines. Accuracy is that of ten folds over as many impostor as genuine pairs; TAR is
 over all pairs of the images. Intervals (95 %) are over people; differences from the first row are paired: both models
 are measured in the same resamples. With --project-on, embeddings are also projected to their principal directions on
-those images, as a network learns from several teachers (facerts/train/teacher.py).
+those images, as a network learns from several teachers (facerts/training/distillation/teacher.py).
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from common import parser_of, run, split_label
 from numpy.typing import NDArray
 
 from facerts.benchmarks import pairs_from_identities
-from facerts.data import Source, open_source
-from facerts.embedder.outputs import FaceOutputs
+from facerts.datasets import Source, open_source
+from facerts.embedding.outputs import FaceOutputs
 from facerts.errors import DataError
-from facerts.evaluate.verification import verification_of
+from facerts.evaluation.verification import verification_of
 from facerts.metrics.all_pairs import AllPairs, all_pairs, resampled_thresholds
 from facerts.metrics.intervals import percentile_interval
 from facerts.report.markdown import markdown_table, percent
-from facerts.train.teacher import principal_directions
-from facerts.train.teacher_embeddings import Ensemble
+from facerts.training.distillation.embeddings import Ensemble
+from facerts.training.distillation.teacher import principal_directions
 
 Embedding = NDArray[np.float32]
 

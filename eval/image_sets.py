@@ -9,15 +9,15 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.align import TEMPLATE, similarity_transform
-from facerts.data import Source
-from facerts.degrade import degrade
-from facerts.image import CROP_SIZE, encode_png
+from facerts.datasets import Source
+from facerts.images import CROP_SIZE, encode_png
+from facerts.images.align import TEMPLATE, similarity_transform
+from facerts.images.corruptions import degrade
 
 Image = NDArray[np.uint8]
 Change = Callable[[Image, int, int], Image]
 
-# Written out, so that a kind which facerts.degrade learns later does not change what was measured before.
+# Written out, so that a kind which facerts.images.corruptions learns later does not change what was measured before.
 DEGRADED_BY = ("blur", "low_resolution", "jpeg", "noise", "occlusion", "light")
 POINT_NOISE = 0.1  # standard deviation, in eye distances
 ZOOMS = (1.15, 0.85)  # tight, loose

@@ -17,8 +17,8 @@ import sklearn.datasets
 from common import parser_of, run
 from numpy.typing import NDArray
 
-from facerts.files import atomic_write
-from facerts.image import encode_png, fit_crop, read
+from facerts.images import encode_png, fit_crop, read
+from facerts.io.files import atomic_write
 
 SCIKIT_IMAGE = (
     "brick.png",

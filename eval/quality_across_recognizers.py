@@ -34,8 +34,8 @@ from image_sets import IMAGE_SETS, hash_crops, open_image_set
 from numpy.typing import NDArray
 from quality_areas import END, ORACLE, RATES, Estimate, Judged, judge, mean
 
-from facerts.data import Source, open_source
-from facerts.embedder import (
+from facerts.datasets import Source, open_source
+from facerts.embedding import (
     OnnxEmbedder,
     OnnxModel,
     OnnxQuality,
@@ -43,14 +43,14 @@ from facerts.embedder import (
     load_quality,
     read_description,
 )
+from facerts.embedding.cache import Arrays, cached_arrays, embedder_key
+from facerts.embedding.embed import embed_source, score_source
 from facerts.errors import DataError, did_you_mean
-from facerts.evaluate.cache import Arrays, cached_arrays, embedder_key
-from facerts.evaluate.embed import embed_source, score_source
-from facerts.evaluate.result import installed_versions
-from facerts.files import atomic_write
-from facerts.progress import track
+from facerts.hub.registry import find_model
+from facerts.io.files import atomic_write
+from facerts.io.progress import track
+from facerts.io.versions import installed_versions
 from facerts.report.markdown import markdown_table
-from facerts.zoo import find_model
 
 SCHEMA = "facerts.quality_across_recognizers/1"
 NORM, RANDOM = "norm", "random"

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.evaluate.reject import check_fmr
+from facerts.evaluation.reject import check_fmr
 from facerts.metrics.all_pairs import AllPairs, all_pairs, resampled_thresholds
 from facerts.metrics.intervals import Interval, percentile_interval
 from facerts.metrics.reject import (

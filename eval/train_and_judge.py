@@ -34,11 +34,11 @@ from common import parser_of, run
 
 from facerts.cli.output import EXIT_INTERRUPTED, EXIT_SOME_FAILED, print_error
 from facerts.errors import Error
-from facerts.files import atomic_write, sha256_file
-from facerts.json_file import read_json
-from facerts.progress import stderr
-from facerts.train.plain_yaml import parse_yaml
-from facerts.train.recipe import load_recipe
+from facerts.io.files import atomic_write, sha256_file
+from facerts.io.json_file import read_json
+from facerts.io.progress import stderr
+from facerts.training.plain_yaml import parse_yaml
+from facerts.training.recipe import load_recipe
 
 CHECKPOINT, RECIPE, RESULT, ARRAYS = "checkpoint.pt", "wanted.yaml", "result.json", "arrays.npz"
 RECORD, LOG = "steps.json", "commands.log"

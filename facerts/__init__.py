@@ -5,7 +5,7 @@ for row in scorer.score(["a.jpg", "b.jpg"]):
     print(row.path, row.quality, row.error)
 """
 
-from facerts.embedder import Embedder, FaceOutputs
+from facerts.embedding import Embedder, FaceOutputs
 from facerts.errors import Error
 from facerts.scoring import Row, Scorer, load
 from facerts.version import __version__

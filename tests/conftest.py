@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("NO_ALBUMENTATIONS_UPDATE", "1")
 
-from facerts.data.drawn import draw_face, write_drawn, write_non_faces
+from facerts.datasets.synthetic import draw_face, write_drawn, write_non_faces
 
 SHARED = Path(__file__).parents[2] / "shared"
 
@@ -62,8 +62,8 @@ def reference_models() -> Path:
 def trained_run(drawn_faces: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a short RTS run on the drawn faces."""
     pytest.importorskip("torch")
-    from facerts.train.loop import train
-    from facerts.train.recipe import Recipe
+    from facerts.training.loop import train
+    from facerts.training.recipe import Recipe
 
     folder = tmp_path_factory.mktemp("trained") / "run"
     recipe = Recipe.model_validate(
@@ -86,7 +86,7 @@ def trained_run(drawn_faces: Path, tmp_path_factory: pytest.TempPathFactory) -> 
 @pytest.fixture(scope="session")
 def exported(trained_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """That run as ONNX."""
-    from facerts.export import export_run
+    from facerts.training.export.from_checkpoint import export_run
 
     path = tmp_path_factory.mktemp("exported") / "short.onnx"
     export_run(trained_run, path)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-from facerts.data import Source, open_source
+from facerts.datasets import Source, open_source
 
 Content = Counter[tuple[str, bytes]]
 

@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from facerts.methods import Batch
+from facerts.training.methods import Batch
 
 
 def views_batch(labels: list[int], views: int = 2) -> Batch:

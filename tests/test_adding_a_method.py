@@ -17,9 +17,9 @@ import pytest
 pytest.importorskip("torch")
 
 from facerts.cli import main
-from facerts.data import open_source
-from facerts.embedder import load_embedder
-from facerts.methods import METHODS
+from facerts.datasets import open_source
+from facerts.embedding import load_embedder
+from facerts.training.methods import METHODS
 
 PAGE = (Path(__file__).parents[1] / "docs" / "adding-a-method.md").read_text(encoding="utf-8")
 METHOD, TEST = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
@@ -57,7 +57,7 @@ def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str]
 @pytest.fixture
 def normface(load: Callable[[str, str], ModuleType], monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """The page's method, registered as its entry would do it."""
-    module = load("facerts.methods.normface", METHOD)
+    module = load("facerts.training.methods.normface", METHOD)
     monkeypatch.setitem(METHODS, "normface", module.NormFace)
     return module
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from facerts.align import TEMPLATE, align, similarity_transform
+from facerts.images.align import TEMPLATE, align, similarity_transform
 
 
 @pytest.mark.parametrize("seed", range(5))

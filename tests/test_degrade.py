@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from facerts.data.drawn import draw_face
-from facerts.degrade import KINDS, degrade, gaussian_blur
+from facerts.datasets.synthetic import draw_face
+from facerts.images.corruptions import KINDS, degrade, gaussian_blur
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -10,7 +10,7 @@ import pytest
 import typer
 
 from facerts.cli.app import build_app
-from facerts.methods import METHODS
+from facerts.training.methods import METHODS
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]

@@ -16,10 +16,10 @@ import pytest
 from numpy.typing import NDArray
 from onnx import TensorProto, helper
 
-from facerts import embedding_only
-from facerts.embedder import load_embedder
-from facerts.embedding_only import keep_embedding
+from facerts.embedding import load_embedder
 from facerts.errors import Error, MissingExtraError, ModelError
+from facerts.export import embedding_only
+from facerts.export.embedding_only import keep_embedding
 from tests.command import run
 from tests.foreign import SIZE, slow_embedding, write_description, write_embedder
 from tests.shipped import write_model
@@ -237,13 +237,13 @@ def test_the_command_takes_files_and_names_without_pytorch(tmp_path: Path) -> No
 def test_a_model_that_ships_is_taken_by_its_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from facerts import zoo
+    from facerts.hub import registry
     from tests.shipped import write_entry, write_manifest
 
     folder = tmp_path / "models"
     folder.mkdir()
     write_manifest(folder, write_entry(folder, "tiny-small"), default="tiny-small")
-    monkeypatch.setattr(zoo, "models_folder", lambda: folder)
+    monkeypatch.setattr(registry, "models_folder", lambda: folder)
     monkeypatch.chdir(tmp_path)
     assert run("export", "tiny-small", "--embedding-only", "--out", "small.onnx") == 0
     assert outputs(tmp_path / "small.onnx") == ["vector"]

@@ -21,19 +21,19 @@ import pytest
 from numpy.typing import NDArray
 
 from facerts.benchmarks import PairBenchmark, pairs_from_identities
-from facerts.benchmarks.bins import save_bin
-from facerts.data import open_source
-from facerts.data.drawn import write_drawn
-from facerts.embedder import FaceOutputs
+from facerts.benchmarks.bin_sets import save_bin
+from facerts.datasets import open_source
+from facerts.datasets.synthetic import write_drawn
+from facerts.embedding import FaceOutputs
 from facerts.errors import DataError
-from facerts.evaluate.labelled import load_labelled
-from facerts.evaluate.ladder import run_ladder
-from facerts.evaluate.measuring import Measuring
-from facerts.evaluate.ood import run_ood
-from facerts.evaluate.result import load_result
-from facerts.evaluate.run import run_pairs
+from facerts.evaluation.corruption_benchmark import run_ladder
+from facerts.evaluation.labeled import load_labelled
+from facerts.evaluation.ood import run_ood
+from facerts.evaluation.options import Measuring
+from facerts.evaluation.result_folder import load_result
+from facerts.evaluation.run import run_pairs
 from facerts.metrics.reject import error_versus_reject, pair_quality
-from tests.evaluate.conftest import Plain
+from tests.evaluation.conftest import Plain
 
 EVAL = Path(__file__).parents[1] / "eval"
 FMR = 0.05

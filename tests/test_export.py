@@ -10,12 +10,12 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from facerts import export as export_module
-from facerts.embedder import load_embedder
+from facerts.embedding import load_embedder
 from facerts.errors import ModelError
-from facerts.export import check_parity, export_run
-from facerts.train.checkpoint import FILE, load_checkpoint, load_network, save_checkpoint
-from facerts.train.embedder import NetworkEmbedder
+from facerts.training.checkpoint import FILE, load_checkpoint, load_network, save_checkpoint
+from facerts.training.export import from_checkpoint as export_module
+from facerts.training.export.from_checkpoint import check_parity, export_run
+from facerts.training.network_embedder import NetworkEmbedder
 from tests.command import run
 
 

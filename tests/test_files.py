@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from facerts.errors import Error
-from facerts.files import atomic_write, locked, sha256_file, sync_names
+from facerts.io.files import atomic_write, locked, sha256_file, sync_names
 
 
 def test_a_file_appears_only_when_it_is_whole(tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ def test_a_lock_lets_one_in_and_is_gone_afterwards(tmp_path: Path) -> None:
 
 HOLDER = """
 import os, sys, time
-from facerts.files import locked
+from facerts.io.files import locked
 with locked(sys.argv[1]):
     if os.fork() == 0:
         print(os.getppid(), os.getpid(), flush=True)

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from facerts.data import open_source
-from facerts.data.drawn import write_drawn
-from facerts.embedder import load_embedder
+from facerts.datasets import open_source
+from facerts.datasets.synthetic import write_drawn
+from facerts.embedding import load_embedder
 from tests.foreign import write_description, write_embedder
 
 pytest.importorskip("torch")

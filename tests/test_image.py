@@ -10,10 +10,10 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
-from facerts.data.drawn import draw_face
+from facerts.datasets.synthetic import draw_face
 from facerts.errors import ImageError
-from facerts.image import MAX_PIXELS, decode, decode_crop, encode_jpeg, encode_png, fit_crop, jpeg, read
-from facerts.image.limits import Checked
+from facerts.images import MAX_PIXELS, decode, decode_crop, encode_jpeg, encode_png, fit_crop, jpeg, read
+from facerts.images.limits import Checked
 from tests.hostile import images as hostile
 
 Picture = NDArray[np.uint8]
@@ -254,7 +254,7 @@ def test_what_is_decoded_is_as_large_as_the_header_says(
     face: Picture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = encode_png(face)
-    monkeypatch.setattr("facerts.image.png.check", lambda *_: Checked(112, 80, data))
+    monkeypatch.setattr("facerts.images.png.check", lambda *_: Checked(112, 80, data))
     with pytest.raises(ImageError, match=r"x: .* 112 x 112 pixels and its header says 80 x 112"):
         decode(data, where="x")
 
@@ -264,9 +264,9 @@ def test_bytes_beyond_the_limit_are_neither_read_nor_decoded(
 ) -> None:
     data = encode_png(face)
     (tmp_path / "a.png").write_bytes(data)
-    monkeypatch.setattr("facerts.image.decoding.MAX_BYTES", len(data))
+    monkeypatch.setattr("facerts.images.decoding.MAX_BYTES", len(data))
     assert np.array_equal(read(tmp_path / "a.png"), face)
-    monkeypatch.setattr("facerts.image.decoding.MAX_BYTES", len(data) - 1)
+    monkeypatch.setattr("facerts.images.decoding.MAX_BYTES", len(data) - 1)
     for decoding in (lambda: read(tmp_path / "a.png"), lambda: decode(data, where="a.png")):
         with pytest.raises(ImageError, match=rf"a\.png: more bytes than the limit of {len(data) - 1:,}"):
             decoding()

@@ -15,12 +15,12 @@ import pytest
 from numpy.typing import NDArray
 
 import facerts
-from facerts.align import TEMPLATE
-from facerts.data.drawn import draw_face
-from facerts.detect import Detection
-from facerts.embedder import FaceOutputs, OnnxEmbedder
+from facerts.datasets.synthetic import draw_face
+from facerts.detection import Detection
+from facerts.embedding import FaceOutputs, OnnxEmbedder
 from facerts.errors import Error, ImageError, ModelError
-from facerts.insightface import Face, FaceAnalysis, add_quality, analysis
+from facerts.images.align import TEMPLATE
+from facerts.integrations.insightface import Face, FaceAnalysis, add_quality, analysis
 from tests.foreign import slow_embedding, write_description, write_embedder
 
 Image = NDArray[np.uint8]

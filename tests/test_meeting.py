@@ -17,7 +17,7 @@ from torch.distributed import HashStore  # type: ignore[attr-defined]
 from torch.distributed.distributed_c10d import Store
 
 from facerts.errors import Error
-from facerts.meeting import meet
+from facerts.training.distributed.rendezvous import meet
 from tests.ports import free_port
 
 PATIENCE = timedelta(seconds=30)
@@ -77,7 +77,7 @@ import os, sys, time
 rank, again = int(os.environ["RANK"]), int(os.environ["TORCHELASTIC_RESTART_COUNT"])
 if again and rank == 1:
     time.sleep(3)
-from facerts.processes import connected
+from facerts.training.distributed.collectives import connected
 with connected("cpu") as processes:
     said = processes.tell((rank, again))
     if processes.first:

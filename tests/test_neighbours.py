@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from facerts.data.drawn import draw_face
-from facerts.image import encode_jpeg
-from facerts.zoo import shipped_models
+from facerts.datasets.synthetic import draw_face
+from facerts.hub.registry import shipped_models
+from facerts.images import encode_jpeg
 
 ROOT = Path(__file__).parents[1]
 TOOL = ROOT / "tools" / "check_neighbours.py"

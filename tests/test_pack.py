@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from facerts import pack
 from facerts.errors import ModelError
-from facerts.pack import Network, find_network, is_pack, look
+from facerts.onnx import packs as pack
+from facerts.onnx.packs import Network, find_network, is_pack, look
 from tests.foreign import SIZE, write_embedder
 
 

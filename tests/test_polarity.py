@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 
 pytest.importorskip("torch")
 
-from facerts.data import open_source
-from facerts.degrade import degrade
-from facerts.embedder import load_embedder
+from facerts.datasets import open_source
+from facerts.embedding import load_embedder
+from facerts.images.corruptions import degrade
 from facerts.metrics.ood import separation
-from facerts.posthoc import Settings, add_quality
+from facerts.training.posthoc import Settings, add_quality
 
 KINDS = ("blur", "low_resolution", "noise", "occlusion")
 STRENGTH = 0.7

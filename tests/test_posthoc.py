@@ -16,16 +16,16 @@ from typer.testing import CliRunner
 
 import facerts
 from facerts.cli.app import build_app
-from facerts.data import open_source
-from facerts.embedder import load_embedder
+from facerts.datasets import open_source
+from facerts.embedding import load_embedder
 from facerts.errors import DataError, Error, ModelError
-from facerts.methods import METHODS
-from facerts.posthoc import Graft, Settings, add_quality
-from facerts.posthoc import run as run_module
-from facerts.posthoc.features import Features
-from facerts.posthoc.train import held_out, train_heads
-from facerts.train.means import LeaveOneOutMeans
-from facerts.train.recipe import Augmentation
+from facerts.training.class_head.leave_one_out_means import LeaveOneOutMeans
+from facerts.training.methods import METHODS
+from facerts.training.posthoc import Graft, Settings, add_quality
+from facerts.training.posthoc import run as run_module
+from facerts.training.posthoc.features import Features
+from facerts.training.posthoc.train import held_out, train_heads
+from facerts.training.recipe import Augmentation
 from tests.foreign import SIZE, write_description, write_embedder
 
 SHORT = Settings(hidden=16, epochs=3, batch_size=16, holdout=0.25)
@@ -183,7 +183,7 @@ def test_the_cache_saves_decoding(
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("pictures were embedded")
 
-    monkeypatch.setattr("facerts.posthoc.features.embed_source", refuse)
+    monkeypatch.setattr("facerts.training.posthoc.features.embed_source", refuse)
     second = scored(foreign, drawn_faces, tmp_path / "b.onnx", cache=cache)
     assert cache.stat().st_mtime_ns == written
     assert second.trained.loss == first.trained.loss

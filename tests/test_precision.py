@@ -15,17 +15,17 @@ import pytest
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
-from facerts import export as export_module
 from facerts.cli import main
-from facerts.data.drawn import write_drawn
-from facerts.embedder import FaceOutputs, load_embedder
-from facerts.embedder.description import Input
-from facerts.embedder.session import to_input
+from facerts.datasets.synthetic import write_drawn
+from facerts.embedding import FaceOutputs, load_embedder
+from facerts.embedding.onnx_embedder import to_input
 from facerts.errors import DataError, Error, ModelError
-from facerts.export import LIMITS, check_parity, export_run
-from facerts.onnx_file import Parity, compare
-from facerts.quantise import quantise, store_half
-from facerts.train.checkpoint import load_network
+from facerts.export.parity import Parity, compare
+from facerts.export.quantize import quantise, store_half
+from facerts.onnx.contract import Input
+from facerts.training.checkpoint import load_network
+from facerts.training.export import from_checkpoint as export_module
+from facerts.training.export.from_checkpoint import TOLERANCES, check_parity, export_run
 from tests.foreign import write_embedder
 
 
@@ -177,7 +177,7 @@ def test_int8_gives_nearly_what_float32_gives(
 ) -> None:
     wanted, got = load_embedder(exported)(crops), load_embedder(eighth[0])(crops)
     # One face or another may lie further off, of a network that has seen a few pictures.
-    assert LIMITS["int8"].cosine <= cosines(wanted, got).mean() < 0.99999
+    assert TOLERANCES["int8"].cosine <= cosines(wanted, got).mean() < 0.99999
     outputs = {output.name for output in load_embedder(eighth[0]).session.get_outputs()}
     assert outputs == {"embedding", "norm", "quality", "uncertainty", "log_scale"}
     np.testing.assert_allclose(np.linalg.norm(got.embedding, axis=1), 1, atol=1e-5)
@@ -198,7 +198,7 @@ def test_the_file_and_the_parity_say_what_was_done(
     # The twelve crops are among what is checked, or like it.
     assert parity.cosine <= cosines(load_embedder(exported)(crops), load_embedder(path)(crops)).mean()
     assert parity.quality_error is not None
-    assert 0 < parity.quality_error <= LIMITS[precision].spreads * (parity.quality_spread or 0) + 1e-3
+    assert 0 < parity.quality_error <= TOLERANCES[precision].spreads * (parity.quality_spread or 0) + 1e-3
 
 
 def test_more_bits_are_nearer_to_the_trained_network(
@@ -249,19 +249,19 @@ def outputs(quality: list[float], turned: float = 0.0) -> FaceOutputs:
 def test_each_precision_has_its_limits(precision: str, turned: float, error: float, passes: bool) -> None:
     wanted, got = outputs([0, 20]), outputs([0, 20 + error], turned)
     if passes:
-        parity = compare(wanted, got, LIMITS[precision])
+        parity = compare(wanted, got, TOLERANCES[precision])
         assert parity.quality_spread == pytest.approx(10)
         assert parity.quality_error == pytest.approx(error, abs=1e-5)
     else:
         with pytest.raises(ModelError, match="no file was written"):
-            compare(wanted, got, LIMITS[precision])
+            compare(wanted, got, TOLERANCES[precision])
 
 
 def test_where_qualities_hardly_differ_a_thousandth_is_still_allowed() -> None:
     wanted = outputs([1.0, 1.0])
-    assert compare(wanted, outputs([1.0, 1.0009]), LIMITS["fp16"]).quality_spread == 0
+    assert compare(wanted, outputs([1.0, 1.0009]), TOLERANCES["fp16"]).quality_spread == 0
     with pytest.raises(ModelError, match=r"0\.0012 apart \(at most 0\.001\)"):
-        compare(wanted, outputs([1.0, 1.0012]), LIMITS["fp16"])
+        compare(wanted, outputs([1.0, 1.0012]), TOLERANCES["fp16"])
 
 
 def test_a_network_that_does_not_bear_it_leaves_no_file(

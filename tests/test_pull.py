@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from facerts import pull as pulling
 from facerts.errors import ModelError
-from facerts.pull import cache_folder, find_pulled, locate, pull, pulled_models
-from facerts.zoo import shipped_models
+from facerts.hub import fetch as pulling
+from facerts.hub.fetch import cache_folder, find_pulled, locate, pull, pulled_models
+from facerts.hub.registry import shipped_models
 from tests.command import run
 
 CONTENT = np.random.default_rng(0).bytes(200_000)

@@ -15,12 +15,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from facerts.align import TEMPLATE
-from facerts.data import Subset, open_source
-from facerts.data.drawn import draw_face
-from facerts.degrade import KINDS
-from facerts.embedder import load_embedder
-from facerts.evaluate.embed import embed_source
+from facerts.datasets import Subset, open_source
+from facerts.datasets.synthetic import draw_face
+from facerts.embedding import load_embedder
+from facerts.embedding.embed import embed_source
+from facerts.images.align import TEMPLATE
+from facerts.images.corruptions import KINDS
 from facerts.metrics.resample import subject_counts
 from tests.foreign import quality_description, write_description, write_embedder, write_quality
 

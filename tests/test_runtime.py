@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from facerts.errors import MissingExtraError, ModelError
-from facerts.runtime import open_session
+from facerts.onnx.session import open_session
 from tests.foreign import write_embedder
 
 

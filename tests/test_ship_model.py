@@ -13,7 +13,7 @@ from types import ModuleType
 import pytest
 
 from facerts.errors import Error
-from facerts.zoo import read_manifest
+from facerts.hub.registry import read_manifest
 from tests.foreign import write_description, write_embedder
 from tests.shipped import write_manifest, write_model
 

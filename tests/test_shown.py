@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from facerts.shown import shown_argument, shown_command, shown_path, shown_paths
+from facerts.io.shown import shown_argument, shown_command, shown_path, shown_paths
 
 
 @pytest.fixture

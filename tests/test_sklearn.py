@@ -19,11 +19,11 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import check_estimator
 
 import facerts
-from facerts.data.drawn import draw_face
-from facerts.detect import Detection
+from facerts.datasets.synthetic import draw_face
+from facerts.detection import Detection
 from facerts.errors import Error, ImageError, ModelError
-from facerts.image import encode_png
-from facerts.sklearn import FaceEmbedder
+from facerts.images import encode_png
+from facerts.integrations.sklearn import FaceEmbedder
 from tests.foreign import SIZE, slow_embedding, write_description, write_embedder
 
 Crops = NDArray[np.uint8]
@@ -218,7 +218,7 @@ class Halves:
     identity = "halves"
 
     def __call__(self, image: Crops) -> list[Detection]:
-        from facerts.align import TEMPLATE
+        from facerts.images.align import TEMPLATE
 
         if image.shape[1] != 224:
             return []
@@ -241,8 +241,6 @@ def test_of_a_photo_the_largest_face_counts(model: Path, faces: Any, monkeypatch
 
 
 def test_scikit_learn_is_named_where_it_is_missing() -> None:
-    code = "import sys; sys.modules['sklearn'] = None; import facerts.sklearn"
+    code = "import sys; sys.modules['sklearn'] = None; import facerts.integrations.sklearn"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert (
-        "MissingExtraError: facerts.sklearn needs scikit-learn: pip install 'facerts[sklearn]'" in ran.stderr
-    )
+    assert "facerts.integrations.sklearn needs scikit-learn: pip install 'facerts[sklearn]'" in ran.stderr

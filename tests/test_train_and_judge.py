@@ -18,11 +18,11 @@ import yaml
 pytest.importorskip("torch")
 
 from facerts.benchmarks import pairs_from_identities
-from facerts.benchmarks.bins import save_bin
-from facerts.data import open_source
-from facerts.data.drawn import write_drawn
-from facerts.evaluate.result import load_result
-from facerts.train.checkpoint import load_checkpoint, load_network
+from facerts.benchmarks.bin_sets import save_bin
+from facerts.datasets import open_source
+from facerts.datasets.synthetic import write_drawn
+from facerts.evaluation.result_folder import load_result
+from facerts.training.checkpoint import load_checkpoint, load_network
 
 SCRIPT = Path(__file__).parents[1] / "eval" / "train_and_judge.py"
 NAMES = ["arcface_seed1", "rts_seed1", "arcface_seed2", "rts_seed2"]

@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 
 import facerts
-from facerts import zoo
-from facerts.data.drawn import draw_face, write_drawn
+from facerts.datasets.synthetic import draw_face, write_drawn
+from facerts.embedding.shipped import verify_shipped
 from facerts.errors import ModelError
-from facerts.image import encode_png
-from facerts.zoo import find_model, read_manifest, shipped_models, verify
+from facerts.hub import registry
+from facerts.hub.registry import find_model, read_manifest, shipped_models
+from facerts.images import encode_png
 from tests.command import run
 from tests.shipped import write_entry, write_manifest, write_model
 
@@ -29,7 +30,7 @@ def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder.mkdir()
     entries = [write_entry(folder, name) for name in ("large", "tiny-small")]
     write_manifest(folder, *entries, default="tiny-small")
-    monkeypatch.setattr(zoo, "models_folder", lambda: folder)
+    monkeypatch.setattr(registry, "models_folder", lambda: folder)
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     return folder
@@ -100,8 +101,8 @@ def test_a_file_that_is_not_what_shipped_is_not_loaded(
     harm(shipped / "large.onnx")
     with pytest.raises(ModelError, match=words):
         facerts.load("large")
-    assert verify()["tiny-small"] == []
-    (problem,) = verify()["large"]
+    assert verify_shipped()["tiny-small"] == []
+    (problem,) = verify_shipped()["large"]
     assert words in problem
 
 
@@ -110,7 +111,7 @@ def test_verify_holds_the_manifest_against_what_the_models_say(shipped: Path) ->
     entries = [write_entry(shipped, "large", **wrong), write_entry(shipped, "tiny-small")]
     write_manifest(shipped, *entries, default="large")
     (shipped / "tiny-small.md").unlink()
-    found = verify()
+    found = verify_shipped()
     assert found["tiny-small"] == ["its card tiny-small.md is not there"]
     assert sorted(problem.split(" is ")[0] for problem in found["large"]) == sorted(wrong)
     assert "method is 'rts' in the file, and 'arcface' in the manifest" in found["large"]
@@ -122,7 +123,7 @@ def test_verify_finds_a_file_that_is_no_model_and_one_under_another_name(shipped
     entry |= {"sha256": hashlib.sha256(b"no").hexdigest(), "bytes": 2}
     other = write_entry(shipped, "tiny-small")
     write_manifest(shipped, entry, other | {"name": "renamed"}, default="renamed")
-    found = verify()
+    found = verify_shipped()
     assert "cannot load" in found["large"][0]
     assert found["renamed"] == ["name is 'tiny-small' in the file, and 'renamed' in the manifest"]
 
@@ -136,7 +137,7 @@ def test_where_nothing_ships_the_way_out_is_named(shipped: Path) -> None:
     with pytest.raises(ModelError, match=r"no model 'large', as none ships"):
         facerts.load("large")
     assert facerts.load(shipped / "large.onnx").embedder.name == "large"
-    assert verify() == {}
+    assert verify_shipped() == {}
 
 
 ENTRY = {
@@ -188,7 +189,7 @@ def test_an_installation_without_the_folder_says_what_to_do(monkeypatch: pytest.
     def missing(package: str) -> Path:
         raise ModuleNotFoundError(f"No module named {package!r}", name=package)
 
-    monkeypatch.setattr(zoo.resources, "files", missing)
+    monkeypatch.setattr(registry.resources, "files", missing)
     with pytest.raises(ModelError, match=r"without its package facerts\.models; install it again"):
         facerts.load()
 
@@ -294,8 +295,8 @@ def test_the_models_of_this_copy_are_what_their_manifest_says() -> None:
             assert len(content) <= 12_000_000
     assert {path.name for path in folder.glob("*.onnx")} == {model["file"] for model in manifest["models"]}
     assert {path.name for path in folder.glob("*.md")} == {model["card"] for model in manifest["models"]}
-    assert zoo.models_folder() == folder
-    assert verify() == {model["name"]: [] for model in manifest["models"]}
+    assert registry.models_folder() == folder
+    assert verify_shipped() == {model["name"]: [] for model in manifest["models"]}
     assert [model.name for model in shipped_models()] == [model["name"] for model in manifest["models"]]
 
 

@@ -31,8 +31,8 @@ from pathlib import Path
 
 import numpy as np
 
-from facerts.data.drawn import draw_face
-from facerts.image import encode_jpeg
+from facerts.datasets.synthetic import draw_face
+from facerts.images import encode_jpeg
 
 FACE = encode_jpeg(draw_face(0, 0))
 PAUSE = 0.25

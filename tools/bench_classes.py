@@ -24,9 +24,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from facerts.methods.margin import additive_angular
-from facerts.train.centres import ClassCentres
-from facerts.train.row_steps import RowSteps
+from facerts.training.class_head.centers import ClassCentres
+from facerts.training.class_head.row_updates import RowSteps
+from facerts.training.methods.margin import additive_angular
 
 WAYS = ("B x C", "a tenth of B x C", "in chunks", "in chunks, gathered", "a tenth in chunks")
 TENTH = 0.1

@@ -20,11 +20,11 @@ from typing import Any
 import cv2
 import numpy as np
 
-from facerts.data import Source, open_source
-from facerts.data.drawn import write_drawn
-from facerts.data.pack import pack_records
-from facerts.train.loader import TrainingData
-from facerts.train.recipe import load_recipe
+from facerts.curation.pack import pack_records
+from facerts.datasets import Source, open_source
+from facerts.datasets.synthetic import write_drawn
+from facerts.training.loader import TrainingData
+from facerts.training.recipe import load_recipe
 
 
 def main() -> None:

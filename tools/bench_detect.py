@@ -19,9 +19,9 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.data import open_pictures
-from facerts.detect import Detection, Detector, open_any_detector
-from facerts.image import decode
+from facerts.datasets import open_pictures
+from facerts.detection import Detection, Detector, open_any_detector
+from facerts.images import decode
 
 # Left and right change places in a mirror.
 MIRRORED = [1, 0, 2, 4, 3]

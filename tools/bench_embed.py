@@ -14,8 +14,8 @@ import time
 
 import numpy as np
 
-from facerts.data.drawn import draw_face
-from facerts.embedder import load_embedder
+from facerts.datasets.synthetic import draw_face
+from facerts.embedding import load_embedder
 
 
 def main() -> None:

@@ -21,13 +21,13 @@ from pathlib import Path
 import numpy as np
 
 from facerts.benchmarks import open_benchmark, pairs_from_identities
-from facerts.benchmarks.bins import save_bin
-from facerts.data import open_source
-from facerts.data.drawn import write_drawn
-from facerts.embedder import load_embedder
-from facerts.embedder.session import to_input
-from facerts.evaluate.measuring import Measuring
-from facerts.evaluate.run import run_pairs
+from facerts.benchmarks.bin_sets import save_bin
+from facerts.datasets import open_source
+from facerts.datasets.synthetic import write_drawn
+from facerts.embedding import load_embedder
+from facerts.embedding.onnx_embedder import to_input
+from facerts.evaluation.options import Measuring
+from facerts.evaluation.run import run_pairs
 
 BATCH = 64
 

@@ -19,14 +19,14 @@ import numpy as np
 import torch
 from bench_train import random_batch, seconds
 
-from facerts.data.drawn import draw_face
-from facerts.embedder import load_embedder
-from facerts.export import export_run
-from facerts.nn.cost import count_multiply_adds, count_parameters
-from facerts.train.checkpoint import FILE, save_checkpoint
-from facerts.train.embedder import to_network_input
-from facerts.train.learner import Learner
-from facerts.train.recipe import Recipe
+from facerts.datasets.synthetic import draw_face
+from facerts.embedding import load_embedder
+from facerts.training.checkpoint import FILE, save_checkpoint
+from facerts.training.export.from_checkpoint import export_run
+from facerts.training.learner import Learner
+from facerts.training.network_embedder import to_network_input
+from facerts.training.nn.flops import count_multiply_adds, count_parameters
+from facerts.training.recipe import Recipe
 
 WARM_UP = 3
 PASSES = 20

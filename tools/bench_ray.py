@@ -19,11 +19,11 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from facerts.data import Source, open_pictures
-from facerts.data.drawn import draw_face
-from facerts.image import encode_jpeg
+from facerts.datasets import Source, open_pictures
+from facerts.datasets.synthetic import draw_face
+from facerts.images import encode_jpeg
+from facerts.integrations.ray import OBJECT_STORE_BYTES, Workers, import_ray, run_job_on_ray
 from facerts.scoring import Job, Task, load, run_job
-from facerts.scoring.ray import OBJECT_STORE_BYTES, Workers, import_ray, run_job_on_ray
 
 
 def main() -> None:

@@ -34,12 +34,12 @@ from pathlib import Path
 
 import numpy as np
 
-from facerts.align import align
-from facerts.data import open_pictures
-from facerts.data.drawn import draw_face
-from facerts.detect import open_detector
-from facerts.embedder import load_embedder
-from facerts.image import encode_jpeg, read
+from facerts.datasets import open_pictures
+from facerts.datasets.synthetic import draw_face
+from facerts.detection import open_detector
+from facerts.embedding import load_embedder
+from facerts.images import encode_jpeg, read
+from facerts.images.align import align
 from facerts.scoring import Job, Scorer, Task, load, run_job
 
 # Runs where insightface is: photos by their paths in, seconds and faces out, each time that a line comes in.

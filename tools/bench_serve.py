@@ -26,8 +26,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.data.drawn import draw_face
-from facerts.image import encode_jpeg
+from facerts.datasets.synthetic import draw_face
+from facerts.images import encode_jpeg
 
 COUNTED = (
     "process_cpu_seconds_total",

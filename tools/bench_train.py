@@ -37,11 +37,11 @@ from typing import Any
 import torch
 from plain_loop import PlainLearner
 
-from facerts.methods import Batch
-from facerts.nn import build_network
-from facerts.nn.cost import count_multiply_adds
-from facerts.train.learner import AUTOCAST, Learner
-from facerts.train.recipe import Recipe, load_recipe
+from facerts.training.learner import AUTOCAST, Learner
+from facerts.training.methods import Batch
+from facerts.training.nn import build_network
+from facerts.training.nn.flops import count_multiply_adds
+from facerts.training.recipe import Recipe, load_recipe
 
 WARM_UP = 3
 # Passes: the gradients of the inputs and of the weights cost as much as the forward pass, each.

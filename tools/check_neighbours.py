@@ -30,14 +30,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 import facerts
-from facerts.align import TEMPLATE, align, similarity_transform
 from facerts.cli.ending import ending
-from facerts.data.drawn import draw_face
-from facerts.embedding_only import keep_embedding
-from facerts.image import CROP_SIZE, encode_jpeg, encode_png, read
-from facerts.insightface import FaceAnalysis
+from facerts.datasets.synthetic import draw_face
+from facerts.export.embedding_only import keep_embedding
+from facerts.hub.registry import find_model
+from facerts.images import CROP_SIZE, encode_jpeg, encode_png, read
+from facerts.images.align import TEMPLATE, align, similarity_transform
+from facerts.integrations.insightface import FaceAnalysis
 from facerts.report.markdown import markdown_table
-from facerts.zoo import find_model
 
 ROOT = Path(__file__).parents[1]
 EXIT_DIFFERENT, EXIT_NOT_INSTALLED = 1, 3

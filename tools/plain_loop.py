@@ -9,15 +9,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from facerts.methods import Batch
-from facerts.methods.margin import additive_angular
-from facerts.nn import build_network
-from facerts.train.learner import AUTOCAST, choose_device
-from facerts.train.recipe import Recipe
+from facerts.training.learner import AUTOCAST, choose_device
+from facerts.training.methods import Batch
+from facerts.training.methods.margin import additive_angular
+from facerts.training.nn import build_network
+from facerts.training.recipe import Recipe
 
 
 class PlainLearner:
-    """ArcFace on a recipe's network; see ``facerts.train.learner.Learner`` for the names."""
+    """ArcFace on a recipe's network; see ``facerts.training.learner.Learner`` for the names."""
 
     def __init__(self, recipe: Recipe, identities: int) -> None:
         torch.manual_seed(recipe.seed)

@@ -17,11 +17,12 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from facerts.cli.ending import ending
-from facerts.embedder.description import METADATA_KEY, parse_description
-from facerts.embedder.metadata import read_entry
+from facerts.embedding.shipped import read_facts
 from facerts.errors import Error
-from facerts.files import atomic_write
-from facerts.zoo import MANIFEST, Manifest, ShippedModel, read_facts, read_manifest
+from facerts.hub.registry import MANIFEST, Manifest, ShippedModel, read_manifest
+from facerts.io.files import atomic_write
+from facerts.onnx.contract import METADATA_KEY, parse_description
+from facerts.onnx.metadata import read_entry
 
 MODELS = Path(__file__).parents[1] / "models"
 

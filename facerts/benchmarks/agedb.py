@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from facerts.benchmarks.listed import FOLDS, LIST_SUFFIXES, build, load_pair_list
 from facerts.benchmarks.pairs import PairBenchmark
-from facerts.data.folder import PICTURE_SUFFIXES
+from facerts.datasets.folder import PICTURE_SUFFIXES
 from facerts.errors import DataError
 
 NAME = "agedb_30"

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.benchmarks.pairs import PairBenchmark
-from facerts.data.source import Source, Subset
+from facerts.datasets.source import Source, Subset
 from facerts.errors import DataError
 
 FOLDS = 10

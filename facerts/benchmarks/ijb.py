@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from facerts.benchmarks.listed import numbered_lines, unlike_published
 from facerts.benchmarks.templates import Roster, TemplateBenchmark
-from facerts.data.landmarks import LandmarkedFiles
+from facerts.datasets.landmarks import LandmarkedFiles
 from facerts.errors import DataError
 
 META, PICTURES = "meta", "loose_crop"

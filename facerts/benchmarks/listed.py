@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from facerts.benchmarks.pairs import PairBenchmark
-from facerts.data.folder import Files
+from facerts.datasets.folder import Files
 from facerts.errors import DataError
 
 FOLDS = 10

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from facerts.benchmarks.agedb import is_agedb, load_agedb
-from facerts.benchmarks.bins import load_bin
+from facerts.benchmarks.bin_sets import load_bin
 from facerts.benchmarks.cfp import FRONTAL, load_cfp
 from facerts.benchmarks.cross_lfw import CALFW_PAIRS, CPLFW_PAIRS, load_calfw, load_cplfw
 from facerts.benchmarks.ijb import is_ijb, load_ijb

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.data.source import Source
+from facerts.datasets.source import Source
+from facerts.metrics.resample import pair_subjects
 
 
 @dataclass(frozen=True)
@@ -29,3 +30,15 @@ class PairBenchmark:
     same: NDArray[np.bool_]
     folds: NDArray[np.int64]
     notes: tuple[str, ...] = field(default=())
+
+
+def people_of_pairs(benchmark: PairBenchmark) -> NDArray[np.int64] | None:
+    """``(P, 2)`` people of each pair, for intervals that resample people.
+
+    None, so that pairs are drawn, where the people are unknown or contradict the pairs: a benchmark whose list and
+    names disagree (its notes say so) does not tell which of the two is wrong.
+    """
+    subjects = pair_subjects(benchmark.images.labels, benchmark.pairs)
+    if subjects is None or ((subjects[:, 0] == subjects[:, 1]) != benchmark.same).any():
+        return None
+    return subjects

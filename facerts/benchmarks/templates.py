@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.data.source import Source
+from facerts.datasets.source import Source
 
 
 @dataclass(frozen=True)

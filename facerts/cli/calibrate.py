@@ -11,7 +11,7 @@ from facerts.cli.options import Align, Batch, Json, Model, Provider, Threads
 from facerts.cli.output import EXIT_SOME_FAILED, fields_table, print_json, rows_table, warn
 
 if TYPE_CHECKING:
-    from facerts.embedder.description import Calibration, Description, KeptPairs, MatchThreshold
+    from facerts.onnx.contract import Calibration, Description, KeptPairs, MatchThreshold
 
 
 def register(app: typer.Typer) -> None:
@@ -61,8 +61,8 @@ def calibrate(
 
     Example: facerts calibrate --model m.onnx --faces faces/
     """
-    from facerts.detect import open_any_detector
-    from facerts.scoring.calibrate import calibrate as run
+    from facerts.calibration.quality_thresholds import calibrate as run
+    from facerts.detection import open_any_detector
 
     done = run(
         model,

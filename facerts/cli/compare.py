@@ -48,8 +48,8 @@ def compare(
 
     Example: facerts compare RTS=results/rts ArcFace=results/arcface --out comparison
     """
-    from facerts.evaluate.compare import compare_methods, methods_of, write_comparison
-    from facerts.evaluate.labelled import load_labelled
+    from facerts.evaluation.compare import compare_methods, methods_of, write_comparison
+    from facerts.evaluation.labeled import load_labelled
     from facerts.report.comparison import subjects_of, write_comparison_report
 
     methods = methods_of(load_labelled(results))

@@ -14,7 +14,7 @@ from facerts.cli.output import EXIT_SOME_FAILED, fields_table, print_json, rows_
 from facerts.errors import Error
 
 if TYPE_CHECKING:
-    from facerts.curate.embeddings import Embedding
+    from facerts.curation.embeddings import Embedding
 
 # Reasons to leave a picture out that are not the command's purpose.
 BROKEN = ("cannot be read", "cannot be decoded")
@@ -104,10 +104,10 @@ def split(
 
     Example: facerts data split faces/ --out faces_train --held-out faces_test --share 0.1
     """
-    from facerts.data import open_source
-    from facerts.data.making import Settings
-    from facerts.data.split import split as run
-    from facerts.data.target import Target
+    from facerts.curation.curation_job import Settings
+    from facerts.curation.output_spec import Target
+    from facerts.curation.split import split as run
+    from facerts.datasets import open_source
 
     told = run(
         open_source(sources),
@@ -139,9 +139,9 @@ def merge(
 
     Example: facerts data merge faces/ more_faces/ --out all_faces
     """
-    from facerts.data.making import Settings
-    from facerts.data.merge import merge as run
-    from facerts.data.target import Target
+    from facerts.curation.curation_job import Settings
+    from facerts.curation.merge import merge as run
+    from facerts.curation.output_spec import Target
 
     _show(
         run(sources, Target(out, shards), prefix_sources=prefix_sources, settings=Settings(dry_run, report)),
@@ -162,10 +162,10 @@ def shuffle(
 
     Example: facerts data shuffle faces/ --out shuffled --shards 8
     """
-    from facerts.data import open_source
-    from facerts.data.making import Settings
-    from facerts.data.shuffle import shuffle as run
-    from facerts.data.target import Target
+    from facerts.curation.curation_job import Settings
+    from facerts.curation.output_spec import Target
+    from facerts.curation.shuffle import shuffle as run
+    from facerts.datasets import open_source
 
     _show(run(open_source(sources), Target(out, shards), seed=seed, settings=Settings(dry_run, report)), json)
 
@@ -218,11 +218,11 @@ def dedup(
 
     Example: facerts data dedup faces/ --by embedding --threshold 0.95 --out faces_once
     """
-    from facerts.data import open_source
-    from facerts.data.duplicates import dedup as run
-    from facerts.data.lookalikes import Across
-    from facerts.data.making import Settings
-    from facerts.data.target import Target
+    from facerts.curation.curation_job import Settings
+    from facerts.curation.exact_duplicates import dedup as run
+    from facerts.curation.identity_pairs import Across
+    from facerts.curation.output_spec import Target
+    from facerts.datasets import open_source
 
     if merge_identities and drop_identities:
         raise Error("identities cannot be both merged and dropped; give one of the two")
@@ -232,8 +232,8 @@ def dedup(
         _refuse_given(context, OF_EMBEDDINGS, f"--by {by.value} compares no embeddings")
         _show(run(open_source(sources), target, by=by.value, across=across, settings=settings), json)
         return
-    from facerts.curate.dedup import Limits
-    from facerts.curate.dedup import dedup as run_by_embedding
+    from facerts.curation.dedup import Limits
+    from facerts.curation.dedup import dedup as run_by_embedding
 
     limits = Limits(threshold, identity_threshold, min_own_cosine, pictures_across)
     told = run_by_embedding(
@@ -286,10 +286,10 @@ def disjoin(
 
     Example: facerts data disjoin faces/ --benchmark lfw/ --threshold 0.5 --out faces_not_lfw
     """
-    from facerts.curate.disjoin import disjoin as run
-    from facerts.data import open_source
-    from facerts.data.making import Settings
-    from facerts.data.target import Target
+    from facerts.curation.curation_job import Settings
+    from facerts.curation.exclude_overlap import disjoin as run
+    from facerts.curation.output_spec import Target
+    from facerts.datasets import open_source
 
     told = run(
         open_source(sources),
@@ -321,16 +321,16 @@ def _embedding(
     threads: int | None,
     provider: list[str] | None,
 ) -> Embedding:
-    from facerts.curate.embeddings import Embedding
-    from facerts.embedder import load_embedder
-    from facerts.zoo import find_model
+    from facerts.curation.embeddings import Embedding
+    from facerts.embedding import load_embedder
+    from facerts.hub.registry import find_model
 
     embedder = load_embedder(find_model(model), providers=provider, threads=threads, batch_size=batch_size)
     return Embedding(embedder, flip, cache, search.value)
 
 
 def _detector(given: str | None, threads: int | None, provider: list[str] | None) -> Any:
-    from facerts.detect import open_any_detector
+    from facerts.detection import open_any_detector
 
     return None if given is None else open_any_detector(given, providers=provider, threads=threads)
 

@@ -13,7 +13,7 @@ from facerts.cli.options import Json
 from facerts.cli.output import EXIT_SOME_FAILED, fields_table, print_json, warn
 
 if TYPE_CHECKING:
-    from facerts.data.pack import Packed
+    from facerts.curation.pack import Packed
 
 data = typer.Typer(no_args_is_help=True, help="Look at data sets and convert between their layouts.")
 
@@ -47,8 +47,8 @@ def pack(
 
     Example: facerts data pack faces/ --out faces_rec
     """
-    from facerts.data import open_source
-    from facerts.data.pack import pack_records, pack_shards
+    from facerts.curation.pack import pack_records, pack_shards
+    from facerts.datasets import open_source
 
     source = open_source(sources)
     if layout is Layout.REC:
@@ -75,8 +75,8 @@ def draw(
 
     Example: facerts data draw --identities 181000 --out drawn
     """
-    from facerts.data.drawn_source import DrawnSource
-    from facerts.data.pack import pack_records, pack_shards
+    from facerts.curation.pack import pack_records, pack_shards
+    from facerts.datasets.synthetic_source import DrawnSource
 
     source = DrawnSource(identities, pictures, people=people, seed=seed)
     write = pack_records if layout is Layout.REC else pack_shards
@@ -93,8 +93,8 @@ def unpack(
 
     Example: facerts data unpack faces_rec --out faces
     """
-    from facerts.data import open_source
-    from facerts.data.pack import unpack as run
+    from facerts.curation.pack import unpack as run
+    from facerts.datasets import open_source
 
     _show(run(open_source(sources), out), json)
 
@@ -111,8 +111,8 @@ def inspect(
 
     Example: facerts data inspect faces_rec
     """
-    from facerts.data import open_source
-    from facerts.data.inspect import inspect_source
+    from facerts.datasets import open_source
+    from facerts.datasets.inspect import inspect_source
 
     report = inspect_source(open_source(sources), every=every)
     if json:
@@ -136,7 +136,7 @@ def bin_set(
     Example: facerts data bin lfw/ --out lfw.bin
     """
     from facerts.benchmarks import open_benchmark
-    from facerts.benchmarks.bins import save_bin
+    from facerts.benchmarks.bin_sets import save_bin
 
     opened = open_benchmark(benchmark)
     save_bin(opened, out)

@@ -15,12 +15,12 @@ from facerts.cli import results
 from facerts.cli.options import Align, Batch, Json, Provider, Threads
 from facerts.cli.output import print_json, warn
 from facerts.errors import Error
-from facerts.files import locked
+from facerts.io.files import locked
 
 if TYPE_CHECKING:
-    from facerts.evaluate.embed import Judged
-    from facerts.evaluate.measuring import Measuring
-    from facerts.evaluate.run import Kind
+    from facerts.embedding.embed import Judged
+    from facerts.evaluation.options import Measuring
+    from facerts.evaluation.run import Kind
 
 evaluate = typer.Typer(
     no_args_is_help=True,
@@ -42,7 +42,7 @@ class Combining(str, Enum):
 
 
 class Comparing(str, Enum):
-    """How a pair is compared; ``facerts.evaluate.similarity`` has what they mean."""
+    """How a pair is compared; ``facerts.evaluation.similarity`` has what they mean."""
 
     COSINE = "cosine"
     MLS = "mls"
@@ -206,7 +206,7 @@ def identification(
 
     Example: facerts evaluate identification --model m.onnx --data faces/ --out results
     """
-    from facerts.evaluate.run import run_identification
+    from facerts.evaluation.run import run_identification
 
     judged = _judged(model, embeddings, provider, threads, batch_size)
     how = _measuring(batch_size, False, align, None, None, flip=flip)
@@ -243,7 +243,7 @@ def ood(
 
     Example: facerts evaluate ood --model m.onnx --in lfw/ --in aaf/ --out-of pets/ --out results
     """
-    from facerts.evaluate.ood import run_ood
+    from facerts.evaluation.ood import run_ood
 
     judged = _judged(model, embeddings, provider, threads, batch_size, score, ensemble)
     how = _measuring(batch_size, pictures, align, detector_model, reference)
@@ -279,7 +279,7 @@ def ladder(
 
     Example: facerts evaluate ladder --model m.onnx --data faces/ --out results
     """
-    from facerts.evaluate.ladder import run_ladder
+    from facerts.evaluation.corruption_benchmark import run_ladder
 
     judged = _judged(model, None, provider, threads, batch_size, score, ensemble)
     how = _measuring(batch_size, False, align, detector_model, None)
@@ -297,8 +297,8 @@ def _pairs(
     similarity: Comparing,
     json: bool,
 ) -> None:
-    from facerts.evaluate.run import run_pairs
-    from facerts.evaluate.similarity import SIMILARITIES
+    from facerts.evaluation.run import run_pairs
+    from facerts.evaluation.similarity import SIMILARITIES
 
     with _alone(out):
         result = run_pairs(judged, [kind], data, out, how, similarity=SIMILARITIES[similarity.value])
@@ -311,13 +311,13 @@ def _pairs(
 
 def _alone(out: Path) -> AbstractContextManager[None]:
     """Keeps another evaluation from the folder, whose sections would be lost or lose this one's."""
-    from facerts.evaluate.result import JSON_FILE
+    from facerts.evaluation.result_folder import JSON_FILE
 
     return locked(out / JSON_FILE)
 
 
 def _tell(sections: Any, out: Path, json: bool, show: Callable[[Any], None]) -> None:
-    from facerts.evaluate.plain import results_of
+    from facerts.evaluation.plain import results_of
 
     _warn_of_notes(sections)
     # Some of the sections may have been there before, whoever wrote them.
@@ -341,13 +341,13 @@ def _judged(
     scores: list[str] | None = None,
     ensemble: list[Path] | None = None,
 ) -> Judged:
-    from facerts.embedder import load_embedder, load_table
-    from facerts.zoo import find_model
+    from facerts.embedding import load_embedder, load_table
+    from facerts.hub.registry import find_model
 
     if (model is None) == (embeddings is None):
         raise Error("give either --model or --embeddings")
     if model is not None and _is_run(model):
-        from facerts.classifier import load_run
+        from facerts.training.classifier_scores import load_run
 
         if provider:
             raise Error(
@@ -377,9 +377,9 @@ def _measuring(
     reference: str | None,
     **options: Any,
 ) -> Measuring:
-    from facerts.data import open_pictures
-    from facerts.detect import open_any_detector
-    from facerts.evaluate.measuring import Measuring
+    from facerts.datasets import open_pictures
+    from facerts.detection import open_any_detector
+    from facerts.evaluation.options import Measuring
 
     return Measuring(
         batch_size=batch_size,

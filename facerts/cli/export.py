@@ -80,7 +80,7 @@ def export(
                 f"{run} is a finished model, which can be exported with --embedding-only and with nothing else; give "
                 "the run that it comes from"
             )
-        from facerts.embedding_only import keep_embedding
+        from facerts.export.embedding_only import keep_embedding
 
         kept = keep_embedding(model, out)
         result = {
@@ -91,7 +91,7 @@ def export(
         }
         print_json(result) if json else fields_table(result)
         return
-    from facerts.export import export_run
+    from facerts.training.export.from_checkpoint import export_run
 
     parity = export_run(
         run,
@@ -117,7 +117,7 @@ def export(
 
 def _model(run: Path) -> Path | None:
     """The .onnx file that is meant; None for a run."""
-    from facerts.zoo import find_model, shipped_models
+    from facerts.hub.registry import find_model, shipped_models
 
     if run.suffix.lower() == ".onnx":
         return run

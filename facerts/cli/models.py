@@ -30,8 +30,8 @@ def list_models(json: Json = False) -> None:
 
     Example: facerts models list
     """
-    from facerts.pull import locate, pulled_models
-    from facerts.zoo import read_manifest
+    from facerts.hub.fetch import locate, pulled_models
+    from facerts.hub.registry import read_manifest
 
     manifest = read_manifest()
     shipped = sorted(manifest.models, key=lambda model: model.name != manifest.default)
@@ -65,9 +65,9 @@ def verify(json: Json = False) -> None:
 
     Example: facerts models verify
     """
-    from facerts.zoo import verify as examine
+    from facerts.embedding.shipped import verify_shipped
 
-    found = examine()
+    found = verify_shipped()
     if json:
         print_json([{"name": name, "ok": not wrong, "problems": wrong} for name, wrong in found.items()])
     else:
@@ -95,7 +95,7 @@ def pull(
 
     Example: facerts models pull yunet
     """
-    from facerts.pull import pull as fetch
+    from facerts.hub.fetch import pull as fetch
 
     result = {"name": name, "file": str(fetch(name, source))}
     print_json(result) if json else fields_table(result)
@@ -109,8 +109,8 @@ def path(
 
     Example: facerts models path facerts-small
     """
-    from facerts.pull import find_pulled, pulled_models
-    from facerts.zoo import find_shipped
+    from facerts.hub.fetch import find_pulled, pulled_models
+    from facerts.hub.registry import find_shipped
 
     if name is not None and name in {model.name for model in pulled_models()}:
         print(find_pulled(name))

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from facerts.progress import stderr
+from facerts.io.progress import stderr
 
 # docs/command-line.md has the same as a table.
 EXIT_SOME_FAILED = 1

@@ -80,9 +80,9 @@ def posthoc(
 
     Example: facerts posthoc rts --model theirs.onnx --data faces/ --out scored.onnx
     """
-    from facerts.posthoc import Settings, add_quality
-    from facerts.train.recipe import Augmentation
-    from facerts.zoo import find_model
+    from facerts.hub.registry import find_model
+    from facerts.training.posthoc import Settings, add_quality
+    from facerts.training.recipe import Augmentation
 
     done = add_quality(
         method,

@@ -88,11 +88,11 @@ def score(
 
     Example: facerts score photos/ --model m.onnx --detector yunet --detector-model yunet.onnx --out rows.csv
     """
-    from facerts.data import open_pictures
-    from facerts.progress import progress_bar
-    from facerts.runtime import CPU
+    from facerts.datasets import open_pictures
+    from facerts.integrations.ray import Workers, import_ray, run_job_on_ray
+    from facerts.io.progress import progress_bar
+    from facerts.onnx.session import CPU
     from facerts.scoring import Copies, Job, Task, load, run_job
-    from facerts.scoring.ray import Workers, import_ray, run_job_on_ray
 
     if engine is Engine.LOCAL and (ray_address or ray_workers):
         raise typer.BadParameter("--ray-address and --ray-workers are for --engine ray")

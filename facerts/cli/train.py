@@ -30,8 +30,8 @@ def train(
 
     Example: facerts train faces_small_rts optim.epochs=2 --out runs/first
     """
-    from facerts.train.loop import train as run
-    from facerts.train.recipe import load_recipe
+    from facerts.training.loop import train as run
+    from facerts.training.recipe import load_recipe
 
     changes = list(overrides or ())
     if corrupt_fraction is not None:

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from facerts.errors import DataError, MissingExtraError
-from facerts.evaluate.compare import Method
-from facerts.evaluate.compare.ood import ood_auroc
-from facerts.evaluate.compare.verification import accuracy_sets, mean_accuracy
-from facerts.evaluate.plain import results_of
+from facerts.evaluation.compare import Method
+from facerts.evaluation.compare.ood import ood_auroc
+from facerts.evaluation.compare.verification import accuracy_sets, mean_accuracy
+from facerts.evaluation.plain import results_of
 from facerts.report.markdown import TOPICS, comparison_markdown, words_of, write_markdown
 from facerts.report.page import write_page
 from facerts.report.subject import Subject, read_log, subject_of
@@ -60,7 +60,7 @@ def write_comparison_report(
     Args:
         methods: with their results.
         subjects: the same with their training logs, of ``subjects_of``.
-        comparison: of ``facerts.evaluate.compare``.
+        comparison: of ``facerts.evaluation.compare``.
         folder: made if it is not there.
         title: of the pages.
 

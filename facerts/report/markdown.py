@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from facerts.files import atomic_write
+from facerts.io.files import atomic_write
 
 TOPICS = {
     "verification": "Verification: the same person or not",
@@ -61,7 +61,7 @@ def comparison_markdown(comparison: Mapping[str, Any], title: str, figures: Mapp
     """All tables of a comparison.
 
     Args:
-        comparison: of ``facerts.evaluate.compare``.
+        comparison: of ``facerts.evaluation.compare``.
         title: of the page.
         figures: by topic, (file name, caption) of each.
     """

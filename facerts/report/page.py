@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from facerts.errors import MissingExtraError
-from facerts.evaluate.plain import results_of
-from facerts.files import atomic_write
+from facerts.evaluation.plain import results_of
+from facerts.io.files import atomic_write
 from facerts.report.markdown import spread
 from facerts.report.subject import Subject, load_subjects
 from facerts.version import __version__
@@ -44,7 +44,7 @@ def write_page(
         subjects: what it is about.
         out: the .html file.
         title: of the page.
-        compared: a comparison of ``facerts.evaluate.compare``, and its ``topics`` with tables and figures.
+        compared: a comparison of ``facerts.evaluation.compare``, and its ``topics`` with tables and figures.
 
     Raises:
         MissingExtraError: matplotlib or Jinja is not installed.

@@ -6,10 +6,10 @@ import shlex
 from collections.abc import Sequence
 from typing import Any
 
+from facerts.io.shown import shown_argument
 from facerts.report import figures
 from facerts.report.pictures import best_and_worst, worst_pairs
 from facerts.report.subject import Subject
-from facerts.shown import shown_argument
 
 REJECTED = (0.0, 0.05, 0.1, 0.2)
 CURVES = {

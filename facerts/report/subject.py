@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from facerts.errors import DataError
-from facerts.evaluate.labelled import Saved
-from facerts.evaluate.result import JSON_FILE, Arrays, load_result
-from facerts.json_file import parse_json
-from facerts.shown import shown_paths
+from facerts.evaluation.labeled import Saved
+from facerts.evaluation.result_folder import JSON_FILE, Arrays, load_result
+from facerts.io.json_file import parse_json
+from facerts.io.shown import shown_paths
 
 LOG_FILE = "log.jsonl"
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from facerts.errors import Error
-from facerts.files import atomic_write
-from facerts.scoring.judge import Scored
+from facerts.io.files import atomic_write
+from facerts.scoring.row_builder import Scored
 
 
 def write_embeddings(path: str | Path, scored: Sequence[Scored]) -> None:

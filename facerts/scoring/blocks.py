@@ -13,9 +13,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from facerts.data.source import Source
+from facerts.datasets.source import Source
 from facerts.errors import DataError
-from facerts.files import atomic_write
+from facerts.io.files import atomic_write
 from facerts.scoring.row import Row
 
 # Bytes, and nanoseconds of the last change; None for a file that is not there.

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path, PureWindowsPath
 
-from facerts.data.source import Source
-from facerts.files import atomic_write, writing
-from facerts.image import encode_png
-from facerts.scoring.judge import Scored
+from facerts.datasets.source import Source
+from facerts.images import encode_png
+from facerts.io.files import atomic_write, writing
+from facerts.scoring.row_builder import Scored
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Copies:
         """Put aside what belongs to one picture.
 
         Returns:
-            The files that were written; ``facerts.files.sync_names`` makes sure of their names.
+            The files that were written; ``facerts.io.files.sync_names`` makes sure of their names.
 
         Raises:
             WriteError: a file cannot be written.

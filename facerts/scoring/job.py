@@ -15,10 +15,10 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from facerts.data.source import Source
+from facerts.datasets.source import Source
 from facerts.errors import DataError, Error
-from facerts.files import atomic_write, locked
-from facerts.json_file import read_json
+from facerts.io.files import atomic_write, locked
+from facerts.io.json_file import read_json
 from facerts.scoring.blocks import Block, check_block, files_of, read_rows, states_of, write_block
 from facerts.scoring.row import Row
 from facerts.scoring.sinks import check_sink, open_sink

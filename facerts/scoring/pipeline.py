@@ -12,11 +12,11 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.data.source import Source
-from facerts.detect import Detector
-from facerts.image import decode
-from facerts.scoring.judge import Judge, Scored
+from facerts.datasets.source import Source
+from facerts.detection import Detector
+from facerts.images import decode
 from facerts.scoring.prepare import Picture, Prepared, prepare
+from facerts.scoring.row_builder import Judge, Scored
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.align import align
-from facerts.detect import Detection, Detector
+from facerts.detection import Detection, Detector
 from facerts.errors import Error, ImageError
-from facerts.image import CROP_SIZE, as_crop
+from facerts.images import CROP_SIZE, as_crop
+from facerts.images.align import align
 
 
 @dataclass(frozen=True)

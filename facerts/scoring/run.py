@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from facerts.data.source import Source
-from facerts.files import sync_names
+from facerts.datasets.source import Source
+from facerts.io.files import sync_names
 from facerts.scoring.blocks import Block, State, states_of
 from facerts.scoring.copies import Copies
 from facerts.scoring.job import Job

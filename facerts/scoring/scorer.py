@@ -10,18 +10,18 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.data.open import open_pictures
-from facerts.detect import Detector, open_detector
-from facerts.embedder import FaceOutputs, OnnxEmbedder, load_embedder
+from facerts.datasets.open import open_pictures
+from facerts.detection import Detector, open_detector
+from facerts.embedding import FaceOutputs, OnnxEmbedder, load_embedder
 from facerts.errors import Error, ImageError, ModelError
-from facerts.image import decode, read
-from facerts.progress import track
-from facerts.runtime import CPU
-from facerts.scoring.judge import Judge, Scored
+from facerts.hub.registry import find_model
+from facerts.images import decode, read
+from facerts.io.progress import track
+from facerts.onnx.session import CPU
 from facerts.scoring.pipeline import pictures_of, score_pictures
 from facerts.scoring.prepare import Picture
 from facerts.scoring.row import Row
-from facerts.zoo import find_model
+from facerts.scoring.row_builder import Judge, Scored
 
 BATCH, CPU_BATCH = 64, 16
 
@@ -92,7 +92,7 @@ class Scorer:
         """Rows with crops and embeddings, one by one, for folders, record directories, shards and lists of any size.
 
         Args:
-            paths: see ``facerts.data.open_pictures``.
+            paths: see ``facerts.datasets.open_pictures``.
             min_quality, keep, largest: as in ``score``.
             progress: text of a progress bar; empty for none.
 

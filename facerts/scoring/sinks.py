@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from facerts.errors import Error, MissingExtraError
-from facerts.files import atomic_write
+from facerts.io.files import atomic_write
 from facerts.scoring.cells import to_cell
 from facerts.scoring.row import COLUMNS, Row
 

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from facerts.embedder.description import Description
 from facerts.errors import did_you_mean
+from facerts.onnx.contract import Description
 from facerts.serve.refusal import Code, RefusedError
 
 Box = Annotated[list[float], Field(min_length=4, max_length=4)]

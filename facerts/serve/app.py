@@ -11,8 +11,8 @@ from fastapi import Depends, FastAPI, Query, Request
 from fastapi.responses import HTMLResponse, JSONResponse, Response
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
-from facerts.align import TEMPLATE
-from facerts.image import CROP_SIZE
+from facerts.images import CROP_SIZE
+from facerts.images.align import TEMPLATE
 from facerts.scoring import Scorer
 from facerts.serve.answers import Health, Limits, Model, Options, Problem, Scores, merge_options
 from facerts.serve.guard import Guard

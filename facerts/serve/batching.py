@@ -13,7 +13,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.embedder import FaceOutputs
+from facerts.embedding import FaceOutputs
 
 Crops = NDArray[np.uint8]
 Model = Callable[[Crops], FaceOutputs]

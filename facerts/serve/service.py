@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.detect import Detection, Detector
-from facerts.embedder import FaceOutputs
+from facerts.detection import Detection, Detector
+from facerts.embedding import FaceOutputs
 from facerts.errors import ModelError
-from facerts.image import CROP_SIZE, decode
+from facerts.images import CROP_SIZE, decode
 from facerts.scoring import Judge, Scored, Scorer
 from facerts.scoring import Picture as Loadable
 from facerts.scoring.prepare import Prepared, prepare, printable

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from facerts.benchmarks import open_benchmark, pairs_from_identities
-from facerts.benchmarks.bins import load_bin, save_bin
-from facerts.data import open_source
-from facerts.data.binset import write_bin
-from facerts.data.drawn import draw_face
+from facerts.benchmarks.bin_sets import load_bin, save_bin
+from facerts.datasets import open_source
+from facerts.datasets.bin_set import write_bin
+from facerts.datasets.synthetic import draw_face
 from facerts.errors import DataError
-from facerts.image import encode_png
+from facerts.images import encode_png
 
 FACE = encode_png(draw_face(0, 0))
 

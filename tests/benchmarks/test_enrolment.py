@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from facerts.benchmarks import TemplateBenchmark
-from facerts.benchmarks.enrolment import templates_from_identities
-from facerts.data import open_source
-from facerts.data.drawn import write_drawn
-from facerts.data.source import Source
+from facerts.benchmarks.enrollment import templates_from_identities
+from facerts.datasets import open_source
+from facerts.datasets.source import Source
+from facerts.datasets.synthetic import write_drawn
 from facerts.errors import DataError
 
 # People 0 to 5 have four pictures, 6 to 9 two, 10 and 11 one.

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from facerts.align import TEMPLATE
 from facerts.benchmarks import is_template_benchmark, open_benchmarks, open_templates
-from facerts.data.drawn import draw_face
-from facerts.data.landmarks import LandmarkedFiles
+from facerts.datasets.landmarks import LandmarkedFiles
+from facerts.datasets.synthetic import draw_face
 from facerts.errors import DataError, ImageError
-from facerts.image import encode_png
+from facerts.images import encode_png
+from facerts.images.align import TEMPLATE
 
 SCALE, SHIFT = 1.7, np.array([31.0, 12.0])
 POINTS = TEMPLATE * SCALE + SHIFT

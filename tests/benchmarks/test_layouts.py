@@ -8,9 +8,9 @@ import pytest
 
 from facerts.benchmarks import PairBenchmark, load_pair_list, open_benchmark, open_benchmarks
 from facerts.benchmarks.agedb import load_agedb
-from facerts.data.drawn import draw_face
+from facerts.datasets.synthetic import draw_face
 from facerts.errors import DataError
-from facerts.image import encode_jpeg
+from facerts.images import encode_jpeg
 
 FACE = encode_jpeg(draw_face(0, 0))
 

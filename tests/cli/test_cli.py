@@ -9,8 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 from facerts.cli.app import COMMANDS, build_app
-from facerts.data.drawn import draw_face
-from facerts.image import encode_png
+from facerts.datasets.synthetic import draw_face
+from facerts.images import encode_png
 from tests.command import run
 from tests.foreign import write_description, write_embedder
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from facerts.data import open_source
-from facerts.data.pack import unpack
+from facerts.curation.pack import unpack
+from facerts.datasets import open_source
 from tests.command import run
 from tests.contents import content, files_in
 from tests.foreign import write_description, write_embedder

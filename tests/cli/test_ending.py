@@ -15,9 +15,9 @@ import pytest
 import facerts.cli.doctor
 from facerts.cli import output
 from facerts.cli.ending import DEBUG_VARIABLE
-from facerts.data.drawn import draw_face
+from facerts.datasets.synthetic import draw_face
 from facerts.errors import Error
-from facerts.image import encode_png
+from facerts.images import encode_png
 from tests.command import run
 from tests.foreign import write_description, write_embedder
 

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from facerts.benchmarks import open_benchmark
-from facerts.data.drawn import write_drawn
-from facerts.embedder import load_embedder
-from facerts.evaluate import embed_source
-from facerts.files import locked
-from facerts.image import encode_jpeg, read
+from facerts.datasets.synthetic import write_drawn
+from facerts.embedding import load_embedder
+from facerts.evaluation import embed_source
+from facerts.images import encode_jpeg, read
+from facerts.io.files import locked
 from tests.cli.test_cli import run
 from tests.foreign import write_description, write_embedder
 

@@ -12,12 +12,12 @@ from onnx import TensorProto, helper, numpy_helper
 from scipy import stats
 
 from facerts.benchmarks import open_benchmark, pairs_from_identities
-from facerts.data import open_source
-from facerts.data.drawn import write_drawn
-from facerts.embedder import load_embedder
+from facerts.datasets import open_source
+from facerts.datasets.synthetic import write_drawn
+from facerts.embedding import load_embedder
 from tests.cli.test_cli import run
 from tests.cli.test_evaluate import refused, told
-from tests.evaluate.conftest import write_pairs
+from tests.evaluation.conftest import write_pairs
 from tests.foreign import write_description, write_embedder
 
 FLOOR = 0.01

@@ -26,17 +26,17 @@ import yaml
 from PIL import Image
 
 from facerts.benchmarks.listed import load_pair_list
-from facerts.data import Source, open_source
-from facerts.data.binset import write_bin
-from facerts.data.drawn import draw_face, write_drawn
-from facerts.data.drawn_source import DrawnSource
-from facerts.data.open import open_pictures
-from facerts.data.pack import pack_records
-from facerts.embedder import load_embedder, read_description
-from facerts.embedder.table import load_table
+from facerts.curation.pack import pack_records
+from facerts.datasets import Source, open_source
+from facerts.datasets.bin_set import write_bin
+from facerts.datasets.open import open_pictures
+from facerts.datasets.synthetic import draw_face, write_drawn
+from facerts.datasets.synthetic_source import DrawnSource
+from facerts.embedding import load_embedder, read_description
+from facerts.embedding.table import load_table
 from facerts.errors import DataError, ImageError
-from facerts.evaluate.plain import results_of
-from facerts.image import decode
+from facerts.evaluation.plain import results_of
+from facerts.images import decode
 from facerts.report import sections
 from facerts.report.subject import load_subjects
 from facerts.serve.multipart import split_parts
@@ -330,7 +330,7 @@ def _recipes() -> list[Files]:
 
 
 def _read_recipe(folder: Path) -> None:
-    from facerts.train.recipe import load_recipe
+    from facerts.training.recipe import load_recipe
 
     load_recipe(_only_file(folder))
 
@@ -363,9 +363,9 @@ def _read_result(folder: Path) -> None:
 @lru_cache
 def _results() -> list[Files]:
     from facerts.benchmarks import pairs_from_identities
-    from facerts.evaluate.measuring import Measuring
-    from facerts.evaluate.run import run_pairs
-    from tests.evaluate.conftest import Plain, write_pairs
+    from facerts.evaluation.options import Measuring
+    from facerts.evaluation.run import run_pairs
+    from tests.evaluation.conftest import Plain, write_pairs
 
     with TemporaryDirectory() as folder:
         people, out = Path(folder) / "people", Path(folder) / "out"
@@ -379,9 +379,9 @@ def _results() -> list[Files]:
 
 @lru_cache
 def _checkpoints() -> list[Files]:
-    from facerts.train.checkpoint import FILE, save_checkpoint
-    from facerts.train.learner import Learner
-    from facerts.train.recipe import Recipe
+    from facerts.training.checkpoint import FILE, save_checkpoint
+    from facerts.training.learner import Learner
+    from facerts.training.recipe import Recipe
 
     recipe = Recipe.model_validate(
         {
@@ -400,7 +400,7 @@ def _checkpoints() -> list[Files]:
 
 
 def _read_checkpoint(folder: Path) -> None:
-    from facerts.train.checkpoint import load_network
+    from facerts.training.checkpoint import load_network
 
     load_network(_only_file(folder))
 

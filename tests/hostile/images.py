@@ -14,7 +14,7 @@ from functools import cache
 import cv2
 import numpy as np
 
-from facerts.data.drawn import draw_face
+from facerts.datasets.synthetic import draw_face
 
 # ----------------------------------------------------------------------------------------------------------- JPEG
 

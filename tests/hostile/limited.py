@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from facerts.errors import ImageError
-from facerts.image import decode
+from facerts.images import decode
 
 # Far above what an image may cost, so that one that costs too much is still measured.
 MOST_SECONDS = 20

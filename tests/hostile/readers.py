@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from facerts.data.source import Source
+from facerts.datasets.source import Source
 from facerts.errors import Error
 
 
@@ -21,13 +21,13 @@ def read_source(source: Source) -> None:
 
 
 def _source(path: Path) -> None:
-    from facerts.data import open_pictures
+    from facerts.datasets import open_pictures
 
     read_source(open_pictures(path))
 
 
 def _table(path: Path) -> None:
-    from facerts.embedder import load_table
+    from facerts.embedding import load_table
 
     load_table(path)
 
@@ -35,7 +35,7 @@ def _table(path: Path) -> None:
 def _model(path: Path) -> None:
     import numpy as np
 
-    from facerts.embedder import load_embedder, load_quality
+    from facerts.embedding import load_embedder, load_quality
 
     crops = np.random.default_rng(0).integers(0, 256, (5, 112, 112, 3), dtype=np.uint8)
     embedder = load_embedder(path, threads=1)
@@ -44,14 +44,14 @@ def _model(path: Path) -> None:
 
 
 def _recipe(path: Path) -> None:
-    from facerts.train.recipe import load_recipe
+    from facerts.training.recipe import load_recipe
 
     load_recipe(path)
 
 
 def _checkpoint(path: Path) -> None:
-    from facerts.train.checkpoint import is_checkpoint, load_checkpoint, read_file
-    from facerts.train.published import open_network
+    from facerts.training.checkpoint import is_checkpoint, load_checkpoint, read_file
+    from facerts.training.pretrained import open_network
 
     open_network(path)
     if is_checkpoint(read_file(path)):
@@ -59,7 +59,7 @@ def _checkpoint(path: Path) -> None:
 
 
 def _result(folder: Path) -> None:
-    from facerts.evaluate.compare import compare
+    from facerts.evaluation.compare import compare
     from facerts.report import write_report
 
     with TemporaryDirectory() as out:

@@ -6,7 +6,7 @@ import io
 import struct
 from typing import NamedTuple
 
-from facerts.data.recordio import MAGIC, pack_labelled, write_record
+from facerts.datasets.recordio import MAGIC, pack_labelled, write_record
 
 FACE = b"\xff\xd8 a face"
 LARGEST = 3.4028235e38

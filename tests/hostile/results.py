@@ -79,7 +79,7 @@ CHANGES: dict[str, Callable[[Result], bytes]] = {
 
 def write_result(folder: Path, benchmark: Path) -> Result:
     """A whole result of drawn faces, told from each other by their colours."""
-    from facerts.evaluate.run import run_pairs
-    from tests.evaluate.conftest import Plain
+    from facerts.evaluation.run import run_pairs
+    from tests.evaluation.conftest import Plain
 
     return run_pairs(Plain(), ["verification"], [str(benchmark)], folder)

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from facerts.benchmarks import pairs_from_identities
-from facerts.data import open_source
-from facerts.data.drawn import write_drawn
-from tests.evaluate.conftest import write_pairs
+from facerts.datasets import open_source
+from facerts.datasets.synthetic import write_drawn
+from tests.evaluation.conftest import write_pairs
 
 
 @pytest.fixture(scope="session")

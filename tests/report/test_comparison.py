@@ -12,15 +12,15 @@ import numpy as np
 import pytest
 
 from facerts.errors import DataError
-from facerts.evaluate.compare import Method, compare_methods, methods_of
-from facerts.evaluate.labelled import Measured, load_labelled
-from facerts.evaluate.ladder import run_ladder
-from facerts.evaluate.measuring import Measuring
-from facerts.evaluate.ood import run_ood
-from facerts.evaluate.run import run_pairs
+from facerts.evaluation.compare import Method, compare_methods, methods_of
+from facerts.evaluation.corruption_benchmark import run_ladder
+from facerts.evaluation.labeled import Measured, load_labelled
+from facerts.evaluation.ood import run_ood
+from facerts.evaluation.options import Measuring
+from facerts.evaluation.run import run_pairs
 from facerts.report import figures
 from facerts.report.comparison import subjects_of, write_comparison_report
-from tests.evaluate.test_compare_tables import Seeded
+from tests.evaluation.test_compare_tables import Seeded
 
 LOG = [
     {"kind": "train", "step": s, "epoch": s / 4, "v_p5": 1.0, "v_p50": 1.5 + s, "v_p95": 9.0}

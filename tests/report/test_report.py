@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from facerts.benchmarks import pairs_from_identities
-from facerts.benchmarks.bins import save_bin
-from facerts.data import open_source
-from facerts.data.drawn import write_drawn
-from facerts.embedder import load_embedder
+from facerts.benchmarks.bin_sets import save_bin
+from facerts.datasets import open_source
+from facerts.datasets.synthetic import write_drawn
+from facerts.embedding import load_embedder
 from facerts.errors import DataError
-from facerts.evaluate.measuring import Measuring
-from facerts.evaluate.ood import run_ood
-from facerts.evaluate.run import run_pairs
+from facerts.evaluation.ood import run_ood
+from facerts.evaluation.options import Measuring
+from facerts.evaluation.run import run_pairs
 from facerts.report import write_report
 from tests.foreign import write_description, write_embedder
 

@@ -9,23 +9,23 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from facerts.embedder import FaceOutputs
-from facerts.evaluate.compare import compare_methods, methods_of
-from facerts.evaluate.labelled import load_labelled
-from facerts.evaluate.ladder import run_ladder
-from facerts.evaluate.measuring import Measuring
-from facerts.evaluate.ood import run_ood
-from facerts.evaluate.pictures import JPEG_QUALITY
-from facerts.evaluate.result import load_result
-from facerts.evaluate.run import run_identification, run_pairs
-from facerts.evaluate.similarity import MLS
-from facerts.image import encode_jpeg
-from facerts.image import read as read_crop
+from facerts.embedding import FaceOutputs
+from facerts.evaluation.compare import compare_methods, methods_of
+from facerts.evaluation.corruption_benchmark import run_ladder
+from facerts.evaluation.images import JPEG_QUALITY
+from facerts.evaluation.labeled import load_labelled
+from facerts.evaluation.ood import run_ood
+from facerts.evaluation.options import Measuring
+from facerts.evaluation.result_folder import load_result
+from facerts.evaluation.run import run_identification, run_pairs
+from facerts.evaluation.similarity import MLS
+from facerts.images import encode_jpeg
+from facerts.images import read as read_crop
 from facerts.report import write_report
 from facerts.report.comparison import subjects_of, write_comparison_report
 from facerts.report.pictures import best_and_worst, worst_pairs
 from facerts.report.subject import load_subjects
-from tests.evaluate.conftest import Plain
+from tests.evaluation.conftest import Plain
 
 
 @pytest.fixture(scope="module")

@@ -19,27 +19,27 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import facerts
-from facerts import zoo
 from facerts.benchmarks import pairs_from_identities
-from facerts.benchmarks.bins import write_bin
-from facerts.data import open_source
-from facerts.data.drawn import draw_face, write_drawn
-from facerts.data.pack import pack_shards
-from facerts.detect import Detection
-from facerts.embedder import load_embedder
-from facerts.embedder.description import Calibration, Matching, MatchThreshold
+from facerts.benchmarks.bin_sets import write_bin
+from facerts.calibration.match_thresholds import match_thresholds
+from facerts.calibration.pairs import EveryPair, ListedPairs
+from facerts.calibration.quality_thresholds import calibrate, quality_quantiles, quality_thresholds
+from facerts.curation.pack import pack_shards
+from facerts.datasets import open_source
+from facerts.datasets.fingerprint import hash_images
+from facerts.datasets.synthetic import draw_face, write_drawn
+from facerts.detection import Detection
+from facerts.embedding import load_embedder
 from facerts.errors import DataError, Error, ModelError
-from facerts.evaluate import embed_source
-from facerts.evaluate.pictures import hash_pictures
-from facerts.image import encode_png
+from facerts.evaluation import embed_source
+from facerts.hub import registry
+from facerts.images import encode_png
 from facerts.metrics.all_pairs import all_pairs, far_intervals
 from facerts.metrics.resample import pair_weights
-from facerts.scoring.calibrate import calibrate, quality_quantiles, quality_thresholds
-from facerts.scoring.matching import match_thresholds
-from facerts.scoring.pairs import EveryPair, ListedPairs
+from facerts.onnx.contract import Calibration, Matching, MatchThreshold
 from facerts.scoring.row import COLUMNS
 from tests.command import run
-from tests.evaluate.conftest import write_pairs
+from tests.evaluation.conftest import write_pairs
 from tests.foreign import write_description, write_embedder
 from tests.shipped import write_entry, write_manifest
 
@@ -383,7 +383,7 @@ def test_what_cannot_be_read_is_named_and_left_out(
     assert "left out" in captured.err
     # What counts is what was read, so the numbers and the hash are those of the whole folder.
     assert calibration_of(model) == calibration_of(calibrated)
-    assert calibration_of(model).data_sha256 == hash_pictures(open_source(people)).sha256
+    assert calibration_of(model).data_sha256 == hash_images(open_source(people)).sha256
 
     listing = worse / "list.csv"
     keys = [
@@ -513,7 +513,7 @@ def test_a_model_that_ships_is_calibrated_into_another_file(
     folder = tmp_path / "models"
     folder.mkdir()
     write_manifest(folder, write_entry(folder, "small"), default="small")
-    monkeypatch.setattr(zoo, "models_folder", lambda: folder)
+    monkeypatch.setattr(registry, "models_folder", lambda: folder)
     with pytest.raises(Error, match=r"small ships with facerts .*--out"):
         calibrate("small", people)
     calibrate("small", people, out=tmp_path / "mine.onnx")
@@ -578,7 +578,7 @@ def test_an_interrupted_calibration_leaves_the_old_description(
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("facerts.files.os.replace", interrupted)
+    monkeypatch.setattr("facerts.io.files.os.replace", interrupted)
     with pytest.raises(KeyboardInterrupt):
         calibrate(model, people)
     assert model.with_suffix(".json").read_bytes() == before
@@ -603,7 +603,7 @@ class Bright:
     identity = "bright"
 
     def __call__(self, image: NDArray[np.uint8]) -> list[Detection]:
-        from facerts.align import TEMPLATE
+        from facerts.images.align import TEMPLATE
 
         if image.mean() < 40:
             return []

@@ -11,10 +11,10 @@ import pytest
 from numpy.typing import NDArray
 
 import facerts
-from facerts.data.drawn import draw_face
+from facerts.datasets.synthetic import draw_face
 from facerts.errors import Error
-from facerts.image import encode_png, fit_crop
-from facerts.sklearn import FaceEmbedder
+from facerts.images import encode_png, fit_crop
+from facerts.integrations.sklearn import FaceEmbedder
 from tests.command import run
 from tests.foreign import write_description, write_embedder
 

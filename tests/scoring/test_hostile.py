@@ -13,8 +13,8 @@ from pathlib import Path
 import pyarrow.parquet
 import pytest
 
-from facerts.data.drawn import draw_face
-from facerts.image import encode_jpeg, encode_png
+from facerts.datasets.synthetic import draw_face
+from facerts.images import encode_jpeg, encode_png
 from tests.command import run
 from tests.foreign import write_description, write_embedder
 

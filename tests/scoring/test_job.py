@@ -14,10 +14,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from facerts.data import open_pictures
-from facerts.data.drawn import draw_face
+from facerts.datasets import open_pictures
+from facerts.datasets.synthetic import draw_face
 from facerts.errors import DataError, Error
-from facerts.image import encode_jpeg
+from facerts.images import encode_jpeg
 from facerts.scoring import Copies, Job, Scorer, Task, load, run_job
 from tests.foreign import write_description, write_embedder
 

@@ -106,10 +106,10 @@ sys.meta_path.insert(0, Refuse())
 from types import SimpleNamespace
 import numpy as np
 import facerts
-from facerts.align import TEMPLATE
-from facerts.data.drawn import draw_face
-from facerts.insightface import FaceAnalysis, add_quality
-from facerts.sklearn import FaceEmbedder
+from facerts.images.align import TEMPLATE
+from facerts.datasets.synthetic import draw_face
+from facerts.integrations.insightface import FaceAnalysis, add_quality
+from facerts.integrations.sklearn import FaceEmbedder
 
 crops = np.stack([draw_face(number, 0) for number in range(3)])
 scorer = facerts.load({model!r})

@@ -20,13 +20,13 @@ from typing import Any
 
 import pytest
 
-from facerts.data import open_pictures
-from facerts.data.drawn import draw_face
-from facerts.data.folder import Files, open_tree
+from facerts.datasets import open_pictures
+from facerts.datasets.folder import Files, open_tree
+from facerts.datasets.synthetic import draw_face
 from facerts.errors import Error, MissingExtraError
-from facerts.image import encode_jpeg
+from facerts.images import encode_jpeg
+from facerts.integrations.ray import OBJECT_STORE_BYTES, BlockScorer, Workers, import_ray, run_job_on_ray
 from facerts.scoring import Copies, Job, Scorer, Task, load, run_job
-from facerts.scoring.ray import OBJECT_STORE_BYTES, BlockScorer, Workers, import_ray, run_job_on_ray
 from facerts.version import __version__
 from tests.command import run
 from tests.foreign import write_description, write_embedder

@@ -11,12 +11,12 @@ import pytest
 from numpy.typing import NDArray
 
 import facerts
-from facerts.data import open_pictures
-from facerts.data.drawn import draw_face
-from facerts.detect import Detection
-from facerts.embedder import Embedder, FaceOutputs
+from facerts.datasets import open_pictures
+from facerts.datasets.synthetic import draw_face
+from facerts.detection import Detection
+from facerts.embedding import Embedder, FaceOutputs
 from facerts.errors import Error, ModelError
-from facerts.image import encode_jpeg, encode_png
+from facerts.images import encode_jpeg, encode_png
 from facerts.scoring import Judge, Row, Scored, Scorer, open_sink, pictures_of, score_pictures
 from facerts.scoring.arrays import write_embeddings
 from facerts.scoring.cells import FORMULA, from_cell
@@ -88,7 +88,7 @@ class TwoFaces:
     def __call__(self, image: NDArray[np.uint8]) -> list[Detection]:
         if image.shape[1] < 224:
             return []
-        from facerts.align import TEMPLATE
+        from facerts.images.align import TEMPLATE
 
         return [
             Detection(np.array([0.0, 0, 112, 112]) + shift, TEMPLATE + np.array([shift, 0.0]), 0.9)

@@ -17,9 +17,9 @@ import uvicorn
 from numpy.typing import NDArray
 
 import facerts
-from facerts.detect import Detection
-from facerts.embedder import FaceOutputs
-from facerts.image import encode_png
+from facerts.detection import Detection
+from facerts.embedding import FaceOutputs
+from facerts.images import encode_png
 from facerts.scoring import Scorer
 from facerts.serve import Settings, build, listen
 from facerts.serve.run import make_server

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from facerts.embedder import FaceOutputs
+from facerts.embedding import FaceOutputs
 from facerts.serve.batching import Batcher
 
 Crops = NDArray[np.uint8]

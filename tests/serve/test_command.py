@@ -20,7 +20,7 @@ import pytest
 import typer
 
 from facerts.cli.app import build_app
-from facerts.image import encode_png
+from facerts.images import encode_png
 from facerts.serve import Settings
 from tests.command import run
 from tests.serve.conftest import crop

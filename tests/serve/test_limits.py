@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from facerts.errors import Error
-from facerts.image import encode_png
+from facerts.images import encode_png
 from facerts.scoring import Scorer
 from facerts.serve import Settings, listen
 from facerts.serve.guard import Guard

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from facerts.align import align
-from facerts.image import encode_png
+from facerts.images import encode_png
+from facerts.images.align import align
 from facerts.scoring import Scorer
 from facerts.serve import Settings
 from tests.serve.browser import CHROMIUM, Tab, browser

@@ -13,9 +13,9 @@ import pytest
 from numpy.typing import NDArray
 
 import facerts
-from facerts.align import TEMPLATE
 from facerts.errors import ModelError
-from facerts.image import encode_jpeg, encode_png
+from facerts.images import encode_jpeg, encode_png
+from facerts.images.align import TEMPLATE
 from facerts.scoring import Scorer
 from facerts.serve import Settings, build
 from tests.foreign import slow_embedding, write_description, write_embedder

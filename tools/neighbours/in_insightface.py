@@ -19,7 +19,7 @@ from insightface.app.common import Face
 from insightface.model_zoo import get_model
 
 import facerts
-from facerts.insightface import add_quality
+from facerts.integrations.insightface import add_quality
 
 PROVIDERS = ["CPUExecutionProvider"]
 

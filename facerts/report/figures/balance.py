@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.transforms import Bbox
 
-from facerts.evaluate.labelled import Measured
+from facerts.evaluation.labeled import Measured
 from facerts.report.figures.style import colour, new_figure, svg
 
 # Where a label may stand beside its point, in points of type: the first place that overlaps least.

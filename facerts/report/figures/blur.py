@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
-from facerts.degrade import HARDEST_BLUR
+from facerts.images.corruptions import HARDEST_BLUR
 from facerts.report.figures.style import REFERENCE, colour, legend_below, panels, svg
 
 BINS = 30

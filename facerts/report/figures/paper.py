@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from facerts.errors import DataError
-from facerts.files import atomic_write
+from facerts.io.files import atomic_write
 
 _INK = "#24292f"
 

@@ -1,0 +1,1 @@
+"""Thresholds of quality and similarity, measured on a user's own faces."""

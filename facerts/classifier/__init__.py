@@ -1,6 +1,0 @@
-"""Scores that a trained classifier has of a picture without new training; rivals of every learned quality."""
-
-from facerts.classifier.embedder import ClassifierEmbedder, load_run
-from facerts.classifier.registry import SCORES
-
-__all__ = ["SCORES", "ClassifierEmbedder", "load_run"]

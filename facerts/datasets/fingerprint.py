@@ -1,0 +1,37 @@
+"""What tells one data set, and one image in it, from another: hashes of names and bytes."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from facerts.datasets.source import Source
+
+
+@dataclass(frozen=True)
+class ImageHashes:
+    """Hashes of a source's images.
+
+    Attributes:
+        sha256: over all names and bytes, in order.
+        first: ``(N,) int64`` the first image with the same bytes; its own number where there is none before.
+    """
+
+    sha256: str
+    first: NDArray[np.int64]
+
+
+def hash_images(source: Source) -> ImageHashes:
+    """Read every image's bytes once."""
+    whole = hashlib.sha256()
+    seen: dict[bytes, int] = {}
+    first = np.empty(len(source), dtype=np.int64)
+    for index in range(len(source)):
+        data = source.read(index)
+        whole.update(f"{source.key(index)}\0{len(data)}\0".encode())
+        whole.update(data)
+        first[index] = seen.setdefault(hashlib.blake2b(data, digest_size=16).digest(), index)
+    return ImageHashes(whole.hexdigest(), first)

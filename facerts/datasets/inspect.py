@@ -1,0 +1,64 @@
+"""What a source holds, for people to read before they train on it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+
+from facerts.datasets.source import Source
+from facerts.errors import Error
+from facerts.images import decode
+from facerts.io.progress import track
+
+SAMPLE = 1000
+
+
+def inspect_source(source: Source, *, every: bool = False) -> dict[str, Any]:
+    """Counts, images per identity, bytes, sizes, and pictures that cannot be read.
+
+    Args:
+        source: any.
+        every: decode every picture; otherwise a sample of 1,000 spread over the source.
+
+    Returns:
+        A dictionary that can be written as JSON.
+    """
+    count = len(source) if every else min(SAMPLE, len(source))
+    indices = np.unique(np.linspace(0, len(source) - 1, count).astype(np.int64))
+    sizes: Counter[str] = Counter()
+    lengths: list[int] = []
+    broken: list[str] = []
+    for index in track([int(i) for i in indices], f"reading {source.name}"):
+        where = source.location(index)
+        try:
+            data = source.read(index)
+            height, width = decode(data, where=where).shape[:2]
+        except Error as error:
+            broken.append(str(error))
+            continue
+        lengths.append(len(data))
+        sizes[f"{width} x {height}"] += 1
+    report: dict[str, Any] = {
+        "name": source.name,
+        "kind": type(source).__name__,
+        "images": len(source),
+        "identities": len(source.identities) if source.labels is not None else None,
+        "decoded": len(indices),
+        "sizes": dict(sizes.most_common(5)),
+        "bytes_median": int(np.median(lengths)) if lengths else None,
+        "broken": broken,
+    }
+    if source.labels is not None:
+        per_identity = np.bincount(source.labels)
+        report["images_per_identity"] = {
+            name: int(value)
+            for name, value in zip(
+                ("min", "median", "max"),
+                (per_identity.min(), np.median(per_identity), per_identity.max()),
+                strict=True,
+            )
+        }
+        report["identities_with_one_image"] = int((per_identity == 1).sum())
+    return report

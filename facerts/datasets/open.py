@@ -1,0 +1,139 @@
+"""From what a user names to a source: every command takes the same kinds."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from facerts.datasets.bin_set import BinSet
+from facerts.datasets.folder import PICTURE_SUFFIXES, Files, open_folder, open_list, open_tree
+from facerts.datasets.records import open_records
+from facerts.datasets.source import Source
+from facerts.datasets.tar import TarShard
+from facerts.errors import DataError
+
+LIST_SUFFIXES = frozenset({".txt", ".lst"})
+
+
+class Joined(Source):
+    """Several sources, one after the other; identities of the same name are the same identity."""
+
+    def __init__(self, sources: Sequence[Source]) -> None:
+        names = list(dict.fromkeys(source.name for source in sources))
+        self.name = "+".join(names) if len(names) <= 3 else f"{names[0]} and {len(names) - 1} more"
+        self.others = sum(source.others for source in sources)
+        self._sources = list(sources)
+        self._ends = np.cumsum([len(source) for source in sources])
+        self.labels, self.identities = None, ()
+        if all(source.labels is not None for source in sources):
+            names = sorted({name for source in sources for name in source.identities})
+            number = {name: label for label, name in enumerate(names)}
+            self.identities = names
+            self.labels = np.concatenate(
+                [np.array([number[name] for name in s.identities], dtype=np.int64)[s.labels] for s in sources]
+            )
+
+    def __len__(self) -> int:
+        return int(self._ends[-1])
+
+    def _find(self, index: int) -> tuple[Source, int]:
+        if index < 0:
+            index += len(self)
+        which = int(np.searchsorted(self._ends, index, side="right"))
+        source = self._sources[which]
+        return source, index - (int(self._ends[which]) - len(source))
+
+    def key(self, index: int) -> str:
+        source, inner = self._find(index)
+        return f"{source.name}/{source.key(inner)}"
+
+    def location(self, index: int) -> str:
+        source, inner = self._find(index)
+        return source.location(inner)
+
+    def file_of(self, index: int) -> Path | None:
+        source, inner = self._find(index)
+        return source.file_of(inner)
+
+    def read(self, index: int) -> bytes:
+        source, inner = self._find(index)
+        return source.read(inner)
+
+    def crop(self, index: int) -> NDArray[np.uint8]:
+        source, inner = self._find(index)
+        return source.crop(inner)
+
+
+def open_source(spec: str | Path | Sequence[str | Path]) -> Source:
+    """Open pictures by what they are.
+
+    A folder by identity, a flat folder, a record directory (train.rec, train.idx), a tar shard, a .bin set, a
+    list file (.txt or .lst, a path on each line), a picture; a pattern with ``*`` for several of them; or a
+    sequence of these, joined.
+
+    Raises:
+        DataError: nothing there, or of no kind that is known.
+    """
+    return _open_all(spec, _open_one)
+
+
+def open_pictures(spec: str | Path | Sequence[str | Path]) -> Source:
+    """As ``open_source`` for commands that ask for no identities: a folder is every picture below it.
+
+    A list may name files that are not there; reading them says so.
+
+    Raises:
+        DataError: as ``open_source``.
+    """
+
+    def open_one(path: Path) -> Source:
+        if path.is_dir() and not any(path.glob("*.rec")):
+            return open_tree(path)
+        if path.suffix.lower() in LIST_SUFFIXES:
+            return open_list(path, complete=False)
+        return _open_one(path)
+
+    return _open_all(spec, open_one)
+
+
+def _open_all(spec: str | Path | Sequence[str | Path], open_one: Callable[[Path], Source]) -> Source:
+    specs = [spec] if isinstance(spec, str | Path) else list(spec)
+    paths = [path for one in specs for path in _matches(str(one))]
+    if not paths:
+        raise DataError("no source was given")
+    sources = [open_one(path) for path in paths]
+    return sources[0] if len(sources) == 1 else Joined(sources)
+
+
+def _matches(spec: str) -> list[Path]:
+    if os.path.exists(spec):
+        return [Path(spec)]
+    found = sorted(glob.glob(spec))
+    if not found:
+        raise DataError(f"{spec}: no such file or folder" + (", nothing matches" if "*" in spec else ""))
+    return [Path(path) for path in found]
+
+
+def _open_one(path: Path) -> Source:
+    if path.is_dir():
+        return open_records(path) if any(path.glob("*.rec")) else open_folder(path)
+    suffix = path.suffix.lower()
+    if suffix == ".rec":
+        return open_records(path)
+    if suffix == ".tar":
+        return TarShard(path)
+    if suffix == ".bin":
+        return BinSet(path)
+    if suffix in LIST_SUFFIXES:
+        return open_list(path)
+    if suffix in PICTURE_SUFFIXES:
+        return Files(path.name, path.parent, [path.name], None)
+    raise DataError(
+        f"{path}: not a source; give a folder, a record directory, a .tar shard, a .bin set, a list "
+        "or a picture"
+    )

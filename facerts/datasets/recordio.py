@@ -1,0 +1,242 @@
+"""RecordIO, read and written without MXNet: CASIA-WebFace, MS1M, Glint360K and DeepGlint are handed out in it.
+
+A ``.rec`` file is a row of records. Each begins with a magic number and a word whose upper three bits are the
+continuation flag and whose lower 29 bits are the length; the payload follows, padded to four bytes. Where the
+payload itself holds the magic number on a multiple of four, the writer leaves it out and splits the record
+there (flags 1, 2 … 2, 3), so that a reader who is lost can find the next record. The payload of an image is a
+header of 24 bytes (flag, label, two numbers), then ``flag`` further float labels, then the encoded picture.
+"""
+
+from __future__ import annotations
+
+import struct
+import warnings
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from facerts.datasets.file_reader import FileReader
+from facerts.errors import DataError
+from facerts.images import MAX_BYTES
+
+MAGIC = 0xCED7230A
+LARGEST_PART = (1 << 29) - 1
+
+_MAGIC_BYTES = struct.pack("<I", MAGIC)
+_PREFIX = struct.Struct("<II")
+_HEADER = struct.Struct("<IfQQ")
+_COUNT = struct.Struct("<I")
+
+WHOLE, FIRST, MIDDLE, LAST = range(4)
+
+
+class RecordReader:
+    """Random access to the records of a ``.rec`` file by their keys in its ``.idx`` file.
+
+    The index is two arrays, 16 bytes a record and the same again for its keys, however many there are.
+
+    Args:
+        path: the ``.rec`` file; the ``.idx`` file lies beside it.
+
+    Attributes:
+        keys: ``(R,) int64``, rising.
+
+    Raises:
+        DataError: a file is missing, the index is broken or points past the end, or the last record is cut.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        index = path.with_suffix(".idx")
+        for needed in (path, index):
+            if not needed.is_file():
+                raise DataError(f"{needed}: no such file; a record set is a .rec and an .idx file")
+        self._reader = FileReader(path)
+        table = _read_index(index)
+        table = table[np.argsort(table[:, 0], kind="stable")]
+        self.keys: NDArray[np.int64] = np.ascontiguousarray(table[:, 0])
+        self._offsets = np.ascontiguousarray(table[:, 1])
+        beyond = np.flatnonzero((self._offsets < 0) | (self._offsets >= self._reader.size))
+        if len(beyond):
+            row = int(beyond[0])
+            raise DataError(
+                f"{index}: record {self.keys[row]} is said to begin at byte {self._offsets[row]}, but {path.name} "
+                f"has {self._reader.size} bytes; it is truncated, or the index belongs to another file"
+            )
+        order = np.argsort(self._offsets, kind="stable")
+        ends = np.append(self._offsets[order[1:]], self._reader.size)
+        self._spans = np.empty_like(self._offsets)
+        # Behind a record there may be others that the index leaves out.
+        self._spans[order] = np.minimum(ends - self._offsets[order], MAX_BYTES)
+        self.read(int(order[-1]))
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def read(self, row: int) -> bytes:
+        """The payload of the record in a row of ``keys``.
+
+        Raises:
+            DataError: broken or cut short; key and offset are named.
+        """
+        offset = self._offsets.item(row)
+        data = self._reader.read(offset, self._spans.item(row), "a record")
+        magic, word = _PREFIX.unpack_from(data) if len(data) >= _PREFIX.size else (0, 0)
+        # A record in one part has no flag, so that the word is its length; one in several is far beyond the data.
+        if magic == MAGIC and word <= len(data) - _PREFIX.size:
+            return data[_PREFIX.size : _PREFIX.size + word]
+        return decode_record(data, f"{self.path}: record {self.keys[row]} at byte {offset}")
+
+    def read_start(self, row: int, size: int) -> bytes:
+        """The first ``size`` bytes of a record's payload, or fewer where its first part is shorter."""
+        offset = int(self._offsets[row])
+        what = f"record {self.keys[row]}"
+        data = self._reader.read(offset, min(int(self._spans[row]), _PREFIX.size + size), what)
+        length = _part(data, 0, f"{self.path}: {what} at byte {offset}")[1]
+        return data[_PREFIX.size : _PREFIX.size + length]
+
+
+def decode_record(data: bytes, where: str) -> bytes:
+    """The payload of the record that ``data`` begins with, its parts joined.
+
+    Raises:
+        DataError: no record, or not all of it.
+    """
+    parts: list[bytes] = []
+    position = 0
+    while True:
+        flag, length = _part(data, position, where)
+        begin = position + _PREFIX.size
+        if begin + length > len(data):
+            raise DataError(
+                f"{where}: needs {begin + length} bytes, but only {len(data)} are there; the file is truncated, "
+                "copy it again"
+            )
+        parts.append(data[begin : begin + length])
+        if flag != (WHOLE if len(parts) == 1 else LAST) and flag != (FIRST if len(parts) == 1 else MIDDLE):
+            raise DataError(f"{where}: continuation flag {flag} in part {len(parts)}; the record is broken")
+        if flag in (WHOLE, LAST):
+            return _MAGIC_BYTES.join(parts)
+        position = begin + length + _padding(length)
+
+
+def encode_record(payload: bytes) -> bytes:
+    """A record with its prefix, split and padded; see the module."""
+    parts, begin, found = [], 0, payload.find(_MAGIC_BYTES)
+    while found >= 0:
+        if found % 4 == 0:
+            parts.append(payload[begin:found])
+            begin = found + 4
+            found = payload.find(_MAGIC_BYTES, begin)
+        else:
+            found = payload.find(_MAGIC_BYTES, found + 1)
+    parts.append(payload[begin:])
+    if max(map(len, parts)) > LARGEST_PART:
+        raise DataError(f"a record of {len(payload):,} bytes is larger than RecordIO allows")
+    flags = [WHOLE] if len(parts) == 1 else [FIRST, *[MIDDLE] * (len(parts) - 2), LAST]
+    return b"".join(
+        _PREFIX.pack(MAGIC, flag << 29 | len(part)) + part + bytes(_padding(len(part)))
+        for flag, part in zip(flags, parts, strict=True)
+    )
+
+
+def write_record(rec: IO[bytes], idx: IO[str], key: int, payload: bytes) -> None:
+    """Append a record to open ``.rec`` and ``.idx`` files."""
+    idx.write(f"{key}\t{rec.tell()}\n")
+    rec.write(encode_record(payload))
+
+
+def pack_labelled(labels: float | tuple[float, ...], key: int, picture: bytes) -> bytes:
+    """A payload: one label in the header, or several after it, then the picture."""
+    if isinstance(labels, tuple):
+        return _HEADER.pack(len(labels), 0.0, key, 0) + np.array(labels, dtype="<f4").tobytes() + picture
+    return _HEADER.pack(0, labels, key, 0) + picture
+
+
+def unpack_labelled(payload: bytes, where: str) -> tuple[NDArray[np.float32], bytes]:
+    """Labels and picture of a payload.
+
+    Raises:
+        DataError: shorter than its header says.
+    """
+    if len(payload) < _HEADER.size:
+        raise DataError(f"{where}: {len(payload)} bytes are too few for a header; not an image record")
+    count, label, _, _ = _HEADER.unpack_from(payload)
+    begin = _HEADER.size + 4 * count
+    if begin > len(payload):
+        raise DataError(f"{where}: the header promises {count} labels, more than the record holds")
+    if count == 0:
+        return np.array([label], dtype=np.float32), payload[begin:]
+    return np.frombuffer(payload, "<f4", count, _HEADER.size).astype(np.float32), payload[begin:]
+
+
+def picture_of(payload: bytes) -> bytes | None:
+    """The picture alone, or None where the payload is shorter than its header says."""
+    if len(payload) < _HEADER.size:
+        return None
+    begin: int = _HEADER.size + 4 * _COUNT.unpack_from(payload)[0]
+    return payload[begin:] if begin <= len(payload) else None
+
+
+def unpack_labels(payload_start: bytes, where: str) -> NDArray[np.float32]:
+    """The first labels (at most two) from the first 32 bytes of a payload."""
+    if len(payload_start) < _HEADER.size:
+        raise DataError(f"{where}: {len(payload_start)} bytes are too few for a header; not an image record")
+    count, label, _, _ = _HEADER.unpack_from(payload_start)
+    if count == 0:
+        return np.array([label], dtype=np.float32)
+    here = min(count, (len(payload_start) - _HEADER.size) // 4, 2)
+    if here == 0:
+        raise DataError(f"{where}: the header promises {count} labels, more than the record holds")
+    return np.frombuffer(payload_start, "<f4", here, _HEADER.size).astype(np.float32)
+
+
+LABELS_START = _HEADER.size + 8  # header and two labels
+
+
+def _part(data: bytes, position: int, where: str) -> tuple[int, int]:
+    """Continuation flag and length of the part at a position."""
+    if position + _PREFIX.size > len(data):
+        raise DataError(f"{where}: the record is cut short; the file is truncated, copy it again")
+    magic, word = _PREFIX.unpack_from(data, position)
+    if magic != MAGIC:
+        raise DataError(
+            f"{where}: no record begins here (magic {magic:#010x}); the index belongs to another file, "
+            "or the file is broken"
+        )
+    return word >> 29, word & LARGEST_PART
+
+
+def _padding(length: int) -> int:
+    return -length % 4
+
+
+def _read_index(path: Path) -> NDArray[np.int64]:
+    """``(R, 2)`` keys and offsets from lines "KEY<tab>OFFSET"."""
+    try:
+        text = path.read_text(encoding="ascii", errors="replace")
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror})") from error
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # NumPy versions warn or fail where a number cannot be read
+            numbers = np.fromstring(text, dtype=np.int64, sep=" ")
+    except (ValueError, DeprecationWarning) as error:
+        raise DataError(
+            f"{path}: {_broken_line(text)}; an index has a key and an offset on each line"
+        ) from error
+    if len(numbers) == 0:
+        raise DataError(f"{path}: the index is empty")
+    if len(numbers) % 2:
+        raise DataError(f"{path}: {_broken_line(text)}; an index has a key and an offset on each line")
+    return numbers.reshape(-1, 2)
+
+
+def _broken_line(text: str) -> str:
+    for number, line in enumerate(text.splitlines(), 1):
+        fields = line.split()
+        if len(fields) != 2 or not all(field.isascii() and field.isdigit() for field in fields):
+            return f"line {number} is {line[:60]!r}"
+    return "the numbers do not make pairs"

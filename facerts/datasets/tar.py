@@ -1,0 +1,125 @@
+"""Tar shards, members indexed by offset and read like records."""
+
+from __future__ import annotations
+
+import re
+import tarfile
+from array import array
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+from typing import IO
+
+import numpy as np
+
+from facerts.datasets.file_reader import FileReader
+from facerts.datasets.folder import PICTURE_SUFFIXES
+from facerts.datasets.source import Source
+from facerts.errors import DataError
+
+# Of a member, its long name and what else stands before it.
+LARGEST_HEADER = 1 << 20
+LONGEST_NUMBER = 100
+FURTHEST = 1 << 62
+
+
+class TarShard(Source):
+    """One uncompressed tar file of ``IDENTITY/IMAGE.jpg``, or of ``IMAGE.jpg`` without identities.
+
+    A member takes the length of its name and 32 bytes of memory.
+
+    Raises:
+        DataError: no tar file, compressed, truncated, or without pictures.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.name = path.stem
+        self._reader = FileReader(path)
+        names, ends, offsets, sizes, labels = bytearray(), array("q"), array("q"), array("q"), array("q")
+        numbers: dict[str, int] = {}
+        try:
+            for member in _members(path):
+                name = PurePosixPath(member.name)
+                if member.isfile() and name.suffix.lower() in PICTURE_SUFFIXES:
+                    self._check(member)
+                    names += member.name.encode("utf-8", "surrogateescape")
+                    ends.append(len(names))
+                    offsets.append(member.offset_data)
+                    sizes.append(member.size)
+                    labels.append(numbers.setdefault(name.parent.name, len(numbers)))
+        except (tarfile.TarError, ValueError, OverflowError, RecursionError) as error:
+            # What is odd in a header comes out of tarfile in any of these.
+            raise DataError(f"{path}: not a readable uncompressed tar file ({error})") from error
+        except OSError as error:
+            raise DataError(f"{path}: cannot be read ({error.strerror})") from error
+        if not ends:
+            raise DataError(f"{path}: no pictures in this tar file")
+        self._names = bytes(names)
+        self._ends, self._offsets, self._sizes = (
+            np.frombuffer(numbered, dtype=np.int64) for numbered in (ends, offsets, sizes)
+        )
+        self.labels, self.identities = None, ()
+        if "" not in numbers:
+            self.identities = sorted(numbers)
+            places = {name: place for place, name in enumerate(self.identities)}
+            renumbered = np.array([places[name] for name in numbers], dtype=np.int64)
+            self.labels = renumbered[np.frombuffer(labels, dtype=np.int64)]
+
+    def _check(self, member: tarfile.TarInfo) -> None:
+        end = member.offset_data + member.size
+        if member.issparse():
+            raise DataError(
+                f"{self._reader.path}: {member.name} is stored with holes; write the tar file without --sparse"
+            )
+        if not 0 <= member.size <= end <= self._reader.size:
+            raise DataError(
+                f"{self._reader.path}: truncated, {member.name} would end at byte {end} of {self._reader.size}"
+            )
+
+    def __len__(self) -> int:
+        return len(self._ends)
+
+    def key(self, index: int) -> str:
+        row = range(len(self))[index]
+        begin = int(self._ends[row - 1]) if row else 0
+        return self._names[begin : int(self._ends[row])].decode("utf-8", "surrogateescape")
+
+    def location(self, index: int) -> str:
+        return f"{self._reader.path}/{self.key(index)}"
+
+    def file_of(self, index: int) -> Path:
+        return self._reader.path
+
+    def read(self, index: int) -> bytes:
+        return self._reader.read(int(self._offsets[index]), int(self._sizes[index]), self.key(index))
+
+
+class _Forward:
+    """A file as ``tarfile`` reads its headers, which can neither ask for much memory nor go round in circles."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+
+    def tell(self) -> int:
+        return self._file.tell()
+
+    def seek(self, position: int) -> None:
+        if not self.tell() <= position <= FURTHEST:
+            raise tarfile.ReadError(f"a member at byte {self.tell()} has a size that no member can have")
+        self._file.seek(position)
+
+    def read(self, size: int) -> bytes:
+        if not 0 <= size <= LARGEST_HEADER:
+            raise tarfile.ReadError(f"a header of {size:,} bytes at byte {self.tell()}")
+        data = self._file.read(size)
+        # Older versions of tarfile take hours to look for the end of a long number.
+        if size > tarfile.BLOCKSIZE and any(len(run) > LONGEST_NUMBER for run in re.findall(rb"\d+", data)):
+            raise tarfile.ReadError(f"a number without end in the header before byte {self.tell()}")
+        return data
+
+
+def _members(path: Path) -> Iterator[tarfile.TarInfo]:
+    with path.open("rb") as file, tarfile.open(fileobj=_Forward(file), mode="r:") as archive:  # type: ignore[call-overload]
+        for member in archive:
+            # It would keep them all: more than a kilobyte of memory for each picture.
+            archive.members = []
+            yield member

@@ -1,0 +1,20 @@
+"""Aligned crops to embeddings and quality, through ONNX Runtime; or a table of those computed elsewhere."""
+
+from facerts.embedding.onnx_embedder import OnnxEmbedder, OnnxModel, load_embedder
+from facerts.embedding.onnx_quality import OnnxQuality, load_quality
+from facerts.embedding.outputs import Embedder, FaceOutputs
+from facerts.embedding.table import EmbeddingTable, load_table
+from facerts.onnx.contract import read_description
+
+__all__ = [
+    "Embedder",
+    "EmbeddingTable",
+    "FaceOutputs",
+    "OnnxEmbedder",
+    "OnnxModel",
+    "OnnxQuality",
+    "load_embedder",
+    "load_quality",
+    "load_table",
+    "read_description",
+]

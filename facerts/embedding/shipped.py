@@ -1,0 +1,56 @@
+"""Whether the models that ship are what their manifest says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from facerts.embedding.onnx_embedder import load_embedder
+from facerts.errors import Error
+from facerts.hub.registry import ShippedModel, intact_file, models_folder, shipped_models
+from facerts.images import CROP_SIZE
+
+
+def read_facts(path: Path) -> dict[str, Any]:
+    """What a model says of itself and what its file shows, by the keys of ``ShippedModel``.
+
+    Raises:
+        ModelError: it cannot be loaded.
+    """
+    embedder = load_embedder(path)
+    told = embedder.description
+    outputs = embedder(np.empty((0, CROP_SIZE, CROP_SIZE, 3), dtype=np.uint8))
+    return {
+        "name": embedder.name,
+        "sha256": embedder.sha256,
+        "bytes": path.stat().st_size,
+        "embedding_size": outputs.embedding.shape[1],
+        "method": told.method,
+        "terms": told.terms,
+    }
+
+
+def verify_shipped() -> dict[str, list[str]]:
+    """What is wrong with each shipped model; an empty list where its file is there, whole, loads and agrees.
+
+    Raises:
+        ModelError: the manifest cannot be read.
+    """
+    return {model.name: _problems(model) for model in shipped_models()}
+
+
+def _problems(model: ShippedModel) -> list[str]:
+    try:
+        facts = read_facts(intact_file(model))
+    except Error as error:
+        return [str(error)]
+    problems = [
+        f"{key} is {value!r} in the file, and {getattr(model, key)!r} in the manifest"
+        for key, value in facts.items()
+        if getattr(model, key) != value
+    ]
+    if not (models_folder() / model.card).is_file():
+        problems.append(f"its card {model.card} is not there")
+    return problems

@@ -1,0 +1,78 @@
+"""Scores of a picture that need no training: what a learned quality has to beat.
+
+All are higher for what should be better. The embedding's norm is one too; the embedder gives it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from facerts.datasets.source import Source
+from facerts.detection.base import Detector
+from facerts.embedding.outputs import CropScore, Scores
+from facerts.metrics.identification import search
+
+# Their names in results, in the order of tables.
+BASELINES = ("sharpness", "det_score", "face_size", "neighbours")
+# Those of a training run's classifier; ``facerts.training.classifier_scores``, which needs PyTorch, gives them.
+CLASSIFIER_SCORES = (
+    "max_softmax",
+    "odin",
+    "energy",
+    "mc_dropout",
+    "ensemble",
+    "ser_fiq",
+    "newton_temperature",
+    "perturbed_quality",
+)
+NEIGHBOURS = 10
+
+
+def sharpness(crops: NDArray[np.uint8]) -> Scores:
+    """``(N,)`` variance of the Laplacian of each grey crop.
+
+    Pech-Pacheco et al., "Diatom autofocusing in brightfield microscopy", ICPR 2000.
+    """
+    second = (cv2.Laplacian(cv2.cvtColor(crop, cv2.COLOR_RGB2GRAY), cv2.CV_16S) for crop in crops)
+    return np.array([cv2.meanStdDev(values)[1].item() ** 2 for values in second], dtype=np.float32)
+
+
+def detector_score(detector: Detector) -> CropScore:
+    """``(N,)`` score of the surest face that a detector finds in each crop; 0 where it finds none.
+
+    Give a detector with a low threshold: below it, scores are lost.
+    """
+
+    def of_crops(crops: NDArray[np.uint8]) -> Scores:
+        found = [[face.score for face in detector(crop)] for crop in crops]
+        return np.array([max(scores, default=0.0) for scores in found], dtype=np.float32)
+
+    return of_crops
+
+
+def crop_scores(detector: Detector | None) -> Mapping[str, CropScore]:
+    """The baselines that are had from a crop alone."""
+    scores: dict[str, CropScore] = {"sharpness": sharpness}
+    if detector is not None:
+        scores["det_score"] = detector_score(detector)
+    return scores
+
+
+def face_sizes(source: Source) -> Scores | None:
+    """``(N,)`` pixels between the eyes before alignment, where the source knows them."""
+    size = getattr(source, "face_size", None)
+    return None if size is None else np.array([size(row) for row in range(len(source))], dtype=np.float32)
+
+
+def neighbour_similarity(
+    embedding: NDArray[np.floating], reference: NDArray[np.floating], k: int = NEIGHBOURS
+) -> Scores:
+    """``(N,)`` mean cosine to the k nearest of reference embeddings: minus the k-nearest-neighbour distance.
+
+    Sun et al., "Out-of-distribution detection with deep nearest neighbors", ICML 2022.
+    """
+    return np.asarray(search(reference, embedding, k).scores.mean(axis=1), dtype=np.float32)

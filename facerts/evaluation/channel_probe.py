@@ -1,0 +1,73 @@
+"""Is the model given its colours in the right order? A small test that any benchmark of pairs allows."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from facerts.benchmarks.pairs import PairBenchmark
+from facerts.embedding.embed import concatenate, embed_crops
+from facerts.embedding.outputs import Embedder, FaceOutputs
+from facerts.evaluation.similarity import COSINE, Similarity
+from facerts.metrics.verification import best_threshold
+
+# So many genuine and so many impostor pairs: 256 pictures at most.
+PAIRS = 64
+# Standard errors of a paired difference: a network of the right order lies about five below zero.
+SIGNIFICANT = 3.0
+
+
+def channel_probe(
+    embedder: Embedder,
+    benchmark: PairBenchmark,
+    outputs: FaceOutputs,
+    *,
+    flip: bool,
+    batch_size: int,
+    similarity: Similarity = COSINE,
+) -> str | None:
+    """Embed some pictures with red and blue swapped; a sentence where that serves the model better.
+
+    Better means that the pairs are told apart with a significantly wider margin (in standard deviations, pair by
+    pair) and at no lower accuracy.
+
+    Args:
+        embedder: the model.
+        benchmark: whose pairs are used, evenly spaced.
+        outputs: of all its pictures, in the order of the channels that the model is given.
+        flip: as ``outputs`` were made.
+        batch_size: crops per call of the embedder.
+        similarity: by which pairs are told apart.
+    """
+    rows = np.concatenate([_spaced(np.flatnonzero(benchmark.same == flag)) for flag in (True, False)])
+    same = benchmark.same[rows]
+    images, pairs = np.unique(benchmark.pairs[rows], return_inverse=True)
+    pairs = pairs.reshape(-1, 2)
+    swapped = []
+    for start in range(0, len(images), batch_size):
+        crops = np.stack([benchmark.images.crop(int(row)) for row in images[start : start + batch_size]])
+        swapped.append(embed_crops(embedder, np.ascontiguousarray(crops[..., ::-1]), flip=flip))
+    given = similarity.of_pairs(outputs.take(images), pairs)
+    other = similarity.of_pairs(concatenate(swapped), pairs)
+    before, after = _margins(given, same), _margins(other, same)
+    gain = after - before
+    error = gain.std(ddof=1) / np.sqrt(len(gain))
+    accuracies = [float(np.mean((s >= best_threshold(s, same)) == same)) for s in (given, other)]
+    if gain.mean() <= SIGNIFICANT * error or accuracies[1] < accuracies[0]:
+        return None
+    return (
+        f"With red and blue swapped, {len(rows)} pairs are told apart better (mean margin {after.mean():.2f} standard "
+        f"deviations in place of {before.mean():.2f}, accuracy {accuracies[1]:.3f} in place of {accuracies[0]:.3f}): "
+        'the model may want its channels the other way round; see "colour" in its description.'
+    )
+
+
+def _margins(scores: NDArray[np.float64], same: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """How far each pair lies on its own side of the middle, in standard deviations within the classes."""
+    middle = (scores[same].mean() + scores[~same].mean()) / 2
+    spread = np.sqrt((scores[same].var() + scores[~same].var()) / 2)
+    return np.asarray(np.where(same, scores - middle, middle - scores) / max(spread, 1e-12))
+
+
+def _spaced(rows: NDArray[np.intp]) -> NDArray[np.intp]:
+    return np.asarray(rows[np.unique(np.linspace(0, len(rows) - 1, PAIRS).astype(int))])

@@ -1,0 +1,122 @@
+"""Paired differences between two results on the same pairs and pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from facerts.evaluation.baselines import BASELINES
+from facerts.evaluation.labeled import Saved
+from facerts.evaluation.verification import FARS
+from facerts.metrics.paired import Difference, compare_pairs, compare_separations
+from facerts.metrics.resample import pair_subjects
+
+
+def same_pairs(one: Saved, other: Saved, name: str) -> bool:
+    """Whether both were measured on the same pairs of the same pictures, and say so pair by pair."""
+    prefix = f"verification/{name}/"
+    both = (one, other)
+    return (
+        all(name in result.content.get("verification", {}) for result in both)
+        and all(prefix + "folds" in result.arrays for result in both)
+        and len({result.content["verification"][name]["data_sha256"] for result in both}) == 1
+        and np.array_equal(one.arrays[prefix + "pairs"], other.arrays[prefix + "pairs"])
+    )
+
+
+def same_sources(one: Saved, other: Saved) -> bool:
+    """Whether both were measured on the same faces and the same other pictures."""
+    return all("ood" in result.content for result in (one, other)) and all(
+        one.content["ood"][key] == other.content["ood"][key] for key in ("data_sha256", "in", "out")
+    )
+
+
+def differences_of_pairs(one: Saved, other: Saved, name: str, far: float) -> dict[str, Difference]:
+    """One minus other on a benchmark that both were measured on: "accuracy", "auroc", "tar_at_far"."""
+    prefix = f"verification/{name}/"
+    ours, theirs = one.arrays, other.arrays
+    return compare_pairs(
+        ours[prefix + "scores"],
+        theirs[prefix + "scores"],
+        theirs[prefix + "same"],
+        theirs[prefix + "folds"],
+        far=far,
+        subjects=pair_subjects(theirs.get(prefix + "subjects"), theirs[prefix + "pairs"]),
+    )
+
+
+def differences_of_separations(
+    one: tuple[Saved, str],
+    other: tuple[Saved, str],
+    faces: Sequence[str],
+    others: Sequence[str],
+    *,
+    tpr: float = 0.95,
+) -> dict[str, Difference]:
+    """One score of one result minus a score of another, over the same sources: "auroc", "tnr_at_tpr"."""
+    sides = [scores_of(*side, names) for side in (one, other) for names in (faces, others)]
+    return compare_separations(sides[0], sides[1], sides[2], sides[3], tpr=tpr)
+
+
+def scores_of(result: Saved, score: str, sources: Sequence[str]) -> NDArray[np.float32]:
+    """``(N,)`` a score of the pictures of several OOD sources, one after the other."""
+    return np.concatenate([result.array(f"ood/{source}/{score}") for source in sources])
+
+
+def verification_row(name: str, first: Saved, other: Saved, notes: list[str]) -> dict[str, Any] | None:
+    """One benchmark's differences from the first, or None where the other has it not, or on other pictures."""
+    if name not in other.content.get("verification", {}):
+        return None
+    if not all(f"verification/{name}/folds" in result.arrays for result in (first, other)):
+        notes.append(f"{name}: pairs of templates are not tested; their results stand side by side.")
+        return None
+    if not same_pairs(first, other, name):
+        notes.append(
+            f"{name}: {other.place} was measured on other pictures or pairs than {first.place}; no difference "
+            "between them is tested, and their numbers may not compare."
+        )
+        return None
+    # The lowest rate that both could show is the one that tells most.
+    tar_at_far = first.content["verification"][name]["tar_at_far"]
+    far = min((float(key) for key in tar_at_far), default=max(FARS))
+    differences = differences_of_pairs(other, first, name, far)
+    return {"far": far, **{key: _told(value) for key, value in differences.items()}}
+
+
+def ood_row(first: Saved, other: Saved, notes: list[str]) -> dict[str, Any] | None:
+    """Differences of every score from the first, or None where one has no such section, or of other pictures."""
+    if any("ood" not in result.content for result in (first, other)):
+        return None
+    if not same_sources(first, other):
+        notes.append(
+            f"ood: {other.place} was measured on other pictures than {first.place}; no difference between them is "
+            "tested, and their numbers may not compare."
+        )
+        return None
+    section = first.content["ood"]
+    every = [*section["in"], *section["out"]]
+    by = {}
+    for score in section["by"]:
+        if score not in other.content["ood"]["by"]:
+            continue
+        if score in BASELINES and np.array_equal(
+            scores_of(first, score, every), scores_of(other, score, every)
+        ):
+            continue  # a score of the pictures alone is the same for every model
+        differences = differences_of_separations(
+            (other, score), (first, score), list(section["in"]), list(section["out"])
+        )
+        by[score] = {key: {**_told(value), "unit": "pictures"} for key, value in differences.items()}
+    return {"by": by} if by else None
+
+
+def _told(difference: Difference) -> dict[str, Any]:
+    return {
+        "value": difference.value,
+        "ci95": list(difference.ci95),
+        "p_value": difference.p_value,
+        "unit": difference.unit,
+    }

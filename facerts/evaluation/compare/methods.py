@@ -1,0 +1,129 @@
+"""Methods of a comparison: the results of one label are training runs of one method, which differ by their seed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
+
+from facerts.errors import DataError
+from facerts.evaluation.labeled import Saved
+from facerts.evaluation.plain import results_of
+from facerts.io.shown import shown_paths
+
+# A number and the ends of its 95 % interval; None where there is no interval.
+Told = tuple[float, Sequence[float] | None]
+Cell = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Method:
+    """One method.
+
+    Attributes:
+        label: how tables and figures call it.
+        runs: its results, one for each training run.
+    """
+
+    label: str
+    runs: tuple[Saved, ...]
+
+    def shown(self, run: Saved) -> str:
+        """How a run of it is called among all runs."""
+        return self.label if len(self.runs) == 1 else f"{self.label}, run {self.runs.index(run) + 1}"
+
+    def cell(self, measure: Callable[[Saved], Told | None]) -> Cell | None:
+        """The mean over the runs of a number that all of them have.
+
+        Returns:
+            ``{value, ci95, range, values}``: ``ci95`` is a single run's interval, ``range`` the lowest and the
+            highest of several runs; the other of the two is None. None where a run lacks the number.
+        """
+        told = [one for one in map(measure, self.runs) if one is not None]
+        if len(told) < len(self.runs):
+            return None
+        values = [value for value, _ in told]
+        alone, interval = len(told) == 1, told[0][1]
+        return {
+            "value": fmean(values),
+            "ci95": list(interval) if alone and interval is not None else None,
+            "range": None if alone else [min(values), max(values)],
+            "values": values,
+        }
+
+
+def methods_of(results: Sequence[Saved]) -> list[Method]:
+    """Group results by their labels, in the order of the first of each.
+
+    Results without a label of their own are methods by themselves, told apart by their folders where the names of
+    their models are not enough.
+
+    Raises:
+        DataError: the runs of one label are not of one method, are one and the same model, or were not measured on
+            the same data.
+    """
+    times = Counter(result.label for result in results)
+    groups: dict[Any, list[Saved]] = {}
+    for number, result in enumerate(results):
+        groups.setdefault(result.label if result.labelled else number, []).append(result)
+    methods = []
+    folders = [result.folder for result in results]
+    places = dict(zip(folders, shown_paths(folders), strict=True))
+    for runs in groups.values():
+        first = runs[0]
+        clashes = not first.labelled and times[first.label] > 1
+        with results_of([run.folder for run in runs]):
+            _check_runs(runs)
+        methods.append(Method(places[first.folder] if clashes else first.label, tuple(runs)))
+    return methods
+
+
+def _check_runs(runs: Sequence[Saved]) -> None:
+    first, *others = runs
+    of_model: dict[str, Saved] = {}
+    for run in runs:
+        model = run.content["model"]
+        if model["sha256"] in of_model:
+            raise DataError(
+                f"{run.label}: {of_model[model['sha256']].folder} and {run.folder} hold results of one and the same "
+                "model; several results of one label are training runs of one method, so give other labels"
+            )
+        of_model[model["sha256"]] = run
+    expected = _measured(first)
+    for run in others:
+        if run.content["model"]["method"] != first.content["model"]["method"]:
+            raise DataError(
+                f"{run.label}: {first.folder} is of method {first.content['model']['method']} and {run.folder} of "
+                f"{run.content['model']['method']}; results of one label are runs of one method, so give other labels"
+            )
+        own = _measured(run)
+        for one, other, missing in (
+            (run, first, expected.keys() - own.keys()),
+            (first, run, own.keys() - expected.keys()),
+        ):
+            if missing:
+                raise DataError(
+                    f"{run.label}: {one.folder} has no {min(missing)}, which {other.folder} has; evaluate all runs of "
+                    "one label on the same data, or give them other labels"
+                )
+        for name, data in expected.items():
+            if own[name] != data:
+                raise DataError(
+                    f"{run.label}: {run.folder} was measured on other pictures than {first.folder} ({name}); evaluate "
+                    "all runs of one label on the same data, or give them other labels"
+                )
+
+
+def _measured(result: Saved) -> dict[str, Any]:
+    """What was measured, on which data."""
+    found = {
+        f"{kind} of {name}": section["data_sha256"]
+        for kind in ("verification", "calibration", "identification", "ladder")
+        for name, section in result.content.get(kind, {}).items()
+    }
+    if "ood" in result.content:
+        section = result.content["ood"]
+        found["ood section"] = [section["data_sha256"], list(section["in"]), list(section["out"])]
+    return found

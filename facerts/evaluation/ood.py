@@ -1,0 +1,149 @@
+"""Faces against what is no face, by each score that an embedder has of a picture."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from facerts.datasets.fingerprint import hash_images
+from facerts.embedding.aligned import photo_notes
+from facerts.embedding.embed import Judged
+from facerts.embedding.outputs import FaceOutputs
+from facerts.embedding.table import EmbeddingTable
+from facerts.errors import Error
+from facerts.evaluation.image_scores import image_arrays, image_scores
+from facerts.evaluation.images import extremes, shown_pictures
+from facerts.evaluation.options import PLAIN, Measuring, measured_outputs, open_without, reference_embedding
+from facerts.evaluation.result_folder import Arrays, ResultFolder
+from facerts.metrics.ood import TPRS, separation, tnr_interval
+from facerts.metrics.pair_intervals import verification_intervals
+
+
+def ood_of(
+    faces: Mapping[str, FaceOutputs], others: Mapping[str, FaceOutputs], names: Mapping[str, list[str]]
+) -> tuple[dict[str, Any], Arrays]:
+    """Measure outputs of in-distribution sources against those of out-of-distribution sources.
+
+    Args:
+        faces: outputs of each in-distribution source by its name.
+        others: outputs of each out-of-distribution source by its name.
+        names: the pictures of every source.
+
+    Returns:
+        The section ``ood`` of a result, and its arrays by source.
+
+    Raises:
+        Error: no source on one side, or no score that all sources have.
+    """
+    if not faces or not others:
+        raise Error("give sources of faces (--in) and of other things (--out-of)")
+    sources = {**faces, **others}
+    by: dict[str, Any] = {}
+    named = {source: image_scores(outputs) for source, outputs in sources.items()}
+    for name in next(iter(named.values())):
+        if all(name in scores for scores in named.values()):
+            by[name] = _by({source: scores[name] for source, scores in named.items()}, faces, others)
+    if not by:
+        raise Error("this model gives neither quality nor norm, so there is nothing to tell faces by")
+    arrays: Arrays = {}
+    for source, outputs in sources.items():
+        kept = image_arrays(outputs, names[source])
+        arrays.update({f"{source}/{key}": value for key, value in kept.items() if key != "embeddings"})
+    section = {
+        "in": {name: len(outputs) for name, outputs in faces.items()},
+        "out": {name: len(outputs) for name, outputs in others.items()},
+        "by": by,
+        "interval": "bootstrap over pictures",
+    }
+    return section, arrays
+
+
+def run_ood(
+    judged: Judged,
+    faces: Sequence[str],
+    others: Sequence[str],
+    out: str | Path,
+    how: Measuring = PLAIN,
+    *,
+    exclude_faces: str | None = None,
+    exclude_others: str | None = None,
+) -> dict[str, Any]:
+    """Measure how well scores separate sources of faces from sources of other things.
+
+    Args:
+        judged: the model, or a table of embeddings.
+        faces: in-distribution sources, each measured by itself and all together.
+        others: out-of-distribution sources.
+        out: the result folder.
+        how: to measure; embeddings are those of the crop alone.
+        exclude_faces: file names (with ``*``) to leave out of the faces.
+        exclude_others: file names to leave out of the others, such as those that choices were made on.
+
+    Returns:
+        The result as the folder has it now.
+    """
+    inside, outside = (
+        {source.name: how.crops_of(source) for source in (open_without(path, exclude) for path in paths)}
+        for paths, exclude in ((faces, exclude_faces), (others, exclude_others))
+    )
+    if len({**inside, **outside}) != len(faces) + len(others):
+        raise Error("two sources have one name; results go by the name of the folder or file")
+    folder = ResultFolder(out, judged)
+    sources = {**inside, **outside}
+    reference = reference_embedding(judged, how, flip=False)
+    outputs = {
+        name: measured_outputs(judged, source, how, flip=False, reference=reference)
+        for name, source in sources.items()
+    }
+    names = {name: [source.key(i) for i in range(len(source))] for name, source in sources.items()}
+    section, arrays = ood_of(
+        {name: outputs[name] for name in inside}, {name: outputs[name] for name in outside}, names
+    )
+    # Embeddings that were computed elsewhere may be of other pictures.
+    looked_at = {} if isinstance(judged, EmbeddingTable) else inside
+    section["notes"] = [
+        f"{name}: {note}" for name, source in looked_at.items() for note in photo_notes(source)
+    ]
+    section["excluded"] = {"in": exclude_faces, "out": exclude_others}
+    section["data_sha256"] = {name: hash_images(source).sha256 for name, source in sources.items()}
+    if how.pictures:
+        for name, source in sources.items():
+            rows = np.concatenate([end for s in image_scores(outputs[name]).values() for end in extremes(s)])
+            shown = shown_pictures(source, rows)
+            arrays.update({f"{name}/{key}": value for key, value in shown.items()})
+    folder.add("ood", None, section, arrays)
+    folder.write()
+    return folder.content
+
+
+def _by(
+    scored: dict[str, NDArray[np.float32]],
+    faces: Mapping[str, FaceOutputs],
+    others: Mapping[str, FaceOutputs],
+) -> dict[str, Any]:
+    outside = np.concatenate([scored[name] for name in others])
+    pooled = _numbers(np.concatenate([scored[name] for name in faces]), outside)
+    pooled["per_source"] = {name: _numbers(scored[name], outside) for name in faces}
+    pooled["per_out_source"] = {
+        name: _numbers(np.concatenate([scored[face] for face in faces]), scored[name]) for name in others
+    }
+    return pooled
+
+
+def _numbers(inside: NDArray[np.float32], outside: NDArray[np.float32]) -> dict[str, Any]:
+    measured = separation(inside, outside)
+    flags = np.repeat([True, False], [len(inside), len(outside)])
+    intervals = {"auroc": list(verification_intervals(np.concatenate([inside, outside]), flags, []).auroc)}
+    for tpr in TPRS:
+        intervals[f"{tpr:.2f}"] = list(tnr_interval(inside, outside, tpr))
+    return {
+        "auroc": measured.auroc,
+        "aupr": measured.aupr,
+        "fpr95": measured.fpr95,
+        "tnr_at_tpr": {f"{tpr:.2f}": value for tpr, value in measured.tnr_at_tpr.items()},
+        "ci95": intervals,
+    }

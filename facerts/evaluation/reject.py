@@ -1,0 +1,212 @@
+"""Error versus reject of an embedder on a verification benchmark, by each score that there is of a picture."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from facerts.benchmarks.pairs import PairBenchmark, people_of_pairs
+from facerts.embedding.outputs import FaceOutputs
+from facerts.errors import Error, ModelError
+from facerts.evaluation.image_scores import image_scores
+from facerts.evaluation.result_folder import Arrays
+from facerts.evaluation.similarity import COSINE, Similarity
+from facerts.metrics.all_pairs import AllPairs, resampled_thresholds
+from facerts.metrics.calibration import reliability, spearman
+from facerts.metrics.reject import (
+    Combine,
+    RejectCurve,
+    error_versus_reject,
+    oracle_quality,
+    pair_quality,
+    partial_area,
+    random_area,
+    reject_curve,
+    reject_intervals,
+    resampled_limits,
+)
+from facerts.metrics.verification import fmr_threshold, reachable
+
+AREAS = (0.2, 0.95)
+FMR = 1e-3
+REPLICATES = 300
+
+
+def reject_of(
+    outputs: FaceOutputs,
+    benchmark: PairBenchmark,
+    *,
+    fmr: float = FMR,
+    combine: Combine = "min",
+    similarity: Similarity = COSINE,
+    every: AllPairs | None = None,
+    rows: NDArray[np.integer] | None = None,
+) -> tuple[list[dict[str, Any]], Arrays]:
+    """Curves by every score: on the benchmark's pairs with both conventions, and on every pair with a fixed threshold.
+
+    Args:
+        outputs: of the benchmark's pictures.
+        benchmark: whose pairs are measured.
+        fmr: false match rate at which the threshold is chosen.
+        combine: how two pictures' qualities become their pair's.
+        similarity: of the benchmark's pairs.
+        every: all pairs of its pictures, where they are to be measured too; compared by the cosine.
+        rows: the pictures that ``every`` is of.
+
+    Returns:
+        The section ``reject[NAME]`` of a result, and its arrays.
+
+    Raises:
+        ModelError: there is no score of a picture, or not what the similarity needs.
+        Error: the scores cannot be combined so, or there are too few impostor pairs for the rate.
+    """
+    named = image_scores(outputs)
+    if not named:
+        raise ModelError("this model gives neither quality nor norm, so there is nothing to reject by")
+    scores, same = similarity.of_pairs(outputs, benchmark.pairs), benchmark.same
+    check_fmr(fmr, int((~same).sum()), benchmark.name)
+    subjects = people_of_pairs(benchmark)
+    limits = list(resampled_limits(scores, same, subjects, fmr, replicates=REPLICATES))
+    unit = "pairs" if subjects is None else "subjects"
+    curves = []
+    for by, of_image in named.items():
+        quality = _pair_quality(by, of_image, benchmark.pairs, combine)
+        fixed = error_versus_reject(scores, same, quality, fmr=fmr, convention="fixed")
+        anew = error_versus_reject(scores, same, quality, fmr=fmr, convention="per_rate")
+        accepted = int((scores[~same] >= fixed.threshold[0]).sum())
+        told = {
+            "by": by,
+            "similarity": similarity.name,
+            "pairs": "benchmark",
+            "combine": combine,
+            "fmr": fmr,
+        }
+        entry = _entry(told, fixed, accepted, scores[same])
+        intervals = _intervals(scores[same], quality[same], limits, unit)
+        curves.append({**entry, "convention": "fixed", **intervals})
+        curves.append({**_entry(told, anew, accepted, scores[same]), "convention": "per_rate"})
+    if every is not None and rows is not None:
+        curves += _of_every_pair(named, every, rows, fmr, combine)
+    return curves, {}
+
+
+def check_fmr(fmr: float, impostors: int, name: str) -> None:
+    """Refuse a false match rate that so many impostor pairs cannot show.
+
+    Raises:
+        Error: it is no rate, or there are too few of them.
+    """
+    if not 0 < fmr < 1:
+        raise Error(f"{name}: an FMR of {fmr:g} is no rate; give one between 0 and 1")
+    if not reachable([fmr], impostors):
+        raise Error(
+            f"{name}: FMR {fmr:g} needs at least {int(np.ceil(1 / fmr)):,} impostor pairs, and there are "
+            f"{impostors:,}; choose a higher rate"
+        )
+
+
+def calibration_of(
+    outputs: FaceOutputs,
+    benchmark: PairBenchmark,
+    *,
+    fmr: float = FMR,
+    combine: Combine = "min",
+    similarity: Similarity = COSINE,
+) -> dict[str, Any]:
+    """Does quality predict error? The section ``calibration[NAME]`` of a result.
+
+    Of the genuine pairs: Spearman's correlation of quality with similarity, and FNMR in ten bins of equal numbers by
+    quality, at one threshold.
+    """
+    scores, same = similarity.of_pairs(outputs, benchmark.pairs), benchmark.same
+    threshold = fmr_threshold(scores[~same], fmr)
+    genuine = scores[same]
+    by = {}
+    for name, of_image in image_scores(outputs).items():
+        quality = _pair_quality(name, of_image, benchmark.pairs[same], combine)
+        bins = reliability(quality, genuine < threshold)
+        by[name] = {
+            "spearman": spearman(quality, genuine),
+            "quality": bins.quality.tolist(),
+            "fnmr": bins.error.tolist(),
+            "low": bins.low.tolist(),
+            "high": bins.high.tolist(),
+            "pairs": bins.pairs.tolist(),
+        }
+    return {
+        "similarity": similarity.name,
+        "fmr": fmr,
+        "threshold": threshold,
+        "genuine": len(genuine),
+        "combine": combine,
+        "by": by,
+    }
+
+
+def _of_every_pair(
+    named: Mapping[str, NDArray[np.float32]],
+    every: AllPairs,
+    rows: NDArray[np.integer],
+    fmr: float,
+    combine: Combine,
+) -> list[dict[str, Any]]:
+    threshold = every.threshold(fmr)
+    inside = fmr * every.impostors < len(every.tail)
+    drawn = resampled_thresholds(every, [fmr], replicates=REPLICATES)
+    limits = [(limit[0], weights) for limit, weights in drawn] if inside else []
+    genuine = every.genuine.astype(np.float64)
+    curves = []
+    for by, of_image in named.items():
+        quality = _pair_quality(by, of_image[rows], every.genuine_pairs, combine)
+        curve = reject_curve(genuine, quality, threshold, every.impostors)
+        told = {"by": by, "similarity": COSINE.name, "pairs": "all", "combine": combine, "fmr": fmr}
+        entry = {**_entry(told, curve, every.accepted(threshold), genuine), "convention": "fixed"}
+        curves.append({**entry, **_intervals(genuine, quality, limits, "subjects")} if limits else entry)
+    return curves
+
+
+def _entry(
+    told: dict[str, Any], curve: RejectCurve, accepted: int, genuine: NDArray[np.float64]
+) -> dict[str, Any]:
+    best = reject_curve(
+        genuine, oracle_quality(genuine, np.ones(len(genuine))), float(curve.threshold[0]), curve.impostors
+    )
+    return {
+        **told,
+        "genuine": len(genuine),
+        "impostors": curve.impostors,
+        "impostors_accepted": accepted,
+        "threshold": float(curve.threshold[0]),
+        "rejected": curve.rejected.tolist(),
+        "fnmr": curve.fnmr.tolist(),
+        "oracle_fnmr": best.fnmr.tolist(),
+        "area": {f"{end:g}": partial_area(curve, end) for end in AREAS},
+        "random_area": random_area(curve),
+        "oracle_area": {f"{end:g}": partial_area(best, end) for end in AREAS},
+    }
+
+
+def _intervals(
+    genuine: NDArray[np.float64],
+    quality: NDArray[np.float64],
+    limits: Iterable[tuple[float, NDArray[np.float32]]],
+    unit: str,
+) -> dict[str, Any]:
+    found = reject_intervals(genuine, quality, limits, ends=AREAS)
+    return {
+        "ci95": {f"{end:g}": list(interval) for end, interval in found.area.items()},
+        "fnmr_ci95": [found.low.tolist(), found.high.tolist()],
+        "interval": f"bootstrap over {unit}",
+    }
+
+
+def _pair_quality(
+    by: str, of_image: NDArray[np.float32], pairs: NDArray[np.integer], combine: Combine
+) -> NDArray[np.float64]:
+    try:
+        return pair_quality(of_image, pairs, combine)
+    except ValueError as error:
+        raise Error(f"{by}: {error}") from error

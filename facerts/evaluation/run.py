@@ -1,0 +1,321 @@
+"""Whole evaluations: from model and data on disk to a result folder; what the command line calls."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from facerts.benchmarks import PairBenchmark, is_template_benchmark, open_benchmarks, open_templates
+from facerts.benchmarks.enrollment import templates_from_identities
+from facerts.benchmarks.repeated import repeated_images
+from facerts.benchmarks.templates import TemplateBenchmark
+from facerts.datasets import Source
+from facerts.datasets.fingerprint import ImageHashes, hash_images
+from facerts.embedding.aligned import photo_notes
+from facerts.embedding.embed import Judged
+from facerts.embedding.outputs import FaceOutputs
+from facerts.embedding.search import Backend
+from facerts.embedding.table import EmbeddingTable
+from facerts.errors import DataError, Error
+from facerts.evaluation.channel_probe import channel_probe
+from facerts.evaluation.identification import identification_of
+from facerts.evaluation.image_scores import image_scores
+from facerts.evaluation.images import extremes, shown_pictures
+from facerts.evaluation.options import PLAIN, Measuring, measured_outputs, people_of, reference_embedding
+from facerts.evaluation.reject import calibration_of, check_fmr, reject_of
+from facerts.evaluation.result_folder import ResultFolder
+from facerts.evaluation.similarity import COSINE, Similarity
+from facerts.evaluation.templates import template_verification_of
+from facerts.evaluation.verification import all_pairs_of, verification_of, wanted_fars
+from facerts.io.progress import progress_bar
+from facerts.metrics.all_pairs import AllPairs, all_pairs
+
+Kind = Literal["verification", "reject"]
+
+# Wrong decisions of each kind that a report shows.
+SHOWN_PAIRS = 12
+
+
+def run_pairs(
+    judged: Judged,
+    kinds: Sequence[Kind],
+    data: Sequence[str | Path],
+    out: str | Path,
+    how: Measuring = PLAIN,
+    *,
+    similarity: Similarity = COSINE,
+) -> dict[str, Any]:
+    """Embed each benchmark once, and measure what is asked for.
+
+    Args:
+        judged: the model, or a table of embeddings.
+        kinds: "verification" and "reject", one or both.
+        data: whatever ``open_benchmarks`` and ``open_templates`` take.
+        out: the result folder.
+        how: to measure.
+        similarity: of the pairs; results stand under ``similarity.title`` of a benchmark's name.
+
+    Returns:
+        The result as the folder has it now.
+
+    Raises:
+        Error: something that is asked for cannot be measured so; the message says what and why.
+    """
+    folder = ResultFolder(out, judged)
+    templates = [path for path in data if is_template_benchmark(path)]
+    if templates and ("reject" in kinds or how.every_pair):
+        what = "error versus reject needs" if "reject" in kinds else "all pairs are"
+        raise Error(f"{templates[0]}: {what} pairs of pictures, and this benchmark has templates")
+    if not similarity.of_directions:
+        _check_listed_pairs(similarity, templates, how)
+    benchmarks = [
+        replace(one, images=how.crops_of(one.images))
+        for path in data
+        if path not in templates
+        for one in open_benchmarks(path)
+    ]
+    pooled = [open_templates(path) for path in templates]
+    _check_names([*(one.name for one in benchmarks), *(one.name for one in pooled)])
+    for benchmark in benchmarks:
+        _check_pairs(benchmark, kinds, how)
+    embedder, flip = similarity.ready(judged, how.flip)
+    reference = reference_embedding(embedder, how, flip=flip)
+    for benchmark in benchmarks:
+        hashed = hash_images(benchmark.images)
+        outputs = measured_outputs(
+            embedder, benchmark.images, how, flip=flip, first=hashed.first, reference=reference
+        )
+        _measure_pairs(folder, judged, benchmark, outputs, hashed, kinds, how, similarity)
+    for of_templates in pooled:
+        _measure_templates(folder, judged, of_templates, how)
+    return folder.content
+
+
+def run_identification(
+    judged: Judged,
+    data: Sequence[str],
+    out: str | Path,
+    how: Measuring = PLAIN,
+    *,
+    enrolled: int = 1,
+    unknown: float = 0.5,
+    seed: int = 0,
+    backend: Backend = "numpy",
+) -> dict[str, Any]:
+    """Search people in galleries: IJB's own, or one that is drawn from any pictures with identities.
+
+    Args:
+        judged: the model, or a table of embeddings.
+        data: IJB folders, or sources with identities.
+        out: the result folder.
+        how: to measure.
+        enrolled: pictures of each person in a drawn gallery.
+        unknown: share of the people that a drawn gallery does not have.
+        seed: of the drawing.
+        backend: of the search.
+
+    Returns:
+        The result as the folder has it now.
+    """
+    folder = ResultFolder(out, judged)
+    benchmarks = [
+        open_templates(path)
+        if is_template_benchmark(path)
+        else templates_from_identities(
+            how.crops_of(people_of(path)), enrolled=enrolled, unknown=unknown, seed=seed
+        )
+        for path in data
+    ]
+    _check_names([benchmark.name for benchmark in benchmarks])
+    for benchmark in benchmarks:
+        if not benchmark.galleries or benchmark.probes is None:
+            raise DataError(f"{benchmark.name}: no gallery or no probes here; {' '.join(benchmark.notes)}")
+        hashed = hash_images(benchmark.images)
+        outputs = measured_outputs(judged, benchmark.images, how, flip=how.flip)
+        section = {
+            "images": len(benchmark.images),
+            "notes": [*benchmark.notes, *_looked_at(judged, benchmark.images)],
+            "data_sha256": hashed.sha256,
+            "interval": "bootstrap over the probes' people",
+            "searches": identification_of(outputs, benchmark, backend=backend),
+        }
+        folder.add("identification", benchmark.name, section, {})
+        folder.write()
+    return folder.content
+
+
+def _measure_pairs(
+    folder: ResultFolder,
+    judged: Judged,
+    benchmark: PairBenchmark,
+    outputs: FaceOutputs,
+    hashed: ImageHashes,
+    kinds: Sequence[Kind],
+    how: Measuring,
+    similarity: Similarity,
+) -> None:
+    name = similarity.title(benchmark.name)
+    rows, every = _every_pair(benchmark, outputs, hashed) if how.every_pair else (None, None)
+    notes = [*benchmark.notes, *repeated_images(benchmark, hashed.first), *photo_notes(benchmark.images)]
+    if "verification" in kinds:
+        embedder, flip = similarity.ready(judged, how.flip)
+        table = isinstance(embedder, EmbeddingTable)
+        if not isinstance(embedder, EmbeddingTable):
+            probed = channel_probe(
+                embedder, benchmark, outputs, flip=flip, batch_size=how.batch_size, similarity=similarity
+            )
+            notes += [] if probed is None else [probed]
+        section, arrays = verification_of(
+            outputs,
+            benchmark,
+            flip=None if table else how.flip,
+            fars=None if every else how.fars,
+            similarity=similarity,
+        )
+        section.update(data_sha256=hashed.sha256, notes=notes)
+        if every is not None:
+            section["all_pairs"], more = all_pairs_of(every, benchmark.name, how.fars)
+            arrays.update(more)
+        if how.pictures:
+            scores = similarity.of_pairs(outputs, benchmark.pairs)
+            arrays.update(shown_pictures(benchmark.images, _telling_pictures(benchmark, outputs, scores)))
+        folder.add("verification", name, section, arrays)
+    if "reject" in kinds:
+        curves, arrays = reject_of(
+            outputs,
+            benchmark,
+            fmr=how.fmr,
+            combine=how.combine,
+            similarity=similarity,
+            every=every,
+            rows=rows,
+        )
+        folder.add("reject", name, curves, arrays)
+        calibration = calibration_of(
+            outputs, benchmark, fmr=how.fmr, combine=how.combine, similarity=similarity
+        )
+        calibration.update(data_sha256=hashed.sha256, notes=notes)
+        folder.add("calibration", name, calibration, {})
+    folder.write()
+
+
+def _looked_at(judged: Judged, images: Source) -> list[str]:
+    """What is to be said of pictures that were embedded; embeddings computed elsewhere may be of others."""
+    return [] if isinstance(judged, EmbeddingTable) else photo_notes(images)
+
+
+def _telling_pictures(
+    benchmark: PairBenchmark, outputs: FaceOutputs, scores: NDArray[np.float64]
+) -> NDArray[np.int64]:
+    """Pictures of the pairs that are furthest on the wrong side, and of the best and worst by each score."""
+    genuine, impostors = np.flatnonzero(benchmark.same), np.flatnonzero(~benchmark.same)
+    worst = np.concatenate(
+        [
+            genuine[np.argsort(scores[genuine])[:SHOWN_PAIRS]],
+            impostors[np.argsort(-scores[impostors])[:SHOWN_PAIRS]],
+        ]
+    )
+    rows = [benchmark.pairs[worst].reshape(-1)]
+    for values in image_scores(outputs).values():
+        rows += extremes(values)
+    return np.concatenate(rows)
+
+
+def _every_pair(
+    benchmark: PairBenchmark, outputs: FaceOutputs, hashed: ImageHashes
+) -> tuple[NDArray[np.int64], AllPairs]:
+    """All pairs of the pictures that are not repetitions, and which pictures these are."""
+    labels = benchmark.images.labels
+    assert labels is not None  # _check_pairs saw to it
+    rows = np.flatnonzero(hashed.first == np.arange(len(labels)))
+    with progress_bar() as bar:
+        task = bar.add_task(
+            f"all pairs of {benchmark.name}", total=len(rows) * (len(rows) - 1) // 2, unit="pairs"
+        )
+        try:
+            found = all_pairs(
+                outputs.embedding[rows], labels[rows], progress=lambda done: bar.advance(task, done)
+            )
+        except ValueError as error:
+            raise Error(f"{benchmark.name}: {error}") from error
+        bar.update(task, completed=len(rows) * (len(rows) - 1) // 2)
+    return rows, found
+
+
+def _measure_templates(
+    folder: ResultFolder, judged: Judged, benchmark: TemplateBenchmark, how: Measuring
+) -> None:
+    if not len(benchmark.pairs):
+        raise DataError(
+            f"{benchmark.name}: its pairs of templates are missing; see its notes: {' '.join(benchmark.notes)}"
+        )
+    fars = wanted_fars(how.fars, int((~benchmark.same).sum()), benchmark.name, every=True)
+    hashed = hash_images(benchmark.images)
+    outputs = measured_outputs(judged, benchmark.images, how, flip=how.flip)
+    for pooling, section in template_verification_of(outputs, benchmark, fars).items():
+        flip = None if isinstance(judged, EmbeddingTable) else how.flip
+        told = {
+            "flip": flip,
+            "similarity": COSINE.name,
+            "accuracy": None,
+            "data_sha256": hashed.sha256,
+            "notes": [*benchmark.notes, *_looked_at(judged, benchmark.images)],
+        }
+        folder.add("verification", f"{benchmark.name} ({pooling})", {**section, **told}, {})
+    folder.write()
+
+
+def _check_pairs(benchmark: PairBenchmark, kinds: Sequence[Kind], how: Measuring) -> None:
+    """Refuse what could not be measured, before anything is embedded.
+
+    Raises:
+        DataError: the pairs outside a fold are of one kind alone.
+        Error: too few impostor pairs for a rate, or all pairs are asked for and people are unknown.
+    """
+    for fold in np.unique(benchmark.folds):
+        others = benchmark.same[benchmark.folds != fold]
+        if others.all() or not others.any():
+            raise DataError(
+                f"{benchmark.name}: outside fold {fold} there are {int(others.sum())} genuine and "
+                f"{int((~others).sum())} impostor pairs, and a threshold needs both; deal them into the folds"
+            )
+    if how.every_pair and benchmark.images.labels is None:
+        raise Error(
+            f"{benchmark.name}: all pairs need to know who is in each picture, and this benchmark does not say; "
+            "a .bin set never does, use the raw layout"
+        )
+    impostors = int((~benchmark.same).sum())
+    if "verification" in kinds and not how.every_pair:
+        wanted_fars(how.fars, impostors, benchmark.name)
+    if "reject" in kinds:
+        check_fmr(how.fmr, impostors, benchmark.name)
+
+
+def _check_listed_pairs(similarity: Similarity, templates: Sequence[str | Path], how: Measuring) -> None:
+    """Refuse what only a similarity of directions can measure.
+
+    Raises:
+        Error: all pairs or templates are asked for.
+    """
+    if how.every_pair:
+        raise Error(
+            f"all pairs cannot be compared by {similarity.name}: millions of pairs are had from one product of "
+            "matrices, which gives cosines and nothing else; leave out --all-pairs, or compare by the cosine"
+        )
+    if templates:
+        raise Error(
+            f"{templates[0]}: templates cannot be compared by {similarity.name}: pictures are pooled into one unit "
+            "embedding, which has no variance; compare them by the cosine"
+        )
+
+
+def _check_names(names: Sequence[str]) -> None:
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        raise Error(f"two benchmarks are called {twice[0]!r}; results go by name, so rename one")

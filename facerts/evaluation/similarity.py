@@ -1,0 +1,135 @@
+"""How a pair of pictures is compared: the one place that knows.
+
+Whatever measures pairs asks a ``Similarity`` for their scores, and for all that depends on it: how a picture's mirror
+joins it, and whether pairs can be had that are not listed one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from facerts.embedding.embed import Judged
+from facerts.embedding.outputs import Embedder, FaceOutputs
+from facerts.embedding.table import EmbeddingTable
+from facerts.errors import ModelError
+from facerts.metrics.likelihood import fused_gaussian, mutual_likelihood
+from facerts.metrics.verification import Scores, pair_cosine
+
+VARIANCE = "variance"
+
+
+@dataclass(frozen=True)
+class Similarity:
+    """A way to compare two pictures; higher is more alike.
+
+    Attributes:
+        name: as the command line and results have it.
+        of_pairs: outputs of N pictures and ``(P, 2)`` row numbers to ``(P,) float64``.
+        suffix: of a benchmark's name in results, where those of several similarities stand side by side.
+        of_directions: it needs the unit embeddings alone, so that one matrix product gives all pairs, and pooled
+            embeddings can be compared like any others.
+        wrapped: a model, and whether mirrors are wanted, to a model that adds them itself; None where the embeddings
+            of the crop and of its mirror are added, as ``embed_source`` does.
+    """
+
+    name: str
+    of_pairs: Callable[[FaceOutputs, NDArray[np.integer]], Scores]
+    suffix: str = ""
+    of_directions: bool = True
+    wrapped: Callable[[Embedder, bool], Embedder] | None = None
+
+    def title(self, benchmark: str) -> str:
+        """The name under which a benchmark's results stand."""
+        return f"{benchmark}{self.suffix}"
+
+    def ready(self, judged: Judged, flip: bool) -> tuple[Judged, bool]:
+        """What to embed with, and whether ``embed_source`` is to add mirrors; a table is taken as it is."""
+        if self.wrapped is None or isinstance(judged, EmbeddingTable):
+            return judged, flip
+        return self.wrapped(judged, flip), False
+
+
+class GaussianEmbedder:
+    """A model with variances, whose crops and mirrors are fused by them.
+
+    The two views' Gaussians are multiplied (``metrics.likelihood.fused_gaussian``); the mean is brought back to unit
+    length, that of the embeddings which the variances were learned for. Norm, quality, uncertainty and other extras
+    are those of the crop.
+
+    Args:
+        embedder: gives ``variance`` among its extras.
+        flip: fuse with the mirror; otherwise outputs are as they come, and only checked.
+    """
+
+    def __init__(self, embedder: Embedder, flip: bool) -> None:
+        self.name = embedder.name
+        self.method = embedder.method
+        self.sha256 = embedder.sha256
+        self._embedder = embedder
+        self._flip = flip
+
+    def __call__(self, crops: NDArray[np.uint8]) -> FaceOutputs:
+        """Embed aligned crops.
+
+        Args:
+            crops: ``(N, 112, 112, 3) uint8`` RGB.
+
+        Raises:
+            ModelError: as ``variance_of``.
+        """
+        outputs = self._embedder(crops)
+        variance = variance_of(outputs)
+        if not self._flip:
+            return outputs
+        mirrored = self._embedder(np.ascontiguousarray(crops[:, :, ::-1]))
+        mean, fused = fused_gaussian(
+            np.stack([outputs.embedding, mirrored.embedding]), np.stack([variance, variance_of(mirrored)])
+        )
+        # Opposite means of one variance fuse to nothing; they keep the zero rather than become NaN.
+        length = np.maximum(np.linalg.norm(mean, axis=1, keepdims=True), 1e-12)
+        extras = {**outputs.extras, VARIANCE: fused.astype(np.float32)}
+        return replace(outputs, embedding=(mean / length).astype(np.float32), extras=extras)
+
+
+def variance_of(outputs: FaceOutputs) -> NDArray[np.float32]:
+    """``(N, d)`` variances of the embeddings' entries.
+
+    Raises:
+        ModelError: there are none, not one for each entry, or not all of them finite and above 0.
+    """
+    if VARIANCE not in outputs.extras:
+        raise ModelError(
+            "mls compares Gaussians, and there is no variance beside the embeddings, such as PFE's models give; "
+            "compare by the cosine"
+        )
+    variance = outputs.extras[VARIANCE]
+    if variance.shape != outputs.embedding.shape:
+        raise ModelError(
+            f"mls needs a variance for each entry of the embedding, {outputs.embedding.shape}, and the variance is "
+            f"{variance.shape}; compare by the cosine"
+        )
+    wrong = np.argwhere(~(np.isfinite(variance) & (variance > 0)))
+    if len(wrong):
+        row, entry = wrong[0]
+        raise ModelError(
+            f"mls needs finite variances above 0, and entry {entry} of picture {row} has "
+            f"{variance[row, entry]:g}; compare by the cosine"
+        )
+    return variance
+
+
+def _cosine(outputs: FaceOutputs, pairs: NDArray[np.integer]) -> Scores:
+    return pair_cosine(outputs.embedding, pairs)
+
+
+def _mls(outputs: FaceOutputs, pairs: NDArray[np.integer]) -> Scores:
+    return mutual_likelihood(outputs.embedding, variance_of(outputs), pairs)
+
+
+COSINE = Similarity("cosine", _cosine)
+MLS = Similarity("mls", _mls, suffix=" (mls)", of_directions=False, wrapped=GaussianEmbedder)
+SIMILARITIES = {similarity.name: similarity for similarity in (COSINE, MLS)}

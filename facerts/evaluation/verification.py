@@ -1,0 +1,184 @@
+"""An embedder on a verification benchmark: on the pairs that it lists, and on every pair of its pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from facerts.benchmarks.pairs import PairBenchmark, people_of_pairs
+from facerts.embedding.embed import embed_source
+from facerts.embedding.outputs import Embedder, FaceOutputs
+from facerts.errors import Error
+from facerts.evaluation.image_scores import image_arrays
+from facerts.evaluation.result_folder import Arrays
+from facerts.evaluation.similarity import COSINE, Similarity
+from facerts.metrics.all_pairs import EDGES, AllPairs, far_intervals
+from facerts.metrics.intervals import Interval
+from facerts.metrics.pair_intervals import share_interval, verification_intervals
+from facerts.metrics.verification import ROC, OperatingPoint, reachable, roc, ten_fold_accuracy
+
+FARS = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
+# Points of a curve that are kept for drawing.
+POINTS = 2000
+DRAWN_BINS = 128
+
+
+def evaluate_verification(
+    embedder: Embedder,
+    benchmark: PairBenchmark,
+    *,
+    flip: bool = True,
+    batch_size: int = 64,
+    progress: bool = True,
+) -> tuple[dict[str, Any], Arrays]:
+    """Embed a benchmark's pictures and measure.
+
+    Returns:
+        The section ``verification[NAME]`` of a result, and its arrays.
+    """
+    outputs = embed_source(embedder, benchmark.images, flip=flip, batch_size=batch_size, progress=progress)
+    return verification_of(outputs, benchmark, flip=flip)
+
+
+def verification_of(
+    outputs: FaceOutputs,
+    benchmark: PairBenchmark,
+    *,
+    flip: bool | None,
+    fars: Sequence[float] | None = None,
+    similarity: Similarity = COSINE,
+) -> tuple[dict[str, Any], Arrays]:
+    """Measure embeddings that are there already; see ``evaluate_verification``.
+
+    Args:
+        outputs: of the benchmark's pictures.
+        benchmark: whose pairs are measured.
+        flip: whether mirrors were added; None where that is not known.
+        fars: at which TAR is measured; by default those of ``FARS`` that the impostor pairs can show.
+        similarity: of the pairs.
+
+    Raises:
+        Error: too few impostor pairs for a rate that was asked for.
+        ModelError: the outputs do not have what the similarity needs.
+    """
+    scores, same = similarity.of_pairs(outputs, benchmark.pairs), benchmark.same
+    labels = benchmark.images.labels
+    subjects = people_of_pairs(benchmark)
+    accuracy = ten_fold_accuracy(scores, same, benchmark.folds)
+    _, fold = np.unique(benchmark.folds, return_inverse=True)
+    right = (scores >= accuracy.thresholds[fold]) == same
+    curve = roc(scores, same)
+    rates = wanted_fars(fars, curve.impostors, benchmark.name)
+    intervals = verification_intervals(scores, same, rates, subjects=subjects)
+    section: dict[str, Any] = {
+        "pairs": len(scores),
+        "genuine": curve.genuine,
+        "impostors": curve.impostors,
+        "images": len(benchmark.images),
+        "subjects": None if labels is None else len(np.unique(labels)),
+        "flip": flip,
+        "similarity": similarity.name,
+        "accuracy": {
+            "value": accuracy.value,
+            "fold_std": accuracy.fold_std,
+            "ci95": list(share_interval(right, same, subjects=subjects)),
+        },
+        "auroc": curve.auroc(),
+        "eer": curve.eer(),
+        "ci95": {"auroc": list(intervals.auroc), "eer": list(intervals.eer)},
+        "tar_at_far": {
+            rate_name(far): point(curve.tar_at_far(far), intervals.tar_at_far[far]) for far in rates
+        },
+        "interval": f"bootstrap over {intervals.unit}",
+        "notes": list(benchmark.notes),
+    }
+    arrays: Arrays = {
+        "scores": scores.astype(np.float32),
+        "same": same,
+        "pairs": benchmark.pairs.astype(np.int32),
+        "folds": benchmark.folds.astype(np.int8),
+        **curve_arrays(curve),
+        **image_arrays(outputs, [benchmark.images.key(i) for i in range(len(benchmark.images))]),
+    }
+    if labels is not None and subjects is not None:
+        arrays["subjects"] = labels.astype(np.int32)
+    return section, arrays
+
+
+def all_pairs_of(
+    pairs: AllPairs, name: str, fars: Sequence[float] | None = None
+) -> tuple[dict[str, Any], Arrays]:
+    """Measure every pair of a benchmark's pictures.
+
+    Returns:
+        The section ``verification[NAME]["all_pairs"]``, and its arrays.
+    """
+    curve = pairs.roc()
+    area, error = pairs.auroc()
+    rates = wanted_fars(fars, pairs.impostors, f"all pairs of {name}", every=True)
+    intervals = far_intervals(pairs, rates)
+    section = {
+        "images": len(pairs.subjects),
+        "subjects": int(pairs.subjects.max()) + 1,
+        "genuine": len(pairs.genuine),
+        "impostors": pairs.impostors,
+        "auroc": area,
+        "auroc_error": error,
+        "eer": curve.eer(),
+        "tar_at_far": {rate_name(far): point(pairs.tar_at_far(far), intervals.get(far)) for far in rates},
+        "interval": "bootstrap over subjects",
+    }
+    thin = EDGES[:-1].reshape(DRAWN_BINS, -1)[:, 0]
+    genuine, _ = np.histogram(pairs.genuine, np.append(thin, EDGES[-1]))
+    arrays: Arrays = {
+        **{f"all_{key}": value for key, value in curve_arrays(curve).items()},
+        "all_edges": np.append(thin, EDGES[-1]).astype(np.float32),
+        "all_genuine": genuine,
+        "all_impostors": pairs.counts.reshape(DRAWN_BINS, -1).sum(axis=1),
+    }
+    return section, arrays
+
+
+def wanted_fars(
+    fars: Sequence[float] | None, impostors: int, name: str, *, every: bool = False
+) -> list[float]:
+    """The rates to measure at.
+
+    Raises:
+        Error: one that was asked for is no rate, or needs more impostor pairs than there are.
+    """
+    if fars is None:
+        return reachable(FARS, impostors)
+    for far in fars:
+        if not 0 < far <= 1:
+            raise Error(f"{name}: a FAR of {far:g} is no rate; give one above 0 and at most 1")
+    for far in sorted(set(fars) - set(reachable(fars, impostors))):
+        raise Error(
+            f"{name}: FAR {far:g} needs at least {int(np.ceil(1 / far)):,} impostor pairs, and there are "
+            f"{impostors:,}; choose a higher rate{'' if every else ', or measure all pairs'}"
+        )
+    return list(fars)
+
+
+def point(measured: OperatingPoint, ci95: Interval | None) -> dict[str, Any]:
+    """An operating point as results have it."""
+    return {
+        "value": measured.tar,
+        "achieved_far": measured.achieved_far,
+        "threshold": measured.threshold if np.isfinite(measured.threshold) else None,
+        "impostors_accepted": round(measured.achieved_far * measured.impostors),
+        "ci95": None if ci95 is None else list(ci95),
+    }
+
+
+def curve_arrays(curve: ROC) -> Arrays:
+    """A curve as results keep it."""
+    thin = curve.thinned(POINTS)
+    return {"roc_far": thin.far.astype(np.float32), "roc_tar": thin.tar.astype(np.float32)}
+
+
+def rate_name(rate: float) -> str:
+    """A rate as a key of a result: "0.001", "1e-06"."""
+    return f"{rate:g}"

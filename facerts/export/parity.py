@@ -1,0 +1,90 @@
+"""Whether an ONNX file computes what it was made from: the check that comes before every file that is written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from facerts.datasets import Source
+from facerts.datasets.synthetic import draw_face, draw_non_face
+from facerts.embedding import FaceOutputs
+from facerts.errors import ModelError
+from facerts.images import CROP_SIZE
+
+SOURCE_IMAGES, SYNTHETIC_FACES, NON_FACES, NOISE = 64, 16, 8, 8
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """How far a file's outputs may be from those of the network that it was made from.
+
+    Attributes:
+        cosine: minimum cosine similarity of the two embeddings of a crop.
+        quality_error: maximum absolute difference of qualities.
+        quality_spreads: or this many standard deviations of the checked crops' quality, where that is more: what a
+            difference means depends on the method's scale.
+    """
+
+    cosine: float
+    quality_error: float
+    quality_spreads: float = 0.0
+
+
+EXACT = Tolerance(cosine=0.99999, quality_error=1e-3)
+
+
+@dataclass(frozen=True)
+class Parity:
+    """How far a file's outputs are from those of the network that it was made from.
+
+    Attributes:
+        crops: number of crops compared.
+        cosine: minimum cosine similarity of the two embeddings of a crop.
+        quality_error: maximum absolute difference of qualities; None where the file has none.
+        quality_spread: standard deviation of the crops' expected quality; None where there is none.
+    """
+
+    crops: int
+    cosine: float
+    quality_error: float | None
+    quality_spread: float | None
+
+
+def compare(expected: FaceOutputs, actual: FaceOutputs, tolerance: Tolerance = EXACT) -> Parity:
+    """Compare what a written file computes with what it should compute on the same crops.
+
+    Raises:
+        ModelError: they are further apart than the tolerance.
+    """
+    cosine = float(np.einsum("nd,nd->n", expected.embedding.astype(np.float64), actual.embedding).min())
+    error = spread = None
+    allowed = tolerance.quality_error
+    if actual.quality is not None and expected.quality is not None:
+        error = float(np.abs(expected.quality - actual.quality).max())
+        spread = float(expected.quality.std())
+        allowed = max(allowed, tolerance.quality_spreads * spread)
+    if not cosine >= tolerance.cosine or not (error is None or error <= allowed):
+        quality = (
+            "no quality"
+            if error is None
+            else f"qualities differ by up to {error:.3g} (at most {allowed:.3g})"
+        )
+        raise ModelError(
+            f"the exported network does not compute what the original computes: on {len(expected)} crops the minimum "
+            f"cosine similarity of embeddings is {cosine:.7f} (at least {tolerance.cosine}), {quality}; "
+            "no file was written"
+        )
+    return Parity(len(expected), cosine, error, spread)
+
+
+def check_crops(source: Source | None = None) -> NDArray[np.uint8]:
+    """``(N, 112, 112, 3)`` RGB crops to compare on: a source's, drawn faces, non-faces and noise."""
+    crops = [draw_face(number, 0) for number in range(SYNTHETIC_FACES)]
+    crops += [draw_non_face(number) for number in range(NON_FACES)]
+    crops += list(np.random.default_rng(0).integers(0, 256, (NOISE, CROP_SIZE, CROP_SIZE, 3), dtype=np.uint8))
+    if source is not None:
+        for index in np.unique(np.linspace(0, len(source) - 1, SOURCE_IMAGES).astype(int)):
+            crops.append(source.crop(int(index)))
+    return np.stack(crops)

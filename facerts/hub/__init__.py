@@ -1,0 +1,1 @@
+"""Models by name: those that ship, and those that are fetched."""

@@ -1,0 +1,24 @@
+"""Bytes or a file to an RGB array: the only decoder, and what makes crops of images.
+
+Every file is untrusted. Before OpenCV decodes it, the module of its format walks it from end to end, refuses what
+cannot be decoded in bounded time and memory (``facerts.images.limits``), and leaves out what pixels do not need.
+"""
+
+from facerts.images.crop import CROP_SIZE, MIN_CROP_SIZE, as_crop, decode_crop, fit_crop
+from facerts.images.decoding import decode, read
+from facerts.images.encode import encode_jpeg, encode_png
+from facerts.images.limits import MAX_BYTES, MAX_PIXELS
+
+__all__ = [
+    "CROP_SIZE",
+    "MAX_BYTES",
+    "MAX_PIXELS",
+    "MIN_CROP_SIZE",
+    "as_crop",
+    "decode",
+    "decode_crop",
+    "encode_jpeg",
+    "encode_png",
+    "fit_crop",
+    "read",
+]

@@ -1,0 +1,70 @@
+"""Five points to an aligned crop: the only copy of the template."""
+
+from __future__ import annotations
+
+import cv2
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from facerts.images import CROP_SIZE
+
+# Eyes, nose, corners of the mouth, left to right in the picture, in a crop of 112 x 112 (ArcFace's template).
+TEMPLATE = np.array(
+    [[38.2946, 51.6963], [73.5318, 51.5014], [56.0252, 71.7366], [41.5493, 92.3655], [70.7299, 92.2041]]
+)
+
+
+def similarity_transform(points: ArrayLike, target: ArrayLike) -> NDArray[np.float64]:
+    """The rotation, scale and shift that bring points closest to a target, by least squares.
+
+    Args:
+        points: ``(K, 2)`` x and y, not all in one place.
+        target: ``(K, 2)``.
+
+    Returns:
+        ``(2, 3)`` matrix; mirroring is not allowed.
+
+    Source: Umeyama, "Least-squares estimation of transformation parameters between two point patterns",
+    IEEE TPAMI 13(4), 1991. In the plane the solution is the regression of complex numbers.
+    """
+    source, goal = (np.asarray(given, dtype=np.float64) for given in (points, target))
+    source_mean, goal_mean = source.mean(axis=0), goal.mean(axis=0)
+    z, w = ((given - mean) @ [1, 1j] for given, mean in ((source, source_mean), (goal, goal_mean)))
+    spread = float(np.vdot(z, z).real)
+    if not np.isfinite(spread) or spread < 1e-12:
+        raise ValueError("the points are all in one place, or not finite")
+    turn = np.vdot(z, w) / spread
+    matrix = np.array([[turn.real, -turn.imag], [turn.imag, turn.real]])
+    return np.hstack([matrix, (goal_mean - matrix @ source_mean)[:, None]])
+
+
+def align(image: NDArray[np.uint8], points: ArrayLike) -> NDArray[np.uint8]:
+    """Cut a face out so that its points lie on the template.
+
+    Args:
+        image: ``(H, W, 3) uint8`` RGB.
+        points: ``(5, 2)`` x and y in pixels: eyes, nose, corners of the mouth, left to right in the picture.
+
+    Returns:
+        ``(112, 112, 3) uint8`` RGB; black where the crop reaches beyond the picture.
+    """
+    marks = np.asarray(points, dtype=np.float64)
+    matrix = similarity_transform(marks, TEMPLATE)
+    scale = float(np.hypot(matrix[0, 0], matrix[1, 0]))
+    if scale < 0.5:
+        # A bilinear warp looks at four pixels only, so a large face is reduced by area first.
+        image, marks = _reduce(image, marks, 2.0 * scale)
+        matrix = similarity_transform(marks, TEMPLATE)
+    crop = cv2.warpAffine(image, matrix, (CROP_SIZE, CROP_SIZE), flags=cv2.INTER_LINEAR)
+    return crop.astype(np.uint8, copy=False)
+
+
+def _reduce(
+    image: NDArray[np.uint8], points: NDArray[np.float64], scale: float
+) -> tuple[NDArray[np.uint8], NDArray[np.float64]]:
+    height, width = image.shape[:2]
+    size = max(1, round(width * scale)), max(1, round(height * scale))
+    reduced = cv2.resize(image, size, interpolation=cv2.INTER_AREA).astype(np.uint8, copy=False)
+    factor = np.array([size[0] / width, size[1] / height])
+    # Pixels are areas: the centre of pixel 0 is at 0.5 of its side.
+    return reduced, (points + 0.5) * factor - 0.5

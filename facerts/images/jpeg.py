@@ -1,0 +1,121 @@
+"""JPEG: a walk over the segments that sees what libjpeg sees."""
+
+from __future__ import annotations
+
+import re
+import struct
+
+from facerts.errors import ImageError
+from facerts.images.limits import (
+    MAX_JPEG_SCAN_SAMPLES,
+    MAX_JPEG_SCANS,
+    MAX_JPEG_SEGMENTS,
+    Checked,
+    check_pixels,
+)
+
+_SEGMENT = struct.Struct(">BBH")
+_FRAME = struct.Struct(">xHHB")
+# Tables of Huffman codes and quantization, restart intervals, data of applications, comments. Markers that are not
+# named here have no length, or are refused by libjpeg.
+_PASSED_OVER = frozenset({0xC4, 0xDB, 0xDD, *range(0xE0, 0xF0), 0xFE})
+# Baseline, extended and progressive with Huffman codes: all that cameras and programs write. The others are lossless,
+# which is another format under the same name, or have arithmetic codes, whose decoder works on when the data has ended.
+_FRAMES = frozenset({0xC0, 0xC1, 0xC2})
+_OTHER_FRAMES = frozenset({0xC3, *range(0xC5, 0xD0)})
+_SCAN, _END, _PADDING = 0xDA, 0xD9, 0xFF
+# In a scan 0xFF is followed by 0x00, a restart marker or padding; anything else ends the scan.
+_END_OF_SCAN = re.compile(rb"\xff[^\x00\xd0-\xd7\xff]")
+_NOT_PADDING = re.compile(rb"[^\xff]")
+_BLOCK = 8
+
+
+def check(data: bytes, where: str, max_pixels: int) -> Checked:
+    """Walk a JPEG to its end marker.
+
+    libjpeg fills what is missing of a truncated file with gray and goes on, so the end is looked for here.
+
+    Raises:
+        ImageError: broken, cut short, of a rare kind, or beyond a limit.
+    """
+    frame = b""
+    scans: list[bytes] = []
+    height = width = 0
+    position, last = 2, len(data) - _SEGMENT.size
+    for _ in range(MAX_JPEG_SEGMENTS):
+        if position > last:
+            break
+        prefix, marker, length = _SEGMENT.unpack_from(data, position)
+        if prefix != 0xFF:
+            raise _broken(where, position)
+        if marker in _PASSED_OVER and length >= 2:
+            position += 2 + length
+            continue
+        if marker == _END:
+            break
+        if marker == _PADDING:
+            padding = _NOT_PADDING.search(data, position)
+            position = len(data) if padding is None else padding.start() - 1
+            continue
+        if marker in _OTHER_FRAMES:
+            raise ImageError(
+                f"{where}: a JPEG that is neither baseline nor progressive (marker FF{marker:02X}); "
+                "save it as an ordinary one"
+            )
+        content = data[position + _SEGMENT.size : position + 2 + length]
+        if marker in _FRAMES and len(content) > _FRAME.size:
+            if frame:
+                raise ImageError(f"{where}: broken JPEG, a second frame header at byte {position}")
+            frame = content
+            height, width, _ = _FRAME.unpack_from(frame)
+            check_pixels(height, width, max_pixels, where)
+            position += 2 + length
+        elif marker == _SCAN and frame and content:
+            scans.append(content)
+            if len(scans) > MAX_JPEG_SCANS:
+                raise ImageError(f"{where}: the JPEG has more than {MAX_JPEG_SCANS} scans")
+            end = _END_OF_SCAN.search(data, position + 2 + length)
+            position = len(data) if end is None else end.start()
+        else:
+            raise _broken(where, position)
+    else:
+        raise ImageError(f"{where}: the JPEG has more than {MAX_JPEG_SEGMENTS:,} segments")
+    if not scans or not data.startswith(b"\xff\xd9", position):
+        raise ImageError(f"{where}: the JPEG is cut short")
+    if len(scans) > 1:
+        _check_work(frame, scans, where)
+    return Checked(height, width, data)
+
+
+def _check_work(frame: bytes, scans: list[bytes], where: str) -> None:
+    """Refuse scans that go over too many samples together, a component as often as it is named."""
+    samples = _samples(frame)
+    try:
+        work = sum(samples[number] for scan in scans for number in scan[1 : 1 + 2 * scan[0] : 2])
+    except KeyError as error:
+        raise ImageError(f"{where}: broken JPEG, a scan of component {error}, which there is not") from error
+    if work > MAX_JPEG_SCAN_SAMPLES:
+        raise ImageError(
+            f"{where}: the JPEG's scans have {work:,} samples, more than the limit of "
+            f"{MAX_JPEG_SCAN_SAMPLES:,}; save it smaller, or as baseline"
+        )
+
+
+def _samples(frame: bytes) -> dict[int, int]:
+    """How many samples each component has, in whole blocks."""
+    height, width, _ = _FRAME.unpack_from(frame)
+    listed = zip(frame[_FRAME.size :: 3], frame[_FRAME.size + 1 :: 3], strict=False)
+    components = [(number, factors >> 4, factors & 15) for number, factors in listed]
+    across = _BLOCK * max([1, *(horizontal for _, horizontal, _ in components)])
+    down = _BLOCK * max([1, *(vertical for _, _, vertical in components)])
+    units = -(-width // across) * -(-height // down)
+    samples: dict[int, int] = {}
+    for number, horizontal, vertical in components:
+        # Some files give two components one number; whichever a scan means then, the larger counts.
+        own = units * horizontal * vertical * _BLOCK * _BLOCK
+        samples[number] = max(own, samples.get(number, 0))
+    return samples
+
+
+def _broken(where: str, position: int) -> ImageError:
+    return ImageError(f"{where}: broken JPEG at byte {position}")

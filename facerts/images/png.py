@@ -1,0 +1,103 @@
+"""PNG: a walk over the chunks; those that pixels and orientation need are passed on.
+
+Left out are texts and color profiles, which inflate to 8 MB each, and the later frames of an animation.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+
+from facerts.errors import ImageError
+from facerts.images.limits import Checked, check_exif, check_pixels
+
+SIGNATURE = b"\x89PNG\r\n\x1a\n"
+_CHUNK = struct.Struct(">I4s")
+_AROUND = 12  # length, type and checksum of a chunk
+_HEADER_CHUNK = struct.pack(">I4s", 13, b"IHDR")
+_HEADER = struct.Struct(">IIBB")
+_FIRST = len(SIGNATURE) + _AROUND + 13
+_AT_MOST_ONCE = frozenset({b"PLTE", b"tRNS", b"eXIf"})
+_CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}
+_DEPTHS = frozenset({1, 2, 4, 8, 16})
+# Bytes of compressed pixels that libpng may inflate unchecked; to check more takes half as long as to decode them.
+_UNCHECKED = 4 << 20
+_PART = 1 << 16
+
+
+def check(data: bytes, where: str, max_pixels: int) -> Checked:
+    """Walk a PNG to its end chunk.
+
+    Raises:
+        ImageError: broken, cut short, or beyond a limit.
+    """
+    if len(data) < _FIRST:
+        raise ImageError(f"{where}: the PNG is cut short")
+    if not data.startswith(_HEADER_CHUNK, len(SIGNATURE)):
+        raise ImageError(f"{where}: broken PNG, it does not begin with a header")
+    width, height, depth, color = _HEADER.unpack_from(data, len(SIGNATURE) + _CHUNK.size)
+    check_pixels(height, width, max_pixels, where)
+    if color not in _CHANNELS or depth not in _DEPTHS:
+        raise ImageError(f"{where}: broken PNG, pixels of color type {color} and {depth} bits")
+    kept = [(0, _FIRST)]
+    seen: set[bytes] = set()
+    first_pixels = last_pixels = 0
+    position, kind = _FIRST, b""
+    while kind != b"IEND":
+        if position + _AROUND > len(data):
+            raise ImageError(f"{where}: the PNG is cut short")
+        length, kind = _CHUNK.unpack_from(data, position)
+        end = position + _AROUND + length
+        if end > len(data):
+            raise ImageError(f"{where}: the PNG is cut short")
+        if kind == b"IDAT":
+            first_pixels = first_pixels or position
+            if last_pixels not in {0, position}:
+                raise _broken(where, kind, position)
+            last_pixels = end
+        elif kind in _AT_MOST_ONCE:
+            if kind in seen:
+                raise _broken(where, kind, position)
+            seen.add(kind)
+            if kind == b"eXIf":
+                check_exif(length, where)
+        elif kind != b"IEND":
+            # A small first letter is the format's own word for what can be left out.
+            if not kind[:1].islower():
+                raise _broken(where, kind, position)
+            position = end
+            continue
+        if kept[-1][1] == position:
+            kept[-1] = kept[-1][0], end
+        else:
+            kept.append((position, end))
+        position = end
+    if last_pixels - first_pixels > _UNCHECKED:
+        row = (width * depth * _CHANNELS[color] + 7) // 8
+        # Interlaced, there are up to two rows for each, with two more bytes for the filter and for what is padded.
+        _check_inflated(data, first_pixels, last_pixels, height * (row + 4) + _PART, where)
+    return Checked(height, width, b"".join([data[start:end] for start, end in kept]))
+
+
+def _check_inflated(data: bytes, position: int, end: int, most: int, where: str) -> None:
+    """Refuse more than the pixels: libpng inflates it to the end, a thousand bytes for each, and throws it away."""
+    stream = zlib.decompressobj()
+    view = memoryview(data)
+    while position < end:
+        length, _ = _CHUNK.unpack_from(data, position)
+        start = position + _CHUNK.size
+        for at in range(start, start + length, _PART):
+            part: bytes | memoryview = view[at : min(at + _PART, start + length)]
+            while part and not stream.eof:
+                try:
+                    most -= len(stream.decompress(part, 16 * _PART))
+                except zlib.error as error:
+                    raise ImageError(f"{where}: broken PNG ({error})") from error
+                if most < 0:
+                    raise ImageError(f"{where}: broken PNG, it has more data than pixels")
+                part = stream.unconsumed_tail
+        position += _AROUND + length
+
+
+def _broken(where: str, kind: bytes, position: int) -> ImageError:
+    return ImageError(f"{where}: broken PNG, chunk {kind.decode('latin-1')!r} at byte {position}")

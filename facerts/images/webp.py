@@ -1,0 +1,83 @@
+"""WebP: a walk over the chunks; the image and its orientation are passed on.
+
+Left out are the alpha channel of lossy images, which is dropped anyway, color profiles and texts.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from facerts.errors import ImageError
+from facerts.images.limits import MAX_LOSSLESS_WEBP_PIXELS, Checked, check_exif, check_pixels
+
+_CHUNK = struct.Struct("<4sI")
+_FIRST = 12  # after RIFF, its size, and WEBP
+_CANVAS, _LOSSY, _LOSSLESS, _EXIF = b"VP8X", b"VP8 ", b"VP8L", b"EXIF"
+_IMAGES = frozenset({_LOSSY, _LOSSLESS})
+_IS_ANIMATED, _HAS_EXIF = 0x02, 0x08
+_SIDES = struct.Struct("<HH")
+_SIDE = (1 << 14) - 1
+
+
+def check(data: bytes, where: str, max_pixels: int) -> Checked:
+    """Walk a WebP's chunks.
+
+    Raises:
+        ImageError: broken, cut short, an animation, or beyond a limit.
+    """
+    end = 8 + int.from_bytes(data[4:8], "little")
+    if end > len(data):
+        raise ImageError(f"{where}: the WebP is cut short")
+    kind, content, position = _read(data, _FIRST, end, where)
+    canvas = exif = b""
+    if kind == _CANVAS:
+        canvas = content
+        if canvas[:1] and canvas[0] & _IS_ANIMATED:
+            raise ImageError(f"{where}: an animated WebP; save one of its frames")
+        while position < end:
+            other, found, position = _read(data, position, end, where)
+            if other in _IMAGES and kind == _CANVAS:
+                kind, content = other, found
+            elif other == _EXIF and not exif:
+                exif = found
+    if kind not in _IMAGES:
+        raise ImageError(f"{where}: broken WebP, there is no image in it")
+    height, width = _size(kind, content, where)
+    check_pixels(height, width, max_pixels, where)
+    if kind == _LOSSLESS:
+        check_pixels(height, width, MAX_LOSSLESS_WEBP_PIXELS, where, of=" for lossless WebP")
+    chunks = _written(kind, content)
+    if canvas:
+        sides = (width - 1).to_bytes(3, "little") + (height - 1).to_bytes(3, "little")
+        if canvas[4:] != sides:
+            raise ImageError(f"{where}: broken WebP, its image is not as large as its canvas")
+        check_exif(len(exif), where)
+        chunks = _written(_CANVAS, bytes([_HAS_EXIF if exif else 0, 0, 0, 0]) + sides) + chunks
+        if exif:
+            chunks += _written(_EXIF, exif)
+    return Checked(height, width, _written(b"RIFF", b"WEBP" + chunks))
+
+
+def _read(data: bytes, position: int, end: int, where: str) -> tuple[bytes, bytes, int]:
+    """A chunk's kind and content, and where the next one begins."""
+    start = position + _CHUNK.size
+    if start <= end:
+        kind, length = _CHUNK.unpack_from(data, position)
+        if start + length <= end:
+            return kind, data[start : start + length], start + length + length % 2
+    raise ImageError(f"{where}: the WebP is cut short")
+
+
+def _written(kind: bytes, content: bytes) -> bytes:
+    return _CHUNK.pack(kind, len(content)) + content + bytes(len(content) % 2)
+
+
+def _size(kind: bytes, content: bytes, where: str) -> tuple[int, int]:
+    """Height and width, as the image itself has them."""
+    if kind == _LOSSY and content[3:6] == b"\x9d\x01\x2a" and len(content) >= 10:
+        width, height = _SIDES.unpack_from(content, 6)
+        return height & _SIDE, width & _SIDE
+    if kind == _LOSSLESS and content[:1] == b"\x2f" and len(content) >= 5:
+        bits = int.from_bytes(content[1:5], "little")
+        return 1 + (bits >> 14 & _SIDE), 1 + (bits & _SIDE)
+    raise ImageError(f"{where}: broken WebP, its image has no header")

@@ -1,0 +1,1 @@
+"""facerts behind the calls that other packages' users know."""

@@ -1,0 +1,1 @@
+"""Files, folders and what is in them: atomic writes, locks, bounded readers, progress."""

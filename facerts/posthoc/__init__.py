@@ -1,6 +1,0 @@
-"""Quality for an embedder that is trained already: heads on what it says, grafted behind its own graph."""
-
-from facerts.posthoc.run import Graft, add_quality
-from facerts.posthoc.train import Settings
-
-__all__ = ["Graft", "Settings", "add_quality"]

@@ -1,0 +1,1 @@
+"""Class centers, and the softmax over all of them."""

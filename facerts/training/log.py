@@ -1,0 +1,69 @@
+"""A run's log: one JSON object a line, and the same numbers for TensorBoard."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from torch.utils.tensorboard import SummaryWriter
+
+from facerts.io.files import atomic_write, writing
+
+FILE = "log.jsonl"
+
+
+class RunLog:
+    """Appends to ``log.jsonl`` and to TensorBoard's event files in a run's folder.
+
+    Args:
+        folder: of the run.
+        resumed_at: the step that the run starts from; lines of later steps, which the interrupted run wrote
+            after its last checkpoint, are removed, so that no step is logged twice.
+    """
+
+    def __init__(self, folder: Path, resumed_at: int) -> None:
+        path = folder / FILE
+        if path.exists():
+            lines = [
+                line
+                for line in path.read_text(encoding="utf-8", errors="replace").splitlines()
+                if _before(line, resumed_at)
+            ]
+            with atomic_write(path, "w") as file:
+                file.writelines(f"{line}\n" for line in lines)
+        self._path = path
+        with writing(path):
+            self._file = path.open("a", encoding="utf-8")
+        with writing(folder / "tensorboard"):
+            self._board = SummaryWriter(str(folder / "tensorboard"), purge_step=resumed_at)
+
+    def write(self, kind: str, step: int, **fields: Any) -> None:
+        """Log one line; a name in ``fields`` groups TensorBoard's curves."""
+        with writing(self._path):
+            self._file.write(json.dumps({"kind": kind, "step": step, **fields}) + "\n")
+            self._file.flush()
+        group = f"{kind}/{fields['name']}" if "name" in fields else kind
+        for name, value in fields.items():
+            if isinstance(value, int | float) and not isinstance(value, bool):
+                self._board.add_scalar(f"{group}/{name}", value, step)
+
+    def __enter__(self) -> RunLog:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.close()
+        self._board.close()
+
+
+def _before(line: str, step: int) -> bool:
+    """Whether a line is whole and belongs to the steps before ``step`` (or to the validation at it)."""
+    try:
+        logged = json.loads(line).get("step", math.inf)
+    except (ValueError, RecursionError, AttributeError):  # the line that a killed run was writing
+        return False
+    return isinstance(logged, int | float) and logged <= step

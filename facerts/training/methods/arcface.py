@@ -1,0 +1,26 @@
+"""ArcFace: an additive angular margin on the target's angle.
+
+Deng, Guo, Xue, Zafeiriou: "ArcFace: Additive Angular Margin Loss for Deep Face Recognition",
+CVPR 2019, Eq. 3:
+
+    L = −log  exp(γ cos(θ_c + m)) / (exp(γ cos(θ_c + m)) + Σ_{j ≠ c} exp(γ cos θ_j))
+
+It learns no uncertainty of its own; the length of the embedding serves as its quality.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from facerts.training.methods.base import ClassificationMethod, MarginConfig, Outputs, unit_embedding
+
+
+class ArcFace(ClassificationMethod):
+    """Scaled-cosine softmax with margin m (Eq. 3); quality is ‖y‖."""
+
+    name = "arcface"
+    Config = MarginConfig
+
+    def score(self, outputs: Outputs) -> dict[str, Tensor]:
+        scored = unit_embedding(outputs)
+        return {**scored, "quality": scored["norm"], "uncertainty": -scored["norm"]}

@@ -1,0 +1,51 @@
+"""CosFace: an additive margin on the target's cosine.
+
+Wang, Wang, Zhou, Ji, Gong, Zhou, Li, Liu: "CosFace: Large Margin Cosine Loss for Deep Face Recognition",
+CVPR 2018, Eq. 4:
+
+    L = −log  exp(γ (cos θ_c − m)) / (exp(γ (cos θ_c − m)) + Σ_{j ≠ c} exp(γ cos θ_j))
+
+It learns no uncertainty of its own; the length of the embedding serves as its quality.
+"""
+
+from __future__ import annotations
+
+from pydantic import Field
+from torch import Tensor
+
+from facerts.training.methods.base import (
+    Batch,
+    ClassificationMethod,
+    ImageTerms,
+    Margin,
+    MethodConfig,
+    Outputs,
+    unit_embedding,
+)
+
+
+class CosFaceConfig(MethodConfig):
+    """Settings of CosFace; the defaults are the paper's.
+
+    Attributes:
+        logit_scale: γ.
+        margin: m, a difference of cosines, after the ramp; 0.4 in the best-known public code.
+    """
+
+    logit_scale: float = Field(64.0, gt=0)
+    margin: float = Field(0.35, ge=0, lt=2)
+
+
+class CosFace(ClassificationMethod):
+    """Scaled-cosine softmax with margin m on the cosine (Eq. 4); quality is ‖y‖."""
+
+    name = "cosface"
+    Config = CosFaceConfig
+
+    def margin(self, terms: ImageTerms, batch: Batch) -> Margin:
+        margin = self.config.margin * batch.ramp
+        return lambda cosine: cosine - margin
+
+    def score(self, outputs: Outputs) -> dict[str, Tensor]:
+        scored = unit_embedding(outputs)
+        return {**scored, "quality": scored["norm"], "uncertainty": -scored["norm"]}

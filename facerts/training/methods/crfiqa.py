@@ -1,0 +1,91 @@
+"""CR-FIQA: a head that predicts how much closer a face is to its own class centre than to any other.
+
+Boutros, Fang, Klemt, Fu, Damer: "CR-FIQA: Face Image Quality Assessment by Learning Sample Relative
+Classifiability", CVPR 2023. r(x) is the head's output:
+
+    CCS = cos θ_c,   NNCCS = max_{j ≠ c} cos θ_j                     similarity to the own and the nearest other centre
+    CR = CCS / (NNCCS + 1 + ε),   ε = 1e-9                                                  certainty ratio
+    L = L_ArcFace + λ SmoothL1(r(x), CR),   SmoothL1(e) = e²/2β where |e| < β, else |e| − β/2
+
+The ratio is computed without margin and is a constant to the gradient. r(x) is the quality.
+"""
+
+from __future__ import annotations
+
+import torch
+from pydantic import Field
+from torch import Tensor
+from torch.nn import functional as F
+
+from facerts.training.methods.base import (
+    Batch,
+    Centres,
+    ClassificationMethod,
+    Loss,
+    MarginConfig,
+    Outputs,
+    unit_embedding,
+)
+from facerts.training.nn.heads import HeadSpec
+
+EPSILON = 1e-9
+# Where the nearest other centre is almost opposite, as it never is among many people, the ratio would reach 1e9 and its
+# regression would drive the network out of what 16 bits can hold.
+LARGEST_RATIO = 100.0
+
+
+class CRFIQAConfig(MarginConfig):
+    """Settings of CR-FIQA; the defaults are the paper's.
+
+    Attributes:
+        regression_weight: λ.
+        beta: β, the error at which the regression turns from squared to absolute.
+    """
+
+    regression_weight: float = Field(10.0, ge=0)
+    beta: float = Field(0.5, gt=0)
+
+
+def certainty_ratio(own: Tensor, nearest: Tensor) -> Tensor:
+    """CR = CCS / (NNCCS + 1 + ε).
+
+    Args:
+        own: ``(B,)`` CCS, the cosine to the own class centre.
+        nearest: ``(B,)`` NNCCS, the largest cosine to another.
+
+    Returns:
+        ``(B,)``.
+    """
+    # A cosine may round to less than −1, which would divide by a negative number or by 0.
+    return own / (nearest.clamp_min(-1.0) + 1.0 + EPSILON)
+
+
+class CRFIQA(ClassificationMethod):
+    """ArcFace and a regression of the certainty ratio; quality is r(x)."""
+
+    name = "crfiqa"
+    Config = CRFIQAConfig
+
+    def heads(self) -> dict[str, HeadSpec]:
+        return {"certainty_ratio": HeadSpec(1)}
+
+    def loss(self, outputs: Outputs, batch: Batch, centres: Centres) -> Loss:
+        """ArcFace's loss plus λ times the regression's."""
+        classification = super().loss(outputs, batch, centres)
+        with torch.no_grad():
+            ratio = certainty_ratio(*centres.own_and_nearest(outputs["embedding"], batch.labels))
+            target = ratio.clamp(-LARGEST_RATIO, LARGEST_RATIO)
+        regression = F.smooth_l1_loss(
+            outputs["certainty_ratio"].squeeze(1),
+            target.to(outputs["certainty_ratio"]),
+            beta=self.config.beta,
+        )
+        return Loss(
+            classification.total + self.config.regression_weight * regression,
+            {**classification.parts, "regression": regression.detach()},
+            {**classification.per_image, "certainty_ratio": target},
+        )
+
+    def score(self, outputs: Outputs) -> dict[str, Tensor]:
+        r = outputs["certainty_ratio"].squeeze(1)
+        return {**unit_embedding(outputs), "quality": r, "uncertainty": -r}

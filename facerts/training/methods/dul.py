@@ -1,0 +1,78 @@
+"""DUL: data uncertainty learning, the classification form.
+
+Chang, Lan, Cheng, Wei: "Data Uncertainty Learning in Face Recognition", CVPR 2020.
+
+An image is a Gaussian in the embedding space: the embedding is its mean μ, a second head gives log σ². Training
+classifies a sample of it, and a divergence from the standard normal keeps σ from shrinking to nothing:
+
+    s = μ + ε ⊙ σ,   ε ~ N(0, I)                                              one sample per image and step
+    L = CE(s) + λ L_KL                                                        CE with ArcFace logits of s
+    L_KL = mean_l ½ (μ_l² + σ_l² − log σ_l² − 1)
+
+The divergence is the mean over the d dimensions, as in the authors' code; a sum would make λ d times as large.
+At inference the embedding is μ, nothing is random, and the harmonic mean of σ² is the uncertainty.
+"""
+
+from __future__ import annotations
+
+from pydantic import Field
+from torch import Tensor
+
+from facerts.training.methods.base import (
+    Batch,
+    ClassificationMethod,
+    ImageTerms,
+    MarginConfig,
+    Outputs,
+    unit_embedding,
+)
+from facerts.training.methods.mls import bounded, harmonic_mean
+from facerts.training.methods.noise import keyed_normal
+from facerts.training.nn.heads import HeadSpec
+
+
+class DULConfig(MarginConfig):
+    """Settings of DUL.
+
+    Attributes:
+        kl_weight: λ.
+    """
+
+    kl_weight: float = Field(0.01, ge=0)
+
+
+def kl_divergence(mean: Tensor, log_variance: Tensor) -> Tensor:
+    """Of N(μ, σ²) from N(0, 1), mean over the dimensions: ``(B, d)`` each to ``(B,)``; 0 at μ = 0, σ = 1."""
+    return 0.5 * (mean.square() + log_variance.exp() - log_variance - 1.0).mean(dim=1)
+
+
+class DUL(ClassificationMethod):
+    """ArcFace on samples of Gaussians; quality is minus the harmonic mean of σ²."""
+
+    name = "dul"
+    Config = DULConfig
+
+    def heads(self) -> dict[str, HeadSpec]:
+        # Without a BatchNorm log σ² runs to its bound within a few steps.
+        return {"log_variance": HeadSpec(self.embedding_size, batch_norm=True)}
+
+    def image_terms(self, outputs: Outputs, batch: Batch) -> ImageTerms:
+        mean, log_variance = outputs["embedding"], bounded(outputs["log_variance"])
+        noise = keyed_normal(batch.seed, batch.step, batch.samples, self.embedding_size).to(mean)
+        kl = kl_divergence(mean, log_variance)
+        return ImageTerms(
+            mean + noise * (0.5 * log_variance).exp(),
+            penalty=self.config.kl_weight * kl,
+            parts={"kl": kl.detach().mean()},
+            per_image={"variance": harmonic_mean(log_variance.detach().exp())},
+        )
+
+    def score(self, outputs: Outputs) -> dict[str, Tensor]:
+        variance = bounded(outputs["log_variance"]).exp()
+        uncertainty = harmonic_mean(variance)
+        return {
+            **unit_embedding(outputs),
+            "quality": -uncertainty,
+            "uncertainty": uncertainty,
+            "variance": variance,
+        }

@@ -1,0 +1,69 @@
+"""ESupCon: supervised contrastive learning with class prototypes in the pool.
+
+Aljundi, Patel, Sulc, Olmeda, Chumerin: "Contrastive Classification and Representation Learning with Probabilistic
+Interpretation", AAAI 2023. Prototypes θ_k are the unit class centres; all similarities are divided by τ:
+
+    ℓ_pt(i)   = −s_{iθ_y} + log (Σ_k exp s_{iθ_k} + Σ_{j≠i} exp s_ij)
+    ℓ_pt(θ_k) = mean over i of class k of ℓ_pt(i)
+    L = (1/(2N + K)) (Σ_k ℓ_pt(θ_k) + Σ_i ℓ_SupCon(i))
+
+The inner Σ_k runs over all prototypes. The outer one, and so K, runs over the classes in the batch; in the paper
+they are all classes, which with many thousand identities a batch never holds.
+
+It learns no uncertainty of its own; the length of the embedding serves as its quality.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from facerts.training.methods.base import Batch, Centres, Loss, Outputs
+from facerts.training.methods.contrastive import (
+    info_nce,
+    log_pool,
+    members,
+    positives,
+    similarities,
+    tightness,
+)
+from facerts.training.methods.supcon import IdentityContrast, SupConConfig
+
+
+def prototype_loss(logits: Tensor, prototype_logits: Tensor, labels: Tensor) -> Tensor:
+    """ℓ_pt(i) = −s_{iθ_y} + log (Σ_k exp s_{iθ_k} + Σ_{j≠i} exp s_ij).
+
+    Args:
+        logits: ``(B, B)``, similarities of rows over τ.
+        prototype_logits: ``(B, C)``, similarities to the prototypes over τ.
+        labels: ``(B,) int64``.
+
+    Returns:
+        ``(B,)``.
+    """
+    pool = torch.logaddexp(prototype_logits.logsumexp(dim=1), log_pool(logits))
+    return tightness(prototype_logits, labels) + pool
+
+
+def class_means(values: Tensor, labels: Tensor) -> Tensor:
+    """Mean of each class in the batch, ``(B,)`` to ``(K,)``."""
+    member = members(labels).to(values)
+    return values @ member / member.sum(dim=0)
+
+
+class ESupCon(IdentityContrast):
+    """SupCon and the prototypes' loss in one mean over rows and classes; quality is ‖y‖."""
+
+    name = "esupcon"
+    Config = SupConConfig
+
+    def loss(self, outputs: Outputs, batch: Batch, centres: Centres) -> Loss:
+        """L above."""
+        embedding, temperature = outputs["embedding"], self.config.temperature
+        logits = similarities(embedding) / temperature
+        prototypes = class_means(
+            prototype_loss(logits, centres.cosines(embedding) / temperature, batch.labels), batch.labels
+        )
+        supcon = info_nce(logits, positives(batch.labels))
+        total = torch.cat([prototypes, supcon]).mean()
+        return Loss(total, {"prototypes": prototypes.detach().mean(), "supcon": supcon.detach().mean()})

@@ -1,0 +1,105 @@
+"""RTS: Random Temperature Scaling.
+
+Shang, Huang, Ke, Yang, Ge, Sun: "Improving Training and Inference of Face Recognition Models via Random
+Temperature Scaling", AAAI 2023.
+
+A second head predicts log scales z ∈ R^δ of a random temperature; v = exp(z). A step of Algorithm 1:
+
+    ε_i ~ N(0, 1),   t = (1/(δ − 2)) Σ_i v_i ε_i²            one temperature per image, drawn anew each step
+    s_k = s'_k / t                                           s' the ArcFace logits
+    L = CE(s) + λ L_KL,   L_KL = (1/δ) Σ_i ½ (v_i − log v_i − 1)                                       (Eq. 6)
+
+With one shared v the temperature is Γ(shape δ/2, rate (δ/2 − 1)/v), whose mode is v, and L_KL is the
+divergence of Γ(½, 1/(2v)) from the prior Γ(½, ½). Nothing is random at inference: v̄ = mean_i v_i is the
+uncertainty.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+from pydantic import Field
+from torch import Tensor
+
+from facerts.training.methods.base import (
+    Batch,
+    ClassificationMethod,
+    ImageTerms,
+    MarginConfig,
+    Outputs,
+    unit_embedding,
+)
+from facerts.training.methods.noise import keyed_normal
+from facerts.training.nn.heads import HeadSpec
+
+# A draw of all but zero noise would make the logits explode.
+SMALLEST_TEMPERATURE = 1e-4
+
+
+class RTSConfig(MarginConfig):
+    """Settings of RTS; the defaults are the paper's.
+
+    Attributes:
+        kl_weight: λ.
+        degrees: δ, the number of squared normals that add up to a temperature; above 2.
+        scale: "vector" predicts δ scales, "shared" one for all.
+    """
+
+    kl_weight: float = Field(10.0, ge=0)
+    degrees: int = Field(16, gt=2, le=4096)
+    scale: Literal["vector", "shared"] = "vector"
+
+
+def temperature(v: Tensor, noise: Tensor) -> Tensor:
+    """t = (1/(δ − 2)) Σ_i v_i ε_i² (Algorithm 1).
+
+    Args:
+        v: ``(B, δ)``, or ``(B, 1)`` where the scale is shared.
+        noise: ``(B, δ)`` standard normal.
+
+    Returns:
+        ``(B,)``; E[t] = Σ v_i / (δ − 2), Var[t] = 2 Σ v_i² / (δ − 2)².
+    """
+    return (v * noise.square()).sum(dim=1) / (noise.shape[1] - 2)
+
+
+def kl_divergence(z: Tensor) -> Tensor:
+    """(1/δ) Σ_i ½ (v_i − log v_i − 1) (Eq. 6): ``(B, δ)`` log scales to ``(B,)``; 0 at z = 0."""
+    return 0.5 * (z.exp() - z - 1.0).mean(dim=1)
+
+
+class RTS(ClassificationMethod):
+    """ArcFace logits divided by a random temperature whose scale the network predicts; quality is −log v̄."""
+
+    name = "rts"
+    Config = RTSConfig
+
+    def heads(self) -> dict[str, HeadSpec]:
+        size = self.config.degrees if self.config.scale == "vector" else 1
+        return {"log_scale": HeadSpec(size, batch_norm=True)}
+
+    def image_terms(self, outputs: Outputs, batch: Batch) -> ImageTerms:
+        z = outputs["log_scale"]
+        v = z.exp()
+        noise = keyed_normal(batch.seed, batch.step, batch.samples, self.config.degrees).to(z)
+        t = temperature(v, noise)
+        kl = kl_divergence(z)
+        return ImageTerms(
+            outputs["embedding"],
+            temperature=t.clamp_min(SMALLEST_TEMPERATURE),
+            penalty=self.config.kl_weight * kl,
+            parts={"kl": kl.detach().mean(), "clamped": (t.detach() < SMALLEST_TEMPERATURE).sum()},
+            per_image={"v": v.detach().mean(dim=1)},
+        )
+
+    def score(self, outputs: Outputs) -> dict[str, Tensor]:
+        z = outputs["log_scale"]
+        # log v̄ directly, which stays a number where exp(z) no longer is.
+        log_mean = z.logsumexp(dim=1) - math.log(z.shape[1])
+        return {
+            **unit_embedding(outputs),
+            "quality": -log_mean,
+            "uncertainty": log_mean.exp(),
+            "log_scale": z,
+        }

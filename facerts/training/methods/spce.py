@@ -1,0 +1,62 @@
+"""SPCE: the simplified pairwise cross-entropy, with a classifier that only follows it.
+
+Boudiaf, Rony, Masud Ziko, Granger, Pedersoli, Piantanida, Ben Ayed: "A Unifying Mutual Information View of Metric
+Learning: Cross-Entropy vs. Pairwise Losses", ECCV 2020, define it; Aljundi, Patel, Sulc, Olmeda, Chumerin:
+"Contrastive Classification and Representation Learning with Probabilistic Interpretation", AAAI 2023, add the
+classifier's tightness term. Over the K classes of the batch:
+
+    l_ik = (1/N) Σ_{j: y_j = k} z_j·z_i                     class sums over N, the pair with itself included
+    L = CE(l) − mean_i ẑ_i·θ_{y_i}                          the embedding detached in the second term
+
+N counts all rows. With unit vectors |l_ik| ≤ N_k/N, too little for a softmax to tell classes apart; here z is
+z = sqrt(K/τ)·ẑ, so that
+
+    l_ik = (K/(N τ)) Σ_{j: y_j = k} ẑ_j·ẑ_i,
+
+which in a balanced batch (N_k = N/K) is the mean cosine to the class over τ, whatever the batch's size. Unnormalised
+z would let the loss fall by growing norms, which cosines at the end do not see.
+
+It learns no uncertainty of its own; the length of the embedding serves as its quality.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+from torch.nn import functional as F
+
+from facerts.training.methods.base import Batch, Centres, Loss, Outputs
+from facerts.training.methods.contrastive import members, similarities, tightness
+from facerts.training.methods.supcon import IdentityContrast, SupConConfig
+
+
+def pairwise_cross_entropy(similarity: Tensor, labels: Tensor, temperature: float) -> Tensor:
+    """CE over the batch's classes of l_ik = (K/(N τ)) Σ_{j: y_j = k} s_ij.
+
+    Args:
+        similarity: ``(B, B)``, s_ij = ẑ_i·ẑ_j.
+        labels: ``(B,) int64``.
+        temperature: τ.
+
+    Returns:
+        ``(B,)``.
+    """
+    member = members(labels).to(similarity)
+    rows, classes = member.shape
+    logits = similarity @ member * (classes / (rows * temperature))
+    return F.cross_entropy(logits, member.argmax(dim=1), reduction="none")
+
+
+class SPCE(IdentityContrast):
+    """Cross-entropy against the batch's class sums, plus a classifier learnt from detached embeddings; ‖y‖."""
+
+    name = "spce"
+    Config = SupConConfig
+
+    def loss(self, outputs: Outputs, batch: Batch, centres: Centres) -> Loss:
+        """L above."""
+        embedding = outputs["embedding"]
+        entropy = pairwise_cross_entropy(
+            similarities(embedding), batch.labels, self.config.temperature
+        ).mean()
+        tight = tightness(centres.cosines(embedding.detach()), batch.labels).mean()
+        return Loss(entropy + tight, {"cross_entropy": entropy.detach(), "tightness": tight.detach()})

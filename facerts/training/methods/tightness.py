@@ -1,0 +1,33 @@
+"""Tightness: SupCon for the embedding, and a classifier that only follows it.
+
+Aljundi, Patel, Sulc, Olmeda, Chumerin: "Contrastive Classification and Representation Learning with Probabilistic
+Interpretation", AAAI 2023. With prototypes θ_k, the unit class centres:
+
+    L = L_SupCon − mean_i ẑ_i·θ_{y_i}
+
+The embedding is detached in the second term, which therefore moves the prototypes alone, each towards the mean
+direction of its identity; it is not divided by τ.
+
+It learns no uncertainty of its own; the length of the embedding serves as its quality.
+"""
+
+from __future__ import annotations
+
+from facerts.training.methods.base import Batch, Centres, Loss, Outputs
+from facerts.training.methods.contrastive import info_nce, positives, similarities, tightness
+from facerts.training.methods.supcon import IdentityContrast, SupConConfig
+
+
+class Tightness(IdentityContrast):
+    """SupCon plus a classifier learnt from detached embeddings; quality is ‖y‖."""
+
+    name = "tightness"
+    Config = SupConConfig
+
+    def loss(self, outputs: Outputs, batch: Batch, centres: Centres) -> Loss:
+        """L above."""
+        embedding = outputs["embedding"]
+        logits = similarities(embedding) / self.config.temperature
+        supcon = info_nce(logits, positives(batch.labels)).mean()
+        tight = tightness(centres.cosines(embedding.detach()), batch.labels).mean()
+        return Loss(supcon + tight, {"supcon": supcon.detach(), "tightness": tight.detach()})

@@ -1,0 +1,37 @@
+"""Backbones and their heads: one function builds a network by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from facerts.training.nn.compact import PLANS, Compact, fold_branches
+from facerts.training.nn.heads import FaceNetwork, HeadSpec
+from facerts.training.nn.iresnet import BLOCKS_PER_STAGE, IResNet
+from facerts.training.nn.mobilefacenet import MobileFaceNet
+from facerts.training.nn.residual_block import recompute_units
+
+__all__ = ["BACKBONES", "FaceNetwork", "HeadSpec", "build_network", "fold_branches", "recompute_units"]
+
+# Every trunk takes `width` and `dropout` and has `features`, its number of outputs.
+BACKBONES: dict[str, Callable[..., IResNet | MobileFaceNet | Compact]] = {
+    **{f"iresnet{depth}": partial(IResNet, depth) for depth in BLOCKS_PER_STAGE},
+    **{f"iresnet{depth}_se": partial(IResNet, depth, se=True) for depth in BLOCKS_PER_STAGE},
+    **{f"iresnet{depth}_lite": partial(IResNet, depth, lite=True) for depth in BLOCKS_PER_STAGE},
+    **{plan: partial(Compact, plan) for plan in PLANS},
+    "mobilefacenet": MobileFaceNet,
+    "mobilefacenet_wide": partial(MobileFaceNet, widened=True),
+}
+
+
+def build_network(
+    backbone: str,
+    *,
+    embedding_size: int = 512,
+    heads: Mapping[str, HeadSpec] | None = None,
+    width: float = 1.0,
+    dropout: float = 0.0,
+) -> FaceNetwork:
+    """A backbone by its name in ``BACKBONES`` with an embedding head and the heads that a method asks for."""
+    trunk = BACKBONES[backbone](width=width, dropout=dropout)
+    return FaceNetwork(trunk, trunk.features, embedding_size, heads or {})

@@ -1,0 +1,241 @@
+"""Compact residual networks, made for use on a CPU core.
+
+What a CPU's time goes into is not multiply-adds alone, so the plan is another one than IResNet's (``iresnet.py``):
+
+- two strided convolutions bring 112 x 112 to 28 x 28 before the first block, because large maps of few channels keep
+  neither vector nor matrix units busy; from there on no layer has fewer than 64 channels;
+- every BatchNorm follows a convolution and every activation is a ReLU, so that a runtime folds both into the
+  convolution (a BatchNorm before a padded convolution cannot be folded, and ONNX Runtime has no fused PReLU);
+- plain 3 x 3 convolutions, which train many times as fast on a CPU as depthwise ones; the other kinds of block are
+  there to be compared;
+- the last map is squeezed by a 1 x 1 convolution before it is flattened, for the linear layers on it would otherwise
+  hold most of the weights.
+
+Blocks: He et al., "Deep Residual Learning", CVPR 2016 (basic, bottleneck), without the activation after the sum;
+Ding et al., "RepVGG", CVPR 2021 (parallel branches that become one convolution); Sandler et al., "MobileNetV2",
+CVPR 2018 (inverted, depthwise), after plain blocks in the first stage as in Tan and Le, "EfficientNetV2", ICML 2021.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from facerts.training.nn.residual_block import Unit
+
+FINAL_SIZE = 7  # 28 halved twice
+# Channels are multiples of this, which is what matrix units take at a time.
+STEP = 16
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A run of blocks on maps of one size.
+
+    Attributes:
+        kind: of the blocks, see ``BLOCKS``.
+        channels: between blocks.
+        blocks: how many.
+        hidden: channels inside a bottleneck or an inverted block.
+    """
+
+    kind: str
+    channels: int
+    blocks: int
+    hidden: int = 0
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A trunk.
+
+    Attributes:
+        stem: channels after each of the two strided convolutions.
+        stages: on maps of 28, 14 and 7.
+        squeezed: channels of the last map when it is flattened.
+        pooled: whether the features also have the mean activation of every channel after each stage: how much there
+            is of an edge or a texture, which blur and noise change, and which the last map has no reason to keep.
+    """
+
+    stem: tuple[int, int]
+    stages: tuple[Stage, Stage, Stage]
+    squeezed: int = 64
+    pooled: bool = False
+
+
+BASIC = Stage("basic", 64, 1), Stage("basic", 128, 3), Stage("basic", 256, 1)
+
+
+PLANS = {
+    "compact": Plan((32, 64), BASIC),
+    "compact_pooled": Plan((32, 64), BASIC, pooled=True),
+    "compact_bottleneck": Plan(
+        (32, 64), (Stage("basic", 64, 1), Stage("bottleneck", 256, 7, 64), Stage("bottleneck", 512, 3, 128))
+    ),
+    "compact_inverted": Plan(
+        (32, 64), (Stage("basic", 64, 2), Stage("inverted", 128, 6, 256), Stage("inverted", 192, 3, 384))
+    ),
+    "compact_rep": Plan((32, 64), (Stage("rep", 64, 3), Stage("rep", 128, 5), Stage("rep", 256, 1))),
+}
+
+
+def conv(
+    inputs: int, outputs: int, kernel: int, stride: int = 1, *, groups: int = 1, activation: bool = True
+) -> nn.Sequential:
+    """Convolution padded to keep the size at stride 1, BatchNorm and, unless it ends a branch, ReLU."""
+    layers: list[nn.Module] = [
+        nn.Conv2d(inputs, outputs, kernel, stride, kernel // 2, groups=groups, bias=False),
+        nn.BatchNorm2d(outputs),
+    ]
+    return nn.Sequential(*layers, nn.ReLU(inplace=True)) if activation else nn.Sequential(*layers)
+
+
+class Residual(Unit):
+    """The sum of a branch and of a shortcut, which is a 1 x 1 convolution where their shapes differ."""
+
+    def __init__(self, branch: nn.Sequential, inputs: int, outputs: int, stride: int) -> None:
+        super().__init__()
+        self.branch = branch
+        same = stride == 1 and inputs == outputs
+        self.shortcut = nn.Identity() if same else conv(inputs, outputs, 1, stride, activation=False)
+
+    def transform(self, x: Tensor) -> Tensor:
+        summed: Tensor = self.branch(x) + self.shortcut(x)
+        return summed
+
+
+def basic(inputs: int, outputs: int, stride: int, hidden: int) -> Residual:
+    """Two 3 x 3 convolutions."""
+    branch = nn.Sequential(conv(inputs, outputs, 3, stride), conv(outputs, outputs, 3, activation=False))
+    return Residual(branch, inputs, outputs, stride)
+
+
+def bottleneck(inputs: int, outputs: int, stride: int, hidden: int) -> Residual:
+    """A 3 x 3 convolution between two of 1 x 1, on fewer channels than there are around them."""
+    branch = nn.Sequential(
+        conv(inputs, hidden, 1), conv(hidden, hidden, 3, stride), conv(hidden, outputs, 1, activation=False)
+    )
+    return Residual(branch, inputs, outputs, stride)
+
+
+def inverted(inputs: int, outputs: int, stride: int, hidden: int) -> Residual:
+    """A depthwise 3 x 3 convolution between two of 1 x 1, on more channels than there are around them."""
+    branch = nn.Sequential(
+        conv(inputs, hidden, 1),
+        conv(hidden, hidden, 3, stride, groups=hidden),
+        conv(hidden, outputs, 1, activation=False),
+    )
+    return Residual(branch, inputs, outputs, stride)
+
+
+class RepBlock(Unit):
+    """Convolutions of 3 x 3 and of 1 x 1 and the input itself, each with a BatchNorm, summed; then a ReLU."""
+
+    def __init__(self, inputs: int, outputs: int, stride: int) -> None:
+        super().__init__()
+        self.square = conv(inputs, outputs, 3, stride, activation=False)
+        self.point = conv(inputs, outputs, 1, stride, activation=False)
+        self.identity = nn.BatchNorm2d(inputs) if stride == 1 and inputs == outputs else None
+
+    def transform(self, x: Tensor) -> Tensor:
+        summed = self.square(x) + self.point(x)
+        return F.relu(summed if self.identity is None else summed + self.identity(x))
+
+    @torch.no_grad()
+    def folded(self) -> nn.Sequential:
+        """The one 3 x 3 convolution, with its ReLU, that computes the same in evaluation mode."""
+        square, point = self.square[0], self.point[0]
+        assert isinstance(square, nn.Conv2d)
+        assert isinstance(point, nn.Conv2d)
+        branches = [(square.weight, self.square[1]), (F.pad(point.weight, [1, 1, 1, 1]), self.point[1])]
+        if self.identity is not None:
+            same = torch.zeros_like(square.weight)
+            same[range(len(same)), range(len(same)), 1, 1] = 1.0
+            branches.append((same, self.identity))
+        one = nn.Conv2d(square.in_channels, square.out_channels, 3, square.stride[0], 1).to(square.weight)
+        one.weight.zero_()
+        assert one.bias is not None
+        one.bias.zero_()
+        for kernel, norm in branches:
+            assert isinstance(norm, nn.BatchNorm2d)
+            assert norm.running_mean is not None
+            assert norm.running_var is not None
+            scale = norm.weight / (norm.running_var + norm.eps).sqrt()
+            one.weight += kernel * scale[:, None, None, None]
+            one.bias += norm.bias - norm.running_mean * scale
+        return nn.Sequential(one, nn.ReLU())
+
+
+def fold_branches(network: nn.Module) -> nn.Module:
+    """A copy of a network in evaluation mode whose parallel branches are folded, for use and not for training."""
+    copied = copy.deepcopy(network)
+    for module in list(copied.modules()):
+        for name, child in module.named_children():
+            if isinstance(child, RepBlock):
+                setattr(module, name, child.folded())
+    return copied
+
+
+def rep(inputs: int, outputs: int, stride: int, hidden: int) -> RepBlock:
+    """See ``RepBlock``."""
+    return RepBlock(inputs, outputs, stride)
+
+
+BLOCKS: dict[str, Callable[[int, int, int, int], Unit]] = {
+    "basic": basic,
+    "bottleneck": bottleneck,
+    "inverted": inverted,
+    "rep": rep,
+}
+
+
+class Compact(nn.Module):
+    """The trunk: ``(B, 3, 112, 112)`` to ``(B, features)``.
+
+    Args:
+        plan: by its name in ``PLANS``.
+        width: multiplies every number of channels, rounded to a multiple of 16.
+        dropout: probability, before the features are flattened.
+    """
+
+    def __init__(self, plan: str, *, width: float = 1.0, dropout: float = 0.0) -> None:
+        super().__init__()
+
+        def scaled(channels: int) -> int:
+            return max(STEP, round(width * channels / STEP) * STEP)
+
+        chosen = PLANS[plan]
+        first, inputs = map(scaled, chosen.stem)
+        self.stem = nn.Sequential(conv(3, first, 3, 2), conv(first, inputs, 3, 2))
+        self.stages = nn.ModuleList()
+        self.pooled = chosen.pooled
+        pooled = 0
+        for number, stage in enumerate(chosen.stages):
+            outputs, hidden = scaled(stage.channels), scaled(stage.hidden)
+            blocks = []
+            for block in range(stage.blocks):
+                stride = 2 if number and not block else 1
+                blocks.append(BLOCKS[stage.kind](inputs, outputs, stride, hidden))
+                inputs = outputs
+            self.stages.append(nn.Sequential(*blocks))
+            pooled += outputs if chosen.pooled else 0
+        squeezed = scaled(chosen.squeezed)
+        self.last = nn.Sequential(conv(inputs, squeezed, 1), nn.Dropout(dropout), nn.Flatten())
+        self.features = squeezed * FINAL_SIZE**2 + pooled
+        for module in self.modules():
+            if isinstance(module, nn.Conv2d):
+                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+
+    def forward(self, images: Tensor) -> Tensor:
+        x: Tensor = self.stem(images)
+        pooled = []
+        for stage in self.stages:
+            x = stage(x)
+            if self.pooled:
+                pooled.append(F.adaptive_avg_pool2d(F.relu(x), 1).flatten(1))
+        return torch.cat([self.last(x), *pooled], dim=1)

@@ -1,0 +1,46 @@
+"""What a network costs: parameters and multiply-adds, counted as the field's tables count them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from facerts.images import CROP_SIZE
+
+
+def count_parameters(module: nn.Module) -> int:
+    """Parameters, trained or not."""
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
+@torch.no_grad()
+def count_multiply_adds(module: nn.Module) -> int:
+    """Multiply-adds for one crop; model zoos print this number as "FLOPs".
+
+    A convolution or linear layer counts one for each weight at each place; BatchNorm two for each element, PReLU
+    and ReLU one.
+    """
+    total = 0
+
+    def count(layer: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> None:
+        nonlocal total
+        if isinstance(layer, nn.Conv2d):
+            total += output[0].numel() * (layer.weight[0].numel() + (layer.bias is not None))
+        elif isinstance(layer, nn.Linear):
+            total += layer.weight.numel() + (0 if layer.bias is None else layer.bias.numel())
+        elif isinstance(layer, nn.BatchNorm1d | nn.BatchNorm2d):
+            total += 2 * output[0].numel()
+        elif isinstance(layer, nn.PReLU | nn.ReLU):
+            total += output[0].numel()
+
+    hooks = [layer.register_forward_hook(count) for layer in module.modules()]
+    training = module.training
+    try:
+        module.eval()(torch.zeros(1, 3, CROP_SIZE, CROP_SIZE))
+    finally:
+        module.train(training)
+        for hook in hooks:
+            hook.remove()
+    return total

@@ -1,0 +1,108 @@
+"""IResNet: the residual network of ArcFace (Deng et al., CVPR 2019, "LResNetXE-IR"; Han et al. 2017).
+
+Against the ResNet of He et al.: the stem keeps the full resolution, every block is
+BN – conv – BN – PReLU – conv(stride) – BN, and the features are flattened, not pooled.
+
+The lite form halves the resolution in the stem in place of the first stage. At 112 x 112 little is seen that
+56 x 56 does not show, and that is where most of the time goes: for the same time the lite form is wider.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from facerts.training.nn.residual_block import Unit
+
+BLOCKS_PER_STAGE = {
+    18: (2, 2, 2, 2),
+    34: (3, 4, 6, 3),
+    50: (3, 4, 14, 3),
+    64: (3, 8, 16, 3),
+    100: (3, 13, 30, 3),
+    200: (6, 26, 60, 6),
+}
+STAGE_CHANNELS = (64, 128, 256, 512)
+FINAL_SIZE = 7  # 112 halved four times
+# With fewer, the CPU build of PyTorch 2.13 writes past its memory in the backward pass of a strided
+# 1 x 1 convolution, channels last.
+LEAST_CHANNELS = 16
+
+
+class SqueezeExcite(nn.Module):
+    """Channel attention (Hu et al., CVPR 2018): scale each channel by a gate read from all their means."""
+
+    def __init__(self, channels: int, reduction: int = 16) -> None:
+        super().__init__()
+        squeezed = max(channels // reduction, 1)
+        self.gate = nn.Sequential(
+            nn.AdaptiveAvgPool2d(1),
+            nn.Conv2d(channels, squeezed, 1, bias=False),
+            nn.ReLU(inplace=True),
+            nn.Conv2d(squeezed, channels, 1, bias=False),
+            nn.Sigmoid(),
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.mul(x, self.gate(x))
+
+
+class Block(Unit):
+    """One improved residual unit; the second convolution carries the stride."""
+
+    def __init__(self, inputs: int, outputs: int, stride: int, se: bool) -> None:
+        super().__init__()
+        self.residual = nn.Sequential(
+            nn.BatchNorm2d(inputs),
+            nn.Conv2d(inputs, outputs, 3, padding=1, bias=False),
+            nn.BatchNorm2d(outputs),
+            nn.PReLU(outputs),
+            nn.Conv2d(outputs, outputs, 3, stride, padding=1, bias=False),
+            nn.BatchNorm2d(outputs),
+            SqueezeExcite(outputs) if se else nn.Identity(),
+        )
+        self.shortcut: nn.Module = nn.Identity()
+        if stride != 1 or inputs != outputs:
+            self.shortcut = nn.Sequential(
+                nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs)
+            )
+
+    def transform(self, x: Tensor) -> Tensor:
+        return torch.add(self.residual(x), self.shortcut(x))
+
+
+class IResNet(nn.Sequential):
+    """The trunk: ``(B, 3, 112, 112)`` to ``(B, features)``.
+
+    Args:
+        depth: 18, 34, 50, 64, 100 or 200.
+        width: multiplies every stage's channels; none gets fewer than 16.
+        se: with SqueezeExcite in every block.
+        lite: the stem has the stride of the first stage.
+        dropout: probability, before the features are flattened.
+    """
+
+    def __init__(
+        self, depth: int, *, width: float = 1.0, se: bool = False, lite: bool = False, dropout: float = 0.0
+    ) -> None:
+        stem, *_ = channels = [max(LEAST_CHANNELS, round(width * full)) for full in STAGE_CHANNELS]
+        stem_stride, *strides = (2, 1, 2, 2, 2) if lite else (1, 2, 2, 2, 2)
+        layers: list[nn.Module] = [
+            nn.Sequential(
+                nn.Conv2d(3, stem, 3, stem_stride, padding=1, bias=False),
+                nn.BatchNorm2d(stem),
+                nn.PReLU(stem),
+            )
+        ]
+        inputs = stem
+        for blocks, outputs, stride in zip(BLOCKS_PER_STAGE[depth], channels, strides, strict=True):
+            stage = [Block(inputs, outputs, stride, se)]
+            stage += [Block(outputs, outputs, 1, se) for _ in range(blocks - 1)]
+            layers.append(nn.Sequential(*stage))
+            inputs = outputs
+        layers += [nn.BatchNorm2d(inputs), nn.Dropout(dropout), nn.Flatten()]
+        super().__init__(*layers)
+        self.features = inputs * FINAL_SIZE**2
+        for module in self.modules():
+            if isinstance(module, nn.Conv2d):
+                nn.init.normal_(module.weight, std=0.1)

@@ -1,0 +1,543 @@
+"""Recipes: what a training run is, complete in one YAML file; wrong ones fail before any work starts."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args
+
+import yaml
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+
+from facerts.errors import Error, did_you_mean
+from facerts.training.methods import METHODS, Method
+from facerts.training.nn import BACKBONES
+from facerts.training.plain_yaml import parse_yaml
+from facerts.training.schedule import Schedule
+
+# Where the real faces and the teachers of our own recipes lie, unless the environment says otherwise.
+ENVIRONMENT_DEFAULTS = {"FACERTS_DATA": "../shared/data", "FACERTS_MODELS": "../shared/models"}
+
+Paths = Annotated[list[str], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)]
+
+
+class RecipeError(Error):
+    """A recipe that cannot be run; the message names the field."""
+
+
+class Section(BaseModel):
+    """A part of a recipe: no unknown keys, no numbers that are not finite, no changes after loading."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class Augmentation(Section):
+    """How training crops are varied.
+
+    Attributes:
+        flip: mirror half of the images.
+        scale: largest relative change of the crop's scale, e.g. 0.1.
+        shift: largest shift, as a share of the crop's side.
+        rotation: largest rotation in degrees.
+        points_jitter: how far other detectors' points are from the template's: standard deviation of normal noise on
+            each of the five points, as a share of the distance between the eyes; detectors differ by about 0.1. The
+            crop is then aligned by the noisy points, which moves, turns and scales it together.
+        zoom: probability that the crop is cut tighter or looser than the template has it.
+        zoom_factor: maximum factor of that; the factor is log-uniform between 1 / zoom_factor (loose) and zoom_factor
+            (tight).
+        black_border: probability that the space which all these leave is black, as beside a face at the edge of its
+            photo; otherwise it mirrors the picture.
+        small: probability that the face is reduced, compressed at that size half of the time, and enlarged again, as
+            small faces in photos are.
+        small_side: minimum side of the reduced face in pixels; the side is uniform from it to 56.
+        ladder: probability that an image is degraded by one step of the quality ladder.
+        ladder_strength: the hardest step, 0 to 1.
+    """
+
+    flip: bool = True
+    scale: float = Field(0.0, ge=0, lt=1)
+    shift: float = Field(0.0, ge=0, lt=0.5)
+    rotation: float = Field(0.0, ge=0, le=180)
+    points_jitter: float = Field(0.0, ge=0, le=0.3)
+    zoom: float = Field(0.0, ge=0, le=1)
+    zoom_factor: float = Field(1.3, gt=1, le=2)
+    black_border: float = Field(0.0, ge=0, le=1)
+    small: float = Field(0.0, ge=0, le=1)
+    small_side: int = Field(16, ge=4, le=56)
+    ladder: float = Field(0.0, ge=0, le=1)
+    ladder_strength: float = Field(1.0, gt=0, le=1)
+
+
+class Data(Section):
+    """Training images.
+
+    Attributes:
+        name: of the data set; exported models carry it.
+        terms: on which the images may be used; exported models carry them.
+        train: sources with identities, joined.
+        unlabeled: sources whose identities are unknown or of no account, joined; they learn from the teachers only.
+        unlabeled_share: share of every batch that is of these.
+        holdout_identities: this many identities, drawn by the seed, are kept out of training for validation.
+        augmentation: see ``Augmentation``.
+        workers: processes that decode; 0 decodes in the training process.
+        per_identity: images of each person in a batch, for methods that draw batches by identity.
+        corrupt_fraction: share of the training images that are blurred, the same ones in every epoch, before any
+            augmentation (RTS paper, Table 1).
+        corrupt_radius: standard deviation of that Gaussian blur in pixels of the 112 x 112 crop; the paper does not
+            say its own. 3 is strength 0.6 of the quality ladder's blur.
+    """
+
+    name: str
+    terms: str
+    train: Paths
+    unlabeled: Paths = []
+    unlabeled_share: float = Field(0.2, gt=0, lt=1)
+    holdout_identities: int = Field(0, ge=0)
+    augmentation: Augmentation = Augmentation()
+    workers: int = Field(2, ge=0)
+    per_identity: int = Field(4, ge=2)
+    corrupt_fraction: float = Field(0.0, ge=0, le=1)
+    corrupt_radius: float = Field(3.0, gt=0)
+
+
+class Validation(Section):
+    """What is measured during training; held-out identities are for choosing, benchmarks only for looking.
+
+    Attributes:
+        heldout: sources with identities that are not in the training data.
+        pairs: genuine and as many impostor pairs drawn from held-out identities.
+        benchmarks: verification sets (.bin files, or folders with pairs.txt).
+        every_epochs: interval; the end of the run is always validated.
+        flip: also embed each image's mirror.
+    """
+
+    heldout: Paths = []
+    pairs: int = Field(3000, ge=10)
+    benchmarks: Paths = []
+    every_epochs: float = Field(1.0, gt=0, le=1e6)
+    flip: bool = False
+
+
+class Backbone(Section):
+    """The network: a name from ``facerts.training.nn.BACKBONES`` and its size.
+
+    Attributes:
+        name: of the backbone.
+        width: of its channels, as a share of the published one.
+        dropout: before the heads.
+        embedding_size: d.
+        weights: where trunk and embedding begin: a run or checkpoint, of which class centres and, of the same method,
+            heads are taken too where they fit; or a file of published weights (``facerts.training.nn.pretrained``).
+        frozen: trunk and embedding stay as ``weights`` has them; heads and class centres learn.
+    """
+
+    name: str
+    width: float = Field(1.0, gt=0, le=64)
+    dropout: float = Field(0.0, ge=0, lt=1)
+    embedding_size: int = Field(512, gt=1, le=16_384)
+    weights: str | None = None
+    frozen: bool = False
+
+    @field_validator("name")
+    @classmethod
+    def known(cls, name: str) -> str:
+        if name not in BACKBONES:
+            raise ValueError(f"no backbone {name!r}{did_you_mean(name, BACKBONES)}")
+        return name
+
+
+class Teacher(Section):
+    """Embedders that are trained already, whose embeddings the network learns beside the method's own task.
+
+    Class centers are then the means of the teachers' embeddings of each identity, each image compared with the mean of
+    the person's others, and do not learn; ``facerts.training.distillation`` has the losses. A recipe from
+    before there could be several says ``model``.
+
+    Attributes:
+        models: ONNX files with their descriptions; the target is the mean of their cosines.
+        target: "image" asks the teachers once about each training image as it is and mirrored; "view" at every step
+            about the augmented view that the network sees, which costs their time again and again.
+        cosine: weight of 1 − cos of the network's embedding and the target.
+        similarities: weight of the squared error of the cosines between a batch's images.
+        method: weight of the method's loss.
+        method_embedding: whose embedding the method's loss compares with the class centers: the "student"'s, or the
+            "teachers'" of the augmented view, from which only the method's other heads learn.
+        cache: folder for the teachers' embeddings; by default in the run's folder. Runs may share one.
+    """
+
+    models: Paths = Field(min_length=1)
+    target: Literal["image", "view"] = "image"
+    cosine: float = Field(4.0, ge=0)
+    similarities: float = Field(8.0, ge=0)
+    method: float = Field(0.1, ge=0)
+    method_embedding: Literal["student", "teachers"] = "student"
+    cache: str | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def one_model_is_a_list_of_one(cls, fields: Any) -> Any:
+        if isinstance(fields, dict) and "model" in fields and "models" not in fields:
+            fields = {**fields, "models": fields["model"]}
+            del fields["model"]
+        return fields
+
+    @property
+    def asked_about_views(self) -> bool:
+        """Whether the teachers see the augmented views."""
+        return self.target == "view" or self.method_embedding == "teachers"
+
+
+class Optim(Section):
+    """Optimisation by SGD with momentum or by AdamW.
+
+    Attributes:
+        epochs: passes over the training images; a share of one is allowed.
+        batch_size: images per step.
+        algorithm: "sgd", or "adamw" (Loshchilov and Hutter, "Decoupled Weight Decay Regularization", ICLR 2019), for
+            which ``momentum`` is its first β.
+        lr: before any decay.
+        schedule: "step" decays at the milestones, "cosine" all the time, to 0 at the end.
+        milestones: epochs after which the rate is multiplied by ``decay``.
+        warmup_epochs: over which the rate rises linearly.
+        margin_ramp: share of the run over which the margin rises from 0; 0 for the full margin at once.
+        clip_norm: largest norm of the gradient; null for no clipping.
+        average: decay of a moving average of the network's weights, which is then what is validated and exported;
+            null for none.
+    """
+
+    epochs: float = Field(gt=0, le=1e6)
+    batch_size: int = Field(gt=1, le=1 << 20)
+    algorithm: Literal["sgd", "adamw"] = "sgd"
+    lr: float = Field(0.1, gt=0)
+    schedule: Schedule = "step"
+    momentum: float = Field(0.9, ge=0, lt=1)
+    weight_decay: float = Field(5e-4, ge=0)
+    milestones: list[float] = []
+    decay: float = Field(0.1, gt=0, le=1)
+    warmup_epochs: float = Field(0.0, ge=0)
+    margin_ramp: float = Field(0.5, ge=0, le=1)
+    clip_norm: float | None = Field(None, gt=0)
+    average: float | None = Field(None, gt=0, lt=1)
+
+    @model_validator(mode="after")
+    def milestones_fit(self) -> Optim:
+        if sorted(self.milestones) != self.milestones or any(m >= self.epochs for m in self.milestones):
+            raise ValueError(
+                f"milestones {self.milestones} must rise and lie before the end, epoch {self.epochs}"
+            )
+        if self.schedule == "cosine" and self.milestones:
+            raise ValueError("a cosine schedule has no milestones; leave them out, or take schedule: step")
+        return self
+
+
+class Compute(Section):
+    """Where and how the arithmetic is done.
+
+    Attributes:
+        device: "auto" takes a GPU where there is one.
+        precision: of the backbone; heads, angles and losses stay in float32.
+        channels_last: memory layout of the images.
+        threads: CPU threads; null leaves PyTorch's choice.
+        compile: fuse the operations of a step's forward and backward pass with torch.compile; needs a C++ compiler
+            and, on a GPU, Triton.
+        class_chunk: classes whose logits are held at a time; fewer take less memory and a little more time.
+        class_sample: share of the class centres that a step looks at, drawn anew each time; null for all, which is
+            exact. The others rest, also in what decay and momentum would do; with AdamW, fp16, clipping or
+            accumulation, which need the gradient of all, those go on.
+        accumulate: parts that each process's share of a batch is gone through in, one after the other; BatchNorm sees
+            each part by itself.
+        recompute: keep only what goes into each residual unit of the backbone, and compute what is inside again in the
+            backward pass: less memory, more time, the same gradients.
+        sync_batch_norm: BatchNorm over the images of all processes; on GPUs only.
+    """
+
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    precision: Literal["fp32", "bf16", "fp16"] = "bf16"
+    channels_last: bool = True
+    threads: int | None = Field(None, ge=1)
+    compile: bool = False
+    class_chunk: int = Field(16_384, ge=1)
+    class_sample: float | None = Field(None, gt=0, le=1)
+    accumulate: int = Field(1, ge=1)
+    recompute: bool = False
+    sync_batch_norm: bool = False
+
+    @model_validator(mode="after")
+    def compiled_steps_choose_what_they_keep(self) -> Compute:
+        if self.compile and self.recompute:
+            raise ValueError(
+                "compute.recompute and compute.compile exclude each other: torch.compile chooses by itself what a step "
+                "keeps and what it computes again"
+            )
+        return self
+
+
+class Logging(Section):
+    """How often the run speaks and saves.
+
+    Attributes:
+        every_steps: between log lines.
+        checkpoint_steps: between checkpoints; the end of the run is always saved.
+    """
+
+    every_steps: int = Field(20, ge=1)
+    checkpoint_steps: int = Field(500, ge=1)
+
+
+class Recipe(Section):
+    """A complete training run."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9_.-]+$")
+    seed: int = Field(0, ge=0, lt=1 << 63)
+    data: Data
+    validation: Validation = Validation()
+    backbone: Backbone
+    method: dict[str, Any]
+    teacher: Teacher | None = None
+    optim: Optim
+    compute: Compute = Compute()
+    logging: Logging = Logging()
+
+    @field_validator("method")
+    @classmethod
+    def complete(cls, settings: dict[str, Any]) -> dict[str, Any]:
+        """Check the method's settings and fill in its defaults."""
+        name, options = settings.get("name"), {key: settings[key] for key in settings if key != "name"}
+        if not isinstance(name, str) or name not in METHODS:
+            raise ValueError(f"no method {name!r}{did_you_mean(str(name), METHODS)}")
+        known = METHODS[name].Config.model_fields
+        for unknown in options.keys() - known.keys():
+            raise ValueError(f"{name} has no setting {unknown!r}{did_you_mean(str(unknown), known)}")
+        return {"name": name, **METHODS[name].Config(**options).model_dump()}
+
+    @model_validator(mode="after")
+    def batches_fit(self) -> Recipe:
+        method = METHODS[self.method["name"]]
+        if method.sampler == "identities" and self.labeled_size % self.data.per_identity:
+            raise ValueError(
+                f"{method.name} draws batches by identity: the {self.labeled_size} labeled images of an "
+                f"optim.batch_size of {self.optim.batch_size} must be a multiple of data.per_identity "
+                f"{self.data.per_identity}"
+            )
+        if self.compute.accumulate > 1 and (
+            method.views > 1 or self.optim.batch_size % self.compute.accumulate
+        ):
+            raise ValueError(
+                f"compute.accumulate {self.compute.accumulate} must divide optim.batch_size, for a method with one "
+                "view of each image"
+            )
+        if method.trains == "heads" and self.backbone.weights is None:
+            raise ValueError(
+                f"{method.name} trains heads on a network that is trained already: set backbone.weights to its run"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def frozen_network_leaves_something_to_learn(self) -> Recipe:
+        if not self.backbone.frozen:
+            return self
+        if self.backbone.weights is None:
+            raise ValueError("backbone.frozen keeps a network that is trained already: set backbone.weights")
+        if self.teacher is not None and not self.teacher.method:
+            raise ValueError(
+                "a frozen network cannot learn to embed as a teacher does, and teacher.method is 0, so nothing is left "
+                "to learn: leave out backbone.frozen or teacher"
+            )
+        method = self.build_method()
+        if not method.heads() and not list(method.state.parameters()):
+            raise ValueError(
+                f"{method.name} has nothing beside the embedding: with backbone.frozen the network would not learn"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def unlabeled_images_have_a_teacher(self) -> Recipe:
+        if not self.data.unlabeled:
+            return self
+        method = METHODS[self.method["name"]]
+        if self.teacher is None:
+            raise ValueError(
+                "data.unlabeled: images without identity learn from teachers; set teacher.models"
+            )
+        if method.views > 1 or self.compute.accumulate > 1:
+            raise ValueError(
+                f"data.unlabeled goes with one view of each image and compute.accumulate 1, not with {method.views} "
+                f"views and {self.compute.accumulate} parts"
+            )
+        if not 0 < self.unlabeled_size < self.optim.batch_size - 1:
+            raise ValueError(
+                f"data.unlabeled_share {self.data.unlabeled_share:g} of optim.batch_size {self.optim.batch_size} must "
+                "leave room for one unlabeled and two labeled images"
+            )
+        return self
+
+    @property
+    def unlabeled_size(self) -> int:
+        """How many images of a batch, its last ones, are without identity."""
+        return round(self.data.unlabeled_share * self.optim.batch_size) if self.data.unlabeled else 0
+
+    @property
+    def labeled_size(self) -> int:
+        """How many images of a batch have an identity."""
+        return self.optim.batch_size - self.unlabeled_size
+
+    def build_method(self) -> Method:
+        """The method with this recipe's settings."""
+        method = METHODS[self.method["name"]]
+        config = method.Config(**{key: value for key, value in self.method.items() if key != "name"})
+        return method(config, self.backbone.embedding_size)
+
+    def to_yaml(self) -> str:
+        return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+
+
+def load_recipe(recipe: str | Path, overrides: Sequence[str] = ()) -> Recipe:
+    """Read a recipe.
+
+    Args:
+        recipe: a YAML file, or the name of one that ships with the package.
+        overrides: ``dotted.key=value`` each, the value in YAML.
+
+    Raises:
+        RecipeError: no such recipe, an unknown key, a wrong type or an impossible combination; or other images without
+            their name and terms.
+    """
+    path = Path(recipe)
+    if path.suffix not in {".yaml", ".yml"}:
+        shipped = resources.files("facerts.recipes")
+        names = sorted(Path(entry.name).stem for entry in shipped.iterdir() if entry.name.endswith(".yaml"))
+        if str(recipe) not in names:
+            raise RecipeError(
+                f"no recipe {str(recipe)!r}{did_you_mean(str(recipe), names)}; there are {', '.join(names)}"
+            )
+        text = shipped.joinpath(f"{recipe}.yaml").read_bytes()
+    elif not path.is_file():
+        raise RecipeError(f"{path}: no such recipe file")
+    else:
+        try:
+            text = path.read_bytes()
+        except OSError as error:
+            raise RecipeError(f"{path}: cannot be read ({error.strerror})") from error
+    fields = parse_yaml(text, recipe, error=RecipeError)
+    if not isinstance(fields, dict):
+        raise RecipeError(f"{recipe}: a recipe is a mapping of fields, see recipes/ for complete ones")
+    own = _sources(fields)
+    for override in overrides:
+        _override(fields, override)
+    expanded = _expand(fields)
+    if _sources(fields) != own:
+        _check_said(recipe, overrides)
+    try:
+        return Recipe.model_validate(expanded)
+    except ValidationError as error:
+        raise RecipeError(f"{recipe}: {explain(error)}") from error
+
+
+def _sources(fields: dict[str, Any]) -> list[Any]:
+    """Where the images come from that a model is trained on."""
+    data = fields.get("data")
+    return [data.get(name) for name in ("train", "unlabeled")] if isinstance(data, dict) else []
+
+
+def _check_said(recipe: str | Path, overrides: Sequence[str]) -> None:
+    """Other images than the recipe's own need another name and terms, which exported models carry.
+
+    Raises:
+        RecipeError: they were not said.
+    """
+    said = {override.partition("=")[0] for override in overrides}
+    missing = [key for key in ("data.name", "data.terms") if key not in said and "data" not in said]
+    if missing:
+        raise RecipeError(
+            f"{recipe}: its data.name and data.terms, which exported models carry, are about other images than these; "
+            f'give {" and ".join(f"{key}=…" for key in missing)} too, for example "data.name=my faces" '
+            '"data.terms=for internal use"'
+        )
+
+
+def _override(fields: dict[str, Any], override: str) -> None:
+    key, equals, value = override.partition("=")
+    if not equals:
+        raise RecipeError(f"{override!r}: an override reads key=value, e.g. optim.lr=0.05")
+    *parents, last = key.split(".")
+    for parent in parents:
+        fields = fields.setdefault(parent, {})
+        if not isinstance(fields, dict):
+            raise RecipeError(f"{override!r}: {parent!r} has no fields below it")
+    fields[last] = parse_yaml(value, f"{override!r}", error=RecipeError)
+
+
+def _expand(value: Any) -> Any:
+    """Replace ``${NAME}`` in texts by the environment's value."""
+    if isinstance(value, dict):
+        return {key: _expand(entry) for key, entry in value.items()}
+    if isinstance(value, list):
+        return [_expand(entry) for entry in value]
+    return re.sub(r"\$\{(\w+)\}", _environment, value) if isinstance(value, str) else value
+
+
+def _environment(match: re.Match[str]) -> str:
+    name = match.group(1)
+    value = os.environ.get(name, ENVIRONMENT_DEFAULTS.get(name))
+    if value is None:
+        raise RecipeError(f"the recipe needs the environment variable {name}, which is not set")
+    return value
+
+
+def explain(error: ValidationError) -> str:
+    """Every problem in a sentence, with the nearest field to an unknown one."""
+    sentences = []
+    for problem in error.errors():
+        where = ".".join(str(part) for part in problem["loc"])
+        if problem["type"] == "extra_forbidden":
+            sentences.append(f"unknown key {where!r}{did_you_mean(where, _fields(Recipe))}")
+        else:
+            sentences.append(f"{where}: {problem['msg']}")
+    return "; ".join(sentences)
+
+
+def _fields(section: type[BaseModel], prefix: str = "") -> Iterator[str]:
+    """Dotted names of all fields of a section and of those below it."""
+    for name, field in section.model_fields.items():
+        yield prefix + name
+        for part in (field.annotation, *get_args(field.annotation)):
+            if isinstance(part, type) and issubclass(part, Section):
+                yield from _fields(part, f"{prefix}{name}.")
+
+
+# Fields that change how a run goes, not what it computes; a resumed run may change them.
+FREE_FIELDS = (
+    "validation",
+    "logging",
+    "teacher.cache",
+    "data.workers",
+    "compute.device",
+    "compute.threads",
+    "compute.compile",
+    "compute.recompute",
+    "compute.class_chunk",
+)
+
+
+def changed_fields(before: Recipe, after: Recipe) -> list[str]:
+    """Dotted names of the fields that differ and matter to the weights."""
+
+    def flat(value: Any, prefix: str = "") -> dict[str, Any]:
+        if not isinstance(value, dict):
+            return {prefix.removesuffix("."): value}
+        return {name: v for key, entry in value.items() for name, v in flat(entry, f"{prefix}{key}.").items()}
+
+    old, new = flat(before.model_dump(mode="json")), flat(after.model_dump(mode="json"))
+    names = [name for name in sorted(old.keys() | new.keys()) if old.get(name) != new.get(name)]
+    return [name for name in names if not any(f"{name}.".startswith(f"{free}.") for free in FREE_FIELDS)]

@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+pytest.importorskip("albumentations")
+
+from facerts.datasets.synthetic import draw_face
+from facerts.images.corruptions import degrade
+from facerts.training.augment import Corruption, build_augmentation
+
+FACE = draw_face(3, 0)
+
+
+def test_the_key_alone_decides() -> None:
+    augment = build_augmentation(flip=True, scale=0.1, shift=0.05, rotation=10, ladder=0.5)
+    again = build_augmentation(flip=True, scale=0.1, shift=0.05, rotation=10, ladder=0.5)
+    keys = [(1, 0, 5), (1, 0, 6), (1, 1, 5), (2, 0, 5)]
+    first = [augment(FACE, key) for key in keys]
+    second = [again(FACE, key) for key in reversed(keys)]
+    for picture, same in zip(first, reversed(second), strict=True):
+        assert np.array_equal(picture, same)
+    assert len({picture.tobytes() for picture in first}) == 4
+    assert all(picture.shape == FACE.shape and picture.dtype == np.uint8 for picture in first)
+
+
+def test_half_of_the_pictures_are_mirrored() -> None:
+    augment = build_augmentation(flip=True)
+    mirrored = sum(np.array_equal(augment(FACE, (0, 0, n)), FACE[:, ::-1]) for n in range(400))
+    same = sum(np.array_equal(augment(FACE, (0, 0, n)), FACE) for n in range(400))
+    assert mirrored + same == 400
+    assert 150 < mirrored < 250
+
+
+def test_nothing_asked_for_changes_nothing() -> None:
+    assert np.array_equal(build_augmentation(flip=False)(FACE, (0, 0, 0)), FACE)
+
+
+def test_the_ladder_degrades_as_often_as_it_should() -> None:
+    augment = build_augmentation(flip=False, ladder=0.3)
+    changed = sum(not np.array_equal(augment(FACE, (0, 0, n)), FACE) for n in range(400))
+    assert 85 < changed < 155
+
+
+def test_flip_and_geometry_are_independent() -> None:
+    # One seed for both would move all mirrored pictures the same way.
+    augment = build_augmentation(flip=True, rotation=20)
+    flat = build_augmentation(flip=True)
+    mirrored = [not np.array_equal(flat(FACE, (0, 0, n)), FACE) for n in range(300)]
+    # The first transform's seed is the same whether others follow.
+    lean = []
+    for n in range(300):
+        picture = augment(FACE, (0, 0, n))
+        lean.append(float(picture[:30].mean()) - float(picture[-30:].mean()))
+    assert abs(np.corrcoef(mirrored, lean)[0, 1]) < 0.35
+
+
+def test_black_borders_come_as_often_as_asked_for_wherever_the_crop_went() -> None:
+    white = np.full_like(FACE, 255)
+    how = {"flip": False, "shift": 0.1, "rotation": 20.0}
+    augment = build_augmentation(black_border=0.3, **how)
+    black = np.array([(augment(white, (0, 0, n)) == 0).any() for n in range(400)])
+    assert 85 < black.sum() < 155
+    assert not any((build_augmentation(**how)(white, (0, 0, n)) == 0).any() for n in range(50))
+    # All of them have a border somewhere; where it lies does not depend on its colour.
+    always = build_augmentation(black_border=1.0, **how)
+    above = np.array([(always(white, (0, 0, n))[:20] == 0).sum() for n in range(400)])
+    assert abs(np.corrcoef(black, above)[0, 1]) < 0.15
+
+
+def chosen(fraction: float, seed: int = 1, images: int = 20_000) -> np.ndarray:
+    return Corruption(images, fraction=fraction, radius=3.0, seed=seed).chosen
+
+
+def test_the_share_of_corrupted_images_is_the_one_asked_for() -> None:
+    for fraction in (0.05, 0.2, 0.5):
+        deviation = np.sqrt(fraction * (1 - fraction) / 20_000)
+        shares = [chosen(fraction, seed).mean() for seed in range(20)]
+        assert np.abs(np.array(shares) - fraction).max() < 4 * deviation
+        assert np.std(shares) > deviation / 3
+    assert not chosen(0.0).any()
+    assert chosen(1.0).all()
+
+
+def test_seed_and_place_alone_decide_which_images_are_corrupted() -> None:
+    assert np.array_equal(chosen(0.2), chosen(0.2))
+    # Independent of another seed's: both choose 0.2 of what the other chose.
+    assert (chosen(0.2) & chosen(0.2, seed=2)).mean() == pytest.approx(0.04, abs=0.006)
+    # More images change nothing about the first ones, and a larger share holds every smaller one.
+    assert np.array_equal(chosen(0.2, images=500), chosen(0.2)[:500])
+    assert (chosen(0.2) <= chosen(0.3)).all()
+
+
+def test_a_corrupted_image_is_the_ladders_blur_and_any_other_the_image_itself() -> None:
+    corrupt = Corruption(200, fraction=0.3, radius=3.0, seed=4)
+    blurred = degrade(FACE, "blur", 0.6)
+    for index, is_chosen in enumerate(corrupt.chosen):
+        assert np.array_equal(corrupt(FACE, index), blurred if is_chosen else FACE)

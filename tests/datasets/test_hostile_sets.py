@@ -1,0 +1,121 @@
+"""Files of data sets that claim what they do not hold: refused with a sentence, in bounded memory and time."""
+
+from __future__ import annotations
+
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from facerts.datasets import open_pictures, open_source
+from facerts.datasets.synthetic import draw_face
+from facerts.errors import DataError
+from facerts.images import MAX_BYTES, encode_jpeg
+from tests.hostile import archives, lists, records
+from tests.hostile.bounded import read_bounded
+
+FACE = encode_jpeg(draw_face(0, 0))
+
+
+def write_set(folder: Path, content: records.RecordSet) -> Path:
+    folder.mkdir()
+    for ending, data in content._asdict().items():
+        if data is not None:
+            (folder / f"train.{ending}").write_bytes(data)
+    return folder / "train.rec"
+
+
+def test_no_tar_file_asks_for_more_than_it_holds(tmp_path: Path) -> None:
+    paths = []
+    for number, content in enumerate(archives.HOSTILE.values()):
+        paths.append(tmp_path / f"{number}.tar")
+        paths[-1].write_bytes(content)
+    told = dict(zip(archives.HOSTILE, read_bounded("source", paths).values(), strict=True))
+    assert {what for what, sentence in told.items() if not sentence} == {
+        "a name with NUL",
+        "a name that leads out",
+        "a size that is no number",  # tarfile takes that of the header
+    }
+    for sentence, path in zip(told.values(), paths, strict=True):
+        assert not sentence or sentence.startswith(f"{path}: ")
+
+
+def test_no_record_set_asks_for_more_than_it_holds(tmp_path: Path) -> None:
+    paths = [
+        write_set(tmp_path / str(number), content) for number, content in enumerate(records.HOSTILE.values())
+    ]
+    told = dict(zip(records.HOSTILE, read_bounded("source", paths).values(), strict=True))
+    assert {what for what, sentence in told.items() if not sentence} == {
+        "keys of 10^40",
+        "a length of 2^29",  # of the header, of which the first bytes alone are read
+        "names of any bytes",
+    }
+    for sentence, path in zip(told.values(), paths, strict=True):
+        assert not sentence or sentence.startswith(str(path.parent))
+
+
+def test_no_list_ends_a_run_by_one_line(tmp_path: Path) -> None:
+    (tmp_path / "there.jpg").write_bytes(FACE)
+    for number, content in enumerate(lists.HOSTILE.values()):
+        (tmp_path / f"{number}.txt").write_bytes(content)
+        source = open_pictures(tmp_path / f"{number}.txt")
+        for index in range(min(len(source) - 1, 10)):
+            with pytest.raises(DataError):
+                source.read(index)
+        assert source.read(len(source) - 1) == FACE
+    read_bounded("source", [tmp_path / f"{number}.txt" for number in range(len(lists.HOSTILE))])
+
+
+@pytest.mark.parametrize("content", lists.REFUSED.values(), ids=lists.REFUSED)
+def test_what_is_no_list_is_named(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "there.jpg").write_bytes(FACE)
+    (tmp_path / "list.txt").write_bytes(content)
+    with pytest.raises(DataError, match=r"list\.txt: the list is (empty|UTF-16)"):
+        open_pictures(tmp_path / "list.txt")
+
+
+def test_a_list_names_files_by_the_bytes_of_their_names(tmp_path: Path) -> None:
+    (tmp_path / "Größe.jpg").write_bytes(FACE)
+    with open(bytes(tmp_path) + "/Jürgen.jpg".encode("latin1"), "wb") as file:
+        file.write(FACE)
+    (tmp_path / "list.txt").write_bytes("\ufeffGröße.jpg\n".encode() + "Jürgen.jpg\n".encode("latin1"))
+    source = open_source(tmp_path / "list.txt")
+    assert [source.read(index) for index in range(2)] == [FACE, FACE]
+
+
+def test_a_member_of_three_gigabytes_is_a_row_of_its_own(tmp_path: Path) -> None:
+    size = 3 << 30
+    with (tmp_path / "large.tar").open("wb") as file:
+        file.write(archives.header("a/1.jpg", size))
+        file.seek(size, 1)  # a hole, so that it takes no room
+        file.write(archives.member("a/2.jpg", FACE) + archives.END)
+    source = open_source(tmp_path / "large.tar")
+    with pytest.raises(DataError, match=rf"a/1\.jpg .*{size:,} bytes, more than the limit of {MAX_BYTES:,}"):
+        source.read(0)
+    assert source.read(1) == FACE
+
+
+def test_what_an_index_leaves_out_behind_a_record_is_not_read(tmp_path: Path) -> None:
+    path = write_set(tmp_path / "set", records.records(records.labelled(0.0, FACE)))
+    with path.open("r+b") as file:
+        file.truncate(3 << 30)
+    assert read_bounded("source", [path]) == {path: ""}
+    assert open_source(path).read(0) == FACE
+
+
+def test_ordinary_tar_files_of_every_form_are_read(tmp_path: Path) -> None:
+    long = f"{'person ' * 20}/{'x' * 120}.jpg"
+    for form in (tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT):
+        with tarfile.open(tmp_path / "t.tar", "w", format=form) as archive:
+            for name in (
+                ("Jürgen/1.jpg", "b/2.jpg") if form == tarfile.USTAR_FORMAT else (long, "Jürgen/1.jpg")
+            ):
+                member = tarfile.TarInfo(name)
+                member.size = len(FACE)
+                with (tmp_path / "face").open("w+b") as file:
+                    file.write(FACE)
+                    file.seek(0)
+                    archive.addfile(member, file)
+        source = open_source(tmp_path / "t.tar")
+        assert [source.read(index) for index in range(2)] == [FACE, FACE]
+        assert "Jürgen/1.jpg" in {source.key(index) for index in range(2)}

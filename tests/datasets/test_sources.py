@@ -1,0 +1,189 @@
+from __future__ import annotations
+
+import io
+import tarfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from facerts.curation.pack import pack_records
+from facerts.datasets import Subset, open_pictures, open_source
+from facerts.datasets.bin_set import write_bin
+from facerts.datasets.sampler import epoch_order, hold_out_identities
+from facerts.datasets.synthetic_source import DrawnSource
+from facerts.errors import DataError, ImageError
+from facerts.images import decode_crop, encode_png
+
+
+def shard(path: Path, members: dict[str, bytes], mode: str = "w") -> Path:
+    with tarfile.open(path, mode) as tar:  # type: ignore[call-overload]
+        for name, content in members.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            tar.addfile(info, io.BytesIO(content))
+    return path
+
+
+def test_a_folder_by_identity(drawn_faces: Path) -> None:
+    source = open_source(drawn_faces)
+    assert (len(source), len(source.identities)) == (64, 8)
+    assert source.key(9) == "person_0001/0001.jpg"
+    assert source.labels is not None
+    assert source.labels[9] == 1
+    assert source.read(9) == (drawn_faces / "person_0001" / "0001.jpg").read_bytes()
+    assert source.location(9) == str(drawn_faces / "person_0001" / "0001.jpg")
+
+
+def test_a_flat_folder_has_no_identities(drawn_things: Path) -> None:
+    source = open_source(drawn_things)
+    assert (len(source), source.labels) == (24, None)
+
+
+def test_a_folder_of_both_kinds_is_refused_for_training_and_read_for_scoring(tmp_path: Path) -> None:
+    (tmp_path / "person").mkdir()
+    (tmp_path / "person" / "1.jpg").write_bytes(b"1")
+    (tmp_path / "2.jpg").write_bytes(b"2")
+    with pytest.raises(DataError, match="both by themselves and in folders"):
+        open_source(tmp_path)
+    pictures = open_pictures(tmp_path)
+    assert [pictures.key(i) for i in range(2)] == ["2.jpg", "person/1.jpg"]
+
+
+def test_hidden_and_other_files_are_passed_over(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    for name in (".hidden.jpg", "notes.txt", "Thumbs.db", "ok.JPG"):
+        (tmp_path / "a" / name).write_bytes(b"x")
+    assert [open_source(tmp_path).key(0)] == ["a/ok.JPG"]
+
+
+@pytest.mark.parametrize("opener", [open_source, open_pictures])
+def test_an_empty_folder_says_so(tmp_path: Path, opener: object) -> None:
+    with pytest.raises(DataError, match="no pictures here"):
+        opener(tmp_path)  # type: ignore[operator]
+
+
+def test_missing_things_are_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="nothing matches"):
+        open_source(tmp_path / "none-*.tar")
+    with pytest.raises(DataError, match="no such file or folder"):
+        open_source(tmp_path / "none")
+    (tmp_path / "x.pdf").write_bytes(b"")
+    with pytest.raises(DataError, match=r"x\.pdf: not a source"):
+        open_source(tmp_path / "x.pdf")
+
+
+def test_a_list_file_names_the_line_of_a_missing_picture(tmp_path: Path) -> None:
+    (tmp_path / "a.jpg").write_bytes(b"a")
+    (tmp_path / "list.txt").write_text("a.jpg\n\nb.jpg\n")
+    with pytest.raises(DataError, match=r"line 2: no file .*b\.jpg"):
+        open_source(tmp_path / "list.txt")
+    (tmp_path / "b.jpg").write_bytes(b"b")
+    source = open_source(tmp_path / "list.txt")
+    assert [source.read(i) for i in range(2)] == [b"a", b"b"]
+    (tmp_path / "empty.txt").write_text("\n")
+    with pytest.raises(DataError, match="the list is empty"):
+        open_source(tmp_path / "empty.txt")
+
+
+def test_a_shard_is_read_by_offset(tmp_path: Path) -> None:
+    members = {f"p{n // 3}/{n}.jpg": bytes([n]) * (n + 1) for n in range(9)} | {
+        "p0/readme.txt": b"no picture"
+    }
+    source = open_source(shard(tmp_path / "s.tar", members))
+    assert len(source) == 9
+    assert source.labels is not None
+    assert source.labels.tolist() == [0, 0, 0, 1, 1, 1, 2, 2, 2]
+    for index in np.random.default_rng(0).permutation(9):
+        assert source.read(int(index)) == members[source.key(int(index))]
+
+
+def test_identities_that_go_on_in_another_shard_are_one(tmp_path: Path) -> None:
+    shard(tmp_path / "s-0.tar", {"a/1.jpg": b"1", "b/1.jpg": b"2"})
+    shard(tmp_path / "s-1.tar", {"b/2.jpg": b"3", "c/1.jpg": b"4"})
+    source = open_source(tmp_path / "s-*.tar")
+    assert list(source.identities) == ["a", "b", "c"]
+    assert source.labels is not None
+    assert source.labels.tolist() == [0, 1, 1, 2]
+    assert [source.read(i) for i in (0, 3, -1)] == [b"1", b"4", b"4"]
+
+
+@pytest.mark.parametrize("damage", ["truncated", "compressed", "text", "no pictures"])
+def test_a_broken_shard_is_named(tmp_path: Path, damage: str) -> None:
+    path = tmp_path / "s.tar"
+    members = {"a/1.jpg": bytes(3000), "a/2.jpg": bytes(3000)}
+    if damage == "compressed":
+        shard(path, members, "w:gz")
+    elif damage == "no pictures":
+        shard(path, {"a/readme.txt": b"x"})
+    else:
+        shard(path, members)
+        content = path.read_bytes()
+        path.write_bytes(content[: 512 + 3072 + 700] if damage == "truncated" else b"hello" * 500)
+    with pytest.raises(DataError, match=r"s\.tar"):
+        open_source(path)
+
+
+def test_a_subset_renumbers_its_labels(drawn_faces: Path) -> None:
+    source = open_source(drawn_faces)
+    subset = Subset(source, [60, 9, 61])
+    assert subset.labels is not None
+    assert subset.labels.tolist() == [1, 0, 1]
+    assert list(subset.identities) == ["person_0001", "person_0007"]
+    assert subset.read(1) == source.read(9)
+    assert subset.location(1) == source.location(9)
+
+
+def test_every_source_knows_the_files_of_its_pictures(drawn_faces: Path, tmp_path: Path) -> None:
+    face = (drawn_faces / "person_0000" / "0000.jpg").read_bytes()
+    tar = shard(tmp_path / "a.tar", {"x/1.jpg": face, "x/2.jpg": face})
+    write_bin(tmp_path / "b.bin", [face, face], [True])
+    pack_records(open_source(drawn_faces), tmp_path / "rec")
+    (tmp_path / "list.txt").write_text("gone.jpg\n")
+    single = drawn_faces / "person_0001" / "0001.jpg"
+    for spec, files in (
+        (drawn_faces, [drawn_faces / "person_0000" / "0000.jpg", drawn_faces / "person_0000" / "0001.jpg"]),
+        (tar, [tar, tar]),
+        (tmp_path / "b.bin", [tmp_path / "b.bin"] * 2),
+        (tmp_path / "rec", [tmp_path / "rec" / "train.rec"] * 2),
+        (tmp_path / "list.txt", [tmp_path / "gone.jpg"]),
+        ([single, tar], [single, tar, tar]),
+    ):
+        source = open_pictures(spec)
+        assert [source.file_of(index) for index in range(len(files))] == files
+    assert Subset(open_source([single, tar]), [2, 0]).file_of(1) == single
+    assert DrawnSource(2, 2).file_of(0) is None
+
+
+def test_a_broken_crop_is_named_without_decoding_it_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "tiny.png").write_bytes(encode_png(np.zeros((3, 3, 3), dtype=np.uint8)))
+    decoded = []
+
+    def decode(data: bytes, *, where: str) -> None:
+        decoded.append(len(data))
+        decode_crop(data, where=where)
+
+    monkeypatch.setattr("facerts.datasets.source.decode_crop", decode)
+    with pytest.raises(ImageError, match=rf"^{tmp_path}/tiny\.png: 3 x 3 pixels are too few"):
+        open_source(tmp_path).crop(0)
+    assert len(decoded) == 1
+
+
+def test_held_out_identities_are_in_one_part_only(drawn_faces: Path) -> None:
+    source = open_source(drawn_faces)
+    kept, held = hold_out_identities(source, 3, seed=4)
+    assert set(kept.identities) | set(held.identities) == set(source.identities)
+    assert not set(kept.identities) & set(held.identities)
+    assert (len(kept), len(held)) == (40, 24)
+    with pytest.raises(DataError, match="cannot hold out 8 identities of 8"):
+        hold_out_identities(source, 8, seed=4)
+
+
+def test_each_epoch_has_its_own_order_of_all_images() -> None:
+    orders = [epoch_order(100, seed, epoch) for seed, epoch in ((0, 0), (0, 1), (1, 0))]
+    for order in orders:
+        assert sorted(order.tolist()) == list(range(100))
+    assert len({tuple(order.tolist()) for order in orders}) == 3
+    assert np.array_equal(orders[1], epoch_order(100, 0, 1))

@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import skimage.data
+
+import facerts
+from facerts.detection import SCRFD, Detector, YuNet, open_any_detector, open_detector
+from facerts.errors import Error, ModelError
+from facerts.hub.fetch import pull
+from tests.detectors import write_scrfd, write_yunet
+from tests.foreign import write_description, write_embedder
+
+YUNET = "face_detection_yunet_2023mar.onnx"
+
+
+@pytest.fixture(autouse=True)
+def nothing_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No models in the cache, nor elsewhere."""
+    monkeypatch.setenv("FACERTS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("FACERTS_MODELS", str(tmp_path / "elsewhere"))
+
+
+def test_detectors_need_their_model(tmp_path: Path) -> None:
+    assert open_detector("none") is None
+    with pytest.raises(
+        ModelError, match=r"yunet is not here: facerts models pull yunet .* or .* --detector-model FILE"
+    ):
+        open_detector("yunet")
+    with pytest.raises(ModelError, match=r"scrfd needs its model: --detector-model FILE, .* model pack"):
+        open_detector("scrfd")
+    with pytest.raises(ModelError, match="no such detector model"):
+        open_detector("yunet", tmp_path / "none.onnx")
+    (tmp_path / "bad.onnx").write_text("no")
+    with pytest.raises(ModelError, match=r"bad\.onnx: ONNX Runtime cannot load it"):
+        open_detector("yunet", tmp_path / "bad.onnx")
+    with pytest.raises(Error, match="no detector 'mtcnn'; there are none, yunet, scrfd"):
+        open_detector("mtcnn")
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "write"), [("scrfd", SCRFD, write_scrfd), ("yunet", YuNet, write_yunet)]
+)
+def test_settings_reach_the_detector(
+    tmp_path: Path, name: str, kind: Callable[..., Detector], write: Callable[[Path], Path]
+) -> None:
+    model = write(tmp_path / "m.onnx")
+    for options in ({}, {"threshold": 0.9}, {"size": 320}, {"threshold": 0.2, "size": 96}):
+        detector = open_detector(name, model, **options)  # type: ignore[arg-type]
+        assert detector is not None
+        assert detector.identity == kind(model, **options).identity
+    with pytest.raises(ModelError, match="has no NoSuchProvider here"):
+        open_detector(name, model, providers=["NoSuchProvider"])
+
+
+def test_load_gives_the_detector_the_providers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_description(write_embedder(tmp_path / "m.onnx"))
+    scrfd = write_scrfd(tmp_path / "scrfd.onnx")
+    given = {}
+
+    def keep(model: Path, **options: object) -> SCRFD:
+        given.update(options)
+        return SCRFD(model)
+
+    monkeypatch.setitem(facerts.detection.DETECTORS, "scrfd", keep)
+    facerts.load(
+        tmp_path / "m.onnx",
+        detector="scrfd",
+        detector_model=scrfd,
+        providers=["CPUExecutionProvider"],
+        threads=2,
+    )
+    assert given["providers"] == ["CPUExecutionProvider"]
+    assert given["threads"] == 2
+    # Several pictures are looked at at once, so a run takes one core unless more are asked for.
+    facerts.load(tmp_path / "m.onnx", detector="scrfd", detector_model=scrfd)
+    assert given["threads"] == 1
+
+
+def test_photos_are_scored_with_the_detector_of_a_pack(tmp_path: Path) -> None:
+    pack = tmp_path / "buffalo"
+    pack.mkdir()
+    write_scrfd(pack / "det.onnx")
+    write_embedder(pack / "w600k_mbf.onnx", size=128)
+    scorer = facerts.load(pack, detector="scrfd", detector_model=pack)
+    photo = np.zeros((640, 640, 3), dtype=np.uint8)
+    photo[160:192, 320:352, 2] = 255
+    rows = scorer.score([photo, np.zeros_like(photo)])
+    assert [row.reason for row in rows] == [None, "no face found"]
+    assert rows[0].box == pytest.approx([320, 160, 352, 192])
+    assert rows[0].det_score == pytest.approx(1)
+
+
+def test_a_file_shows_which_detector_it_is(tmp_path: Path, reference_models: Path) -> None:
+    scrfd = write_scrfd(tmp_path / "anything.onnx")
+    assert isinstance(open_any_detector(scrfd), SCRFD)
+    assert isinstance(open_any_detector(str(reference_models / YUNET)), YuNet)
+    assert (
+        open_any_detector(scrfd, threshold=0.3, size=64).identity
+        == SCRFD(scrfd, threshold=0.3, size=64).identity
+    )
+    (tmp_path / "pack").mkdir()
+    scrfd.rename(tmp_path / "pack" / "det.onnx")
+    assert isinstance(open_any_detector(tmp_path / "pack"), SCRFD)
+    with pytest.raises(ModelError, match=r"gone\.onnx: no such detector model"):
+        open_any_detector(tmp_path / "gone.onnx")
+
+
+def test_after_a_pull_yunet_needs_no_file(reference_models: Path) -> None:
+    with pytest.raises(ModelError, match="facerts models pull yunet"):
+        open_any_detector("yunet")
+    pull("yunet", reference_models / YUNET)
+    for detector in (open_detector("yunet"), open_any_detector("yunet")):
+        assert detector is not None
+        assert len(detector(np.ascontiguousarray(skimage.data.astronaut()))) == 1

@@ -1,0 +1,356 @@
+from __future__ import annotations
+
+import itertools
+import zipfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import pytest
+import skimage.data
+from numpy.typing import NDArray
+
+from facerts.datasets import open_pictures
+from facerts.detection import SCRFD, Detection, Detector, open_detector
+from facerts.errors import ModelError
+from facerts.images import decode
+from tests.detectors import DISTANCES, POINTS, SECOND, slow_faces, slow_overlap, write_scrfd
+from tests.foreign import write_embedder
+
+Image = NDArray[np.uint8]
+SIZE = 160
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_scrfd(tmp_path_factory.mktemp("scrfd") / "scrfd.onnx")
+
+
+def draw_squares(seed: int = 0, squares: int = 12, size: int = SIZE) -> Image:
+    """Few lit squares of all strides, some of them neighbours, each of a brightness of its own."""
+    rng = np.random.default_rng(seed)
+    image = np.zeros((size, size, 3), dtype=np.uint8)
+    for number in range(squares):
+        channel = number % 3
+        stride = (8, 16, 32)[channel]
+        top, left = rng.integers(0, size // stride, 2) * stride
+        image[top : top + stride, left : left + stride, channel] = 140 + 9 * number
+    return image
+
+
+def assert_same(found: list[Detection], expected: list[Any], atol: float = 1e-3) -> None:
+    """The same faces, however ordered."""
+
+    def order(face: Any) -> tuple[float, ...]:
+        return (round(face.score, 4), *np.round(face.box, 1))
+
+    assert len(found) == len(expected)
+    for face, other in zip(sorted(found, key=order), sorted(expected, key=order), strict=True):
+        np.testing.assert_allclose(face.box, other.box, atol=atol)
+        np.testing.assert_allclose(face.points, other.points, atol=atol)
+        assert face.score == pytest.approx(other.score, abs=1e-5)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("threshold", [0.5, 0.25])
+def test_faces_are_where_a_slow_reading_of_the_outputs_has_them(
+    model: Path, seed: int, threshold: float
+) -> None:
+    image = draw_squares(seed)
+    found = SCRFD(model, size=SIZE, threshold=threshold)(image)
+    expected = slow_faces(image, threshold)
+    assert len(expected) >= 8
+    assert any(face.score < SECOND for face in expected) == (threshold < SECOND)
+    assert_same(found, expected)
+    areas = [face.area for face in found]
+    assert areas == sorted(areas, reverse=True)
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        {"batch_axis": True},
+        {"order": [8, 0, 3, 6, 1, 4, 7, 2, 5]},
+        {"order": [6, 7, 8, 3, 4, 5, 0, 1, 2]},
+        {"order": [2, 1, 0, 5, 4, 3, 8, 7, 6], "batch_axis": True},
+        {"sides": (SIZE, SIZE), "batch_axis": True},
+        {"sides": (SIZE, "W"), "batch": "N"},
+    ],
+    ids=str,
+)
+def test_outputs_are_told_by_their_shapes(tmp_path: Path, form: dict[str, Any]) -> None:
+    image = draw_squares()
+    detector = SCRFD(write_scrfd(tmp_path / "m.onnx", **form), size=SIZE)
+    assert_same(detector(image), slow_faces(image, 0.5))
+
+
+@pytest.mark.parametrize(
+    ("height", "width"), [(97, 160), (203, 131), (1000, 333), (45, 77), (64, 640)], ids=str
+)
+def test_photos_of_any_size_are_fitted_in_and_measured_in_their_own_pixels(
+    model: Path, height: int, width: int
+) -> None:
+    # Each box is a square of the input, so the boxes together are what was lit.
+    lit = [0.25 * width, 0.25 * height, 0.75 * width, 0.75 * height]
+    image = np.zeros((height, width, 3), dtype=np.uint8)
+    left, top, right, bottom = (round(side) for side in lit)
+    image[top:bottom, left:right, 0] = 255
+    faces = SCRFD(model, size=SIZE)(image)
+    boxes = np.array([face.box for face in faces])
+    cell = 8 * max(height, width) / SIZE
+    seen = [*boxes[:, :2].min(axis=0), *boxes[:, 2:].max(axis=0)]
+    np.testing.assert_allclose(seen, lit, atol=0.51 * cell + 1)
+    for face in faces:
+        np.testing.assert_allclose(face.box[2:] - face.box[:2], cell, rtol=0.05)
+        np.testing.assert_allclose((face.points - face.box[:2]) / cell, POINTS, rtol=0.05)
+
+
+def test_each_side_is_measured_by_how_far_it_was_reduced(model: Path) -> None:
+    # 333 x 10 pixels become 160 x 5, as there are no halves of pixels.
+    face = SCRFD(model, size=SIZE)(np.full((10, 333, 3), 255, dtype=np.uint8))[-1]
+    np.testing.assert_allclose(face.box[2:] - face.box[:2], [8 * 333 / 160, 8 * 10 / 5])
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (3, 5), (7, 7), (1, 2000), (2000, 1)], ids=str)
+def test_pictures_smaller_than_a_stride_are_pictures_too(model: Path, shape: tuple[int, int]) -> None:
+    detector = SCRFD(model, size=SIZE)
+    assert detector(np.zeros((*shape, 3), dtype=np.uint8)) == []
+    faces = detector(np.full((*shape, 3), 255, dtype=np.uint8))
+    assert np.isfinite([face.box for face in faces]).all()
+    assert bool(faces) == (min(shape) > 1 or shape == (1, 1))
+
+
+def test_what_lies_beside_the_photo_is_black_and_no_face(model: Path) -> None:
+    # At this threshold a square that is half photo and half black is no face.
+    faces = SCRFD(model, size=SIZE, threshold=0.6)(np.full((64, SIZE, 3), 255, dtype=np.uint8))
+    assert faces
+    assert max(face.box[3] for face in faces) == 64
+
+
+def test_nothing_is_an_empty_list(model: Path) -> None:
+    assert SCRFD(model, size=SIZE)(np.full((200, 300, 3), 120, dtype=np.uint8)) == []
+
+
+def test_grey_pictures_are_three_equal_channels(model: Path) -> None:
+    grey = np.zeros((SIZE, SIZE), dtype=np.uint8)
+    grey[32:64, 96:128] = 200
+    image = np.repeat(grey[..., None], 3, axis=2)
+    assert_same(SCRFD(model, size=SIZE)(image), slow_faces(image, 0.5))
+
+
+def test_a_face_that_fills_the_photo_is_seen_from_afar(tmp_path: Path) -> None:
+    # Only at stride 32 of the second look, where a square is 128 pixels wide, is a box large enough to count.
+    wide = DISTANCES.copy()
+    wide[2, 0] = [1, 1, 2, 2]
+    detector = SCRFD(write_scrfd(tmp_path / "m.onnx", distances=wide), size=640)
+    image = np.zeros((640, 640, 3), dtype=np.uint8)
+    image[256:384, 256:384, 2] = 230
+    largest, *others = detector(image)
+    np.testing.assert_allclose(largest.box, [128, 128, 512, 512], atol=1e-3)
+    np.testing.assert_allclose(largest.points, 256 + POINTS * 128, atol=1e-3)
+    assert others
+    assert max(face.area for face in others) == pytest.approx(96**2)
+    # What is small from afar is left to the first look, which saw nothing here.
+    image[:] = 0
+    image[256:288, 256:288, 0] = 230
+    wide[2, 0] = [0, 0, 1, 1]
+    first = SCRFD(write_scrfd(tmp_path / "m.onnx", distances=wide), size=640)(image)
+    assert {round(face.area) for face in first} == {64}
+
+
+def test_of_a_face_that_both_looks_see_the_first_counts(tmp_path: Path) -> None:
+    distances = DISTANCES.copy()
+    distances[1, 0] = [0, 0, 5.5, 5.5]
+    distances[2, 0] = [0, 0, 11, 11]
+    detector = SCRFD(write_scrfd(tmp_path / "m.onnx", distances=distances), size=640)
+    image = np.zeros((640, 640, 3), dtype=np.uint8)
+    # One square of green from afar, whose score is the higher one, and one of blue from near: the same box.
+    image[:64, :64, 1] = 255
+    image[:32, :32, 2] = 200
+
+    def large() -> list[Detection]:
+        return [face for face in detector(image) if face.area > 300**2]
+
+    (near,) = large()
+    image[..., 2] = 0
+    (far,) = large()
+    assert (near.score, far.score) == (pytest.approx(200 / 255), pytest.approx(1))
+    for face in (near, far):
+        np.testing.assert_allclose(face.box, [0, 0, 352, 352], atol=1e-3)
+
+
+def test_threads_may_share_a_detector(model: Path) -> None:
+    detector = SCRFD(model, size=SIZE, threads=1)
+    images = [draw_squares(seed) for seed in range(24)]
+    alone = [detector(image) for image in images]
+    with ThreadPoolExecutor(4) as pool:
+        together = list(pool.map(detector, images))
+    for faces, others in zip(alone, together, strict=True):
+        assert_same(faces, others, atol=0)
+
+
+def test_the_size_is_that_of_the_input_where_it_is_fixed(tmp_path: Path, model: Path) -> None:
+    fixed = write_scrfd(tmp_path / "fixed.onnx", sides=(SIZE, SIZE))
+    image = draw_squares()
+    assert_same(SCRFD(fixed)(image), slow_faces(image, 0.5))
+    half = SCRFD(fixed, size=SIZE // 2)(np.repeat(np.repeat(image, 2, axis=0), 2, axis=1))
+    expected = SCRFD(model, size=SIZE // 2)(np.repeat(np.repeat(image, 2, axis=0), 2, axis=1))
+    assert_same(half, expected)
+    with pytest.raises(ModelError, match=r"input is \[1, 3, 160, 160\], so photos cannot be fitted into 192"):
+        SCRFD(fixed, size=192)
+
+
+def test_a_fixed_input_need_not_be_square(tmp_path: Path) -> None:
+    detector = SCRFD(write_scrfd(tmp_path / "wide.onnx", sides=(64, SIZE)))
+    image = draw_squares()[:64]
+    assert_same(detector(image), slow_faces(image, 0.5))
+    tall = np.ascontiguousarray(np.full((128, 32, 3), 255, dtype=np.uint8))
+    assert max(face.box[3] for face in detector(tall)) == pytest.approx(128)
+
+
+def test_a_small_input_is_looked_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for size, looks in ((320, 1), (640, 2)):
+        detector = SCRFD(write_scrfd(tmp_path / "m.onnx", sides=(size, size)))
+        ran = []
+        monkeypatch.setattr(
+            detector, "_run", lambda canvas, run=detector._run, ran=ran: ran.append(1) or run(canvas)
+        )
+        detector(np.zeros((50, 50, 3), dtype=np.uint8))
+        assert len(ran) == looks
+
+
+def test_what_faces_depend_on_is_in_the_identity(tmp_path: Path, model: Path) -> None:
+    other = write_scrfd(tmp_path / "m.onnx", batch_axis=True)
+    detectors = [SCRFD(model), SCRFD(model, threshold=0.4), SCRFD(model, size=320), SCRFD(other)]
+    assert len({detector.identity for detector in detectors}) == 4
+    assert SCRFD(model, size=640, threshold=0.5).identity == detectors[0].identity
+
+
+@pytest.fixture
+def pack(tmp_path: Path) -> Path:
+    folder = tmp_path / "buffalo_s"
+    folder.mkdir()
+    write_scrfd(folder / "det_500m.onnx")
+    write_embedder(folder / "w600k_mbf.onnx", size=128)
+    write_embedder(folder / "genderage.onnx")
+    return folder
+
+
+@pytest.mark.parametrize("form", ["folder", "zip"])
+def test_the_detector_of_a_pack_is_found(
+    pack: Path, tmp_path: Path, form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = pack
+    if form == "zip":
+        path = pack.with_suffix(".zip")
+        with zipfile.ZipFile(path, "w") as archive:
+            for file in pack.iterdir():
+                archive.write(file, file.name)
+    home = tmp_path / "temporary"
+    home.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(home))
+    image = draw_squares()
+    assert_same(SCRFD(path, size=SIZE)(image), slow_faces(image, 0.5))
+    assert list(home.iterdir()) == []
+
+
+def test_a_pack_without_a_detector_lists_what_is_in_it(pack: Path) -> None:
+    (pack / "det_500m.onnx").unlink()
+    with pytest.raises(ModelError, match=r"one SCRFD detector with five points, this one none") as error:
+        SCRFD(pack)
+    assert "w600k_mbf.onnx: ['N', 3, 112, 112] to ['N', 128]" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("form", "words"),
+    [
+        ({"outputs": 6}, "not SCRFD, as it is"),
+        ({"points": 6}, "not SCRFD, as it is"),
+        ({"strides": (16, 32, 64)}, r"for \(1, 3, 640, 640\) it gives .*, and none is \(12800, 1\)"),
+        ({"strides": (8, 8, 16)}, r"none is \(800, 1\)"),
+        ({"sides": (100, 100)}, "not SCRFD, as it is"),
+        ({"batch": 4}, "not SCRFD, as it is"),
+    ],
+    ids=str,
+)
+def test_other_networks_are_refused_with_what_was_expected(
+    tmp_path: Path, form: dict[str, Any], words: str
+) -> None:
+    path = write_scrfd(tmp_path / "m.onnx", **form)
+    with pytest.raises(
+        ModelError, match=rf"m\.onnx: .*{words}.*; SCRFD takes \(1, 3, H, W\) .* points \(A, 10\)"
+    ):
+        SCRFD(path)
+
+
+def test_an_embedder_a_text_and_nothing_are_no_detectors(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=r"e\.onnx: not SCRFD, as it is \['N', 3, 112, 112\] to \['N', 8\]"):
+        SCRFD(write_embedder(tmp_path / "e.onnx"))
+    (tmp_path / "text.onnx").write_text("hello")
+    with pytest.raises(ModelError, match=r"text\.onnx: ONNX Runtime cannot load it"):
+        SCRFD(tmp_path / "text.onnx")
+    with pytest.raises(ModelError, match=r"gone\.onnx: no such model file"):
+        SCRFD(tmp_path / "gone.onnx")
+    with pytest.raises(ModelError, match="has no NoSuchProvider here"):
+        SCRFD(write_scrfd(tmp_path / "m.onnx"), providers=["NoSuchProvider"])
+
+
+def test_scores_that_are_no_numbers_are_an_error_and_not_no_face(tmp_path: Path) -> None:
+    detector = SCRFD(write_scrfd(tmp_path / "m.onnx", not_a_number=True), size=SIZE)
+    with pytest.raises(ModelError, match=r"m\.onnx: scores of stride 8 are not finite"):
+        detector(draw_squares())
+
+
+@pytest.fixture(scope="module")
+def scrfd(reference_models: Path) -> Detector:
+    path = reference_models / "scrfd_500m_kps.onnx"
+    if not path.is_file():
+        pytest.skip(f"there is no {path}")
+    return SCRFD(path, threads=1)
+
+
+def test_the_astronauts_face_is_found_where_it_is(scrfd: Detector) -> None:
+    photo = np.ascontiguousarray(skimage.data.astronaut())
+    grey = np.repeat(cv2.cvtColor(photo, cv2.COLOR_RGB2GRAY)[..., None], 3, axis=2).astype(np.uint8)
+    for image in (photo, grey):
+        (face,) = scrfd(image)
+        np.testing.assert_allclose(face.box, [178, 63, 268, 176], atol=15)
+        assert face.score > 0.7
+        eyes, mouth = face.points[:2], face.points[3:]
+        assert eyes[0, 0] < eyes[1, 0]
+        assert mouth[0, 0] < mouth[1, 0]
+        assert eyes[:, 1].max() < face.points[2, 1] < mouth[:, 1].min()
+
+
+def test_a_face_is_found_however_much_of_the_photo_it_fills(scrfd: Detector) -> None:
+    photo = skimage.data.astronaut()
+    for margin in (0, 20, 60):
+        close = np.ascontiguousarray(photo[63 - margin : 176 + margin, 178 - margin : 268 + margin])
+        large = cv2.resize(close, None, fx=6, fy=6, interpolation=cv2.INTER_CUBIC).astype(np.uint8)
+        face = scrfd(large)[0]
+        np.testing.assert_allclose(face.box / 6, [margin, margin, 90 + margin, 113 + margin], atol=15)
+
+
+def test_it_agrees_with_yunet_on_real_photos(
+    scrfd: Detector, reference_models: Path, facerts_data: Path
+) -> None:
+    folder = facerts_data / "photos" / "lfw"
+    if not folder.is_dir():
+        pytest.skip(f"there are no photos at {folder}")
+    yunet = open_detector("yunet", reference_models / "face_detection_yunet_2023mar.onnx")
+    assert yunet is not None
+    source = open_pictures(folder)
+    apart = []
+    for index in itertools.islice(range(len(source)), 40):
+        photo = decode(source.read(index), where=source.location(index))
+        ours = scrfd(photo)
+        assert ours
+        theirs = yunet(photo)[0]
+        same = max(ours, key=lambda face: slow_overlap(face.box, theirs.box))
+        assert slow_overlap(same.box, theirs.box) > 0.5
+        eyes = np.linalg.norm(theirs.points[1] - theirs.points[0])
+        apart.append(np.linalg.norm(same.points - theirs.points, axis=1).mean() / eyes)
+    # Points of the wrong order, of another stride or scale, or of left and right exchanged, are 0.3 and more apart.
+    assert np.median(apart) < 0.15

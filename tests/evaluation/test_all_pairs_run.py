@@ -1,0 +1,199 @@
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from facerts.benchmarks.listed import load_pair_list
+from facerts.embedding import FaceOutputs
+from facerts.errors import Error
+from facerts.evaluation import embed_source
+from facerts.evaluation.options import Measuring
+from facerts.evaluation.result_folder import load_result
+from facerts.evaluation.run import run_pairs
+from facerts.metrics.verification import roc
+from tests.evaluation.conftest import Plain
+
+EVERY = Measuring(every_pair=True, pictures=False, flip=False, fmr=0.01)
+
+
+@pytest.fixture(scope="module")
+def repeated(named: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The list of pairs, over pictures of which one stands twice by another name of the same person."""
+    folder = tmp_path_factory.mktemp("repeated")
+    shutil.copytree(named.parent, folder / "people")
+    listing = folder / "people" / named.name
+    keys = [listing.parent / key for key in listing.read_text().splitlines()[1].split(",")[:2]]
+    keys[1].write_bytes(keys[0].read_bytes())
+    return listing
+
+
+def slow_pairs(
+    listing: Path,
+) -> tuple[FaceOutputs, NDArray[np.int64], NDArray[np.bool_], NDArray[np.float64]]:
+    """Every pair of the pictures that differ, one by one: outputs, rows, same, cosine."""
+    benchmark = load_pair_list(listing)
+    images, labels = benchmark.images, benchmark.images.labels
+    assert labels is not None
+    outputs = embed_source(Plain(), images, flip=False, progress=False)
+    seen: dict[bytes, int] = {}
+    rows = [row for row in range(len(images)) if seen.setdefault(images.read(row), row) == row]
+    pairs = np.array([(a, b) for place, a in enumerate(rows) for b in rows[place + 1 :]])
+    vectors = outputs.embedding.astype(np.float64)
+    cosine = np.array([vectors[a] @ vectors[b] for a, b in pairs])
+    return outputs, pairs, labels[pairs[:, 0]] == labels[pairs[:, 1]], cosine
+
+
+def test_numbers_are_those_of_every_pair_one_by_one(repeated: Path, tmp_path: Path) -> None:
+    run_pairs(Plain(), ["verification"], [repeated], tmp_path, EVERY)
+    content, arrays = load_result(tmp_path)
+    section = content["verification"]["named"]["all_pairs"]
+    _, pairs, same, cosine = slow_pairs(repeated)
+    images = len(np.unique(pairs))
+    assert images == content["verification"]["named"]["images"] - 1
+    assert section["images"] == images
+    assert section["subjects"] == content["verification"]["named"]["subjects"]
+    assert section["genuine"] == same.sum()
+    assert section["impostors"] == (~same).sum()
+    curve = roc(cosine, same)
+    assert section["auroc"] == pytest.approx(curve.auroc(), abs=section["auroc_error"] + 1e-9)
+    assert section["auroc_error"] < 1e-3
+    assert section["eer"] == pytest.approx(curve.eer(), abs=1e-3)
+    # 6,000 impostor pairs show one in a thousand, and no less.
+    assert list(section["tar_at_far"]) == ["0.1", "0.01", "0.001"]
+    for name, point in section["tar_at_far"].items():
+        expected = curve.tar_at_far(float(name))
+        assert point["value"] == pytest.approx(expected.tar, abs=1.01 / same.sum())
+        assert point["achieved_far"] == expected.achieved_far <= float(name)
+        assert point["impostors_accepted"] == round(expected.achieved_far * (~same).sum())
+        assert point["threshold"] == pytest.approx(
+            np.sort(cosine[~same])[::-1][point["impostors_accepted"]], abs=1e-6
+        )
+    assert arrays["verification/named/all_genuine"].sum() == same.sum()
+    assert arrays["verification/named/all_impostors"].sum() == (~same).sum()
+    edges = arrays["verification/named/all_edges"]
+    expected_counts, _ = np.histogram(cosine[~same], edges)
+    assert np.abs(np.cumsum(arrays["verification/named/all_impostors"] - expected_counts)).max() <= 1
+    far, tar = (arrays[f"verification/named/all_roc_{key}"] for key in ("far", "tar"))
+    assert (far[0], far[-1], tar[-1]) == (0, 1, 1)
+    assert (np.diff(far) >= 0).all()
+    assert (np.diff(tar) >= 0).all()
+
+
+def test_intervals_are_over_people_and_hold_their_value(repeated: Path, tmp_path: Path) -> None:
+    run_pairs(Plain(), ["verification"], [repeated], tmp_path, EVERY)
+    section = load_result(tmp_path)[0]["verification"]["named"]["all_pairs"]
+    assert section["interval"] == "bootstrap over subjects"
+    for point in section["tar_at_far"].values():
+        low, high = point["ci95"]
+        assert low <= point["value"] <= high
+        assert low < high
+    assert json.loads(json.dumps(section, allow_nan=False)) == section
+
+
+def test_without_identities_all_pairs_are_refused_by_name(
+    plain: Plain, benchmark_folder: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(Error, match=r"people: all pairs need to know who is in each picture.*\.bin"):
+        run_pairs(plain, ["verification"], [benchmark_folder / "people.bin"], tmp_path / "r", EVERY)
+    assert not (tmp_path / "r").exists()
+    assert not plain.batches  # nothing is embedded for nothing
+
+
+@pytest.mark.parametrize(("every", "far"), [(False, 0.001), (True, 1e-5)])
+def test_a_rate_beyond_the_pairs_names_itself_and_how_many_it_needs(
+    plain: Plain, named: Path, tmp_path: Path, every: bool, far: float
+) -> None:
+    how = Measuring(every_pair=every, fars=(0.1, far), pictures=False)
+    with pytest.raises(Error) as error:
+        run_pairs(plain, ["verification"], [named], tmp_path / "r", how)
+    assert f"FAR {far:g} needs at least {round(1 / far):,} impostor pairs" in str(error.value)
+    assert ("all pairs of named" in str(error.value)) == every
+    assert ("measure all pairs" in str(error.value)) != every
+    assert not (tmp_path / "r").exists()
+    # How many pairs all of them are is known once repetitions are.
+    assert bool(plain.batches) == every
+
+
+@pytest.mark.parametrize(
+    ("every", "far"), [(False, 0.0), (False, -0.1), (False, 1.5), (False, float("nan")), (True, 0.0)]
+)
+def test_a_rate_that_is_none_is_refused(
+    plain: Plain, named: Path, tmp_path: Path, every: bool, far: float
+) -> None:
+    how = Measuring(every_pair=every, fars=(far,), pictures=False)
+    with pytest.raises(Error, match=r"FAR .* above 0 and at most 1"):
+        run_pairs(plain, ["verification"], [named], tmp_path / "r", how)
+
+
+@pytest.mark.parametrize("fmr", [0.0, 1.0, float("nan")])
+def test_an_fmr_that_no_threshold_has_is_refused(
+    plain: Plain, named: Path, tmp_path: Path, fmr: float
+) -> None:
+    with pytest.raises(Error, match=r"FMR .* between 0 and 1"):
+        run_pairs(plain, ["reject"], [named], tmp_path / "r", Measuring(fmr=fmr))
+    assert not plain.batches
+
+
+def test_an_fmr_beyond_the_pairs_names_itself_and_how_many_it_needs(
+    plain: Plain, named: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(Error, match=r"named: FMR 0\.001 needs at least 1,000 impostor pairs, .* 100"):
+        run_pairs(plain, ["reject"], [named], tmp_path / "r")
+
+
+def test_rates_asked_for_are_those_of_all_pairs_where_these_are_measured(
+    plain: Plain, named: Path, tmp_path: Path
+) -> None:
+    how = Measuring(every_pair=True, fars=(0.2, 0.001), pictures=False)
+    run_pairs(plain, ["verification"], [named], tmp_path, how)
+    section = load_result(tmp_path)[0]["verification"]["named"]
+    assert list(section["all_pairs"]["tar_at_far"]) == ["0.2", "0.001"]
+    # The list's own 100 impostors cannot show 0.001; they are measured at what they can.
+    assert list(section["tar_at_far"]) == ["0.1", "0.01"]
+
+
+def test_reject_on_every_pair_is_that_of_the_pairs_one_by_one(repeated: Path, tmp_path: Path) -> None:
+    run_pairs(Plain(), ["reject"], [repeated], tmp_path, EVERY)
+    curves = load_result(tmp_path)[0]["reject"]["named"]
+    outputs, pairs, same, cosine = slow_pairs(repeated)
+    assert outputs.quality is not None
+    limit = np.sort(cosine[~same])[::-1][int(0.01 * (~same).sum())]
+    worse = outputs.quality[pairs[same]].min(axis=1)
+    wrong = (cosine[same] <= limit)[np.argsort(worse, kind="stable")]
+    of_all = {curve["by"]: curve for curve in curves if curve["pairs"] == "all"}
+    assert list(of_all) == ["quality", "norm", "sharpness"]
+    curve = of_all["quality"]
+    assert curve["convention"] == "fixed"
+    assert curve["interval"] == "bootstrap over subjects"
+    assert (curve["genuine"], curve["impostors"]) == (same.sum(), (~same).sum())
+    assert curve["threshold"] == pytest.approx(limit, abs=1e-6)
+    for share in (0.0, 0.1, 0.5):
+        gone = int(share * len(wrong) + 1e-9)
+        place = curve["rejected"].index(share)
+        assert curve["fnmr"][place] == pytest.approx(wrong[gone:].mean(), abs=2e-2)
+        low, high = (side[place] for side in curve["fnmr_ci95"])
+        assert low <= curve["fnmr"][place] <= high
+    assert {curve["interval"] for curve in curves if "interval" in curve} == {"bootstrap over subjects"}
+
+
+def test_people_without_two_different_pictures_make_no_genuine_pairs(
+    plain: Plain, named: Path, tmp_path: Path
+) -> None:
+    lines = ["first,second,same,fold,first_subject,second_subject"]
+    for person in range(20):
+        a, b = f"person_{person:04d}", f"person_{(person + 1) % 20:04d}"
+        folder = tmp_path / "people" / a
+        folder.mkdir(parents=True)
+        for picture in ("0000.jpg", "0001.jpg"):
+            shutil.copy(named.parent / a / "0000.jpg", folder / picture)
+        lines.append(f"{a}/0000.jpg,{a}/0001.jpg,1,{person % 10},{a},{a}")
+        lines.append(f"{a}/0000.jpg,{b}/0000.jpg,0,{person % 10},{a},{b}")
+    listing = tmp_path / "people" / "twice.csv"
+    listing.write_text("\n".join(lines))
+    with pytest.raises(Error, match="twice: all pairs need at least two people, and two images of one"):
+        run_pairs(plain, ["verification"], [listing], tmp_path / "r", EVERY)

@@ -1,0 +1,228 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from facerts.embedding import FaceOutputs
+from facerts.errors import DataError
+from facerts.evaluation.compare import SCHEMA, compare, write_comparison
+from facerts.evaluation.ood import run_ood
+from facerts.evaluation.options import Measuring
+from facerts.evaluation.run import run_pairs
+from facerts.metrics.verification import auroc
+from tests.evaluation.conftest import Plain
+
+MEASURES = ("accuracy", "auroc", "tar_at_far")
+BARE = Measuring(pictures=False)
+# 100 impostor pairs cannot show the FMR of error versus reject.
+UNREACHED = [
+    f"{name}: FMR 0.001 needs at least 1,000 impostor pairs, and there are 100, so no qualities are compared on one "
+    "embedding."
+    for name in ("named", "people")
+]
+
+
+class Poor(Plain):
+    """Plain, with so much noise in its embedding and its quality that little is left of them."""
+
+    def __call__(self, crops: NDArray[np.uint8]) -> FaceOutputs:
+        outputs = super().__call__(crops)
+        random = np.random.default_rng(crops.astype(np.int64).sum())
+        vector = outputs.embedding + 0.5 * random.normal(size=outputs.embedding.shape).astype(np.float32)
+        quality = random.normal(size=len(crops)).astype(np.float32)
+        norm = np.linalg.norm(vector, axis=1)
+        return FaceOutputs(vector / norm[:, None], norm, quality, -quality)
+
+
+@pytest.fixture(scope="module")
+def folders(
+    named: Path,
+    benchmark_folder: Path,
+    drawn_faces: Path,
+    drawn_things: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> dict[str, Path]:
+    """Results of two models on a list that names people, on a .bin set, and on faces and other things."""
+    home = tmp_path_factory.mktemp("compared")
+    for name, model in (("plain", Plain()), ("poor", Poor("poor", "b" * 64))):
+        run_pairs(model, ["verification"], [named, benchmark_folder / "people.bin"], home / name, BARE)
+        run_ood(model, [str(drawn_faces)], [str(drawn_things)], home / name, BARE)
+    return {"plain": home / "plain", "poor": home / "poor"}
+
+
+def told(comparison: dict[str, Any], name: str) -> dict[str, Any]:
+    (row,) = comparison["verification"][name]
+    assert isinstance(row, dict)
+    return row
+
+
+def test_a_result_does_not_differ_from_itself(folders: dict[str, Path]) -> None:
+    comparison = compare([folders["plain"], folders["plain"]])
+    assert comparison["schema"] == SCHEMA
+    assert comparison["notes"] == UNREACHED
+    differences = [told(comparison, name)[key] for name in ("named", "people") for key in MEASURES]
+    for score in ("quality", "norm"):
+        differences += comparison["ood"][0]["by"][score].values()
+    assert len(differences) == 10
+    for difference in differences:
+        assert difference["value"] == 0
+        assert difference["ci95"] == [0, 0]
+        assert difference["p_value"] == 1
+
+
+def test_a_worse_model_has_differences_below_0_and_small_p(folders: dict[str, Path]) -> None:
+    comparison = compare([folders["plain"], folders["poor"]])
+    assert comparison["reference"] == {
+        "label": "plain",
+        "folder": folders["plain"].name,
+        "name": "plain",
+        "sha256": "a" * 64,
+    }
+    assert [model["label"] for model in comparison["models"]] == ["poor"]
+    assert comparison["models"][0]["folder"] == folders["poor"].name
+    results = {name: json.loads((folder / "result.json").read_text()) for name, folder in folders.items()}
+    for name, unit in (("named", "subjects"), ("people", "pairs")):
+        row = told(comparison, name)
+        assert row["model"] == comparison["models"][0]
+        # The lowest rate that 100 impostor pairs can show.
+        assert row["far"] == 0.01
+        sections = {model: result["verification"][name] for model, result in results.items()}
+        expected = {
+            "auroc": sections["poor"]["auroc"] - sections["plain"]["auroc"],
+            "tar_at_far": sections["poor"]["tar_at_far"]["0.01"]["value"]
+            - sections["plain"]["tar_at_far"]["0.01"]["value"],
+        }
+        for key, value in expected.items():
+            assert row[key]["value"] == pytest.approx(value, abs=1e-6)
+        for key in MEASURES:
+            assert row[key]["unit"] == unit
+        for key in ("accuracy", "auroc"):
+            assert row[key]["value"] < -0.05
+            assert row[key]["ci95"][0] <= row[key]["value"] <= row[key]["ci95"][1] < 0
+            assert row[key]["p_value"] < 0.01
+        turned = told(compare([folders["poor"], folders["plain"]]), name)
+        assert turned["auroc"]["value"] == pytest.approx(-row["auroc"]["value"])
+        assert turned["auroc"]["ci95"][0] > 0
+
+
+def test_scores_of_faces_against_others_are_compared_by_their_names(folders: dict[str, Path]) -> None:
+    comparison = compare([folders["plain"], folders["poor"]])
+    (row,) = comparison["ood"]
+    # Sharpness is of the pictures alone, so it is no matter of the models.
+    assert list(row["by"]) == ["quality", "norm"]
+    areas = {}
+    for name, folder in folders.items():
+        with np.load(folder / "arrays.npz") as arrays:
+            faces, things = arrays["ood/faces/quality"], arrays["ood/things/quality"]
+        areas[name] = auroc(
+            np.concatenate([faces, things]), np.repeat([True, False], [len(faces), len(things)])
+        )
+    quality = row["by"]["quality"]["auroc"]
+    assert quality["value"] == pytest.approx(areas["poor"] - areas["plain"])
+    # Pictures are drawn here, not pairs of them.
+    assert quality["unit"] == "pictures"
+
+
+def test_every_model_is_compared_with_the_first(folders: dict[str, Path]) -> None:
+    comparison = compare([folders["plain"], folders["poor"], folders["plain"]])
+    rows = comparison["verification"]["named"]
+    assert [row["model"]["name"] for row in rows] == ["poor", "plain"]
+    assert [row["auroc"]["value"] == 0 for row in rows] == [False, True]
+    assert len(comparison["ood"]) == 2
+
+
+def beside(named: Path, folder: Path, lines: list[str]) -> Path:
+    """Another list of the same name over the same pictures."""
+    folder.mkdir()
+    for person in named.parent.iterdir():
+        if person.is_dir():
+            (folder / person.name).symlink_to(person)
+    (folder / named.name).write_text("".join(lines))
+    return folder / named.name
+
+
+def test_other_pictures_are_left_out_with_a_note(
+    folders: dict[str, Path],
+    named: Path,
+    benchmark_folder: Path,
+    drawn_faces: Path,
+    drawn_things: Path,
+    tmp_path: Path,
+) -> None:
+    other, model = tmp_path / "other", Poor("poor", "b" * 64)
+    fewer = beside(named, tmp_path / "fewer", named.read_text().splitlines(keepends=True)[:150])
+    run_pairs(model, ["verification"], [fewer, benchmark_folder / "people.bin"], other, BARE)
+    run_ood(model, [str(drawn_faces)], [str(drawn_things)], other, BARE, exclude_others="*0.jpg")
+    comparison = compare([folders["plain"], other])
+    assert comparison["notes"] == [
+        "named: other was measured on other pictures or pairs than plain; no difference between them is tested, and "
+        "their numbers may not compare.",
+        "ood: other was measured on other pictures than plain; no difference between them is tested, and their "
+        "numbers may not compare.",
+        *UNREACHED,
+    ]
+    assert comparison["ood"] == []
+    assert list(comparison["verification"]) == ["people"]
+
+
+def test_other_pairs_of_the_same_pictures_are_left_out_too(
+    folders: dict[str, Path], named: Path, tmp_path: Path
+) -> None:
+    lines = named.read_text().splitlines(keepends=True)
+    more = beside(named, tmp_path / "more", [*lines, lines[1]])
+    run_pairs(Plain(), ["verification"], [more], tmp_path / "other", BARE)
+    hashes = [
+        json.loads((folder / "result.json").read_text())["verification"]["named"]["data_sha256"]
+        for folder in (folders["plain"], tmp_path / "other")
+    ]
+    assert hashes[0] == hashes[1]
+    with pytest.raises(DataError, match="has nothing in common with"):
+        compare([folders["plain"], tmp_path / "other"])
+
+
+def test_faces_that_are_the_others_elsewhere_are_left_out(
+    folders: dict[str, Path], drawn_faces: Path, drawn_things: Path, named: Path, tmp_path: Path
+) -> None:
+    run_ood(Plain(), [str(drawn_things)], [str(drawn_faces)], tmp_path / "turned", BARE)
+    run_pairs(Plain(), ["verification"], [named], tmp_path / "turned", BARE)
+    comparison = compare([folders["plain"], tmp_path / "turned"])
+    assert comparison["ood"] == []
+    assert any(note.startswith("ood: ") for note in comparison["notes"])
+
+
+def test_a_set_with_too_few_impostors_for_any_rate_is_compared(named: Path, tmp_path: Path) -> None:
+    lines = named.read_text().splitlines(keepends=True)
+    genuine, impostors = ([line for line in lines if line.split(",")[2] == flag] for flag in "10")
+    few = beside(named, tmp_path / "few", [lines[0], *genuine[:30], *impostors[::20]])
+    for name, model in (("plain", Plain()), ("poor", Poor("poor", "b" * 64))):
+        run_pairs(model, ["verification"], [few], tmp_path / name, BARE)
+    row = told(compare([tmp_path / "plain", tmp_path / "poor"]), "named")
+    assert row["accuracy"]["value"] < 0
+
+
+def test_results_with_nothing_in_common_are_refused(
+    folders: dict[str, Path], drawn_faces: Path, drawn_things: Path, tmp_path: Path
+) -> None:
+    run_ood(Plain(), [str(drawn_faces / "person_0000")], [str(drawn_things)], tmp_path / "ood", BARE)
+    with pytest.raises(DataError, match=r"nothing in common with .*ood: evaluate them on the same"):
+        compare([folders["plain"], tmp_path / "ood"])
+    with pytest.raises(DataError, match="at least two"):
+        compare([folders["plain"]])
+    with pytest.raises(DataError, match=r"no result\.json here"):
+        compare([folders["plain"], tmp_path / "gone"])
+
+
+def test_a_comparison_is_written_as_valid_json(folders: dict[str, Path], tmp_path: Path) -> None:
+    comparison = compare([folders["plain"], folders["poor"]])
+    write_comparison(comparison, tmp_path / "new" / "folder")
+    text = (tmp_path / "new" / "folder" / "comparison.json").read_text()
+
+    def refuse(name: str) -> None:
+        raise AssertionError(f"{name} is no JSON")
+
+    assert json.loads(text, parse_constant=refuse) == comparison

@@ -1,0 +1,283 @@
+"""Tables of several methods, with seeds, on drawn faces; every number against the results' own or a plain recipe."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from facerts.embedding import FaceOutputs
+from facerts.errors import DataError
+from facerts.evaluation.compare import compare
+from facerts.evaluation.ood import run_ood
+from facerts.evaluation.options import Measuring
+from facerts.evaluation.result_folder import load_result
+from facerts.evaluation.run import run_pairs
+from facerts.metrics.reject import error_versus_reject, pair_quality, partial_area
+from tests.evaluation.conftest import Plain
+
+HOW = Measuring(pictures=False, flip=False, fmr=0.05)
+
+
+class Seeded(Plain):
+    """Plain with noise of a seed in its embedding and quality."""
+
+    def __init__(self, name: str, seed: int, noise: float = 0.05) -> None:
+        super().__init__(name, f"{seed:064d}")
+        self.seed, self.noise = seed, noise
+
+    def __call__(self, crops: NDArray[np.uint8]) -> FaceOutputs:
+        seen = super().__call__(crops)
+        random = np.random.default_rng([self.seed, int(crops.astype(np.int64).sum())])
+        vector = seen.embedding + self.noise * random.normal(size=seen.embedding.shape).astype(np.float32)
+        norm = np.linalg.norm(vector, axis=1)
+        quality = random.normal(size=len(crops)).astype(np.float32)
+        return FaceOutputs(vector / norm[:, None], norm, quality, -quality)
+
+
+@pytest.fixture(scope="module")
+def folders(
+    named: Path,
+    benchmark_folder: Path,
+    drawn_faces: Path,
+    drawn_things: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> dict[str, Path]:
+    """Plain, far worse noise, and two seeds of a third method, on two benchmarks and on faces and others."""
+    home = tmp_path_factory.mktemp("methods")
+    models = [Plain(), Seeded("poor", 9, 0.5), Seeded("seeded", 1), Seeded("seeded", 2)]
+    found = {}
+    for key, model in zip(("plain", "poor", "one", "two"), models, strict=True):
+        out = found[key] = home / key
+        run_pairs(model, ["verification", "reject"], [named, benchmark_folder / "people.bin"], out, HOW)
+        run_ood(model, [str(drawn_faces), str(benchmark_folder / "people")], [str(drawn_things)], out, HOW)
+    return found
+
+
+@pytest.fixture(scope="module")
+def comparison(folders: dict[str, Path]) -> dict[str, Any]:
+    return compare(
+        [
+            f"good={folders['plain']}",
+            f"seeded={folders['one']}",
+            f"bad={folders['poor']}",
+            f"seeded={folders['two']}",
+        ]
+    )
+
+
+def content(folder: Path) -> dict[str, Any]:
+    return dict(json.loads((folder / "result.json").read_text(encoding="utf-8")))
+
+
+def table(comparison: Mapping[str, Any], title: str) -> dict[str, Any]:
+    (found,) = [one for one in comparison["tables"] if one["title"] == title]
+    return dict(found)
+
+
+def row(found: Mapping[str, Any], method: str, score: str | None = None) -> dict[str, Any]:
+    (cells,) = [one["cells"] for one in found["rows"] if (one["method"], one["score"]) == (method, score)]
+    return dict(cells)
+
+
+def test_rows_stand_in_the_order_of_the_labels(comparison: dict[str, Any]) -> None:
+    assert [method["label"] for method in comparison["methods"]] == ["good", "seeded", "bad"]
+    found = table(comparison, "Verification accuracy")
+    assert [(one["method"], one["runs"]) for one in found["rows"]] == [("good", 1), ("seeded", 2), ("bad", 1)]
+
+
+def test_accuracy_of_one_run_is_the_results_with_its_interval(
+    comparison: dict[str, Any], folders: dict[str, Path]
+) -> None:
+    found = table(comparison, "Verification accuracy")
+    assert found["columns"] == ["named", "people", "mean"]
+    own = content(folders["poor"])["verification"]
+    for name in ("named", "people"):
+        cell = row(found, "bad")[name]
+        assert (cell["value"], cell["ci95"], cell["range"]) == (
+            own[name]["accuracy"]["value"],
+            own[name]["accuracy"]["ci95"],
+            None,
+        )
+    mean = np.mean([own[name]["accuracy"]["value"] for name in ("named", "people")])
+    assert row(found, "bad")["mean"]["value"] == pytest.approx(mean)
+    assert "100 genuine and 100 impostor pairs" in found["note"]
+
+
+def test_seeds_are_told_by_their_mean_and_range(comparison: dict[str, Any], folders: dict[str, Path]) -> None:
+    first, second = (
+        content(folders[key])["verification"]["named"]["tar_at_far"]["0.1"]["value"] for key in ("one", "two")
+    )
+    cell = row(table(comparison, "Verification on named"), "seeded")["TAR at FAR 0.1"]
+    assert first != second
+    assert cell["value"] == pytest.approx((first + second) / 2)
+    assert cell["range"] == [min(first, second), max(first, second)]
+    assert cell["values"] == [first, second]
+    assert cell["ci95"] is None
+    areas = [content(folders[key])["ood"]["by"]["quality"]["auroc"] for key in ("one", "two")]
+    cell = row(table(comparison, "All faces against things"), "seeded", "quality")["AUROC"]
+    assert (cell["value"], cell["range"]) == (pytest.approx(sum(areas) / 2), sorted(areas))
+
+
+def test_rejection_of_others_is_told_pooled_and_by_source(
+    comparison: dict[str, Any], folders: dict[str, Path]
+) -> None:
+    own = content(folders["plain"])["ood"]["by"]["norm"]
+    for title, told in (
+        ("All faces against things", own),
+        ("people against things", own["per_source"]["people"]),
+    ):
+        cells = row(table(comparison, title), "good", "norm")
+        assert cells["AUROC"]["value"] == told["auroc"]
+        assert cells["TNR@TPR90"]["value"] == told["tnr_at_tpr"]["0.90"]
+        assert cells["TNR@TPR95"]["ci95"] == told["ci95"]["0.95"]
+    # Sharpness is of the pictures alone: it is nobody's, and stands once.
+    scores = [(one["method"], one["score"]) for one in table(comparison, "All faces against things")["rows"]]
+    assert [method for method, score in scores if score == "sharpness"] == ["any"]
+
+
+def test_the_best_is_marked_only_where_a_paired_test_says_so(folders: dict[str, Path]) -> None:
+    clear = compare([folders["poor"], folders["plain"]])
+    found = table(clear, "Verification on named")
+    assert row(found, "plain")["AUROC"]["best"]
+    assert not any(cell["best"] for cell in row(found, "poor").values())
+    assert not row(table(clear, "Verification accuracy"), "plain")["mean"]["best"]
+    same = table(compare([f"a={folders['plain']}", f"b={folders['plain']}"]), "Verification on named")
+    assert not any(cell["best"] for one in same["rows"] for cell in one["cells"].values())
+    # A difference from the mean of seeds has no test.
+    seeds = compare([folders["poor"], f"s={folders['one']}", f"s={folders['two']}"])
+    found = table(seeds, "Verification on named")
+    assert not any(cell["best"] for one in found["rows"] for cell in one["cells"].values())
+    assert "Nothing is bold" in found["note"]
+
+
+def test_error_versus_reject_is_the_results_on_its_own_embedding(
+    comparison: dict[str, Any], folders: dict[str, Path]
+) -> None:
+    cells = row(
+        table(comparison, "Error versus reject on named, each quality on its own embedding"), "bad", "quality"
+    )
+    (own,) = [
+        curve
+        for curve in content(folders["poor"])["reject"]["named"]
+        if (curve["by"], curve["convention"]) == ("quality", "fixed")
+    ]
+    at = dict(zip(own["rejected"], own["fnmr"], strict=True))
+    for column, share in (("0 %", 0.0), ("5 %", 0.05), ("10 %", 0.1), ("20 %", 0.2)):
+        assert cells[column]["value"] == at[share]
+    assert (cells["mean to 20 %"]["value"], cells["mean to 95 %"]["ci95"]) == (
+        own["area"]["0.2"],
+        own["ci95"]["0.95"],
+    )
+    assert cells["5 %"]["ci95"] == [own["fnmr_ci95"][0][5], own["fnmr_ci95"][1][5]]
+
+
+@pytest.mark.parametrize(("label", "key"), [(None, "plain"), ("bad", "poor")])
+def test_all_qualities_are_measured_on_the_chosen_embedding(
+    folders: dict[str, Path], label: str | None, key: str
+) -> None:
+    found = compare(
+        [f"good={folders['plain']}", f"bad={folders['poor']}", f"s={folders['one']}", f"s={folders['two']}"],
+        embedding=label,
+    )
+    name = "good" if label is None else label
+    assert found["embedding"] == name
+    prefix = "verification/named/"
+    _, base = load_result(folders[key])
+    cells = {
+        (one["method"], one["score"]): one["cells"]
+        for one in table(found, f"Error versus reject on named, all qualities on the embedding of {name}")[
+            "rows"
+        ]
+    }
+    curves = {(one["method"], one["score"]): one["fnmr"] for one in found["curves"]["named"]["by"]}
+    for method, runs in (("good", ["plain"]), ("bad", ["poor"]), ("s", ["one", "two"])):
+        for score in ("quality", "norm"):
+            expected = []
+            for run in runs:
+                _, arrays = load_result(folders[run])
+                quality = pair_quality(arrays[prefix + score], base[prefix + "pairs"])
+                curve = error_versus_reject(
+                    base[prefix + "scores"], base[prefix + "same"], quality, fmr=HOW.fmr
+                )
+                expected.append(curve)
+            np.testing.assert_allclose(curves[method, score], [curve.fnmr for curve in expected])
+            told = cells[method, score]
+            assert told["mean to 20 %"]["value"] == pytest.approx(
+                np.mean([partial_area(curve, 0.2) for curve in expected])
+            )
+            assert told["20 %"]["value"] == pytest.approx(np.mean([curve.fnmr[20] for curve in expected]))
+    # On its own embedding a quality has what its own section says, with the same intervals.
+    own = next(curve for curve in content(folders[key])["reject"]["named"] if curve["by"] == "quality")
+    assert cells[name, "quality"]["mean to 20 %"]["ci95"] == pytest.approx(own["ci95"]["0.2"], abs=1e-6)
+
+
+def test_sections_that_are_missing_are_empty_cells(
+    folders: dict[str, Path], named: Path, tmp_path: Path
+) -> None:
+    run_pairs(Seeded("less", 5), ["verification"], [named], tmp_path / "less", HOW)
+    found = compare([folders["plain"], tmp_path / "less"])
+    accuracy = row(table(found, "Verification accuracy"), "less")
+    assert accuracy["named"] is not None
+    assert (accuracy["people"], accuracy["mean"]) == (None, None)
+    assert set(row(table(found, "All faces against things"), "less").values()) == {None}
+    reject = table(found, "Error versus reject on named, each quality on its own embedding")
+    assert set(row(reject, "less").values()) == {None}
+
+
+def changed(folder: Path, out: Path, change: Any) -> Path:
+    shutil.copytree(folder, out)
+    told = content(out)
+    change(told)
+    (out / "result.json").write_text(json.dumps(told), encoding="utf-8")
+    return out
+
+
+def test_other_data_is_noted_and_gives_no_quality_on_the_chosen_embedding(
+    folders: dict[str, Path], tmp_path: Path
+) -> None:
+    other = changed(
+        folders["poor"],
+        tmp_path / "other",
+        lambda told: told["verification"]["named"].update(data_sha256="0" * 64),
+    )
+    found = compare([folders["plain"], other])
+    assert sum("named" in note and "other pictures" in note for note in found["notes"]) == 2
+    cells = row(table(found, "Error versus reject on named, all qualities on the embedding of plain"), "poor")
+    assert set(cells.values()) == {None}
+    assert row(table(found, "Verification accuracy"), "poor")["named"] is not None
+
+
+def test_runs_of_one_label_must_be_of_one_method_on_the_same_data(
+    folders: dict[str, Path], tmp_path: Path
+) -> None:
+    def refused(folder: Path) -> str:
+        with pytest.raises(DataError) as error:
+            compare([f"s={folders['one']}", f"s={folder}"])
+        return str(error.value)
+
+    assert "one and the same model" in refused(folders["one"])
+    less = changed(folders["two"], tmp_path / "less", lambda told: told["verification"].pop("people"))
+    assert f"{less} has no verification of people" in refused(less)
+    other = changed(
+        folders["two"], tmp_path / "other", lambda told: told["ood"]["data_sha256"].update(things="0" * 64)
+    )
+    assert "other pictures" in refused(other)
+    of_rts = changed(folders["two"], tmp_path / "rts", lambda told: told["model"].update(method="rts"))
+    assert "of method unknown" in refused(of_rts)
+
+
+def test_folders_of_one_name_without_labels_are_methods_of_their_own(folders: dict[str, Path]) -> None:
+    found = compare([folders["one"], folders["two"]])
+    assert [method["label"] for method in found["methods"]] == ["one", "two"]
+
+
+def test_an_embedding_of_no_label_is_refused(folders: dict[str, Path]) -> None:
+    with pytest.raises(DataError, match="--embedding takes one of plain, poor"):
+        compare([folders["plain"], folders["poor"]], embedding="rts")

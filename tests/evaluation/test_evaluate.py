@@ -1,0 +1,309 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from facerts.benchmarks import PairBenchmark, TemplateBenchmark, open_benchmark
+from facerts.benchmarks.enrollment import templates_from_identities
+from facerts.datasets import open_source
+from facerts.embedding import FaceOutputs
+from facerts.errors import DataError, Error, ImageError, ModelError
+from facerts.evaluation import embed_source, evaluate_verification
+from facerts.evaluation.compare import compare
+from facerts.evaluation.ood import ood_of, run_ood
+from facerts.evaluation.options import Measuring
+from facerts.evaluation.reject import reject_of
+from facerts.evaluation.result_folder import ResultFolder, load_result
+from facerts.evaluation.run import run_identification, run_pairs
+from facerts.evaluation.verification import verification_of
+from facerts.images import decode_crop
+from facerts.io.shown import shown_command
+from facerts.metrics.pair_intervals import verification_intervals
+from tests.evaluation.conftest import Plain
+
+
+def test_pictures_are_embedded_in_order_whatever_the_batch(plain: Plain, drawn_faces: Path) -> None:
+    source = open_source(drawn_faces)
+    crops = np.stack([decode_crop(source.read(i), where="x") for i in range(len(source))])
+    expected = plain(crops).embedding
+    for batch_size in (1, 7, 64, 1000):
+        outputs = embed_source(plain, source, flip=False, batch_size=batch_size, progress=False)
+        np.testing.assert_allclose(outputs.embedding, expected, atol=1e-6)
+    chosen = embed_source(plain, source, flip=False, indices=[5, 2, 63], progress=False)
+    np.testing.assert_allclose(chosen.embedding, expected[[5, 2, 63]], atol=1e-6)
+
+
+def test_with_flip_the_mirrors_embedding_is_added_and_quality_is_the_crops(
+    plain: Plain, drawn_faces: Path
+) -> None:
+    source = open_source(drawn_faces)
+    outputs = embed_source(plain, source, flip=True, progress=False)
+    crops = np.stack([decode_crop(source.read(i), where="x") for i in range(len(source))])
+    own, mirrored = plain(crops), plain(crops[:, :, ::-1])
+    summed = own.embedding + mirrored.embedding
+    np.testing.assert_allclose(
+        outputs.embedding, summed / np.linalg.norm(summed, axis=1, keepdims=True), atol=1e-6
+    )
+    np.testing.assert_array_equal(outputs.quality, own.quality)  # type: ignore[arg-type]
+
+
+def test_a_broken_picture_ends_an_evaluation_and_is_named(plain: Plain, tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "broken.jpg").write_bytes(b"\xff\xd8\xff")
+    with pytest.raises(ImageError, match=r"a/broken\.jpg"):
+        embed_source(plain, open_source(tmp_path), flip=False, progress=False)
+
+
+def test_verification_tells_all_that_its_numbers_rest_on(
+    plain: Plain, drawn_benchmark: PairBenchmark
+) -> None:
+    section, arrays = evaluate_verification(plain, drawn_benchmark, progress=False)
+    assert (section["pairs"], section["genuine"], section["impostors"]) == (200, 100, 100)
+    low, high = section["accuracy"]["ci95"]
+    assert low <= section["accuracy"]["value"] <= high
+    assert section["accuracy"]["value"] > 0.6
+    # One of 100 impostors is the least that can be shown.
+    assert set(section["tar_at_far"]) == {"0.1", "0.01"}
+    point = section["tar_at_far"]["0.01"]
+    assert point["impostors_accepted"] <= 1
+    assert point["ci95"][0] <= point["value"] <= point["ci95"][1]
+    assert len(arrays["scores"]) == 200
+    assert json.loads(json.dumps(section, allow_nan=False)) == section
+
+
+def test_intervals_draw_people_where_they_are_known_and_pairs_otherwise(
+    plain: Plain, named: Path, benchmark_folder: Path
+) -> None:
+    sections, arrays = zip(
+        *(
+            evaluate_verification(plain, open_benchmark(path), progress=False)
+            for path in (named, benchmark_folder / "people.bin")
+        ),
+        strict=True,
+    )
+    people, pairs = sections
+    assert (people["interval"], people["subjects"]) == ("bootstrap over subjects", 30)
+    assert (pairs["interval"], pairs["subjects"]) == ("bootstrap over pairs", None)
+    assert "subjects" in arrays[0]
+    assert "subjects" not in arrays[1]
+    # The pairs are the same, so nothing else may differ by more than rounding.
+    for key in ("auroc", "eer"):
+        assert people[key] == pytest.approx(pairs[key], abs=1e-6)
+        assert people["ci95"][key] != pytest.approx(pairs["ci95"][key], abs=1e-6)
+    benchmark = open_benchmark(named)
+    subjects = arrays[0]["subjects"][arrays[0]["pairs"]]
+    scores = arrays[0]["scores"].astype(np.float64)
+    expected = verification_intervals(scores, benchmark.same, [0.1], subjects=subjects)
+    assert people["ci95"]["auroc"] == pytest.approx(expected.auroc, abs=1e-3)
+    assert people["tar_at_far"]["0.1"]["ci95"] == pytest.approx(expected.tar_at_far[0.1], abs=0.02)
+
+
+def test_people_who_contradict_the_pairs_are_not_drawn(plain: Plain, named: Path, tmp_path: Path) -> None:
+    """Benchmarks may come with pairs that their names disagree with; their readers say so and go on."""
+    benchmark = open_benchmark(named)
+    odd = replace(benchmark, same=np.where(np.arange(200) == 17, ~benchmark.same, benchmark.same))
+    outputs = embed_source(plain, odd.images, flip=False, progress=False)
+    section, arrays = verification_of(outputs, odd, flip=False)
+    assert section["interval"] == "bootstrap over pairs"
+    assert "subjects" not in arrays
+    curves, _ = reject_of(outputs, odd, fmr=0.02)
+    assert curves[0]["interval"] == "bootstrap over pairs"
+    folder = ResultFolder(tmp_path, plain)
+    folder.add("verification", odd.name, {**section, "data_sha256": "x"}, arrays)
+    folder.write()
+    assert compare([tmp_path, tmp_path])["verification"]["named"][0]["auroc"]["unit"] == "pairs"
+
+
+@pytest.mark.parametrize(
+    ("same", "message"),
+    [
+        ([1] * 20, r"outside fold 0 there are 18 genuine and 0 impostor pairs"),
+        ([0] * 20, r"outside fold 0 there are 0 genuine and 18 impostor pairs"),
+        ([0] * 4 + [1] * 2 + [0] * 14, r"outside fold 2 there are 0 genuine and 18 impostor pairs"),
+    ],
+    ids=["no impostors", "nobody genuine", "all genuine pairs in one fold"],
+)
+def test_pairs_that_no_threshold_can_be_chosen_on_are_refused_before_anything_is_embedded(
+    plain: Plain, drawn_benchmark: PairBenchmark, tmp_path: Path, same: list[int], message: str
+) -> None:
+    lines = ["first,second,same"]
+    for row, flag in enumerate(same):
+        for side in "ab":
+            (tmp_path / f"{row}{side}.jpg").write_bytes(drawn_benchmark.images.read(row))
+        lines.append(f"{row}a.jpg,{row}b.jpg,{flag}")
+    (tmp_path / "list.csv").write_text("\n".join(lines))
+    with pytest.raises(DataError, match="list: " + message):
+        run_pairs(plain, ["verification"], [tmp_path / "list.csv"], tmp_path / "r")
+    assert not plain.batches
+
+
+def test_a_command_is_told_once_however_much_it_measures(
+    plain: Plain, named: Path, benchmark_folder: Path, tmp_path: Path
+) -> None:
+    data = [named, benchmark_folder / "people.bin"]
+    run_pairs(plain, ["verification", "reject"], data, tmp_path, Measuring(fmr=0.01))
+    content, _ = load_result(tmp_path)
+    assert set(content["verification"]) == set(content["reject"]) == {"named", "people"}
+    assert content["command"] == [shown_command()]
+
+
+@pytest.fixture
+def templates(plain: Plain, benchmark_folder: Path, monkeypatch: pytest.MonkeyPatch) -> TemplateBenchmark:
+    """What the path "pooled" opens: templates of one picture, and every pair of some of them."""
+    source = open_source(benchmark_folder / "people")
+    drawn = templates_from_identities(source)
+    first, second = np.triu_indices(60, 1)
+    subject = np.empty(len(drawn.template_ids), dtype=np.int64)
+    subject[drawn.template] = source.labels
+    pairs = np.stack([first, second], axis=1)
+    benchmark = replace(drawn, name="pooled", pairs=pairs, same=subject[first] == subject[second])
+    monkeypatch.setattr("facerts.evaluation.run.is_template_benchmark", lambda path: str(path) == "pooled")
+    monkeypatch.setattr("facerts.evaluation.run.open_templates", lambda path: benchmark)
+    return benchmark
+
+
+def test_templates_are_measured_with_each_pooling(
+    plain: Plain, templates: TemplateBenchmark, named: Path, tmp_path: Path
+) -> None:
+    run_pairs(plain, ["verification"], ["pooled", named], tmp_path, Measuring(fars=(0.1, 0.05)))
+    content, _ = load_result(tmp_path)
+    names = ["pooled (mean)", "pooled (quality)", "pooled (norm)", "named"]
+    assert sorted(content["verification"]) == sorted(names)
+    for name in names:
+        assert list(content["verification"][name]["tar_at_far"]) == ["0.1", "0.05"]
+
+
+def test_what_templates_cannot_be_asked_for_is_refused_and_not_left_out(
+    plain: Plain, templates: TemplateBenchmark, tmp_path: Path
+) -> None:
+    impostors = int((~templates.same).sum())
+    for kind, how, message in (
+        ("reject", Measuring(), "pooled: error versus reject needs pairs of pictures, .* has templates"),
+        ("verification", Measuring(every_pair=True), "pooled: all pairs are pairs of pictures, .* templates"),
+        ("verification", Measuring(fars=(1e-5,)), f"pooled: FAR 1e-05 needs .* there are {impostors:,}"),
+    ):
+        with pytest.raises(Error, match=message):
+            run_pairs(plain, [kind], ["pooled"], tmp_path / "r", how)  # type: ignore[list-item]
+    assert not plain.batches
+    with pytest.raises(Error, match="two benchmarks are called 'pooled'"):
+        run_pairs(plain, ["verification"], ["pooled", "pooled"], tmp_path / "r")
+
+
+def test_random_embeddings_are_chance(drawn_benchmark: PairBenchmark) -> None:
+    def noise(crops: np.ndarray) -> FaceOutputs:
+        vector = np.random.default_rng(len(crops)).normal(size=(len(crops), 64)).astype(np.float32)
+        return FaceOutputs(vector / np.linalg.norm(vector, axis=1, keepdims=True))
+
+    section, _ = evaluate_verification(noise, drawn_benchmark, progress=False)  # type: ignore[arg-type]
+    low, high = section["accuracy"]["ci95"]
+    assert low - 0.08 < 0.5 < high + 0.08
+    assert section["auroc"] == pytest.approx(0.5, abs=0.15)
+
+
+def test_reject_has_each_score_with_both_conventions(plain: Plain, drawn_benchmark: PairBenchmark) -> None:
+    outputs = embed_source(plain, drawn_benchmark.images, flip=False, progress=False)
+    curves, _ = reject_of(outputs, drawn_benchmark, fmr=0.01)
+    assert [(c["by"], c["convention"]) for c in curves] == [
+        ("quality", "fixed"),
+        ("quality", "per_rate"),
+        ("norm", "fixed"),
+        ("norm", "per_rate"),
+    ]
+    for curve in curves:
+        assert curve["fnmr"][0] == curve["random_area"]
+        assert curve["oracle_area"]["0.2"] <= curve["area"]["0.2"]
+        assert curve["impostors_accepted"] <= 1
+    assert curves[0]["ci95"]["0.2"][0] <= curves[0]["area"]["0.2"] <= curves[0]["ci95"]["0.2"][1] + 0.05
+
+
+def test_a_model_without_scores_cannot_reject(plain: Plain, drawn_benchmark: PairBenchmark) -> None:
+    outputs = embed_source(plain, drawn_benchmark.images, flip=False, progress=False)
+    with pytest.raises(ModelError, match="neither quality nor norm"):
+        reject_of(FaceOutputs(outputs.embedding), drawn_benchmark)
+
+
+def scored(values: list[float]) -> FaceOutputs:
+    quality = np.array(values, dtype=np.float32)
+    return FaceOutputs(np.ones((len(values), 1), dtype=np.float32), quality=quality, uncertainty=-quality)
+
+
+def test_ood_measures_every_source_by_itself_and_all_together() -> None:
+    section, arrays = ood_of(
+        {"sharp": scored([3, 4, 5]), "soft": scored([1, 2, 3])},
+        {"pets": scored([0, 1, 2])},
+        {name: ["x"] * 3 for name in ("sharp", "soft", "pets")},
+    )
+    by = section["by"]["quality"]
+    assert by["per_source"]["sharp"]["auroc"] == 1.0
+    assert by["per_source"]["soft"]["auroc"] == pytest.approx(7 / 9)
+    assert by["auroc"] == pytest.approx((9 + 7) / 18)
+    assert section["in"] == {"sharp": 3, "soft": 3}
+    assert arrays["pets/quality"].tolist() == [0, 1, 2]
+    with pytest.raises(Error, match="--in"):
+        ood_of({}, {"pets": scored([1])}, {"pets": ["x"]})
+
+
+def test_commands_share_a_folder_and_replace_only_their_own_section(
+    plain: Plain, benchmark_folder: Path, drawn_things: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "result"
+    data = [benchmark_folder / "people.bin"]
+    run_pairs(plain, ["verification"], data, out)
+    run_pairs(plain, ["reject"], data, out, Measuring(fmr=0.01))
+    run_ood(plain, [str(benchmark_folder / "people")], [str(drawn_things)], out, exclude_others="*[01].jpg")
+    first = load_result(out)[0]["verification"]["people"]
+    run_pairs(plain, ["verification"], data, out)
+    content, arrays = load_result(out)
+    assert content["verification"]["people"] == first
+    assert set(content) >= {"schema", "model", "versions", "created", "verification", "reject", "ood"}
+    assert content["ood"]["out"] == {"things": 18}
+    assert len(content["command"]) == 4
+    assert len(content["verification"]["people"]["data_sha256"]) == 64
+    assert {"verification/people/scores", "ood/things/quality"} <= arrays.keys()
+
+
+def test_benchmarks_are_embedded_once_for_several_measurements(
+    plain: Plain, benchmark_folder: Path, tmp_path: Path
+) -> None:
+    data = benchmark_folder / "people.bin"
+    source = open_source(data)
+    different = len({source.read(row) for row in range(len(source))})
+    assert different < len(source) == 400
+    run_pairs(plain, ["reject"], [data], tmp_path / "once", Measuring(flip=False, fmr=0.01))
+    assert sum(plain.batches) == different
+    # Verification looks at 64 pairs of each kind with their colours swapped; in a .bin set that is 256 pictures.
+    plain.batches.clear()
+    run_pairs(plain, ["verification", "reject"], [data], tmp_path / "r", Measuring(flip=False, fmr=0.01))
+    assert sum(plain.batches) == different + 256
+
+
+def test_results_of_two_models_do_not_mix(plain: Plain, benchmark_folder: Path, tmp_path: Path) -> None:
+    run_pairs(plain, ["verification"], [benchmark_folder / "people.bin"], tmp_path / "r")
+    before = (tmp_path / "r" / "result.json").read_bytes()
+    with pytest.raises(Error, match=r"results of plain .*this is other"):
+        run_pairs(Plain("other", "b" * 64), ["reject"], [benchmark_folder / "people.bin"], tmp_path / "r")
+    assert (tmp_path / "r" / "result.json").read_bytes() == before
+
+
+def test_names_that_would_overwrite_each_other_are_refused(
+    plain: Plain, benchmark_folder: Path, drawn_faces: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(Error, match="two benchmarks are called 'people'"):
+        run_pairs(plain, ["verification"], [benchmark_folder / "people.bin"] * 2, tmp_path / "r")
+    with pytest.raises(Error, match="two sources have one name"):
+        run_ood(plain, [str(drawn_faces)], [str(drawn_faces)], tmp_path / "r")
+    with pytest.raises(Error, match="two benchmarks are called 'faces'"):
+        run_identification(plain, [str(drawn_faces)] * 2, tmp_path / "r")
+    with pytest.raises(DataError, match="leaves no picture"):
+        run_ood(plain, [str(drawn_faces)], [str(drawn_faces)], tmp_path / "r", exclude_faces="*")
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"schema": "other"}'])
+def test_a_folder_with_something_else_is_refused(plain: Plain, tmp_path: Path, text: str) -> None:
+    (tmp_path / "result.json").write_text(text)
+    with pytest.raises(DataError, match=r"result\.json"):
+        ResultFolder(tmp_path, plain)

@@ -1,0 +1,84 @@
+"""Results and tables that claim what they do not hold: refused with a sentence, in bounded memory and time."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from facerts.errors import DataError
+from facerts.evaluation.result_folder import load_result
+from facerts.io.npz import read_npz
+from tests.hostile import arrays, results
+from tests.hostile.bounded import read_bounded
+
+
+@pytest.fixture(scope="module")
+def good(benchmark_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("good") / "result"
+    results.write_result(folder, benchmark_folder / "people.bin")
+    return folder
+
+
+def test_no_table_asks_for_more_than_it_holds(tmp_path: Path) -> None:
+    paths = []
+    for number, content in enumerate(arrays.HOSTILE.values()):
+        paths.append(tmp_path / f"{number}.npz")
+        paths[-1].write_bytes(content)
+    for path, sentence in read_bounded("table", paths).items():
+        assert sentence.startswith(f"{path}: "), sentence
+
+
+def test_arrays_of_every_plain_kind_come_back(tmp_path: Path) -> None:
+    kept = {
+        "flags": np.array([True, False]),
+        "counts/deep": np.arange(6, dtype=np.int8).reshape(2, 3),
+        "shares": np.asfortranarray(np.arange(6, dtype=">f4").reshape(2, 3)),
+        "text": np.array(["a", "Größe", "\udcff", "\U0010ffff"]),
+        "nothing": np.empty((0, 512), dtype=np.float32),
+        "number": np.array(3.0),
+        "zeros": np.zeros((1000, 1000)),
+    }
+    for save in (np.savez, np.savez_compressed):
+        save(tmp_path / "kept.npz", **kept)
+        back = read_npz(tmp_path / "kept.npz")
+        assert back.keys() == kept.keys()
+        for name, array in kept.items():
+            np.testing.assert_array_equal(back[name], array)
+            assert back[name].dtype == array.dtype
+
+
+@pytest.mark.parametrize("text", results.TEXTS.values(), ids=results.TEXTS)
+def test_what_is_no_result_is_named(good: Path, tmp_path: Path, text: bytes) -> None:
+    shutil.copy(good / "arrays.npz", tmp_path)
+    (tmp_path / "result.json").write_bytes(text)
+    with pytest.raises(DataError, match=r"result\.json: "):
+        load_result(tmp_path)
+
+
+def test_no_result_ends_a_report_otherwise_than_with_a_sentence(good: Path, tmp_path: Path) -> None:
+    content = json.loads((good / "result.json").read_text(encoding="utf-8"))
+    folders = [tmp_path / str(number) for number in range(len(results.CHANGES) + 1)]
+    for folder in folders:
+        shutil.copytree(good, folder)
+    for folder, change in zip(folders[:-1], results.CHANGES.values(), strict=True):
+        (folder / "result.json").write_bytes(change(content))
+    *told, unchanged = read_bounded("result", folders).values()
+    assert unchanged == ""
+    read = {what for what, sentence in zip(results.CHANGES, told, strict=True) if not sentence}
+    # They are shown as numbers that were not measured.
+    assert read == {"nothing for a number", "no accuracy"}
+    for folder, sentence in zip(folders, told, strict=False):
+        assert str(folder) in sentence or not sentence
+
+
+@pytest.mark.parametrize(
+    "line", [b"\xff", b"[" * 100_000, b"[]", b'{"kind": 3, "epoch": "x"}', b'{"kind": "train", "lr": 1}']
+)
+def test_no_log_ends_a_report_otherwise_than_with_a_sentence(tmp_path: Path, line: bytes) -> None:
+    (tmp_path / "log.jsonl").write_bytes(b'{"kind": "train", "epoch": 1, "lr": 0.1}\n' + line + b"\n")
+    sentence = read_bounded("log", [tmp_path / "log.jsonl"])[tmp_path / "log.jsonl"]
+    assert bool(sentence) == (line != b'{"kind": 3, "epoch": "x"}')

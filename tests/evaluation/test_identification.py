@@ -1,0 +1,288 @@
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from facerts.benchmarks import Roster, TemplateBenchmark
+from facerts.datasets.source import Source
+from facerts.embedding import FaceOutputs
+from facerts.embedding.search import Backend, find
+from facerts.errors import DataError, MissingExtraError
+from facerts.evaluation.identification import identification_of
+
+SIZE, REPLICATES = 16, 60
+RANKS, FPIRS = (1, 2, 5), (0.02, 0.1, 0.4)
+
+
+class Unread(Source):
+    """Pictures that are only counted."""
+
+    name, labels, identities = "unread", None, ()
+
+    def __init__(self, pictures: int) -> None:
+        self.pictures = pictures
+
+    def __len__(self) -> int:
+        return self.pictures
+
+    def key(self, index: int) -> str:
+        return str(index)
+
+    def read(self, index: int) -> bytes:
+        raise AssertionError("templates are made of outputs, not of pictures")
+
+
+def unit(vectors: NDArray[np.floating]) -> NDArray[np.float32]:
+    return np.asarray(vectors / np.linalg.norm(vectors, axis=-1, keepdims=True), dtype=np.float32)
+
+
+def benchmark_of(
+    subjects: NDArray[np.int64], gallery: Sequence[NDArray[np.int64]], probes: NDArray[np.int64] | None
+) -> TemplateBenchmark:
+    """One picture a template; galleries and probes are rows of templates."""
+    rows = np.arange(len(subjects))
+    return TemplateBenchmark(
+        "drawn",
+        Unread(len(subjects)),
+        rows,
+        rows,
+        rows,
+        np.empty((0, 2), dtype=np.int64),
+        np.empty(0, dtype=bool),
+        tuple(Roster(f"G{n}", templates, subjects[templates]) for n, templates in enumerate(gallery, 1)),
+        None if probes is None else Roster("probes", probes, subjects[probes]),
+    )
+
+
+@pytest.fixture(scope="module", params=["distinct scores", "equal scores"])
+def case(request: pytest.FixtureRequest) -> tuple[FaceOutputs, TemplateBenchmark]:
+    """40 people of 8 templates; up to four of each are in a gallery, people 0 to 19 in G1, 15 to 29 in G2."""
+    random = np.random.default_rng(2)
+    subjects = np.repeat(np.arange(40) * 7 + 3, 8)  # neither from 0 nor without gaps
+    centres = random.normal(size=(40, SIZE))
+    embedding = unit(np.repeat(centres, 8, axis=0) + 1.3 * random.normal(size=(len(subjects), SIZE)))
+    if request.param == "equal scores":
+        embedding = np.sign(embedding) / np.float32(np.sqrt(SIZE))  # cosines are whole sixteenths, exactly
+    person, place = np.arange(len(subjects)) // 8, np.arange(len(subjects)) % 8
+    kept = place < 1 + person % 4
+    galleries = [np.flatnonzero(kept & (person < 20)), np.flatnonzero(kept & (person >= 15) & (person < 30))]
+    # More probes of some people than of others.
+    probes = np.flatnonzero((place >= 4) & (place < 5 + person % 4))
+    return FaceOutputs(embedding), benchmark_of(subjects, galleries, random.permutation(probes))
+
+
+def slow_ranks(
+    outputs: FaceOutputs, gallery: Roster, probes: Roster
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Best score and rank of each probe, by sorting people by their best score; 0 where a person is unknown."""
+    similarity = outputs.embedding[probes.templates] @ outputs.embedding[gallery.templates].T
+    ranks = []
+    for row, subject in zip(similarity, probes.subjects, strict=True):
+        best = {int(who): float(row[gallery.subjects == who].max()) for who in np.unique(gallery.subjects)}
+        # Equal scores: the right person last.
+        order = sorted(best, key=lambda who: (-best[who], who == subject))
+        ranks.append(order.index(int(subject)) + 1 if int(subject) in best else 0)
+    return similarity.max(axis=1).astype(np.float64), np.array(ranks)
+
+
+def slow_fnir(
+    best: NDArray[np.float64], ranks: NDArray[np.int64], mated: NDArray[np.bool_], target: float
+) -> float:
+    """The fewest misses over all thresholds at which few enough non-mated probes pass."""
+    others = best[~mated]
+    thresholds = [-np.inf, *(np.nextafter(value, np.inf) for value in others)]
+    allowed = [t for t in thresholds if np.mean(others >= t) <= target + 1e-12]
+    return min(float(np.mean((ranks[mated] != 1) | (best[mated] < t))) for t in allowed)
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_rates_are_those_of_the_sorted_similarities(
+    case: tuple[FaceOutputs, TemplateBenchmark], number: int
+) -> None:
+    outputs, benchmark = case
+    gallery, probes = benchmark.galleries[number], benchmark.probes
+    assert probes is not None
+    entry = identification_of(outputs, benchmark, ranks=RANKS, fpirs=FPIRS, replicates=5)[number]
+    best, ranks = slow_ranks(outputs, gallery, probes)
+    mated = ranks > 0
+    assert entry["pooling"] == "mean"
+    assert entry["gallery"] == gallery.name
+    assert entry["backend"] == "numpy"
+    assert entry["gallery_templates"] == len(gallery.templates)
+    assert entry["gallery_people"] == (20, 15)[number]
+    assert (entry["probes"], entry["mated"]) == (len(ranks), mated.sum())
+    assert entry["non_mated"] == (~mated).sum() == len(ranks) - mated.sum()
+    assert {k: point["value"] for k, point in entry["rank"].items()} == {
+        str(k): np.mean(ranks[mated] <= k) for k in RANKS
+    }
+    assert list(entry["fnir_at_fpir"]) == ["0.02", "0.1", "0.4"]
+    for name, point in entry["fnir_at_fpir"].items():
+        assert point["value"] == pytest.approx(slow_fnir(best, ranks, mated, float(name)))
+        assert point["achieved_fpir"] == np.mean(best[~mated] >= point["threshold"]) <= float(name)
+        assert point["non_mated"] == (~mated).sum()
+    json.dumps(entry, allow_nan=False)
+
+
+def test_intervals_are_those_of_probes_repeated_one_by_one(
+    case: tuple[FaceOutputs, TemplateBenchmark],
+) -> None:
+    outputs, benchmark = case
+    gallery, probes = benchmark.galleries[0], benchmark.probes
+    assert probes is not None
+    entry = identification_of(outputs, benchmark, ranks=RANKS, fpirs=FPIRS, replicates=REPLICATES)[0]
+    best, ranks = slow_ranks(outputs, gallery, probes)
+    people = np.unique(probes.subjects)
+    random = np.random.default_rng(0)
+    drawn: dict[str, list[float]] = {}
+    for _ in range(REPLICATES):
+        chosen = people[random.integers(0, len(people), len(people))]
+        rows = np.concatenate([np.flatnonzero(probes.subjects == who) for who in chosen])
+        repeated, mated = ranks[rows], ranks[rows] > 0
+        for k in RANKS:
+            drawn.setdefault(str(k), []).append(float(np.mean(repeated[mated] <= k)))
+        for target in FPIRS:
+            fnir = slow_fnir(best[rows], repeated, mated, target)
+            drawn.setdefault(f"{target:g}", []).append(fnir)
+    for name, point in (entry["rank"] | entry["fnir_at_fpir"]).items():
+        np.testing.assert_allclose(point["ci95"], np.quantile(drawn[name], [0.025, 0.975]), atol=1e-9)
+        assert point["ci95"][0] < point["ci95"][1]
+
+
+def test_many_templates_of_another_person_count_as_one_person_ahead() -> None:
+    embedding = np.eye(SIZE, dtype=np.float32)[[0, 0, 0, 0, 0, 0, 1, 2, 0]]
+    embedding[-1] = unit(np.arange(SIZE, 0, -1))
+    benchmark = benchmark_of(np.array([4] * 6 + [5, 6, 5]), [np.arange(8)], np.array([8]))
+    entry = identification_of(FaceOutputs(embedding), benchmark, ranks=(1, 2), replicates=5)[0]
+    assert [point["value"] for point in entry["rank"].values()] == [0, 1]
+
+
+def test_ties_that_go_on_beyond_the_search_do_not_help() -> None:
+    people = 30
+    subjects = np.tile(np.arange(people), 2)
+    embedding = np.ones((2 * people, SIZE), dtype=np.float32) / np.sqrt(np.float32(SIZE))
+    benchmark = benchmark_of(subjects, [np.arange(people)], np.arange(people, 2 * people))
+    entry = identification_of(FaceOutputs(embedding), benchmark, ranks=(1, 10, 30), replicates=5)[0]
+    assert [point["value"] for point in entry["rank"].values()] == [0, 0, 1]
+    entry = identification_of(FaceOutputs(embedding), benchmark, ranks=(1, 10), replicates=5)[0]
+    assert [point["value"] for point in entry["rank"].values()] == [0, 0]
+
+
+def test_targets_that_the_non_mated_probes_cannot_show_are_left_out(
+    case: tuple[FaceOutputs, TemplateBenchmark],
+) -> None:
+    outputs, benchmark = case
+    entry = identification_of(outputs, benchmark, fpirs=(0.001, 0.1), replicates=5)[0]
+    assert entry["non_mated"] < 1000
+    assert list(entry["fnir_at_fpir"]) == ["0.1"]
+
+
+def test_without_non_mated_probes_there_are_ranks_alone(case: tuple[FaceOutputs, TemplateBenchmark]) -> None:
+    outputs, benchmark = case
+    probes, gallery = benchmark.probes, benchmark.galleries[0]
+    assert probes is not None
+    inside = np.isin(probes.subjects, gallery.subjects)
+    closed = Roster("inside", probes.templates[inside], probes.subjects[inside])
+    entry = identification_of(outputs, replace(benchmark, galleries=(gallery,), probes=closed), replicates=5)
+    whole = identification_of(outputs, benchmark, replicates=5)
+    assert entry[0]["non_mated"] == 0
+    assert entry[0]["fnir_at_fpir"] == {}
+    for k in ("1", "5", "10"):
+        assert entry[0]["rank"][k]["value"] == whole[0]["rank"][k]["value"]
+
+
+def test_a_threshold_that_lets_everybody_pass_is_null(case: tuple[FaceOutputs, TemplateBenchmark]) -> None:
+    entry = identification_of(*case, ranks=(1,), fpirs=(1.0,), replicates=5)[0]
+    point = entry["fnir_at_fpir"]["1"]
+    assert point["threshold"] is None
+    assert point["value"] == pytest.approx(1 - entry["rank"]["1"]["value"])
+    np.testing.assert_allclose(
+        sorted(1 - np.array(point["ci95"])), sorted(entry["rank"]["1"]["ci95"]), atol=1e-12
+    )
+
+
+def test_there_is_an_entry_for_each_pooling_and_gallery(case: tuple[FaceOutputs, TemplateBenchmark]) -> None:
+    outputs, benchmark = case
+    scored = replace(outputs, quality=outputs.embedding[:, 0], norm=np.ones(len(outputs), dtype=np.float32))
+    entries = identification_of(scored, benchmark, replicates=2)
+    assert [(entry["pooling"], entry["gallery"]) for entry in entries] == [
+        *(("mean", "G1"), ("mean", "G2")),
+        *(("quality", "G1"), ("quality", "G2")),
+        *(("norm", "G1"), ("norm", "G2")),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"probes": None}, "drawn: identification needs .* no probes"),
+        ({"galleries": ()}, "drawn: identification needs .* no galleries"),
+        (
+            {"probes": Roster("strangers", np.array([0, 1]), np.array([-1, -2]))},
+            "drawn: G1 holds no person of any probe",
+        ),
+    ],
+)
+def test_nothing_to_search_is_refused(
+    case: tuple[FaceOutputs, TemplateBenchmark], change: dict[str, Any], message: str
+) -> None:
+    outputs, benchmark = case
+    with pytest.raises(DataError, match=message):
+        identification_of(outputs, replace(benchmark, **change))
+
+
+def faiss_or_skip() -> None:
+    pytest.importorskip("faiss", reason="FAISS is not installed: pip install 'facerts[faiss]'")
+
+
+@pytest.mark.parametrize("k", [1, 7, 500])
+def test_faiss_finds_the_same_templates_as_numpy(k: int) -> None:
+    faiss_or_skip()
+    random = np.random.default_rng(8)
+    gallery, probes = unit(random.normal(size=(300, 64))), unit(random.normal(size=(90, 64)))
+    plain, fast = find(gallery, probes, k, "numpy"), find(gallery, probes, k, "faiss")
+    assert plain.templates.shape == (90, min(k, 300))
+    np.testing.assert_array_equal(fast.templates, plain.templates)
+    np.testing.assert_allclose(fast.scores, plain.scores, atol=1e-6)
+    assert (fast.scores.dtype, fast.templates.dtype) == (np.float32, np.int64)
+
+
+def test_identification_by_faiss_gives_the_same_numbers(case: tuple[FaceOutputs, TemplateBenchmark]) -> None:
+    faiss_or_skip()
+    plain, fast = (
+        identification_of(*case, backend=backend, replicates=20)[0] for backend in ("numpy", "faiss")
+    )
+    assert (plain.pop("backend"), fast.pop("backend")) == ("numpy", "faiss")
+    for points in (plain["fnir_at_fpir"], fast["fnir_at_fpir"]):
+        for point in points.values():
+            point["threshold"] = pytest.approx(point["threshold"], abs=1e-6)
+    assert plain["rank"] == fast["rank"]
+    assert plain["fnir_at_fpir"].keys() == fast["fnir_at_fpir"].keys()
+    for name, point in plain["fnir_at_fpir"].items():
+        assert point["value"] == fast["fnir_at_fpir"][name]["value"]
+        assert point["ci95"] == fast["fnir_at_fpir"][name]["ci95"]
+
+
+@pytest.mark.parametrize("backend", ["numpy", "faiss"])
+def test_an_empty_gallery_and_other_sizes_are_refused(backend: Backend) -> None:
+    if backend == "faiss":
+        faiss_or_skip()
+    vectors = np.eye(4, dtype=np.float32)
+    with pytest.raises(ValueError, match="needs a gallery"):
+        find(vectors[:0], vectors, 1, backend)
+    with pytest.raises(ValueError, match="of one size"):
+        find(vectors, vectors[:, :3], 1, backend)
+
+
+def test_a_missing_faiss_says_what_to_install(
+    case: tuple[FaceOutputs, TemplateBenchmark], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "faiss", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'facerts\[faiss\]'"):
+        identification_of(*case, backend="faiss")

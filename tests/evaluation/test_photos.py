@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from facerts.datasets import Subset, open_source
+from facerts.datasets.synthetic import draw_face
+from facerts.detection import Detection
+from facerts.embedding.aligned import AlignedPhotos, photo_notes
+from facerts.errors import ImageError
+from facerts.evaluation.options import Measuring
+from facerts.evaluation.run import run_pairs
+from facerts.images import encode_png
+from facerts.images.align import TEMPLATE
+from tests.evaluation.conftest import Plain
+
+PLACE = (60, 30)  # of the crop's corner in the photo: x, y
+
+
+def photo(identity: int, picture: int) -> NDArray[np.uint8]:
+    """A drawn face somewhere in a grey photo of 240 x 180."""
+    whole = np.full((180, 240, 3), 120, dtype=np.uint8)
+    whole[PLACE[1] : PLACE[1] + 112, PLACE[0] : PLACE[0] + 112] = draw_face(identity, picture)
+    return whole
+
+
+def detection(x: float, y: float, side: float, score: float = 0.9) -> Detection:
+    scale = side / 112
+    return Detection(np.array([x, y, x + side, y + side]), TEMPLATE * scale + [x, y], score)
+
+
+class Knows:
+    """Finds the face where ``photo`` puts it, and one in the background; nothing in a photo that is all grey."""
+
+    def __call__(self, image: NDArray[np.uint8]) -> list[Detection]:
+        if image.std() == 0:
+            return []
+        return [detection(0, 0, 118), detection(*PLACE, 112)]
+
+
+@pytest.fixture
+def photos(tmp_path: Path) -> Path:
+    folder = tmp_path / "photos"
+    for person in range(12):
+        (folder / f"p{person:02d}").mkdir(parents=True)
+        for number in range(2):
+            data = encode_png(photo(person, number))
+            (folder / f"p{person:02d}" / f"{number}.png").write_bytes(data)
+    return folder
+
+
+def test_the_face_in_the_middle_is_aligned_and_not_a_larger_one_at_the_edge(photos: Path) -> None:
+    source = AlignedPhotos(open_source(photos), Knows())
+    for index in (0, 5):
+        difference = source.crop(index).astype(int) - draw_face(index // 2, index % 2)
+        assert np.abs(difference).mean() < 2
+    eyes = TEMPLATE[1] - TEMPLATE[0]
+    assert source.face_size(0) == pytest.approx(float(np.hypot(*eyes)))
+    assert source.without_face() == []
+    assert photo_notes(source) == []
+    assert source.labels is not None
+
+
+def test_the_middle_is_taken_where_no_face_is_found_and_that_is_said(tmp_path: Path) -> None:
+    (tmp_path / "grey.png").write_bytes(encode_png(np.full((60, 90, 3), 7, dtype=np.uint8)))
+    source = AlignedPhotos(open_source(tmp_path), Knows())
+    assert source.crop(0).shape == (112, 112, 3)
+    assert (source.crop(0) == 7).all()
+    assert source.face_size(0) == 0.0
+    assert photo_notes(source) == [
+        "No face was found in 1 photos, the first is grey.png; their middle was taken."
+    ]
+
+
+def test_a_photo_too_small_for_a_face_is_named(tmp_path: Path) -> None:
+    (tmp_path / "tiny.png").write_bytes(encode_png(np.full((15, 90, 3), 7, dtype=np.uint8)))
+    with pytest.raises(ImageError, match=r"tiny\.png: 15 x 15 pixels are too few"):
+        AlignedPhotos(open_source(tmp_path), Knows()).crop(0)
+
+
+def test_photos_that_are_taken_for_crops_are_warned_of(tmp_path: Path) -> None:
+    (tmp_path / "a.png").write_bytes(encode_png(np.zeros((250, 250, 3), dtype=np.uint8)))
+    source = open_source(tmp_path)
+    for one in (source, Subset(source, [0]), open_source([tmp_path, tmp_path])):
+        assert photo_notes(one) == [
+            "Pictures are 250 x 250 pixels and were resized to 112 x 112; if they are photos and not aligned crops, "
+            "give --align."
+        ]
+    (tmp_path / "0_broken.png").write_bytes(b"no")
+    source = open_source(tmp_path)
+    (tmp_path / "a.png").write_bytes(encode_png(np.zeros((100, 100, 3), dtype=np.uint8)))
+    assert "100 x 100 pixels and were resized" in photo_notes(source)[0]
+    (tmp_path / "a.png").write_bytes(encode_png(draw_face(0, 0)))
+    assert photo_notes(open_source(tmp_path)) == []
+
+
+def test_a_benchmark_of_photos_is_measured_as_one_of_crops(
+    photos: Path, plain: Plain, tmp_path: Path
+) -> None:
+    lines = ["first,second,same"]
+    for person in range(12):
+        lines.append(f"p{person:02d}/0.png,p{person:02d}/1.png,1")
+        lines.append(f"p{person:02d}/0.png,p{(person + 1) % 12:02d}/1.png,0")
+    listing = photos / "pairs.csv"
+    listing.write_text("\n".join(lines))
+    how = Measuring(flip=False, align=Knows(), fmr=0.1)
+    result = run_pairs(plain, ["verification", "reject"], [listing], tmp_path / "aligned", how)
+    crops = tmp_path / "crops"
+    for source in photos.rglob("*.png"):
+        target = crops / source.relative_to(photos)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(encode_png(draw_face(int(source.parent.name[1:]), int(source.stem))))
+    (crops / "pairs.csv").write_text("\n".join(lines))
+    expected = run_pairs(
+        plain, ["verification"], [crops / "pairs.csv"], tmp_path / "plain", Measuring(flip=False)
+    )
+    got = result["verification"]["pairs"]
+    assert got["auroc"] == pytest.approx(expected["verification"]["pairs"]["auroc"], abs=0.03)
+    assert "face_size" in {curve["by"] for curve in result["reject"]["pairs"]}

@@ -1,0 +1,176 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+
+from facerts.benchmarks import PairBenchmark
+from facerts.benchmarks.listed import load_pair_list
+from facerts.benchmarks.repeated import repeated_images
+from facerts.datasets import open_pictures, open_source
+from facerts.datasets.fingerprint import hash_images
+from facerts.datasets.source import Source
+from facerts.embedding.embed import outputs_of
+from facerts.evaluation import embed_source
+from facerts.evaluation.images import SHOWN_PICTURES, extremes, shown_pictures
+from facerts.evaluation.options import Measuring
+from facerts.evaluation.result_folder import load_result
+from facerts.evaluation.run import run_pairs
+from facerts.images import decode
+from tests.evaluation.conftest import Pictures, Plain
+
+
+def folder_of(path: Path, **files: bytes) -> Source:
+    path.mkdir(parents=True)
+    for name, data in files.items():
+        (path / f"{name}.jpg").write_bytes(data)
+    return open_pictures(path)
+
+
+def pairs_of(
+    source: Source, pairs: list[tuple[int, int]], same: list[int], folds: list[int]
+) -> PairBenchmark:
+    return PairBenchmark("set", source, np.array(pairs), np.array(same, dtype=bool), np.array(folds))
+
+
+def test_equal_bytes_are_found_whatever_their_names(tmp_path: Path) -> None:
+    source = folder_of(tmp_path / "x", a=b"one", b=b"two", c=b"one", d=b"", e=b"two", f=b"one", g=b"")
+    assert hash_images(source).first.tolist() == [0, 1, 0, 3, 1, 0, 3]
+
+
+def test_the_hash_knows_names_bytes_and_order_alone(tmp_path: Path) -> None:
+    content = {"a": b"one", "b": b"two"}
+    given = hash_images(folder_of(tmp_path / "given", **content)).sha256
+    assert len(given) == 64
+    assert hash_images(folder_of(tmp_path / "elsewhere", **content)).sha256 == given
+    others = {
+        "exchanged": {"a": b"two", "b": b"one"},
+        "renamed": {"a": b"one", "c": b"two"},
+        "fewer": {"a": b"one"},
+        "moved": {"a": b"onet", "b": b"wo"},
+    }
+    hashes = {hash_images(folder_of(tmp_path / name, **files)).sha256 for name, files in others.items()}
+    assert len(hashes | {given}) == 5
+
+
+def test_one_picture_twice_in_a_genuine_pair_is_told(tmp_path: Path) -> None:
+    source = folder_of(tmp_path / "x", a=b"1", b=b"2", c=b"2", d=b"3")
+    benchmark = pairs_of(source, [(0, 1), (1, 2), (3, 3), (0, 3)], [1, 1, 1, 0], [0, 0, 0, 0])
+    assert repeated_images(benchmark, hash_images(source).first) == (
+        "2 genuine pairs are one picture twice, the first is b.jpg.",
+    )
+
+
+def test_one_picture_twice_in_an_impostor_pair_is_a_wrong_label(tmp_path: Path) -> None:
+    source = folder_of(tmp_path / "x", a=b"1", b=b"2", c=b"2", d=b"3")
+    benchmark = pairs_of(source, [(0, 3), (1, 2), (0, 1), (3, 3)], [1, 0, 0, 0], [0, 0, 0, 0])
+    assert repeated_images(benchmark, hash_images(source).first) == (
+        "2 impostor pairs are one picture twice, the first is b.jpg: they are labelled wrongly.",
+    )
+
+
+def test_a_picture_in_several_folds_is_told_with_the_folds(tmp_path: Path) -> None:
+    source = folder_of(tmp_path / "x", a=b"1", b=b"2", c=b"3", d=b"2", e=b"4", f=b"3")
+    pairs = [(0, 1), (0, 2), (4, 3), (4, 5), (0, 3)]
+    benchmark = pairs_of(source, pairs, [1, 0, 1, 0, 0], [7, 7, 2, 2, 7])
+    (note,) = repeated_images(benchmark, hash_images(source).first)
+    assert note.startswith("2 pictures stand in more than one fold, the first is b.jpg in folds 2, 7: ")
+
+
+def test_pictures_that_stay_in_their_fold_and_pair_give_no_note(tmp_path: Path) -> None:
+    source = folder_of(tmp_path / "x", a=b"1", b=b"2", c=b"3", d=b"4", e=b"5")
+    benchmark = pairs_of(source, [(0, 1), (0, 2), (3, 4)], [1, 0, 0], [7, 7, 2])
+    assert repeated_images(benchmark, hash_images(source).first) == ()
+
+
+def test_what_is_repeated_stands_in_the_notes_of_a_result(
+    plain: Plain, benchmark_folder: Path, tmp_path: Path
+) -> None:
+    people = tmp_path / "people"
+    source = open_source(benchmark_folder / "people")
+    lines = ["first,second,same,fold,first_subject,second_subject"]
+    for person in range(0, 24, 2):
+        for row in (4 * person, 4 * person + 1, 4 * person + 4):
+            path = people / source.key(row)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(source.read(row))
+        a, b = f"person_{person:04d}", f"person_{person + 1:04d}"
+        lines.append(f"{a}/0000.jpg,{a}/0001.jpg,1,{person % 10},{a},{a}")
+        lines.append(f"{a}/0000.jpg,{b}/0000.jpg,0,{person % 10},{a},{b}")
+    (people / "person_0003" / "0000.jpg").write_bytes((people / "person_0002" / "0000.jpg").read_bytes())
+    (people / "list.csv").write_text("\n".join(lines))
+    run_pairs(plain, ["verification"], [people / "list.csv"], tmp_path / "result")
+    notes = load_result(tmp_path / "result")[0]["verification"]["list"]["notes"]
+    expected = "1 impostor pairs are one picture twice, the first is person_0002/0000.jpg: they are labelled wrongly."
+    assert expected in notes
+
+
+@pytest.mark.parametrize("flip", [False, True])
+def test_repeated_pictures_go_through_the_embedder_once_and_all_have_outputs(
+    plain: Plain, drawn_faces: Path, flip: bool
+) -> None:
+    faces = open_source(drawn_faces)
+    crops = np.stack([faces.crop(row) for row in (5, 9, 5, 20, 9, 5, 33)])
+    source = Pictures(crops)
+    first = hash_images(source).first
+    assert first.tolist() == [0, 1, 0, 3, 1, 0, 6]
+    outputs = outputs_of(
+        plain,
+        source,
+        flip=flip,
+        first=first,
+        batch_size=3,
+        progress=False,
+        also={"mean": lambda crops: crops.mean(axis=(1, 2, 3), dtype=np.float32)},
+    )
+    assert plain.batches == ([3, 3, 1, 1] if flip else [3, 1])
+    expected = embed_source(Plain(), source, flip=flip, progress=False)
+    for name in ("embedding", "norm", "quality", "uncertainty"):
+        np.testing.assert_allclose(getattr(outputs, name), getattr(expected, name), atol=1e-6)
+    np.testing.assert_allclose(outputs.extras["mean"], crops.mean(axis=(1, 2, 3)), rtol=1e-5)
+
+
+def test_shown_pictures_are_their_crops_each_once_and_in_order(drawn_faces: Path) -> None:
+    source = open_source(drawn_faces)
+    arrays = shown_pictures(source, [40, 3, 40, 17])
+    assert arrays["shown_rows"].tolist() == [3, 17, 40]
+    data, ends = arrays["shown_jpeg"].tobytes(), arrays["shown_ends"].tolist()
+    assert ends[-1] == len(data)
+    for row, start, end in zip((3, 17, 40), [0, *ends], ends, strict=False):
+        crop = decode(data[start:end], where="shown")
+        assert np.abs(crop.astype(int) - source.crop(row)).mean() < 4
+
+
+def test_extremes_are_the_lowest_and_the_highest() -> None:
+    values = np.random.default_rng(0).normal(size=100).astype(np.float32)
+    low, high = extremes(values)
+    assert values[low].tolist() == np.sort(values)[:SHOWN_PICTURES].tolist()
+    assert values[high].tolist() == np.sort(values)[-SHOWN_PICTURES:].tolist()
+    assert [sorted(end.tolist()) for end in extremes(values[:3])] == [[0, 1, 2]] * 2
+
+
+def test_a_result_keeps_the_crops_of_the_worst_pairs_unless_told_not_to(
+    plain: Plain, named: Path, tmp_path: Path
+) -> None:
+    run_pairs(plain, ["verification"], [named], tmp_path / "with")
+    run_pairs(plain, ["verification"], [named], tmp_path / "without", Measuring(pictures=False))
+    content, arrays = load_result(tmp_path / "with")
+    bare, fewer = load_result(tmp_path / "without")
+    assert json.dumps(content["verification"]) == json.dumps(bare["verification"])
+    shown = {f"verification/named/{key}" for key in ("shown_rows", "shown_jpeg", "shown_ends")}
+    assert arrays.keys() - fewer.keys() == shown
+    scores, same = arrays["verification/named/scores"], arrays["verification/named/same"]
+    pairs = arrays["verification/named/pairs"]
+    worst = [np.flatnonzero(same)[scores[same].argmin()], np.flatnonzero(~same)[scores[~same].argmax()]]
+    rows = arrays["verification/named/shown_rows"]
+    assert np.isin(pairs[worst], rows).all()
+    for name in ("quality", "norm", "sharpness"):
+        values = arrays[f"verification/named/{name}"]
+        assert {values.argmin(), values.argmax()} <= set(rows.tolist())
+    images = load_pair_list(named).images
+    end = arrays["verification/named/shown_ends"][0]
+    picture = cv2.imdecode(arrays["verification/named/shown_jpeg"][:end], cv2.IMREAD_COLOR)[..., ::-1]
+    assert np.abs(picture.astype(int) - images.crop(int(rows[0]))).mean() < 4

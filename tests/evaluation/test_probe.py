@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from facerts.benchmarks import PairBenchmark
+from facerts.embedding import FaceOutputs
+from facerts.evaluation import embed_source
+from facerts.evaluation.channel_probe import channel_probe
+from facerts.evaluation.result_folder import load_result
+from facerts.evaluation.run import run_pairs
+from tests.evaluation.conftest import Pictures, Plain
+
+PEOPLE, TAKES, SIDE = 40, 4, 7
+RED, GREEN, BLUE = 0, 1, 2
+
+
+class Coarse:
+    """The coarse grid of a mix of channels, without its mean."""
+
+    name, method, sha256 = "coarse", "unknown", "c" * 64
+
+    def __init__(self, red: float, green: float, blue: float) -> None:
+        self.mix = np.array([red, green, blue], dtype=np.float32)
+        self.seen: list[NDArray[np.uint8]] = []
+
+    def __call__(self, crops: NDArray[np.uint8]) -> FaceOutputs:
+        self.seen.append(crops)
+        grey = crops.astype(np.float32) @ self.mix
+        grid = grey.reshape(len(crops), SIDE, 16, SIDE, 16).mean(axis=(2, 4)).reshape(len(crops), -1)
+        grid -= grid.mean(axis=1, keepdims=True)
+        norm = np.linalg.norm(grid, axis=1)
+        return FaceOutputs(grid / norm[:, None], norm)
+
+
+@pytest.fixture(scope="module")
+def in_red() -> PairBenchmark:
+    """Who it is lies in red, with noise; green and blue are of the picture alone."""
+    random = np.random.default_rng(0)
+    people = random.uniform(0, 255, (PEOPLE, SIDE, SIDE))
+    grids = random.uniform(0, 255, (PEOPLE, TAKES, SIDE, SIDE, 3))
+    grids[..., RED] = 0.6 * people[:, None] + 0.4 * grids[..., RED]
+    crops = grids.reshape(-1, SIDE, SIDE, 3).repeat(16, axis=1).repeat(16, axis=2).astype(np.uint8)
+    person = np.repeat(np.arange(PEOPLE), TAKES)
+    first, second = np.triu_indices(len(person), 1)
+    same = person[first] == person[second]
+    rows = np.concatenate([np.flatnonzero(same), random.choice(np.flatnonzero(~same), same.sum(), False)])
+    pairs = np.stack([first, second], axis=1)[rows]
+    folds = np.arange(len(rows)) % 10
+    return PairBenchmark("red", Pictures(crops, name="red", labels=person), pairs, same[rows], folds)
+
+
+def probed(
+    embedder: Coarse, benchmark: PairBenchmark, *, flip: bool = False, batch_size: int = 64
+) -> str | None:
+    outputs = embed_source(embedder, benchmark.images, flip=flip, progress=False)
+    embedder.seen.clear()
+    return channel_probe(embedder, benchmark, outputs, flip=flip, batch_size=batch_size)
+
+
+@pytest.mark.parametrize("flip", [False, True])
+def test_a_model_that_is_given_its_colours_the_wrong_way_round_is_told(
+    in_red: PairBenchmark, flip: bool
+) -> None:
+    sentence = probed(Coarse(0, 0, 1), in_red, flip=flip)
+    assert sentence is not None
+    assert sentence.startswith("With red and blue swapped, 128 pairs are told apart better (mean margin ")
+    assert 'see "colour" in its description' in sentence
+
+
+def test_a_weak_lean_to_the_wrong_channel_is_told_too(in_red: PairBenchmark) -> None:
+    assert probed(Coarse(0.3, 0.3, 1), in_red) is not None
+
+
+@pytest.mark.parametrize("mix", [(1, 0, 0), (1, 0.3, 0.3)])
+def test_a_model_that_is_given_its_colours_rightly_is_not_blamed(
+    in_red: PairBenchmark, mix: tuple[float, float, float]
+) -> None:
+    assert probed(Coarse(*mix), in_red) is None
+
+
+@pytest.mark.parametrize("mix", [(0, 1, 0), (1, 1, 1), (0.299, 0.587, 0.299)])
+def test_a_model_that_ignores_colour_is_not_blamed(
+    in_red: PairBenchmark, mix: tuple[float, float, float]
+) -> None:
+    assert probed(Coarse(*mix), in_red) is None
+
+
+def test_an_embedder_of_noise_is_not_blamed(in_red: PairBenchmark) -> None:
+    blamed = 0
+    for seed in range(12):
+        random = np.random.default_rng(seed)
+
+        def noise(crops: NDArray[np.uint8], random: np.random.Generator = random) -> FaceOutputs:
+            vector = random.normal(size=(len(crops), 16)).astype(np.float32)
+            return FaceOutputs(vector / np.linalg.norm(vector, axis=1, keepdims=True))
+
+        outputs = embed_source(noise, in_red.images, flip=False, progress=False)  # type: ignore[arg-type]
+        sentence = channel_probe(noise, in_red, outputs, flip=False, batch_size=64)  # type: ignore[arg-type]
+        blamed += sentence is not None
+    assert blamed == 0
+
+
+def test_the_probe_sees_few_pictures_swapped_and_in_batches(in_red: PairBenchmark) -> None:
+    embedder = Coarse(1, 0, 0)
+    probed(embedder, in_red, batch_size=20)
+    assert max(len(crops) for crops in embedder.seen) == 20
+    assert sum(len(crops) for crops in embedder.seen) <= 256
+    rows = {in_red.images.crop(row)[..., ::-1].tobytes() for row in range(len(in_red.images))}
+    assert {crop.tobytes() for crops in embedder.seen for crop in crops} <= rows
+
+
+def test_the_sentence_stands_in_the_notes_of_a_result(
+    in_red: PairBenchmark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("facerts.evaluation.run.open_benchmarks", lambda path: [in_red])
+    run_pairs(Coarse(0, 0, 1), ["verification"], ["red"], tmp_path / "wrong")
+    run_pairs(Coarse(1, 0, 0), ["verification"], ["red"], tmp_path / "right")
+    wrong, right = (
+        " ".join(load_result(tmp_path / name)[0]["verification"]["red"]["notes"])
+        for name in ("wrong", "right")
+    )
+    assert "With red and blue swapped" in wrong
+    assert "swapped" not in right
+
+
+def test_drawn_people_raise_no_alarm(plain: Plain, drawn_benchmark: PairBenchmark) -> None:
+    outputs = embed_source(plain, drawn_benchmark.images, flip=True, progress=False)
+    assert channel_probe(plain, drawn_benchmark, outputs, flip=True, batch_size=64) is None

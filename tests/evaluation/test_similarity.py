@@ -1,0 +1,281 @@
+"""Pairs compared by the mutual likelihood score: the numbers, beside the cosine's, and what is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import stats
+
+from facerts.benchmarks import PairBenchmark, open_benchmark
+from facerts.cli.evaluate import Comparing
+from facerts.datasets.source import Source
+from facerts.embedding import FaceOutputs, load_table
+from facerts.errors import Error, ModelError
+from facerts.evaluation import embed_source
+from facerts.evaluation.channel_probe import channel_probe
+from facerts.evaluation.compare import compare
+from facerts.evaluation.options import Measuring
+from facerts.evaluation.reject import calibration_of, reject_of
+from facerts.evaluation.result_folder import load_result
+from facerts.evaluation.run import run_pairs
+from facerts.evaluation.similarity import COSINE, MLS, SIMILARITIES, GaussianEmbedder, variance_of
+from facerts.evaluation.verification import verification_of
+from tests.evaluation.conftest import Plain
+
+BARE = Measuring(flip=False, pictures=False, fmr=0.02)
+
+
+class Gaussian(Plain):
+    """Plain, with variances that differ between pictures, entries and a crop's two mirrors."""
+
+    def __call__(self, crops: NDArray[np.uint8]) -> FaceOutputs:
+        outputs = super().__call__(crops)
+        variance = 1e-3 + np.square(outputs.embedding) + np.abs(np.roll(outputs.embedding, 1, axis=1)) / 50
+        return replace(outputs, extras={"variance": variance.astype(np.float32)})
+
+
+class Even(Plain):
+    """Plain, with one variance for everything."""
+
+    def __call__(self, crops: NDArray[np.uint8]) -> FaceOutputs:
+        outputs = super().__call__(crops)
+        return replace(outputs, extras={"variance": np.full_like(outputs.embedding, 0.01)})
+
+
+def outputs_of(embedder: Plain, source: Source) -> FaceOutputs:
+    return embed_source(embedder, source, flip=False, progress=False)
+
+
+def log_density(
+    mean: NDArray[np.floating], variance: NDArray[np.floating], pairs: NDArray[np.integer]
+) -> NDArray[np.float64]:
+    """MLS by SciPy's log-density of N(0, σ_i² + σ_j²) at μ_i − μ_j."""
+    wide, spread = mean.astype(np.float64), variance.astype(np.float64)
+    i, j = pairs.T
+    return np.asarray(
+        stats.norm.logpdf(wide[i] - wide[j], scale=np.sqrt(spread[i] + spread[j])).sum(axis=1),
+        dtype=np.float64,
+    )
+
+
+def test_the_command_line_has_every_similarity() -> None:
+    assert [choice.value for choice in Comparing] == list(SIMILARITIES)
+
+
+def test_scores_are_scipys_log_densities_and_numbers_are_made_from_them(named: Path, tmp_path: Path) -> None:
+    benchmark = open_benchmark(named)
+    outputs = outputs_of(Gaussian(), benchmark.images)
+    expected = log_density(outputs.embedding, outputs.extras["variance"], benchmark.pairs)
+    run_pairs(Gaussian(), ["verification", "reject"], [named], tmp_path, BARE, similarity=MLS)
+    content, arrays = load_result(tmp_path)
+    np.testing.assert_allclose(arrays["verification/named (mls)/scores"], expected, rtol=1e-5)
+    section = content["verification"]["named (mls)"]
+    assert (section["similarity"], section["flip"]) == ("mls", False)
+    genuine, impostors = expected[benchmark.same], expected[~benchmark.same]
+    above = stats.mannwhitneyu(genuine, impostors).statistic / (len(genuine) * len(impostors))
+    assert section["auroc"] == pytest.approx(above, abs=1e-9)
+    assert section["auroc"] != pytest.approx(
+        verification_of(outputs, benchmark, flip=False)[0]["auroc"], abs=1e-3
+    )
+    # At FMR 0.02 two of the hundred impostor pairs pass: the third is the first that must not.
+    third = np.sort(impostors)[-3]
+    curves = content["reject"]["named (mls)"]
+    assert {curve["similarity"] for curve in curves} == {"mls"}
+    assert curves[0]["fnmr"][0] == pytest.approx(np.mean(genuine <= third))
+    calibration = content["calibration"]["named (mls)"]
+    assert (calibration["similarity"], calibration["genuine"]) == ("mls", 100)
+    assert calibration["threshold"] == pytest.approx(third)
+    quality = np.asarray(outputs.quality)[benchmark.pairs[benchmark.same]].min(axis=1)
+    correlation = stats.spearmanr(quality, genuine).statistic
+    assert calibration["by"]["quality"]["spearman"] == pytest.approx(correlation)
+
+
+@pytest.mark.parametrize("flip", [False, True])
+def test_one_variance_for_all_ranks_pairs_as_the_cosine_does(flip: bool, named: Path, tmp_path: Path) -> None:
+    how = replace(BARE, flip=flip)
+    for similarity in (COSINE, MLS):
+        run_pairs(Even(), ["verification", "reject"], [named], tmp_path, how, similarity=similarity)
+    content, arrays = load_result(tmp_path)
+    by_cosine, by_mls = (content["verification"][name] for name in ("named", "named (mls)"))
+    assert (by_cosine["similarity"], by_mls["similarity"]) == ("cosine", "mls")
+    assert by_cosine["flip"] is by_mls["flip"] is flip
+    for key in ("auroc", "eer"):
+        assert by_mls[key] == pytest.approx(by_cosine[key], abs=1e-9)
+    assert by_mls["accuracy"] == by_cosine["accuracy"]
+    for far, point in by_cosine["tar_at_far"].items():
+        assert by_mls["tar_at_far"][far]["value"] == pytest.approx(point["value"])
+    for mine, other in zip(content["reject"]["named (mls)"], content["reject"]["named"], strict=True):
+        assert mine["fnmr"] == other["fnmr"]
+    scores = [arrays[f"verification/{name}/scores"].astype(np.float64) for name in ("named", "named (mls)")]
+    assert stats.spearmanr(*scores).statistic == pytest.approx(1, abs=1e-6)
+    assert abs(scores[1]).max() > 1
+
+
+def test_mirrors_are_fused_by_their_variances_and_only_for_mls(named: Path, tmp_path: Path) -> None:
+    benchmark = open_benchmark(named)
+    crops = np.stack([benchmark.images.crop(row) for row in range(len(benchmark.images))])
+    one, other = Gaussian()(crops), Gaussian()(np.ascontiguousarray(crops[:, :, ::-1]))
+    first, second = (view.extras["variance"].astype(np.float64) for view in (one, other))
+    mean = (one.embedding * second + other.embedding * first) / (first + second)
+    mean /= np.linalg.norm(mean, axis=1, keepdims=True)
+    expected = log_density(mean, first * second / (first + second), benchmark.pairs)
+    how = replace(BARE, flip=True)
+    for similarity in (COSINE, MLS):
+        run_pairs(Gaussian(), ["verification"], [named], tmp_path, how, similarity=similarity)
+    content, arrays = load_result(tmp_path)
+    assert content["verification"]["named (mls)"]["flip"] is True
+    np.testing.assert_allclose(arrays["verification/named (mls)/scores"], expected, rtol=1e-4)
+    summed = one.embedding + other.embedding
+    summed /= np.linalg.norm(summed, axis=1, keepdims=True)
+    cosines = (summed[benchmark.pairs[:, 0]] * summed[benchmark.pairs[:, 1]]).sum(axis=1)
+    np.testing.assert_allclose(arrays["verification/named/scores"], cosines, atol=1e-6)
+    # Scores of a picture are the crop's own.
+    np.testing.assert_allclose(arrays["verification/named (mls)/quality"], one.quality, rtol=1e-5)
+
+
+def test_opposite_means_fuse_to_nothing_and_to_no_nan() -> None:
+    class Turning(Plain):
+        def __call__(self, crops: NDArray[np.uint8]) -> FaceOutputs:
+            sign = np.where(crops[:, 0, 0, 0] > 0, 1, -1).astype(np.float32)
+            return FaceOutputs(
+                sign[:, None] * np.array([[0.6, 0.8]], np.float32),
+                extras={"variance": np.ones((len(crops), 2), np.float32)},
+            )
+
+    crops = np.zeros((1, 112, 112, 3), dtype=np.uint8)
+    crops[0, 0, 0] = 9
+    outputs = GaussianEmbedder(Turning(), True)(crops)
+    np.testing.assert_array_equal(outputs.embedding, [[0, 0]])
+    np.testing.assert_array_equal(outputs.extras["variance"], [[0.5, 0.5]])
+
+
+def test_the_pictures_kept_are_those_of_the_similaritys_own_mistakes(named: Path, tmp_path: Path) -> None:
+    benchmark = open_benchmark(named)
+    run_pairs(Gaussian(), ["verification"], [named], tmp_path, Measuring(flip=False), similarity=MLS)
+    arrays = load_result(tmp_path)[1]
+    scores, same = arrays["verification/named (mls)/scores"], benchmark.same
+    worst = np.concatenate(
+        [
+            np.flatnonzero(same)[np.argsort(scores[same])[:12]],
+            np.flatnonzero(~same)[np.argsort(-scores[~same])[:12]],
+        ]
+    )
+    assert set(benchmark.pairs[worst].ravel()) <= set(arrays["verification/named (mls)/shown_rows"])
+
+
+def test_the_channels_are_probed_by_the_same_similarity(drawn_benchmark: PairBenchmark) -> None:
+    """Embeddings alike throughout: only the variances tell who is who, and only where red and blue are swapped."""
+    people = np.asarray(drawn_benchmark.images.labels)
+    seen = {drawn_benchmark.images.crop(row).tobytes(): people[row] for row in range(len(people))}
+
+    class Told(Plain):
+        def __call__(self, crops: NDArray[np.uint8]) -> FaceOutputs:
+            variance = np.ones((len(crops), 64), dtype=np.float32)
+            for row, crop in enumerate(crops):
+                person = seen.get(np.ascontiguousarray(crop[..., ::-1]).tobytes())
+                if person is not None:
+                    variance[row, 2 * person : 2 * person + 2] = 1e-3
+            embedding = np.full((len(crops), 64), 0.125, dtype=np.float32)
+            return FaceOutputs(embedding, extras={"variance": variance})
+
+    outputs = outputs_of(Told(), drawn_benchmark.images)
+    told: dict[str, Any] = {"flip": False, "batch_size": 64}
+    sentence = channel_probe(Told(), drawn_benchmark, outputs, similarity=MLS, **told)
+    assert sentence is not None
+    assert "With red and blue swapped" in sentence
+    assert channel_probe(Told(), drawn_benchmark, outputs, **told) is None
+
+
+def test_comparisons_go_by_the_similarity_too(named: Path, tmp_path: Path) -> None:
+    for model, name in ((Gaussian(), "a"), (Even("even", "b" * 64), "b")):
+        for similarity in (COSINE, MLS):
+            run_pairs(model, ["verification"], [named], tmp_path / name, BARE, similarity=similarity)
+    found = compare([tmp_path / "a", tmp_path / "b"])["verification"]
+    assert set(found) == {"named", "named (mls)"}
+    sections = [load_result(tmp_path / name)[0]["verification"]["named (mls)"] for name in "ab"]
+    difference = found["named (mls)"][0]["auroc"]["value"]
+    assert difference == pytest.approx(sections[1]["auroc"] - sections[0]["auroc"], abs=1e-5)
+    assert found["named"][0]["auroc"]["value"] == 0
+    assert difference != 0
+
+
+def test_a_table_with_variances_gives_what_its_model_gives(named: Path, tmp_path: Path) -> None:
+    images = open_benchmark(named).images
+    outputs = outputs_of(Gaussian(), images)
+    np.savez(
+        tmp_path / "t.npz",
+        names=np.array([images.key(row) for row in range(len(images))]),
+        embeddings=outputs.embedding,
+        variance=outputs.extras["variance"],
+    )
+    run_pairs(Gaussian(), ["verification"], [named], tmp_path / "model", BARE, similarity=MLS)
+    how = replace(BARE, flip=True)
+    run_pairs(
+        load_table(tmp_path / "t.npz"), ["verification"], [named], tmp_path / "table", how, similarity=MLS
+    )
+    (model, arrays), (table, copies) = (load_result(tmp_path / name) for name in ("model", "table"))
+    assert table["verification"]["named (mls)"]["flip"] is None
+    key = "verification/named (mls)/scores"
+    np.testing.assert_allclose(copies[key], arrays[key], rtol=1e-5)
+    assert table["verification"]["named (mls)"]["eer"] == model["verification"]["named (mls)"]["eer"]
+
+
+WRONG = {
+    "none": (None, "there is no variance beside the embeddings"),
+    "one a picture": (np.ones(3), r"each entry of the embedding, \(3, 2\), and the variance is \(3,\)"),
+    "too many": (np.ones((3, 4)), r"each entry of the embedding, \(3, 2\), and the variance is \(3, 4\)"),
+    "zero": ([[1, 1], [1, 0], [1, 1]], "above 0, and entry 1 of picture 1 has 0"),
+    "below": ([[1, 1], [1, 1], [-2, 1]], "above 0, and entry 0 of picture 2 has -2"),
+    "no number": (
+        [[1, np.nan], [1, 1], [1, 1]],
+        "finite variances above 0, and entry 1 of picture 0 has nan",
+    ),
+    "endless": ([[1, 1], [np.inf, 1], [1, 1]], "finite variances above 0, and entry 0 of picture 1 has inf"),
+}
+
+
+@pytest.mark.parametrize(("variance", "message"), WRONG.values(), ids=WRONG)
+def test_variances_that_are_none_are_refused(variance: Any, message: str) -> None:
+    extras = {} if variance is None else {"variance": np.asarray(variance, dtype=np.float32)}
+    outputs = FaceOutputs(np.ones((3, 2), dtype=np.float32), extras=extras)
+    with pytest.raises(ModelError, match=message):
+        variance_of(outputs)
+    with pytest.raises(ModelError, match=message):
+        MLS.of_pairs(outputs, np.array([[0, 1]]))
+
+
+@pytest.mark.parametrize("flip", [False, True])
+def test_a_model_without_variances_is_refused_at_its_first_crops(
+    flip: bool, plain: Plain, named: Path, tmp_path: Path
+) -> None:
+    how = replace(BARE, flip=flip, batch_size=8)
+    with pytest.raises(ModelError, match="mls compares Gaussians, and there is no variance"):
+        run_pairs(plain, ["verification"], [named], tmp_path / "r", how, similarity=MLS)
+    assert plain.batches == [8]
+    assert not (tmp_path / "r").exists()
+
+
+def test_all_pairs_and_templates_are_refused_with_the_reason(
+    plain: Plain, named: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for kind in ("verification", "reject"):
+        with pytest.raises(Error, match=r"cannot be compared by mls: .* product of matrices"):
+            run_pairs(plain, [kind], [named], tmp_path / "r", replace(BARE, every_pair=True), similarity=MLS)  # type: ignore[list-item]
+    monkeypatch.setattr("facerts.evaluation.run.is_template_benchmark", lambda path: str(path) == "pooled")
+    with pytest.raises(Error, match=r"pooled: templates cannot be compared by mls: .* no variance"):
+        run_pairs(plain, ["verification"], [named, "pooled"], tmp_path / "r", BARE, similarity=MLS)
+    assert not plain.batches
+
+
+def test_the_functions_behind_compare_by_the_cosine_unless_told(drawn_benchmark: PairBenchmark) -> None:
+    outputs = outputs_of(Gaussian(), drawn_benchmark.images)
+    assert verification_of(outputs, drawn_benchmark, flip=False)[0]["similarity"] == "cosine"
+    assert reject_of(outputs, drawn_benchmark, fmr=0.02)[0][0]["similarity"] == "cosine"
+    assert calibration_of(outputs, drawn_benchmark, fmr=0.02)["similarity"] == "cosine"
+    with pytest.raises(ModelError, match="no variance"):
+        calibration_of(replace(outputs, extras={}), drawn_benchmark, fmr=0.02, similarity=MLS)

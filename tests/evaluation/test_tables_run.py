@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from facerts.benchmarks import open_benchmark
+from facerts.datasets import open_pictures, open_source
+from facerts.datasets.source import Source
+from facerts.embedding import EmbeddingTable, load_table
+from facerts.errors import DataError
+from facerts.evaluation import embed_source
+from facerts.evaluation.ood import run_ood
+from facerts.evaluation.options import Measuring
+from facerts.evaluation.result_folder import load_result
+from facerts.evaluation.run import run_identification, run_pairs
+from tests.evaluation.conftest import Plain
+
+HOW = Measuring(flip=False, every_pair=True, fmr=0.01, pictures=False)
+
+
+def table_of(path: Path, *sources: Source, flip: bool = False) -> EmbeddingTable:
+    """What Plain says of pictures, in another order, as somebody else's file."""
+    names: list[str] = []
+    columns: dict[str, list[Any]] = {"embeddings": [], "quality": [], "norm": [], "uncertainty": []}
+    for source in sources:
+        outputs = embed_source(Plain(), source, flip=flip, progress=False)
+        names += [source.key(row) for row in range(len(source))]
+        columns["embeddings"].append(outputs.embedding)
+        for key in ("quality", "norm", "uncertainty"):
+            columns[key].append(getattr(outputs, key))
+    order = np.random.default_rng(0).permutation(len(names))
+    joined = {key: np.concatenate(parts)[order] for key, parts in columns.items()}
+    np.savez(path, names=np.array(names)[order], **joined)
+    return load_table(path)
+
+
+def approximately(told: Any) -> Any:
+    """The same, with numbers that may differ by rounding."""
+    if isinstance(told, dict):
+        return {key: approximately(value) for key, value in told.items()}
+    if isinstance(told, list):
+        return [approximately(value) for value in told]
+    return pytest.approx(told, abs=1e-5) if isinstance(told, float) else told
+
+
+def test_a_table_gives_the_numbers_of_the_model_whose_outputs_it_holds(named: Path, tmp_path: Path) -> None:
+    table = table_of(tmp_path / "elsewhere.npz", open_benchmark(named).images)
+    run_pairs(Plain(), ["verification", "reject"], [named], tmp_path / "model", HOW)
+    run_pairs(table, ["verification", "reject"], [named], tmp_path / "table", HOW)
+    (model, arrays), (other, copies) = (load_result(tmp_path / name) for name in ("model", "table"))
+    assert other["model"] == {"name": "elsewhere", "sha256": table.sha256, "method": "unknown"}
+    section, copy = model["verification"]["named"], other["verification"]["named"]
+    assert (section.pop("flip"), copy.pop("flip")) == (False, None)
+    assert copy == approximately(section)
+    assert other["reject"] == approximately(model["reject"])
+    assert other["calibration"] == approximately(model["calibration"])
+    assert copies.keys() == arrays.keys()
+    for key in ("names", "same", "pairs", "folds", "subjects"):
+        np.testing.assert_array_equal(
+            copies[f"verification/named/{key}"], arrays[f"verification/named/{key}"]
+        )
+    for key in ("scores", "quality", "norm", "uncertainty", "sharpness"):
+        np.testing.assert_allclose(
+            copies[f"verification/named/{key}"], arrays[f"verification/named/{key}"], atol=1e-5
+        )
+
+
+def test_a_table_of_flipped_embeddings_is_taken_as_it_is(named: Path, tmp_path: Path) -> None:
+    table = table_of(tmp_path / "flipped.npz", open_benchmark(named).images, flip=True)
+    run_pairs(Plain(), ["verification"], [named], tmp_path / "model", Measuring(flip=True))
+    scores = [load_result(tmp_path / "model")[1]["verification/named/scores"]]
+    for flip in (False, True):
+        run_pairs(table, ["verification"], [named], tmp_path / f"table{flip}", Measuring(flip=flip))
+        scores.append(load_result(tmp_path / f"table{flip}")[1]["verification/named/scores"])
+    np.testing.assert_allclose(scores[1], scores[0], atol=1e-5)
+    np.testing.assert_array_equal(scores[1], scores[2])
+
+
+def test_repeated_pictures_keep_their_own_rows_and_their_baselines(
+    benchmark_folder: Path, tmp_path: Path
+) -> None:
+    """A .bin set repeats pictures; a table has a row for each, which need not be the same."""
+    images = open_benchmark(benchmark_folder / "people.bin").images
+    outputs = embed_source(Plain(), images, flip=False, progress=False)
+    quality = np.arange(len(images), dtype=np.float32)
+    np.savez(tmp_path / "rows.npz", embeddings=outputs.embedding, quality=quality)
+    table = load_table(tmp_path / "rows.npz")
+    run_pairs(table, ["verification"], [benchmark_folder / "people.bin"], tmp_path / "table")
+    run_pairs(Plain(), ["verification"], [benchmark_folder / "people.bin"], tmp_path / "model")
+    mine, arrays = (load_result(tmp_path / name)[1] for name in ("table", "model"))
+    np.testing.assert_array_equal(mine["verification/people/quality"], quality)
+    np.testing.assert_array_equal(
+        mine["verification/people/sharpness"], arrays["verification/people/sharpness"]
+    )
+
+
+def test_a_table_is_searched_and_told_from_others_like_a_model(
+    drawn_faces: Path, drawn_things: Path, tmp_path: Path
+) -> None:
+    table = table_of(tmp_path / "t.npz", open_source(drawn_faces), open_pictures(drawn_things))
+    for judged, name in ((Plain(), "model"), (table, "table")):
+        run_identification(judged, [str(drawn_faces)], tmp_path / name, HOW)
+        run_ood(judged, [str(drawn_faces)], [str(drawn_things)], tmp_path / name, HOW)
+    model, other = (load_result(tmp_path / name)[0] for name in ("model", "table"))
+    assert other["identification"] == approximately(model["identification"])
+    assert other["ood"] == approximately(model["ood"])
+
+
+def test_a_reference_needs_rows_too(named: Path, drawn_things: Path, tmp_path: Path) -> None:
+    images = open_benchmark(named).images
+    table = table_of(tmp_path / "t.npz", images)
+    reference = open_pictures(drawn_things)
+    with pytest.raises(DataError, match="pictures of things have no row"):
+        run_pairs(table, ["verification"], [named], tmp_path / "r", Measuring(reference=reference))

@@ -1,0 +1,195 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from facerts.benchmarks import Roster, TemplateBenchmark
+from facerts.datasets.source import Source
+from facerts.embedding import FaceOutputs
+from facerts.errors import DataError
+from facerts.evaluation.templates import POOLINGS, pooled, template_verification_of
+
+SIZE = 32
+FARS = (0.1, 0.01, 0.001)
+
+
+class Unread(Source):
+    """Pictures that are only counted."""
+
+    name, labels, identities = "unread", None, ()
+
+    def __init__(self, pictures: int) -> None:
+        self.pictures = pictures
+
+    def __len__(self) -> int:
+        return self.pictures
+
+    def key(self, index: int) -> str:
+        return str(index)
+
+    def read(self, index: int) -> bytes:
+        raise AssertionError("templates are made of outputs, not of pictures")
+
+
+def unit(vectors: NDArray[np.floating]) -> NDArray[np.float32]:
+    return np.asarray(vectors / np.linalg.norm(vectors, axis=-1, keepdims=True), dtype=np.float32)
+
+
+def noisy(people: int = 60, templates: int = 3, pictures: int = 5) -> tuple[FaceOutputs, TemplateBenchmark]:
+    """Templates of people whose pictures are off by noise of known variance, and every pair of templates."""
+    random = np.random.default_rng(5)
+    subjects = np.repeat(np.arange(people), templates)
+    template = np.repeat(np.arange(len(subjects)), pictures)
+    centres = unit(random.normal(size=(people, SIZE)))
+    variance = random.choice([0.01, 1.0], size=len(template))
+    noise = random.normal(size=(len(template), SIZE)) * np.sqrt(variance)[:, None]
+    # Left at their lengths: shortened ones would no longer have the variance that they are said to have.
+    embedding = (centres[subjects][template] + noise).astype(np.float32)
+    upper = np.stack(np.triu_indices(len(subjects), 1), axis=1)
+    benchmark = TemplateBenchmark(
+        "noisy",
+        Unread(len(template)),
+        template,
+        np.arange(len(template)),
+        np.arange(len(subjects)),
+        upper,
+        subjects[upper[:, 0]] == subjects[upper[:, 1]],
+        (Roster("first", np.arange(0, len(subjects), templates), np.arange(people)),),
+        None,
+    )
+    norm = np.exp(random.normal(size=len(template)))
+    outputs = FaceOutputs(
+        embedding,
+        *(scores.astype(np.float32) for scores in (norm, -np.log(variance) + random.normal(size=len(norm)))),
+        uncertainty=variance.astype(np.float32),
+    )
+    return outputs, benchmark
+
+
+def slowly(outputs: FaceOutputs, benchmark: TemplateBenchmark, weights: list[float]) -> NDArray[np.float64]:
+    rows = []
+    for row in range(len(benchmark.template_ids)):
+        total = np.zeros(SIZE)
+        inside = np.flatnonzero(benchmark.template == row)
+        for medium in set(benchmark.media[inside].tolist()):
+            pictures = [i for i in inside if benchmark.media[i] == medium]
+            total += sum(weights[i] * outputs.embedding[i] for i in pictures) / len(pictures)
+        rows.append(total / np.linalg.norm(total))
+    return np.array(rows)
+
+
+def test_each_pooling_weighs_pictures_as_it_says() -> None:
+    outputs, benchmark = noisy(people=6)
+    benchmark = replace(benchmark, media=benchmark.media // 2)
+    assert outputs.norm is not None
+    assert outputs.quality is not None
+    assert outputs.uncertainty is not None
+    quality = outputs.quality
+    weights = {
+        "mean": [1.0] * len(outputs),
+        "quality": [float(np.mean(quality <= value)) for value in quality],
+        "inverse_variance": [1.0 / float(value) for value in outputs.uncertainty],
+        "norm": outputs.norm.tolist(),
+    }
+    templates = pooled(outputs, benchmark)
+    assert tuple(templates) == POOLINGS
+    for name in POOLINGS:
+        assert templates[name].dtype == np.float32
+        np.testing.assert_allclose(templates[name], slowly(outputs, benchmark, weights[name]), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("change", "names"),
+    [
+        ({}, POOLINGS),
+        ({"quality": None, "uncertainty": None, "norm": None}, ("mean",)),
+        ({"quality": None}, ("mean", "inverse_variance", "norm")),
+        ({"quality": -np.ones(30), "uncertainty": np.ones(30)}, ("mean", "quality", "norm")),
+        ({"uncertainty": np.arange(30)}, ("mean", "quality", "norm")),
+        ({"uncertainty": np.full(30, 1e-44)}, POOLINGS),
+        ({"norm": np.arange(30)}, ("mean", "quality", "inverse_variance")),
+    ],
+    ids=[
+        "all outputs",
+        "embeddings alone",
+        "variance without quality",
+        "uncertainty that is minus the quality",
+        "variance of 0",
+        "tiny variance",
+        "norm of 0",
+    ],
+)
+def test_a_pooling_is_left_out_where_the_outputs_do_not_allow_it(
+    change: dict[str, NDArray[Any] | None], names: tuple[str, ...]
+) -> None:
+    outputs, benchmark = noisy(people=2)
+    assert len(outputs) == 30
+    changed = {key: None if value is None else value.astype(np.float32) for key, value in change.items()}
+    assert tuple(pooled(replace(outputs, **changed), benchmark)) == names
+
+
+def test_a_section_holds_what_a_slow_reading_of_the_pairs_gives() -> None:
+    outputs, benchmark = noisy(people=20)
+    section = template_verification_of(outputs, benchmark, FARS, replicates=20)["norm"]
+    templates = pooled(outputs, benchmark)["norm"].astype(np.float64)
+    scores = np.array([templates[a] @ templates[b] for a, b in benchmark.pairs]).astype(np.float32)
+    genuine, impostors = scores[benchmark.same], scores[~benchmark.same]
+    assert section["pairs"] == len(scores) == 60 * 59 // 2
+    assert section["genuine"] == len(genuine) == 60
+    assert section["impostors"] == len(impostors)
+    assert (section["images"], section["templates"], section["subjects"]) == (300, 60, None)
+    assert section["interval"] == "bootstrap over pairs"
+    wins = np.mean(genuine[:, None] > impostors) + np.mean(genuine[:, None] == impostors) / 2
+    assert section["auroc"] == pytest.approx(wins)
+    assert 0 < section["eer"] < 0.5
+    # 1,710 impostors show one in a thousand, and no less.
+    assert list(section["tar_at_far"]) == ["0.1", "0.01", "0.001"]
+    for name, point in section["tar_at_far"].items():
+        thresholds = [t for t in scores if np.mean(impostors >= t) <= float(name)]
+        assert point["value"] == max(np.mean(genuine >= t) for t in thresholds)
+        assert point["achieved_far"] == np.mean(impostors >= point["threshold"]) <= float(name)
+        assert point["impostors_accepted"] == np.sum(impostors >= point["threshold"])
+        low, high = point["ci95"]
+        assert low <= point["value"] <= high
+    json.dumps(section, allow_nan=False)
+
+
+def test_rates_that_the_impostors_cannot_show_are_left_out() -> None:
+    outputs, benchmark = noisy(people=4)
+    section = template_verification_of(outputs, benchmark, (0.1, 0.02, 0.01), replicates=5)["mean"]
+    assert section["impostors"] == 54
+    assert list(section["tar_at_far"]) == ["0.1", "0.02"]
+
+
+def test_the_number_of_replicates_is_passed_on() -> None:
+    outputs, benchmark = noisy(people=10)
+    few, many = (
+        template_verification_of(outputs, benchmark, (0.1,), replicates=count)["mean"] for count in (1, 50)
+    )
+    low, high = few["tar_at_far"]["0.1"]["ci95"]
+    assert low == high
+    low, high = many["tar_at_far"]["0.1"]["ci95"]
+    assert low < high
+
+
+def test_a_benchmark_without_both_kinds_of_pairs_is_refused() -> None:
+    outputs, benchmark = noisy(people=2)
+    bare = replace(benchmark, pairs=np.empty((0, 2), dtype=np.int64), same=np.empty(0, dtype=bool))
+    with pytest.raises(DataError, match=r"noisy: verification needs .* there are 0 and 0"):
+        template_verification_of(outputs, bare, FARS)
+    alike = replace(benchmark, pairs=benchmark.pairs[benchmark.same], same=benchmark.same[benchmark.same])
+    with pytest.raises(DataError, match=r"there are 6 and 0"):
+        template_verification_of(outputs, alike, FARS)
+
+
+def test_inverse_variance_beats_the_mean_where_the_variance_is_known() -> None:
+    outputs, benchmark = noisy()
+    sections = template_verification_of(outputs, benchmark, (0.01,), replicates=200)
+    mean, weighted = (sections[name]["tar_at_far"]["0.01"] for name in ("mean", "inverse_variance"))
+    assert weighted["ci95"][0] > mean["ci95"][1]
+    assert sections["inverse_variance"]["eer"] < sections["mean"]["eer"] / 2

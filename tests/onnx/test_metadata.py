@@ -1,0 +1,211 @@
+"""The reader and writer of metadata, with the onnx package and ONNX Runtime as oracles."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from google.protobuf.message import DecodeError
+
+from facerts.errors import ModelError
+from facerts.onnx import metadata, wire
+from facerts.onnx.metadata import read_entry, replace_entry
+from tests.foreign import write_embedder
+
+KEY = "facerts"
+VALUE = '{"name": "Gesichter, 顔", "long": "' + "x" * 20_000 + '"}'
+ENTRIES: list[list[tuple[str, str]]] = [
+    [],
+    [(KEY, "old")],
+    [("author", "somebody"), (KEY, "old"), ("facerts2", "another"), ("", "no key"), ("empty", "")],
+    [(KEY, "first"), ("between", "stays"), (KEY, "second")],
+]
+
+
+def write_model(path: Path, entries: list[tuple[str, str]]) -> Path:
+    """A model with fields on either side of its metadata."""
+    model = onnx.load(str(write_embedder(path)))
+    model.producer_name, model.model_version, model.doc_string = "tests", -3, "ä" * 300
+    for key, value in entries:
+        model.metadata_props.add(key=key, value=value)
+    node, opset = onnx.helper.make_node("Identity", ["x"], ["y"]), onnx.helper.make_opsetid("", 17)
+    model.functions.append(onnx.helper.make_function("d", "f", ["x"], ["y"], [node], [opset]))
+    model.opset_import.add(domain="d", version=1)
+    path.write_bytes(model.SerializeToString())
+    return path
+
+
+def properties(path: Path) -> list[tuple[str, str]]:
+    return [(entry.key, entry.value) for entry in onnx.load(str(path)).metadata_props]
+
+
+def rest(path: Path) -> bytes:
+    """All but the metadata, as protobuf writes it."""
+    model = onnx.load(str(path))
+    del model.metadata_props[:]
+    return model.SerializeToString(deterministic=True)
+
+
+@pytest.mark.parametrize("entries", ENTRIES, ids=len)
+@pytest.mark.parametrize("in_place", [True, False])
+def test_an_entry_is_replaced_and_everything_else_stays(
+    tmp_path: Path, entries: list[tuple[str, str]], in_place: bool
+) -> None:
+    model = write_model(tmp_path / "m.onnx", entries)
+    before, untouched = model.read_bytes(), rest(model)
+    out = model if in_place else tmp_path / "deep" / "out.onnx"
+    replace_entry(model, out, KEY, VALUE)
+    others = [entry for entry in entries if entry[0] != KEY]
+    place = next((i for i, entry in enumerate(entries) if entry[0] == KEY), len(entries))
+    assert properties(out) == [*others[:place], (KEY, VALUE), *others[place:]]
+    assert rest(out) == untouched
+    onnx.checker.check_model(str(out))
+    session = onnxruntime.InferenceSession(str(out), providers=["CPUExecutionProvider"])
+    assert session.get_modelmeta().custom_metadata_map[KEY] == VALUE
+    assert read_entry(out, KEY) == VALUE
+    if not in_place:
+        assert model.read_bytes() == before
+    if not entries:
+        assert out.read_bytes().startswith(before)
+    # With what was there before it is, byte for byte, the file that it was.
+    if [key for key, _ in entries].count(KEY) == 1:
+        replace_entry(out, out, KEY, dict(entries)[KEY])
+        assert out.read_bytes() == before
+    assert not list(tmp_path.rglob("*.part"))
+
+
+@pytest.mark.parametrize("entries", ENTRIES, ids=len)
+def test_entries_are_read_as_others_read_them(tmp_path: Path, entries: list[tuple[str, str]]) -> None:
+    model = write_model(tmp_path / "m.onnx", entries)
+    session = onnxruntime.InferenceSession(str(model), providers=["CPUExecutionProvider"])
+    known = session.get_modelmeta().custom_metadata_map
+    for key in ("author", KEY, "facerts2", "", "empty", "fact", "nothing"):
+        assert read_entry(model, key) == known.get(key)
+
+
+def test_a_cut_at_any_byte_is_named_with_file_and_offset(tmp_path: Path) -> None:
+    cut = write_model(tmp_path / "cut.onnx", ENTRIES[2])
+    whole = cut.read_bytes()
+    refused = 0
+    # Inside the graph one byte is like another.
+    cuts = [size for size in range(len(whole)) if size < 400 or size > len(whole) - 300 or size % 50 == 0]
+    for size in reversed(cuts):
+        os.truncate(cut, size)
+        parsed = onnx.ModelProto()
+        try:
+            parsed.ParseFromString(whole[:size])
+        except DecodeError:
+            refused += 1
+            with pytest.raises(ModelError, match=r"cut\.onnx: .* at byte (\d+) .*truncated") as error:
+                read_entry(cut, KEY)
+            assert int(re.findall(r"at byte (\d+)", str(error.value))[0]) <= size
+        else:
+            if parsed.HasField("graph"):
+                read_entry(cut, KEY)
+            else:
+                with pytest.raises(ModelError, match="no graph"):
+                    read_entry(cut, KEY)
+    assert refused > 0.9 * len(cuts)
+
+
+def test_a_broken_file_is_not_written_to(tmp_path: Path) -> None:
+    model = write_model(tmp_path / "m.onnx", ENTRIES[1])
+    broken = model.read_bytes()[:-5]
+    model.write_bytes(broken)
+    with pytest.raises(ModelError, match="truncated"):
+        replace_entry(model, model, KEY, VALUE)
+    assert model.read_bytes() == broken
+    assert [path.name for path in tmp_path.iterdir()] == ["m.onnx"]
+
+
+def test_an_interrupted_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = write_model(tmp_path / "m.onnx", ENTRIES[1])
+    before = model.read_bytes()
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(wire.WireReader, "copy", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        replace_entry(model, model, KEY, VALUE)
+    assert model.read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["m.onnx"]
+
+
+GRAPH = b"\x3a\x00"  # field 7, empty
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b"", "no graph in it"),
+        (b"hello, this is no model", "byte 2 .kind 4"),
+        (GRAPH + b"\x72\xff\xff\xff\xff\xff\xff\xff\xff\x7f\x00", "field 14 at byte 2 needs 9,223,372"),
+        (GRAPH + b"\xff" * 20, "no number ends within 10 bytes of byte 2"),
+        (GRAPH + b"\x72\x80", "number at byte 3 is cut short"),
+        (GRAPH + b"\x73", r"no field .* at byte 2 \(kind 3\)"),
+        (GRAPH + b"\x02\x00", r"no field .* at byte 2 \(number 0\)"),
+        (GRAPH + b"\x70\x05", "field 14 at byte 2 is not metadata"),
+        (GRAPH + b"\x72\x03\x0a\x09k", "field 1 at byte 4 needs 9 bytes, but only 1"),
+        (GRAPH + b"\x72\x0c\x0a\x07facerts\x12\x01\xff", "metadata at byte 15 is not UTF-8"),
+        (GRAPH + b"\x72\x0b\x0a\x07facerts\x10\x05", "metadata at byte 14 is no text"),
+        (GRAPH + b"\x09\x00\x00", "field 1 at byte 2 needs 8 bytes"),
+    ],
+)
+def test_hostile_bytes_are_refused_in_a_sentence(tmp_path: Path, data: bytes, words: str) -> None:
+    path = tmp_path / "m.onnx"
+    path.write_bytes(data)
+    with pytest.raises(ModelError, match=rf"m\.onnx: .*{words}"):
+        read_entry(path, KEY)
+
+
+def test_changed_bytes_give_an_answer_or_a_sentence(tmp_path: Path) -> None:
+    whole = np.frombuffer(write_model(tmp_path / "m.onnx", ENTRIES[2]).read_bytes(), dtype=np.uint8)
+    random = np.random.default_rng(0)
+    path, out = tmp_path / "changed.onnx", tmp_path / "out.onnx"
+    refused = 0
+    # The graph is one field, whose inside is nobody's business here: what is near its ends is changed.
+    near = np.flatnonzero((np.arange(len(whole)) < 400) | (np.arange(len(whole)) > len(whole) - 200))
+    for _ in range(60):
+        changed = whole.copy()
+        changed[random.choice(near, 3)] = random.integers(0, 256, 3)
+        path.write_bytes(changed.tobytes())
+        try:
+            replace_entry(path, out, KEY, "new")
+        except ModelError:
+            refused += 1
+        else:
+            assert read_entry(out, KEY) == "new"
+    assert 0 < refused < 60
+
+
+def test_what_a_file_claims_does_not_decide_how_much_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = write_model(tmp_path / "m.onnx", [(KEY, VALUE)])
+    with monkeypatch.context() as bounds:
+        bounds.setattr(wire, "MAX_FIELDS", 5)
+        with pytest.raises(ModelError, match="more than 5 fields by byte"):
+            read_entry(model, KEY)
+    with monkeypatch.context() as bounds:
+        bounds.setattr(wire, "MAX_TEXT", 1000)
+        with pytest.raises(ModelError, match="no text of a bearable length"):
+            read_entry(model, KEY)
+    with monkeypatch.context() as bounds:
+        bounds.setattr(metadata, "MAX_FILE", model.stat().st_size)
+        with pytest.raises(ModelError, match="end at 2 GiB"):
+            replace_entry(model, model, KEY, VALUE + " ")
+    # A key of megabytes is nobody's; it is passed over unread.
+    with monkeypatch.context() as bounds:
+        bounds.setattr(metadata, "BLOCK", 3)
+        assert read_entry(model, KEY) is None
+
+
+def test_a_file_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=r"none\.onnx: cannot be read \(No such file"):
+        read_entry(tmp_path / "none.onnx", KEY)

@@ -1,0 +1,112 @@
+"""What holds for every method in the registry; a new method is a row here without a change."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from facerts.training import nn as networks
+from facerts.training.checkpoint import save_checkpoint
+from facerts.training.learner import Learner
+from facerts.training.methods import METHODS, Batch
+from facerts.training.recipe import Recipe
+
+SIZE, PEOPLE, IMAGES, STEPS = 16, 12, 24, 200
+
+
+class Coarse(nn.Sequential):
+    """Mean colours of a coarse grid: a trunk whose steps cost nothing, with a BatchNorm at its end as all have."""
+
+    features = 147
+
+    def __init__(self, *, width: float, dropout: float) -> None:
+        super().__init__(nn.AvgPool2d(16), nn.Conv2d(3, 3, 1), nn.Flatten(), nn.BatchNorm1d(147))
+
+
+@pytest.fixture(autouse=True)
+def _coarse(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(networks.BACKBONES, "coarse", Coarse)  # type: ignore[arg-type]
+
+
+def recipe_of(name: str, precision: str, folder: Path) -> Recipe:
+    """A run of the method on the coarse network; one that trains heads gets a network that is there already."""
+    options = {"rho": 1.0} if name == "tempnet" else {}
+    fields = {
+        "name": "every",
+        "seed": 1,
+        "data": {"name": "none", "terms": "none", "train": "none", "per_identity": 2},
+        "backbone": {"name": "coarse", "embedding_size": SIZE},
+        "method": {"name": name, **options},
+        "optim": {"epochs": 1, "batch_size": IMAGES, "lr": 0.05},
+        "compute": {"device": "cpu", "precision": precision, "threads": 1},
+    }
+    if METHODS[name].trains == "heads":
+        first = Recipe.model_validate({**fields, "method": {"name": "arcface"}})
+        save_checkpoint(folder / "first.pt", first, {"step": 1, **Learner(first, PEOPLE).state_dict()})
+        fields["backbone"] = {"name": "coarse", "embedding_size": SIZE, "weights": str(folder / "first.pt")}
+    return Recipe.model_validate(fields)
+
+
+@lru_cache
+def images(views: int, step: int) -> tuple[Tensor, Batch]:
+    """Noise around a colour for each person; two pictures of each."""
+    random = torch.Generator().manual_seed(step)
+    labels = torch.arange(IMAGES) % PEOPLE
+    colours = torch.randint(40, 216, (PEOPLE, 1, 1, 3), generator=torch.Generator().manual_seed(7))
+    noise = torch.randint(-40, 40, (views, IMAGES, 112, 112, 3), generator=random)
+    crops = (colours[labels] + noise).clamp(0, 255).to(torch.uint8).reshape(-1, 112, 112, 3)
+    batch = Batch(labels.repeat(views), torch.arange(IMAGES).repeat(views), step=step, seed=1, ramp=1.0)
+    return crops, batch
+
+
+@torch.no_grad()
+def start_at(learner: Learner, start: str) -> None:
+    """Bring the network where margins, angles and logarithms have their ends."""
+    linear, norm = learner.network.embedding
+    linear.weight.zero_()
+    linear.bias.zero_()
+    if start == "zero features":
+        for head in learner.network.heads.values():
+            head[0].weight.zero_()
+            head[0].bias.zero_()
+        return
+    # Every embedding is the same vector: a centre, or its opposite.
+    norm.bias.copy_(torch.ones(SIZE))
+    direction = 1.0 if start == "on the centres" else -1.0
+    learner.centres.weight.copy_(direction * torch.ones(PEOPLE, SIZE))
+
+
+@pytest.mark.parametrize("start", ["zero features", "on the centres", "opposite to the centres"])
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+@pytest.mark.parametrize("name", METHODS)
+def test_training_stays_finite_from_hostile_starts(
+    name: str, precision: str, start: str, tmp_path: Path
+) -> None:
+    learner = Learner(recipe_of(name, precision, tmp_path), PEOPLE)
+    start_at(learner, start)
+    for step in range(STEPS):
+        crops, batch = images(learner.method.views, step % 4)
+        loss = learner.step(crops, batch, 0.05)  # raises where the loss is not finite
+        assert torch.isfinite(loss.total)
+    for part in (learner.network, learner.centres, learner.method.state):
+        for key, value in part.state_dict().items():
+            assert torch.isfinite(value).all(), key
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_scores_are_finite_and_name_what_every_model_gives(name: str, tmp_path: Path) -> None:
+    learner = Learner(recipe_of(name, "fp32", tmp_path), PEOPLE)
+    crops, _ = images(1, 0)
+    outputs = learner.embedder()(crops.numpy())
+    assert outputs.embedding.shape == (IMAGES, SIZE)
+    torch.testing.assert_close(
+        torch.from_numpy(outputs.embedding).norm(dim=1), torch.ones(IMAGES), atol=1e-5, rtol=0
+    )
+    for values in (outputs.norm, outputs.quality, outputs.uncertainty):
+        assert values is not None
+        assert values.shape == (IMAGES,)
+        assert torch.isfinite(torch.from_numpy(values)).all()

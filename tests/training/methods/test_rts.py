@@ -1,0 +1,207 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy import integrate, stats
+from torch.distributions import Gamma
+from torch.distributions import kl_divergence as torch_kl
+from torch.nn import functional as F
+
+from facerts.training.class_head.centers import ClassCentres
+from facerts.training.methods import METHODS, Batch
+from facerts.training.methods import rts as rts_module
+from facerts.training.methods.noise import keyed_normal
+from facerts.training.methods.rts import RTS, SMALLEST_TEMPERATURE, RTSConfig, kl_divergence, temperature
+
+DEGREES = 16
+
+
+def batch(size: int, step: int = 5) -> Batch:
+    labels = torch.arange(size) % 7
+    return Batch(labels, torch.arange(size) + 100, step=step, seed=3)
+
+
+def test_the_divergence_is_that_of_the_gammas() -> None:
+    for v in (0.05, 0.5, 1.0, 2.0, 9.0):
+        expected = torch_kl(
+            Gamma(torch.tensor(0.5, dtype=torch.float64), torch.tensor(0.5 / v, dtype=torch.float64)),
+            Gamma(torch.tensor(0.5, dtype=torch.float64), torch.tensor(0.5, dtype=torch.float64)),
+        )
+        got = kl_divergence(torch.full((1, DEGREES), math.log(v), dtype=torch.float64))
+        torch.testing.assert_close(got[0], expected)
+
+
+@pytest.mark.parametrize("v", [0.3, 1.0, 2.5])
+def test_the_divergence_by_numerical_integration(v: float) -> None:
+    p, q = stats.gamma(0.5, scale=2 * v), stats.gamma(0.5, scale=2.0)
+    # Substituting x = u² takes the singularity at 0 away.
+    value, _ = integrate.quad(
+        lambda u: p.pdf(u * u) * (p.logpdf(u * u) - q.logpdf(u * u)) * 2 * u, 1e-9, math.sqrt(80 * max(v, 1))
+    )
+    got = kl_divergence(torch.tensor([[math.log(v)]], dtype=torch.float64)).item()
+    assert got == pytest.approx(value, abs=2e-5)
+
+
+def test_the_divergence_is_least_at_one() -> None:
+    z = torch.linspace(-2, 2, 401, dtype=torch.float64).unsqueeze(1)
+    values = kl_divergence(z)
+    assert values.argmin() == 200
+    assert values[200] == 0
+
+
+def test_moments_of_the_temperature() -> None:
+    v = torch.linspace(0.2, 3.0, DEGREES, dtype=torch.float64)
+    draws = 200_000
+    noise = keyed_normal(1, 2, torch.arange(draws), DEGREES).double()
+    t = temperature(v.expand(draws, -1), noise)
+    mean, variance = v.sum() / (DEGREES - 2), 2 * v.square().sum() / (DEGREES - 2) ** 2
+    assert abs(t.mean() - mean) < 5 * (variance / draws).sqrt()
+    fourth = (t - t.mean()).pow(4).mean()
+    assert abs(t.var() - variance) < 5 * ((fourth - variance**2) / draws).sqrt()
+
+
+@pytest.mark.parametrize("v", [0.4, 1.0, 2.2])
+def test_a_shared_scale_gives_the_gamma_of_the_paper(v: float) -> None:
+    draws = 20_000
+    noise = keyed_normal(9, 0, torch.arange(draws), DEGREES).double()
+    t = temperature(torch.full((draws, 1), v, dtype=torch.float64), noise).numpy()
+    gamma = stats.gamma(DEGREES / 2, scale=v / (DEGREES / 2 - 1))
+    assert stats.kstest(t, gamma.cdf).pvalue > 1e-3
+    densities = gamma.pdf(np.linspace(0.01, 10, 10_000))
+    assert np.linspace(0.01, 10, 10_000)[densities.argmax()] == pytest.approx(v, abs=2e-3)
+
+
+def test_a_temperature_of_one_gives_arcface_bit_for_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    centres, embedding = ClassCentres(7, 12), torch.randn(10, 12)
+    # Noise that makes t = 1: v = 1 and 14 of 16 squares are 1.
+    noise = torch.ones(10, DEGREES)
+    noise[:, 14:] = 0
+    monkeypatch.setattr(rts_module, "keyed_normal", lambda *_: noise)
+    rts, arcface = RTS(RTSConfig()), METHODS["arcface"](METHODS["arcface"].Config())
+    outputs = {"embedding": embedding, "log_scale": torch.zeros(10, DEGREES)}
+    loss, plain = rts.loss(outputs, batch(10), centres), arcface.loss(outputs, batch(10), centres)
+    assert torch.equal(loss.parts["cross_entropy"], plain.parts["cross_entropy"])
+    assert torch.equal(loss.total, plain.total)
+
+
+@pytest.mark.parametrize("scale", ["vector", "shared"])
+def test_gradients_are_the_papers(scale: str) -> None:
+    torch.manual_seed(4)
+    size = DEGREES if scale == "vector" else 1
+    centres = ClassCentres(7, 12).double()
+    embedding = torch.randn(5, 12, dtype=torch.float64)
+    z = (0.4 * torch.randn(5, size, dtype=torch.float64)).requires_grad_()
+    given = batch(5)
+    method = RTS(RTSConfig(scale=scale, kl_weight=0.0, logit_scale=8.0, margin=0.2))
+    loss = method.loss({"embedding": embedding, "log_scale": z}, given, centres)
+    (gradient,) = torch.autograd.grad(loss.total, z)
+
+    noise = keyed_normal(given.seed, given.step, given.samples, DEGREES).double()
+    v = z.detach().exp()
+    t = temperature(v, noise)
+    cosine = F.normalize(embedding) @ F.normalize(centres.weight.detach()).T
+    target = torch.cos(torch.arccos(cosine[torch.arange(5), given.labels]) + 0.2)
+    s = cosine.clone()
+    s[torch.arange(5), given.labels] = target
+    s = 8.0 * s / t.unsqueeze(1)
+    p = s.softmax(dim=1)
+    p[torch.arange(5), given.labels] -= 1
+    inner = (p * s).sum(dim=1, keepdim=True)
+    share = v * noise.square() / ((DEGREES - 2) * t.unsqueeze(1)) if scale == "vector" else torch.ones(5, 1)
+    torch.testing.assert_close(gradient, -share * inner / 5, rtol=1e-7, atol=1e-12)
+
+
+def test_the_divergences_gradient() -> None:
+    for size, divisor in ((DEGREES, 2 * DEGREES), (1, 2)):
+        z = torch.randn(3, size, dtype=torch.float64, requires_grad=True)
+        (gradient,) = torch.autograd.grad(kl_divergence(z).sum(), z)
+        torch.testing.assert_close(gradient, (z.detach().exp() - 1) / divisor)
+
+
+def test_the_whole_loss_by_gradcheck() -> None:
+    torch.manual_seed(5)
+    centres = ClassCentres(7, 6).double()
+    method = RTS(RTSConfig(logit_scale=8.0))
+
+    def total(embedding: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
+        return method.loss({"embedding": embedding, "log_scale": z}, batch(3), centres).total
+
+    embedding = torch.randn(3, 6, dtype=torch.float64, requires_grad=True)
+    z = (0.3 * torch.randn(3, DEGREES, dtype=torch.float64)).requires_grad_()
+    assert torch.autograd.gradcheck(total, (embedding, z))
+
+
+def test_tiny_draws_are_clamped_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    noise = torch.ones(4, DEGREES)
+    noise[1:3] = 1e-4
+    monkeypatch.setattr(rts_module, "keyed_normal", lambda *_: noise)
+    z = torch.zeros(4, DEGREES, requires_grad=True)
+    loss = RTS(RTSConfig()).loss(
+        {"embedding": torch.randn(4, 5), "log_scale": z}, batch(4), ClassCentres(7, 5)
+    )
+    assert loss.parts["clamped"] == 2
+    loss.total.backward()
+    assert torch.isfinite(z.grad).all()  # type: ignore[arg-type]
+    terms = RTS(RTSConfig()).image_terms({"embedding": torch.randn(4, 5), "log_scale": z}, batch(4))
+    assert terms.temperature is not None
+    assert terms.temperature.min() >= SMALLEST_TEMPERATURE
+
+
+def test_a_larger_scale_means_more_uncertainty_and_less_quality() -> None:
+    z = torch.stack([torch.zeros(DEGREES), torch.full((DEGREES,), 0.7)])
+    scored = RTS(RTSConfig()).score({"embedding": torch.randn(2, 4), "log_scale": z})
+    assert scored["uncertainty"][1] > scored["uncertainty"][0]
+    assert scored["quality"][1] < scored["quality"][0]
+    torch.testing.assert_close(scored["uncertainty"][1], torch.tensor(0.7).exp())
+    torch.testing.assert_close(scored["quality"], -scored["uncertainty"].log())
+    torch.testing.assert_close(scored["embedding"].norm(dim=1), torch.ones(2))
+
+
+def test_hard_images_learn_a_larger_scale_than_easy_ones() -> None:
+    # Fitted alone, v rises where the target's logit is beaten and falls where it wins.
+    torch.manual_seed(6)
+    centres = ClassCentres(7, 12)
+    easy = F.normalize(centres.weight.detach())
+    hard = torch.randn(7, 12)
+    embedding = torch.cat([easy, hard])
+    z = torch.zeros(14, DEGREES, requires_grad=True)
+    optimizer = torch.optim.SGD([z], lr=2.0)
+    method = RTS(RTSConfig(kl_weight=1.0, logit_scale=16.0, margin=0.3))
+    for step in range(200):
+        loss = method.loss({"embedding": embedding, "log_scale": z}, batch(14, step), centres)
+        optimizer.zero_grad()
+        loss.total.backward()
+        optimizer.step()
+    v = z.detach().exp().mean(dim=1)
+    assert v[:7].max() < v[7:].min()
+    assert v[:7].mean() < 1 < v[7:].mean()
+
+
+@pytest.mark.parametrize("settings", [{"degrees": 2}, {"kl_weight": -1}, {"scale": "both"}, {"delta": 3}])
+def test_impossible_settings_are_refused(settings: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match=next(iter(settings))):
+        RTSConfig(**settings)  # type: ignore[arg-type]
+
+
+def test_noise_depends_on_its_key_alone() -> None:
+    samples = torch.tensor([5, 9, 1_000_000])
+    drawn = keyed_normal(1, 2, samples, 16)
+    assert torch.equal(drawn[1:2], keyed_normal(1, 2, samples[1:2], 16))
+    assert torch.equal(drawn.flip(0), keyed_normal(1, 2, samples.flip(0), 16))
+    for other in ((2, 2), (1, 3)):
+        assert not torch.equal(drawn, keyed_normal(*other, samples, 16))
+
+
+@pytest.mark.parametrize("count", [1, 15, 16])
+def test_noise_is_standard_normal_and_uncorrelated(count: int) -> None:
+    drawn = torch.cat([keyed_normal(0, step, torch.arange(5000), count) for step in range(8)]).numpy()
+    assert drawn.shape == (40_000, count)
+    assert stats.kstest(drawn.reshape(-1), "norm").pvalue > 1e-3
+    correlation = np.corrcoef(drawn, rowvar=False) if count > 1 else np.eye(1)
+    assert np.abs(correlation - np.eye(count)).max() < 5 / np.sqrt(40_000)
+    steps = drawn.reshape(8, 5000, count)
+    assert abs(np.corrcoef(steps[0].ravel(), steps[1].ravel())[0, 1]) < 5 / np.sqrt(5000 * count)

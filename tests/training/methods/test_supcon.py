@@ -1,0 +1,276 @@
+"""The methods that contrast the identities of a batch: supcon, esupcon, tightness, spce."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from facerts.training.class_head.centers import ClassCentres
+from facerts.training.methods import METHODS, Batch, Method
+from facerts.training.methods.contrastive import members, similarities
+from facerts.training.methods.esupcon import class_means, prototype_loss
+from facerts.training.methods.spce import pairwise_cross_entropy
+from tests.contrastive import permuted, slow_info_nce, slow_nt_xent, views_batch
+
+NAMES = ["supcon", "esupcon", "tightness", "spce"]
+LABELS = [4, 1, 4, 0, 1, 4]
+CLASSES = 6
+
+
+def build(name: str, temperature: float = 0.1) -> Method:
+    return METHODS[name](METHODS[name].Config(temperature=temperature))
+
+
+def given(size: int = 5, dtype: torch.dtype = torch.float64) -> tuple[ClassCentres, Tensor, Batch]:
+    torch.manual_seed(11)
+    batch = views_batch(LABELS)
+    centres = ClassCentres(CLASSES, size).to(dtype)
+    return centres, torch.randn(len(batch.labels), size, dtype=dtype), batch
+
+
+def units(rows: Tensor) -> list[list[float]]:
+    """Rows over their lengths, as plain numbers."""
+    return [[x / math.sqrt(sum(y * y for y in row)) for x in row] for row in rows.tolist()]
+
+
+def dot(a: list[float], b: list[float]) -> float:
+    return sum(x * y for x, y in zip(a, b, strict=True))
+
+
+def slow_supcon(rows: Tensor, labels: list[int], tau: float) -> list[float]:
+    positive = [[j for j, y in enumerate(labels) if y == labels[i] and j != i] for i in range(len(labels))]
+    return slow_info_nce(rows, positive, [tau] * len(labels))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_two_views_and_several_images_of_a_person(name: str) -> None:
+    assert METHODS[name].views == 2
+    assert METHODS[name].sampler == "identities"
+    assert build(name).heads() == {}
+
+
+def test_supcon_against_a_slow_reading_of_equation_2() -> None:
+    centres, embedding, batch = given()
+    loss = build("supcon", 0.3).loss({"embedding": embedding}, batch, centres).total.item()
+    slow = slow_supcon(embedding, batch.labels.tolist(), 0.3)
+    assert loss == pytest.approx(sum(slow) / len(slow), rel=1e-10)
+
+
+def test_two_views_without_labels_make_supcon_simclrs_loss() -> None:
+    centres, embedding, batch = given()
+    unlabelled = Batch(batch.samples, batch.samples, batch.step, batch.seed)
+    loss = build("supcon", 0.2).loss({"embedding": embedding}, unlabelled, centres).total.item()
+    assert loss == pytest.approx(slow_nt_xent(embedding, 0.2), rel=1e-10)
+
+
+def test_the_prototype_loss_joins_cross_entropy_and_supcon() -> None:
+    # log(exp ℓ_CE + exp ℓ_SupCon − 1), the own prototype the one positive of a pool that it has joined.
+    centres, embedding, batch = given()
+    tau = 0.5
+    logits, prototypes = similarities(embedding) / tau, centres.cosines(embedding) / tau
+    entropy = F.cross_entropy(prototypes, batch.labels, reduction="none")
+    z, theta = units(embedding), units(centres.weight)
+    supcon = []
+    for i, label in enumerate(batch.labels.tolist()):
+        own = math.exp(dot(z[i], theta[label]) / tau)
+        others = sum(math.exp(dot(z[i], z[j]) / tau) for j in range(len(z)) if j != i)
+        supcon.append(-math.log(own / (own + others)))
+    expected = (entropy.exp() + torch.tensor(supcon, dtype=torch.float64).exp() - 1).log()
+    torch.testing.assert_close(prototype_loss(logits, prototypes, batch.labels), expected)
+
+
+def test_esupcon_against_a_slow_reading() -> None:
+    centres, embedding, batch = given()
+    tau, labels = 0.4, batch.labels.tolist()
+    z, theta = units(embedding), units(centres.weight)
+    per_row = []
+    for i, label in enumerate(labels):
+        pool = sum(math.exp(dot(z[i], prototype) / tau) for prototype in theta)
+        pool += sum(math.exp(dot(z[i], z[j]) / tau) for j in range(len(z)) if j != i)
+        per_row.append(-dot(z[i], theta[label]) / tau + math.log(pool))
+    of_class = {k: [per_row[i] for i, label in enumerate(labels) if label == k] for k in set(labels)}
+    total = sum(sum(losses) / len(losses) for losses in of_class.values())
+    total += sum(slow_supcon(embedding, labels, tau))
+    loss = build("esupcon", tau).loss({"embedding": embedding}, batch, centres)
+    assert loss.total.item() == pytest.approx(total / (len(labels) + len(of_class)), rel=1e-10)
+
+
+def test_class_means_by_hand() -> None:
+    values = torch.tensor([1.0, 10.0, 2.0, 6.0])
+    torch.testing.assert_close(
+        class_means(values, torch.tensor([5, 2, 5, 5])), torch.tensor([10.0, 3.0]), rtol=1e-6, atol=0
+    )
+
+
+def test_prototypes_of_absent_classes_are_pushed_away() -> None:
+    centres, embedding, batch = given()
+    absent = sorted(set(range(CLASSES)) - set(LABELS))
+    build("esupcon").loss({"embedding": embedding}, batch, centres).total.backward()
+    assert (centres.weight.grad[absent].norm(dim=1) > 0).all()  # type: ignore[index]
+
+
+def test_tightness_is_supcon_and_a_classifier_that_leaves_the_embedding_alone() -> None:
+    centres, embedding, batch = given()
+    embedding.requires_grad_()
+    supcon = build("supcon").loss({"embedding": embedding}, batch, centres).total
+    loss = build("tightness").loss({"embedding": embedding}, batch, centres).total
+    z, theta = units(embedding.detach()), units(centres.weight.detach())
+    own = [dot(z[i], theta[label]) for i, label in enumerate(batch.labels.tolist())]
+    assert loss.item() == pytest.approx(supcon.item() - sum(own) / len(own), rel=1e-10)
+    (alone,) = torch.autograd.grad(supcon, embedding)
+    both, weight = torch.autograd.grad(loss, (embedding, centres.weight))
+    torch.testing.assert_close(both, alone)
+    # −mean ẑ·w/‖w‖ differentiated by hand: each prototype turns towards the sum of its rows.
+    for k in range(CLASSES):
+        w = centres.weight.detach()[k]
+        rows = F.normalize(embedding.detach())[batch.labels == k].sum(dim=0)
+        across = rows - torch.dot(rows, w) / w.square().sum() * w
+        torch.testing.assert_close(weight[k], -across / w.norm() / len(embedding))
+
+
+def test_spce_against_a_slow_reading() -> None:
+    centres, embedding, batch = given()
+    tau, labels = 0.3, batch.labels.tolist()
+    present, count = sorted(set(labels)), len(labels)
+    # The paper's equation with z = sqrt(K/τ) ẑ.
+    z = [[math.sqrt(len(present) / tau) * x for x in row] for row in units(embedding)]
+    theta, directions = units(centres.weight), units(embedding)
+    total = 0.0
+    for i, label in enumerate(labels):
+        logits = {k: sum(dot(z[j], z[i]) for j in range(count) if labels[j] == k) / count for k in present}
+        total += -logits[label] + math.log(sum(math.exp(x) for x in logits.values()))
+        total -= dot(directions[i], theta[label])
+    loss = build("spce", tau).loss({"embedding": embedding}, batch, centres).total.item()
+    assert loss == pytest.approx(total / count, rel=1e-10)
+
+
+def test_spce_of_perfectly_separated_identities_is_a_softmax_over_one_inverse_temperature() -> None:
+    embedding = torch.eye(4, dtype=torch.float64).repeat(6, 1)
+    loss = pairwise_cross_entropy(similarities(embedding), torch.arange(4).repeat(6), 0.25)
+    expected = torch.full((24,), math.log(1 + 3 * math.exp(-1 / 0.25)), dtype=torch.float64)
+    torch.testing.assert_close(loss, expected)
+
+
+def test_spces_classifier_leaves_the_embedding_alone() -> None:
+    centres, embedding, batch = given()
+    embedding.requires_grad_()
+    other = ClassCentres(CLASSES, 5).double()
+    one = build("spce").loss({"embedding": embedding}, batch, centres)
+    two = build("spce").loss({"embedding": embedding}, batch, other)
+    assert one.total != two.total
+    gradients = [torch.autograd.grad(loss.total, embedding)[0] for loss in (one, two)]
+    torch.testing.assert_close(gradients[0], gradients[1])
+
+
+class Prototypes:
+    """Class centres of given weights, or of given cosines where the embedding must not move them."""
+
+    def __init__(self, weight: Tensor, cosines: Tensor | None = None) -> None:
+        self.weight, self.fixed = weight, cosines
+
+    def cosines(self, embedding: Tensor) -> Tensor:
+        if self.fixed is not None:
+            return self.fixed
+        return F.linear(F.normalize(embedding), F.normalize(self.weight))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_gradients_by_gradcheck(name: str) -> None:
+    centres, embedding, batch = given(size=3)
+    weight = centres.weight.detach().clone()
+    # What is detached is constant to autograd, but not to finite differences.
+    fixed = None if name in {"supcon", "esupcon"} else centres.cosines(embedding).detach()
+
+    def of_embedding(embedding: Tensor) -> Tensor:
+        return build(name, 0.7).loss({"embedding": embedding}, batch, Prototypes(weight, fixed)).total
+
+    def of_weight(weight: Tensor) -> Tensor:
+        return build(name, 0.7).loss({"embedding": embedding}, batch, Prototypes(weight)).total
+
+    assert of_embedding(embedding).dtype == torch.float64
+    assert torch.autograd.gradcheck(of_embedding, embedding.clone().requires_grad_())
+    if name != "supcon":
+        assert torch.autograd.gradcheck(of_weight, weight.clone().requires_grad_(), eps=1e-8, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_order_of_the_batch_does_not_matter(name: str) -> None:
+    centres, embedding, batch = given()
+    order = torch.randperm(len(embedding))
+    method = build(name)
+    before = method.loss({"embedding": embedding}, batch, centres).total
+    after = method.loss({"embedding": embedding[order]}, permuted(batch, order), centres).total
+    torch.testing.assert_close(before, after)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_lengths_do_not_matter_to_the_loss_and_are_the_quality(name: str) -> None:
+    centres, embedding, batch = given()
+    lengths = torch.rand(len(embedding), 1, dtype=torch.float64) + 0.5
+    method = build(name)
+    torch.testing.assert_close(
+        method.loss({"embedding": lengths * embedding}, batch, centres).total,
+        method.loss({"embedding": embedding}, batch, centres).total,
+    )
+    scored = method.score({"embedding": lengths * F.normalize(embedding)})
+    torch.testing.assert_close(scored["quality"], lengths.squeeze(1))
+    torch.testing.assert_close(scored["uncertainty"], -scored["quality"])
+    torch.testing.assert_close(scored["embedding"], F.normalize(embedding))
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "where", ["own centre", "opposite", "zero", "same views", "no positive", "one person", "one row"]
+)
+@pytest.mark.parametrize("rounding", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("temperature", [0.1, 1e-3])
+def test_loss_and_gradient_are_finite(
+    name: str, where: str, rounding: torch.dtype, temperature: float
+) -> None:
+    centres, embedding, batch = given(dtype=torch.float32)
+    own = F.normalize(centres.weight.detach())[batch.labels]
+    if where in {"own centre", "opposite", "zero"}:
+        embedding = own * {"own centre": 1.0, "opposite": -1.0, "zero": 0.0}[where]
+    elif where == "same views":
+        embedding[6:] = embedding[:6]
+    elif where == "no positive":
+        embedding, batch = embedding[:3], views_batch([0, 1, 2], views=1)
+    elif where == "one person":
+        batch = views_batch([3] * 6)
+    else:
+        embedding, batch = embedding[:1], views_batch([3], views=1)
+    embedding = (60 * embedding).to(rounding).float().requires_grad_()
+    loss = build(name, temperature).loss({"embedding": embedding}, batch, centres)
+    (loss.total + 0.0 * centres.weight.sum()).backward()
+    assert torch.isfinite(loss.total)
+    assert torch.isfinite(embedding.grad).all()  # type: ignore[arg-type]
+    assert torch.isfinite(centres.weight.grad).all()  # type: ignore[arg-type]
+    assert all(torch.isfinite(part) and not part.requires_grad for part in loss.parts.values())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_descent_gathers_people_and_where_there_is_one_the_classifier_too(name: str) -> None:
+    centres, embedding, batch = given(size=8, dtype=torch.float32)
+    embedding.requires_grad_()
+    optimizer = torch.optim.Adam([embedding, centres.weight], lr=0.05)
+    for _ in range(300):
+        loss = build(name).loss({"embedding": embedding}, batch, centres).total
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    member = members(batch.labels).to(embedding)
+    to_class = similarities(embedding.detach()) @ member / member.sum(dim=0)
+    assert to_class[member.bool()].min() > to_class[~member.bool()].max() + 0.3
+    if name != "supcon":
+        assert torch.equal(centres.cosines(embedding.detach()).argmax(dim=1), batch.labels)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("settings", [{"temperature": 0}, {"temperature": -1}, {"tau": 1}])
+def test_impossible_settings_are_refused(name: str, settings: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match=next(iter(settings))):
+        METHODS[name].Config(**settings)

@@ -1,0 +1,171 @@
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+from torch import nn
+
+from facerts.training.nn import BACKBONES, HeadSpec, build_network, fold_branches
+from facerts.training.nn.flops import count_multiply_adds, count_parameters
+from facerts.training.nn.iresnet import LEAST_CHANNELS
+
+
+# Multiply-adds in G as model zoos publish them, and parameters in M of the field's own implementations.
+@pytest.mark.parametrize(
+    ("name", "embedding_size", "multiply_adds", "parameters"),
+    [
+        ("iresnet18", 512, 2.6, 24.0),
+        ("iresnet34", 512, 4.5, 34.1),
+        ("iresnet50", 512, 6.3, 43.6),
+        ("iresnet100", 512, 12.1, 65.2),
+        pytest.param("iresnet200", 512, 23.5, 118.8, marks=pytest.mark.slow),
+        ("mobilefacenet_wide", 512, 0.45, 2.1),
+    ],
+)
+def test_the_cost_is_the_published_one(
+    name: str, embedding_size: int, multiply_adds: float, parameters: float
+) -> None:
+    network = build_network(name, embedding_size=embedding_size)
+    assert count_multiply_adds(network) / 1e9 == pytest.approx(multiply_adds, rel=0.03)
+    assert count_parameters(network) / 1e6 == pytest.approx(parameters, rel=0.03)
+
+
+def test_mobilefacenet_costs_what_its_paper_says() -> None:
+    # The paper: 0.99 M parameters and 221 M multiply-adds, of convolutions alone.
+    network = build_network("mobilefacenet", embedding_size=128)
+    assert count_parameters(network) / 1e6 == pytest.approx(0.99, rel=0.02)
+    for module in list(network.modules()):
+        for name, child in module.named_children():
+            if isinstance(child, nn.BatchNorm1d | nn.BatchNorm2d | nn.PReLU):
+                setattr(module, name, nn.Identity())
+    assert count_multiply_adds(network) / 1e6 == pytest.approx(221, rel=0.01)
+
+
+def test_multiply_adds_of_a_layer_worked_out_by_hand() -> None:
+    layer = nn.Sequential(nn.Conv2d(3, 8, 3, stride=2, padding=1, bias=False), nn.BatchNorm2d(8), nn.PReLU(8))
+    assert count_multiply_adds(layer) == 56 * 56 * 8 * 27 + 3 * 56 * 56 * 8
+
+
+@pytest.mark.parametrize("name", ["iresnet18", "iresnet18_se", "iresnet34", "mobilefacenet"])
+def test_outputs_have_their_shapes_for_any_batch(name: str) -> None:
+    network = build_network(
+        name, embedding_size=24, heads={"log_scale": HeadSpec(16, batch_norm=True)}, width=0.25
+    ).eval()
+    for images in (1, 3):
+        outputs = network(torch.randn(images, 3, 112, 112))
+        assert {key: tuple(value.shape) for key, value in outputs.items()} == {
+            "embedding": (images, 24),
+            "log_scale": (images, 16),
+        }
+
+
+@pytest.mark.parametrize("name", BACKBONES)
+def test_every_trunk_says_how_many_features_it_gives(name: str) -> None:
+    with torch.device("meta"):
+        trunk = BACKBONES[name](width=0.25)
+        assert trunk(torch.empty(2, 3, 112, 112)).shape == (2, trunk.features)
+
+
+def test_width_scales_the_channels_and_never_below_sixteen() -> None:
+    half = build_network("iresnet18", embedding_size=512, width=0.5)
+    whole = build_network("iresnet18", embedding_size=512)
+    ratio = count_multiply_adds(half) / count_multiply_adds(whole)
+    assert ratio == pytest.approx(0.25, abs=0.02)
+    narrow = BACKBONES["iresnet18"](width=0.01)
+    assert (
+        min(layer.out_channels for layer in narrow.modules() if isinstance(layer, nn.Conv2d))
+        == LEAST_CHANNELS
+    )
+
+
+def test_lite_moves_the_first_stride_into_the_stem_and_nothing_else() -> None:
+    plain, lite = (BACKBONES[name](width=0.25) for name in ("iresnet18", "iresnet18_lite"))
+    sizes: dict[str, list[tuple[int, int]]] = {"plain": [], "lite": []}
+    for name, trunk in (("plain", plain), ("lite", lite)):
+        image = torch.randn(2, 3, 112, 112)
+        for layer in list(trunk)[:5]:
+            image = layer(image)
+            sizes[name].append((image.shape[1], image.shape[2]))
+    assert sizes["plain"] == [(16, 112), (16, 56), (32, 28), (64, 14), (128, 7)]
+    assert sizes["lite"] == [(16, 56), *sizes["plain"][1:]]
+    shapes = [{name: value.shape for name, value in trunk.state_dict().items()} for trunk in (plain, lite)]
+    # The first block needs no shortcut where it keeps the size.
+    left = set(shapes[0]) - set(shapes[1])
+    assert left
+    assert all(name.startswith("1.0.shortcut") for name in left)
+    assert shapes[1].items() <= shapes[0].items()
+
+
+def test_se_adds_gates_to_every_block() -> None:
+    plain, gated = (BACKBONES[name](width=0.25) for name in ("iresnet18", "iresnet18_se"))
+    gates = [module for module in gated.modules() if isinstance(module, nn.Sigmoid)]
+    assert len(gates) == 8
+    assert count_parameters(gated) > count_parameters(plain)
+
+
+def test_dropout_acts_in_training_only() -> None:
+    network = build_network("mobilefacenet", embedding_size=8, width=0.125, dropout=0.5)
+    images = torch.randn(4, 3, 112, 112)
+    network.eval()
+    assert torch.equal(network(images)["embedding"], network(images)["embedding"])
+    network.train()
+    assert not torch.equal(network(images)["embedding"], network(images)["embedding"])
+
+
+def test_the_last_batch_norm_keeps_its_scale_of_one() -> None:
+    network = build_network("mobilefacenet", embedding_size=8, width=0.125)
+    norm = network.embedding[1]
+    assert not norm.weight.requires_grad
+    assert torch.equal(norm.weight, torch.ones(8))
+    assert norm.bias.requires_grad
+
+
+def test_both_heads_read_the_same_features_and_stay_in_float32_under_autocast() -> None:
+    network = build_network(
+        "mobilefacenet", embedding_size=8, heads={"log_scale": HeadSpec(4)}, width=0.125
+    ).eval()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        outputs = network(torch.randn(2, 3, 112, 112))
+    assert all(value.dtype == torch.float32 for value in outputs.values())
+    features = torch.randn(2, network.trunk.features)
+    assert network.heads["log_scale"](features).shape == (2, 4)
+
+
+def test_gradients_reach_every_parameter() -> None:
+    network = build_network(
+        "iresnet18_se", embedding_size=8, heads={"log_scale": HeadSpec(4, batch_norm=True)}, width=0.25
+    )
+    sum(value.square().sum() for value in network(torch.randn(3, 3, 112, 112)).values()).backward()
+    silent = [name for name, p in network.named_parameters() if p.requires_grad and p.grad is None]
+    assert silent == []
+
+
+def test_folded_branches_compute_the_same_in_evaluation_mode() -> None:
+    torch.manual_seed(0)
+    network = build_network("compact_rep", embedding_size=8, width=0.25).double()
+    for module in network.modules():
+        if isinstance(module, torch.nn.BatchNorm2d):
+            for values in (module.weight, module.bias, module.running_mean):
+                torch.nn.init.normal_(values, 0.5, 0.3)
+            torch.nn.init.uniform_(module.running_var, 0.5, 2.0)
+    network.eval()
+    folded = fold_branches(network)
+    images = torch.randn(3, 3, 112, 112, dtype=torch.float64)
+    with torch.no_grad():
+        wanted, given = network(images)["embedding"], folded(images)["embedding"]
+    assert torch.allclose(given, wanted, rtol=1e-9, atol=1e-9 * wanted.abs().max())
+    kept = [name for name, _ in folded.named_modules() if "identity" in name or "point" in name]
+    assert kept == []
+    assert any("identity" in name for name, _ in network.named_modules())
+
+
+def test_compact_networks_leave_nothing_that_a_runtime_cannot_fold() -> None:
+    """Every BatchNorm directly follows a convolution, and every activation is a ReLU."""
+    for name in ("compact", "compact_bottleneck", "compact_inverted"):
+        layers = [m for m in BACKBONES[name](width=1.0).modules() if not list(m.children())]
+        for before, layer in itertools.pairwise(layers):
+            if isinstance(layer, torch.nn.BatchNorm2d):
+                assert isinstance(before, torch.nn.Conv2d), name
+        activations = [m for m in layers if isinstance(m, torch.nn.PReLU | torch.nn.Sigmoid)]
+        assert activations == []

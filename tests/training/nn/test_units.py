@@ -1,0 +1,99 @@
+"""Activations computed twice: the gradients and the state of those that are kept, in less memory."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from facerts.training.nn import FaceNetwork, build_network, recompute_units
+from facerts.training.nn.residual_block import Unit
+
+NAMES = ["iresnet18_lite", "iresnet18_se", "mobilefacenet"]
+
+
+def two(name: str, dropout: float = 0.0) -> tuple[FaceNetwork, FaceNetwork]:
+    """The same network twice; the second computes its activations again."""
+    torch.manual_seed(0)
+    kept = build_network(name, embedding_size=8, width=0.25, dropout=dropout).double().train()
+    again = copy.deepcopy(kept)
+    recompute_units(again)
+    return kept, again
+
+
+def differentiate(network: FaceNetwork) -> dict[str, Tensor]:
+    random = torch.Generator().manual_seed(1)
+    torch.manual_seed(2)
+    faces = torch.randn(4, 3, 112, 112, dtype=torch.double, generator=random)
+    network(faces)["embedding"].square().sum().backward()  # type: ignore[no-untyped-call]
+    return {name: weight.grad for name, weight in network.named_parameters() if weight.grad is not None}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_gradients_and_statistics_are_those_of_activations_that_are_kept(name: str) -> None:
+    kept, again = two(name, dropout=0.3)
+    before = {name: value.clone() for name, value in kept.state_dict().items()}
+    expected, found = differentiate(kept), differentiate(again)
+    assert expected.keys() == found.keys()
+    for weight, gradient in expected.items():
+        torch.testing.assert_close(found[weight], gradient, rtol=1e-12, atol=1e-12, msg=weight)
+    moved = 0
+    for entry, value in kept.state_dict().items():
+        assert torch.equal(again.state_dict()[entry], value), entry
+        moved += "running" in entry and not torch.equal(before[entry], value)
+    # The statistics of a network whose units have not run would be equal, too.
+    assert moved > 20
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_kept_for_the_backward_pass_is_less(name: str) -> None:
+    sizes = []
+    for network in two(name):
+        kept: dict[int, int] = {}
+
+        def note(tensor: Tensor, kept: dict[int, int] = kept) -> Tensor:
+            kept[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
+            return tensor
+
+        with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
+            network(torch.randn(2, 3, 112, 112, dtype=torch.double))
+        weights = {weight.untyped_storage().data_ptr() for weight in network.parameters()}
+        sizes.append(sum(size for place, size in kept.items() if place not in weights))
+    assert sizes[1] < 0.6 * sizes[0]
+
+
+def test_nothing_is_computed_twice_where_no_gradient_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, again = two("mobilefacenet")
+    passes: list[Unit] = []
+
+    class Counted(nn.Identity):
+        def forward(self, x: Tensor) -> Tensor:
+            passes.append(unit)
+            return x
+
+    unit = next(module for module in again.modules() if isinstance(module, Unit))
+    monkeypatch.setattr(unit, "layers", nn.Sequential(Counted(), *unit.layers))
+    faces = torch.randn(2, 3, 112, 112, dtype=torch.double)
+    with torch.no_grad():
+        again(faces)
+    assert len(passes) == 1
+    again(faces)["embedding"].sum().backward()
+    assert len(passes) == 3
+    again.eval()(faces)["embedding"].sum().backward()
+    assert len(passes) == 4
+
+
+def test_the_statistics_are_put_back_where_the_second_pass_fails() -> None:
+    _, again = two("iresnet18_lite")
+    unit = next(module for module in again.modules() if isinstance(module, Unit))
+    own = dict(unit.named_buffers())
+
+    def fail() -> None:
+        assert not any(value is own[name] for name, value in unit.named_buffers())
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError), unit._contexts()[1]:
+        fail()
+    assert all(value is own[name] for name, value in unit.named_buffers())

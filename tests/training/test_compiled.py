@@ -1,0 +1,151 @@
+"""Compiled steps: the same numbers as plain ones, and a sentence where nothing can be compiled."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from facerts.training import nn as networks
+from facerts.training.checkpoint import load_network, save_checkpoint
+from facerts.training.learner import Learner
+from facerts.training.methods import Batch
+from facerts.training.recipe import Recipe, changed_fields
+
+IMAGES, PEOPLE = 8, 4
+
+pytestmark = pytest.mark.slow
+needs_compiler = pytest.mark.skipif(
+    shutil.which(os.environ.get("CXX", "g++")) is None,
+    reason="torch.compile needs g++, or the compiler that CXX names, and it is not there",
+)
+
+
+class Small(nn.Sequential):
+    """A trunk with one layer of each kind that the real ones have, so that compiling it takes seconds."""
+
+    features = 4 * 7 * 7
+
+    def __init__(self, *, width: float, dropout: float) -> None:
+        super().__init__(
+            nn.AvgPool2d(8),
+            nn.Conv2d(3, 4, 3, stride=2, padding=1, bias=False),
+            nn.BatchNorm2d(4),
+            nn.PReLU(4),
+            nn.Dropout(dropout),
+            nn.Flatten(),
+        )
+
+
+@pytest.fixture(autouse=True)
+def _small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(networks.BACKBONES, "small", Small)  # type: ignore[arg-type]
+
+
+def recipe(compile: bool, dropout: float = 0.0) -> Recipe:
+    return Recipe.model_validate(
+        {
+            "name": "small",
+            "seed": 2,
+            "data": {"name": "none", "terms": "none", "train": "none"},
+            "backbone": {"name": "small", "embedding_size": 8, "dropout": dropout},
+            "method": {"name": "rts", "logit_scale": 8},
+            "optim": {"epochs": 1, "batch_size": IMAGES},
+            "compute": {"device": "cpu", "precision": "fp32", "threads": 1, "compile": compile},
+        }
+    )
+
+
+def take_steps(learner: Learner, start: int, stop: int) -> list[float]:
+    losses = []
+    for step in range(start, stop):
+        random = torch.Generator().manual_seed(step)
+        crops = torch.randint(0, 256, (IMAGES, 112, 112, 3), dtype=torch.uint8, generator=random)
+        batch = Batch(torch.arange(IMAGES) % PEOPLE, torch.arange(IMAGES), step=step, seed=2)
+        losses.append(learner.step(crops, batch, 0.02).total.item())
+    return losses
+
+
+def weights(learner: Learner) -> dict[str, torch.Tensor]:
+    return {**learner.network.state_dict(), "centres": learner.centres.weight.detach()}
+
+
+@needs_compiler
+def test_a_compiled_step_gives_the_loss_and_the_weights_of_a_plain_one() -> None:
+    plain, fused = Learner(recipe(False), PEOPLE), Learner(recipe(True), PEOPLE)
+    start = {name: value.clone() for name, value in weights(plain).items()}
+    assert take_steps(fused, 0, 3) == pytest.approx(take_steps(plain, 0, 3), rel=1e-5)
+    assert weights(fused).keys() == weights(plain).keys()
+    for name, value in weights(plain).items():
+        torch.testing.assert_close(weights(fused)[name], value, rtol=1e-4, atol=1e-5, msg=name)
+    # Three steps move weights by far more than that tolerance.
+    assert (weights(fused)["trunk.1.weight"] - start["trunk.1.weight"]).abs().max() > 1e-3
+    # Validation, which is not compiled, sees the weights that the compiled steps have trained.
+    crops = torch.randint(0, 256, (3, 112, 112, 3), dtype=torch.uint8).numpy()
+    torch.testing.assert_close(
+        torch.from_numpy(fused.embedder()(crops).embedding),
+        torch.from_numpy(plain.embedder()(crops).embedding),
+        rtol=1e-3,
+        atol=1e-4,
+    )
+
+
+@needs_compiler
+def test_a_compiled_run_resumes_bit_for_bit_and_is_loaded_without_compiling(tmp_path: Path) -> None:
+    """With dropout, whose compiled draws come from the generator that a checkpoint saves."""
+    whole, first = Learner(recipe(True, dropout=0.3), PEOPLE), Learner(recipe(True, dropout=0.3), PEOPLE)
+    # Each begins where its own seed has put the one generator that both draw from.
+    torch.manual_seed(5)
+    losses = take_steps(whole, 0, 4)
+    torch.manual_seed(5)
+    take_steps(first, 0, 2)
+    state = first.state_dict()
+    save_checkpoint(tmp_path / "checkpoint.pt", first.recipe, {"step": 2, **state})
+    torch.manual_seed(99)
+    resumed = Learner(recipe(True, dropout=0.3), PEOPLE)
+    resumed.load_state_dict(state)
+    assert take_steps(resumed, 2, 4) == losses[2:]
+    for name, value in weights(whole).items():
+        assert torch.equal(weights(resumed)[name], value), name
+    assert load_network(tmp_path).network.state_dict().keys() == whole.network.state_dict().keys()
+
+
+def test_a_resumed_run_may_be_compiled_or_not() -> None:
+    assert changed_fields(recipe(False), recipe(True)) == []
+
+
+WITHOUT_COMPILER = """
+from facerts.training import nn as networks
+from facerts.errors import Error
+from facerts.training.learner import Learner
+from tests.training.test_compiled import PEOPLE, Small, recipe, take_steps
+
+networks.BACKBONES["small"] = Small
+learner = Learner(recipe(True), PEOPLE)
+try:
+    take_steps(learner, 0, 1)
+except Error as error:
+    print(error)
+"""
+
+
+def test_a_machine_without_a_compiler_gets_a_sentence(tmp_path: Path) -> None:
+    # Another process, because PyTorch remembers a compiler that it has found; no cache, or it would not ask for one.
+    environment = {**os.environ, "CXX": str(tmp_path / "none"), "TORCHINDUCTOR_CACHE_DIR": str(tmp_path)}
+    ran = subprocess.run(
+        [sys.executable, "-c", WITHOUT_COMPILER],
+        env=environment,
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert ran.stdout.startswith("compute.compile: PyTorch cannot compile the network here: ")
+    assert "No working C++ compiler found" in ran.stdout
+    assert ran.stdout.endswith("or train with compute.compile=false\n")

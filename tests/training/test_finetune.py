@@ -1,0 +1,292 @@
+"""Runs that begin with weights that are there: published ones, and those of a first stage."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from facerts.embedding import load_embedder
+from facerts.errors import Error, ModelError
+from facerts.io.files import sha256_file
+from facerts.training.checkpoint import FILE, load_checkpoint
+from facerts.training.class_head.centers import ClassCentres
+from facerts.training.distributed.collectives import Processes
+from facerts.training.export.from_checkpoint import describe, export_run
+from facerts.training.init_weights import start_from
+from facerts.training.learner import Learner
+from facerts.training.loop import train
+from facerts.training.methods import Batch
+from facerts.training.methods.rts import RTS
+from facerts.training.network_embedder import NetworkEmbedder
+from facerts.training.pretrained import open_network
+from facerts.training.recipe import Recipe, RecipeError
+from tests.command import run
+from tests.published import draw_published
+
+MakeRecipe = Callable[..., Recipe]
+IRESNET = ("backbone={name: iresnet18, width: 0.25, embedding_size: 16}",)
+SHORT = ("optim.epochs=1", "optim.milestones=[]")
+TERMS = "non-commercial research only"
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A drawn file of published weights: IResNet-18 at a quarter of its width."""
+    path = tmp_path_factory.mktemp("published") / "backbone.pth"
+    weights = draw_published((2, 2, 2, 2), (16, 32, 64, 128), embedding_size=16, dtype=torch.float32)
+    torch.save(weights, path)
+    return path
+
+
+def snapshot(learner: Learner) -> dict[str, Tensor]:
+    """Copies of all weights and statistics of a learner."""
+    parts = {**learner.network.state_dict(), "centres": learner.centres.weight}
+    return {name: value.detach().clone() for name, value in parts.items()}
+
+
+def steps(learner: Learner, count: int) -> None:
+    crops = torch.randint(
+        0, 256, (8, 112, 112, 3), dtype=torch.uint8, generator=torch.Generator().manual_seed(1)
+    )
+    for step in range(count):
+        learner.step(crops, Batch(torch.arange(8) % 4, torch.arange(8), step=step, seed=0), 0.02)
+
+
+def assert_same(first: dict[str, Tensor], second: dict[str, Tensor]) -> None:
+    assert first.keys() == second.keys()
+    for name, value in first.items():
+        assert torch.equal(value, second[name]), name
+
+
+def network_of(folder: Path) -> dict[str, Tensor]:
+    _, state = load_checkpoint(folder / FILE)
+    return {**state["network"], "centres": state["centres"]["weight"]}
+
+
+@pytest.mark.parametrize("frozen", [True, False])
+def test_a_run_begins_with_published_weights_which_stay_where_they_are_frozen(
+    make_recipe: MakeRecipe, published: Path, frozen: bool
+) -> None:
+    learner = Learner(
+        make_recipe(*IRESNET, f"backbone.weights={published}", f"backbone.frozen={str(frozen).lower()}"), 4
+    )
+    before = snapshot(learner)
+    wanted = open_network(published).network.state_dict()
+    for name, value in wanted.items():
+        assert torch.equal(before[name], value), name
+    steps(learner, 2)
+    moved = {name for name, value in snapshot(learner).items() if not torch.equal(value, before[name])}
+    of_the_heads = {name for name in before if name.startswith("heads.")} | {"centres"}
+    kept = {"embedding.1.weight"}  # a scale of 1 that never learns
+    assert moved == of_the_heads if frozen else moved == before.keys() - kept
+
+
+def test_adamw_and_its_decay_leave_a_frozen_network_alone(make_recipe: MakeRecipe, published: Path) -> None:
+    frozen = (f"backbone.weights={published}", "backbone.frozen=true")
+    learner = Learner(make_recipe(*IRESNET, *frozen, "optim.algorithm=adamw", "optim.average=0.5"), 4)
+    before = snapshot(learner)
+    steps(learner, 2)
+    assert learner.average is not None
+    for name, value in learner.average.module.state_dict().items():
+        assert torch.equal(value, before[name]) != name.startswith("heads."), name
+
+
+def test_a_frozen_network_embeds_as_before_while_its_quality_is_learned(
+    make_recipe: MakeRecipe, published: Path, tmp_path: Path, crops: NDArray[np.uint8]
+) -> None:
+    recipe = make_recipe(*IRESNET, *SHORT, f"backbone.weights={published}", "backbone.frozen=true")
+    train(recipe, tmp_path / "run")
+    ready = [open_network(weights) for weights in (published, tmp_path / "run")]
+    first, second = (NetworkEmbedder(each.network, each.method)(crops) for each in ready)
+    assert second.quality is not None
+    np.testing.assert_array_equal(first.embedding, second.embedding)
+    assert np.ptp(second.quality) > 0
+
+
+def test_a_frozen_run_that_was_killed_ends_with_the_same_weights(
+    make_recipe: MakeRecipe, published: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = make_recipe(*IRESNET, *SHORT, f"backbone.weights={published}", "backbone.frozen=true")
+    train(recipe, tmp_path / "whole")
+
+    class Killed(BaseException):
+        """The process dies where no handler runs."""
+
+    original = RTS.loss
+
+    def die(self: RTS, outputs: object, batch: Batch, centres: object) -> object:
+        if batch.step == 3:
+            raise Killed
+        return original(self, outputs, batch, centres)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(RTS, "loss", die)
+    with pytest.raises(Killed):
+        train(recipe, tmp_path / "cut")
+    monkeypatch.setattr(RTS, "loss", original)
+    train(recipe, tmp_path / "cut", resume=True)
+    assert_same(network_of(tmp_path / "whole"), network_of(tmp_path / "cut"))
+    melted = make_recipe(*IRESNET, *SHORT, f"backbone.weights={published}")
+    with pytest.raises(Error, match=r"backbone\.frozen changed"):
+        train(melted, tmp_path / "cut", resume=True)
+
+
+@pytest.fixture(scope="module")
+def first_stage(tmp_path_factory: pytest.TempPathFactory, drawn_faces: Path) -> Path:
+    """A short run with heads, centres, a moving average of the weights and a method with a state."""
+    folder = tmp_path_factory.mktemp("first") / "run"
+    train(Recipe.model_validate(first_recipe(drawn_faces, "rts")), folder)
+    return folder
+
+
+def first_recipe(drawn_faces: Path, method: str) -> dict[str, object]:
+    return {
+        "name": "first",
+        "data": {"name": "drawn", "terms": "none", "train": str(drawn_faces), "workers": 0},
+        "backbone": {"name": "mobilefacenet", "width": 0.125, "embedding_size": 16},
+        "method": {"name": method},
+        "optim": {"epochs": 0.5, "batch_size": 16, "average": 0.9},
+        "compute": {"device": "cpu", "precision": "fp32", "threads": 1},
+    }
+
+
+def test_a_second_stage_begins_where_the_first_was_exported(
+    make_recipe: MakeRecipe, first_stage: Path
+) -> None:
+    _, state = load_checkpoint(first_stage / FILE)
+    assert not torch.equal(state["average"]["trunk.0.0.weight"], state["network"]["trunk.0.0.weight"])
+    learner = Learner(make_recipe(f"backbone.weights={first_stage}"), identities=8)
+    assert_same(learner.network.state_dict(), state["average"])
+    assert torch.equal(learner.centres.weight, state["centres"]["weight"])
+
+
+@pytest.mark.parametrize("other", ["method.degrees=8", "method.name=relaxed_softmax"])
+def test_heads_that_do_not_fit_begin_anew(make_recipe: MakeRecipe, first_stage: Path, other: str) -> None:
+    recipe = make_recipe(f"backbone.weights={first_stage}", other)
+    _, state = load_checkpoint(first_stage / FILE)
+    learner, fresh = Learner(recipe, 8), Learner(make_recipe(other), 8)
+    for name, value in learner.network.state_dict().items():
+        wanted = fresh.network.state_dict() if name.startswith("heads.") else state["average"]
+        assert torch.equal(value, wanted[name]), name
+
+
+def test_other_people_get_centres_of_their_own(make_recipe: MakeRecipe, first_stage: Path) -> None:
+    learner = Learner(make_recipe(f"backbone.weights={first_stage}"), identities=5)
+    assert learner.centres.weight.shape == (5, 16)
+    assert torch.equal(learner.centres.weight, Learner(make_recipe(), identities=5).centres.weight)
+
+
+def test_each_process_takes_its_own_centres(make_recipe: MakeRecipe, first_stage: Path) -> None:
+    learner = Learner(make_recipe(), identities=8)
+    _, state = load_checkpoint(first_stage / FILE)
+    parts = [ClassCentres(8, 16, processes=Processes(rank, 3)) for rank in range(3)]
+    for centres in parts:
+        start_from(first_stage, learner.network, learner.method, centres)
+    assert torch.equal(torch.cat([centres.weight for centres in parts]), state["centres"]["weight"])
+
+
+def test_what_a_method_keeps_is_taken_by_the_same_method(
+    make_recipe: MakeRecipe, drawn_faces: Path, tmp_path: Path
+) -> None:
+    train(Recipe.model_validate(first_recipe(drawn_faces, "adaface")), tmp_path / "run")
+    _, state = load_checkpoint(tmp_path / "run" / FILE)
+    recipe = make_recipe("method.name=adaface", f"backbone.weights={tmp_path / 'run'}")
+    taken = Learner(recipe, identities=8).method.state.state_dict()
+    assert_same(taken, state["method"])
+    assert not torch.equal(taken["mean"], Learner(make_recipe("method.name=adaface"), 8).method.state.mean)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["backbone.frozen=true"], r"set backbone\.weights"),
+        (["backbone.frozen=true", "backbone.weights=x", "method.name=arcface"], "arcface has nothing beside"),
+        (
+            ["backbone.frozen=true", "backbone.weights=x", "teacher={model: t.onnx, method: 0}"],
+            "cannot learn to embed as a teacher does",
+        ),
+    ],
+)
+def test_a_recipe_that_freezes_all_there_is_to_learn_is_refused(
+    make_recipe: MakeRecipe, overrides: list[str], message: str
+) -> None:
+    with pytest.raises(RecipeError, match=message):
+        make_recipe(*overrides)
+
+
+def test_tempnet_learns_its_temperature_beside_a_frozen_network(
+    make_recipe: MakeRecipe, published: Path
+) -> None:
+    learner = Learner(
+        make_recipe(
+            *IRESNET, f"backbone.weights={published}", "backbone.frozen=true", "method={name: tempnet}"
+        ),
+        4,
+    )
+    assert any(parameter.requires_grad for parameter in learner.method.state.parameters())
+    assert not any(parameter.requires_grad for parameter in learner.network.parameters())
+
+
+def test_a_recipe_for_another_network_is_told_what_the_file_is(
+    make_recipe: MakeRecipe, published: Path
+) -> None:
+    recipe = make_recipe(*IRESNET, "backbone.name=iresnet34", f"backbone.weights={published}")
+    with pytest.raises(
+        ModelError, match=r"backbone\.pth: .*looks like iresnet18 of width 0\.25 with 16 numbers"
+    ):
+        Learner(recipe, identities=4)
+
+
+@pytest.mark.parametrize("content", ["text", "pickle", "tensor"])
+def test_a_file_that_holds_no_weights_is_named(make_recipe: MakeRecipe, tmp_path: Path, content: str) -> None:
+    path, evil = tmp_path / "backbone.pth", tmp_path / "evil"
+    if content == "tensor":
+        torch.save(torch.zeros(3), path)
+    else:
+        pickled = b"cposix\nsystem\n(S'touch " + str(evil).encode() + b"'\ntR."
+        path.write_bytes(pickled if content == "pickle" else b"<html>")
+    with pytest.raises(ModelError, match=r"backbone\.pth: (not a readable checkpoint|holds a Tensor)"):
+        Learner(make_recipe(*IRESNET, f"backbone.weights={path}"), identities=4)
+    assert not evil.exists()
+
+
+def test_published_weights_are_exported_as_a_model_that_says_what_it_is(
+    published: Path, tmp_path: Path, crops: NDArray[np.uint8], capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "m.onnx"
+    assert run("export", published, "--out", out, "--terms", TERMS, "--json") == 0
+    assert json.loads(capsys.readouterr().out)["smallest_cosine"] > 0.99999
+    told = load_embedder(out).description
+    assert (told.method, told.backbone, told.embedding_size) == ("arcface", "iresnet18 width 0.25", 16)
+    assert (told.terms, told.training_data, told.recipe_sha256) == (TERMS, "", "")
+    assert told.source == f"backbone.pth, SHA-256 {sha256_file(published)}"
+    scored, ready = load_embedder(out)(crops), open_network(published)
+    wanted = NetworkEmbedder(ready.network, ready.method)(crops)
+    np.testing.assert_allclose(scored.embedding, wanted.embedding, atol=1e-5)
+    np.testing.assert_allclose(scored.quality, wanted.norm, rtol=1e-4)
+
+
+def test_published_weights_without_terms_are_not_exported(
+    published: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("export", published, "--out", tmp_path / "m.onnx") == 2
+    assert "say with --terms" in " ".join(capsys.readouterr().err.split())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_weights_of_another_architecture_are_not_exported(tmp_path: Path) -> None:
+    torch.save({"stem.weight": torch.zeros(2)}, tmp_path / "vit.pth")
+    with pytest.raises(ModelError, match=r"vit\.pth: neither .* nor an IResNet .* is stem\.weight"):
+        export_run(tmp_path / "vit.pth", tmp_path / "m.onnx", terms=TERMS)
+
+
+def test_terms_may_be_said_for_a_run_too(first_stage: Path) -> None:
+    ready = open_network(first_stage)
+    for terms, wanted in (("", "none"), (TERMS, TERMS)):
+        assert describe(ready, ["embedding"], name="m", terms=terms).terms == wanted

@@ -1,0 +1,156 @@
+"""What a method may ask of the loop, each by a method made for the test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from facerts.embedding import load_embedder
+from facerts.errors import ModelError
+from facerts.training.checkpoint import FILE, load_checkpoint, load_network
+from facerts.training.export.from_checkpoint import export_run
+from facerts.training.learner import Learner
+from facerts.training.loader import TrainingData
+from facerts.training.loop import train
+from facerts.training.methods import METHODS, Batch
+from facerts.training.methods.arcface import ArcFace
+from facerts.training.methods.base import Centres, Loss, MethodConfig, Outputs
+from facerts.training.methods.rts import RTS
+from facerts.training.recipe import Recipe, RecipeError
+
+MakeRecipe = Callable[..., Recipe]
+
+
+class TwoViews(ArcFace):
+    name = "two_views"
+    views = 2
+    sampler = "identities"
+
+
+class HeadsAlone(RTS):
+    name = "heads_alone"
+    trains = "heads"
+
+
+class Counts(ArcFace):
+    """Counts its steps in its state, scales the quality by a parameter of its own, and learns it slowly."""
+
+    name = "counts"
+
+    def __init__(self, config: MethodConfig, embedding_size: int = 512) -> None:
+        super().__init__(config, embedding_size)
+        self.state = _Counter(embedding_size)
+
+    def parameter_groups(self, network: nn.Module, centres: nn.Module) -> list[dict[str, object]]:
+        parameters = [p for p in (*network.parameters(), *centres.parameters()) if p.requires_grad]
+        own = {"params": list(self.state.parameters()), "lr_scale": 0.0, "weight_decay": 0.0}
+        return [{"params": parameters}, own]
+
+    def loss(self, outputs: Outputs, batch: Batch, centres: Centres) -> Loss:
+        self.state.steps += 1
+        loss = super().loss(outputs, batch, centres)
+        return Loss(loss.total + self.state.gain.square().sum(), loss.parts)
+
+    def score(self, outputs: Outputs) -> dict[str, Tensor]:
+        scored = super().score(outputs)
+        return {**scored, "quality": scored["embedding"][:, 0] * self.state.gain[0]}
+
+
+class _Counter(nn.Module):
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.register_buffer("steps", torch.zeros((), dtype=torch.int64))
+        self.gain = nn.Parameter(torch.full((size,), 3.0))
+
+
+@pytest.fixture(autouse=True)
+def _registered(monkeypatch: pytest.MonkeyPatch) -> None:
+    for method in (TwoViews, HeadsAlone, Counts):
+        monkeypatch.setitem(METHODS, method.name, method)
+
+
+def test_two_views_of_runs_of_people_reach_the_method(make_recipe: MakeRecipe) -> None:
+    recipe = make_recipe(
+        "method.name=two_views", "data.per_identity=4", "data.augmentation={shift: 0.1, rotation: 8}"
+    )
+    crops, labels, samples = next(TrainingData(recipe).batches(0, 1))
+    assert crops.shape == (32, 112, 112, 3)
+    assert labels[:16].tolist() == labels[16:].tolist()
+    assert samples[:16].tolist() == samples[16:].tolist()
+    runs = labels[:16].reshape(4, 4)
+    assert (runs == runs[:, :1]).all()
+    different = [
+        (a.float() - b.float()).abs().mean().item() for a, b in zip(crops[:16], crops[16:], strict=True)
+    ]
+    assert min(different) > 0.5
+    # The first view is the one that a method with one view sees.
+    one_view = make_recipe(
+        "method.name=arcface", "data.augmentation={shift: 0.1, rotation: 8}", "optim.batch_size=64"
+    )
+    all_crops, _, all_samples = next(TrainingData(one_view).batches(0, 1))
+    place = all_samples.tolist().index(int(samples[0]))
+    assert torch.equal(all_crops[place], crops[0])
+
+
+def test_a_batch_that_does_not_divide_into_people_is_refused(make_recipe: MakeRecipe) -> None:
+    with pytest.raises(
+        RecipeError, match=r"optim\.batch_size of 16 must be a multiple of data\.per_identity 3"
+    ):
+        make_recipe("method.name=two_views", "data.per_identity=3")
+
+
+def test_a_run_with_views_trains_and_resumes(make_recipe: MakeRecipe, tmp_path: Path) -> None:
+    recipe = make_recipe("method.name=two_views", "optim.epochs=1", "optim.milestones=[]")
+    train(recipe, tmp_path / "run")
+    _, state = load_checkpoint(tmp_path / "run" / FILE)
+    assert state["step"] == 4
+
+
+def test_heads_are_trained_on_a_network_that_stays_as_it_was(make_recipe: MakeRecipe, tmp_path: Path) -> None:
+    train(make_recipe("method.name=arcface", "optim.epochs=1", "optim.milestones=[]"), tmp_path / "first")
+    with pytest.raises(RecipeError, match=r"set backbone\.weights to its run"):
+        make_recipe("method.name=heads_alone")
+    recipe = make_recipe("method.name=heads_alone", f"backbone.weights={tmp_path / 'first'}")
+    learner = Learner(recipe, identities=8)
+    _, first = load_checkpoint(tmp_path / "first" / FILE)
+    before = {name: value.clone() for name, value in learner.network.state_dict().items()}
+    for name, value in before.items():
+        if not name.startswith("heads."):
+            assert torch.equal(value, first["network"][name]), name
+    assert torch.equal(learner.centres.weight, first["centres"]["weight"])
+    crops = torch.randint(0, 256, (16, 112, 112, 3), dtype=torch.uint8)
+    for step in range(3):
+        learner.step(crops, Batch(torch.arange(16) % 8, torch.arange(16), step=step, seed=0), 0.05)
+    after = learner.network.state_dict()
+    changed = {name for name, value in after.items() if not torch.equal(value, before[name])}
+    assert changed
+    assert all(name.startswith("heads.") for name in changed)
+
+
+def test_weights_of_another_network_are_refused(make_recipe: MakeRecipe, tmp_path: Path) -> None:
+    train(make_recipe("method.name=arcface", "optim.epochs=1", "optim.milestones=[]"), tmp_path / "first")
+    other = make_recipe(f"backbone.weights={tmp_path / 'first'}", "backbone.embedding_size=8")
+    with pytest.raises(ModelError, match=r"mobilefacenet of width 0\.125 with 16 numbers"):
+        Learner(other, identities=8)
+
+
+def test_a_methods_state_is_saved_resumed_and_exported(make_recipe: MakeRecipe, tmp_path: Path) -> None:
+    recipe = make_recipe("method.name=counts", "optim.epochs=1", "optim.milestones=[]")
+    train(recipe, tmp_path / "run")
+    _, state = load_checkpoint(tmp_path / "run" / FILE)
+    assert state["method"]["steps"] == 4
+    # lr_scale 0 kept it where it was.
+    assert torch.equal(state["method"]["gain"], torch.full((16,), 3.0))
+    learner = Learner(recipe, identities=8)
+    learner.load_state_dict(state)
+    assert learner.method.state.steps == 4
+    assert load_network(tmp_path / "run").method.state.steps == 4
+    export_run(tmp_path / "run", tmp_path / "m.onnx")
+    outputs = load_embedder(tmp_path / "m.onnx")(np.zeros((2, 112, 112, 3), dtype=np.uint8))
+    assert outputs.quality is not None
+    np.testing.assert_allclose(outputs.quality, 3 * outputs.embedding[:, 0], rtol=1e-4)

@@ -1,0 +1,138 @@
+"""Recipes and checkpoints that are damaged or claim what they do not hold: refused, in bounded memory."""
+
+from __future__ import annotations
+
+import random
+from collections import OrderedDict
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from facerts.errors import ModelError
+from facerts.training.checkpoint import FILE, load_checkpoint, load_network, read_file
+from facerts.training.recipe import Recipe, RecipeError, load_recipe
+from facerts.training.torch_file import check_torch_file
+from tests.command import run
+from tests.hostile import checkpoints, recipes
+from tests.hostile.bounded import read_bounded
+
+
+def test_no_recipe_stands_for_more_than_it_says(tmp_path: Path) -> None:
+    paths = []
+    for number, content in enumerate(recipes.HOSTILE.values()):
+        paths.append(tmp_path / f"{number}.yaml")
+        paths[-1].write_bytes(content)
+    for path, sentence in read_bounded("recipe", paths).items():
+        assert sentence.startswith(f"{path}: "), sentence
+
+
+def test_a_recipe_may_begin_with_a_byte_order_mark_and_is_written_without_references(tmp_path: Path) -> None:
+    recipe = Recipe.model_validate(recipes.GOOD)
+    (tmp_path / "r.yaml").write_bytes(b"\xef\xbb\xbf" + recipe.to_yaml().encode())
+    assert load_recipe(tmp_path / "r.yaml") == recipe
+
+
+def test_a_value_on_the_command_line_has_no_references_either() -> None:
+    with pytest.raises(RecipeError, match=r"'seed=\*a': not valid YAML: found a reference"):
+        load_recipe("faces_small_rts", ["seed=*a"])
+
+
+def test_no_file_of_weights_asks_for_more_than_it_holds(tmp_path: Path) -> None:
+    paths = []
+    for number, content in enumerate(checkpoints.FILES.values()):
+        paths.append(tmp_path / f"{number}.pt")
+        paths[-1].write_bytes(content)
+    for path, sentence in read_bounded("checkpoint", paths).items():
+        assert sentence.startswith(f"{path}: "), sentence
+
+
+def test_no_checkpoint_ends_a_command_otherwise_than_with_a_sentence(
+    trained_run: Path, tmp_path: Path
+) -> None:
+    paths = checkpoints.write_changes(trained_run / FILE, tmp_path)
+    told = read_bounded("checkpoint", list(paths.values()))
+    for what, path in paths.items():
+        assert told[path].startswith(str(path)), what
+
+
+def same(one: object, other: object) -> bool:
+    if isinstance(one, Tensor) and isinstance(other, Tensor):
+        return torch.equal(one, other)
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
+    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
+        return len(one) == len(other) and all(map(same, one, other))
+    return one == other
+
+
+def test_a_bit_that_has_flipped_is_found_or_changes_nothing(trained_run: Path, tmp_path: Path) -> None:
+    content = (trained_run / FILE).read_bytes()
+    whole = read_file(trained_run / FILE)
+    drawn = random.Random(3)
+    broken = tmp_path / "broken.pt"
+    found = []
+    for _ in range(200):
+        damaged = bytearray(content)
+        damaged[drawn.randrange(len(content))] ^= 1 << drawn.randrange(8)
+        broken.write_bytes(damaged)
+        try:
+            assert same(read_file(broken), whole)
+        except ModelError as error:
+            found.append(str(error))
+    # Between members are bytes that nobody reads.
+    assert len(found) > 100
+    assert all(sentence.startswith(f"{broken}: not a readable checkpoint") for sentence in found)
+
+
+def test_a_number_that_has_changed_is_found(trained_run: Path, tmp_path: Path) -> None:
+    content = bytearray((trained_run / FILE).read_bytes())
+    weight = read_file(trained_run / FILE)["centres"]["weight"]
+    content[content.index(weight.numpy().tobytes())] ^= 1
+    (tmp_path / "broken.pt").write_bytes(content)
+    with pytest.raises(
+        ModelError, match=r"broken\.pt: .*damaged \(the checksum of .* is another\); copy it again"
+    ):
+        load_network(tmp_path / "broken.pt")
+
+
+def test_a_checkpoint_that_is_cut_short_anywhere_is_refused(trained_run: Path, tmp_path: Path) -> None:
+    content = (trained_run / FILE).read_bytes()
+    for share in (0.0, 0.001, 0.3, 0.9, 0.999):
+        (tmp_path / "cut.pt").write_bytes(content[: int(share * len(content))])
+        with pytest.raises(ModelError, match=r"cut\.pt: not a readable checkpoint"):
+            load_network(tmp_path / "cut.pt")
+
+
+@pytest.mark.parametrize("legacy", [False, True])
+def test_what_pytorch_writes_is_read_in_both_forms(tmp_path: Path, legacy: bool) -> None:
+    base = torch.arange(20.0)
+    state = {
+        "kinds": [
+            torch.zeros(3, dtype=kind) for kind in (torch.bool, torch.uint8, torch.int64, torch.bfloat16)
+        ],
+        "views": (base[3:6], base.reshape(4, 5).t(), base.half(), torch.empty(0, 7), torch.tensor(1.5)),
+        "parameter": torch.nn.Parameter(torch.ones(2)),
+        "weights": torch.nn.BatchNorm1d(3).state_dict(),
+        "ordered": OrderedDict(a=1, b=[2, None, "c"]),
+        "numbers": {0: 1.5, 1: 10**12, 2: True},
+    }
+    torch.save(state, tmp_path / "file.pt", _use_new_zipfile_serialization=not legacy)
+    check_torch_file(tmp_path / "file.pt")
+    assert same(read_file(tmp_path / "file.pt"), state)
+
+
+def test_a_run_whose_state_is_not_whole_is_not_resumed(
+    trained_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe, state = load_checkpoint(trained_run / FILE)
+    (tmp_path / "recipe.yaml").write_text(recipe.to_yaml())
+    (tmp_path / "run").mkdir()
+    for part in ("optimizer", "scaler", "network"):
+        broken = {name: value for name, value in state.items() if name != part}
+        torch.save(broken, tmp_path / "run" / FILE)
+        assert run("train", tmp_path / "recipe.yaml", "--out", tmp_path / "run", "--resume") == 2
+        told = capsys.readouterr().err
+        assert f"error: {tmp_path / 'run' / FILE}: " in told
+        assert part in told

@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from facerts.errors import NonFiniteLossError
+from facerts.training.learner import Learner
+from facerts.training.methods import Batch
+from facerts.training.recipe import Recipe
+
+MakeRecipe = Callable[..., Recipe]
+
+
+def crops(count: int = 8) -> torch.Tensor:
+    return torch.randint(
+        0, 256, (count, 112, 112, 3), dtype=torch.uint8, generator=torch.Generator().manual_seed(1)
+    )
+
+
+def batch(count: int = 8, step: int = 0) -> Batch:
+    return Batch(torch.arange(count) % 4, torch.arange(count), step=step, seed=0)
+
+
+def copy_of(learner: Learner) -> list[torch.Tensor]:
+    return [p.detach().clone() for p in (*learner.network.parameters(), *learner.centres.parameters())]
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
+def test_steps_lower_the_loss_in_every_precision(make_recipe: MakeRecipe, precision: str) -> None:
+    learner = Learner(make_recipe(f"compute.precision={precision}", "method.name=arcface"), identities=4)
+    losses = [learner.step(crops(), batch(step=step), 0.02).total.item() for step in range(8)]
+    assert losses[-1] < losses[0]
+    assert all(p.dtype == torch.float32 for p in learner.network.parameters())
+
+
+@pytest.mark.parametrize("channels_last", ["true", "false"])
+def test_the_layout_in_memory_changes_no_number(make_recipe: MakeRecipe, channels_last: str) -> None:
+    learner = Learner(
+        make_recipe(f"compute.channels_last={channels_last}", "backbone.dropout=0"), identities=4
+    )
+    loss = learner.step(crops(), batch(), 0.02).total.item()
+    plain = Learner(make_recipe("compute.channels_last=false", "backbone.dropout=0"), identities=4)
+    assert loss == pytest.approx(plain.step(crops(), batch(), 0.02).total.item(), rel=1e-4)
+
+
+def test_clipping_bounds_the_step(make_recipe: MakeRecipe) -> None:
+    def change(*overrides: str) -> float:
+        learner = Learner(make_recipe("optim.weight_decay=0", "backbone.dropout=0", *overrides), identities=4)
+        before = copy_of(learner)
+        learner.step(crops(), batch(), 1.0)
+        squares = [(a - b).square().sum() for a, b in zip(before, copy_of(learner), strict=True)]
+        return float(torch.stack(squares).sum().sqrt())
+
+    # The first step of SGD with momentum is the rate times the gradient.
+    assert change() > 0.1
+    assert change("optim.clip_norm=0.01") == pytest.approx(0.01, rel=1e-3)
+
+
+def test_a_non_finite_loss_changes_no_weight_and_names_what_broke(make_recipe: MakeRecipe) -> None:
+    learner = Learner(make_recipe(), identities=4)
+    with torch.no_grad():
+        learner.network.heads["log_scale"][0].weight.fill_(float("inf"))
+    before = copy_of(learner)
+    with pytest.raises(NonFiniteLossError, match=r"at step 7: .*the network's log_scale not finite"):
+        learner.step(crops(), batch(step=7), 0.02)
+    for old, new in zip(before, copy_of(learner), strict=True):
+        assert torch.equal(old, new)
+
+
+def test_validation_leaves_the_network_in_training(make_recipe: MakeRecipe) -> None:
+    learner = Learner(make_recipe(), identities=4)
+    learner.step(crops(), batch(), 0.02)
+    state = {name: value.clone() for name, value in learner.network.state_dict().items()}
+    outputs = learner.embedder()(crops().numpy())
+    assert outputs.embedding.shape == (8, 16)
+    assert learner.network.training
+    for name, value in learner.network.state_dict().items():
+        assert torch.equal(value, state[name]), name

@@ -1,0 +1,71 @@
+"""Batches from shuffled tar shards and record sets: the same whoever reads them, and wherever a run resumes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from facerts.curation.output_spec import Target
+from facerts.curation.shuffle import shuffle
+from facerts.datasets import open_source
+from facerts.training.loader import TrainingData
+from facerts.training.recipe import Recipe
+
+MakeRecipe = Callable[..., Recipe]
+Batches = list[tuple[Tensor, Tensor, Tensor]]
+
+# Two epochs of four batches each, and into the third.
+STEPS = 9
+# Of other images than the recipe's.
+SAID = ("data.name=drawn", "data.terms=none")
+
+
+@pytest.fixture(scope="module")
+def shuffled(drawn_faces: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    folder = tmp_path_factory.mktemp("shuffled")
+    shuffle(open_source(drawn_faces), Target(folder / "shards", 3), seed=1)
+    shuffle(open_source(drawn_faces), Target(folder / "records"), seed=1)
+    return {"shards": str(folder / "shards" / "shard-*.tar"), "records": str(folder / "records")}
+
+
+@pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning")
+@pytest.mark.parametrize("layout", ["shards", "records"])
+def test_epochs_are_the_same_for_any_number_of_workers(
+    make_recipe: MakeRecipe, shuffled: dict[str, str], layout: str
+) -> None:
+    def batches(workers: int, start: int = 0) -> Batches:
+        recipe = make_recipe(
+            f"data.train={shuffled[layout]}",
+            *SAID,
+            f"data.workers={workers}",
+            "data.augmentation.rotation=10",
+            "data.augmentation.ladder=0.5",
+        )
+        return list(TrainingData(recipe).batches(start, STEPS))
+
+    def assert_same(one: Batches, other: Batches) -> None:
+        assert len(one) == len(other)
+        for first, second in zip(one, other, strict=True):
+            assert all(torch.equal(x, y) for x, y in zip(first, second, strict=True))
+
+    alone = batches(0)
+    assert len(alone) == STEPS
+    for epoch in (alone[:4], alone[4:8]):
+        assert sorted(torch.cat([indices for *_, indices in epoch]).tolist()) == list(range(64))
+    assert not torch.equal(alone[0][2], alone[4][2])
+    for workers in (1, 2, 4):
+        assert_same(batches(workers), alone)
+    assert_same(batches(2, start=5), alone[5:])
+
+
+def test_both_layouts_give_the_same_batches(make_recipe: MakeRecipe, shuffled: dict[str, str]) -> None:
+    pairs = [
+        TrainingData(make_recipe(f"data.train={shuffled[layout]}", *SAID)).batches(0, 2)
+        for layout in ("shards", "records")
+    ]
+    for one, other in zip(*pairs, strict=True):
+        assert all(torch.equal(x, y) for x, y in zip(one, other, strict=True))

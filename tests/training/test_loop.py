@@ -1,0 +1,283 @@
+"""Training runs: what they leave behind, and that interruptions change nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from facerts.errors import DataError, Error, ModelError, NonFiniteLossError
+from facerts.io.files import locked
+from facerts.training import checkpoint
+from facerts.training.loop import train
+from facerts.training.methods.rts import RTS
+from facerts.training.recipe import Recipe
+
+MakeRecipe = Callable[..., Recipe]
+# Of other images than the recipe's.
+SAID = ("data.name=drawn", "data.terms=none")
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    """All weights and optimiser momenta of a run, by name."""
+    _, state = checkpoint.load_checkpoint(folder / checkpoint.FILE)
+    momenta = {f"momentum.{i}": entry["momentum_buffer"] for i, entry in state["optimizer"]["state"].items()}
+    return {**state["network"], "centres": state["centres"]["weight"], **momenta}
+
+
+def assert_same(first: dict[str, torch.Tensor], second: dict[str, torch.Tensor]) -> None:
+    assert first.keys() == second.keys()
+    for name, tensor in first.items():
+        assert torch.equal(tensor, second[name]), name
+
+
+def log_lines(folder: Path) -> list[dict[str, object]]:
+    return [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
+
+
+def test_a_run_leaves_recipe_log_curves_and_checkpoint(make_recipe: MakeRecipe, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    recipe = make_recipe()
+    assert train(recipe, run) == run / "checkpoint.pt"
+    assert (run / "recipe.yaml").is_file()
+    assert list((run / "tensorboard").glob("events*"))
+    lines = log_lines(run)
+    assert [line["step"] for line in lines] == [2, 4, 6, 8]
+    assert {"loss", "cross_entropy", "kl", "clamped", "v_mean", "v_p5", "v_p50", "v_p95", "lr", "ramp",
+            "images_per_second", "epoch", "images"} <= lines[0].keys()  # fmt: skip
+    assert lines[-1]["images"] == 128
+    assert lines[0]["lr"] == pytest.approx(0.05)
+    assert lines[-1]["lr"] == pytest.approx(0.005)
+    trained = checkpoint.load_network(run)
+    assert trained.recipe == recipe
+    assert trained.step == 8
+    assert trained.identities == 8
+    assert not trained.network.training
+
+
+def test_two_processes_do_not_train_into_one_folder(make_recipe: MakeRecipe, tmp_path: Path) -> None:
+    run, recipe = tmp_path / "run", make_recipe("optim.epochs=0.5", "optim.milestones=[]")
+    with locked(run / "checkpoint.pt"):
+        with pytest.raises(Error, match=r"checkpoint\.pt: process \d+ on .* is writing it"):
+            train(recipe, run, resume=True)
+        assert [path.name for path in run.iterdir()] == [".checkpoint.pt.lock"]
+    train(recipe, run)
+    assert not list(run.glob(".*"))
+
+
+def test_training_learns_the_drawn_identities(make_recipe: MakeRecipe, tmp_path: Path) -> None:
+    train(
+        make_recipe("optim.epochs=12", "optim.milestones=[10]", "method.name=arcface", "method.margin=0.1"),
+        tmp_path / "run",
+    )
+    entropies = [float(line["cross_entropy"]) for line in log_lines(tmp_path / "run")]  # type: ignore[arg-type]
+    assert entropies[-1] < 0.7 * entropies[0]
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("workers", [0, 1])
+def test_an_interrupted_run_ends_with_the_same_weights_bit_for_bit(
+    make_recipe: MakeRecipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, precision: str, workers: int
+) -> None:
+    recipe = make_recipe(f"compute.precision={precision}", f"data.workers={workers}")
+    train(recipe, tmp_path / "whole")
+
+    class Killed(BaseException):
+        """The process dies where no handler runs."""
+
+    original = RTS.loss
+
+    def die_at_step_5(self: RTS, outputs: object, batch: object, centres: object) -> object:
+        if batch.step == 5:  # type: ignore[attr-defined]
+            raise Killed
+        return original(self, outputs, batch, centres)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(RTS, "loss", die_at_step_5)
+    with pytest.raises(Killed):
+        train(recipe, tmp_path / "cut")
+    monkeypatch.setattr(RTS, "loss", original)
+    torch.manual_seed(99)  # a resumed run does not depend on the process's own generator
+    train(recipe, tmp_path / "cut", resume=True)
+    assert_same(weights(tmp_path / "whole"), weights(tmp_path / "cut"))
+    # Each step is logged once, although the run had logged step 4 after its checkpoint at step 3.
+    assert [line["step"] for line in log_lines(tmp_path / "cut")] == [2, 4, 6, 8]
+
+
+def test_the_number_of_workers_does_not_change_the_weights(make_recipe: MakeRecipe, tmp_path: Path) -> None:
+    augmented = ("data.augmentation.rotation=10", "data.augmentation.ladder=0.5")
+    train(make_recipe("data.workers=0", *augmented), tmp_path / "none")
+    train(make_recipe("data.workers=2", *augmented), tmp_path / "two")
+    assert_same(weights(tmp_path / "none"), weights(tmp_path / "two"))
+
+
+def test_resume_without_a_checkpoint_starts_from_the_beginning(
+    make_recipe: MakeRecipe, tmp_path: Path
+) -> None:
+    recipe = make_recipe()
+    train(recipe, tmp_path / "whole")
+    (tmp_path / "killed_early").mkdir()
+    (tmp_path / "killed_early" / "recipe.yaml").write_text(recipe.to_yaml())
+    train(recipe, tmp_path / "killed_early", resume=True)
+    assert_same(weights(tmp_path / "whole"), weights(tmp_path / "killed_early"))
+
+
+def test_a_used_folder_is_refused_without_resume(make_recipe: MakeRecipe, tmp_path: Path) -> None:
+    train(make_recipe("optim.epochs=0.25", "optim.milestones=[]"), tmp_path / "run")
+    with pytest.raises(Error, match="--resume"):
+        train(make_recipe(), tmp_path / "run")
+
+
+def test_resume_with_another_recipe_names_the_field(make_recipe: MakeRecipe, tmp_path: Path) -> None:
+    train(make_recipe("optim.epochs=1", "optim.milestones=[]"), tmp_path / "run")
+    with pytest.raises(Error, match=r"method\.kl_weight changed"):
+        train(
+            make_recipe("optim.epochs=1", "optim.milestones=[]", "method.kl_weight=3"),
+            tmp_path / "run",
+            resume=True,
+        )
+
+
+def test_a_non_finite_loss_stops_with_step_and_cause(make_recipe: MakeRecipe, tmp_path: Path) -> None:
+    with pytest.raises(NonFiniteLossError, match=r"step \d+: cross_entropy.*kl.*--resume"):
+        train(make_recipe("optim.lr=1e30"), tmp_path / "run")
+    saved = weights(tmp_path / "run") if (tmp_path / "run" / "checkpoint.pt").exists() else {}
+    assert all(torch.isfinite(value).all() for value in saved.values() if value.is_floating_point())
+
+
+def test_one_identity_is_not_enough(make_recipe: MakeRecipe, drawn_faces: Path, tmp_path: Path) -> None:
+    only = tmp_path / "only" / "someone"
+    only.mkdir(parents=True)
+    for number, picture in enumerate(sorted(drawn_faces.rglob("*.*g"))[:20]):
+        (only / f"{number}{picture.suffix}").write_bytes(picture.read_bytes())
+    with pytest.raises(DataError, match="identity"):
+        train(make_recipe(f"data.train={only.parent}", *SAID), tmp_path / "run")
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_broken_picture_is_named_and_the_run_can_go_on_without_it(
+    make_recipe: MakeRecipe, drawn_faces: Path, tmp_path: Path, workers: int
+) -> None:
+    faces = tmp_path / "faces"
+    shutil.copytree(drawn_faces, faces)
+    victim = faces / "person_0002" / "0003.jpg"
+    victim.write_bytes(victim.read_bytes()[:300])
+    with pytest.raises(DataError) as caught:
+        train(make_recipe(f"data.train={faces}", f"data.workers={workers}", *SAID), tmp_path / "run")
+    assert str(victim) in str(caught.value)
+    assert "facerts data pack" in str(caught.value)
+    assert "Traceback" not in str(caught.value)
+
+
+def test_a_batch_larger_than_the_data_is_refused(make_recipe: MakeRecipe, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"optim\.batch_size"):
+        train(make_recipe("optim.batch_size=512"), tmp_path / "run")
+
+
+def test_heldout_identities_are_validated_and_not_trained_on(make_recipe: MakeRecipe, tmp_path: Path) -> None:
+    train(
+        make_recipe("data.holdout_identities=4", "validation.pairs=20", "optim.batch_size=8"),
+        tmp_path / "run",
+    )
+    assert checkpoint.load_network(tmp_path / "run").identities == 4
+    validated = [line for line in log_lines(tmp_path / "run") if line["kind"] == "validation"]
+    assert validated
+    assert {"accuracy", "auroc", "eer", "name"} <= validated[0].keys()
+
+
+@pytest.mark.parametrize("damage", ["truncated", "text", "pickle"])
+def test_a_broken_checkpoint_is_named(make_recipe: MakeRecipe, tmp_path: Path, damage: str) -> None:
+    file = train(make_recipe("optim.epochs=0.25", "optim.milestones=[]"), tmp_path / "run")
+    content = file.read_bytes()
+    evil = tmp_path / "evil"
+    payload = {
+        "truncated": content[: len(content) // 2],
+        "text": b"not a checkpoint",
+        "pickle": b"cposix\nsystem\n(S'touch " + str(evil).encode() + b"'\ntR.",
+    }[damage]
+    file.write_bytes(payload)
+    with pytest.raises(ModelError, match=r"checkpoint\.pt"):
+        checkpoint.load_network(tmp_path / "run")
+    assert not evil.exists()
+
+
+def _start(run: Path, recipe: Path, *extra: str) -> subprocess.Popen[bytes]:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "facerts", "train", str(recipe), "--out", str(run), *extra]
+    quiet = subprocess.DEVNULL
+    return subprocess.Popen(command, env=environment, stdout=quiet, stderr=quiet, start_new_session=True)
+
+
+@pytest.mark.slow
+def test_kill_nine_at_any_moment_leaves_a_run_that_resumes(make_recipe: MakeRecipe, tmp_path: Path) -> None:
+    # A checkpoint every step, so that many of the kills fall into the writing of one.
+    recipe = tmp_path / "often.yaml"
+    recipe.write_text(
+        make_recipe("logging.checkpoint_steps=1", "optim.epochs=10", "optim.milestones=[8]").to_yaml()
+    )
+    run, whole = tmp_path / "run", tmp_path / "whole"
+    for delay in (0.02, 0.31, 0.6):
+        process = _start(run, recipe, "--resume")
+        seen = (run / "log.jsonl").stat().st_size if (run / "log.jsonl").exists() else 0
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline and process.poll() is None:
+            if (run / "log.jsonl").exists() and (run / "log.jsonl").stat().st_size != seen:
+                break
+            time.sleep(0.01)
+        time.sleep(delay)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        checkpoint.load_checkpoint(run / checkpoint.FILE)
+    assert _start(run, recipe, "--resume").wait() == 0
+    assert _start(whole, recipe).wait() == 0
+    assert_same(weights(whole), weights(run))
+
+
+@pytest.mark.slow
+def test_an_interrupt_saves_the_step_and_exits_130(make_recipe: MakeRecipe, tmp_path: Path) -> None:
+    recipe = tmp_path / "long.yaml"
+    recipe.write_text(
+        make_recipe("optim.epochs=500", "logging.checkpoint_steps=100000", "logging.every_steps=1").to_yaml()
+    )
+    process = _start(tmp_path / "run", recipe)
+    _wait_for_a_step(tmp_path / "run")
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=60) == 130
+    assert checkpoint.load_network(tmp_path / "run").step > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_to_all_processes_that_comes_twice_saves_the_step(
+    make_recipe: MakeRecipe, tmp_path: Path, number: signal.Signals
+) -> None:
+    recipe = tmp_path / "long.yaml"
+    settings = (
+        "optim.epochs=500",
+        "logging.checkpoint_steps=100000",
+        "logging.every_steps=1",
+        "data.workers=2",
+    )
+    recipe.write_text(make_recipe(*settings).to_yaml())
+    process = _start(tmp_path / "run", recipe)
+    _wait_for_a_step(tmp_path / "run")
+    os.killpg(process.pid, number)
+    time.sleep(0.1)
+    os.killpg(process.pid, number)
+    assert process.wait(timeout=60) == 130
+    assert checkpoint.load_network(tmp_path / "run").step > 0
+
+
+def _wait_for_a_step(run: Path) -> None:
+    log = run / "log.jsonl"
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and not (log.exists() and log.stat().st_size):
+        time.sleep(0.05)

@@ -1,0 +1,400 @@
+"""Several processes train as one does: gradients equal, runs that end alike, and recover."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from facerts.datasets.synthetic import draw_face
+from facerts.errors import Error
+from facerts.training.checkpoint import FILE, load_checkpoint, save_checkpoint
+from facerts.training.class_head.centers import ClassCentres
+from facerts.training.distributed import gradients
+from facerts.training.distributed.collectives import Processes, these_processes
+from facerts.training.learner import Learner
+from facerts.training.loader import TrainingData
+from facerts.training.methods import METHODS, Batch, ClassificationMethod
+from facerts.training.network_embedder import to_network_input
+from facerts.training.nn import FaceNetwork
+from facerts.training.recipe import Recipe
+from tests.ports import free_port
+
+CLASSIFY = sorted(name for name, method in METHODS.items() if issubclass(method, ClassificationMethod))
+BATCH, IDENTITIES, FEATURES, SIZE, STEPS = 12, 11, 6, 5, 3
+
+
+def batch_of(processes: Processes, step: int) -> tuple[Tensor, Batch]:
+    """This process's share of a step's features, labels and keys."""
+    generator = torch.Generator().manual_seed(step)
+    features = torch.randn(BATCH, FEATURES, generator=generator, dtype=torch.float64) * 3
+    labels = torch.randint(0, IDENTITIES, (BATCH,), generator=generator)
+    samples = torch.randint(0, 10_000, (BATCH,), generator=generator)
+    mine = processes.share(BATCH)
+    return features[mine], Batch(labels[mine], samples[mine], step, 7, 0.8, processes)
+
+
+def gradients_of(name: str, processes: Processes, chunk: int = 4) -> list[Tensor]:
+    """Gradients of network, state and all centres after a few steps, and the state itself."""
+    torch.manual_seed(0)
+    method = METHODS[name](METHODS[name].Config(), SIZE)
+    heads = {
+        head: nn.Linear(FEATURES, spec.size, dtype=torch.float64) for head, spec in method.heads().items()
+    }
+    network = nn.ModuleDict({"embedding": nn.Linear(FEATURES, SIZE, dtype=torch.float64), **heads})
+    centres = ClassCentres(IDENTITIES, SIZE, chunk=chunk, processes=processes).double()
+    whole = [*network.parameters(), *method.state.double().parameters()]
+    optimizer = torch.optim.SGD([*whole, *centres.parameters()], lr=0.05)
+    for step in range(STEPS):
+        features, batch = batch_of(processes, step)
+        outputs = {head: layer(features) for head, layer in network.items()}
+        optimizer.zero_grad()
+        method.loss(outputs, batch, centres).total.backward()  # type: ignore[no-untyped-call]
+        gradients.average(whole, processes)
+        gradients.clip(whole, centres.parameters(), 1.0, processes)
+        optimizer.step()
+    rows = [len(processes.classes(IDENTITIES, rank)) for rank in range(processes.count)]
+    assert centres.weight.grad is not None
+    found = [p.grad for p in whole if p.grad is not None] + list(method.state.buffers())
+    for shared in (centres.weight.grad, centres.weight.detach()):
+        together = processes.collect(shared, rows)
+        if together is not None:
+            found.append(together)
+    return found
+
+
+def talk(rank: int, count: int, port: int, folder: str) -> None:
+    """What each of several processes does; the first writes down what came out."""
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    torch.set_num_threads(1)
+    torch.distributed.init_process_group("gloo", rank=rank, world_size=count)
+    processes = these_processes()
+    found = {name: gradients_of(name, processes) for name in CLASSIFY}
+    if processes.first:
+        torch.save(found, Path(folder) / "found.pt")
+    torch.distributed.destroy_process_group()
+
+
+@pytest.fixture(scope="module")
+def alone() -> dict[str, list[Tensor]]:
+    return {name: gradients_of(name, Processes()) for name in CLASSIFY}
+
+
+@pytest.mark.parametrize("count", [2, 4])
+def test_several_processes_give_the_gradients_of_one(
+    alone: dict[str, list[Tensor]], tmp_path: Path, count: int
+) -> None:
+    torch.multiprocessing.spawn(talk, (count, free_port(), str(tmp_path)), nprocs=count)  # type: ignore[no-untyped-call]
+    found = torch.load(tmp_path / "found.pt")
+    assert found.keys() == alone.keys()
+    for name in CLASSIFY:
+        assert len(found[name]) == len(alone[name]) > 2
+        for mine, expected in zip(found[name], alone[name], strict=True):
+            assert mine.abs().max() > 0
+            torch.testing.assert_close(
+                mine, expected, rtol=1e-10, atol=1e-10, msg=f"{name}: {mine} {expected}"
+            )
+
+
+WAYS = {
+    "plainly": (),
+    "in parts": ("compute.accumulate=2",),
+    "computing again": ("compute.recompute=true",),
+    "on a frozen network": ("backbone.frozen=true",),
+    "by AdamW with an average": ("optim.algorithm=adamw", "optim.average=0.9", "optim.clip_norm=0.5"),
+}
+
+
+def trained(recipe: Recipe, processes: Processes) -> dict[str, Tensor]:
+    """Weights after a few steps in float64; BatchNorm's statistics, which each process has by itself, are fixed."""
+    data = TrainingData(recipe, processes)
+    learner = Learner(recipe, data.identities, processes=processes)
+    for step, (crops, labels, samples) in enumerate(data.batches(0, STEPS)):
+        learner.step(crops, Batch(labels, samples, step, recipe.seed, 0.8, processes), 0.01)
+    state = learner.state_dict()
+    network = {f"network.{name}": value for name, value in state["network"].items()}
+    average = {f"average.{name}": value for name, value in (state["average"] or {}).items()}
+    return {**network, **average, "centres": state["centres"]["weight"]}
+
+
+@contextmanager
+def exactly() -> Iterator[None]:
+    """Float64 throughout, and fixed statistics."""
+
+    def keep(self: FaceNetwork, mode: bool = True) -> FaceNetwork:
+        nn.Module.train(self, mode)
+        for module in self.modules():
+            if isinstance(module, nn.BatchNorm2d | nn.BatchNorm1d):
+                module.eval()
+        return self
+
+    def wide(crops: Tensor, channels_last: bool) -> Tensor:
+        return to_network_input(crops).double()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(FaceNetwork, "train", keep)
+        patch.setattr("facerts.training.learner.to_network_input", wide)
+        torch.set_default_dtype(torch.float64)
+        try:
+            yield
+        finally:
+            torch.set_default_dtype(torch.float32)
+
+
+def learn(rank: int, count: int, port: int, recipes: dict[str, str], folder: str) -> None:
+    """What each of several processes does that train in each way; the first writes down what came out."""
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    torch.set_num_threads(1)
+    torch.distributed.init_process_group("gloo", rank=rank, world_size=count)
+    processes = these_processes()
+    with exactly():
+        found = {way: trained(Recipe.model_validate_json(text), processes) for way, text in recipes.items()}
+    if processes.first:
+        torch.save(found, Path(folder) / "found.pt")
+    torch.distributed.destroy_process_group()
+
+
+def test_several_processes_train_the_network_that_one_does(
+    make_recipe: Callable[..., Recipe], tmp_path: Path
+) -> None:
+    start = make_recipe("backbone.dropout=0")
+    save_checkpoint(tmp_path / "start.pt", start, {"step": 0, **Learner(start, IDENTITIES).state_dict()})
+    common = ("backbone.dropout=0", f"backbone.weights={tmp_path / 'start.pt'}")
+    recipes = {way: make_recipe(*common, *overrides) for way, overrides in WAYS.items()}
+    with exactly():
+        alone = {way: trained(recipe, Processes()) for way, recipe in recipes.items()}
+    texts = {way: recipe.model_dump_json() for way, recipe in recipes.items()}
+    torch.multiprocessing.spawn(learn, (2, free_port(), texts, str(tmp_path)), nprocs=2)  # type: ignore[no-untyped-call]
+    found = torch.load(tmp_path / "found.pt")
+    begun = {
+        f"network.{name}": value for name, value in Learner(start, IDENTITIES).network.state_dict().items()
+    }
+    for way in WAYS:
+        assert found[way].keys() == alone[way].keys()
+        moved = [name for name, value in begun.items() if (alone[way][name] - value).abs().max() > 1e-6]
+        heads_alone = all(name.startswith("network.heads.") for name in moved)
+        assert len(moved) >= 2
+        assert heads_alone == (way == "on a frozen network")
+        for name, value in alone[way].items():
+            torch.testing.assert_close(found[way][name], value, rtol=1e-8, atol=1e-10, msg=f"{way}: {name}")
+
+
+@pytest.mark.parametrize("name", CLASSIFY)
+def test_chunks_change_nothing(alone: dict[str, list[Tensor]], name: str) -> None:
+    for chunk in (1, 3, 100):
+        for mine, expected in zip(gradients_of(name, Processes(), chunk), alone[name], strict=True):
+            torch.testing.assert_close(mine, expected, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("chunk", [1, 3, 11, 50])
+def test_the_softmax_in_chunks_is_differentiated_right(chunk: int) -> None:
+    generator = torch.Generator().manual_seed(1)
+    embedding = torch.randn(4, SIZE, generator=generator, dtype=torch.float64, requires_grad=True)
+    scale = (torch.rand(4, generator=generator, dtype=torch.float64) * 8 + 1).requires_grad_()
+    labels = torch.tensor([0, 10, 3, 3])
+    centres = ClassCentres(IDENTITIES, SIZE, chunk=chunk).double()
+    centres.weight.data.mul_(100)
+
+    def entropy(embedding: Tensor, weight: Tensor, scale: Tensor) -> Tensor:
+        changed = torch.func.functional_call(
+            centres, {"weight": weight}, (embedding, labels, lambda cosine: 0.7 * cosine - 0.2, scale)
+        )
+        assert isinstance(changed, Tensor)
+        return changed
+
+    weight = centres.weight.detach().clone().requires_grad_()
+    assert torch.autograd.gradcheck(entropy, (embedding, weight, scale))
+    # The whole matrix of logits, as everybody writes it.
+    cosine = F.normalize(embedding) @ F.normalize(weight).T
+    own = F.one_hot(labels, IDENTITIES)
+    logits = torch.where(own.bool(), 0.7 * cosine - 0.2, cosine) * scale.unsqueeze(1)
+    torch.testing.assert_close(
+        entropy(embedding, weight, scale), F.cross_entropy(logits, labels, reduction="none")
+    )
+
+
+def test_a_draw_of_centres_has_the_batchs_own_and_changes_with_the_step() -> None:
+    centres = ClassCentres(200, SIZE, sample=0.1, seed=3)
+    embedding, labels = torch.randn(6, SIZE), torch.tensor([7, 7, 150, 3, 199, 0])
+    seen = []
+    for step in (4, 5, 4):
+        centres.begin(step)
+        centres.weight.grad = None
+        entropy = centres(embedding, labels, lambda cosine: cosine - 0.1, torch.tensor(9.0))
+        entropy.sum().backward()
+        assert centres.weight.grad is not None
+        drawn = centres.weight.grad.abs().sum(dim=1).nonzero().squeeze(1)
+        assert len(drawn) == 20
+        assert set(labels.tolist()) <= set(drawn.tolist())
+        cosine = F.normalize(embedding) @ F.normalize(centres.weight[drawn]).T
+        own = drawn.unsqueeze(0) == labels.unsqueeze(1)
+        logits = 9.0 * (cosine - 0.1 * own)
+        torch.testing.assert_close(
+            entropy, F.cross_entropy(logits, own.int().argmax(dim=1), reduction="none")
+        )
+        seen.append(drawn.tolist())
+    assert seen[0] == seen[2] != seen[1]
+    # Where a batch has more people than the draw would have centres, all of its people are there.
+    centres = ClassCentres(200, SIZE, sample=0.001)
+    centres(embedding, labels, lambda cosine: cosine, torch.tensor(9.0)).sum().backward()
+    assert centres.weight.grad is not None
+    assert int((centres.weight.grad.abs().sum(dim=1) > 0).sum()) == 5
+
+
+def test_nothing_as_large_as_all_logits_is_kept() -> None:
+    centres = ClassCentres(4000, 8, chunk=100)
+    embedding = torch.randn(64, 8, requires_grad=True)
+    sizes: list[int] = []
+
+    class Watch(torch.utils._python_dispatch.TorchDispatchMode):  # type: ignore[misc]
+        def __torch_dispatch__(self, function, types, arguments=(), options=None):  # type: ignore[no-untyped-def]
+            out = function(*arguments, **(options or {}))
+            sizes.extend(
+                value.numel()
+                for value in (out if isinstance(out, tuple) else (out,))
+                if isinstance(value, Tensor)
+            )
+            return out
+
+    with Watch():
+        entropy = centres(embedding, torch.arange(64), lambda cosine: cosine, torch.tensor(30.0))
+        entropy.mean().backward()
+    assert max(sizes) == 4000 * 8 < 64 * 4000
+
+
+OVERRIDES = ("optim.epochs=6", "optim.milestones=[]", "logging.checkpoint_steps=2", "backbone.dropout=0")
+
+
+def torchrun(count: int, recipe: Path, run: Path, *options: str) -> list[str]:
+    """A command that trains in several processes, and begins again where one of them dies."""
+    return [
+        *(sys.executable, "-m", "torch.distributed.run", "--standalone", "--max-restarts", "2"),
+        *("--nproc-per-node", str(count), "-m", "facerts", "train", str(recipe), *OVERRIDES),
+        *("--out", str(run), *options),
+    ]
+
+
+@pytest.fixture
+def recipe_file(make_recipe: Callable[..., object], tmp_path: Path) -> Path:
+    make_recipe()
+    return tmp_path / "tiny.yaml"
+
+
+@pytest.fixture
+def one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_what_several_processes_save_one_goes_on_from(recipe_file: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    command = [*torchrun(2, recipe_file, run), "compute.recompute=true"]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    recipe, state = load_checkpoint(run / FILE)
+    total = state["step"]
+    data = TrainingData(recipe)
+    assert total == 6 * (len(data) // recipe.optim.batch_size)
+    assert state["centres"]["weight"].shape == (data.identities, 16)
+    momenta = [entry["momentum_buffer"].shape for entry in state["optimizer"]["state"].values()]
+    assert momenta.count(state["centres"]["weight"].shape) == 1
+    logged = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in logged if line["kind"] == "train"] == list(range(2, total + 1, 2))
+    # As if it had been interrupted a little earlier: the step is what the order of the images goes by.
+    learner = Learner(recipe, data.identities)
+    learner.load_state_dict(state)
+    torch.testing.assert_close(learner.state_dict()["centres"]["weight"], state["centres"]["weight"])
+    crops, labels, samples = next(iter(data.batches(total - 1, total)))
+    assert math.isfinite(
+        learner.step(crops, Batch(labels, samples, total - 1, recipe.seed), 0.01).total.item()
+    )
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_a_process_that_dies_is_made_good(
+    recipe_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOGLEVEL", "INFO")
+    run = tmp_path / "run"
+    command = torchrun(2, recipe_file, run, "--resume")
+    with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as process:
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+        while not (run / FILE).exists() and process.poll() is None:
+            time.sleep(0.01)
+        os.kill(int(children.read_text().split()[-1]), signal.SIGKILL)
+        _, said = process.communicate(timeout=300)
+    assert process.returncode == 0, said
+    assert "will restart worker group" in said
+    recipe, state = load_checkpoint(run / FILE)
+    assert state["step"] == 6 * (len(TrainingData(recipe)) // recipe.optim.batch_size)
+
+
+def test_shares_of_a_batch_are_the_batch(make_recipe: Callable[..., Recipe]) -> None:
+    recipe = make_recipe()
+    whole = next(iter(TrainingData(recipe).batches(3, 4)))
+    parts = [next(iter(TrainingData(recipe, Processes(rank, 4)).batches(3, 4))) for rank in range(4)]
+    for mine, expected in zip(zip(*parts, strict=True), whole, strict=True):
+        assert torch.equal(torch.cat(mine), expected)
+    with pytest.raises(Error, match=r"optim\.batch_size 16 .* multiple of their number, 3"):
+        TrainingData(recipe, Processes(0, 3))
+
+
+@pytest.mark.parametrize("parts", [2, 4])
+def test_a_batch_in_parts_has_the_gradients_of_the_whole(
+    make_recipe: Callable[..., Recipe], monkeypatch: pytest.MonkeyPatch, parts: int
+) -> None:
+    wide = lambda crops, channels_last: to_network_input(crops).double()  # noqa: E731
+    monkeypatch.setattr("facerts.training.learner.to_network_input", wide)
+    # BatchNorm sees each part by itself; with fixed statistics nothing else does.
+    monkeypatch.setattr(FaceNetwork, "train", lambda self, mode=True: nn.Module.train(self, False))
+    found = []
+    for accumulate in (1, parts):
+        # With a norm to clip to, of which nothing is clipped, centres have a gradient in one part, too.
+        recipe = make_recipe("backbone.dropout=0", f"compute.accumulate={accumulate}", "optim.clip_norm=1e30")
+        data = TrainingData(recipe)
+        learner = Learner(recipe, data.identities)
+        trained = [*learner.network.double().parameters(), *learner.centres.double().parameters()]
+        crops, labels, samples = next(iter(data.batches(0, 1)))
+        learner.step(crops, Batch(labels, samples, 0, recipe.seed), 0.01)
+        found.append([p.grad for p in trained if p.grad is not None])
+    for mine, expected in zip(*found, strict=True):
+        torch.testing.assert_close(mine, expected, rtol=1e-8, atol=1e-10)
+
+
+def test_methods_that_look_at_everything_stay_in_one_process(make_recipe: Callable[..., Recipe]) -> None:
+    recipe = make_recipe("method={name: tightness}")
+    with pytest.raises(Error, match="tightness looks at all images"):
+        Learner(recipe, 8, processes=Processes(0, 2))
+    with pytest.raises(Error, match="fp16 finds the scale"):
+        Learner(make_recipe("compute.precision=fp16"), 8, processes=Processes(0, 2))
+
+
+def test_an_average_of_the_weights_is_what_is_validated(make_recipe: Callable[..., Recipe]) -> None:
+    recipe = make_recipe("optim.average=0.5")
+    data = TrainingData(recipe)
+    learner = Learner(recipe, data.identities)
+    name, weight = next(iter(learner.network.named_parameters()))
+    expected = weight.detach().clone()
+    for step, (crops, labels, samples) in enumerate(data.batches(0, 3)):
+        learner.step(crops, Batch(labels, samples, step, recipe.seed), 0.05)
+        now = learner.network.get_parameter(name).detach()
+        # The first update takes the weights as they are.
+        expected = now.clone() if step == 0 else 0.5 * expected + 0.5 * now
+    assert learner.average is not None
+    torch.testing.assert_close(learner.average.module.get_parameter(name), expected)
+    again = Learner(recipe, data.identities)
+    again.load_state_dict(learner.state_dict())
+    crops = draw_face(0, 0)[None]
+    assert (again.embedder()(crops).embedding == learner.embedder()(crops).embedding).all()

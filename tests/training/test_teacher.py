@@ -1,0 +1,435 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional as F
+
+from facerts.datasets import open_source
+from facerts.datasets.synthetic import write_drawn
+from facerts.embedding import load_embedder
+from facerts.errors import Error
+from facerts.training.checkpoint import load_network
+from facerts.training.distillation.embeddings import Ensemble
+from facerts.training.distillation.teacher import Teacher as Distillation
+from facerts.training.distillation.teacher import open_teacher, principal_directions
+from facerts.training.learner import Learner
+from facerts.training.loader import TrainingData
+from facerts.training.loop import train
+from facerts.training.methods import Batch, Loss
+from facerts.training.recipe import Recipe, Teacher, load_recipe
+from tests.foreign import write_description, write_embedder
+
+MakeRecipe = Callable[..., Recipe]
+SIZE = 16
+OTHER_SIZE = 12
+SHORT = ("optim.epochs=1", "optim.milestones=[]")
+
+
+@pytest.fixture(scope="module")
+def teacher_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = write_embedder(tmp_path_factory.mktemp("teacher") / "teacher.onnx", size=SIZE)
+    write_description(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def other_teacher(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = write_embedder(tmp_path_factory.mktemp("teacher") / "other.onnx", size=OTHER_SIZE, seed=1)
+    write_description(path)
+    return path
+
+
+def unit(count: int, seed: int) -> torch.Tensor:
+    values = torch.randn(count, 5, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    return F.normalize(values)
+
+
+def distillation(**weights: float) -> tuple[Distillation, torch.Tensor, Batch]:
+    """A teacher of six images of three people, the embeddings of a batch of four of them, and the batch."""
+    labels = np.array([0, 0, 1, 1, 2, 2])
+    teacher = Distillation(Teacher(models="none", **weights), unit(6, 0).numpy(), labels, size=5)
+    samples = torch.tensor([4, 0, 3, 1])
+    embedding = (2.5 * unit(4, 1)).requires_grad_()
+    return teacher, embedding, Batch(torch.from_numpy(labels)[samples], samples, step=0, seed=0)
+
+
+def method_loss(value: float) -> Loss:
+    return Loss(torch.tensor(value, dtype=torch.float64), {"cross_entropy": torch.tensor(value)})
+
+
+def test_the_loss_is_what_a_loop_over_images_and_pairs_gives() -> None:
+    teacher, embedding, batch = distillation(cosine=3.0, similarities=7.0, method=0.5)
+    loss = teacher.loss(embedding, batch, method_loss(2.0))
+    s = (embedding / embedding.norm(dim=1, keepdim=True)).detach().numpy()
+    t = unit(6, 0).numpy()[batch.samples.numpy()]
+    distance = sum(1.0 - float(s[i] @ t[i]) for i in range(4)) / 4
+    pairs = [(i, j) for i in range(4) for j in range(4) if i != j]
+    similarities = sum(float(s[i] @ s[j] - t[i] @ t[j]) ** 2 for i, j in pairs) / len(pairs)
+    assert loss.total.item() == pytest.approx(3 * distance + 7 * similarities + 0.5 * 2.0, rel=1e-6)
+    assert loss.parts["teacher_distance"].item() == pytest.approx(distance, rel=1e-6)
+    assert loss.parts["teacher_similarities"].item() == pytest.approx(similarities, rel=1e-6)
+    assert loss.parts["cross_entropy"].item() == 2.0
+
+
+def test_its_gradient_is_that_of_finite_differences() -> None:
+    teacher, embedding, batch = distillation()
+    assert torch.autograd.gradcheck(
+        lambda given: teacher.loss(given, batch, method_loss(0.0)).total, (embedding,)
+    )
+
+
+def test_an_image_is_left_out_of_its_own_mean() -> None:
+    teacher, embedding, batch = distillation()
+    cosines = teacher.centres_for(batch).cosines(embedding.detach())
+    t = unit(6, 0)
+    for row, sample in enumerate(batch.samples.tolist()):
+        person = sample // 2
+        for other in range(3):
+            images = [i for i in (2 * other, 2 * other + 1) if other != person or i != sample]
+            wanted = F.cosine_similarity(embedding[row].detach(), t[images].sum(dim=0), dim=0)
+            assert cosines[row, other].item() == pytest.approx(wanted.item(), rel=1e-5)
+
+
+def test_a_persons_only_image_stays_its_own_mean() -> None:
+    teacher = Distillation(Teacher(models="none"), unit(3, 0).numpy(), np.array([0, 0, 1]), size=5)
+    batch = Batch(torch.tensor([1]), torch.tensor([2]), step=0, seed=0)
+    embedding = unit(1, 1)
+    cosine = teacher.centres_for(batch).cosines(embedding)[0, 1].item()
+    assert cosine == pytest.approx(float(embedding[0] @ unit(3, 0)[2]), rel=1e-6)
+
+
+def test_a_teacher_sees_images_as_they_are_and_mirrored_and_is_asked_once(
+    teacher_model: Path, drawn_faces: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, cache = open_source(drawn_faces), tmp_path / "cache"
+    embeddings = Ensemble([str(teacher_model)]).of_source(source, cache)
+    embedder = load_embedder(teacher_model)
+    crop = source.crop(5)[None]
+    summed = embedder(crop).embedding[0] + embedder(np.ascontiguousarray(crop[:, :, ::-1])).embedding[0]
+    assert embeddings[5] == pytest.approx(summed / np.linalg.norm(summed), abs=1e-6)
+    monkeypatch.setattr("facerts.training.distillation.embeddings.embed_source", None)
+    assert np.array_equal(Ensemble([str(teacher_model)]).of_source(source, cache), embeddings)
+
+
+def test_each_teacher_has_a_file_of_its_own_in_the_cache(
+    teacher_model: Path, other_teacher: Path, drawn_faces: Path, tmp_path: Path
+) -> None:
+    source = open_source(drawn_faces)
+    Ensemble([str(teacher_model)]).of_source(source, tmp_path)
+    alone = {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
+    Ensemble([str(other_teacher), str(teacher_model)]).of_source(source, tmp_path)
+    assert len(list(tmp_path.iterdir())) == 2
+    assert {path: path.stat().st_mtime_ns for path in alone} == alone
+
+
+def test_a_cache_that_is_a_file_is_refused(teacher_model: Path, drawn_faces: Path, tmp_path: Path) -> None:
+    file = tmp_path / "teacher.npz"
+    file.touch()
+    with pytest.raises(Error, match=r"teacher\.npz: teacher\.cache is a folder"):
+        Ensemble([str(teacher_model)]).of_source(open_source(drawn_faces), file)
+
+
+def test_the_cosine_of_several_teachers_is_the_mean_of_theirs(
+    teacher_model: Path, other_teacher: Path, crops: np.ndarray
+) -> None:
+    together = Ensemble([str(teacher_model), str(other_teacher)]).of_views(crops).astype(np.float64)
+    assert together.shape == (len(crops), SIZE + OTHER_SIZE)
+    each = [
+        load_embedder(model)(crops).embedding.astype(np.float64) for model in (teacher_model, other_teacher)
+    ]
+    for i in range(len(crops)):
+        for j in range(len(crops)):
+            wanted = sum(float(unit[i] @ unit[j]) for unit in each) / 2
+            assert together[i] @ together[j] == pytest.approx(wanted, abs=1e-6)
+
+
+def test_the_loss_of_two_teachers_is_what_a_loop_gives() -> None:
+    """Slow and in float64: cosines by each teacher, projection by a singular value decomposition."""
+    one, two = unit(9, 2).numpy(), F.normalize(torch.randn(9, 3, dtype=torch.float64)).numpy()
+    labels, samples = np.array([0, 0, 1, 1, 2, 2]), torch.tensor([4, 8, 0, 7])
+    together = np.concatenate([one, two], axis=1) / np.sqrt(2)
+    teacher = Distillation(
+        Teacher(models=["a", "b"], cosine=3, similarities=7, method=0.5), together, labels, size=4
+    )
+    student = torch.randn(4, 4, dtype=torch.float64)
+    batch = Batch(torch.tensor([2, -1, 0, -1]), samples, step=0, seed=0)
+    loss = teacher.loss(student, batch, method_loss(2.0))
+
+    s = [row / np.linalg.norm(row) for row in student.numpy()]
+    directions = np.linalg.svd(together, full_matrices=False)[2][:4]
+    # The signs of directions are nobody's business but the projection's own.
+    signs = np.sign((directions * teacher.projection.numpy().T).sum(axis=1))
+    places = [signs * (directions @ row) for row in together[samples]]
+    distance = np.mean([1 - s[i] @ place / np.linalg.norm(place) for i, place in enumerate(places)])
+    errors = []
+    for i in range(4):
+        for j in range(4):
+            if i != j:
+                a, b = samples[i], samples[j]
+                cosine = (one[a] @ one[b] + two[a] @ two[b]) / 2
+                errors.append((s[i] @ s[j] - cosine) ** 2)
+    assert loss.parts["teacher_distance"].item() == pytest.approx(distance, rel=1e-5)
+    assert loss.parts["teacher_similarities"].item() == pytest.approx(np.mean(errors), rel=1e-9)
+    assert loss.total.item() == pytest.approx(3 * distance + 7 * np.mean(errors) + 0.5 * 2.0, rel=1e-5)
+
+
+def test_no_other_directions_keep_the_cosines_better() -> None:
+    random = np.random.default_rng(0)
+    values = random.normal(size=(200, 12)) * np.linspace(3, 0.2, 12)
+    values = (values @ np.linalg.qr(random.normal(size=(12, 12)))[0]).astype(np.float32)
+    chosen = principal_directions(values, 5)
+    assert chosen.T @ chosen == pytest.approx(np.eye(5), abs=1e-9)
+
+    def lost(directions: np.ndarray) -> float:
+        kept = values @ directions
+        return float(np.square(values @ values.T - kept @ kept.T).sum())
+
+    others = [np.linalg.qr(random.normal(size=(12, 5)))[0] for _ in range(20)]
+    near = [np.linalg.qr(chosen + 0.05 * random.normal(size=chosen.shape))[0] for _ in range(20)]
+    assert lost(chosen) < min(lost(directions) for directions in others + near)
+
+
+def test_teachers_of_as_many_numbers_are_not_projected() -> None:
+    teacher, _, _ = distillation()
+    assert torch.equal(teacher.targets, teacher.embeddings)
+
+
+UNLABELED = ("data.unlabeled_share=0.25", "optim.batch_size=16", "data.name=drawn", "data.terms=none")
+
+
+@pytest.fixture
+def unlabeled_faces(tmp_path: Path) -> Path:
+    """Ten flat images of people of whom nothing is known."""
+    folder = tmp_path / "unlabeled"
+    write_drawn(tmp_path / "others", identities=5, pictures=2, seed=77)
+    folder.mkdir()
+    for number, file in enumerate(sorted((tmp_path / "others").rglob("*.jpg"))):
+        file.rename(folder / f"{number}.jpg")
+    return folder
+
+
+def test_unlabeled_images_change_no_loss_of_the_method(
+    teacher_model: Path, make_recipe: MakeRecipe, unlabeled_faces: Path, tmp_path: Path
+) -> None:
+    """The method sees of a batch exactly what it sees of the labeled images alone, noise and centers included."""
+    recipe = make_recipe(
+        f"teacher={{models: [{teacher_model}]}}", f"data.unlabeled={unlabeled_faces}", *UNLABELED, *SHORT
+    )
+    data = TrainingData(recipe)
+    teacher = open_teacher(recipe, data.source, data.unlabeled, tmp_path)
+    learner = Learner(recipe, data.identities, teacher)
+    crops, labels, samples = next(data.batches(0, 1))
+    assert labels.tolist()[12:] == [-1] * 4
+    assert (labels[:12] >= 0).all()
+    outputs = {
+        "embedding": torch.randn(16, SIZE, requires_grad=True),
+        "log_scale": torch.randn(16, 16, requires_grad=True),
+    }
+    batch = Batch(labels, samples, step=3, seed=5)
+    whole = learner._loss(outputs, batch, crops)
+    whole.total.backward()
+    known = Batch(labels[:12], samples[:12], step=3, seed=5)
+    alone = learner.method.loss(
+        {name: value[:12] for name, value in outputs.items()}, known, teacher.centres_for(known)
+    )
+    for name, value in alone.parts.items():
+        assert torch.equal(whole.parts[name], value), name
+    assert torch.equal(whole.per_image["v"], alone.per_image["v"])
+    assert not outputs["log_scale"].grad[12:].any()
+    assert outputs["embedding"].grad[12:].abs().sum(dim=1).min() > 0
+
+
+def test_a_batch_takes_its_share_from_each_and_every_unlabeled_image_comes_before_one_comes_again(
+    teacher_model: Path, make_recipe: MakeRecipe, unlabeled_faces: Path
+) -> None:
+    recipe = make_recipe(
+        f"teacher={{models: [{teacher_model}]}}", f"data.unlabeled={unlabeled_faces}", *UNLABELED, *SHORT
+    )
+    data = TrainingData(recipe)
+    rows = [samples.tolist() for _, _, samples in data.batches(0, 5)]
+    seen = [row for batch in rows for row in batch[12:]]
+    labeled = len(data)
+    assert sorted(seen[:10]) == sorted(seen[10:20]) == list(range(labeled, labeled + 10))
+    assert seen[:10] != seen[10:20]
+    assert all(row < labeled for batch in rows for row in batch[:12])
+    assert [samples.tolist() for _, _, samples in data.batches(3, 5)] == rows[3:]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "sentence"),
+    [
+        ((), "set teacher.models"),
+        (
+            ("teacher={models: [t.onnx]}", "method.name=supcon", "data.unlabeled_share=0.25"),
+            "one view of each image",
+        ),
+        (("teacher={models: [t.onnx]}", "compute.accumulate=2"), "compute.accumulate 1"),
+        (("teacher={models: [t.onnx]}", "data.unlabeled_share=0.01"), "leave room for one unlabeled"),
+    ],
+)
+def test_unlabeled_images_where_they_can_teach_nothing_are_refused(
+    overrides: tuple[str, ...], sentence: str, make_recipe: MakeRecipe
+) -> None:
+    with pytest.raises(Error, match=sentence):
+        make_recipe("data.unlabeled=somewhere", "data.name=drawn", "data.terms=none", *overrides)
+
+
+def test_teachers_asked_about_views_say_of_each_crop_what_they_say_of_it_alone(
+    teacher_model: Path, other_teacher: Path, make_recipe: MakeRecipe, tmp_path: Path
+) -> None:
+    models = f"models: [{teacher_model}, {other_teacher}]"
+    recipe = make_recipe(
+        f"teacher={{{models}, target: view, method_embedding: teachers}}",
+        *SHORT,
+        "data.augmentation.ladder=1",
+    )
+    data = TrainingData(recipe)
+    learner = Learner(recipe, data.identities, open_teacher(recipe, data.source, None, tmp_path))
+    crops, labels, samples = next(data.batches(0, 1))
+    outputs = {
+        "embedding": torch.randn(16, SIZE, requires_grad=True),
+        "log_scale": torch.zeros(16, 16, requires_grad=True),
+    }
+    loss = learner._loss(outputs, Batch(labels, samples, step=0, seed=5), crops)
+    views = torch.from_numpy(Ensemble(recipe.teacher.models).of_views(crops.numpy()))
+    place = F.normalize(views @ learner.teacher.projection)
+    wanted = 1 - F.cosine_similarity(outputs["embedding"].detach(), place).mean()
+    assert loss.parts["teacher_distance"].item() == pytest.approx(wanted.item(), rel=1e-5)
+    # The method's loss reaches its own head, and not the embedding that it did not look at.
+    reached = torch.autograd.grad(
+        learner.method.loss(
+            learner.teacher.method_outputs(outputs, views),
+            Batch(labels, samples, step=0, seed=5),
+            learner.teacher.centres_for(Batch(labels, samples, step=0, seed=5)),
+        ).total,
+        (outputs["embedding"], outputs["log_scale"]),
+        allow_unused=True,
+    )
+    assert reached[0] is None
+    assert reached[1].abs().sum() > 0
+
+
+def test_a_network_comes_closer_to_its_teacher_and_resumes_as_if_nothing_had_happened(
+    teacher_model: Path, make_recipe: MakeRecipe, tmp_path: Path
+) -> None:
+    how = (f"teacher={{models: [{teacher_model}]}}", "backbone.dropout=0.2", "optim.milestones=[]")
+    recipe = make_recipe(*how, "optim.epochs=10", "logging.checkpoint_steps=1000")
+    train(recipe, tmp_path / "whole")
+    trained = load_network(tmp_path / "whole").network
+    data = TrainingData(recipe)
+    wanted = Ensemble([str(teacher_model)]).of_source(data.source, tmp_path / "whole" / "teachers")
+
+    def closeness(network: torch.nn.Module) -> float:
+        crops = np.stack([data.source.crop(index) for index in range(len(data))])
+        images = torch.from_numpy(crops).permute(0, 3, 1, 2).float().sub(127.5).div(127.5)
+        with torch.no_grad():
+            return float(F.cosine_similarity(network(images)["embedding"], torch.from_numpy(wanted)).mean())
+
+    few = train(make_recipe(*how, "optim.epochs=0.25"), tmp_path / "few")
+    assert closeness(trained) > closeness(load_network(few).network) + 0.2
+
+
+@pytest.mark.parametrize("teachers", ["one", "two and unlabeled images", "two, about views"])
+def test_a_resumed_run_gives_the_same_weights(
+    teachers: str,
+    teacher_model: Path,
+    other_teacher: Path,
+    unlabeled_faces: Path,
+    make_recipe: MakeRecipe,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    both = f"models: [{teacher_model}, {other_teacher}]"
+    overrides = {
+        "one": [f"teacher={{models: [{teacher_model}]}}"],
+        "two and unlabeled images": [
+            f"teacher={{{both}}}", f"data.unlabeled={unlabeled_faces}", *UNLABELED, "optim.average=0.9"
+        ],
+        "two, about views": [f"teacher={{{both}, target: view, method_embedding: teachers}}"],
+    }[teachers]  # fmt: skip
+    recipe = make_recipe(*overrides, *SHORT, "logging.checkpoint_steps=2")
+    whole = load_network(train(recipe, tmp_path / "whole"))
+    steps = TrainingData.batches
+
+    def two_steps(data: TrainingData, start: int, stop: int) -> object:
+        yield from steps(data, start, 2)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(TrainingData, "batches", two_steps)
+    with pytest.raises(KeyboardInterrupt):
+        train(recipe, tmp_path / "cut")
+    monkeypatch.setattr(TrainingData, "batches", steps)
+    resumed = load_network(train(recipe, tmp_path / "cut", resume=True))
+    for name, value in whole.network.state_dict().items():
+        assert torch.equal(value, resumed.network.state_dict()[name]), name
+
+
+def test_an_embedding_larger_than_the_teachers_is_refused_before_training(
+    teacher_model: Path, make_recipe: MakeRecipe, tmp_path: Path
+) -> None:
+    recipe = make_recipe(f"teacher={{models: [{teacher_model}]}}", "backbone.embedding_size=17")
+    with pytest.raises(Error, match=r"16 numbers in all.*embedding_size must be at most 16, not 17"):
+        open_teacher(recipe, TrainingData(recipe).source, None, tmp_path)
+
+
+def test_a_resumed_run_keeps_its_projection(
+    teacher_model: Path, other_teacher: Path, make_recipe: MakeRecipe, tmp_path: Path
+) -> None:
+    """Another machine may find the same directions with other signs, where the network would have to begin anew."""
+    recipe = make_recipe(f"teacher={{models: [{teacher_model}, {other_teacher}]}}", *SHORT)
+    source = TrainingData(recipe).source
+    learners = [Learner(recipe, 8, open_teacher(recipe, source, None, tmp_path / "cache")) for _ in range(2)]
+    learners[0].teacher.take_projection(-learners[0].teacher.projection)
+    targets = learners[0].teacher.targets
+    assert not torch.equal(targets, learners[1].teacher.targets)
+    learners[1].load_state_dict(learners[0].state_dict())
+    assert torch.equal(targets, learners[1].teacher.targets)
+
+
+def test_a_head_learns_from_the_teachers_cosines_beside_a_frozen_network(
+    teacher_model: Path, make_recipe: MakeRecipe, tmp_path: Path
+) -> None:
+    first = train(make_recipe(f"teacher={{models: [{teacher_model}]}}", *SHORT), tmp_path / "first")
+    recipe = make_recipe(
+        f"teacher={{models: [{teacher_model}], method: 1, method_embedding: teachers}}",
+        f"backbone.weights={tmp_path / 'first'}", "backbone.frozen=true", *SHORT,
+    )  # fmt: skip
+    before = load_network(first).network.state_dict()
+    after = load_network(train(recipe, tmp_path / "second")).network.state_dict()
+    changed = {name for name in before if not torch.equal(before[name], after[name])}
+    assert changed
+    assert {name.split(".")[0] for name in changed} == {"heads"}
+
+
+def test_no_teacher_is_asked_for_nothing(make_recipe: MakeRecipe, tmp_path: Path) -> None:
+    recipe = make_recipe()
+    assert open_teacher(recipe, TrainingData(recipe).source, None, tmp_path) is None
+
+
+def test_a_recipe_from_before_there_were_several_teachers_is_read(make_recipe: MakeRecipe) -> None:
+    recipe = make_recipe("teacher={model: m.onnx}")
+    assert recipe.teacher == Teacher(models=["m.onnx"])
+
+
+def test_an_unknown_key_of_the_teacher_names_the_nearest(make_recipe: MakeRecipe) -> None:
+    with pytest.raises(Error, match=r"teacher\.cosin.*teacher\.cosine"):
+        make_recipe("teacher={models: m.onnx, cosin: 3}")
+
+
+def test_the_recipe_of_the_model_that_ships_fits_its_teachers(reference_models: Path) -> None:
+    recipe = load_recipe("facerts_small")
+    assert recipe.teacher is not None
+    numbers = Ensemble(recipe.teacher.models).of_views(np.zeros((1, 112, 112, 3), np.uint8)).shape[1]
+    assert recipe.backbone.embedding_size <= numbers
+    assert 0 < recipe.unlabeled_size < recipe.labeled_size
+
+
+def test_the_recipe_of_the_first_edition_is_still_read() -> None:
+    recipe = load_recipe("facerts_small_first")
+    assert recipe.teacher is not None
+    assert recipe.backbone.embedding_size == 128
+    assert len(recipe.teacher.models) == 1
