@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 import numpy as np
-from common import Saved, load_labelled, parser_of, percent, run
+from common import Saved, load_labeled, parser_of, percent, run
 from numpy.typing import NDArray
 
 from facerts.errors import DataError
@@ -34,7 +34,7 @@ def main() -> None:
     parser.add_argument("--number", default=r"(\d+)", help="a regular expression whose group is the number")
     parser.add_argument("--edges", nargs="+", type=float, default=[], help="where a new group begins")
     options = parser.parse_args()
-    saved = load_labelled([options.result])[0]
+    saved = load_labeled([options.result])[0]
     threshold = load(options.model).threshold(options.keep)
     rows = [accepted(saved, source, threshold) for source in saved.section("ood")["in"]]
     if options.source:

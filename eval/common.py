@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from facerts.cli.ending import ending
 from facerts.cli.output import warn
 from facerts.errors import DataError
-from facerts.evaluation import labeled as labelled
+from facerts.evaluation import labeled as labeled
 from facerts.evaluation.labeled import Measured, Saved, by_cosine, mean_of
 from facerts.report import markdown
 
@@ -42,13 +42,13 @@ def add_results(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def load_labelled(texts: Sequence[str]) -> list[Saved]:
+def load_labeled(texts: Sequence[str]) -> list[Saved]:
     """Read folders given as ``FOLDER`` or ``LABEL=FOLDER``, each under a label of its own.
 
     Raises:
         DataError: no result in a folder, or two with one label.
     """
-    results = labelled.load_labelled(texts)
+    results = labeled.load_labeled(texts)
     label, times = Counter(saved.label for saved in results).most_common(1)[0]
     if times > 1:
         raise DataError(f"{times} results are called {label!r}; give each a label of its own, LABEL=FOLDER")

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from facerts.errors import DataError
 from facerts.report.figures import write_svg
-from facerts.report.figures.style import colour, legend, line, new_figure, svg
+from facerts.report.figures.style import color, legend, line, new_figure, svg
 
 INK = "#666666"
 POINTS = 400
@@ -62,7 +62,7 @@ def shape_and_rate(delta: float, v: float) -> tuple[float, float]:
 
 
 def figure(deltas: Sequence[float], vs: Sequence[float]) -> str:
-    """A line for each δ and v: δ by colour, v by style."""
+    """A line for each δ and v: δ by color, v by style."""
     gammas = [shape_and_rate(delta, v) for delta in deltas for v in vs]
     # The mean and three standard deviations hold nearly all of a density.
     end = max((shape + 3 * math.sqrt(shape)) / rate for shape, rate in gammas)
@@ -70,9 +70,9 @@ def figure(deltas: Sequence[float], vs: Sequence[float]) -> str:
     drawn, axes = new_figure()
     for number, delta in enumerate(deltas):
         for order, v in enumerate(vs):
-            axes.plot(t, temperature_density(t, delta, v), color=colour(number), linestyle=line(order))
+            axes.plot(t, temperature_density(t, delta, v), color=color(number), linestyle=line(order))
     for number, delta in enumerate(deltas):
-        axes.plot([], [], color=colour(number), label=f"δ = {delta:g}")
+        axes.plot([], [], color=color(number), label=f"δ = {delta:g}")
     for order, v in enumerate(vs):
         axes.plot([], [], color=INK, linestyle=line(order), label=f"v = {v:g}")
     axes.set(xlabel="temperature t", ylabel="density", xlim=(0, end), ylim=(0, None))

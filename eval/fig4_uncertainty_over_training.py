@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from common import Saved, add_out, ladder_source, ladder_values, load_labelled, parser_of, run
+from common import Saved, add_out, ladder_source, ladder_values, load_labeled, parser_of, run
 
 from facerts.errors import DataError
 from facerts.report.figures import bands_by_step, write_svg
@@ -32,7 +32,7 @@ def main() -> None:
     )
     add_out(parser, "the SVG file")
     options = parser.parse_args()
-    results = load_labelled(options.results)
+    results = load_labeled(options.results)
     source = ladder_source(results, options.source)
     write_svg(options.out, figure(results, source, f"{options.poor}/{options.strength:g}", options.score))
 

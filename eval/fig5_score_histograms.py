@@ -7,7 +7,7 @@ Writes fig5_LABEL_SCORE.svg for each folder. Results come from `facerts evaluate
 
 from __future__ import annotations
 
-from common import add_out, add_results, load_labelled, parser_of, run
+from common import add_out, add_results, load_labeled, parser_of, run
 
 from facerts.report.figures import score_histograms, write_svgs
 from facerts.report.subject import Subject
@@ -22,7 +22,7 @@ def main() -> None:
     add_out(parser, "the folder for the SVG files")
     options = parser.parse_args()
     drawn = {}
-    for saved in load_labelled(options.results):
+    for saved in load_labeled(options.results):
         section = saved.section("ood")
         for source in (*section["in"], *section["out"]):
             saved.array(f"ood/{source}/{options.score}")

@@ -12,7 +12,7 @@ from base64 import b64encode
 from html import escape
 
 import numpy as np
-from common import Saved, add_out, load_labelled, parser_of, run
+from common import Saved, add_out, load_labeled, parser_of, run
 
 from facerts.cli.output import warn
 from facerts.errors import DataError
@@ -49,7 +49,7 @@ def main() -> None:
     )
     add_out(parser, "the HTML file")
     options = parser.parse_args()
-    saved = load_labelled([options.result])[0]
+    saved = load_labeled([options.result])[0]
     with atomic_write(options.out, "w") as file:
         file.write(page(saved, options.of or only(saved), options.by))
     warn(f"{options.out} shows pictures of the data, which its terms may not allow to be published")

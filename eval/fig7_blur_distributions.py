@@ -7,7 +7,7 @@ Results come from `facerts evaluate ladder`, whose blur has radii of 1 to 5 pixe
 
 from __future__ import annotations
 
-from common import add_out, add_results, ladder_source, ladder_values, load_labelled, parser_of, run
+from common import add_out, add_results, ladder_source, ladder_values, load_labeled, parser_of, run
 
 from facerts.report.figures import blur_panels, blur_steps, write_svg
 
@@ -22,7 +22,7 @@ def main() -> None:
     parser.add_argument("--radius", nargs="+", type=float, default=[2, 3, 5], help="radii of blur in pixels")
     add_out(parser, "the SVG file")
     options = parser.parse_args()
-    results = load_labelled(options.results)
+    results = load_labeled(options.results)
     source = ladder_source(results, options.source)
     steps = blur_steps(options.radius)
     values = {

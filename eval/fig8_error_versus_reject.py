@@ -16,7 +16,7 @@ from common import (
     Saved,
     add_out,
     add_results,
-    load_labelled,
+    load_labeled,
     parser_of,
     run,
     warn_of_other_data,
@@ -47,7 +47,7 @@ def main() -> None:
     parser.add_argument("--fmr", type=float, default=1e-3, help="false match rate (default: 0.001)")
     add_out(parser, "the folder for the SVG files")
     options = parser.parse_args()
-    results = load_labelled(options.results)
+    results = load_labeled(options.results)
     first = results[0]
     sets = options.sets or [
         name

@@ -13,7 +13,7 @@ from common import (
     accuracy_sets,
     add_out,
     add_results,
-    load_labelled,
+    load_labeled,
     mean_accuracy,
     parser_of,
     run,
@@ -33,7 +33,7 @@ def main() -> None:
     )
     add_out(parser, "the SVG file")
     options = parser.parse_args()
-    results = load_labelled(options.results)
+    results = load_labeled(options.results)
     sets = accuracy_sets(results, options.sets)
     warn_of_other_data(results, "ood")
     points = [

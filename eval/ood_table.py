@@ -13,7 +13,7 @@ from typing import Any
 from common import (
     Measured,
     add_results,
-    load_labelled,
+    load_labeled,
     parser_of,
     percent,
     run,
@@ -35,7 +35,7 @@ def main() -> None:
         help="also each source of faces against all others, and all faces against each source of others",
     )
     options = parser.parse_args()
-    results = load_labelled(options.results)
+    results = load_labeled(options.results)
     warn_of_other_data(results, "ood")
     words = ["model", "score", *(["faces", "others"] if options.per_source else [])]
     rows = [

@@ -193,7 +193,7 @@ def planned(options: argparse.Namespace) -> list[Run]:
     """
     if bool(options.faces) != bool(options.others):
         raise Error("--in and --out-of need each other: faces are measured against other things")
-    recipes = dict(map(_labelled, options.recipes))
+    recipes = dict(map(_labeled, options.recipes))
     if len(recipes) < len(options.recipes):
         raise Error("two recipes have one label; give each its own, LABEL=RECIPE")
     own: dict[str, list[str]] = {label: [] for label in recipes}
@@ -299,7 +299,7 @@ def _execute(step: Step, log: Path) -> None:
         raise StepError(f"{step.name} ended with status {status}: {said[-1]} (all of it in {log})")
 
 
-def _labelled(text: str) -> tuple[str, str]:
+def _labeled(text: str) -> tuple[str, str]:
     """Label and recipe; without a label, the recipe's name is it."""
     label, _, recipe = text.rpartition("=")
     return label or re.sub(r"\.ya?ml$", "", Path(recipe).name), recipe

@@ -19,7 +19,7 @@ from common import (
     accuracy,
     accuracy_sets,
     add_results,
-    load_labelled,
+    load_labeled,
     mean_accuracy,
     parser_of,
     percent,
@@ -41,7 +41,7 @@ def main() -> None:
         help="order of the rows: as given (the default), by label with numbers by their value, or best mean first",
     )
     options = parser.parse_args()
-    results = load_labelled(options.results)
+    results = load_labeled(options.results)
     sets = accuracy_sets(results, options.sets)
     if options.sort_by == "label":
         results.sort(key=lambda saved: natural(saved.label))

@@ -1,7 +1,7 @@
 """Small networks that answer like SCRFD and like YuNet, made by the tests; of the first also what it answers, slowly.
 
 In the first red makes faces at stride 8, green at 16, blue at 32: an anchor's score is how bright its square of the
-picture is in that colour, times 1 for the first anchor of a place and ``SECOND`` for the other. Boxes and points are
+picture is in that color, times 1 for the first anchor of a place and ``SECOND`` for the other. Boxes and points are
 always where ``distances`` and ``POINTS`` say, as seen from the place, in strides.
 
 In the second blue makes faces at stride 8, green at 16, red at 32; the brighter, the surer and the larger, and the

@@ -91,7 +91,7 @@ def quality_description(size: int = 96, **changes: Any) -> dict[str, Any]:
         "input": {
             "name": "crop",
             "size": [size, size],
-            "colour": "BGR",
+            "color": "BGR",
             "mean": [128, 128, 128],
             "std": [128, 128, 128],
         },
@@ -106,7 +106,7 @@ def write_description(model: Path, **changes: Any) -> Path:
         "schema": "facerts.model/1",
         "input": {"name": "face"},
         "outputs": {"embedding": "vector"},
-        "normalise_embedding": True,
+        "normalize_embedding": True,
         "quality": "norm",
     }
     for key, value in changes.items():
@@ -122,7 +122,7 @@ def write_description(model: Path, **changes: Any) -> Path:
 def slow_embedding(
     crops: NDArray[np.uint8], mean: Any = 127.5, std: Any = 127.5, bgr: bool = False, size: int = SIZE
 ) -> NDArray[Any]:
-    """What the model computes, in NumPy, before normalisation."""
+    """What the model computes, in NumPy, before normalization."""
     if bgr:
         crops = crops[..., ::-1]
     x = (crops.astype(np.float64) - mean) / std

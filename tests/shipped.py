@@ -20,7 +20,7 @@ def write_model(path: Path, **changes: Any) -> Path:
         "method": "rts",
         "input": {"name": "face"},
         "outputs": {"embedding": "vector", "quality": "bright"},
-        "normalise_embedding": True,
+        "normalize_embedding": True,
         "quality": "output:bright",
         "training_data": "drawn faces",
         "terms": "none",

@@ -50,7 +50,7 @@ def test_what_lies_beyond_the_picture_is_black() -> None:
 
 
 def test_a_large_face_is_not_aliased() -> None:
-    # Stripes finer than a pixel of the crop must become grey, not other stripes.
+    # Stripes finer than a pixel of the crop must become gray, not other stripes.
     stripes = np.zeros((112 * 9, 112 * 9, 3), dtype=np.uint8)
     stripes[:, ::2] = 255
     assert align(stripes, TEMPLATE * 9).std() < 10

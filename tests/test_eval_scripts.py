@@ -27,7 +27,7 @@ from facerts.datasets.synthetic import write_drawn
 from facerts.embedding import FaceOutputs
 from facerts.errors import DataError
 from facerts.evaluation.corruption_benchmark import run_ladder
-from facerts.evaluation.labeled import load_labelled
+from facerts.evaluation.labeled import load_labeled
 from facerts.evaluation.ood import run_ood
 from facerts.evaluation.options import Measuring
 from facerts.evaluation.result_folder import load_result
@@ -171,8 +171,8 @@ def test_the_interval_of_a_mean_of_equal_independent_ones_is_narrower_by_the_roo
 
 
 def test_rows_sorted_by_label_follow_the_numbers_in_them(results: dict[str, Path]) -> None:
-    labelled = [f"δ {delta}={results['plain']}" for delta in (16, 8, 32)]
-    _, *rows = table("verification_table", *labelled, "--sort-by", "label", "--caption", "Table 5")
+    labeled = [f"δ {delta}={results['plain']}" for delta in (16, 8, 32)]
+    _, *rows = table("verification_table", *labeled, "--sort-by", "label", "--caption", "Table 5")
     assert [row[0] for row in rows] == ["δ 8", "δ 16", "δ 32"]
 
 
@@ -227,7 +227,7 @@ def test_figure_4_draws_the_median_of_v_of_clear_and_poor_pictures_by_step(
         label in shown for label in ("clear", "poor (blur, strength 1)", "training step", "uncertainty v")
     )
     common = module("common")
-    (saved,) = common.load_labelled([str(later)])
+    (saved,) = common.load_labeled([str(later)])
     by = content(later)["ladder"]["faces"]["kinds"]["blur"]["by"]["quality"]["p50"]
     for step, place in (("clean", 0), ("blur/1", -1)):
         v = common.ladder_values(saved, "faces", step, "v")
@@ -304,7 +304,7 @@ def test_figure_7_refuses_a_radius_that_no_step_of_the_ladder_has(
 def test_figure_8_is_the_reject_section_for_the_first_and_uses_its_similarities_for_the_others(
     module: Any, results: dict[str, Path]
 ) -> None:
-    saved = module("common").load_labelled([str(folder) for folder in results.values()])
+    saved = module("common").load_labeled([str(folder) for folder in results.values()])
     curves, best = module("fig8_error_versus_reject").reject_curves(saved, "first", "quality", FMR)
     section = content(results["plain"])["reject"]["first"]
     own = next(one for one in section if one["by"] == "quality" and one["convention"] == "fixed")
@@ -323,7 +323,7 @@ def test_figure_8_matches_pictures_by_name_whatever_their_order(
     module: Any, results: dict[str, Path]
 ) -> None:
     common, fig8 = module("common"), module("fig8_error_versus_reject")
-    first, other = common.load_labelled([str(folder) for folder in results.values()])
+    first, other = common.load_labeled([str(folder) for folder in results.values()])
     straight, _ = fig8.reject_curves([first, other], "first", "quality", FMR)
     for key in ("names", "quality"):
         other.arrays[f"verification/first/{key}"] = other.arrays[f"verification/first/{key}"][::-1]
@@ -353,7 +353,7 @@ def test_figure_8_refuses_a_rate_that_the_impostor_pairs_cannot_show(
     assert "at least 1,000 impostor pairs" in ran.stderr
 
 
-def test_figure_9_has_a_labelled_point_for_each_method(tmp_path: Path, results: dict[str, Path]) -> None:
+def test_figure_9_has_a_labeled_point_for_each_method(tmp_path: Path, results: dict[str, Path]) -> None:
     ran = script(
         "fig9_accuracy_against_ood",
         results["plain"],
@@ -439,7 +439,7 @@ def test_accepted_shares_are_counted_by_source_and_by_the_number_in_the_names(
     results: dict[str, Path], module: Any
 ) -> None:
     groups = module("accepted_by_group")
-    [saved] = load_labelled([str(results["plain"])])
+    [saved] = load_labeled([str(results["plain"])])
     source, *_ = saved.section("ood")["in"]
     quality, names = (saved.array(f"ood/{source}/{what}") for what in ("quality", "names"))
     threshold = float(np.sort(quality)[5])

@@ -53,21 +53,21 @@ def test_a_jpeg_with_restart_markers_and_bytes_after_its_end_is_whole(face: Pict
 
 
 def test_grey_becomes_three_equal_channels(face: Picture) -> None:
-    grey = face.mean(axis=2).astype(np.uint8)
-    decoded = decode(saved(Image.fromarray(grey), "PNG"), where="x")
+    gray = face.mean(axis=2).astype(np.uint8)
+    decoded = decode(saved(Image.fromarray(gray), "PNG"), where="x")
     assert decoded.shape == (112, 112, 3)
-    assert all(np.array_equal(decoded[..., channel], grey) for channel in range(3))
+    assert all(np.array_equal(decoded[..., channel], gray) for channel in range(3))
 
 
-def test_alpha_is_dropped_and_the_colours_stay(face: Picture) -> None:
+def test_alpha_is_dropped_and_the_colors_stay(face: Picture) -> None:
     alpha = np.full((112, 112, 1), 7, dtype=np.uint8)
     data = saved(Image.fromarray(np.concatenate([face, alpha], axis=2)), "PNG")
     assert np.array_equal(decode(data, where="x"), face)
 
 
 def test_sixteen_bits_become_the_upper_eight(face: Picture) -> None:
-    grey = face[..., 0].astype(np.uint16) * 257
-    decoded = decode(saved(Image.fromarray(grey), "PNG"), where="x")
+    gray = face[..., 0].astype(np.uint16) * 257
+    decoded = decode(saved(Image.fromarray(gray), "PNG"), where="x")
     assert np.abs(decoded[..., 0].astype(int) - face[..., 0]).max() <= 1
 
 

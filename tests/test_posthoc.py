@@ -34,7 +34,7 @@ SHORT = Settings(hidden=16, epochs=3, batch_size=16, holdout=0.25)
 @pytest.fixture
 def foreign(tmp_path: Path) -> Path:
     model = write_embedder(tmp_path / "theirs.onnx")
-    write_description(model, licence="theirs", terms="ask", source="a friend")
+    write_description(model, license="theirs", terms="ask", source="a friend")
     return model
 
 
@@ -62,7 +62,7 @@ def test_the_file_has_their_embedding_and_our_quality(
     assert said.input == before.description.input
     assert said.outputs["embedding"] == "vector"
     assert (said.method, said.quality) == ("rts, post hoc", "output:quality")
-    assert (said.licence, said.source, said.terms) == ("theirs", "a friend", "ask; drawn")
+    assert (said.license, said.source, said.terms) == ("theirs", "a friend", "ask; drawn")
     assert said.embedding_size == SIZE
     assert "48 images of 6 identities" in said.training_data
     assert facerts.load(out).score(list(crops))[0].quality == pytest.approx(float(ours.quality[0]), abs=1e-6)
@@ -106,8 +106,8 @@ def test_every_method_that_fits_works(
     [
         ({"batch": 1}, {"input_batch": 1}),
         ({"batch": 4}, {"input_batch": 4}),
-        ({"layout": "NHWC"}, {"input_layout": "NHWC", "input_colour": "BGR"}),
-        ({}, {"normalise_embedding": False, "quality": "none"}),
+        ({"layout": "NHWC"}, {"input_layout": "NHWC", "input_color": "BGR"}),
+        ({}, {"normalize_embedding": False, "quality": "none"}),
     ],
 )
 def test_inputs_of_every_kind(
@@ -117,8 +117,8 @@ def test_inputs_of_every_kind(
     write_description(model, **said)
     out = tmp_path / "scored.onnx"
     # An embedding that is not of unit length, though said to be, cannot agree with itself.
-    if said.get("normalise_embedding") is False:
-        _normalise(model)
+    if said.get("normalize_embedding") is False:
+        _normalize(model)
     scored(model, drawn_faces, out)
     theirs, ours = load_embedder(model)(crops[:5]), load_embedder(out)(crops[:5])
     assert np.array_equal(theirs.embedding, ours.embedding)
@@ -126,7 +126,7 @@ def test_inputs_of_every_kind(
     np.testing.assert_allclose(ours.quality, load_embedder(out)(crops).quality[:5], atol=1e-5)  # type: ignore[index]
 
 
-def _normalise(path: Path) -> None:
+def _normalize(path: Path) -> None:
     model = onnx.load(str(path))
     model.graph.node.append(helper.make_node("LpNormalization", ["vector"], ["unit"], axis=1))
     model.graph.node.append(helper.make_node("ReduceL2", ["vector"], ["length"], axes=[1], keepdims=0))
@@ -136,7 +136,7 @@ def _normalise(path: Path) -> None:
     onnx.save(model, str(path))
     write_description(
         path,
-        normalise_embedding=False,
+        normalize_embedding=False,
         outputs={"embedding": "unit", "norm": "length"},
         quality="norm",
     )
@@ -285,8 +285,8 @@ def _people(identities: int, pictures: int, spoiled: int) -> tuple[Features, NDA
     """Identities in 8 dimensions; the last pictures of each are noise, and shorter."""
     random = np.random.default_rng(0)
     labels = np.repeat(np.arange(identities), pictures)
-    centres = random.normal(size=(identities, 8))
-    vectors = centres[labels] + 0.2 * random.normal(size=(len(labels), 8))
+    centers = random.normal(size=(identities, 8))
+    vectors = centers[labels] + 0.2 * random.normal(size=(len(labels), 8))
     poor = np.tile(np.arange(pictures) >= pictures - spoiled, identities)
     vectors[poor] = random.normal(size=(poor.sum(), 8)) + 3.0 * np.eye(8)[0]
     norm = np.linalg.norm(vectors, axis=1)

@@ -21,7 +21,7 @@ from facerts.embedding import FaceOutputs, load_embedder
 from facerts.embedding.onnx_embedder import to_input
 from facerts.errors import DataError, Error, ModelError
 from facerts.export.parity import Parity, compare
-from facerts.export.quantize import quantise, store_half
+from facerts.export.quantize import quantize, store_half
 from facerts.onnx.contract import Input
 from facerts.training.checkpoint import load_network
 from facerts.training.export import from_checkpoint as export_module
@@ -268,9 +268,9 @@ def test_a_network_that_does_not_bear_it_leaves_no_file(
     trained_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def on_the_dark_side(path: Path, faces: NDArray[np.uint8]) -> None:
-        quantise(path, np.zeros_like(faces))  # ranges that no face keeps to
+        quantize(path, np.zeros_like(faces))  # ranges that no face keeps to
 
-    monkeypatch.setattr(export_module, "quantise", on_the_dark_side)
+    monkeypatch.setattr(export_module, "quantize", on_the_dark_side)
     with pytest.raises(
         ModelError, match=r"no file was written: the network does not bear int8, export it as"
     ):

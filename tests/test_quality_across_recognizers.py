@@ -305,7 +305,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two recognizers, one with a quality and one that hides its norm, and a model of quality alone."""
     folder = tmp_path_factory.mktemp("models")
     write_description(write_embedder(folder / "one.onnx", quality=True), quality="output:bright")
-    write_description(write_embedder(folder / "two.onnx", size=5), input_colour="BGR")
+    write_description(write_embedder(folder / "two.onnx", size=5), input_color="BGR")
     write_quality(folder / "alone.onnx")
     (folder / "elsewhere.json").write_text(json.dumps(quality_description(name="Alone")))
     return folder

@@ -165,7 +165,7 @@ ENTRY = {
             r"models\.0\.file: String should match",
         ),
         ({"models": [ENTRY | {"terms": " "}], "default": "a"}, r"models\.0\.terms: String should match"),
-        ({"models": [ENTRY | {"licence": "x"}], "default": "a"}, r"models\.0\.licence: Extra inputs"),
+        ({"models": [ENTRY | {"license": "x"}], "default": "a"}, r"models\.0\.license: Extra inputs"),
         ({"models": [], "schema": "facerts.models/2"}, "schema: Input should be"),
     ],
 )

@@ -2,11 +2,11 @@
 
     python tools/bench_classes.py --identities 10000 181000 1000000 2000000 --batch 128 --size 512
 
-Each row is measured in a process of its own: the most memory above what it had with the embeddings and the centres in
+Each row is measured in a process of its own: the most memory above what it had with the embeddings and the centers in
 it, and the median time of forward, backward and SGD's step after one that warms up. "B x C" is the loss as it is
-usually written, with all logits; "a tenth of B x C" the same of a tenth of the centres that is drawn for each step,
-with a gradient and a step for these alone, as Partial FC has it. "in chunks" is ours, whose centres step in the
-backward pass, and "a tenth in chunks" ours of a tenth; "in chunks, gathered" first has the gradient of all centres, as
+usually written, with all logits; "a tenth of B x C" the same of a tenth of the centers that is drawn for each step,
+with a gradient and a step for these alone, as Partial FC has it. "in chunks" is ours, whose centers step in the
+backward pass, and "a tenth in chunks" ours of a tenth; "in chunks, gathered" first has the gradient of all centers, as
 clipping, AdamW and accumulation need it.
 """
 
@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from facerts.training.class_head.centers import ClassCentres
+from facerts.training.class_head.centers import ClassCenters
 from facerts.training.class_head.row_updates import RowSteps
 from facerts.training.methods.margin import additive_angular
 
@@ -76,21 +76,21 @@ def measure(options: argparse.Namespace, identities: int) -> dict[str, float]:
     torch.manual_seed(0)
     ours, tenth = "chunks" in options.way, "tenth" in options.way
     sample = TENTH if ours and tenth else None
-    centres = ClassCentres(identities, options.size, chunk=options.chunk, sample=sample).to(device)
+    centers = ClassCenters(identities, options.size, chunk=options.chunk, sample=sample).to(device)
     embedding = torch.randn(options.batch, options.size, device=device, requires_grad=True)
     labels = torch.randint(0, identities, (options.batch,), device=device)
-    optimizer = torch.optim.SGD(centres.parameters(), lr=0.1, fused=True)
+    optimizer = torch.optim.SGD(centers.parameters(), lr=0.1, fused=True)
     if ours and "gathered" not in options.way:
-        centres.row_steps = RowSteps(optimizer, centres.weight)
-    loss = by_centres if ours else (a_tenth if tenth else whole)
+        centers.row_steps = RowSteps(optimizer, centers.weight)
+    loss = by_centers if ours else (a_tenth if tenth else whole)
     base = used(device)
     times = []
     for step in range(options.steps + 1):
         began = time.perf_counter()
-        centres.begin(step)
+        centers.begin(step)
         optimizer.zero_grad(set_to_none=True)
         embedding.grad = None
-        value = loss(centres, embedding, labels)
+        value = loss(centers, embedding, labels)
         optimizer.step()
         if device.type == "cuda":
             torch.cuda.synchronize()
@@ -104,30 +104,30 @@ def measure(options: argparse.Namespace, identities: int) -> dict[str, float]:
     }
 
 
-def by_centres(centres: ClassCentres, embedding: Tensor, labels: Tensor) -> Tensor:
+def by_centers(centers: ClassCenters, embedding: Tensor, labels: Tensor) -> Tensor:
     scale = torch.tensor(SCALE, device=embedding.device)
-    loss = centres(embedding, labels, lambda cosine: additive_angular(cosine, MARGIN), scale).mean()
+    loss = centers(embedding, labels, lambda cosine: additive_angular(cosine, MARGIN), scale).mean()
     loss.backward()  # type: ignore[no-untyped-call]
     return loss
 
 
-def whole(centres: ClassCentres, embedding: Tensor, labels: Tensor) -> Tensor:
+def whole(centers: ClassCenters, embedding: Tensor, labels: Tensor) -> Tensor:
     """As it is usually written."""
-    loss = usual(centres.weight, embedding, labels)
+    loss = usual(centers.weight, embedding, labels)
     loss.backward()  # type: ignore[no-untyped-call]
     return loss
 
 
-def a_tenth(centres: ClassCentres, embedding: Tensor, labels: Tensor) -> Tensor:
-    """The same for some of the centres, which are picked, step and are put back."""
-    order = torch.rand(centres.identities, device=labels.device)
+def a_tenth(centers: ClassCenters, embedding: Tensor, labels: Tensor) -> Tensor:
+    """The same for some of the centers, which are picked, step and are put back."""
+    order = torch.rand(centers.identities, device=labels.device)
     order[labels] = 2.0
-    drawn = order.topk(int(TENTH * centres.identities)).indices.sort().values
-    picked = centres.weight.detach()[drawn].requires_grad_()
+    drawn = order.topk(int(TENTH * centers.identities)).indices.sort().values
+    picked = centers.weight.detach()[drawn].requires_grad_()
     loss = usual(picked, embedding, torch.searchsorted(drawn, labels))
     loss.backward()  # type: ignore[no-untyped-call]
     torch.optim.SGD([picked], lr=0.1, fused=True).step()
-    centres.weight.data[drawn] = picked.detach()
+    centers.weight.data[drawn] = picked.detach()
     return loss
 
 

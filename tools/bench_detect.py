@@ -19,7 +19,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.datasets import open_pictures
+from facerts.datasets import open_images
 from facerts.detection import Detection, Detector, open_any_detector
 from facerts.images import decode
 
@@ -42,7 +42,7 @@ def main() -> None:
     options = parser.parse_args()
     cv2.setNumThreads(1)
     detectors = [_open(given, options.threshold) for given in options.detector]
-    source = open_pictures(options.photos)
+    source = open_images(options.photos)
     found: list[list[list[Detection]]] = [[] for _ in detectors]
     turned: list[list[list[Detection]]] = [[] for _ in detectors]
     taken: list[list[float]] = [[] for _ in detectors]

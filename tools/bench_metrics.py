@@ -106,10 +106,10 @@ def draw_pairs(share: int) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
 
 
 def draw_unit(people: int, pictures: int, seed: int = 1) -> NDArray[np.float32]:
-    """``(people * pictures, SIZE)`` each person's centre, the same with any seed, plus noise."""
-    centre = np.random.default_rng(0).standard_normal((people, SIZE), dtype=np.float32)
+    """``(people * pictures, SIZE)`` each person's center, the same with any seed, plus noise."""
+    center = np.random.default_rng(0).standard_normal((people, SIZE), dtype=np.float32)
     noise = np.random.default_rng(seed).standard_normal((people * pictures, SIZE), dtype=np.float32)
-    noise += np.repeat(centre, pictures, axis=0)
+    noise += np.repeat(center, pictures, axis=0)
     noise /= np.linalg.norm(noise, axis=1, keepdims=True)
     return noise
 

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from facerts.datasets import Source, open_pictures
+from facerts.datasets import Source, open_images
 from facerts.datasets.synthetic import draw_face
 from facerts.images import encode_jpeg
 from facerts.integrations.ray import OBJECT_STORE_BYTES, Workers, import_ray, run_job_on_ray
@@ -50,7 +50,7 @@ def draw(folder: Path, count: int) -> str:
 
 
 def measure(pictures: list[str], scratch: Path, options: argparse.Namespace) -> None:
-    open_scorer, open_source = partial(load, options.model, threads=1), partial(open_pictures, pictures)
+    open_scorer, open_source = partial(load, options.model, threads=1), partial(open_images, pictures)
     scorer, source = open_scorer(), open_source()
     settings = {**scorer.settings(), **Task().settings()}
     workers = Workers(number=options.workers)
@@ -72,7 +72,7 @@ def measure(pictures: list[str], scratch: Path, options: argparse.Namespace) -> 
         )
     )
     # A picture for each worker: what is left is what it takes to start them, and nothing else.
-    few = partial(open_pictures, [source.location(index) for index in range(options.workers)])
+    few = partial(open_images, [source.location(index) for index in range(options.workers)])
     opening, alone, many = [], [], []
     for turn in range(options.rounds):
         nearly_empty = new_job(f"few{turn}", few(), 1)

@@ -10,8 +10,8 @@ Crops: `facerts score` from a tar shard to CSV, against the network alone on cro
 faster of one run with all cores and of single-threaded runs on every core.
 
 Photos: `facerts score --detector yunet` against the loop that insightface's FaceAnalysis makes: SCRFD at 640 x 640,
-one photo after the other, then the same recogniser, one face after the other, ONNX Runtime as it is by default. With
---insightface PYTHON (an interpreter that has insightface, see tools/check_neighbours.py) it is insightface itself.
+one photo after the other, then the same recognizer, one face after the other, ONNX Runtime as it is by default. With
+--insightface PYTHON (an interpreter that has insightface, see tools/check_integrations.py) it is insightface itself.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from pathlib import Path
 
 import numpy as np
 
-from facerts.datasets import open_pictures
+from facerts.datasets import open_images
 from facerts.datasets.synthetic import draw_face
 from facerts.detection import open_detector
 from facerts.embedding import load_embedder
@@ -83,7 +83,7 @@ def crops(options: argparse.Namespace, scratch: Path) -> None:
     shard = scratch / "crops.tar"
     write_shard(shard, options.crops)
     scorer = load(options.model, threads=1)
-    source = open_pictures(shard)
+    source = open_images(shard)
     stacked = np.stack([source.crop(index) for index in range(len(source))])
     batches = [stacked[start : start + 64] for start in range(0, len(stacked), 64)]
     wide = load(options.model).embedder
@@ -108,7 +108,7 @@ def crops(options: argparse.Namespace, scratch: Path) -> None:
 
 
 def photos(options: argparse.Namespace, scratch: Path) -> None:
-    source = open_pictures(options.photos)
+    source = open_images(options.photos)
     paths = [source.location(index) for index in range(len(source))]
     scorer = load(options.model, detector="yunet", detector_model=options.yunet, threads=1)
     found: dict[str, list[int]] = {}
@@ -143,7 +143,7 @@ def peer(
     if options.insightface is None:
         detector = open_detector("scrfd", options.scrfd)
         assert detector is not None
-        recogniser = load_embedder(load(options.model).embedder._path, batch_size=1)
+        recognizer = load_embedder(load(options.model).embedder._path, batch_size=1)
 
         def loop() -> list[int]:
             faces = []
@@ -151,7 +151,7 @@ def peer(
                 image = read(path)
                 detections = detector(image)
                 for face in detections:
-                    recogniser(align(image, face.points)[None])
+                    recognizer(align(image, face.points)[None])
                 faces.append(len(detections))
             return faces
 
@@ -168,7 +168,7 @@ def peer(
         str(load(options.model).embedder._path),
         "--embedding-only",
     ]
-    subprocess.run([*command, "--out", str(pack / "recogniser.onnx")], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([*command, "--out", str(pack / "recognizer.onnx")], check=True, stdout=subprocess.DEVNULL)
     listed = scratch / "photos.json"
     listed.write_text(json.dumps([os.path.abspath(path) for path in paths]))
     with subprocess.Popen(
@@ -196,7 +196,7 @@ def memory(options: argparse.Namespace, scratch: Path) -> None:
     shard = scratch / "crops.tar"
     write_shard(shard, 500, copies=-(-options.memory // 500))
     scorer = load(options.model, threads=1)
-    source = open_pictures(shard)
+    source = open_images(shard)
     job = Job(scratch / "rows.csv", source, scorer.settings())
     job.begin(resume=False)
     done = 0
@@ -231,7 +231,7 @@ def turns(
 
 def score(scorer: Scorer, paths: str | Path, out: Path) -> list[tuple[str, int | None]]:
     """As the command does; each row's picture and face."""
-    source = open_pictures(paths)
+    source = open_images(paths)
     job = Job(out, source, scorer.settings())
     job.begin(resume=False)
     run_job(scorer, source, job, Task())

@@ -14,7 +14,7 @@ the rate that was measured:
     python tools/bench_train.py --change compute.compile=true --against plain --images 490623 --price 3.5
 
 Printed are images/s; where a step's time goes, measured in further steps that wait at the end of each phase ("backward"
-has the step of the class centres in it, where they step there); the most memory that steps took above what the process
+has the step of the class centers in it, where they step there); the most memory that steps took above what the process
 had before it built the network, in a process for each; and the share of the largest rate of a product of matrices that
 was seen here: a step counts 6 operations for each multiply-add of the network and of the logits that are looked at, 2
 for the network where it is frozen, whatever is computed twice.
@@ -46,7 +46,7 @@ from facerts.training.recipe import Recipe, load_recipe
 WARM_UP = 3
 # Passes: the gradients of the inputs and of the weights cost as much as the forward pass, each.
 FORWARD, BACKWARD = 1, 2
-PHASES = ("network", "loss", "backward", "optimiser")
+PHASES = ("network", "loss", "backward", "optimizer")
 
 
 def main() -> None:
@@ -176,7 +176,7 @@ def timed(learner: Any) -> Iterator[dict[str, float]]:
         (learner, "forward", "network"),
         (learner, "_loss", "loss"),
         (torch.Tensor, "backward", "backward"),
-        (learner.optimizer, "step", "optimiser"),
+        (learner.optimizer, "step", "optimizer"),
     ]
     originals = [getattr(owner, name) for owner, name, _ in places]
 

@@ -1,6 +1,6 @@
 """A training step in the field's usual style, to measure ours against: eager, NCHW, autocast, all B x C logits.
 
-The same network, precision and optimiser as a recipe has; nothing compiled, nothing in chunks, nothing fused.
+The same network, precision and optimizer as a recipe has; nothing compiled, nothing in chunks, nothing fused.
 """
 
 from __future__ import annotations

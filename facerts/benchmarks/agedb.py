@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from facerts.benchmarks.listed import FOLDS, LIST_SUFFIXES, build, load_pair_list
 from facerts.benchmarks.pairs import PairBenchmark
-from facerts.datasets.folder import PICTURE_SUFFIXES
+from facerts.datasets.folder import IMAGE_SUFFIXES
 from facerts.errors import DataError
 
 NAME = "agedb_30"
@@ -60,7 +60,7 @@ def load_agedb(folder: str | Path, *, seed: int = 0) -> PairBenchmark:
 
 
 def _is_picture(name: str) -> bool:
-    return os.path.splitext(name)[1].lower() in PICTURE_SUFFIXES and not name.startswith(".")
+    return os.path.splitext(name)[1].lower() in IMAGE_SUFFIXES and not name.startswith(".")
 
 
 def _parts(folder: Path, key: str) -> tuple[str, int, str]:

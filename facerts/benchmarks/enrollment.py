@@ -1,4 +1,4 @@
-"""Identification (1:N) from any labelled source: some people are enrolled, the rest are unknown."""
+"""Identification (1:N) from any labeled source: some people are enrolled, the rest are unknown."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ FOLDS = 10
 
 
 def pairs_from_identities(source: Source, *, genuine: int, impostors: int, seed: int) -> PairBenchmark:
-    """Draw pairs from a labelled source, the same for the same seed.
+    """Draw pairs from a labeled source, the same for the same seed.
 
     Identities are dealt into ten folds, and both pictures of a pair are of one fold, so that no identity stands
     in two folds. Where a fold has fewer pairs than asked for, it gives all that it has.

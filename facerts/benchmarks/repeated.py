@@ -19,7 +19,7 @@ def repeated_images(benchmark: PairBenchmark, first: NDArray[np.int64]) -> tuple
             notes.append(
                 f"{len(rows)} {what} pairs are one picture twice, the first is "
                 + _named(benchmark, pictures[rows[0], 0])
-                + ("." if flag else ": they are labelled wrongly.")
+                + ("." if flag else ": they are labeled wrongly.")
             )
     used = np.unique(np.stack([pictures.reshape(-1), np.repeat(benchmark.folds, 2)], axis=1), axis=0)
     shared, folds = np.unique(used[:, 0], return_counts=True)

@@ -14,9 +14,9 @@ from facerts.embedding.aligned import AlignedPhotos, photo_notes
 from facerts.embedding.embed import embed_crops
 from facerts.errors import DataError, ModelError
 from facerts.io.progress import track
-from facerts.scoring.pipeline import score_pictures
+from facerts.scoring.pipeline import score_images
 from facerts.scoring.prepare import Picture
-from facerts.scoring.row_builder import Judge
+from facerts.scoring.row_builder import RowBuilder
 
 # Lengths that differ from 1 by no more are rounding.
 UNIT_TOLERANCE = 1e-2
@@ -75,7 +75,7 @@ def read_faces(embedder: OnnxEmbedder, source: Source, *, embed: bool, flip: boo
     quality: dict[int, float | None] = {}
     vectors: dict[int, NDArray[np.float32] | None] = {}
     left_out = []
-    for row, (scored,) in enumerate(score_pictures(Judge(model), shown, batch_size=embedder.batch_size)):
+    for row, (scored,) in enumerate(score_images(RowBuilder(model), shown, batch_size=embedder.batch_size)):
         if scored.row.error is not None:
             left_out.append(scored.row.error)
             continue

@@ -49,10 +49,10 @@ def compare(
     Example: facerts compare RTS=results/rts ArcFace=results/arcface --out comparison
     """
     from facerts.evaluation.compare import compare_methods, methods_of, write_comparison
-    from facerts.evaluation.labeled import load_labelled
+    from facerts.evaluation.labeled import load_labeled
     from facerts.report.comparison import subjects_of, write_comparison_report
 
-    methods = methods_of(load_labelled(results))
+    methods = methods_of(load_labeled(results))
     subjects = subjects_of(methods, log or ())
     comparison = compare_methods(methods, embedding=embedding)
     write_comparison(comparison, out)

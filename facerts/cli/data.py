@@ -76,9 +76,9 @@ def draw(
     Example: facerts data draw --identities 181000 --out drawn
     """
     from facerts.curation.pack import pack_records, pack_shards
-    from facerts.datasets.synthetic_source import DrawnSource
+    from facerts.datasets.synthetic_source import SyntheticSource
 
-    source = DrawnSource(identities, pictures, people=people, seed=seed)
+    source = SyntheticSource(identities, pictures, people=people, seed=seed)
     write = pack_records if layout is Layout.REC else pack_shards
     _show(write(source, out, check=False), json)
 

@@ -356,7 +356,7 @@ def _judged(
         return load_run(model, scores or (), ensemble or (), threads=threads)
     if scores or ensemble:
         raise Error(
-            f"{model or embeddings}: --score and --ensemble need class centres, which are only in a training run; "
+            f"{model or embeddings}: --score and --ensemble need class centers, which are only in a training run; "
             f"give its folder or its {CHECKPOINT} as --model"
         )
     if embeddings is not None:
@@ -377,7 +377,7 @@ def _measuring(
     reference: str | None,
     **options: Any,
 ) -> Measuring:
-    from facerts.datasets import open_pictures
+    from facerts.datasets import open_images
     from facerts.detection import open_any_detector
     from facerts.evaluation.options import Measuring
 
@@ -390,6 +390,6 @@ def _measuring(
             if detector_model is None
             else open_any_detector(detector_model, threshold=BASELINE_THRESHOLD)
         ),
-        reference=None if reference is None else open_pictures(reference),
+        reference=None if reference is None else open_images(reference),
         **options,
     )

@@ -58,7 +58,9 @@ def export(
             help="Aligned faces to check the export on, and for int8 to find ranges on; by default the run's own."
         ),
     ] = None,
-    licence: Annotated[str, typer.Option(help="Licence of the weights, written into the file.")] = "",
+    license: Annotated[
+        str, typer.Option("--license", "--licence", help="License of the weights, written into the file.")
+    ] = "",
     terms: Annotated[
         str,
         typer.Option(
@@ -75,7 +77,7 @@ def export(
     With --embedding-only it also takes a finished model: facerts export facerts-small --embedding-only --out small.onnx
     """
     if (model := _model(run)) is not None:
-        if not embedding_only or precision is not Precision.FP32 or last_weights or data or licence or terms:
+        if not embedding_only or precision is not Precision.FP32 or last_weights or data or license or terms:
             raise Error(
                 f"{run} is a finished model, which can be exported with --embedding-only and with nothing else; give "
                 "the run that it comes from"
@@ -100,7 +102,7 @@ def export(
         embedding_only=embedding_only,
         averaged=not last_weights,
         data=data or (),
-        licence=licence,
+        license=license,
         terms=terms,
     )
     result = {

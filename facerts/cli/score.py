@@ -88,7 +88,7 @@ def score(
 
     Example: facerts score photos/ --model m.onnx --detector yunet --detector-model yunet.onnx --out rows.csv
     """
-    from facerts.datasets import open_pictures
+    from facerts.datasets import open_images
     from facerts.integrations.ray import Workers, import_ray, run_job_on_ray
     from facerts.io.progress import progress_bar
     from facerts.onnx.session import CPU
@@ -114,7 +114,7 @@ def score(
     )
     scorer = open_scorer()
     task = Task(scorer.judge(min_quality=min_quality, keep=keep).min_quality, largest, copies)
-    source = open_pictures(paths)
+    source = open_images(paths)
     on_gpus = provider is not None and provider[0] != CPU
     workers = Workers(ray_address, ray_workers, threads, gpus=int(on_gpus))
     if engine is Engine.RAY:
@@ -129,7 +129,7 @@ def score(
             if engine is Engine.LOCAL:
                 run_job(scorer, source, job, task, advance)
             else:
-                run_job_on_ray(open_scorer, partial(open_pictures, paths), job, task, workers, advance)
+                run_job_on_ray(open_scorer, partial(open_images, paths), job, task, workers, advance)
         summary = _finish(job)
     if task.min_quality is None:
         del summary["accepted"], summary["rejected"]

@@ -15,7 +15,7 @@ from facerts.curation.embeddings import Embedded, Embedding
 from facerts.curation.identity_means import identity_means
 from facerts.curation.output_spec import Target
 from facerts.curation.pairwise import check_threshold
-from facerts.datasets import Joined, Source, open_pictures
+from facerts.datasets import Joined, Source, open_images
 from facerts.detection.base import Detector
 from facerts.embedding.aligned import photo_notes
 from facerts.embedding.search import find
@@ -96,7 +96,7 @@ def disjoin(
     check_threshold(threshold, "--threshold")
     if source.labels is None:
         raise DataError(f"{source.name}: identities are to be left out, and this source has none")
-    others = Joined([open_benchmark_pictures(path) for path in benchmarks])
+    others = Joined([open_benchmark_images(path) for path in benchmarks])
     told = {"threshold": threshold, "single_images": single_images, **embedding.told()}
     told |= {"align_benchmarks": align_benchmarks and align_benchmarks.identity}
     with making(source, [out], settings or Settings(), told, installed_versions()) as made:
@@ -116,7 +116,7 @@ def disjoin(
     return made.report
 
 
-def open_benchmark_pictures(path: str | Path) -> Source:
+def open_benchmark_images(path: str | Path) -> Source:
     """The pictures that a benchmark's pairs or templates name, or all those of another source.
 
     Raises:
@@ -127,7 +127,7 @@ def open_benchmark_pictures(path: str | Path) -> Source:
     if Path(path).is_dir() and is_pair_benchmark(path):
         found = [benchmark.images for benchmark in open_benchmarks(path)]
         return found[0] if len(found) == 1 else Joined(found)
-    return open_pictures(path)
+    return open_images(path)
 
 
 def _compare(

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from facerts.datasets.read_ahead import Picture
-from facerts.datasets.recordio import pack_labelled, write_record
+from facerts.datasets.recordio import pack_labeled, write_record
 from facerts.images import CROP_SIZE
 from facerts.io.files import atomic_write
 
@@ -47,19 +47,19 @@ def write_records(folder: Path, pictures: Iterable[Picture]) -> Written:
         atomic_write(property_file, "w") as prop,
     ):
         # The header's two numbers are known at the end; a placeholder of the same length holds its place.
-        write_record(rec, idx, 0, pack_labelled((0.0, 0.0), 0, b""))
+        write_record(rec, idx, 0, pack_labeled((0.0, 0.0), 0, b""))
         for picture in pictures:
             if picture.identity != last:
                 ranges.append((key, key))
                 last = picture.identity
-            write_record(rec, idx, key, pack_labelled(float(len(ranges) - 1), key, picture.data))
+            write_record(rec, idx, key, pack_labeled(float(len(ranges) - 1), key, picture.data))
             lst.write(f"{key}\t{len(ranges) - 1}\t{_listed(picture.name)}\n")
             key += 1
             ranges[-1] = (ranges[-1][0], key)
         for label, (begin, end) in enumerate(ranges):
-            write_record(rec, idx, key + label, pack_labelled((float(begin), float(end)), key + label, b""))
+            write_record(rec, idx, key + label, pack_labeled((float(begin), float(end)), key + label, b""))
         rec.seek(0)
-        write_record(rec, io.StringIO(), 0, pack_labelled((float(key), float(key + len(ranges))), 0, b""))
+        write_record(rec, io.StringIO(), 0, pack_labeled((float(key), float(key + len(ranges))), 0, b""))
         prop.write(f"{len(ranges)},{CROP_SIZE},{CROP_SIZE}\n")
     return Written(key - 1, len(ranges))
 
@@ -83,7 +83,7 @@ def write_mixed_records(folder: Path, pictures: Iterable[Picture]) -> Written:
         atomic_write(property_file, "w") as prop,
     ):
         for key, picture in enumerate(pictures, 1):
-            write_record(rec, idx, key - 1, pack_labelled(float(picture.identity), key - 1, picture.data))
+            write_record(rec, idx, key - 1, pack_labeled(float(picture.identity), key - 1, picture.data))
             lst.write(f"{key - 1}\t{picture.identity}\t{_listed(picture.name)}\n")
             identities.add(picture.identity)
         prop.write(f"{len(identities)},{CROP_SIZE},{CROP_SIZE}\n")

@@ -1,6 +1,6 @@
-"""Labelled pictures on disk, read the same way whatever their layout."""
+"""Labeled pictures on disk, read the same way whatever their layout."""
 
-from facerts.datasets.open import Joined, open_pictures, open_source
+from facerts.datasets.open import Joined, open_images, open_source
 from facerts.datasets.source import Source, Subset
 
-__all__ = ["Joined", "Source", "Subset", "open_pictures", "open_source"]
+__all__ = ["Joined", "Source", "Subset", "open_images", "open_source"]

@@ -14,7 +14,7 @@ from facerts.datasets.source import Source
 from facerts.errors import DataError
 from facerts.images import MAX_BYTES
 
-PICTURE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp"})
+IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp"})
 # Windows has neither the flag nor such pipes among its files; there it needs another one for bytes as they are.
 _NO_WAIT = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 
@@ -103,7 +103,7 @@ def open_folder(path: Path) -> Files:
             "use a folder for each identity, or pictures alone"
         )
     if not flat and not nested:
-        raise DataError(f"{path}: no pictures here ({', '.join(sorted(PICTURE_SUFFIXES))})")
+        raise DataError(f"{path}: no pictures here ({', '.join(sorted(IMAGE_SUFFIXES))})")
     if flat:
         return Files(path.name, path, flat, None)
     return Files(path.name, path, [key for _, key in nested], [identity for identity, _ in nested])
@@ -122,7 +122,7 @@ def open_tree(path: Path) -> Files:
         keys += [os.path.relpath(os.path.join(root, name), path) for name in pictures]
         others += len(names) - len(pictures)
     if not keys:
-        raise DataError(f"{path}: no pictures here ({', '.join(sorted(PICTURE_SUFFIXES))})")
+        raise DataError(f"{path}: no pictures here ({', '.join(sorted(IMAGE_SUFFIXES))})")
     return Files(path.name, path, sorted(keys), None, others=others)
 
 
@@ -178,4 +178,4 @@ def open_list(path: Path, *, complete: bool = True) -> Files:
 
 
 def _is_picture(name: str) -> bool:
-    return os.path.splitext(name)[1].lower() in PICTURE_SUFFIXES and not name.startswith(".")
+    return os.path.splitext(name)[1].lower() in IMAGE_SUFFIXES and not name.startswith(".")

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.datasets.bin_set import BinSet
-from facerts.datasets.folder import PICTURE_SUFFIXES, Files, open_folder, open_list, open_tree
+from facerts.datasets.folder import IMAGE_SUFFIXES, Files, open_folder, open_list, open_tree
 from facerts.datasets.records import open_records
 from facerts.datasets.source import Source
 from facerts.datasets.tar import TarShard
@@ -82,7 +82,7 @@ def open_source(spec: str | Path | Sequence[str | Path]) -> Source:
     return _open_all(spec, _open_one)
 
 
-def open_pictures(spec: str | Path | Sequence[str | Path]) -> Source:
+def open_images(spec: str | Path | Sequence[str | Path]) -> Source:
     """As ``open_source`` for commands that ask for no identities: a folder is every picture below it.
 
     A list may name files that are not there; reading them says so.
@@ -131,7 +131,7 @@ def _open_one(path: Path) -> Source:
         return BinSet(path)
     if suffix in LIST_SUFFIXES:
         return open_list(path)
-    if suffix in PICTURE_SUFFIXES:
+    if suffix in IMAGE_SUFFIXES:
         return Files(path.name, path.parent, [path.name], None)
     raise DataError(
         f"{path}: not a source; give a folder, a record directory, a .tar shard, a .bin set, a list "

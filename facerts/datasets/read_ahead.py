@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.datasets.folder import PICTURE_SUFFIXES
+from facerts.datasets.folder import IMAGE_SUFFIXES
 from facerts.datasets.source import Source
 from facerts.errors import DataError
 from facerts.io.progress import track
@@ -82,7 +82,7 @@ def picture_of(source: Source, index: int, data: bytes) -> Picture:
     """A picture under the name that it has in a folder by identity."""
     name = PurePosixPath(source.key(index)).name
     # Records may be called by their numbers; what is no picture by its name would not be found again.
-    if PurePosixPath(name).suffix.lower() not in PICTURE_SUFFIXES:
+    if PurePosixPath(name).suffix.lower() not in IMAGE_SUFFIXES:
         name += _ending(data)
     if source.labels is None:
         return Picture(0, name, data)

@@ -148,14 +148,14 @@ def write_record(rec: IO[bytes], idx: IO[str], key: int, payload: bytes) -> None
     rec.write(encode_record(payload))
 
 
-def pack_labelled(labels: float | tuple[float, ...], key: int, picture: bytes) -> bytes:
+def pack_labeled(labels: float | tuple[float, ...], key: int, picture: bytes) -> bytes:
     """A payload: one label in the header, or several after it, then the picture."""
     if isinstance(labels, tuple):
         return _HEADER.pack(len(labels), 0.0, key, 0) + np.array(labels, dtype="<f4").tobytes() + picture
     return _HEADER.pack(0, labels, key, 0) + picture
 
 
-def unpack_labelled(payload: bytes, where: str) -> tuple[NDArray[np.float32], bytes]:
+def unpack_labeled(payload: bytes, where: str) -> tuple[NDArray[np.float32], bytes]:
     """Labels and picture of a payload.
 
     Raises:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.datasets.file_reader import FileReader
-from facerts.datasets.recordio import LABELS_START, RecordReader, picture_of, unpack_labelled, unpack_labels
+from facerts.datasets.recordio import LABELS_START, RecordReader, picture_of, unpack_labeled, unpack_labels
 from facerts.datasets.source import Source
 from facerts.errors import DataError
 
@@ -70,7 +70,7 @@ class Records(Source):
         row = self._rows.item(index)
         payload = self._records.read(row)
         picture = picture_of(payload)
-        return unpack_labelled(payload, self._where(row))[1] if picture is None else picture
+        return unpack_labeled(payload, self._where(row))[1] if picture is None else picture
 
     def _where(self, row: int) -> str:
         return f"{self._records.path}: record {self._records.keys[row]}"
@@ -114,7 +114,7 @@ class Records(Source):
         return row
 
     def _is_identity(self, row: int) -> bool:
-        return len(unpack_labelled(self._records.read(row), self._where(row))[1]) == 0
+        return len(unpack_labeled(self._records.read(row), self._where(row))[1]) == 0
 
     def _agrees(self, rows: NDArray[np.int64], labels: NDArray[np.int64]) -> bool:
         """Whether images, a few throughout the file, carry the label that the identity records give them."""

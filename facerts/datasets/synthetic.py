@@ -1,6 +1,6 @@
 """Faces that the program draws: identities for demos and tests, with nobody's picture in them.
 
-An identity is a set of proportions and colours; each picture of it varies pose, expression, light, background
+An identity is a set of proportions and colors; each picture of it varies pose, expression, light, background
 and sharpness. They are cartoons: what a network learns on them says nothing about real faces.
 """
 
@@ -17,12 +17,12 @@ from facerts.images import CROP_SIZE, encode_jpeg
 from facerts.images.corruptions import degrade
 
 Picture = NDArray[np.uint8]
-Colour = tuple[float, float, float]
+Color = tuple[float, float, float]
 
 # Drawn at twice the size and reduced, so that edges are smooth.
 CANVAS = 2 * CROP_SIZE
 
-SKINS: tuple[Colour, ...] = (
+SKINS: tuple[Color, ...] = (
     (247, 214, 188),
     (232, 190, 160),
     (208, 160, 125),
@@ -30,7 +30,7 @@ SKINS: tuple[Colour, ...] = (
     (128, 86, 60),
     (86, 58, 42),
 )
-HAIRS: tuple[Colour, ...] = (
+HAIRS: tuple[Color, ...] = (
     (30, 24, 22),
     (70, 46, 30),
     (120, 78, 44),
@@ -38,7 +38,7 @@ HAIRS: tuple[Colour, ...] = (
     (150, 60, 34),
     (150, 150, 150),
 )
-IRISES: tuple[Colour, ...] = ((70, 44, 26), (110, 78, 40), (70, 110, 60), (60, 110, 160), (110, 120, 130))
+IRISES: tuple[Color, ...] = ((70, 44, 26), (110, 78, 40), (70, 110, 60), (60, 110, 160), (110, 120, 130))
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class _Person:
 
     skin: NDArray[np.float64]
     hair: NDArray[np.float64]
-    iris: Colour
+    iris: Color
     face: tuple[float, float]
     jaw: float
     eyes_apart: float
@@ -114,7 +114,7 @@ def draw_face(identity: int, picture: int, *, seed: int = 0) -> Picture:
 
 
 def draw_non_face(number: int, *, seed: int = 0) -> Picture:
-    """A picture with no face in it: shapes, stripes, checks or clouds, in the colours that faces have too."""
+    """A picture with no face in it: shapes, stripes, checks or clouds, in the colors that faces have too."""
     random = np.random.default_rng((seed, 10**6 + number))
     canvas = _background(random)
     kind = number % 4
@@ -124,12 +124,12 @@ def draw_non_face(number: int, *, seed: int = 0) -> Picture:
     elif kind == 1:
         width = int(random.integers(6, 40))
         for start in range(0, CANVAS, 2 * width):
-            canvas[:, start : start + width] = _any_colour(random)
+            canvas[:, start : start + width] = _any_color(random)
         canvas = _turned(canvas, random.uniform(0, 180), 1.4)
     elif kind == 2:
         side = int(random.integers(10, 56))
         rows, columns = np.indices((CANVAS, CANVAS)) // side
-        canvas[(rows + columns) % 2 == 0] = _any_colour(random)
+        canvas[(rows + columns) % 2 == 0] = _any_color(random)
     else:
         clouds = random.uniform(0, 255, (int(random.integers(3, 12)), int(random.integers(3, 12)), 3))
         canvas = cv2.resize(clouds, (CANVAS, CANVAS), interpolation=cv2.INTER_CUBIC).astype(np.float64)
@@ -161,22 +161,20 @@ def _at(x: float, y: float) -> tuple[int, int]:
 
 
 def _ellipse(
-    canvas: NDArray[np.float64], centre: tuple[float, float], axes: tuple[float, float], colour: object
+    canvas: NDArray[np.float64], center: tuple[float, float], axes: tuple[float, float], color: object
 ) -> None:
     size = max(1, round(axes[0] * CANVAS)), max(1, round(axes[1] * CANVAS))
-    cv2.ellipse(canvas, _at(*centre), size, 0, 0, 360, _colour(colour), -1, cv2.LINE_8)
+    cv2.ellipse(canvas, _at(*center), size, 0, 0, 360, _color(color), -1, cv2.LINE_8)
 
 
-def _colour(colour: object) -> Colour:
-    red, green, blue = np.asarray(colour, dtype=np.float64).tolist()
+def _color(color: object) -> Color:
+    red, green, blue = np.asarray(color, dtype=np.float64).tolist()
     return red, green, blue
 
 
-def _any_colour(random: np.random.Generator) -> Colour:
+def _any_color(random: np.random.Generator) -> Color:
     palette = (*SKINS, *HAIRS, *IRISES)
-    return _colour(
-        np.clip(np.array(palette[random.integers(len(palette))]) + random.normal(0, 20, 3), 0, 255)
-    )
+    return _color(np.clip(np.array(palette[random.integers(len(palette))]) + random.normal(0, 20, 3), 0, 255))
 
 
 def _background(random: np.random.Generator) -> NDArray[np.float64]:
@@ -189,21 +187,21 @@ def _draw_hair_behind(canvas: NDArray[np.float64], person: _Person) -> None:
     _ellipse(canvas, (0.5, 0.46), (width * 1.14, height * 1.08), person.hair)
     if person.long_hair > 0.5:
         top, bottom = _at(0.5 - width * 1.12, 0.46), _at(0.5 + width * 1.12, 0.6 + 0.4 * person.long_hair)
-        cv2.rectangle(canvas, top, bottom, _colour(person.hair), -1)
+        cv2.rectangle(canvas, top, bottom, _color(person.hair), -1)
 
 
 def _draw_head(canvas: NDArray[np.float64], person: _Person) -> None:
     width, height = person.face
     neck = person.skin * 0.85
-    cv2.rectangle(canvas, _at(0.5 - width * 0.45, 0.85), _at(0.5 + width * 0.45, 1.0), _colour(neck), -1)
+    cv2.rectangle(canvas, _at(0.5 - width * 0.45, 0.85), _at(0.5 + width * 0.45, 1.0), _color(neck), -1)
     _ellipse(canvas, (0.5, 0.48), (width, height * 0.92), person.skin)
     jaw = [(0.5 - width, 0.52), (0.5 + width, 0.52), (0.5 + width * person.jaw * 0.6, 0.52 + height)]
     jaw.append((0.5 - width * person.jaw * 0.6, 0.52 + height))
-    cv2.fillPoly(canvas, [np.array([_at(*point) for point in jaw])], _colour(person.skin), cv2.LINE_8)
+    cv2.fillPoly(canvas, [np.array([_at(*point) for point in jaw])], _color(person.skin), cv2.LINE_8)
     if person.beard:
         beard = 0.65 * person.hair + 0.35 * person.skin
         chin = [(0.5 - width * 0.9, 0.66), (0.5 + width * 0.9, 0.66), *jaw[2:]]
-        cv2.fillPoly(canvas, [np.array([_at(*point) for point in chin])], _colour(beard), cv2.LINE_8)
+        cv2.fillPoly(canvas, [np.array([_at(*point) for point in chin])], _color(beard), cv2.LINE_8)
 
 
 def _draw_features(
@@ -223,14 +221,14 @@ def _draw_features(
         raised = above + random.uniform(-0.008, 0.008)
         inner = _at(eye[0] - side * width * 1.1, eye[1] - raised + tilt)
         outer = _at(eye[0] + side * width * 1.3, eye[1] - raised - tilt)
-        cv2.line(canvas, inner, outer, _colour(person.hair * 0.8), max(1, round(thick * CANVAS)))
+        cv2.line(canvas, inner, outer, _color(person.hair * 0.8), max(1, round(thick * CANVAS)))
         if person.glasses:
             cv2.circle(canvas, _at(*eye), round(0.105 * CANVAS), (25, 25, 30), 4)
     wide, long = person.nose
     tip = (middle + turn * 0.6, person.eye_height + long)
     bridge = [(middle, person.eye_height), (tip[0] - wide, tip[1]), (tip[0] + wide, tip[1])]
     cv2.fillPoly(
-        canvas, [np.array([_at(*point) for point in bridge])], _colour(person.skin * 0.88), cv2.LINE_8
+        canvas, [np.array([_at(*point) for point in bridge])], _color(person.skin * 0.88), cv2.LINE_8
     )
     across, thick = person.mouth
     smile, opened = random.uniform(-0.02, 0.03), max(0.0, random.uniform(-0.02, 0.025))
@@ -240,7 +238,7 @@ def _draw_features(
         _ellipse(canvas, mouth, (across * 0.7, opened), (60, 15, 20))
     for side in (-1, 1):
         corner = _at(mouth[0] + side * across, mouth[1] - smile)
-        cv2.line(canvas, _at(mouth[0] + side * across * 0.7, mouth[1]), corner, _colour(person.lip), 4)
+        cv2.line(canvas, _at(mouth[0] + side * across * 0.7, mouth[1]), corner, _color(person.lip), 4)
     if person.mole:
         _ellipse(canvas, (person.mole[0] + turn, person.mole[1]), (0.012, 0.012), person.skin * 0.4)
 
@@ -256,11 +254,11 @@ def _draw_fringe(canvas: NDArray[np.float64], person: _Person) -> None:
 
 def _shape(canvas: NDArray[np.float64], random: np.random.Generator) -> None:
     points = random.uniform(0, 1, (random.integers(3, 6), 2))
-    colour = _any_colour(random)
+    color = _any_color(random)
     if random.random() < 0.5:
-        _ellipse(canvas, tuple(points[0]), tuple(random.uniform(0.03, 0.4, 2)), colour)
+        _ellipse(canvas, tuple(points[0]), tuple(random.uniform(0.03, 0.4, 2)), color)
     else:
-        cv2.fillPoly(canvas, [np.array([_at(*point) for point in points])], colour, cv2.LINE_8)
+        cv2.fillPoly(canvas, [np.array([_at(*point) for point in points])], color, cv2.LINE_8)
 
 
 def _turned(canvas: NDArray[np.float64], degrees: float, scale: float) -> NDArray[np.float64]:

@@ -9,7 +9,7 @@ from facerts.datasets.synthetic import draw_face
 from facerts.images import encode_jpeg
 
 
-class DrawnSource(Source):
+class SyntheticSource(Source):
     """See ``Source``; a picture is drawn when it is first read, and kept.
 
     Args:

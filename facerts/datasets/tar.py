@@ -12,7 +12,7 @@ from typing import IO
 import numpy as np
 
 from facerts.datasets.file_reader import FileReader
-from facerts.datasets.folder import PICTURE_SUFFIXES
+from facerts.datasets.folder import IMAGE_SUFFIXES
 from facerts.datasets.source import Source
 from facerts.errors import DataError
 
@@ -39,7 +39,7 @@ class TarShard(Source):
         try:
             for member in _members(path):
                 name = PurePosixPath(member.name)
-                if member.isfile() and name.suffix.lower() in PICTURE_SUFFIXES:
+                if member.isfile() and name.suffix.lower() in IMAGE_SUFFIXES:
                     self._check(member)
                     names += member.name.encode("utf-8", "surrogateescape")
                     ends.append(len(names))

@@ -121,13 +121,13 @@ class YuNet:
         if len(kept) > MOST_PLACES:
             kept = kept[np.argsort(-scores[kept], kind="stable")[:MOST_PLACES]]
         place, stride = _grid(kept, *picture.shape[2:])
-        centres = (place + boxes[kept, :2]) * stride
+        centers = (place + boxes[kept, :2]) * stride
         with np.errstate(over="ignore"):
             sizes = np.exp(boxes[kept, 2:].astype(np.float64)) * stride
         marks = (place[:, None] + points[kept].reshape(-1, 5, 2)) * stride[:, None]
-        if not (np.isfinite(centres).all() and np.isfinite(sizes).all() and np.isfinite(marks).all()):
+        if not (np.isfinite(centers).all() and np.isfinite(sizes).all() and np.isfinite(marks).all()):
             raise ModelError(f"{self._model}: boxes or points are not finite numbers")
-        return centres - sizes / 2, sizes, marks, scores[kept]
+        return centers - sizes / 2, sizes, marks, scores[kept]
 
     def _run(self, picture: Floats) -> list[Floats]:
         """For each kind in ``COLUMNS`` what is told of the places, ``(A, columns)``, stride by stride."""

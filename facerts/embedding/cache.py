@@ -54,7 +54,7 @@ def embedder_key(embedder: OnnxModel, **how: object) -> str:
     told_how = {
         "input": told.input.model_dump(mode="json"),
         "outputs": told.outputs,
-        "normalise_embedding": told.normalise_embedding,
+        "normalize_embedding": told.normalize_embedding,
         **how,
     }
     return f"{embedder.sha256} {json.dumps(told_how, sort_keys=True)}"

@@ -76,7 +76,7 @@ def embed_source(
     Args:
         embedder: crops in, outputs out.
         source: of aligned pictures.
-        flip: the embedding is the sum of those of the crop and of its mirror, normalised; quality, uncertainty,
+        flip: the embedding is the sum of those of the crop and of its mirror, normalized; quality, uncertainty,
             norm and extras come from the crop itself.
         indices: which pictures; None for all.
         batch_size: crops per call of the embedder.

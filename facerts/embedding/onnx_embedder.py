@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.embedding.outputs import FaceOutputs
-from facerts.embedding.packs import find_recogniser
+from facerts.embedding.packs import find_recognizer
 from facerts.errors import ModelError
 from facerts.images import CROP_SIZE
 from facerts.io.files import sha256_file
@@ -103,7 +103,7 @@ class OnnxModel:
 
     def norm_of(self, tensors: dict[str, Floats]) -> Floats | None:
         """``(N,)`` length of the embedding before it was normalized; None where the model hides it."""
-        if self.description.normalise_embedding and "embedding" in tensors:
+        if self.description.normalize_embedding and "embedding" in tensors:
             length: Floats = np.linalg.norm(_rows(tensors["embedding"]), axis=1)
             return length
         return tensors["norm"].reshape(-1) if "norm" in tensors else None
@@ -187,7 +187,7 @@ class OnnxModel:
             if outputs[name] not in NUMBERS:
                 raise ModelError(f"{self._path}: output {name!r} is {outputs[name]}, not numbers")
         if self.description.quality == "norm" and not (
-            self.description.normalise_embedding or "norm" in roles
+            self.description.normalize_embedding or "norm" in roles
         ):
             raise ModelError(
                 f"{self._path}: quality is to be the norm, but the embedding is said to have unit length "
@@ -214,7 +214,7 @@ class OnnxEmbedder(OnnxModel):
                 f"{size or 'at least 1'}"
             )
         norm, quality = self.norm_of(tensors), self.quality_of(tensors)
-        if norm is not None and self.description.normalise_embedding:
+        if norm is not None and self.description.normalize_embedding:
             lengths = np.maximum(norm, np.float32(1e-12))[:, None]
             embedding = (embedding / lengths).astype(np.float32, copy=False)
         uncertainty = tensors["uncertainty"].reshape(-1) if "uncertainty" in tensors else None
@@ -254,14 +254,14 @@ def load_embedder(
         batch_size: crops per run, where the model takes any number.
 
     Raises:
-        ModelError: no such file, not an ONNX model, or not as described; or a pack without a single recogniser.
+        ModelError: no such file, not an ONNX model, or not as described; or a pack without a single recognizer.
     """
     path = Path(path)
     open_model = partial(OnnxEmbedder, providers=providers, threads=threads, batch_size=batch_size)
     if not is_pack(path):
         return open_model(path, description=description)
     with tempfile.TemporaryDirectory() as scratch:
-        model, found = find_recogniser(path, Path(scratch))
+        model, found = find_recognizer(path, Path(scratch))
         return open_model(model, description=description or found)
 
 
@@ -269,7 +269,7 @@ def to_input(crops: NDArray[np.uint8], told: Input) -> Floats:
     """``(N, 112, 112, 3) uint8`` RGB to the model's float32 input; bilinear where the model wants another size."""
     crops = _resized(crops, told.size)
     mean, std = (np.array(values, dtype=np.float32) for values in (told.mean, told.std))
-    if told.colour == "BGR":
+    if told.color == "BGR":
         crops = crops[..., ::-1]
     if told.layout == "NHWC":
         return (crops.astype(np.float32) - mean) / std

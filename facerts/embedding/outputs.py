@@ -20,7 +20,7 @@ class FaceOutputs:
 
     Attributes:
         embedding: ``(N, d) float32``, unit length.
-        norm: ``(N,) float32``, length of the embedding before it was normalised; None where the model hides it.
+        norm: ``(N,) float32``, length of the embedding before it was normalized; None where the model hides it.
         quality: ``(N,) float32``, higher is better; None where the model has none.
         uncertainty: ``(N,) float32``, the method's own number; None where the model has none.
         extras: further outputs by name, such as ``log_scale`` ``(N, δ)``.

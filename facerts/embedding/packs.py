@@ -1,4 +1,4 @@
-"""The recogniser of a model pack: which of its files it is, and how it wants its input."""
+"""The recognizer of a model pack: which of its files it is, and how it wants its input."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from facerts.images import CROP_SIZE
 from facerts.onnx.contract import SCHEMA, Description, Input
 from facerts.onnx.packs import Network, find_network
 
-# Recognisers of insightface's own packs, whose graphs leave it to the caller to shift and scale the crops.
+# Recognizers of insightface's own packs, whose graphs leave it to the caller to shift and scale the crops.
 KNOWN = frozenset({"w600k_r50", "w600k_mbf", "glintr100"})
 LEAST_COLUMNS = 128
 
 
-def find_recogniser(path: Path, scratch: Path) -> tuple[Path, Description]:
+def find_recognizer(path: Path, scratch: Path) -> tuple[Path, Description]:
     """The one file of a pack that makes embeddings, and its description.
 
     It takes ``(N, 3, 112, 112)`` and gives ``(N, d)`` with d of 128 or more, and nothing else. Crops are RGB (the
@@ -26,20 +26,20 @@ def find_recogniser(path: Path, scratch: Path) -> tuple[Path, Description]:
         scratch: an empty folder, which gets the ONNX files of a .zip.
 
     Raises:
-        ModelError: no such pack, one that cannot be unpacked safely, or none or several recognisers in it.
-        MissingExtraError: ONNX Runtime is not installed; or onnx is not, and the recogniser is none that is known.
+        ModelError: no such pack, one that cannot be unpacked safely, or none or several recognizers in it.
+        MissingExtraError: ONNX Runtime is not installed; or onnx is not, and the recognizer is none that is known.
     """
     model, network = find_network(
         path,
         scratch,
-        _recognises,
+        _recognizes,
         wanted=f"network from (N, 3, {CROP_SIZE}, {CROP_SIZE}) to embeddings",
         otherwise=", with a description beside it",
     )
     return model, _describe(model, network)
 
 
-def _recognises(network: Network) -> bool:
+def _recognizes(network: Network) -> bool:
     """Whether it makes embeddings of aligned crops."""
     if len(network.inputs) != 1 or len(network.outputs) != 1:
         return False
@@ -66,7 +66,7 @@ def _describe(model: Path, network: Network) -> Description:
             std=(std, std, std),
         ),
         outputs={"embedding": given.name},
-        normalise_embedding=True,
+        normalize_embedding=True,
         quality="norm",
         terms="insightface model packs are for non-commercial research only",
         source="insightface model pack",

@@ -9,7 +9,7 @@ import numpy as np
 
 from facerts.embedding.onnx_embedder import load_embedder
 from facerts.errors import Error
-from facerts.hub.registry import ShippedModel, intact_file, models_folder, shipped_models
+from facerts.hub.registry import ShippedModel, intact_file, shipped_models
 from facerts.images import CROP_SIZE
 
 
@@ -43,7 +43,8 @@ def verify_shipped() -> dict[str, list[str]]:
 
 def _problems(model: ShippedModel) -> list[str]:
     try:
-        facts = read_facts(intact_file(model))
+        path = intact_file(model)
+        facts = read_facts(path)
     except Error as error:
         return [str(error)]
     problems = [
@@ -51,6 +52,6 @@ def _problems(model: ShippedModel) -> list[str]:
         for key, value in facts.items()
         if getattr(model, key) != value
     ]
-    if not (models_folder() / model.card).is_file():
+    if not path.with_name(model.card).is_file():
         problems.append(f"its card {model.card} is not there")
     return problems

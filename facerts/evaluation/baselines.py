@@ -17,7 +17,7 @@ from facerts.embedding.outputs import CropScore, Scores
 from facerts.metrics.identification import search
 
 # Their names in results, in the order of tables.
-BASELINES = ("sharpness", "det_score", "face_size", "neighbours")
+BASELINES = ("sharpness", "det_score", "face_size", "neighbors")
 # Those of a training run's classifier; ``facerts.training.classifier_scores``, which needs PyTorch, gives them.
 CLASSIFIER_SCORES = (
     "max_softmax",
@@ -29,11 +29,11 @@ CLASSIFIER_SCORES = (
     "newton_temperature",
     "perturbed_quality",
 )
-NEIGHBOURS = 10
+NEIGHBORS = 10
 
 
 def sharpness(crops: NDArray[np.uint8]) -> Scores:
-    """``(N,)`` variance of the Laplacian of each grey crop.
+    """``(N,)`` variance of the Laplacian of each gray crop.
 
     Pech-Pacheco et al., "Diatom autofocusing in brightfield microscopy", ICPR 2000.
     """
@@ -68,10 +68,10 @@ def face_sizes(source: Source) -> Scores | None:
     return None if size is None else np.array([size(row) for row in range(len(source))], dtype=np.float32)
 
 
-def neighbour_similarity(
-    embedding: NDArray[np.floating], reference: NDArray[np.floating], k: int = NEIGHBOURS
+def neighbor_similarity(
+    embedding: NDArray[np.floating], reference: NDArray[np.floating], k: int = NEIGHBORS
 ) -> Scores:
-    """``(N,)`` mean cosine to the k nearest of reference embeddings: minus the k-nearest-neighbour distance.
+    """``(N,)`` mean cosine to the k nearest of reference embeddings: minus the k-nearest-neighbor distance.
 
     Sun et al., "Out-of-distribution detection with deep nearest neighbors", ICML 2022.
     """

@@ -1,4 +1,4 @@
-"""Is the model given its colours in the right order? A small test that any benchmark of pairs allows."""
+"""Is the model given its colors in the right order? A small test that any benchmark of pairs allows."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def channel_probe(
     return (
         f"With red and blue swapped, {len(rows)} pairs are told apart better (mean margin {after.mean():.2f} standard "
         f"deviations in place of {before.mean():.2f}, accuracy {accuracies[1]:.3f} in place of {accuracies[0]:.3f}): "
-        'the model may want its channels the other way round; see "colour" in its description.'
+        'the model may want its channels the other way round; see "color" in its description.'
     )
 
 

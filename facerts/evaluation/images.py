@@ -13,10 +13,10 @@ from facerts.images import encode_jpeg
 
 JPEG_QUALITY = 85
 # Best and worst pictures by each score that a report shows.
-SHOWN_PICTURES = 16
+SHOWN_IMAGES = 16
 
 
-def shown_pictures(source: Source, rows: Sequence[int] | NDArray[np.integer]) -> Arrays:
+def shown_images(source: Source, rows: Sequence[int] | NDArray[np.integer]) -> Arrays:
     """Crops that a report will show: their rows, and their JPEG bytes one after the other with the ends of each."""
     chosen = np.unique(np.asarray(rows, dtype=np.int64))
     encoded = [encode_jpeg(source.crop(int(row)), JPEG_QUALITY) for row in chosen]
@@ -30,4 +30,4 @@ def shown_pictures(source: Source, rows: Sequence[int] | NDArray[np.integer]) ->
 def extremes(values: NDArray[np.float32]) -> list[NDArray[np.intp]]:
     """Rows of the lowest and of the highest values."""
     order = np.argsort(values, kind="stable")
-    return [order[:SHOWN_PICTURES], order[-SHOWN_PICTURES:]]
+    return [order[:SHOWN_IMAGES], order[-SHOWN_IMAGES:]]

@@ -32,14 +32,14 @@ class Saved:
         folder: where it is.
         content: of result.json.
         arrays: of arrays.npz.
-        labelled: whether the label was given; otherwise it is the model's name.
+        labeled: whether the label was given; otherwise it is the model's name.
     """
 
     label: str
     folder: Path
     content: dict[str, Any]
     arrays: Arrays
-    labelled: bool = True
+    labeled: bool = True
 
     @property
     def place(self) -> str:
@@ -76,7 +76,7 @@ class Saved:
         return self.arrays[key]
 
 
-def load_labelled(texts: Sequence[str | Path]) -> list[Saved]:
+def load_labeled(texts: Sequence[str | Path]) -> list[Saved]:
     """Read folders given as ``FOLDER`` or ``LABEL=FOLDER`` (a label may hold "=" itself).
 
     Raises:
@@ -87,7 +87,7 @@ def load_labelled(texts: Sequence[str | Path]) -> list[Saved]:
         label, _, path = ("", "", text) if Path(text).is_dir() else text.rpartition("=")
         content, arrays = load_result(path)
         name = content["model"]["name"]
-        results.append(Saved(label or name, Path(path), content, arrays, labelled=bool(label)))
+        results.append(Saved(label or name, Path(path), content, arrays, labeled=bool(label)))
     return results
 
 

@@ -16,7 +16,7 @@ from facerts.embedding.outputs import FaceOutputs
 from facerts.embedding.table import EmbeddingTable
 from facerts.errors import Error
 from facerts.evaluation.image_scores import image_arrays, image_scores
-from facerts.evaluation.images import extremes, shown_pictures
+from facerts.evaluation.images import extremes, shown_images
 from facerts.evaluation.options import PLAIN, Measuring, measured_outputs, open_without, reference_embedding
 from facerts.evaluation.result_folder import Arrays, ResultFolder
 from facerts.metrics.ood import TPRS, separation, tnr_interval
@@ -113,7 +113,7 @@ def run_ood(
     if how.pictures:
         for name, source in sources.items():
             rows = np.concatenate([end for s in image_scores(outputs[name]).values() for end in extremes(s)])
-            shown = shown_pictures(source, rows)
+            shown = shown_images(source, rows)
             arrays.update({f"{name}/{key}": value for key, value in shown.items()})
     folder.add("ood", None, section, arrays)
     folder.write()

@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.benchmarks import is_pair_benchmark, open_benchmarks
-from facerts.datasets import Source, Subset, open_pictures, open_source
+from facerts.datasets import Source, Subset, open_images, open_source
 from facerts.detection.base import Detector
 from facerts.embedding.aligned import AlignedPhotos
 from facerts.embedding.embed import Judged, outputs_of
 from facerts.embedding.outputs import FaceOutputs
 from facerts.errors import DataError
-from facerts.evaluation.baselines import crop_scores, face_sizes, neighbour_similarity
+from facerts.evaluation.baselines import crop_scores, face_sizes, neighbor_similarity
 from facerts.metrics.reject import Combine
 
 
@@ -33,7 +33,7 @@ class Measuring:
         every_pair: measure every pair of a benchmark's pictures too.
         pictures: keep the crops that a report shows.
         detector: for its score as a baseline.
-        reference: faces for nearest neighbours as a baseline; they must not be those that are measured.
+        reference: faces for nearest neighbors as a baseline; they must not be those that are measured.
         align: finds the faces of photos; None where pictures are aligned crops already.
     """
 
@@ -74,7 +74,7 @@ def measured_outputs(
     if sizes is not None:
         extras["face_size"] = sizes
     if reference is not None:
-        extras["neighbours"] = neighbour_similarity(outputs.embedding, reference)
+        extras["neighbors"] = neighbor_similarity(outputs.embedding, reference)
     return replace(outputs, extras=extras)
 
 
@@ -105,7 +105,7 @@ def faces_of(path: str) -> Source:
     """A source, or the pictures that a benchmark's pairs name."""
     if Path(path).is_dir() and is_pair_benchmark(path):
         return _joined(path)
-    return open_pictures(path)
+    return open_images(path)
 
 
 def people_of(path: str) -> Source:

@@ -26,7 +26,7 @@ from facerts.errors import DataError, Error
 from facerts.evaluation.channel_probe import channel_probe
 from facerts.evaluation.identification import identification_of
 from facerts.evaluation.image_scores import image_scores
-from facerts.evaluation.images import extremes, shown_pictures
+from facerts.evaluation.images import extremes, shown_images
 from facerts.evaluation.options import PLAIN, Measuring, measured_outputs, people_of, reference_embedding
 from facerts.evaluation.reject import calibration_of, check_fmr, reject_of
 from facerts.evaluation.result_folder import ResultFolder
@@ -184,7 +184,7 @@ def _measure_pairs(
             arrays.update(more)
         if how.pictures:
             scores = similarity.of_pairs(outputs, benchmark.pairs)
-            arrays.update(shown_pictures(benchmark.images, _telling_pictures(benchmark, outputs, scores)))
+            arrays.update(shown_images(benchmark.images, _telling_pictures(benchmark, outputs, scores)))
         folder.add("verification", name, section, arrays)
     if "reject" in kinds:
         curves, arrays = reject_of(

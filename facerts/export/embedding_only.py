@@ -68,7 +68,7 @@ def _check_input(path: Path, told: Input) -> None:
         ModelError: the model would be fed something else than it wants, without anybody noticing.
     """
     fed = Input()
-    for name in ("size", "layout", "colour", "mean", "std"):
+    for name in ("size", "layout", "color", "mean", "std"):
         wants, gets = getattr(told, name), getattr(fed, name)
         if wants != gets:
             raise ModelError(
@@ -79,7 +79,7 @@ def _check_input(path: Path, told: Input) -> None:
 
 def _without_quality(told: Description) -> Description:
     outputs = {"embedding": told.outputs["embedding"]}
-    if told.quality == "norm" and told.normalise_embedding:
+    if told.quality == "norm" and told.normalize_embedding:
         return told.model_copy(update={"outputs": outputs})
     changes: dict[str, Any] = {"outputs": outputs, "quality": "none", "thresholds": {}}
     if told.calibration is not None:

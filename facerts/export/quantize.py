@@ -51,7 +51,7 @@ def store_half(path: Path) -> None:
     onnx.save(model, str(path))
 
 
-def quantise(path: Path, faces: NDArray[np.uint8]) -> None:
+def quantize(path: Path, faces: NDArray[np.uint8]) -> None:
     """Let the convolutions compute in 8 bits; the heads behind them, which have none, stay float.
 
     Activations are unsigned with one range for each tensor, from the least to the largest value on the faces given;
@@ -69,12 +69,12 @@ def quantise(path: Path, faces: NDArray[np.uint8]) -> None:
     from onnxruntime.quantization import QuantFormat, QuantType, quant_pre_process, quantize_static
 
     with TemporaryDirectory() as folder:
-        prepared, quantised = Path(folder, "prepared.onnx"), Path(folder, "quantised.onnx")
+        prepared, quantized = Path(folder, "prepared.onnx"), Path(folder, "quantized.onnx")
         # The exporter has folded what can be folded.
         quant_pre_process(str(path), str(prepared), skip_optimization=True, skip_symbolic_shape=True)
         quantize_static(
             str(prepared),
-            str(quantised),
+            str(quantized),
             _Batches(faces),
             quant_format=QuantFormat.QDQ,
             op_types_to_quantize=["Conv"],
@@ -83,7 +83,7 @@ def quantise(path: Path, faces: NDArray[np.uint8]) -> None:
             activation_type=QuantType.QUInt8,
             weight_type=QuantType.QInt8,
         )
-        model = onnx.load(str(quantised))
+        model = onnx.load(str(quantized))
     _store_half(model)
     onnx.save(model, str(path))
 

@@ -66,5 +66,5 @@ def _reduce(
     size = max(1, round(width * scale)), max(1, round(height * scale))
     reduced = cv2.resize(image, size, interpolation=cv2.INTER_AREA).astype(np.uint8, copy=False)
     factor = np.array([size[0] / width, size[1] / height])
-    # Pixels are areas: the centre of pixel 0 is at 0.5 of its side.
+    # Pixels are areas: the center of pixel 0 is at 0.5 of its side.
     return reduced, (points + 0.5) * factor - 0.5

@@ -87,7 +87,7 @@ def jpeg(image: Picture, strength: float, random: np.random.Generator) -> Pictur
 
 
 def occlusion(image: Picture, strength: float, random: np.random.Generator) -> Picture:
-    """A rectangle of one colour, up to 75 % of the width by 75 % of the height, somewhere in the picture."""
+    """A rectangle of one color, up to 75 % of the width by 75 % of the height, somewhere in the picture."""
     height, width = image.shape[:2]
     rows, columns = (round(LARGEST_OCCLUSION * strength * side) for side in (height, width))
     top, left = random.integers(0, height - rows + 1), random.integers(0, width - columns + 1)

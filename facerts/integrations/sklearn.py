@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from facerts.embedding import FaceOutputs
 from facerts.errors import Error, ImageError, MissingExtraError, ModelError, did_you_mean
 from facerts.images import CROP_SIZE, decode, read
-from facerts.scoring import Picture, Scorer, load, score_pictures
+from facerts.scoring import Picture, Scorer, load, score_images
 
 try:
     from sklearn.base import BaseEstimator, TransformerMixin
@@ -147,7 +147,7 @@ class FaceEmbedder(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # sc
         """Embeddings and qualities; NaN where there is none."""
         nothing = self._check().embedding
         scorer = self.scorer
-        scored = score_pictures(
+        scored = score_images(
             scorer.judge(),
             _listed(pictures),
             detector=scorer.detector,

@@ -69,10 +69,10 @@ def wilson(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Wilson's 95 % score interval of a share (JASA 22, 1927)."""
     count = trials.astype(np.float64)
-    centre = (rate + Z95**2 / (2 * count)) / (1 + Z95**2 / count)
+    center = (rate + Z95**2 / (2 * count)) / (1 + Z95**2 / count)
     half = Z95 / (1 + Z95**2 / count) * np.sqrt(rate * (1 - rate) / count + Z95**2 / (4 * count**2))
     # Rounding must not leave an interval that misses its own rate at 0 or 1.
-    return np.minimum(np.maximum(centre - half, 0.0), rate), np.maximum(np.minimum(centre + half, 1.0), rate)
+    return np.minimum(np.maximum(center - half, 0.0), rate), np.maximum(np.minimum(center + half, 1.0), rate)
 
 
 def _ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -202,7 +202,7 @@ class FoldAccuracy:
 def best_threshold(scores: ArrayLike, same: ArrayLike) -> float:
     """The threshold that decides most pairs rightly.
 
-    Candidates lie half-way between neighbouring distinct scores, and beyond both ends; of equally good ones the
+    Candidates lie half-way between neighboring distinct scores, and beyond both ends; of equally good ones the
     middle one is taken, so that reversing the order of pairs changes nothing.
     """
     curve = roc(scores, same)

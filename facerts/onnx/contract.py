@@ -15,6 +15,7 @@ from shutil import copyfileobj
 from typing import Annotated, Any, Literal
 
 from pydantic import (
+    AliasChoices,
     BaseModel,
     ConfigDict,
     Field,
@@ -44,7 +45,10 @@ Interval = tuple[float, float]
 
 
 class Section(BaseModel):
-    """A part of a description: no unknown keys, no numbers that are not finite."""
+    """A part of a description: no unknown keys, no numbers that are not finite.
+
+    Keys in British spelling, as earlier versions wrote them, are still read.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
@@ -56,16 +60,16 @@ class Input(Section):
         name: of the tensor.
         size: height and width; crops of 112 x 112 are resized for a model that gives quality alone.
         layout: order of the axes.
-        colour: order of the channels.
+        color: order of the channels.
         batch: the only batch size that the model takes; None for any.
-        mean: per channel, in the order of ``colour``.
+        mean: per channel, in the order of ``color``.
         std: likewise.
     """
 
     name: str = "image"
     size: tuple[Side, Side] = (112, 112)
     layout: Literal["NCHW", "NHWC"] = "NCHW"
-    colour: Literal["RGB", "BGR"] = "RGB"
+    color: Literal["RGB", "BGR"] = Field("RGB", validation_alias=AliasChoices("color", "colour"))
     batch: int | None = Field(default=None, ge=1, le=1024)
     mean: Three = (127.5, 127.5, 127.5)
     std: Three = (127.5, 127.5, 127.5)
@@ -219,7 +223,7 @@ class Description(Section):
         input: see ``Input``.
         outputs: the model's tensor for each role: embedding, norm, quality, uncertainty, extras. A model whose quality
             is an output may do without the embedding.
-        normalise_embedding: the embedding must still be brought to unit length; then its length is the norm.
+        normalize_embedding: the embedding must still be brought to unit length; then its length is the norm.
         quality: where quality comes from: an output's name, the norm, or nowhere.
         polarity: whether higher quality numbers mean better pictures, as the model gives them.
         alignment: how crops must be aligned.
@@ -227,7 +231,7 @@ class Description(Section):
         calibration: what else it found; None for a model that is not calibrated.
         training_data: what it was trained on.
         recipe_sha256: of the recipe that trained it.
-        licence: of the weights.
+        license: of the weights.
         terms: on which it may be used.
         source: where it comes from.
         facerts_version: that exported it.
@@ -241,7 +245,9 @@ class Description(Section):
     embedding_size: int | None = Field(default=None, ge=1, le=1 << 16)
     input: Input = Input()
     outputs: dict[str, str] = {}
-    normalise_embedding: bool = False
+    normalize_embedding: bool = Field(
+        False, validation_alias=AliasChoices("normalize_embedding", "normalise_embedding")
+    )
     quality: Annotated[str, StringConstraints(pattern=r"^(norm|none|output:.+)$")] = "none"
     polarity: Literal["higher_is_better", "lower_is_better"] = "higher_is_better"
     alignment: Literal["arcface-112"] = "arcface-112"
@@ -249,7 +255,7 @@ class Description(Section):
     calibration: Calibration | None = None
     training_data: str = ""
     recipe_sha256: str = ""
-    licence: str = ""
+    license: str = Field("", validation_alias=AliasChoices("license", "licence"))
     terms: str = ""
     source: str = ""
     facerts_version: str = ""

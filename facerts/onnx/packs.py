@@ -1,6 +1,6 @@
 """Model packs, such as insightface's buffalo_l and antelopev2: a folder or a .zip of ONNX files.
 
-A pack holds detectors, landmarks, gender and age, and a recogniser. Which file is which is told by what it takes and
+A pack holds detectors, landmarks, gender and age, and a recognizer. Which file is which is told by what it takes and
 gives, not by its name.
 """
 

@@ -29,7 +29,7 @@ def open_session(
         content: of the file, where it was read already or changed; then the path only names it.
         providers: execution providers by name, in order of preference; None for the CPU.
         threads: of one run; None leaves ONNX Runtime's choice.
-        run: False where only the inputs and outputs are asked for: no time for optimising, and no complaints.
+        run: False where only the inputs and outputs are asked for: no time for optimizing, and no complaints.
         varied: inputs differ in size from run to run, so memory is not planned for each size and kept for the next.
 
     Raises:

@@ -16,7 +16,7 @@ from facerts.datasets.source import Source
 from facerts.detection import Detector
 from facerts.images import decode
 from facerts.scoring.prepare import Picture, Prepared, prepare
-from facerts.scoring.row_builder import Judge, Scored
+from facerts.scoring.row_builder import RowBuilder, Scored
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -32,8 +32,8 @@ def pictures_of(source: Source, start: int = 0, stop: int | None = None) -> Iter
         yield Picture(source.location(index), partial(load, index))
 
 
-def score_pictures(
-    judge: Judge,
+def score_images(
+    judge: RowBuilder,
     pictures: Iterable[Picture],
     *,
     detector: Detector | None = None,
@@ -76,7 +76,7 @@ def score_pictures(
             yield from batch
 
 
-def score_batch(judge: Judge, pictures: Sequence[Prepared]) -> list[list[Scored]]:
+def score_batch(judge: RowBuilder, pictures: Sequence[Prepared]) -> list[list[Scored]]:
     """The rows of each of some pictures, whose crops the model is given together."""
     crops = [crop for picture in pictures for crop in picture.crops]
     if not crops:

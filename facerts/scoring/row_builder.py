@@ -27,7 +27,7 @@ class Scored:
 
 
 @dataclass(frozen=True)
-class Judge:
+class RowBuilder:
     """Makes rows.
 
     Attributes:

@@ -13,7 +13,7 @@ from facerts.io.files import sync_names
 from facerts.scoring.blocks import Block, State, states_of
 from facerts.scoring.copies import Copies
 from facerts.scoring.job import Job
-from facerts.scoring.pipeline import pictures_of, score_pictures
+from facerts.scoring.pipeline import pictures_of, score_images
 from facerts.scoring.prepare import Picture
 from facerts.scoring.scorer import Scorer
 
@@ -73,7 +73,7 @@ def score_spans(
             states.append(states_of(source, span))
             yield from pictures_of(source, span.start, span.stop)
 
-    scored = score_pictures(
+    scored = score_images(
         scorer.judge(min_quality=task.min_quality),
         pictures(),
         detector=scorer.detector,

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.datasets.open import open_pictures
+from facerts.datasets.open import open_images
 from facerts.detection import Detector, open_detector
 from facerts.embedding import FaceOutputs, OnnxEmbedder, load_embedder
 from facerts.errors import Error, ImageError, ModelError
@@ -18,10 +18,10 @@ from facerts.hub.registry import find_model
 from facerts.images import decode, read
 from facerts.io.progress import track
 from facerts.onnx.session import CPU
-from facerts.scoring.pipeline import pictures_of, score_pictures
+from facerts.scoring.pipeline import pictures_of, score_images
 from facerts.scoring.prepare import Picture
 from facerts.scoring.row import Row
-from facerts.scoring.row_builder import Judge, Scored
+from facerts.scoring.row_builder import RowBuilder, Scored
 
 BATCH, CPU_BATCH = 64, 16
 
@@ -69,7 +69,7 @@ class Scorer:
         pixels = isinstance(images, np.ndarray) and images.dtype.kind not in "OUS" and images.ndim < 4
         one = isinstance(images, str | Path | bytes) or pixels
         given: Sequence[Image] = [images] if one else images  # type: ignore[list-item, assignment]
-        scored = score_pictures(
+        scored = score_images(
             self.judge(min_quality=min_quality, keep=keep),
             (_given(image, number) for number, image in enumerate(given)),
             detector=self.detector,
@@ -92,7 +92,7 @@ class Scorer:
         """Rows with crops and embeddings, one by one, for folders, record directories, shards and lists of any size.
 
         Args:
-            paths: see ``facerts.datasets.open_pictures``.
+            paths: see ``facerts.datasets.open_images``.
             min_quality, keep, largest: as in ``score``.
             progress: text of a progress bar; empty for none.
 
@@ -100,8 +100,8 @@ class Scorer:
             DataError: there are no pictures.
             ModelError: as in ``score``.
         """
-        source = open_pictures(paths)
-        scored = score_pictures(
+        source = open_images(paths)
+        scored = score_images(
             self.judge(min_quality=min_quality, keep=keep),
             pictures_of(source),
             detector=self.detector,
@@ -115,7 +115,7 @@ class Scorer:
         for faces in scored:
             yield from faces
 
-    def judge(self, *, min_quality: float | None = None, keep: float | None = None) -> Judge:
+    def judge(self, *, min_quality: float | None = None, keep: float | None = None) -> RowBuilder:
         """What makes rows of the model's outputs.
 
         Raises:
@@ -124,7 +124,7 @@ class Scorer:
         if min_quality is not None and keep is not None:
             raise ModelError("a least quality and a share to keep both name a threshold; give one")
         limit = min_quality if keep is None else self.threshold(keep)
-        return Judge(self.embedder, limit, self.embedder.description.calibration)
+        return RowBuilder(self.embedder, limit, self.embedder.description.calibration)
 
     def settings(self) -> dict[str, str | bool | None]:
         """All that rows depend on beside the pictures and the threshold."""

@@ -16,8 +16,8 @@ from facerts.detection import Detection, Detector
 from facerts.embedding import FaceOutputs
 from facerts.errors import ModelError
 from facerts.images import CROP_SIZE, decode
-from facerts.scoring import Judge, Scored, Scorer
 from facerts.scoring import Picture as Loadable
+from facerts.scoring import RowBuilder, Scored, Scorer
 from facerts.scoring.prepare import Prepared, prepare, printable
 from facerts.serve.answers import Face, Options, Picture, Scores
 from facerts.serve.batching import Batcher
@@ -108,7 +108,7 @@ class Service:
         await self._batcher.close()
         self._threads.shutdown()
 
-    def judge_for(self, options: Options) -> Judge:
+    def judge_for(self, options: Options) -> RowBuilder:
         """What decides on a request's faces.
 
         Raises:
@@ -160,7 +160,7 @@ class Service:
             pictures=pictures,
         )
 
-    def _judge(self, min_quality: float | None, keep: float | None) -> Judge:
+    def _judge(self, min_quality: float | None, keep: float | None) -> RowBuilder:
         judge = self.scorer.judge(min_quality=min_quality, keep=keep)
         if judge.min_quality is not None and not self.has_quality:
             raise ModelError(
@@ -169,7 +169,7 @@ class Service:
         return judge
 
     async def _score_one(
-        self, upload: Upload, judge: Judge, detector: Detector | None, options: Options
+        self, upload: Upload, judge: RowBuilder, detector: Detector | None, options: Options
     ) -> Picture:
         async with self._slots:
             prepared, looked = await asyncio.get_running_loop().run_in_executor(

@@ -108,6 +108,8 @@ def read_file(run: str | Path, device: torch.device | str = "cpu") -> dict[str, 
         raise ModelError(
             f"{path}: holds a {type(state).__name__}, neither a checkpoint nor a network's weights"
         )
+    if is_checkpoint(state) and "centres" in state:  # as earlier versions wrote
+        state["centers"] = state.pop("centres")
     return state
 
 
@@ -139,14 +141,14 @@ def check_parts(state: dict[str, Any], where: object) -> None:
     Raises:
         ModelError: a part is not there, or of another form.
     """
-    centres = state.get("centres")
-    rows = centres.get("weight") if isinstance(centres, dict) else None
+    centers = state.get("centers")
+    rows = centers.get("weight") if isinstance(centers, dict) else None
     # Checkpoints from before methods kept anything of their own, or averages were kept, have no such part.
     there = {
         "network": _are_tensors(state.get("network")),
         "average": state.get("average") is None or _are_tensors(state["average"]),
         "method": _are_tensors(state.get("method", {})),
-        "centres": isinstance(rows, Tensor) and rows.ndim == 2,
+        "centers": isinstance(rows, Tensor) and rows.ndim == 2,
         "step": isinstance(state.get("step"), int),
     }
     if missing := [name for name, whole in there.items() if not whole]:
@@ -217,7 +219,7 @@ def trained_network(state: dict[str, Any], where: object, *, averaged: bool = Tr
     network, method = _built(recipe)
     network.load_state_dict(weights)
     method.state.load_state_dict(kept)
-    identities = len(state["centres"]["weight"])
+    identities = len(state["centers"]["weight"])
     return TrainedNetwork(network.eval(), method, recipe.backbone, recipe, state["step"], identities)
 
 

@@ -9,24 +9,24 @@ from torch import Tensor
 
 from facerts.errors import ModelError
 from facerts.training.checkpoint import check_parts, exported_weights, is_checkpoint, read_file, recipe_of
-from facerts.training.class_head.centers import ClassCentres
+from facerts.training.class_head.centers import ClassCenters
 from facerts.training.methods import Method
 from facerts.training.nn import FaceNetwork, pretrained
 
 
 def start_from(
-    weights: str | Path, network: FaceNetwork, method: Method, centres: ClassCentres | None
+    weights: str | Path, network: FaceNetwork, method: Method, centers: ClassCenters | None
 ) -> None:
     """Give a new network the trunk and the embedding of a run or of a file of published weights.
 
-    A run has more to give: its class centres, if as many; and its heads and what its method keeps, if it is the same
+    A run has more to give: its class centers, if as many; and its heads and what its method keeps, if it is the same
     method with heads of the same size.
 
     Args:
         weights: the run's folder, a checkpoint, or a file as ``facerts.training.nn.pretrained`` knows it.
         network: to change.
         method: whose state to change.
-        centres: to change; None where they do not learn.
+        centers: to change; None where they do not learn.
 
     Raises:
         ModelError: no such file, or its network has another shape.
@@ -50,9 +50,9 @@ def start_from(
         taken |= heads.keys()
         method.state.load_state_dict({name: kept[name] for name in keeps})
     network.load_state_dict({**own, **{name: given[name] for name in taken}})
-    rows = state["centres"]["weight"]
-    if centres is not None and rows.shape == (centres.identities, network.embedding_size):
-        centres.load_state_dict({"weight": rows[centres.classes.start : centres.classes.stop]})
+    rows = state["centers"]["weight"]
+    if centers is not None and rows.shape == (centers.identities, network.embedding_size):
+        centers.load_state_dict({"weight": rows[centers.classes.start : centers.classes.stop]})
 
 
 def _unlike(given: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> list[str]:

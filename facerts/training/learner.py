@@ -13,7 +13,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from facerts.errors import Error, NonFiniteLossError
-from facerts.training.class_head.centers import ClassCentres
+from facerts.training.class_head.centers import ClassCenters
 from facerts.training.class_head.row_updates import RowSteps
 from facerts.training.compiled import compiled
 from facerts.training.distillation.teacher import Teacher
@@ -38,7 +38,7 @@ def choose_device(name: str) -> torch.device:
 def build_optimizer(
     groups: list[dict[str, Any]], settings: Optim, *, fused: bool = True
 ) -> torch.optim.Optimizer:
-    """The optimiser that a recipe asks for, over a method's parameter groups.
+    """The optimizer that a recipe asks for, over a method's parameter groups.
 
     Fused, it goes through weights, gradients and momenta once, with nothing of their size in between. With fp16 it
     must not be: PyTorch 2.13 leaves the momenta undefined where the first step of all overflows.
@@ -50,13 +50,13 @@ def build_optimizer(
 
 
 class Learner:
-    """Network, class centres and optimiser of a run.
+    """Network, class centers and optimizer of a run.
 
     Args:
         recipe: what to build.
         identities: C.
         teacher: of the recipe, where it has one.
-        processes: that train together; each holds the network and its share of the class centres.
+        processes: that train together; each holds the network and its share of the class centers.
 
     Weights are drawn from PyTorch's generator, which the recipe's seed sets.
     """
@@ -87,8 +87,8 @@ class Learner:
         if recipe.compute.recompute:
             recompute_units(self.network)
         self.teacher = None if teacher is None else teacher.to(self.device)
-        self.centres = (
-            ClassCentres(
+        self.centers = (
+            ClassCenters(
                 identities,
                 backbone.embedding_size,
                 chunk=recipe.compute.class_chunk,
@@ -97,25 +97,25 @@ class Learner:
                 processes=self.processes,
             ).to(self.device)
             if self.teacher is None
-            else self.teacher.centres
+            else self.teacher.centers
         )
         self.method.state.to(self.device)
         if backbone.weights is not None:
-            learning = self.centres if self.teacher is None else None
+            learning = self.centers if self.teacher is None else None
             start_from(backbone.weights, self.network, self.method, learning)
         self.frozen = backbone.frozen or self.method.trains == "heads"
         if self.frozen:
             self.network.trunk.requires_grad_(False)
             self.network.embedding.requires_grad_(False)
         if self.method.trains == "heads":
-            self.centres.requires_grad_(False)
+            self.centers.requires_grad_(False)
         self.optimizer = build_optimizer(
-            self.method.parameter_groups(self.network, self.centres),
+            self.method.parameter_groups(self.network, self.centers),
             recipe.optim,
             fused=recipe.compute.precision != "fp16",
         )
-        if isinstance(self.optimizer, torch.optim.SGD) and self._centres_step_by_themselves():
-            self.centres.row_steps = RowSteps(self.optimizer, self.centres.weight)
+        if isinstance(self.optimizer, torch.optim.SGD) and self._centers_step_by_themselves():
+            self.centers.row_steps = RowSteps(self.optimizer, self.centers.weight)
         self._alone = self.processes.count == 1
         self._whole: Any = self.network
         if not self._alone:
@@ -137,7 +137,7 @@ class Learner:
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=recipe.compute.precision == "fp16")
 
     def step(self, crops: Tensor, batch: Batch, learning_rate: float) -> Loss:
-        """Forward, backward and one step of the optimiser.
+        """Forward, backward and one step of the optimizer.
 
         Args:
             crops: ``(B, 112, 112, 3) uint8`` RGB, this process's.
@@ -152,7 +152,7 @@ class Learner:
             # Their statistics, too, stay as they were.
             self.network.trunk.eval()
             self.network.embedding.eval()
-        self.centres.begin(batch.step)
+        self.centers.begin(batch.step)
         self.optimizer.zero_grad(set_to_none=True)
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate * group.get("lr_scale", 1.0)
@@ -166,7 +166,7 @@ class Learner:
         if self.recipe.optim.clip_norm is not None:
             self.scaler.unscale_(self.optimizer)
             whole = [*self.network.parameters(), *self.method.state.parameters()]
-            gradients.clip(whole, self.centres.parameters(), self.recipe.optim.clip_norm, self.processes)
+            gradients.clip(whole, self.centers.parameters(), self.recipe.optim.clip_norm, self.processes)
         self.scaler.step(self.optimizer)
         self.scaler.update()
         if self.average is not None:
@@ -203,13 +203,13 @@ class Learner:
 
     def _loss(self, outputs: dict[str, Tensor], batch: Batch, crops: Tensor) -> Loss:
         if self.teacher is None:
-            return self.method.loss(outputs, batch, self.centres)
+            return self.method.loss(outputs, batch, self.centers)
         views = self.teacher.of_views(crops)
         # The last images of a batch may have no identity; the method has nothing to say of them.
         labeled = slice(len(batch.labels) - self.recipe.unlabeled_size)
         known = replace(batch, labels=batch.labels[labeled], samples=batch.samples[labeled])
         seen = {name: value[labeled] for name, value in self.teacher.method_outputs(outputs, views).items()}
-        method = self.method.loss(seen, known, self.teacher.centres_for(known))
+        method = self.method.loss(seen, known, self.teacher.centers_for(known))
         return self.teacher.loss(outputs["embedding"], batch, method, views)
 
     def embedder(self) -> NetworkEmbedder:
@@ -220,15 +220,15 @@ class Learner:
     def state_dict(self) -> dict[str, Any]:
         """All that a later step depends on; the noise of the methods is keyed and has no state.
 
-        It is that of one process, whatever their number: class centres are put together again on the first, and the
+        It is that of one process, whatever their number: class centers are put together again on the first, and the
         others have nothing of them. Generators are of each process.
         """
         return {
             "network": self.network.state_dict(),
             "average": None if self.average is None else self.average.module.state_dict(),
-            "centres": {"weight": self._collect(self.centres.weight.detach())},
+            "centers": {"weight": self._collect(self.centers.weight.detach())},
             "method": self.method.state.state_dict(),
-            "optimizer": self._map_centres(self.optimizer.state_dict(), self._collect),
+            "optimizer": self._map_centers(self.optimizer.state_dict(), self._collect),
             "scaler": self.scaler.state_dict(),
             "teacher": None if self.teacher is None else {"projection": self.teacher.projection},
             "generators": self.processes.tell(self._generators()),
@@ -246,9 +246,9 @@ class Learner:
             self.average.n_averaged.fill_(1)
         if self.teacher is not None and state.get("teacher") is not None:
             self.teacher.take_projection(state["teacher"]["projection"])
-        self.centres.load_state_dict({"weight": self._own(state["centres"]["weight"])})
+        self.centers.load_state_dict({"weight": self._own(state["centers"]["weight"])})
         self.method.state.load_state_dict(state["method"])
-        self.optimizer.load_state_dict(self._map_centres(state["optimizer"], self._own))
+        self.optimizer.load_state_dict(self._map_centers(state["optimizer"], self._own))
         self.scaler.load_state_dict(state["scaler"])
         generators = state.get("generators", [])
         if len(generators) == self.processes.count:
@@ -262,24 +262,24 @@ class Learner:
         return torch.get_rng_state(), torch.cuda.get_rng_state(self.device) if on_gpu else None
 
     def _collect(self, rows: Tensor) -> Tensor | None:
-        """This process's rows of something about the centres to those of all, on the first."""
+        """This process's rows of something about the centers to those of all, on the first."""
         lengths = [
-            len(self.processes.classes(self.centres.identities, rank)) for rank in range(self.processes.count)
+            len(self.processes.classes(self.centers.identities, rank)) for rank in range(self.processes.count)
         ]
         return self.processes.collect(rows, lengths)
 
     def _own(self, rows: Tensor) -> Tensor:
-        return rows[self.centres.classes.start : self.centres.classes.stop]
+        return rows[self.centers.classes.start : self.centers.classes.stop]
 
-    def _map_centres(
+    def _map_centers(
         self, optimizer: dict[str, Any], change: Callable[[Tensor], Tensor | None]
     ) -> dict[str, Any]:
-        """An optimiser's state with something done to what has a row for each centre."""
+        """An optimizer's state with something done to what has a row for each center."""
         parameters = [p for group in self.optimizer.param_groups for p in group["params"]]
         states = {
             number: {
                 name: change(value)
-                if parameters[number] is self.centres.weight and isinstance(value, Tensor) and value.ndim == 2
+                if parameters[number] is self.centers.weight and isinstance(value, Tensor) and value.ndim == 2
                 else value
                 for name, value in state.items()
             }
@@ -287,15 +287,15 @@ class Learner:
         }
         return {**optimizer, "state": states}
 
-    def _centres_step_by_themselves(self) -> bool:
-        """Whether the step of a centre needs nothing but its own gradient, once."""
+    def _centers_step_by_themselves(self) -> bool:
+        """Whether the step of a center needs nothing but its own gradient, once."""
         settings = self.recipe
         return (
             isinstance(self.method, ClassificationMethod)
             and self.teacher is None
-            and self.centres.weight.requires_grad
+            and self.centers.weight.requires_grad
             and any(
-                p is self.centres.weight for group in self.optimizer.param_groups for p in group["params"]
+                p is self.centers.weight for group in self.optimizer.param_groups for p in group["params"]
             )
             and settings.optim.clip_norm is None
             and settings.compute.accumulate == 1
@@ -311,8 +311,8 @@ class Learner:
         if not isinstance(self.method, ClassificationMethod) or self.teacher is not None:
             what = "a teacher" if self.teacher is not None else self.method.name
             raise Error(
-                f"{what} looks at all images of a batch, or at all centres, at once, and trains in one process; "
-                "methods that classify by class centres train in several"
+                f"{what} looks at all images of a batch, or at all centers, at once, and trains in one process; "
+                "methods that classify by class centers train in several"
             )
 
 

@@ -36,7 +36,7 @@ def train(recipe: Recipe, folder: str | Path, *, resume: bool = False) -> Path:
     """Train as the recipe says; the run's folder gets recipe, log and checkpoints.
 
     Where ``torchrun`` has started several processes they train together: each takes its share of every batch and of the
-    class centres, and the first writes and validates.
+    class centers, and the first writes and validates.
 
     Args:
         recipe: the run.

@@ -49,7 +49,7 @@ def open_network(weights: str | Path, *, averaged: bool = True) -> TrainedNetwor
     if is_checkpoint(state):
         return trained_network(state, weights, averaged=averaged)
     tensors = pretrained.state_dict(state, weights)
-    looks = pretrained.recognise(tensors)
+    looks = pretrained.recognize(tensors)
     if looks is None:
         raise ModelError(
             f"{weights}: neither a checkpoint of ours nor an IResNet as insightface's arcface_torch saves it; the "

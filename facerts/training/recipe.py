@@ -137,9 +137,9 @@ class Backbone(Section):
         width: of its channels, as a share of the published one.
         dropout: before the heads.
         embedding_size: d.
-        weights: where trunk and embedding begin: a run or checkpoint, of which class centres and, of the same method,
+        weights: where trunk and embedding begin: a run or checkpoint, of which class centers and, of the same method,
             heads are taken too where they fit; or a file of published weights (``facerts.training.nn.pretrained``).
-        frozen: trunk and embedding stay as ``weights`` has them; heads and class centres learn.
+        frozen: trunk and embedding stay as ``weights`` has them; heads and class centers learn.
     """
 
     name: str
@@ -199,7 +199,7 @@ class Teacher(Section):
 
 
 class Optim(Section):
-    """Optimisation by SGD with momentum or by AdamW.
+    """Optimization by SGD with momentum or by AdamW.
 
     Attributes:
         epochs: passes over the training images; a share of one is allowed.
@@ -252,7 +252,7 @@ class Compute(Section):
         compile: fuse the operations of a step's forward and backward pass with torch.compile; needs a C++ compiler
             and, on a GPU, Triton.
         class_chunk: classes whose logits are held at a time; fewer take less memory and a little more time.
-        class_sample: share of the class centres that a step looks at, drawn anew each time; null for all, which is
+        class_sample: share of the class centers that a step looks at, drawn anew each time; null for all, which is
             exact. The others rest, also in what decay and momentum would do; with AdamW, fp16, clipping or
             accumulation, which need the gradient of all, those go on.
         accumulate: parts that each process's share of a batch is gone through in, one after the other; BatchNorm sees

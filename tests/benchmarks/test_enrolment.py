@@ -18,7 +18,7 @@ PICTURES = [4] * 6 + [2] * 4 + [1] * 2
 
 @pytest.fixture(scope="module")
 def people(tmp_path_factory: pytest.TempPathFactory) -> Source:
-    folder = tmp_path_factory.mktemp("enrolment") / "people"
+    folder = tmp_path_factory.mktemp("enrollment") / "people"
     for identity, pictures in enumerate(PICTURES):
         write_drawn(folder, identities=1, pictures=pictures, first_identity=identity)
     return open_source(folder)

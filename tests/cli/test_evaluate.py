@@ -241,9 +241,9 @@ def test_ood_by_every_score_that_there_is(
     )
     section = told(capsys, *command, "--reference", home / "lfw", "--out", tmp_path)
     assert (section["in"], section["out"]) == ({"faces": PEOPLE * TAKEN}, {"things": 24})
-    assert list(section["by"]) == ["quality", "norm", "sharpness", "neighbours"]
+    assert list(section["by"]) == ["quality", "norm", "sharpness", "neighbors"]
     # The references are the faces by other names.
-    assert section["by"]["neighbours"]["auroc"] > 0.7
+    assert section["by"]["neighbors"]["auroc"] > 0.7
     assert run(*command, "--exclude-out-of", "*[0-8].jpg", "--out", tmp_path) == 0
     assert "120 faces against 2 others" in capsys.readouterr().out
 
@@ -436,16 +436,14 @@ def test_compare_takes_labels_an_embedding_and_logs(
     line = {"kind": "train", "epoch": 1.0, "v_p5": 1.0, "v_p50": 1.5, "v_p95": 2.0}
     (tmp_path / "log.jsonl").write_text(json.dumps(line))
     out = tmp_path / "c"
-    labelled = (f"B={results[0]}", f"A={results[1]}")
-    comparison = told(
-        capsys, "compare", *labelled, "--embedding", "A", "--log", f"A={tmp_path}", "--out", out
-    )
+    labeled = (f"B={results[0]}", f"A={results[1]}")
+    comparison = told(capsys, "compare", *labeled, "--embedding", "A", "--log", f"A={tmp_path}", "--out", out)
     assert comparison["embedding"] == "A"
     assert [method["label"] for method in comparison["methods"]] == ["B", "A"]
     assert (out / "uncertainty.svg").is_file()
     assert "| A | " in (out / "tables.md").read_text(encoding="utf-8")
     for wrong in (("--embedding", "C"), ("--log", f"C={tmp_path}")):
-        assert "A" in refused(capsys, "compare", *labelled, *wrong, "--out", tmp_path / "d")
+        assert "A" in refused(capsys, "compare", *labeled, *wrong, "--out", tmp_path / "d")
         assert not (tmp_path / "d").exists()
 
 

@@ -22,7 +22,7 @@ from facerts.curation.identities import look_alikes
 from facerts.curation.identity_pairs import Across
 from facerts.curation.output_spec import Target
 from facerts.curation.pack import unpack
-from facerts.datasets import Subset, open_pictures, open_source
+from facerts.datasets import Subset, open_images, open_source
 from facerts.detection.base import Detection
 from facerts.errors import DataError, Error
 from facerts.images import encode_png, read
@@ -233,7 +233,7 @@ def test_photos_are_aligned_and_those_without_a_face_left_out(
     drawn_faces: Path, embedding: Embedding, tmp_path: Path
 ) -> None:
     class Middle:
-        """Finds the face of the canvas below, unless the photo is all of one colour."""
+        """Finds the face of the canvas below, unless the photo is all of one color."""
 
         identity = "middle"
 
@@ -272,7 +272,7 @@ def test_nothing_readable_is_an_error_and_leaves_nothing(embedding: Embedding, t
 def test_without_identities_all_pictures_are_compared(
     faces: Path, embedding: Embedding, tmp_path: Path
 ) -> None:
-    report = dedup(open_pictures(faces), Target(tmp_path / "out.tar"), embedding, LIMITS)
+    report = dedup(open_images(faces), Target(tmp_path / "out.tar"), embedding, LIMITS)
     # Three of person 1, one of persons 2 and 3, eight of persons 4.
     assert report["dropped"]["by_reason"] == {"near-duplicate": 12}
     assert "identity_pairs" not in report

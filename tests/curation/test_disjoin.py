@@ -14,7 +14,7 @@ from facerts.benchmarks import pairs_from_identities
 from facerts.benchmarks.bin_sets import write_bin
 from facerts.curation.curation_job import Settings
 from facerts.curation.embeddings import Embedding
-from facerts.curation.exclude_overlap import Nearest, disjoin, open_benchmark_pictures
+from facerts.curation.exclude_overlap import Nearest, disjoin, open_benchmark_images
 from facerts.curation.output_spec import Target
 from facerts.curation.pack import unpack
 from facerts.datasets import Joined, Subset, open_source
@@ -130,7 +130,7 @@ def test_any_kind_of_benchmark_is_taken(faces: Path, embedding: Embedding, tmp_p
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_bytes((faces / "person_0007" / f"000{number}.jpg").read_bytes())
     (lfw / "pairs.txt").write_text("1 1\nA 1 2\nA 1 B 2\n")
-    named = open_benchmark_pictures(lfw)
+    named = open_benchmark_images(lfw)
     keys = sorted(named.key(index) for index in range(len(named)))
     assert keys == ["A/A_0001.jpg", "A/A_0002.jpg", "B/B_0002.jpg"]
     both = [lfw, tmp_path / "set.bin"]

@@ -22,8 +22,8 @@ THRESHOLD = 0.9
 def vectors() -> NDArray[np.float32]:
     """Ninety directions in clusters, so that about every third is almost equal to another."""
     random = np.random.default_rng(5)
-    centres = random.normal(size=(40, 6))
-    rows = centres[random.integers(40, size=90)] + random.normal(0, 0.25, (90, 6))
+    centers = random.normal(size=(40, 6))
+    rows = centers[random.integers(40, size=90)] + random.normal(0, 0.25, (90, 6))
     return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
 
 

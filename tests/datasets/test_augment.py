@@ -62,7 +62,7 @@ def test_black_borders_come_as_often_as_asked_for_wherever_the_crop_went() -> No
     black = np.array([(augment(white, (0, 0, n)) == 0).any() for n in range(400)])
     assert 85 < black.sum() < 155
     assert not any((build_augmentation(**how)(white, (0, 0, n)) == 0).any() for n in range(50))
-    # All of them have a border somewhere; where it lies does not depend on its colour.
+    # All of them have a border somewhere; where it lies does not depend on its color.
     always = build_augmentation(black_border=1.0, **how)
     above = np.array([(always(white, (0, 0, n))[:20] == 0).sum() for n in range(400)])
     assert abs(np.corrcoef(black, above)[0, 1]) < 0.15

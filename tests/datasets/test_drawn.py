@@ -9,7 +9,7 @@ import pytest
 from facerts.curation.pack import pack_records
 from facerts.datasets import open_source
 from facerts.datasets.synthetic import draw_face, draw_non_face, write_drawn
-from facerts.datasets.synthetic_source import DrawnSource
+from facerts.datasets.synthetic_source import SyntheticSource
 from facerts.images import encode_jpeg
 from tests.command import run
 
@@ -27,9 +27,9 @@ def test_the_same_numbers_draw_the_same_picture() -> None:
 def test_a_person_looks_more_like_himself_than_like_others() -> None:
     faces = np.stack([[draw_face(i, p) for p in range(6)] for i in range(12)]).astype(float)
     means = faces.reshape(12, 6, 7, 16, 7, 16, 3).mean(axis=(3, 5)).reshape(12, 6, -1)
-    centre = means.mean(axis=1)
-    within = np.linalg.norm(means - centre[:, None], axis=2).mean()
-    between = np.linalg.norm(centre[:, None] - centre[None], axis=2)[np.triu_indices(12, 1)].mean()
+    center = means.mean(axis=1)
+    within = np.linalg.norm(means - center[:, None], axis=2).mean()
+    between = np.linalg.norm(center[:, None] - center[None], axis=2)[np.triu_indices(12, 1)].mean()
     assert between > within
 
 
@@ -41,7 +41,7 @@ def test_written_people_are_a_folder_by_identity(tmp_path: Path) -> None:
 
 
 def test_a_drawn_source_has_any_number_of_identities_from_few_people(tmp_path: Path) -> None:
-    source = DrawnSource(50, 3, people=20, seed=4)
+    source = SyntheticSource(50, 3, people=20, seed=4)
     assert len(source) == 150
     assert source.labels is not None
     assert source.labels.tolist() == [identity for identity in range(50) for _ in range(3)]
@@ -73,5 +73,5 @@ def test_the_command_draws_records_and_shards(tmp_path: Path, capsys: pytest.Cap
         assert (said["images"], said["identities"]) == (24, 12)
         source = open_source(out if layout == "rec" else str(out / "*.tar"))
         assert sorted(source.read(i) for i in range(24)) == sorted(
-            DrawnSource(12, 2, people=5).read(i) for i in range(24)
+            SyntheticSource(12, 2, people=5).read(i) for i in range(24)
         )

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from facerts.datasets import open_pictures, open_source
+from facerts.datasets import open_images, open_source
 from facerts.datasets.synthetic import draw_face
 from facerts.errors import DataError
 from facerts.images import MAX_BYTES, encode_jpeg
@@ -58,7 +58,7 @@ def test_no_list_ends_a_run_by_one_line(tmp_path: Path) -> None:
     (tmp_path / "there.jpg").write_bytes(FACE)
     for number, content in enumerate(lists.HOSTILE.values()):
         (tmp_path / f"{number}.txt").write_bytes(content)
-        source = open_pictures(tmp_path / f"{number}.txt")
+        source = open_images(tmp_path / f"{number}.txt")
         for index in range(min(len(source) - 1, 10)):
             with pytest.raises(DataError):
                 source.read(index)
@@ -71,7 +71,7 @@ def test_what_is_no_list_is_named(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "there.jpg").write_bytes(FACE)
     (tmp_path / "list.txt").write_bytes(content)
     with pytest.raises(DataError, match=r"list\.txt: the list is (empty|UTF-16)"):
-        open_pictures(tmp_path / "list.txt")
+        open_images(tmp_path / "list.txt")
 
 
 def test_a_list_names_files_by_the_bytes_of_their_names(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_a_member_of_three_gigabytes_is_a_row_of_its_own(tmp_path: Path) -> None
 
 
 def test_what_an_index_leaves_out_behind_a_record_is_not_read(tmp_path: Path) -> None:
-    path = write_set(tmp_path / "set", records.records(records.labelled(0.0, FACE)))
+    path = write_set(tmp_path / "set", records.records(records.labeled(0.0, FACE)))
     with path.open("r+b") as file:
         file.truncate(3 << 30)
     assert read_bounded("source", [path]) == {path: ""}

@@ -13,8 +13,8 @@ from facerts.datasets.recordio import (
     RecordReader,
     decode_record,
     encode_record,
-    pack_labelled,
-    unpack_labelled,
+    pack_labeled,
+    unpack_labeled,
     write_record,
 )
 from facerts.errors import DataError
@@ -64,11 +64,11 @@ def test_the_layout_is_the_published_one() -> None:
 
 def test_labels_come_back_and_the_picture_keeps_its_bytes() -> None:
     for labels in (7.0, (3.0, 4.5), (1.0, 2.0, 3.0)):
-        read, picture = unpack_labelled(pack_labelled(labels, 12, b"picture"), "x")
+        read, picture = unpack_labeled(pack_labeled(labels, 12, b"picture"), "x")
         np.testing.assert_array_equal(read, np.atleast_1d(labels))
         assert picture == b"picture"
     # flag, label, id, id2, as MXNet's IRHeader has them.
-    assert pack_labelled(7.0, 12, b"") == struct.pack("<IfQQ", 0, 7.0, 12, 0)
+    assert pack_labeled(7.0, 12, b"") == struct.pack("<IfQQ", 0, 7.0, 12, 0)
 
 
 def test_random_access_by_row(tmp_path: Path) -> None:
@@ -140,7 +140,7 @@ def test_a_missing_index_is_named(tmp_path: Path) -> None:
 )
 def test_a_payload_that_promises_more_than_it_has_is_refused(payload: bytes) -> None:
     with pytest.raises(DataError, match="record 5"):
-        unpack_labelled(payload, "record 5")
+        unpack_labeled(payload, "record 5")
 
 
 @given(st.binary(max_size=64))

@@ -8,7 +8,7 @@ import pytest
 
 from facerts.datasets import open_source
 from facerts.datasets import records as records_module
-from facerts.datasets.recordio import pack_labelled, write_record
+from facerts.datasets.recordio import pack_labeled, write_record
 from facerts.errors import DataError
 
 
@@ -24,14 +24,14 @@ def field_layout(labels: list[int], per_image: tuple[float, ...] | None = None) 
     """Header, images, identity records: as insightface's sets have them, labels in rising runs."""
     images = len(labels)
     people = sorted(set(labels))
-    table = {0: pack_labelled((float(images + 1), float(images + 1 + len(people))), 0, b"")}
+    table = {0: pack_labeled((float(images + 1), float(images + 1 + len(people))), 0, b"")}
     for key, label in enumerate(labels, 1):
         own = (float(label), *per_image) if per_image else float(label)
-        table[key] = pack_labelled(own, key, b"picture %d" % key)
+        table[key] = pack_labeled(own, key, b"picture %d" % key)
     for number, person in enumerate(people):
         first = labels.index(person) + 1
         bounds = (float(first), float(first + labels.count(person)))
-        table[images + 1 + number] = pack_labelled(bounds, images + 1 + number, b"")
+        table[images + 1 + number] = pack_labeled(bounds, images + 1 + number, b"")
     return table
 
 
@@ -56,7 +56,7 @@ def test_labels_with_gaps_are_renumbered(tmp_path: Path) -> None:
 
 
 def test_a_set_without_a_header_is_images_throughout(tmp_path: Path) -> None:
-    table = {key: pack_labelled(float(key % 3), key, b"%d" % key) for key in range(9)}
+    table = {key: pack_labeled(float(key % 3), key, b"%d" % key) for key in range(9)}
     source = open_source(write_set(tmp_path / "plain", table))
     assert source.labels is not None
     assert source.labels.tolist() == [0, 1, 2] * 3
@@ -68,7 +68,7 @@ def test_numbers_too_large_for_float32_are_read_from_the_images(
     # As if float32 counted only to 4: ranges beyond that are not trusted, labels must be right all the same.
     monkeypatch.setattr(records_module, "EXACT_IN_FLOAT32", 4)
     table = field_layout([0, 0, 1, 1, 1, 2, 2])
-    table[0] = pack_labelled((9.0, 12.0), 0, b"")  # rounded: the first identity record is 8
+    table[0] = pack_labeled((9.0, 12.0), 0, b"")  # rounded: the first identity record is 8
     source = open_source(write_set(tmp_path / "large", table))
     assert source.labels is not None
     assert source.labels.tolist() == [0, 0, 1, 1, 1, 2, 2]
@@ -89,14 +89,14 @@ def test_a_source_can_be_sent_to_another_process(tmp_path: Path) -> None:
 
 def test_a_label_that_is_no_number_names_its_record(tmp_path: Path) -> None:
     table = field_layout([0, 1])
-    table[2] = pack_labelled(float("nan"), 2, b"x")
+    table[2] = pack_labeled(float("nan"), 2, b"x")
     with pytest.raises(DataError, match="record 2: the label is not a number"):
         open_source(write_set(tmp_path / "nan", table))
 
 
 def test_a_set_of_no_images_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError):
-        open_source(write_set(tmp_path / "none", {0: pack_labelled((1.0, 1.0), 0, b"")}))
+        open_source(write_set(tmp_path / "none", {0: pack_labeled((1.0, 1.0), 0, b"")}))
 
 
 def test_a_list_of_another_length_is_refused(tmp_path: Path) -> None:

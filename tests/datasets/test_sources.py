@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from facerts.curation.pack import pack_records
-from facerts.datasets import Subset, open_pictures, open_source
+from facerts.datasets import Subset, open_images, open_source
 from facerts.datasets.bin_set import write_bin
 from facerts.datasets.sampler import epoch_order, hold_out_identities
-from facerts.datasets.synthetic_source import DrawnSource
+from facerts.datasets.synthetic_source import SyntheticSource
 from facerts.errors import DataError, ImageError
 from facerts.images import decode_crop, encode_png
 
@@ -46,7 +46,7 @@ def test_a_folder_of_both_kinds_is_refused_for_training_and_read_for_scoring(tmp
     (tmp_path / "2.jpg").write_bytes(b"2")
     with pytest.raises(DataError, match="both by themselves and in folders"):
         open_source(tmp_path)
-    pictures = open_pictures(tmp_path)
+    pictures = open_images(tmp_path)
     assert [pictures.key(i) for i in range(2)] == ["2.jpg", "person/1.jpg"]
 
 
@@ -57,7 +57,7 @@ def test_hidden_and_other_files_are_passed_over(tmp_path: Path) -> None:
     assert [open_source(tmp_path).key(0)] == ["a/ok.JPG"]
 
 
-@pytest.mark.parametrize("opener", [open_source, open_pictures])
+@pytest.mark.parametrize("opener", [open_source, open_images])
 def test_an_empty_folder_says_so(tmp_path: Path, opener: object) -> None:
     with pytest.raises(DataError, match="no pictures here"):
         opener(tmp_path)  # type: ignore[operator]
@@ -149,10 +149,10 @@ def test_every_source_knows_the_files_of_its_pictures(drawn_faces: Path, tmp_pat
         (tmp_path / "list.txt", [tmp_path / "gone.jpg"]),
         ([single, tar], [single, tar, tar]),
     ):
-        source = open_pictures(spec)
+        source = open_images(spec)
         assert [source.file_of(index) for index in range(len(files))] == files
     assert Subset(open_source([single, tar]), [2, 0]).file_of(1) == single
-    assert DrawnSource(2, 2).file_of(0) is None
+    assert SyntheticSource(2, 2).file_of(0) is None
 
 
 def test_a_broken_crop_is_named_without_decoding_it_again(

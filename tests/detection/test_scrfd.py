@@ -12,7 +12,7 @@ import pytest
 import skimage.data
 from numpy.typing import NDArray
 
-from facerts.datasets import open_pictures
+from facerts.datasets import open_images
 from facerts.detection import SCRFD, Detection, Detector, open_detector
 from facerts.errors import ModelError
 from facerts.images import decode
@@ -29,7 +29,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def draw_squares(seed: int = 0, squares: int = 12, size: int = SIZE) -> Image:
-    """Few lit squares of all strides, some of them neighbours, each of a brightness of its own."""
+    """Few lit squares of all strides, some of them neighbors, each of a brightness of its own."""
     rng = np.random.default_rng(seed)
     image = np.zeros((size, size, 3), dtype=np.uint8)
     for number in range(squares):
@@ -134,9 +134,9 @@ def test_nothing_is_an_empty_list(model: Path) -> None:
 
 
 def test_grey_pictures_are_three_equal_channels(model: Path) -> None:
-    grey = np.zeros((SIZE, SIZE), dtype=np.uint8)
-    grey[32:64, 96:128] = 200
-    image = np.repeat(grey[..., None], 3, axis=2)
+    gray = np.zeros((SIZE, SIZE), dtype=np.uint8)
+    gray[32:64, 96:128] = 200
+    image = np.repeat(gray[..., None], 3, axis=2)
     assert_same(SCRFD(model, size=SIZE)(image), slow_faces(image, 0.5))
 
 
@@ -313,8 +313,8 @@ def scrfd(reference_models: Path) -> Detector:
 
 def test_the_astronauts_face_is_found_where_it_is(scrfd: Detector) -> None:
     photo = np.ascontiguousarray(skimage.data.astronaut())
-    grey = np.repeat(cv2.cvtColor(photo, cv2.COLOR_RGB2GRAY)[..., None], 3, axis=2).astype(np.uint8)
-    for image in (photo, grey):
+    gray = np.repeat(cv2.cvtColor(photo, cv2.COLOR_RGB2GRAY)[..., None], 3, axis=2).astype(np.uint8)
+    for image in (photo, gray):
         (face,) = scrfd(image)
         np.testing.assert_allclose(face.box, [178, 63, 268, 176], atol=15)
         assert face.score > 0.7
@@ -341,7 +341,7 @@ def test_it_agrees_with_yunet_on_real_photos(
         pytest.skip(f"there are no photos at {folder}")
     yunet = open_detector("yunet", reference_models / "face_detection_yunet_2023mar.onnx")
     assert yunet is not None
-    source = open_pictures(folder)
+    source = open_images(folder)
     apart = []
     for index in itertools.islice(range(len(source)), 40):
         photo = decode(source.read(index), where=source.location(index))

@@ -13,7 +13,7 @@ import skimage.data
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, save
 
-from facerts.datasets import open_pictures
+from facerts.datasets import open_images
 from facerts.datasets.synthetic import draw_face
 from facerts.detection import Detection, Detector, YuNet
 from facerts.errors import ModelError
@@ -55,7 +55,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def draw_squares(height: int, width: int, seed: int = 0) -> Image:
-    """Squares of 8 pixels of all colours."""
+    """Squares of 8 pixels of all colors."""
     rng = np.random.default_rng(seed)
     small = rng.integers(0, 256, (-(-height // 8), -(-width // 8), 3), dtype=np.uint8)
     return np.ascontiguousarray(small.repeat(8, axis=0).repeat(8, axis=1)[:height, :width])
@@ -277,7 +277,7 @@ def test_in_real_photos_it_finds_the_faces_that_opencv_finds(
     photos = facerts_data / "photos" / folder
     if not photos.is_dir():
         pytest.skip(f"there are no photos at {photos}")
-    source = open_pictures(photos)
+    source = open_images(photos)
     detector = YuNet(published, threads=1, size=10_000)
     faces = 0
     for index in range(len(source)):

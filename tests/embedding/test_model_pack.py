@@ -53,7 +53,7 @@ def shift_and_scale_inside(path: Path) -> None:
 
 @pytest.fixture
 def pack(tmp_path: Path) -> Path:
-    """A folder with a detector, a network with too few outputs, a broken file, and a recogniser."""
+    """A folder with a detector, a network with too few outputs, a broken file, and a recognizer."""
     folder = tmp_path / "buffalo_s"
     folder.mkdir()
     write_detector(folder / "det_500m.onnx")
@@ -111,7 +111,7 @@ def test_a_fixed_batch_is_kept(pack: Path, crops: Crops) -> None:
     assert embedder(crops).embedding.shape == (len(crops), COLUMNS)
 
 
-def test_a_recogniser_that_promises_one_row_runs_batches_without_complaint(
+def test_a_recognizer_that_promises_one_row_runs_batches_without_complaint(
     pack: Path, crops: Crops, capfd: pytest.CaptureFixture[str]
 ) -> None:
     model = onnx.load(str(pack / "w600k_mbf.onnx"))
@@ -131,7 +131,7 @@ def test_a_graph_that_shifts_and_scales_by_itself_gets_the_crops_as_they_are(
     np.testing.assert_allclose(embedder(crops).norm, np.linalg.norm(expected(crops), axis=1), rtol=1e-4)
 
 
-def test_without_onnx_only_the_known_recognisers_are_taken(
+def test_without_onnx_only_the_known_recognizers_are_taken(
     pack: Path, crops: Crops, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "onnx", None)
@@ -143,7 +143,7 @@ def test_without_onnx_only_the_known_recognisers_are_taken(
         load_embedder(pack)
 
 
-def test_a_pack_without_recogniser_lists_what_is_in_it(pack: Path) -> None:
+def test_a_pack_without_recognizer_lists_what_is_in_it(pack: Path) -> None:
     (pack / "w600k_mbf.onnx").unlink()
     with pytest.raises(ModelError, match=r"buffalo_s: .* this one none") as error:
         load_embedder(pack)
@@ -155,7 +155,7 @@ def test_a_pack_without_recogniser_lists_what_is_in_it(pack: Path) -> None:
         assert listed in str(error.value)
 
 
-def test_a_pack_with_two_recognisers_is_refused(pack: Path) -> None:
+def test_a_pack_with_two_recognizers_is_refused(pack: Path) -> None:
     write_embedder(pack / "glintr100.onnx", size=COLUMNS)
     with pytest.raises(ModelError, match=r"this one 2 \(.*glintr100\.onnx.*; w600k_mbf\.onnx"):
         load_embedder(pack)
@@ -164,7 +164,7 @@ def test_a_pack_with_two_recognisers_is_refused(pack: Path) -> None:
 @pytest.mark.parametrize(
     "change", [{"quality": True}, {"inputs": 2}, {"layout": "NHWC"}, {"size": 127}, {"dtype": 10}]
 )
-def test_other_networks_are_no_recognisers(pack: Path, change: dict[str, Any]) -> None:
+def test_other_networks_are_no_recognizers(pack: Path, change: dict[str, Any]) -> None:
     write_embedder(pack / "w600k_mbf.onnx", **{"size": COLUMNS, **change})
     with pytest.raises(ModelError, match="this one none"):
         load_embedder(pack)

@@ -32,7 +32,7 @@ def slow_quality(crops: Crops, size: int = 96) -> NDArray[np.float64]:
 
 @pytest.mark.parametrize("polarity", ["higher_is_better", "lower_is_better"])
 @pytest.mark.parametrize("size", [96, 112])
-def test_a_model_of_quality_alone_gets_crops_of_its_size_and_colours(
+def test_a_model_of_quality_alone_gets_crops_of_its_size_and_colors(
     tmp_path: Path, crops: Crops, size: int, polarity: str
 ) -> None:
     model = write_quality(tmp_path / "q.onnx", size=size)

@@ -20,16 +20,16 @@ IMAGENET = {"input_mean": [123.675, 116.28, 103.53], "input_std": [58.395, 57.12
 
 
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
-@pytest.mark.parametrize("colour", ["RGB", "BGR"])
+@pytest.mark.parametrize("color", ["RGB", "BGR"])
 @pytest.mark.parametrize("batch", ["N", 1, 5])
 def test_a_described_model_gets_its_input_and_any_number_of_crops(
-    tmp_path: Path, crops: Crops, layout: str, colour: str, batch: int | str
+    tmp_path: Path, crops: Crops, layout: str, color: str, batch: int | str
 ) -> None:
     model = write_embedder(tmp_path / "m.onnx", batch=batch, layout=layout)
     fixed = {"input_batch": batch} if isinstance(batch, int) else {}
-    write_description(model, input_layout=layout, input_colour=colour, **IMAGENET, **fixed)
+    write_description(model, input_layout=layout, input_color=color, **IMAGENET, **fixed)
     outputs = load_embedder(model, batch_size=5)(crops)
-    raw = slow_embedding(crops, IMAGENET["input_mean"], IMAGENET["input_std"], bgr=colour == "BGR")
+    raw = slow_embedding(crops, IMAGENET["input_mean"], IMAGENET["input_std"], bgr=color == "BGR")
     norm = np.linalg.norm(raw, axis=1)
     np.testing.assert_allclose(outputs.embedding, raw / norm[:, None], atol=2e-6)
     np.testing.assert_allclose(outputs.norm, norm, rtol=1e-5)
@@ -85,7 +85,7 @@ def test_threads_may_share_a_model(tmp_path: Path, crops: Crops) -> None:
         ({"batch": 1}, {}, 'must say "batch": 1'),
         ({}, {"outputs": {"embedding": "output0"}}, "no output 'output0'.*there are vector"),
         ({}, {"quality": "output:sharpness"}, "no output 'sharpness'"),
-        ({}, {"normalise_embedding": False}, "quality is to be the norm"),
+        ({}, {"normalize_embedding": False}, "quality is to be the norm"),
         ({}, {"outputs": {"quality": "vector"}}, "role 'embedding'"),
         ({}, {"schema": "facerts.model/9"}, "schema"),
         ({}, {"input_std": [1, 0, 1]}, "std must be above 0"),

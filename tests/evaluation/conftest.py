@@ -19,7 +19,7 @@ from facerts.images import encode_png
 
 
 class Plain:
-    """Mean colours of a coarse grid as embedding, contrast as quality; remembers what it was given."""
+    """Mean colors of a coarse grid as embedding, contrast as quality; remembers what it was given."""
 
     method = "unknown"
 

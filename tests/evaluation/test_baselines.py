@@ -16,7 +16,7 @@ from facerts.evaluation.baselines import (
     crop_scores,
     detector_score,
     face_sizes,
-    neighbour_similarity,
+    neighbor_similarity,
     sharpness,
 )
 from facerts.evaluation.corruption_benchmark import ladder_of
@@ -29,7 +29,7 @@ from facerts.evaluation.run import run_pairs
 from facerts.images.corruptions import gaussian_blur
 from tests.evaluation.conftest import Brightest, Plain
 
-# Grey of ITU-R BT.601, and the Laplacian of four neighbours.
+# Gray of ITU-R BT.601, and the Laplacian of four neighbors.
 GREY = (0.299, 0.587, 0.114)
 LAPLACIAN = [[0, 1, 0], [1, -4, 1], [0, 1, 0]]
 
@@ -41,8 +41,8 @@ def unit(vectors: NDArray[np.floating]) -> NDArray[np.float32]:
 def test_sharpness_is_the_variance_of_a_slow_laplacian(crops: NDArray[np.uint8]) -> None:
     expected = []
     for crop in crops:
-        grey = np.rint(crop @ np.array(GREY))
-        expected.append(ndimage.convolve(grey, np.array(LAPLACIAN), mode="mirror").var())
+        gray = np.rint(crop @ np.array(GREY))
+        expected.append(ndimage.convolve(gray, np.array(LAPLACIAN), mode="mirror").var())
     np.testing.assert_allclose(sharpness(crops), expected, rtol=5e-3)
 
 
@@ -56,7 +56,7 @@ def test_sharpness_falls_with_blur_and_is_nothing_without_edges(crops: NDArray[n
 
 def test_the_surest_face_is_the_detectors_score_and_no_face_is_0() -> None:
     def detector(image: NDArray[np.uint8]) -> list[Detection]:
-        """As many faces as the crop's colour says, the largest first, which is not the surest."""
+        """As many faces as the crop's color says, the largest first, which is not the surest."""
         scores = [0.3, 0.8, 0.5][: int(image[0, 0, 0])]
         return [Detection(np.zeros(4), np.zeros((5, 2)), score) for score in scores]
 
@@ -85,11 +85,11 @@ def test_face_sizes_are_the_distances_between_the_eyes_before_alignment(drawn_fa
 
 
 @pytest.mark.parametrize(("known", "k"), [(40, 10), (40, 1), (4, 10)])
-def test_neighbours_are_those_of_a_full_sort(known: int, k: int) -> None:
+def test_neighbors_are_those_of_a_full_sort(known: int, k: int) -> None:
     random = np.random.default_rng(1)
     reference, asked = unit(random.normal(size=(known, 8))), unit(random.normal(size=(25, 8)))
     ordered = np.sort(asked.astype(np.float64) @ reference.T.astype(np.float64), axis=1)[:, ::-1]
-    found = neighbour_similarity(asked, reference, k)
+    found = neighbor_similarity(asked, reference, k)
     assert found.dtype == np.float32
     np.testing.assert_allclose(found, ordered[:, :k].mean(axis=1), atol=1e-6)
 
@@ -102,7 +102,7 @@ def test_scores_that_need_no_training_stand_beside_the_models_own(
     run_pairs(plain, ["verification", "reject"], [named], tmp_path, how)
     run_ood(plain, [str(drawn_faces)], [str(drawn_things)], tmp_path, how)
     content, arrays = load_result(tmp_path)
-    expected = ["quality", "norm", "sharpness", "det_score", "neighbours"]
+    expected = ["quality", "norm", "sharpness", "det_score", "neighbors"]
     assert list(dict.fromkeys(curve["by"] for curve in content["reject"]["named"])) == expected
     assert list(content["calibration"]["named"]["by"]) == expected
     assert list(content["ood"]["by"]) == expected
@@ -117,12 +117,10 @@ def test_scores_that_need_no_training_stand_beside_the_models_own(
     apart = np.stack([things.crop(row) for row in range(len(things))])
     known = plain(np.stack([reference.crop(row) for row in range(len(reference))])).embedding
     ordered_things = np.sort(plain(apart).embedding @ known.T, axis=1)[:, ::-1]
-    np.testing.assert_allclose(
-        arrays["ood/things/neighbours"], ordered_things[:, :10].mean(axis=1), atol=1e-5
-    )
+    np.testing.assert_allclose(arrays["ood/things/neighbors"], ordered_things[:, :10].mean(axis=1), atol=1e-5)
     np.testing.assert_allclose(arrays["ood/things/sharpness"], sharpness(apart), rtol=1e-5)
-    # The reference are the faces themselves, so that each is its own nearest neighbour.
-    assert content["ood"]["by"]["neighbours"]["auroc"] > 0.8
+    # The reference are the faces themselves, so that each is its own nearest neighbor.
+    assert content["ood"]["by"]["neighbors"]["auroc"] > 0.8
 
 
 def test_the_flip_of_the_references_is_that_of_the_pictures(
@@ -142,7 +140,7 @@ def test_the_flip_of_the_references_is_that_of_the_pictures(
             turned = [plain(np.ascontiguousarray(given[:, :, ::-1])).embedding for given in (own, known)]
             vectors = [unit(one + other) for one, other in zip(vectors, turned, strict=True)]
         nearest = np.sort(vectors[0] @ vectors[1].T, axis=1)[:, -10:].mean(axis=1)
-        np.testing.assert_allclose(arrays["verification/named/neighbours"], nearest, atol=1e-5)
+        np.testing.assert_allclose(arrays["verification/named/neighbors"], nearest, atol=1e-5)
 
 
 def test_face_size_is_a_baseline_where_the_points_are_known(plain: Plain, drawn_faces: Path) -> None:

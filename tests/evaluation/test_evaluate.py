@@ -275,7 +275,7 @@ def test_benchmarks_are_embedded_once_for_several_measurements(
     assert different < len(source) == 400
     run_pairs(plain, ["reject"], [data], tmp_path / "once", Measuring(flip=False, fmr=0.01))
     assert sum(plain.batches) == different
-    # Verification looks at 64 pairs of each kind with their colours swapped; in a .bin set that is 256 pictures.
+    # Verification looks at 64 pairs of each kind with their colors swapped; in a .bin set that is 256 pictures.
     plain.batches.clear()
     run_pairs(plain, ["verification", "reject"], [data], tmp_path / "r", Measuring(flip=False, fmr=0.01))
     assert sum(plain.batches) == different + 256

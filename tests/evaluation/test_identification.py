@@ -66,8 +66,8 @@ def case(request: pytest.FixtureRequest) -> tuple[FaceOutputs, TemplateBenchmark
     """40 people of 8 templates; up to four of each are in a gallery, people 0 to 19 in G1, 15 to 29 in G2."""
     random = np.random.default_rng(2)
     subjects = np.repeat(np.arange(40) * 7 + 3, 8)  # neither from 0 nor without gaps
-    centres = random.normal(size=(40, SIZE))
-    embedding = unit(np.repeat(centres, 8, axis=0) + 1.3 * random.normal(size=(len(subjects), SIZE)))
+    centers = random.normal(size=(40, SIZE))
+    embedding = unit(np.repeat(centers, 8, axis=0) + 1.3 * random.normal(size=(len(subjects), SIZE)))
     if request.param == "equal scores":
         embedding = np.sign(embedding) / np.float32(np.sqrt(SIZE))  # cosines are whole sixteenths, exactly
     person, place = np.arange(len(subjects)) // 8, np.arange(len(subjects)) % 8

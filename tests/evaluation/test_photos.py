@@ -21,7 +21,7 @@ PLACE = (60, 30)  # of the crop's corner in the photo: x, y
 
 
 def photo(identity: int, picture: int) -> NDArray[np.uint8]:
-    """A drawn face somewhere in a grey photo of 240 x 180."""
+    """A drawn face somewhere in a gray photo of 240 x 180."""
     whole = np.full((180, 240, 3), 120, dtype=np.uint8)
     whole[PLACE[1] : PLACE[1] + 112, PLACE[0] : PLACE[0] + 112] = draw_face(identity, picture)
     return whole
@@ -33,7 +33,7 @@ def detection(x: float, y: float, side: float, score: float = 0.9) -> Detection:
 
 
 class Knows:
-    """Finds the face where ``photo`` puts it, and one in the background; nothing in a photo that is all grey."""
+    """Finds the face where ``photo`` puts it, and one in the background; nothing in a photo that is all gray."""
 
     def __call__(self, image: NDArray[np.uint8]) -> list[Detection]:
         if image.std() == 0:
@@ -65,13 +65,13 @@ def test_the_face_in_the_middle_is_aligned_and_not_a_larger_one_at_the_edge(phot
 
 
 def test_the_middle_is_taken_where_no_face_is_found_and_that_is_said(tmp_path: Path) -> None:
-    (tmp_path / "grey.png").write_bytes(encode_png(np.full((60, 90, 3), 7, dtype=np.uint8)))
+    (tmp_path / "gray.png").write_bytes(encode_png(np.full((60, 90, 3), 7, dtype=np.uint8)))
     source = AlignedPhotos(open_source(tmp_path), Knows())
     assert source.crop(0).shape == (112, 112, 3)
     assert (source.crop(0) == 7).all()
     assert source.face_size(0) == 0.0
     assert photo_notes(source) == [
-        "No face was found in 1 photos, the first is grey.png; their middle was taken."
+        "No face was found in 1 photos, the first is gray.png; their middle was taken."
     ]
 
 

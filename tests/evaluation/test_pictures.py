@@ -10,12 +10,12 @@ import pytest
 from facerts.benchmarks import PairBenchmark
 from facerts.benchmarks.listed import load_pair_list
 from facerts.benchmarks.repeated import repeated_images
-from facerts.datasets import open_pictures, open_source
+from facerts.datasets import open_images, open_source
 from facerts.datasets.fingerprint import hash_images
 from facerts.datasets.source import Source
 from facerts.embedding.embed import outputs_of
 from facerts.evaluation import embed_source
-from facerts.evaluation.images import SHOWN_PICTURES, extremes, shown_pictures
+from facerts.evaluation.images import SHOWN_IMAGES, extremes, shown_images
 from facerts.evaluation.options import Measuring
 from facerts.evaluation.result_folder import load_result
 from facerts.evaluation.run import run_pairs
@@ -27,7 +27,7 @@ def folder_of(path: Path, **files: bytes) -> Source:
     path.mkdir(parents=True)
     for name, data in files.items():
         (path / f"{name}.jpg").write_bytes(data)
-    return open_pictures(path)
+    return open_images(path)
 
 
 def pairs_of(
@@ -68,7 +68,7 @@ def test_one_picture_twice_in_an_impostor_pair_is_a_wrong_label(tmp_path: Path) 
     source = folder_of(tmp_path / "x", a=b"1", b=b"2", c=b"2", d=b"3")
     benchmark = pairs_of(source, [(0, 3), (1, 2), (0, 1), (3, 3)], [1, 0, 0, 0], [0, 0, 0, 0])
     assert repeated_images(benchmark, hash_images(source).first) == (
-        "2 impostor pairs are one picture twice, the first is b.jpg: they are labelled wrongly.",
+        "2 impostor pairs are one picture twice, the first is b.jpg: they are labeled wrongly.",
     )
 
 
@@ -104,7 +104,9 @@ def test_what_is_repeated_stands_in_the_notes_of_a_result(
     (people / "list.csv").write_text("\n".join(lines))
     run_pairs(plain, ["verification"], [people / "list.csv"], tmp_path / "result")
     notes = load_result(tmp_path / "result")[0]["verification"]["list"]["notes"]
-    expected = "1 impostor pairs are one picture twice, the first is person_0002/0000.jpg: they are labelled wrongly."
+    expected = (
+        "1 impostor pairs are one picture twice, the first is person_0002/0000.jpg: they are labeled wrongly."
+    )
     assert expected in notes
 
 
@@ -135,7 +137,7 @@ def test_repeated_pictures_go_through_the_embedder_once_and_all_have_outputs(
 
 def test_shown_pictures_are_their_crops_each_once_and_in_order(drawn_faces: Path) -> None:
     source = open_source(drawn_faces)
-    arrays = shown_pictures(source, [40, 3, 40, 17])
+    arrays = shown_images(source, [40, 3, 40, 17])
     assert arrays["shown_rows"].tolist() == [3, 17, 40]
     data, ends = arrays["shown_jpeg"].tobytes(), arrays["shown_ends"].tolist()
     assert ends[-1] == len(data)
@@ -147,8 +149,8 @@ def test_shown_pictures_are_their_crops_each_once_and_in_order(drawn_faces: Path
 def test_extremes_are_the_lowest_and_the_highest() -> None:
     values = np.random.default_rng(0).normal(size=100).astype(np.float32)
     low, high = extremes(values)
-    assert values[low].tolist() == np.sort(values)[:SHOWN_PICTURES].tolist()
-    assert values[high].tolist() == np.sort(values)[-SHOWN_PICTURES:].tolist()
+    assert values[low].tolist() == np.sort(values)[:SHOWN_IMAGES].tolist()
+    assert values[high].tolist() == np.sort(values)[-SHOWN_IMAGES:].tolist()
     assert [sorted(end.tolist()) for end in extremes(values[:3])] == [[0, 1, 2]] * 2
 
 

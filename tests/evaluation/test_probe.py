@@ -29,8 +29,8 @@ class Coarse:
 
     def __call__(self, crops: NDArray[np.uint8]) -> FaceOutputs:
         self.seen.append(crops)
-        grey = crops.astype(np.float32) @ self.mix
-        grid = grey.reshape(len(crops), SIDE, 16, SIDE, 16).mean(axis=(2, 4)).reshape(len(crops), -1)
+        gray = crops.astype(np.float32) @ self.mix
+        grid = gray.reshape(len(crops), SIDE, 16, SIDE, 16).mean(axis=(2, 4)).reshape(len(crops), -1)
         grid -= grid.mean(axis=1, keepdims=True)
         norm = np.linalg.norm(grid, axis=1)
         return FaceOutputs(grid / norm[:, None], norm)
@@ -62,13 +62,13 @@ def probed(
 
 
 @pytest.mark.parametrize("flip", [False, True])
-def test_a_model_that_is_given_its_colours_the_wrong_way_round_is_told(
+def test_a_model_that_is_given_its_colors_the_wrong_way_round_is_told(
     in_red: PairBenchmark, flip: bool
 ) -> None:
     sentence = probed(Coarse(0, 0, 1), in_red, flip=flip)
     assert sentence is not None
     assert sentence.startswith("With red and blue swapped, 128 pairs are told apart better (mean margin ")
-    assert 'see "colour" in its description' in sentence
+    assert 'see "color" in its description' in sentence
 
 
 def test_a_weak_lean_to_the_wrong_channel_is_told_too(in_red: PairBenchmark) -> None:
@@ -76,14 +76,14 @@ def test_a_weak_lean_to_the_wrong_channel_is_told_too(in_red: PairBenchmark) -> 
 
 
 @pytest.mark.parametrize("mix", [(1, 0, 0), (1, 0.3, 0.3)])
-def test_a_model_that_is_given_its_colours_rightly_is_not_blamed(
+def test_a_model_that_is_given_its_colors_rightly_is_not_blamed(
     in_red: PairBenchmark, mix: tuple[float, float, float]
 ) -> None:
     assert probed(Coarse(*mix), in_red) is None
 
 
 @pytest.mark.parametrize("mix", [(0, 1, 0), (1, 1, 1), (0.299, 0.587, 0.299)])
-def test_a_model_that_ignores_colour_is_not_blamed(
+def test_a_model_that_ignores_color_is_not_blamed(
     in_red: PairBenchmark, mix: tuple[float, float, float]
 ) -> None:
     assert probed(Coarse(*mix), in_red) is None

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from facerts.benchmarks import open_benchmark
-from facerts.datasets import open_pictures, open_source
+from facerts.datasets import open_images, open_source
 from facerts.datasets.source import Source
 from facerts.embedding import EmbeddingTable, load_table
 from facerts.errors import DataError
@@ -100,7 +100,7 @@ def test_repeated_pictures_keep_their_own_rows_and_their_baselines(
 def test_a_table_is_searched_and_told_from_others_like_a_model(
     drawn_faces: Path, drawn_things: Path, tmp_path: Path
 ) -> None:
-    table = table_of(tmp_path / "t.npz", open_source(drawn_faces), open_pictures(drawn_things))
+    table = table_of(tmp_path / "t.npz", open_source(drawn_faces), open_images(drawn_things))
     for judged, name in ((Plain(), "model"), (table, "table")):
         run_identification(judged, [str(drawn_faces)], tmp_path / name, HOW)
         run_ood(judged, [str(drawn_faces)], [str(drawn_things)], tmp_path / name, HOW)
@@ -112,6 +112,6 @@ def test_a_table_is_searched_and_told_from_others_like_a_model(
 def test_a_reference_needs_rows_too(named: Path, drawn_things: Path, tmp_path: Path) -> None:
     images = open_benchmark(named).images
     table = table_of(tmp_path / "t.npz", images)
-    reference = open_pictures(drawn_things)
+    reference = open_images(drawn_things)
     with pytest.raises(DataError, match="pictures of things have no row"):
         run_pairs(table, ["verification"], [named], tmp_path / "r", Measuring(reference=reference))

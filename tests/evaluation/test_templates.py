@@ -45,11 +45,11 @@ def noisy(people: int = 60, templates: int = 3, pictures: int = 5) -> tuple[Face
     random = np.random.default_rng(5)
     subjects = np.repeat(np.arange(people), templates)
     template = np.repeat(np.arange(len(subjects)), pictures)
-    centres = unit(random.normal(size=(people, SIZE)))
+    centers = unit(random.normal(size=(people, SIZE)))
     variance = random.choice([0.01, 1.0], size=len(template))
     noise = random.normal(size=(len(template), SIZE)) * np.sqrt(variance)[:, None]
     # Left at their lengths: shortened ones would no longer have the variance that they are said to have.
-    embedding = (centres[subjects][template] + noise).astype(np.float32)
+    embedding = (centers[subjects][template] + noise).astype(np.float32)
     upper = np.stack(np.triu_indices(len(subjects), 1), axis=1)
     benchmark = TemplateBenchmark(
         "noisy",

@@ -29,9 +29,9 @@ from facerts.benchmarks.listed import load_pair_list
 from facerts.curation.pack import pack_records
 from facerts.datasets import Source, open_source
 from facerts.datasets.bin_set import write_bin
-from facerts.datasets.open import open_pictures
+from facerts.datasets.open import open_images
 from facerts.datasets.synthetic import draw_face, write_drawn
-from facerts.datasets.synthetic_source import DrawnSource
+from facerts.datasets.synthetic_source import SyntheticSource
 from facerts.embedding import load_embedder, read_description
 from facerts.embedding.table import load_table
 from facerts.errors import DataError, ImageError
@@ -105,7 +105,7 @@ def _read_file(folder: Path) -> None:
 
 
 def _read_list(folder: Path) -> None:
-    _read_all(open_pictures(folder / "a.txt"))
+    _read_all(open_images(folder / "a.txt"))
 
 
 def _read_pairs(folder: Path) -> None:
@@ -206,7 +206,7 @@ def _core_bitmap() -> bytes:
 @lru_cache
 def _record_sets() -> list[Files]:
     with TemporaryDirectory() as folder:
-        pack_records(DrawnSource(2, 2), Path(folder))
+        pack_records(SyntheticSource(2, 2), Path(folder))
         return [{path.name: path.read_bytes() for path in Path(folder).iterdir()}]
 
 

@@ -159,7 +159,7 @@ CHANGES: dict[str, Callable[[State], State]] = {
     ),
     "no network": _saved(lambda s: s.pop("network")),
     "a network of numbers": _saved(lambda s: s.update(network={"a": 3})),
-    "no centres": _saved(lambda s: s.update(centres={})),
+    "no centers": _saved(lambda s: s.update(centers={})),
     "no step": _saved(lambda s: s.pop("step")),
     "a step that is text": _saved(lambda s: s.update(step="ten")),
     "a method of another form": _saved(lambda s: s.update(method=[])),

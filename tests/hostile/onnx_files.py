@@ -17,7 +17,7 @@ GOOD = {
     "schema": "facerts.model/1",
     "input": {"name": "face"},
     "outputs": {"embedding": "vector"},
-    "normalise_embedding": True,
+    "normalize_embedding": True,
     "quality": "norm",
 }
 

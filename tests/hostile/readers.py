@@ -21,9 +21,9 @@ def read_source(source: Source) -> None:
 
 
 def _source(path: Path) -> None:
-    from facerts.datasets import open_pictures
+    from facerts.datasets import open_images
 
-    read_source(open_pictures(path))
+    read_source(open_images(path))
 
 
 def _table(path: Path) -> None:

@@ -6,7 +6,7 @@ import io
 import struct
 from typing import NamedTuple
 
-from facerts.datasets.recordio import MAGIC, pack_labelled, write_record
+from facerts.datasets.recordio import MAGIC, pack_labeled, write_record
 
 FACE = b"\xff\xd8 a face"
 LARGEST = 3.4028235e38
@@ -28,13 +28,13 @@ def records(*payloads: bytes, lst: bytes | None = None) -> RecordSet:
     return RecordSet(rec.getvalue(), idx.getvalue().encode(), lst)
 
 
-def labelled(labels: float | tuple[float, ...], data: bytes = FACE) -> bytes:
-    return pack_labelled(labels, 0, data)
+def labeled(labels: float | tuple[float, ...], data: bytes = FACE) -> bytes:
+    return pack_labeled(labels, 0, data)
 
 
-HEADER = labelled((3.0, 5.0), b"")
-IMAGES = (labelled(0.0), labelled(1.0))
-IDENTITIES = (labelled((1.0, 2.0), b""), labelled((2.0, 3.0), b""))
+HEADER = labeled((3.0, 5.0), b"")
+IMAGES = (labeled(0.0), labeled(1.0))
+IDENTITIES = (labeled((1.0, 2.0), b""), labeled((2.0, 3.0), b""))
 GOOD = records(HEADER, *IMAGES, *IDENTITIES)
 
 
@@ -43,12 +43,12 @@ def _with_index(text: bytes) -> RecordSet:
 
 
 HOSTILE: dict[str, RecordSet] = {
-    "a first identity of 3e38": records(labelled((LARGEST, LARGEST), b""), *IMAGES, *IDENTITIES),
-    "a first identity below none": records(labelled((-LARGEST, 5.0), b""), *IMAGES, *IDENTITIES),
-    "a label of 3e38": records(labelled(LARGEST), labelled(1.0)),
-    "a label below none": records(labelled(-LARGEST), labelled(1.0)),
-    "a label that is no number": records(labelled(float("nan")), labelled(1.0)),
-    "a range of 3e38": records(HEADER, *IMAGES, labelled((-LARGEST, LARGEST), b""), IDENTITIES[1]),
+    "a first identity of 3e38": records(labeled((LARGEST, LARGEST), b""), *IMAGES, *IDENTITIES),
+    "a first identity below none": records(labeled((-LARGEST, 5.0), b""), *IMAGES, *IDENTITIES),
+    "a label of 3e38": records(labeled(LARGEST), labeled(1.0)),
+    "a label below none": records(labeled(-LARGEST), labeled(1.0)),
+    "a label that is no number": records(labeled(float("nan")), labeled(1.0)),
+    "a range of 3e38": records(HEADER, *IMAGES, labeled((-LARGEST, LARGEST), b""), IDENTITIES[1]),
     "2^32 labels": records(struct.pack("<IfQQ", (1 << 32) - 1, 0, 0, 0) + FACE),
     "keys of 10^40": _with_index(b"%d\t0\n" % 10**40),
     "offsets of 10^40": _with_index(b"0\t%d\n" % 10**40),

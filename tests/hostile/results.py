@@ -78,7 +78,7 @@ CHANGES: dict[str, Callable[[Result], bytes]] = {
 
 
 def write_result(folder: Path, benchmark: Path) -> Result:
-    """A whole result of drawn faces, told from each other by their colours."""
+    """A whole result of drawn faces, told from each other by their colors."""
     from facerts.evaluation.run import run_pairs
     from tests.evaluation.conftest import Plain
 

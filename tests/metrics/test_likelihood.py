@@ -52,7 +52,7 @@ def test_no_pairs_give_no_scores() -> None:
     assert mutual_likelihood(np.ones((2, 3)), np.ones((2, 3)), np.empty((0, 2), dtype=int)).shape == (0,)
 
 
-def test_fused_gaussians_are_the_normalised_product_of_their_densities() -> None:
+def test_fused_gaussians_are_the_normalized_product_of_their_densities() -> None:
     """Moments of the product, integrated numerically; the entries are independent, so each is one integral."""
     random = np.random.default_rng(3)
     means, variances = random.normal(size=(3, 2, 4)), random.uniform(0.05, 2, (3, 2, 4))
@@ -65,9 +65,9 @@ def test_fused_gaussians_are_the_normalised_product_of_their_densities() -> None
         )
         density = np.exp(log_density - log_density.max())
         density /= density.sum()
-        centre = (x * density).sum()
-        np.testing.assert_allclose(mean[row, entry], centre, rtol=1e-8)
-        np.testing.assert_allclose(variance[row, entry], ((x - centre) ** 2 * density).sum(), rtol=1e-8)
+        center = (x * density).sum()
+        np.testing.assert_allclose(mean[row, entry], center, rtol=1e-8)
+        np.testing.assert_allclose(variance[row, entry], ((x - center) ** 2 * density).sum(), rtol=1e-8)
 
 
 def test_fusing_equal_variances_averages_and_a_sure_view_decides() -> None:

@@ -14,7 +14,7 @@ import pytest
 from facerts.errors import DataError
 from facerts.evaluation.compare import Method, compare_methods, methods_of
 from facerts.evaluation.corruption_benchmark import run_ladder
-from facerts.evaluation.labeled import Measured, load_labelled
+from facerts.evaluation.labeled import Measured, load_labeled
 from facerts.evaluation.ood import run_ood
 from facerts.evaluation.options import Measuring
 from facerts.evaluation.run import run_pairs
@@ -36,15 +36,15 @@ def methods(
     people, listing = named_folder
     home = tmp_path_factory.mktemp("compared")
     how = Measuring(flip=False, pictures=False, fmr=0.05)
-    labelled = []
+    labeled = []
     for number, (label, noise) in enumerate((("A=1", 0.02), ("A=1", 0.02), ("B", 0.5))):
         out, model = home / str(number), Seeded(label, number, noise)
         run_pairs(model, ["verification", "reject"], [listing], out, how)
         run_ood(model, [str(people)], [str(drawn_things)], out, how)
         run_ladder(model, [str(people)], out, how, pictures=12)
-        labelled.append(f"{label}={out}")
+        labeled.append(f"{label}={out}")
     (home / "0" / "log.jsonl").write_text("\n".join(map(json.dumps, LOG)))
-    return methods_of(load_labelled(labelled))
+    return methods_of(load_labeled(labeled))
 
 
 @pytest.fixture(scope="module")

@@ -106,7 +106,7 @@ def test_the_tables_show_the_results_numbers(result: Path, tmp_path: Path) -> No
     assert content["model"]["sha256"][:16] in page
 
 
-def test_figures_take_the_pages_colour(result: Path, tmp_path: Path) -> None:
+def test_figures_take_the_pages_color(result: Path, tmp_path: Path) -> None:
     write_report([result], tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text()
     assert "currentColor" in page

@@ -13,7 +13,7 @@ from facerts.embedding import FaceOutputs
 from facerts.evaluation.compare import compare_methods, methods_of
 from facerts.evaluation.corruption_benchmark import run_ladder
 from facerts.evaluation.images import JPEG_QUALITY
-from facerts.evaluation.labeled import load_labelled
+from facerts.evaluation.labeled import load_labeled
 from facerts.evaluation.ood import run_ood
 from facerts.evaluation.options import Measuring
 from facerts.evaluation.result_folder import load_result
@@ -49,7 +49,7 @@ def page_of(results: list[Path], out: Path) -> str:
     if len(results) == 1:
         write_report(results, out)
         return out.read_text(encoding="utf-8")
-    methods = methods_of(load_labelled(results))
+    methods = methods_of(load_labeled(results))
     write_comparison_report(methods, subjects_of(methods), compare_methods(methods), out.parent)
     return (out.parent / "report.html").read_text(encoding="utf-8")
 

@@ -59,7 +59,7 @@ def people(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def model(tmp_path: Path) -> Path:
     """A foreign model whose norm is its quality."""
     path = write_embedder(tmp_path / "model.onnx")
-    write_description(path, licence="of somebody")
+    write_description(path, license="of somebody")
     return path
 
 
@@ -463,11 +463,11 @@ def test_numbers_that_are_not_finite_are_refused(people: Path, tmp_path: Path) -
         calibrate(model, people)
     black = tmp_path / "black"
     shutil.copytree(people, black)
-    gone = sorted(black.iterdir())[0] / "grey.png"
+    gone = sorted(black.iterdir())[0] / "gray.png"
     gone.write_bytes(encode_png(np.zeros((112, 112, 3), dtype=np.uint8)))
     model = write_embedder(tmp_path / "model.onnx")
     write_description(model, input_mean=[0.0, 0.0, 0.0], input_std=[1.0, 1.0, 1.0])
-    with pytest.raises(ModelError, match=r"grey\.png: its embedding by model has length 0, not 1"):
+    with pytest.raises(ModelError, match=r"gray\.png: its embedding by model has length 0, not 1"):
         calibrate(model, black)
 
 
@@ -535,7 +535,7 @@ def test_a_carried_description_is_rewritten_inside_the_file(
     written = onnx.load(str(model))
     assert [entry.key for entry in written.metadata_props] == ["a", "facerts", "z"]
     told = json.loads(written.metadata_props[1].value)
-    assert (told["licence"], told["thresholds"]["0.9"]["quality"]) == (
+    assert (told["license"], told["thresholds"]["0.9"]["quality"]) == (
         "of somebody",
         facerts.load(model).threshold(0.9),
     )

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from facerts.datasets import open_pictures
+from facerts.datasets import open_images
 from facerts.datasets.synthetic import draw_face
 from facerts.errors import DataError, Error
 from facerts.images import encode_jpeg
@@ -42,7 +42,7 @@ def scorer(tmp_path_factory: pytest.TempPathFactory) -> Scorer:
 
 
 def run(scorer: Scorer, folder: Path, out: Path, task: Task | None = None, block: int = 7) -> Job:
-    source = open_pictures(folder)
+    source = open_images(folder)
     job = Job(out, source, scorer.settings(), block)
     job.begin(resume=True)
     run_job(scorer, source, job, task or Task())
@@ -52,7 +52,7 @@ def run(scorer: Scorer, folder: Path, out: Path, task: Task | None = None, block
 def test_a_job_in_blocks_gives_what_scoring_gives(scorer: Scorer, folder: Path, tmp_path: Path) -> None:
     job = run(scorer, folder, tmp_path / "rows.jsonl")
     rows = list(job.finish())
-    source = open_pictures(folder)
+    source = open_images(folder)
     expected = scorer.score([source.location(index) for index in range(len(source))])
     assert [row.path for row in rows] == [row.path for row in expected]
     assert [row.error is None for row in rows] == [row.error is None for row in expected]
@@ -84,13 +84,13 @@ def test_an_unfinished_run_is_neither_overwritten_nor_mixed_with_another(
 ) -> None:
     out = tmp_path / "rows.csv"
     run(scorer, folder, out).close()
-    source = open_pictures(folder)
+    source = open_images(folder)
     with pytest.raises(Error, match=r"6 finished blocks of an unfinished run; go on with it by --resume"):
         Job(out, source, scorer.settings(), 7).begin(resume=False)
     with pytest.raises(Error, match="another model_sha256"):
         Job(out, source, {**scorer.settings(), "model_sha256": "0"}, 7).begin(resume=True)
     with pytest.raises(Error, match="another pictures, pictures_sha256"):
-        Job(out, open_pictures(folder / "0"), scorer.settings(), 7).begin(resume=True)
+        Job(out, open_images(folder / "0"), scorer.settings(), 7).begin(resume=True)
     (tmp_path / "other.csv.parts").mkdir()
     (tmp_path / "other.csv.parts" / "mine.txt").write_text("keep")
     with pytest.raises(Error, match="in the way"):
@@ -113,7 +113,7 @@ def test_a_block_that_is_broken_is_named_and_scored_again(
     scorer: Scorer, folder: Path, tmp_path: Path, damage: str
 ) -> None:
     list(run(scorer, folder, tmp_path / "whole.csv").finish())
-    out, source = tmp_path / "rows.csv", open_pictures(folder)
+    out, source = tmp_path / "rows.csv", open_images(folder)
     with run(scorer, folder, out) as job:
         block = job.folder / "000000002.jsonl"
         block.write_bytes(DAMAGE[damage](block.read_bytes()))
@@ -173,7 +173,7 @@ def test_pictures_that_changed_since_they_were_scored_are_not_resumed(
     run(scorer, pictures, out).close()
 
     def refused() -> str:
-        with pytest.raises(Error) as error, Job(out, open_pictures(pictures), scorer.settings(), 7) as job:
+        with pytest.raises(Error) as error, Job(out, open_images(pictures), scorer.settings(), 7) as job:
             job.begin(resume=True)
         return str(error.value)
 
@@ -227,7 +227,7 @@ def test_a_shard_that_changed_makes_all_that_was_scored_stale(
 def test_a_second_process_is_refused_and_files_beside_each_other_are_not(
     scorer: Scorer, folder: Path, tmp_path: Path
 ) -> None:
-    out, source = tmp_path / "rows.csv", open_pictures(folder)
+    out, source = tmp_path / "rows.csv", open_images(folder)
     with run(scorer, folder, out):
         with pytest.raises(Error, match=rf"rows\.csv: process {os.getpid()} on .* is writing it"):
             Job(out, source, scorer.settings(), 7).begin(resume=True)

@@ -36,7 +36,7 @@ def forms(crops: Crops) -> dict[str, Crops]:
         "stack": crops,
         "Fortran": np.asfortranarray(crops),
         "view": wide[:, :, 4:116],
-        "turned colours": crops[..., ::-1].copy()[..., ::-1],
+        "turned colors": crops[..., ::-1].copy()[..., ::-1],
         "every second": np.repeat(crops, 2, axis=0)[::2],
         "planes": crops.transpose(0, 3, 1, 2).copy().transpose(0, 2, 3, 1),
         "read-only": frozen,

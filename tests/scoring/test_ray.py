@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from facerts.datasets import open_pictures
+from facerts.datasets import open_images
 from facerts.datasets.folder import Files, open_tree
 from facerts.datasets.synthetic import draw_face
 from facerts.errors import Error, MissingExtraError
@@ -78,7 +78,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def expected(folder: Path, model: Path, tmp_path_factory: pytest.TempPathFactory) -> bytes:
     """What the engine of one process writes."""
     job = new_job(folder, model, tmp_path_factory.mktemp("local") / "rows.csv")
-    run_job(scorer_of(model), open_pictures(folder), job, Task())
+    run_job(scorer_of(model), open_images(folder), job, Task())
     return finished(job)
 
 
@@ -100,7 +100,7 @@ def scorer_of(model: Path) -> Scorer:
 
 
 def new_job(folder: Path, model: Path, out: Path) -> Job:
-    job = Job(out, open_pictures(folder), {**scorer_of(model).settings(), **Task().settings()}, BLOCK)
+    job = Job(out, open_images(folder), {**scorer_of(model).settings(), **Task().settings()}, BLOCK)
     job.begin(resume=True)
     return job
 
@@ -168,12 +168,10 @@ def test_what_one_engine_began_the_other_finishes(
             raise KeyboardInterrupt
 
     def on_ray(advance: Any = None) -> None:
-        run_job_on_ray(
-            partial(scorer_of, model), partial(open_pictures, folder), job, Task(), advance=advance
-        )
+        run_job_on_ray(partial(scorer_of, model), partial(open_images, folder), job, Task(), advance=advance)
 
     def here(advance: Any = None) -> None:
-        run_job(scorer_of(model), open_pictures(folder), job, Task(), advance)
+        run_job(scorer_of(model), open_images(folder), job, Task(), advance)
 
     begin, go_on = (on_ray, here) if first == "ray" else (here, on_ray)
     with pytest.raises(KeyboardInterrupt):
@@ -191,9 +189,7 @@ def test_an_error_in_a_worker_ends_the_run_with_its_sentence(
 ) -> None:
     job = new_job(folder, model, tmp_path / "rows.csv")
     with pytest.raises(Error, match=r"gone\.onnx: no such model file \(in a worker on "):
-        run_job_on_ray(
-            partial(scorer_of, tmp_path / "gone.onnx"), partial(open_pictures, folder), job, Task()
-        )
+        run_job_on_ray(partial(scorer_of, tmp_path / "gone.onnx"), partial(open_images, folder), job, Task())
     assert len(job.missing()) == len(job)
 
 
@@ -203,10 +199,10 @@ def test_a_worker_that_cannot_be_started_is_explained(
     job = new_job(folder, model, tmp_path / "rows.csv")
     # As on a machine without facerts: what is sent is of a package that cannot be imported there.
     here = types.ModuleType("only_here")
-    here.open_pictures = type("open_pictures", (Slow,), {"__module__": "only_here"})  # type: ignore[attr-defined]
+    here.open_images = type("open_images", (Slow,), {"__module__": "only_here"})  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "only_here", here)
     with pytest.raises(Error, match=r"cannot be started .*only_here.*every machine needs the same facerts"):
-        run_job_on_ray(partial(scorer_of, model), partial(here.open_pictures, folder), job, Task())
+        run_job_on_ray(partial(scorer_of, model), partial(here.open_images, folder), job, Task())
 
 
 def test_a_worker_that_finds_something_else_scores_nothing(folder: Path, model: Path, tmp_path: Path) -> None:
@@ -218,7 +214,7 @@ def test_a_worker_that_finds_something_else_scores_nothing(folder: Path, model: 
 
     def answer(pictures: Path = folder, work: str = os.getcwd(), **changed: Any) -> str:
         worker = BlockScorer(
-            partial(scorer_of, model), partial(open_pictures, pictures), Task(), 1, work, {**told, **changed}
+            partial(scorer_of, model), partial(open_images, pictures), Task(), 1, work, {**told, **changed}
         )
         return str(worker(order)["error"])
 
@@ -233,7 +229,7 @@ def test_a_worker_for_which_there_is_no_room_is_not_waited_for(
     ray_here: Any, folder: Path, model: Path, tmp_path: Path
 ) -> None:
     job = new_job(folder, model, tmp_path / "rows.csv")
-    opened = partial(scorer_of, model), partial(open_pictures, folder)
+    opened = partial(scorer_of, model), partial(open_images, folder)
     with pytest.raises(Error, match="Ray has 2 cores and 0 GPUs, and a worker needs 3 and 0"):
         run_job_on_ray(*opened, job, Task(), Workers(threads=3))
     with pytest.raises(Error, match="Ray has 2 cores and 0 GPUs, and a worker needs 1 and 1"):
@@ -306,7 +302,7 @@ def test_a_run_whose_command_was_killed_goes_on_without_ray(
     assert not out.exists()
     job = new_job(folder, model, out)
     assert len(job.finished()) == 1
-    run_job(scorer_of(model), open_pictures(folder), job, Task())
+    run_job(scorer_of(model), open_images(folder), job, Task())
     assert finished(job) == expected
 
 
@@ -365,5 +361,5 @@ def test_a_job_without_missing_blocks_starts_nothing(
 ) -> None:
     monkeypatch.setitem(sys.modules, "ray.data", None)
     job = new_job(folder, model, tmp_path / "rows.csv")
-    run_job(scorer_of(model), open_pictures(folder), job, Task(copies=Copies()))
-    run_job_on_ray(partial(scorer_of, model), partial(open_pictures, folder), job, Task())
+    run_job(scorer_of(model), open_images(folder), job, Task(copies=Copies()))
+    run_job_on_ray(partial(scorer_of, model), partial(open_images, folder), job, Task())

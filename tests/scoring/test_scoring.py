@@ -11,13 +11,13 @@ import pytest
 from numpy.typing import NDArray
 
 import facerts
-from facerts.datasets import open_pictures
+from facerts.datasets import open_images
 from facerts.datasets.synthetic import draw_face
 from facerts.detection import Detection
 from facerts.embedding import Embedder, FaceOutputs
 from facerts.errors import Error, ModelError
 from facerts.images import encode_jpeg, encode_png
-from facerts.scoring import Judge, Row, Scored, Scorer, open_sink, pictures_of, score_pictures
+from facerts.scoring import Row, RowBuilder, Scored, Scorer, open_sink, pictures_of, score_images
 from facerts.scoring.arrays import write_embeddings
 from facerts.scoring.cells import FORMULA, from_cell
 from tests.foreign import slow_embedding, write_description, write_embedder
@@ -113,11 +113,11 @@ def test_a_photo_gives_a_row_for_each_face_and_one_without_says_so(scorer: Score
 def test_rows_keep_the_order_of_the_pictures(
     scorer: Scorer, drawn_faces: Path, workers: int, runs: int
 ) -> None:
-    source = open_pictures(drawn_faces)
-    judge = Judge(scorer.embedder)
+    source = open_images(drawn_faces)
+    judge = RowBuilder(scorer.embedder)
     scored = [
         faces
-        for (faces,) in score_pictures(judge, pictures_of(source), batch_size=5, workers=workers, runs=runs)
+        for (faces,) in score_images(judge, pictures_of(source), batch_size=5, workers=workers, runs=runs)
     ]
     assert [entry.row.path for entry in scored] == [source.location(i) for i in range(len(source))]
     crops = np.stack([source.crop(index) for index in range(len(source))])
@@ -145,9 +145,9 @@ class Remembers:
 
 
 def test_no_batch_reaches_from_one_block_into_the_next(scorer: Scorer, drawn_faces: Path) -> None:
-    source = open_pictures(drawn_faces)
+    source = open_images(drawn_faces)
     model = Remembers(scorer.embedder)
-    list(score_pictures(Judge(model), pictures_of(source, 0, 13), batch_size=4, block=6))
+    list(score_images(RowBuilder(model), pictures_of(source, 0, 13), batch_size=4, block=6))
     assert model.batches == [4, 2, 4, 2, 1]
 
 

@@ -143,7 +143,7 @@ def photo_client(photo_scorer: Scorer) -> Iterator[httpx.Client]:
 
 
 def crop(level: int) -> bytes:
-    """An aligned crop of one grey, whose quality is its brightness from -1 to 1."""
+    """An aligned crop of one gray, whose quality is its brightness from -1 to 1."""
     return encode_png(np.full((112, 112, 3), level, dtype=np.uint8))
 
 

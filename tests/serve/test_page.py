@@ -83,7 +83,7 @@ def test_pictures_show_their_faces_or_why_there_are_none(
         assert shown == f"{row.face + 1} {row.percentile:.0f} {row.quality:.3f} −{row.quality:.3f} 0.90"
 
 
-def test_boxes_lie_on_the_faces_in_colours_that_rise_with_quality(page: Tab, pictures: list[Path]) -> None:
+def test_boxes_lie_on_the_faces_in_colors_that_rise_with_quality(page: Tab, pictures: list[Path]) -> None:
     choose(page, pictures[:1])
     boxes: Any = page.run(
         """[...document.querySelectorAll('.box')].map((box) => {
@@ -95,7 +95,7 @@ def test_boxes_lie_on_the_faces_in_colours_that_rise_with_quality(page: Tab, pic
         assert box[:4] == pytest.approx([0.1 * number, 0.1, 0, 40 / 60], abs=0.005)
     lightness = [float(box[4].removeprefix("oklch(").split()[0]) for box in boxes]
     assert 0.5 < lightness[0] < lightness[1] <= 0.95
-    scale = page.run("[...Array(21).keys()].map((step) => +colour(step / 20).is.slice(6).split(' ')[0])")
+    scale = page.run("[...Array(21).keys()].map((step) => +color(step / 20).is.slice(6).split(' ')[0])")
     assert scale == sorted(scale)
 
 
@@ -125,7 +125,7 @@ def test_crops_are_drawn_as_they_are_scored(page: Tab, tmp_path: Path) -> None:
         assert apart(np.roll(expected, 1, axis)) > 2 * apart(expected)
 
 
-def test_a_threshold_decides_and_says_so_without_colour(page: Tab, pictures: list[Path]) -> None:
+def test_a_threshold_decides_and_says_so_without_color(page: Tab, pictures: list[Path]) -> None:
     choose(page, pictures[:1])
     assert page.run("document.querySelectorAll('.yes, .nope').length") == 0
     accept(page, "0.95")

@@ -73,7 +73,7 @@ def take_steps(learner: Learner, start: int, stop: int) -> list[float]:
 
 
 def weights(learner: Learner) -> dict[str, torch.Tensor]:
-    return {**learner.network.state_dict(), "centres": learner.centres.weight.detach()}
+    return {**learner.network.state_dict(), "centers": learner.centers.weight.detach()}
 
 
 @needs_compiler

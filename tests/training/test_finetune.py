@@ -16,7 +16,7 @@ from facerts.embedding import load_embedder
 from facerts.errors import Error, ModelError
 from facerts.io.files import sha256_file
 from facerts.training.checkpoint import FILE, load_checkpoint
-from facerts.training.class_head.centers import ClassCentres
+from facerts.training.class_head.centers import ClassCenters
 from facerts.training.distributed.collectives import Processes
 from facerts.training.export.from_checkpoint import describe, export_run
 from facerts.training.init_weights import start_from
@@ -47,7 +47,7 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def snapshot(learner: Learner) -> dict[str, Tensor]:
     """Copies of all weights and statistics of a learner."""
-    parts = {**learner.network.state_dict(), "centres": learner.centres.weight}
+    parts = {**learner.network.state_dict(), "centers": learner.centers.weight}
     return {name: value.detach().clone() for name, value in parts.items()}
 
 
@@ -67,7 +67,7 @@ def assert_same(first: dict[str, Tensor], second: dict[str, Tensor]) -> None:
 
 def network_of(folder: Path) -> dict[str, Tensor]:
     _, state = load_checkpoint(folder / FILE)
-    return {**state["network"], "centres": state["centres"]["weight"]}
+    return {**state["network"], "centers": state["centers"]["weight"]}
 
 
 @pytest.mark.parametrize("frozen", [True, False])
@@ -83,7 +83,7 @@ def test_a_run_begins_with_published_weights_which_stay_where_they_are_frozen(
         assert torch.equal(before[name], value), name
     steps(learner, 2)
     moved = {name for name, value in snapshot(learner).items() if not torch.equal(value, before[name])}
-    of_the_heads = {name for name in before if name.startswith("heads.")} | {"centres"}
+    of_the_heads = {name for name in before if name.startswith("heads.")} | {"centers"}
     kept = {"embedding.1.weight"}  # a scale of 1 that never learns
     assert moved == of_the_heads if frozen else moved == before.keys() - kept
 
@@ -121,10 +121,10 @@ def test_a_frozen_run_that_was_killed_ends_with_the_same_weights(
 
     original = RTS.loss
 
-    def die(self: RTS, outputs: object, batch: Batch, centres: object) -> object:
+    def die(self: RTS, outputs: object, batch: Batch, centers: object) -> object:
         if batch.step == 3:
             raise Killed
-        return original(self, outputs, batch, centres)  # type: ignore[arg-type]
+        return original(self, outputs, batch, centers)  # type: ignore[arg-type]
 
     monkeypatch.setattr(RTS, "loss", die)
     with pytest.raises(Killed):
@@ -139,7 +139,7 @@ def test_a_frozen_run_that_was_killed_ends_with_the_same_weights(
 
 @pytest.fixture(scope="module")
 def first_stage(tmp_path_factory: pytest.TempPathFactory, drawn_faces: Path) -> Path:
-    """A short run with heads, centres, a moving average of the weights and a method with a state."""
+    """A short run with heads, centers, a moving average of the weights and a method with a state."""
     folder = tmp_path_factory.mktemp("first") / "run"
     train(Recipe.model_validate(first_recipe(drawn_faces, "rts")), folder)
     return folder
@@ -163,7 +163,7 @@ def test_a_second_stage_begins_where_the_first_was_exported(
     assert not torch.equal(state["average"]["trunk.0.0.weight"], state["network"]["trunk.0.0.weight"])
     learner = Learner(make_recipe(f"backbone.weights={first_stage}"), identities=8)
     assert_same(learner.network.state_dict(), state["average"])
-    assert torch.equal(learner.centres.weight, state["centres"]["weight"])
+    assert torch.equal(learner.centers.weight, state["centers"]["weight"])
 
 
 @pytest.mark.parametrize("other", ["method.degrees=8", "method.name=relaxed_softmax"])
@@ -176,19 +176,19 @@ def test_heads_that_do_not_fit_begin_anew(make_recipe: MakeRecipe, first_stage: 
         assert torch.equal(value, wanted[name]), name
 
 
-def test_other_people_get_centres_of_their_own(make_recipe: MakeRecipe, first_stage: Path) -> None:
+def test_other_people_get_centers_of_their_own(make_recipe: MakeRecipe, first_stage: Path) -> None:
     learner = Learner(make_recipe(f"backbone.weights={first_stage}"), identities=5)
-    assert learner.centres.weight.shape == (5, 16)
-    assert torch.equal(learner.centres.weight, Learner(make_recipe(), identities=5).centres.weight)
+    assert learner.centers.weight.shape == (5, 16)
+    assert torch.equal(learner.centers.weight, Learner(make_recipe(), identities=5).centers.weight)
 
 
-def test_each_process_takes_its_own_centres(make_recipe: MakeRecipe, first_stage: Path) -> None:
+def test_each_process_takes_its_own_centers(make_recipe: MakeRecipe, first_stage: Path) -> None:
     learner = Learner(make_recipe(), identities=8)
     _, state = load_checkpoint(first_stage / FILE)
-    parts = [ClassCentres(8, 16, processes=Processes(rank, 3)) for rank in range(3)]
-    for centres in parts:
-        start_from(first_stage, learner.network, learner.method, centres)
-    assert torch.equal(torch.cat([centres.weight for centres in parts]), state["centres"]["weight"])
+    parts = [ClassCenters(8, 16, processes=Processes(rank, 3)) for rank in range(3)]
+    for centers in parts:
+        start_from(first_stage, learner.network, learner.method, centers)
+    assert torch.equal(torch.cat([centers.weight for centers in parts]), state["centers"]["weight"])
 
 
 def test_what_a_method_keeps_is_taken_by_the_same_method(

@@ -19,7 +19,7 @@ from facerts.training.loader import TrainingData
 from facerts.training.loop import train
 from facerts.training.methods import METHODS, Batch
 from facerts.training.methods.arcface import ArcFace
-from facerts.training.methods.base import Centres, Loss, MethodConfig, Outputs
+from facerts.training.methods.base import Centers, Loss, MethodConfig, Outputs
 from facerts.training.methods.rts import RTS
 from facerts.training.recipe import Recipe, RecipeError
 
@@ -46,14 +46,14 @@ class Counts(ArcFace):
         super().__init__(config, embedding_size)
         self.state = _Counter(embedding_size)
 
-    def parameter_groups(self, network: nn.Module, centres: nn.Module) -> list[dict[str, object]]:
-        parameters = [p for p in (*network.parameters(), *centres.parameters()) if p.requires_grad]
+    def parameter_groups(self, network: nn.Module, centers: nn.Module) -> list[dict[str, object]]:
+        parameters = [p for p in (*network.parameters(), *centers.parameters()) if p.requires_grad]
         own = {"params": list(self.state.parameters()), "lr_scale": 0.0, "weight_decay": 0.0}
         return [{"params": parameters}, own]
 
-    def loss(self, outputs: Outputs, batch: Batch, centres: Centres) -> Loss:
+    def loss(self, outputs: Outputs, batch: Batch, centers: Centers) -> Loss:
         self.state.steps += 1
-        loss = super().loss(outputs, batch, centres)
+        loss = super().loss(outputs, batch, centers)
         return Loss(loss.total + self.state.gain.square().sum(), loss.parts)
 
     def score(self, outputs: Outputs) -> dict[str, Tensor]:
@@ -122,7 +122,7 @@ def test_heads_are_trained_on_a_network_that_stays_as_it_was(make_recipe: MakeRe
     for name, value in before.items():
         if not name.startswith("heads."):
             assert torch.equal(value, first["network"][name]), name
-    assert torch.equal(learner.centres.weight, first["centres"]["weight"])
+    assert torch.equal(learner.centers.weight, first["centers"]["weight"])
     crops = torch.randint(0, 256, (16, 112, 112, 3), dtype=torch.uint8)
     for step in range(3):
         learner.step(crops, Batch(torch.arange(16) % 8, torch.arange(16), step=step, seed=0), 0.05)

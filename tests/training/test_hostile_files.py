@@ -88,7 +88,7 @@ def test_a_bit_that_has_flipped_is_found_or_changes_nothing(trained_run: Path, t
 
 def test_a_number_that_has_changed_is_found(trained_run: Path, tmp_path: Path) -> None:
     content = bytearray((trained_run / FILE).read_bytes())
-    weight = read_file(trained_run / FILE)["centres"]["weight"]
+    weight = read_file(trained_run / FILE)["centers"]["weight"]
     content[content.index(weight.numpy().tobytes())] ^= 1
     (tmp_path / "broken.pt").write_bytes(content)
     with pytest.raises(

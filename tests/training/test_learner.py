@@ -24,7 +24,7 @@ def batch(count: int = 8, step: int = 0) -> Batch:
 
 
 def copy_of(learner: Learner) -> list[torch.Tensor]:
-    return [p.detach().clone() for p in (*learner.network.parameters(), *learner.centres.parameters())]
+    return [p.detach().clone() for p in (*learner.network.parameters(), *learner.centers.parameters())]
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])

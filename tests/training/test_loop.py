@@ -28,10 +28,10 @@ SAID = ("data.name=drawn", "data.terms=none")
 
 
 def weights(folder: Path) -> dict[str, torch.Tensor]:
-    """All weights and optimiser momenta of a run, by name."""
+    """All weights and optimizer momenta of a run, by name."""
     _, state = checkpoint.load_checkpoint(folder / checkpoint.FILE)
     momenta = {f"momentum.{i}": entry["momentum_buffer"] for i, entry in state["optimizer"]["state"].items()}
-    return {**state["network"], "centres": state["centres"]["weight"], **momenta}
+    return {**state["network"], "centers": state["centers"]["weight"], **momenta}
 
 
 def assert_same(first: dict[str, torch.Tensor], second: dict[str, torch.Tensor]) -> None:
@@ -96,10 +96,10 @@ def test_an_interrupted_run_ends_with_the_same_weights_bit_for_bit(
 
     original = RTS.loss
 
-    def die_at_step_5(self: RTS, outputs: object, batch: object, centres: object) -> object:
+    def die_at_step_5(self: RTS, outputs: object, batch: object, centers: object) -> object:
         if batch.step == 5:  # type: ignore[attr-defined]
             raise Killed
-        return original(self, outputs, batch, centres)  # type: ignore[arg-type]
+        return original(self, outputs, batch, centers)  # type: ignore[arg-type]
 
     monkeypatch.setattr(RTS, "loss", die_at_step_5)
     with pytest.raises(Killed):

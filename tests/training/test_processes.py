@@ -21,7 +21,7 @@ from torch.nn import functional as F
 from facerts.datasets.synthetic import draw_face
 from facerts.errors import Error
 from facerts.training.checkpoint import FILE, load_checkpoint, save_checkpoint
-from facerts.training.class_head.centers import ClassCentres
+from facerts.training.class_head.centers import ClassCenters
 from facerts.training.distributed import gradients
 from facerts.training.distributed.collectives import Processes, these_processes
 from facerts.training.learner import Learner
@@ -47,28 +47,28 @@ def batch_of(processes: Processes, step: int) -> tuple[Tensor, Batch]:
 
 
 def gradients_of(name: str, processes: Processes, chunk: int = 4) -> list[Tensor]:
-    """Gradients of network, state and all centres after a few steps, and the state itself."""
+    """Gradients of network, state and all centers after a few steps, and the state itself."""
     torch.manual_seed(0)
     method = METHODS[name](METHODS[name].Config(), SIZE)
     heads = {
         head: nn.Linear(FEATURES, spec.size, dtype=torch.float64) for head, spec in method.heads().items()
     }
     network = nn.ModuleDict({"embedding": nn.Linear(FEATURES, SIZE, dtype=torch.float64), **heads})
-    centres = ClassCentres(IDENTITIES, SIZE, chunk=chunk, processes=processes).double()
+    centers = ClassCenters(IDENTITIES, SIZE, chunk=chunk, processes=processes).double()
     whole = [*network.parameters(), *method.state.double().parameters()]
-    optimizer = torch.optim.SGD([*whole, *centres.parameters()], lr=0.05)
+    optimizer = torch.optim.SGD([*whole, *centers.parameters()], lr=0.05)
     for step in range(STEPS):
         features, batch = batch_of(processes, step)
         outputs = {head: layer(features) for head, layer in network.items()}
         optimizer.zero_grad()
-        method.loss(outputs, batch, centres).total.backward()  # type: ignore[no-untyped-call]
+        method.loss(outputs, batch, centers).total.backward()  # type: ignore[no-untyped-call]
         gradients.average(whole, processes)
-        gradients.clip(whole, centres.parameters(), 1.0, processes)
+        gradients.clip(whole, centers.parameters(), 1.0, processes)
         optimizer.step()
     rows = [len(processes.classes(IDENTITIES, rank)) for rank in range(processes.count)]
-    assert centres.weight.grad is not None
+    assert centers.weight.grad is not None
     found = [p.grad for p in whole if p.grad is not None] + list(method.state.buffers())
-    for shared in (centres.weight.grad, centres.weight.detach()):
+    for shared in (centers.weight.grad, centers.weight.detach()):
         together = processes.collect(shared, rows)
         if together is not None:
             found.append(together)
@@ -126,7 +126,7 @@ def trained(recipe: Recipe, processes: Processes) -> dict[str, Tensor]:
     state = learner.state_dict()
     network = {f"network.{name}": value for name, value in state["network"].items()}
     average = {f"average.{name}": value for name, value in (state["average"] or {}).items()}
-    return {**network, **average, "centres": state["centres"]["weight"]}
+    return {**network, **average, "centers": state["centers"]["weight"]}
 
 
 @contextmanager
@@ -204,17 +204,17 @@ def test_the_softmax_in_chunks_is_differentiated_right(chunk: int) -> None:
     embedding = torch.randn(4, SIZE, generator=generator, dtype=torch.float64, requires_grad=True)
     scale = (torch.rand(4, generator=generator, dtype=torch.float64) * 8 + 1).requires_grad_()
     labels = torch.tensor([0, 10, 3, 3])
-    centres = ClassCentres(IDENTITIES, SIZE, chunk=chunk).double()
-    centres.weight.data.mul_(100)
+    centers = ClassCenters(IDENTITIES, SIZE, chunk=chunk).double()
+    centers.weight.data.mul_(100)
 
     def entropy(embedding: Tensor, weight: Tensor, scale: Tensor) -> Tensor:
         changed = torch.func.functional_call(
-            centres, {"weight": weight}, (embedding, labels, lambda cosine: 0.7 * cosine - 0.2, scale)
+            centers, {"weight": weight}, (embedding, labels, lambda cosine: 0.7 * cosine - 0.2, scale)
         )
         assert isinstance(changed, Tensor)
         return changed
 
-    weight = centres.weight.detach().clone().requires_grad_()
+    weight = centers.weight.detach().clone().requires_grad_()
     assert torch.autograd.gradcheck(entropy, (embedding, weight, scale))
     # The whole matrix of logits, as everybody writes it.
     cosine = F.normalize(embedding) @ F.normalize(weight).T
@@ -225,20 +225,20 @@ def test_the_softmax_in_chunks_is_differentiated_right(chunk: int) -> None:
     )
 
 
-def test_a_draw_of_centres_has_the_batchs_own_and_changes_with_the_step() -> None:
-    centres = ClassCentres(200, SIZE, sample=0.1, seed=3)
+def test_a_draw_of_centers_has_the_batchs_own_and_changes_with_the_step() -> None:
+    centers = ClassCenters(200, SIZE, sample=0.1, seed=3)
     embedding, labels = torch.randn(6, SIZE), torch.tensor([7, 7, 150, 3, 199, 0])
     seen = []
     for step in (4, 5, 4):
-        centres.begin(step)
-        centres.weight.grad = None
-        entropy = centres(embedding, labels, lambda cosine: cosine - 0.1, torch.tensor(9.0))
+        centers.begin(step)
+        centers.weight.grad = None
+        entropy = centers(embedding, labels, lambda cosine: cosine - 0.1, torch.tensor(9.0))
         entropy.sum().backward()
-        assert centres.weight.grad is not None
-        drawn = centres.weight.grad.abs().sum(dim=1).nonzero().squeeze(1)
+        assert centers.weight.grad is not None
+        drawn = centers.weight.grad.abs().sum(dim=1).nonzero().squeeze(1)
         assert len(drawn) == 20
         assert set(labels.tolist()) <= set(drawn.tolist())
-        cosine = F.normalize(embedding) @ F.normalize(centres.weight[drawn]).T
+        cosine = F.normalize(embedding) @ F.normalize(centers.weight[drawn]).T
         own = drawn.unsqueeze(0) == labels.unsqueeze(1)
         logits = 9.0 * (cosine - 0.1 * own)
         torch.testing.assert_close(
@@ -246,15 +246,15 @@ def test_a_draw_of_centres_has_the_batchs_own_and_changes_with_the_step() -> Non
         )
         seen.append(drawn.tolist())
     assert seen[0] == seen[2] != seen[1]
-    # Where a batch has more people than the draw would have centres, all of its people are there.
-    centres = ClassCentres(200, SIZE, sample=0.001)
-    centres(embedding, labels, lambda cosine: cosine, torch.tensor(9.0)).sum().backward()
-    assert centres.weight.grad is not None
-    assert int((centres.weight.grad.abs().sum(dim=1) > 0).sum()) == 5
+    # Where a batch has more people than the draw would have centers, all of its people are there.
+    centers = ClassCenters(200, SIZE, sample=0.001)
+    centers(embedding, labels, lambda cosine: cosine, torch.tensor(9.0)).sum().backward()
+    assert centers.weight.grad is not None
+    assert int((centers.weight.grad.abs().sum(dim=1) > 0).sum()) == 5
 
 
 def test_nothing_as_large_as_all_logits_is_kept() -> None:
-    centres = ClassCentres(4000, 8, chunk=100)
+    centers = ClassCenters(4000, 8, chunk=100)
     embedding = torch.randn(64, 8, requires_grad=True)
     sizes: list[int] = []
 
@@ -269,7 +269,7 @@ def test_nothing_as_large_as_all_logits_is_kept() -> None:
             return out
 
     with Watch():
-        entropy = centres(embedding, torch.arange(64), lambda cosine: cosine, torch.tensor(30.0))
+        entropy = centers(embedding, torch.arange(64), lambda cosine: cosine, torch.tensor(30.0))
         entropy.mean().backward()
     assert max(sizes) == 4000 * 8 < 64 * 4000
 
@@ -307,15 +307,15 @@ def test_what_several_processes_save_one_goes_on_from(recipe_file: Path, tmp_pat
     total = state["step"]
     data = TrainingData(recipe)
     assert total == 6 * (len(data) // recipe.optim.batch_size)
-    assert state["centres"]["weight"].shape == (data.identities, 16)
+    assert state["centers"]["weight"].shape == (data.identities, 16)
     momenta = [entry["momentum_buffer"].shape for entry in state["optimizer"]["state"].values()]
-    assert momenta.count(state["centres"]["weight"].shape) == 1
+    assert momenta.count(state["centers"]["weight"].shape) == 1
     logged = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
     assert [line["step"] for line in logged if line["kind"] == "train"] == list(range(2, total + 1, 2))
     # As if it had been interrupted a little earlier: the step is what the order of the images goes by.
     learner = Learner(recipe, data.identities)
     learner.load_state_dict(state)
-    torch.testing.assert_close(learner.state_dict()["centres"]["weight"], state["centres"]["weight"])
+    torch.testing.assert_close(learner.state_dict()["centers"]["weight"], state["centers"]["weight"])
     crops, labels, samples = next(iter(data.batches(total - 1, total)))
     assert math.isfinite(
         learner.step(crops, Batch(labels, samples, total - 1, recipe.seed), 0.01).total.item()
@@ -361,11 +361,11 @@ def test_a_batch_in_parts_has_the_gradients_of_the_whole(
     monkeypatch.setattr(FaceNetwork, "train", lambda self, mode=True: nn.Module.train(self, False))
     found = []
     for accumulate in (1, parts):
-        # With a norm to clip to, of which nothing is clipped, centres have a gradient in one part, too.
+        # With a norm to clip to, of which nothing is clipped, centers have a gradient in one part, too.
         recipe = make_recipe("backbone.dropout=0", f"compute.accumulate={accumulate}", "optim.clip_norm=1e30")
         data = TrainingData(recipe)
         learner = Learner(recipe, data.identities)
-        trained = [*learner.network.double().parameters(), *learner.centres.double().parameters()]
+        trained = [*learner.network.double().parameters(), *learner.centers.double().parameters()]
         crops, labels, samples = next(iter(data.batches(0, 1)))
         learner.step(crops, Batch(labels, samples, 0, recipe.seed), 0.01)
         found.append([p.grad for p in trained if p.grad is not None])

@@ -53,7 +53,7 @@ def test_fine_tuning_goes_on_with_what_its_first_stage_has_learned() -> None:
     first, second = load_recipe("finetune_rts_heads"), load_recipe("finetune_rts")
     assert (first.backbone.frozen, second.backbone.frozen) == (True, False)
     assert second.backbone.weights == f"runs/{first.name}"
-    # Class centres and heads are taken along only where people, network and method are the same.
+    # Class centers and heads are taken along only where people, network and method are the same.
     assert (first.data.train, first.method) == (second.data.train, second.method)
     change = {"weights": None, "frozen": False}
     assert first.backbone.model_copy(update=change) == second.backbone.model_copy(update=change)

@@ -1,4 +1,4 @@
-"""Class centres that step in the backward pass: the weights and momenta of an ordinary step, without its gradient."""
+"""Class centers that step in the backward pass: the weights and momenta of an ordinary step, without its gradient."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from facerts.errors import Error
-from facerts.training.class_head.centers import ClassCentres
+from facerts.training.class_head.centers import ClassCenters
 from facerts.training.class_head.row_updates import RowSteps
 from facerts.training.learner import Learner
 from facerts.training.loader import TrainingData
@@ -79,13 +79,13 @@ def test_every_classification_method_learns_what_it_learns_by_ordinary_steps(
 ) -> None:
     overrides = (f"method={{name: {name}}}", "compute.class_chunk=3")
     found, expected = learn(make_recipe(*overrides)), learn(make_recipe(*overrides, DENSE))
-    assert found.centres.weight.grad is None
-    assert expected.centres.weight.grad is not None
+    assert found.centers.weight.grad is None
+    assert expected.centers.weight.grad is not None
     mine, theirs = found.state_dict(), expected.state_dict()
-    torch.testing.assert_close(mine["centres"], theirs["centres"], rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(mine["centers"], theirs["centers"], rtol=1e-5, atol=1e-6)
     torch.testing.assert_close(mine["network"], theirs["network"], rtol=1e-4, atol=1e-5)
     assert mine["optimizer"]["state"].keys() == theirs["optimizer"]["state"].keys()
-    shape = found.centres.weight.shape
+    shape = found.centers.weight.shape
     (one,), (other,) = (
         [
             entry["momentum_buffer"]
@@ -110,35 +110,35 @@ def test_every_classification_method_learns_what_it_learns_by_ordinary_steps(
 )
 def test_what_needs_the_whole_gradient_has_it(make_recipe: Callable[..., Recipe], override: str) -> None:
     overrides = [override, "data.per_identity=2"] if "supcon" in override else [override]
-    assert Learner(make_recipe(*overrides), 24).centres.row_steps is None
+    assert Learner(make_recipe(*overrides), 24).centers.row_steps is None
 
 
-def stepping(identities: int, sample: float | None = None) -> tuple[ClassCentres, torch.optim.SGD]:
-    centres = ClassCentres(identities, 8, chunk=100, sample=sample).double()
-    optimizer = sgd(centres.weight)
-    centres.row_steps = RowSteps(optimizer, centres.weight)
-    return centres, optimizer
+def stepping(identities: int, sample: float | None = None) -> tuple[ClassCenters, torch.optim.SGD]:
+    centers = ClassCenters(identities, 8, chunk=100, sample=sample).double()
+    optimizer = sgd(centers.weight)
+    centers.row_steps = RowSteps(optimizer, centers.weight)
+    return centers, optimizer
 
 
-def differentiate(centres: ClassCentres) -> Tensor:
+def differentiate(centers: ClassCenters) -> Tensor:
     torch.manual_seed(3)
     embedding = torch.randn(16, 8, dtype=torch.double, requires_grad=True)
     scale = torch.tensor(9.0, dtype=torch.double)
-    centres(embedding, torch.arange(16), lambda cosine: cosine - 0.1, scale).mean().backward()
+    centers(embedding, torch.arange(16), lambda cosine: cosine - 0.1, scale).mean().backward()
     assert embedding.grad is not None
     return embedding.grad
 
 
-def test_centres_that_step_are_compared_once() -> None:
-    centres, _ = stepping(40)
-    differentiate(centres)
-    for again in (lambda: differentiate(centres), lambda: centres.cosines(torch.ones(2, 8))):
+def test_centers_that_step_are_compared_once() -> None:
+    centers, _ = stepping(40)
+    differentiate(centers)
+    for again in (lambda: differentiate(centers), lambda: centers.cosines(torch.ones(2, 8))):
         with pytest.raises(Error, match=r"twice in a step.* optim\.clip_norm"):
             again()
     with torch.no_grad():
-        centres.cosines(torch.ones(2, 8, dtype=torch.double))
-    centres.begin(1)
-    differentiate(centres)
+        centers.cosines(torch.ones(2, 8, dtype=torch.double))
+    centers.begin(1)
+    differentiate(centers)
 
 
 def test_autograd_notices_that_rows_have_moved() -> None:
@@ -151,21 +151,21 @@ def test_autograd_notices_that_rows_have_moved() -> None:
 
 
 def test_an_image_has_another_class_than_its_own_in_every_sample() -> None:
-    centres = ClassCentres(8, 8, sample=0.01)
-    loss = centres(
+    centers = ClassCenters(8, 8, sample=0.01)
+    loss = centers(
         torch.randn(3, 8, requires_grad=True),
         torch.tensor([5, 5, 5]),
         lambda cosine: cosine,
         torch.tensor(9.0),
     )
     loss.sum().backward()
-    assert centres.weight.grad is not None
-    assert centres.weight.grad.isfinite().all()
-    assert int(centres.weight.grad.any(dim=1).sum()) == 2
+    assert centers.weight.grad is not None
+    assert centers.weight.grad.isfinite().all()
+    assert int(centers.weight.grad.any(dim=1).sum()) == 2
 
 
-def test_nothing_as_large_as_the_centres_is_made() -> None:
-    centres, _ = stepping(4000)
+def test_nothing_as_large_as_the_centers_is_made() -> None:
+    centers, _ = stepping(4000)
     sizes: list[int] = []
 
     class Watch(TorchDispatchMode):
@@ -176,29 +176,29 @@ def test_nothing_as_large_as_the_centres_is_made() -> None:
                 value.untyped_storage().nbytes() // value.element_size()
                 for value in made
                 if isinstance(value, Tensor)
-                and value.untyped_storage().data_ptr() != centres.weight.untyped_storage().data_ptr()
+                and value.untyped_storage().data_ptr() != centers.weight.untyped_storage().data_ptr()
             )
             return out
 
     with Watch():
-        differentiate(centres)
+        differentiate(centers)
     # The momentum is looked at chunk by chunk, but is as large.
     assert sorted(set(sizes))[-1] == 4000 * 8
     assert sorted(set(sizes))[-2] <= 16 * 100
 
 
-def test_of_centres_that_are_sampled_those_that_were_drawn_step() -> None:
-    centres, optimizer = stepping(200, sample=0.2)
-    dense = copy.deepcopy(centres)
+def test_of_centers_that_are_sampled_those_that_were_drawn_step() -> None:
+    centers, optimizer = stepping(200, sample=0.2)
+    dense = copy.deepcopy(centers)
     dense.row_steps = None
-    before = centres.weight.detach().clone()
-    torch.testing.assert_close(differentiate(centres), differentiate(dense), rtol=1e-12, atol=1e-12)
+    before = centers.weight.detach().clone()
+    torch.testing.assert_close(differentiate(centers), differentiate(dense), rtol=1e-12, atol=1e-12)
     assert dense.weight.grad is not None
     drawn = dense.weight.grad.abs().sum(dim=1) > 0
     assert drawn.sum() == 40
     expected = before - 0.3 * (dense.weight.grad + 0.01 * before)
-    torch.testing.assert_close(centres.weight[drawn], expected[drawn], rtol=1e-12, atol=1e-12)
-    assert torch.equal(centres.weight[~drawn], before[~drawn])
-    momentum = optimizer.state[centres.weight]["momentum_buffer"]
+    torch.testing.assert_close(centers.weight[drawn], expected[drawn], rtol=1e-12, atol=1e-12)
+    assert torch.equal(centers.weight[~drawn], before[~drawn])
+    momentum = optimizer.state[centers.weight]["momentum_buffer"]
     assert not momentum[~drawn].any()
     assert momentum[drawn].any(dim=1).all()

@@ -84,7 +84,7 @@ def test_its_gradient_is_that_of_finite_differences() -> None:
 
 def test_an_image_is_left_out_of_its_own_mean() -> None:
     teacher, embedding, batch = distillation()
-    cosines = teacher.centres_for(batch).cosines(embedding.detach())
+    cosines = teacher.centers_for(batch).cosines(embedding.detach())
     t = unit(6, 0)
     for row, sample in enumerate(batch.samples.tolist()):
         person = sample // 2
@@ -98,7 +98,7 @@ def test_a_persons_only_image_stays_its_own_mean() -> None:
     teacher = Distillation(Teacher(models="none"), unit(3, 0).numpy(), np.array([0, 0, 1]), size=5)
     batch = Batch(torch.tensor([1]), torch.tensor([2]), step=0, seed=0)
     embedding = unit(1, 1)
-    cosine = teacher.centres_for(batch).cosines(embedding)[0, 1].item()
+    cosine = teacher.centers_for(batch).cosines(embedding)[0, 1].item()
     assert cosine == pytest.approx(float(embedding[0] @ unit(3, 0)[2]), rel=1e-6)
 
 
@@ -234,7 +234,7 @@ def test_unlabeled_images_change_no_loss_of_the_method(
     whole.total.backward()
     known = Batch(labels[:12], samples[:12], step=3, seed=5)
     alone = learner.method.loss(
-        {name: value[:12] for name, value in outputs.items()}, known, teacher.centres_for(known)
+        {name: value[:12] for name, value in outputs.items()}, known, teacher.centers_for(known)
     )
     for name, value in alone.parts.items():
         assert torch.equal(whole.parts[name], value), name
@@ -304,7 +304,7 @@ def test_teachers_asked_about_views_say_of_each_crop_what_they_say_of_it_alone(
         learner.method.loss(
             learner.teacher.method_outputs(outputs, views),
             Batch(labels, samples, step=0, seed=5),
-            learner.teacher.centres_for(Batch(labels, samples, step=0, seed=5)),
+            learner.teacher.centers_for(Batch(labels, samples, step=0, seed=5)),
         ).total,
         (outputs["embedding"], outputs["log_scale"]),
         allow_unused=True,

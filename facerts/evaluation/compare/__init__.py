@@ -18,7 +18,7 @@ from facerts.evaluation.compare.methods import Method, methods_of
 from facerts.evaluation.compare.ood import ood_tables
 from facerts.evaluation.compare.reject import reject_tables
 from facerts.evaluation.compare.verification import verification_tables
-from facerts.evaluation.labeled import Saved, load_labelled
+from facerts.evaluation.labeled import Saved, load_labeled
 from facerts.evaluation.plain import results_of
 from facerts.io.files import atomic_write
 
@@ -33,7 +33,7 @@ def compare(folders: Sequence[str | Path], *, embedding: str | None = None) -> d
     Raises:
         DataError: as ``compare_methods``, or no result in a folder.
     """
-    return compare_methods(methods_of(load_labelled(folders)), embedding=embedding)
+    return compare_methods(methods_of(load_labeled(folders)), embedding=embedding)
 
 
 def compare_methods(methods: Sequence[Method], *, embedding: str | None = None) -> dict[str, Any]:

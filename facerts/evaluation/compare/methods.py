@@ -67,13 +67,13 @@ def methods_of(results: Sequence[Saved]) -> list[Method]:
     times = Counter(result.label for result in results)
     groups: dict[Any, list[Saved]] = {}
     for number, result in enumerate(results):
-        groups.setdefault(result.label if result.labelled else number, []).append(result)
+        groups.setdefault(result.label if result.labeled else number, []).append(result)
     methods = []
     folders = [result.folder for result in results]
     places = dict(zip(folders, shown_paths(folders), strict=True))
     for runs in groups.values():
         first = runs[0]
-        clashes = not first.labelled and times[first.label] > 1
+        clashes = not first.labeled and times[first.label] > 1
         with results_of([run.folder for run in runs]):
             _check_runs(runs)
         methods.append(Method(places[first.folder] if clashes else first.label, tuple(runs)))

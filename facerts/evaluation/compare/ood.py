@@ -24,7 +24,7 @@ from facerts.evaluation.labeled import Measured, Saved
 from facerts.metrics.paired import Difference
 
 # Scores of the pictures alone belong to no method.
-OF_PICTURES = tuple(score for score in BASELINES if score != "neighbours")
+OF_PICTURES = tuple(score for score in BASELINES if score != "neighbors")
 EVERY = "any"
 TPRS = {"TNR@TPR90": "0.90", "TNR@TPR95": "0.95"}
 COLUMNS = (*TPRS, "AUROC")

@@ -13,7 +13,7 @@ from facerts.detection import Detection, Detector, open_detector
 from facerts.errors import Error, did_you_mean
 from facerts.integrations.insightface.face import Face, Image, faces_of, read_bgr
 from facerts.onnx.session import CPU
-from facerts.scoring import Judge, Picture, Scorer, load, score_pictures
+from facerts.scoring import Picture, RowBuilder, Scorer, load, score_images
 from facerts.scoring.pipeline import score_batch
 from facerts.scoring.prepare import prepare
 
@@ -107,7 +107,7 @@ class FaceAnalysis:
             Error: ``prepare`` was not called.
         """
         scorer, detector = self._models()
-        # Here and not in the threads of `score_pictures`, by which one picture alone gains nothing.
+        # Here and not in the threads of `score_images`, by which one picture alone gains nothing.
         picture = prepare(_picture(img, "img"), _Chosen(detector, max_num, det_metric))
         (scored,) = score_batch(self._judge(scorer), [picture])
         return faces_of(scored)
@@ -122,7 +122,7 @@ class FaceAnalysis:
             Error: ``prepare`` was not called.
         """
         scorer, detector = self._models()
-        scored = score_pictures(
+        scored = score_images(
             self._judge(scorer),
             (_picture(image, f"image {number}") for number, image in enumerate(images)),
             detector=_Chosen(detector, max_num, det_metric),
@@ -131,7 +131,7 @@ class FaceAnalysis:
         )
         return [faces_of(faces) for faces in scored]
 
-    def _judge(self, scorer: Scorer) -> Judge:
+    def _judge(self, scorer: Scorer) -> RowBuilder:
         return scorer.judge(**self._threshold)
 
     def _models(self) -> tuple[Scorer, Detector]:

@@ -25,7 +25,7 @@ class Face(dict[str, Any]):
         bbox: ``(4,) float32`` left, top, right, bottom in pixels.
         kps: ``(5, 2) float32`` eyes, nose, corners of the mouth.
         det_score: of the detector, 0 to 1.
-        embedding: ``(d,) float32``, as long as before it was normalised where the model tells that, as insightface
+        embedding: ``(d,) float32``, as long as before it was normalized where the model tells that, as insightface
             has it.
         quality: higher is better; None where the model has none.
         percentile: 0 to 100, the share of the faces that the model was calibrated on which scored lower; None where it

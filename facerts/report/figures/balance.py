@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.transforms import Bbox
 
 from facerts.evaluation.labeled import Measured
-from facerts.report.figures.style import colour, new_figure, svg
+from facerts.report.figures.style import color, new_figure, svg
 
 # Where a label may stand beside its point, in points of type: the first place that overlaps least.
 _PLACES = ((6, 6), (6, -14), (-6, 6), (-6, -14), (0, 16), (0, -24), (12, -4), (-12, -4))
@@ -27,10 +27,10 @@ class Point:
 
 
 def balance(methods: Sequence[tuple[str, Sequence[Point]]], score: str, sets: Sequence[str]) -> str:
-    """A point for each run, labelled by its method; bars are 95 % intervals.
+    """A point for each run, labeled by its method; bars are 95 % intervals.
 
     Args:
-        methods: label and runs of each; the colour is by the place in this order, and no runs draw nothing.
+        methods: label and runs of each; the color is by the place in this order, and no runs draw nothing.
         score: that tells faces from others.
         sets: benchmarks that the accuracy is the mean of.
     """
@@ -46,14 +46,14 @@ def balance(methods: Sequence[tuple[str, Sequence[Point]]], score: str, sets: Se
                 bars[1],
                 bars[0],
                 fmt="o",
-                color=colour(number),
+                color=color(number),
                 elinewidth=1,
                 capsize=2,
                 alpha=1.0 if len(points) == 1 else 0.65,
             )
         if points:
             x, y = (100 * fmean(values) for values in zip(*map(_values, points), strict=True))
-            labels.append((label, (x, y), colour(number)))
+            labels.append((label, (x, y), color(number)))
     axes.margins(0.15)
     axes.set_title(f"mean of {', '.join(sets)}" if len(sets) > 1 else sets[0], loc="left", fontsize=10)
     axes.set(xlabel=f"AUROC of {score}, faces against others (%)", ylabel="mean accuracy (%)")
@@ -65,15 +65,15 @@ def _label(figure: Figure, axes: Axes, labels: Sequence[tuple[str, tuple[float, 
     """Write each label where it hides the least of the points and of the labels before it."""
     figure.draw_without_rendering()
     taken = []
-    for _, centre, _ in labels:
-        x, y = axes.transData.transform(centre)
+    for _, center, _ in labels:
+        x, y = axes.transData.transform(center)
         taken.append(Bbox.from_bounds(x - 5, y - 5, 10, 10))
-    for label, centre, ink in labels:
+    for label, center, ink in labels:
         written = []
         for place in _PLACES:
             align = {1: "left", 0: "center", -1: "right"}[int(np.sign(place[0]))]
             text = axes.annotate(
-                label, centre, place, textcoords="offset points", color=ink, fontsize=10, ha=align
+                label, center, place, textcoords="offset points", color=ink, fontsize=10, ha=align
             )
             box = text.get_window_extent()
             text.remove()
@@ -81,7 +81,7 @@ def _label(figure: Figure, axes: Axes, labels: Sequence[tuple[str, tuple[float, 
             outside = box.width * box.height - _overlap(box, axes.get_window_extent())
             written.append((hidden + outside, place, align, box))
         _, place, align, box = min(written, key=lambda one: one[0])
-        axes.annotate(label, centre, place, textcoords="offset points", color=ink, fontsize=10, ha=align)
+        axes.annotate(label, center, place, textcoords="offset points", color=ink, fontsize=10, ha=align)
         taken.append(box)
 
 

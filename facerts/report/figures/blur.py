@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
 from facerts.images.corruptions import HARDEST_BLUR
-from facerts.report.figures.style import REFERENCE, colour, legend_below, panels, svg
+from facerts.report.figures.style import REFERENCE, color, legend_below, panels, svg
 
 BINS = 30
 RADII = (2.0, 3.0, 5.0)
@@ -46,8 +46,6 @@ def _draw(axes: Axes, values: Mapping[str, NDArray[np.floating]]) -> None:
         counts, _ = np.histogram(of_step, edges)
         density = counts / len(of_step) / np.diff(edges)
         look = (
-            {"color": REFERENCE, "fill": True, "alpha": 0.45}
-            if number == 0
-            else {"color": colour(number - 1)}
+            {"color": REFERENCE, "fill": True, "alpha": 0.45} if number == 0 else {"color": color(number - 1)}
         )
         axes.stairs(density, edges, label=label, linewidth=1.6, **look)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from facerts.report.figures.style import INK, colour, legend, new_figure, svg
+from facerts.report.figures.style import INK, color, legend, new_figure, svg
 from facerts.report.subject import Subject
 
 COLUMNS = 3
@@ -32,11 +32,11 @@ def ladder_grid(subjects: Sequence[Subject], source: str, score: str) -> str:
                 section["strength"],
                 values["p5"],
                 values["p95"],
-                color=colour(number),
+                color=color(number),
                 alpha=0.18,
                 linewidth=0,
             )
-            axes.plot(section["strength"], values["p50"], color=colour(number), label=subject.label)
+            axes.plot(section["strength"], values["p50"], color=color(number), label=subject.label)
         axes.set_title(kind.replace("_", " "), loc="left", fontsize=10, color=INK)
         axes.set(xlim=(0, 1))
     for axes in list(grid.flat)[len(kinds) :]:

@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
-from facerts.report.figures.style import REFERENCE, colour, legend, legend_below, new_figure, panels, svg
+from facerts.report.figures.style import REFERENCE, color, legend, legend_below, new_figure, panels, svg
 from facerts.report.subject import Subject
 
 
@@ -39,7 +39,7 @@ def _histograms(axes: Axes, subject: Subject, score: str) -> None:
     edges = np.linspace(low, high, 61) if high > low else np.linspace(low - 0.5, low + 0.5, 61)
     _density(axes, others, edges, REFERENCE, ", ".join(section["out"]), filled=True)
     for number, (name, values) in enumerate(faces.items()):
-        _density(axes, values, edges, colour(number), name, filled=False)
+        _density(axes, values, edges, color(number), name, filled=False)
     axes.set(xlabel=f"{score}, {subject.label}")
 
 

@@ -36,7 +36,7 @@ def write_svgs(folder: Path, drawn: Mapping[str, str]) -> list[Path]:
 
 
 def on_paper(svg: str) -> str:
-    """Dark ink on white: a figure by itself has no page to take its colours from."""
+    """Dark ink on white: a figure by itself has no page to take its colors from."""
     begin = svg.index(">") + 1
     return (
         svg[:begin]

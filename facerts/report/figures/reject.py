@@ -12,7 +12,7 @@ from facerts.report.figures.style import (
     INK,
     REFERENCE,
     SIZE,
-    colour,
+    color,
     legend,
     legend_below,
     line,
@@ -30,7 +30,7 @@ def reject_curves(
 ) -> str:
     """FNMR over the share rejected, with the best and the random order for reference.
 
-    Lines of one model are told apart by their style, models by their colour; alone, a model's scores have colours of
+    Lines of one model are told apart by their style, models by their color; alone, a model's scores have colors of
     their own. The band is the 95 % interval of each model's first score.
     """
     figure, axes = new_figure()
@@ -40,7 +40,7 @@ def reject_curves(
         shown = [curve for curve in curves if alone or curve["by"] in OWN_SCORES]
         for order, curve in enumerate(shown):
             percent = 100 * np.array(curve["rejected"])
-            look = {"color": colour(order)} if alone else {"color": colour(number), "linestyle": line(order)}
+            look = {"color": color(order)} if alone else {"color": color(number), "linestyle": line(order)}
             label = curve["by"] if alone else f"{subject.label}, {curve['by']}"
             axes.plot(percent, curve["fnmr"], label=label, **look)
             if order == 0 and "fnmr_ci95" in curve:
@@ -76,7 +76,7 @@ def one_embedding_curves(
 
     Args:
         panels: by title, methods' labels and ``(runs, R)`` curves; of several runs the mean is drawn, and the band
-            from the lowest to the highest. Colours go by the place in the list; no runs draw nothing.
+            from the lowest to the highest. Colors go by the place in the list; no runs draw nothing.
         rejected: ``(R,)`` shares.
         best: ``(R,)`` the best curve that there can be.
         label: of the FNMR.
@@ -91,10 +91,10 @@ def one_embedding_curves(
         for number, (name, curves) in enumerate(methods):
             if not len(curves):
                 continue
-            axes.plot(percent, curves.mean(axis=0), color=colour(number), label=name)
+            axes.plot(percent, curves.mean(axis=0), color=color(number), label=name)
             if len(curves) > 1:
                 ends = curves.min(axis=0), curves.max(axis=0)
-                axes.fill_between(percent, *ends, color=colour(number), alpha=0.15, linewidth=0)
+                axes.fill_between(percent, *ends, color=color(number), alpha=0.15, linewidth=0)
         axes.plot(percent, best, linestyle=":", label="best possible", **reference)
         axes.axhline(np.asarray(best)[0], linestyle="--", label="at random", **reference)
         axes.set(xlabel="genuine pairs rejected (%)", xlim=(0, 95), ylim=(0, None))
@@ -127,7 +127,7 @@ def reliability(subjects: Sequence[Subject], benchmark: str) -> str:
                 bins["fnmr"],
                 error if order == 0 else None,
                 label=f"{label}, ρ {bins['spearman']:.2f}",
-                color=colour(order if alone else number),
+                color=color(order if alone else number),
                 linestyle="-" if alone else line(order),
                 marker="o",
                 markersize=3.5,

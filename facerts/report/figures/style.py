@@ -1,4 +1,4 @@
-"""How figures look: SVG that takes its text colour from the page, so that light and dark pages can show it."""
+"""How figures look: SVG that takes its text color from the page, so that light and dark pages can show it."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
 # Distinct for most eyes, on white and on black.
-COLOURS = (
+COLORS = (
     *("#3d85c6", "#e07b39", "#2f9e73", "#c763a8", "#b59b2b", "#7d74d6"),
     *("#c94f4f", "#2aa5b0", "#8f6a4b", "#79a83b", "#6b8299", "#d98aa5"),
 )
 REFERENCE = "#8a8a8a"
-GENUINE, IMPOSTOR = COLOURS[0], COLOURS[1]
+GENUINE, IMPOSTOR = COLORS[0], COLORS[1]
 LINES = ("-", "--", ":", "-.", (0, (1, 1)), (0, (5, 1, 1, 1, 1, 1)))
 SIZE = (5.6, 3.7)
-# Stands for the page's text colour until the SVG is finished.
+# Stands for the page's text color until the SVG is finished.
 INK = "#010203"
 _STYLE: Any = {
     "font.family": "sans-serif",
@@ -102,9 +102,9 @@ def legend_below(figure: Figure, axes: Axes, columns: int = 3) -> None:
     )
 
 
-def colour(number: int) -> str:
+def color(number: int) -> str:
     """Of the model or line of that number."""
-    return COLOURS[number % len(COLOURS)]
+    return COLORS[number % len(COLORS)]
 
 
 def line(number: int) -> Any:

@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
-from facerts.report.figures.style import colour, legend, new_figure, svg
+from facerts.report.figures.style import color, legend, new_figure, svg
 from facerts.report.subject import Subject
 
 
@@ -26,7 +26,7 @@ def training_curves(subjects: Sequence[Subject], kind: str, field: str, label: s
                 epochs,
                 values,
                 style,
-                color=colour(number),
+                color=color(number),
                 label=text,
                 marker=marker,
                 markersize=3,
@@ -43,7 +43,7 @@ def percentile_band(subjects: Sequence[Subject], field: str, label: str) -> str:
 
 
 def percentile_bands(methods: Sequence[tuple[str, Sequence[Subject]]], field: str, label: str) -> str:
-    """``percentile_band`` of methods with several runs, which share a colour and a label (the RTS paper's Fig. 4)."""
+    """``percentile_band`` of methods with several runs, which share a color and a label (the RTS paper's Fig. 4)."""
     figure, axes = new_figure()
     for number, (name, runs) in enumerate(methods):
         text: str | None = f"{name}: median, 5 to 95 %"
@@ -52,7 +52,7 @@ def percentile_bands(methods: Sequence[tuple[str, Sequence[Subject]]], field: st
             if not epochs:
                 continue
             low, high = (subject.series("train", f"{field}_{percent}")[1] for percent in ("p5", "p95"))
-            _band(axes, epochs, (low, middle, high), colour(number), text, alpha=0.25 / len(runs))
+            _band(axes, epochs, (low, middle, high), color(number), text, alpha=0.25 / len(runs))
             text = None
     axes.set(xlabel="epoch", ylabel=label)
     legend(axes)
@@ -69,7 +69,7 @@ def bands_by_step(steps: Sequence[float], bands: Mapping[str, NDArray[np.floatin
     """
     figure, axes = new_figure()
     for number, (name, (low, middle, high)) in enumerate(bands.items()):
-        _band(axes, steps, (low, middle, high), colour(number), name, alpha=0.18, marker="o", markersize=3)
+        _band(axes, steps, (low, middle, high), color(number), name, alpha=0.18, marker="o", markersize=3)
     axes.set(xlabel="training step", ylabel=label)
     legend(axes)
     return svg(figure)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.report.figures.style import GENUINE, IMPOSTOR, colour, legend, line, new_figure, svg
+from facerts.report.figures.style import GENUINE, IMPOSTOR, color, legend, line, new_figure, svg
 from facerts.report.subject import Subject
 
 Floats = NDArray[np.float32]
@@ -74,6 +74,6 @@ def _curves(subjects: Sequence[Subject], benchmark: str) -> list[tuple[str, Floa
         for style, part, suffix in ((0, "", ""), (1, "all_", ", all pairs")):
             if f"{prefix}{part}roc_far" in subject.arrays:
                 far, tar = (subject.arrays[f"{prefix}{part}roc_{axis}"] for axis in ("far", "tar"))
-                look = {"color": colour(number), "linestyle": line(style)}
+                look = {"color": color(number), "linestyle": line(style)}
                 curves.append((subject.label + suffix, far, tar, look))
     return curves

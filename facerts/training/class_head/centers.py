@@ -1,4 +1,4 @@
-"""Class centres and the softmax over them: the one place that knows all identities."""
+"""Class centers and the softmax over them: the one place that knows all identities."""
 
 from __future__ import annotations
 
@@ -20,32 +20,32 @@ from facerts.training.methods.base import Margin
 SMALLEST_LENGTH = 1e-2
 # Classes whose logits are held at a time.
 CHUNK = 16_384
-# Rows that are drawn at a time, so that the centres begin alike whatever the number of processes.
+# Rows that are drawn at a time, so that the centers begin alike whatever the number of processes.
 DRAWN = 4096
 
 
-class ClassCentres(nn.Module):
-    """One unit class centre per identity, shared out over the processes of the run.
+class ClassCenters(nn.Module):
+    """One unit class center per identity, shared out over the processes of the run.
 
     Args:
         identities: C.
         embedding_size: d.
         chunk: classes whose logits are held at a time.
-        sample: share of its centres that each process looks at in a step, those of the batch's people and others drawn
+        sample: share of its centers that each process looks at in a step, those of the batch's people and others drawn
             anew each time (An et al., "Killing Two Birds with One Stone: Efficient and Robust Training of Face
             Recognition CNNs by Partial FC", CVPR 2022); None for all, which is exact.
         seed: of the draws.
-        processes: that share the centres; each holds a run of them.
+        processes: that share the centers; each holds a run of them.
 
     Attributes:
         identities: C.
         classes: those that this process holds.
         step: of the run, which the draws depend on.
         weight: ``(C_r, d)`` theirs.
-        row_steps: where set, the centres step in the backward pass, chunk by chunk, and have no gradient; those that
+        row_steps: where set, the centers step in the backward pass, chunk by chunk, and have no gradient; those that
             were not drawn then stay where they are, with their momentum.
 
-    The centres start as N(0, 0.01²) and are weight-decayed like the rest, as in the field's code.
+    The centers start as N(0, 0.01²) and are weight-decayed like the rest, as in the field's code.
     """
 
     def __init__(
@@ -81,12 +81,12 @@ class ClassCentres(nn.Module):
         self._compared = False
 
     def forward(self, embedding: Tensor, labels: Tensor, margin: Margin, scale: Tensor) -> Tensor:
-        """Softmax cross-entropy of each embedding against every centre; see ``methods.base.Centres``.
+        """Softmax cross-entropy of each embedding against every center; see ``methods.base.Centers``.
 
         In float32 (or wider) even under autocast: cosines near 1 are where margins act.
 
         Raises:
-            Error: a second time in a step in whose backward pass the centres step.
+            Error: a second time in a step in whose backward pass the centers step.
         """
         self._may_be_compared()
         with torch.autocast(embedding.device.type, enabled=False):
@@ -108,10 +108,10 @@ class ClassCentres(nn.Module):
             return -F.logsigmoid(margin(own) * scale - others)
 
     def cosines(self, embedding: Tensor) -> Tensor:
-        """``(B, C)`` cosine of each embedding to every centre, in float32 (or wider) even under autocast.
+        """``(B, C)`` cosine of each embedding to every center, in float32 (or wider) even under autocast.
 
         Raises:
-            Error: the centres are shared out, or were compared in this step, in whose backward pass they step.
+            Error: the centers are shared out, or were compared in this step, in whose backward pass they step.
         """
         self._may_be_compared()
         if self._processes.count > 1:
@@ -121,7 +121,7 @@ class ClassCentres(nn.Module):
 
     @torch.no_grad()
     def own_and_nearest(self, embedding: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """Cosine to the own centre, and the largest to another; see ``methods.base.Centres``."""
+        """Cosine to the own center, and the largest to another; see ``methods.base.Centers``."""
         with torch.autocast(embedding.device.type, enabled=False):
             unit = self._processes.gather(F.normalize(embedding, eps=SMALLEST_LENGTH))
             rows = self._rows(labels)
@@ -139,25 +139,25 @@ class ClassCentres(nn.Module):
             return
         if self._compared:
             raise Error(
-                "the method compares with the class centres twice in a step, and they step in the backward pass of the "
+                "the method compares with the class centers twice in a step, and they step in the backward pass of the "
                 "first; set optim.clip_norm, with which they step when all gradients are known"
             )
         self._compared = True
 
     def _rows(self, labels: Tensor) -> Tensor:
-        """``(R·B,)`` rows of this process's centres that the images of all processes belong to; −1 for others."""
+        """``(R·B,)`` rows of this process's centers that the images of all processes belong to; −1 for others."""
         rows = self._processes.gather(labels) - self.classes.start
         return rows.masked_fill((rows < 0) | (rows >= len(self.classes)), -1)
 
     def _step_for(self, drawn: Tensor | None) -> Callable[[slice, Tensor], None] | None:
-        """What takes the gradient of some of the centres that were looked at."""
+        """What takes the gradient of some of the centers that were looked at."""
         steps = self.row_steps
         if steps is None or drawn is None:
             return steps
         return lambda rows, gradient: steps(drawn[rows], gradient)
 
     def _drawn(self, rows: Tensor, share: float) -> tuple[Tensor, Tensor]:
-        """Which of the centres to look at, the batch's own among them, and the rows as numbered among these."""
+        """Which of the centers to look at, the batch's own among them, and the rows as numbered among these."""
         generator = torch.Generator().manual_seed(
             (self._seed << 32) + (self.step << 12) + self._processes.rank
         )

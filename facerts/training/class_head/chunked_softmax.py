@@ -9,11 +9,11 @@ ordinary means. With L_i the logarithm of the other classes' sum and s_i the tar
 
     CE_i = log(exp L_i + exp s_i) − s_i.
 
-Each process holds C / R of the centres and B / R of the images (R processes). Embeddings, labels and scales are
+Each process holds C / R of the centers and B / R of the images (R processes). Embeddings, labels and scales are
 gathered; every process sums over its own classes; the sums are joined. Backward it goes the other way round. What comes
 out is the gradient of the sum of all processes' losses, as autograd's rules for these collectives have it.
 
-The gradient of the centres is as large as they are. Where their step needs nothing but it, each chunk's is handed on as
+The gradient of the centers is as large as they are. Where their step needs nothing but it, each chunk's is handed on as
 soon as it is known, and is never kept.
 """
 
@@ -47,7 +47,7 @@ def others_and_own(
 
     Args:
         unit: ``(B, d)`` embeddings of this process's images, at unit length.
-        weight: ``(C_r, d)`` centres of this process, of any length.
+        weight: ``(C_r, d)`` centers of this process, of any length.
         rows: ``(R·B,) int64`` row of ``weight`` that each image of all processes belongs to; −1 where another process
             has it.
         scale: ``(B,)``, multiplies an image's cosines.
@@ -111,7 +111,7 @@ class _Softmax(torch.autograd.Function):
             of_scale += torch.einsum("bc,bc->b", share, part.cosine)
             here_unit, of_part = part.differentiate(part.with_own(share.mul_(scale.unsqueeze(1)), to_own))
             of_unit += here_unit
-            # The network's gradients are averaged over the processes after this; those of the centres are not.
+            # The network's gradients are averaged over the processes after this; those of the centers are not.
             of_part /= processes.count
             if of_weight is None:
                 ctx.step(here, of_part)
@@ -132,7 +132,7 @@ class Chunk:
 
     def __init__(self, unit: Tensor, weight: Tensor, rows: Tensor) -> None:
         self._unit, self._weight = unit, weight
-        # The cosines are divided by it and not the centres, of which each has more numbers than there are images.
+        # The cosines are divided by it and not the centers, of which each has more numbers than there are images.
         self._length = torch.linalg.vector_norm(weight, dim=1).clamp_min(SMALLEST_NORM)
         self.cosine = F.linear(unit, weight).div_(self._length)
         self._here = (rows >= 0) & (rows < len(weight))
@@ -154,9 +154,9 @@ class Chunk:
         return values.scatter_(1, self._index, kept)
 
     def differentiate(self, of_cosine: Tensor) -> tuple[Tensor, Tensor]:
-        """``(B, d)`` gradient of the embeddings and ``(c, d)`` of the centres; that of the cosines is used up.
+        """``(B, d)`` gradient of the embeddings and ``(c, d)`` of the centers; that of the cosines is used up.
 
-        With the length |w| of a centre and cos = (u · w) / |w|, d cos / dw = u / |w| − cos · w / |w|².
+        With the length |w| of a center and cos = (u · w) / |w|, d cos / dw = u / |w| − cos · w / |w|².
         """
         along = torch.einsum("bc,bc->c", of_cosine, self.cosine) / self._length.square()
         of_product = of_cosine.div_(self._length)

@@ -1,4 +1,4 @@
-"""Identities' means as class centres, without the image that is compared with them."""
+"""Identities' means as class centers, without the image that is compared with them."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from facerts.training.class_head.centers import ClassCentres
+from facerts.training.class_head.centers import ClassCenters
 from facerts.training.methods.base import Margin
 
 # Of unit embeddings; what is shorter is rounding.
 SMALLEST_SUM = 1e-5
 
 
-class LeaveOneOutMeans(ClassCentres):
-    """Identities' mean unit embeddings as class centres that do not learn.
+class LeaveOneOutMeans(ClassCenters):
+    """Identities' mean unit embeddings as class centers that do not learn.
 
     An image is compared with the mean of its identity's *other* images: its own part of the mean would make it look
     easier than a new image of the person is. With several views the means are of the images as they are, for that is
@@ -35,7 +35,7 @@ class LeaveOneOutMeans(ClassCentres):
         self._left_out: tuple[Tensor, Tensor] | None = None
 
     def without(self, unit: Tensor, labels: Tensor) -> LeaveOneOutMeans:
-        """The centres for a batch of these images, or of any views of them: each is left out of its own.
+        """The centers for a batch of these images, or of any views of them: each is left out of its own.
 
         Args:
             unit: ``(B, d)`` unit embeddings of each row's image as it is, as the means have it.
@@ -44,12 +44,12 @@ class LeaveOneOutMeans(ClassCentres):
         others = self.weight[labels] - unit
         # A person's only image has no others; nothing but itself says where the person is.
         alone = torch.linalg.vector_norm(others, dim=1, keepdim=True) < SMALLEST_SUM
-        centres = copy.copy(self)
-        centres._left_out = F.normalize(torch.where(alone, unit, others)), labels.unsqueeze(1)
-        return centres
+        centers = copy.copy(self)
+        centers._left_out = F.normalize(torch.where(alone, unit, others)), labels.unsqueeze(1)
+        return centers
 
     def forward(self, embedding: Tensor, labels: Tensor, margin: Margin, scale: Tensor) -> Tensor:
-        """See ``ClassCentres``; the centres do not learn, so only the embeddings get a gradient."""
+        """See ``ClassCenters``; the centers do not learn, so only the embeddings get a gradient."""
         with torch.autocast(embedding.device.type, enabled=False):
             cosine, index = self.cosines(embedding), labels.unsqueeze(1)
             target = margin(cosine.gather(1, index).squeeze(1))
@@ -57,7 +57,7 @@ class LeaveOneOutMeans(ClassCentres):
             return F.cross_entropy(logits, labels, reduction="none")
 
     def own_and_nearest(self, embedding: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """Cosine to the own mean, and the largest to another; see ``methods.base.Centres``."""
+        """Cosine to the own mean, and the largest to another; see ``methods.base.Centers``."""
         cosine, index = self.cosines(embedding), labels.unsqueeze(1)
         return cosine.gather(1, index).squeeze(1), cosine.scatter(1, index, -2.0).amax(dim=1)
 

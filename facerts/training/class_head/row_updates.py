@@ -8,9 +8,9 @@ from torch.optim.sgd import sgd
 
 
 class RowSteps:
-    """Steps of an optimiser for a parameter that never has a gradient of its own size.
+    """Steps of an optimizer for a parameter that never has a gradient of its own size.
 
-    What it keeps is the optimiser's own: rate, decay and momentum, so that a checkpoint has them as ever.
+    What it keeps is the optimizer's own: rate, decay and momentum, so that a checkpoint has them as ever.
 
     Args:
         optimizer: has the parameter in one of its groups, and leaves it alone as long as it has no gradient.
@@ -61,7 +61,7 @@ class RowSteps:
         torch.autograd.graph.increment_version(self._parameter)
 
     def _momentum(self) -> Tensor | None:
-        """The optimiser's, which a checkpoint that was loaded may have replaced or left out."""
+        """The optimizer's, which a checkpoint that was loaded may have replaced or left out."""
         if not self._optimizer.param_groups[self._group]["momentum"]:
             return None
         state = self._optimizer.state[self._parameter]

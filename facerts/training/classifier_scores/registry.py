@@ -167,7 +167,7 @@ class SERFIQ(Dropped):
     name = "ser_fiq"
 
     def check(self, classifier: Classifier) -> None:
-        """Any run will do: no class centre is asked."""
+        """Any run will do: no class center is asked."""
 
     def of(self, classifier: Classifier, seen: Seen) -> Tensor:
         return stability(torch.stack(self.embeddings(classifier, seen)))
@@ -198,7 +198,7 @@ class NewtonTemperature(Score):
             )
 
     def of(self, classifier: Classifier, seen: Seen) -> Tensor:
-        return solved_temperature(classifier.centres.cosines(seen.embedding), self.rho, self.floor)
+        return solved_temperature(classifier.centers.cosines(seen.embedding), self.rho, self.floor)
 
 
 SCORES: dict[str, type[Score]] = {

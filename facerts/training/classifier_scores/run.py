@@ -1,4 +1,4 @@
-"""A training run as a classifier: its network, its class centres, and the logits that they give."""
+"""A training run as a classifier: its network, its class centers, and the logits that they give."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 
 from facerts.errors import Error
 from facerts.training.checkpoint import FILE, load_checkpoint, load_network
-from facerts.training.class_head.centers import ClassCentres
+from facerts.training.class_head.centers import ClassCenters
 from facerts.training.methods import Method
 from facerts.training.nn import FaceNetwork
 from facerts.training.recipe import Recipe
@@ -18,21 +18,21 @@ from facerts.training.recipe import Recipe
 
 @dataclass(frozen=True)
 class Classifier:
-    """A run's network and class centres, both in evaluation mode and without gradients of their own.
+    """A run's network and class centers, both in evaluation mode and without gradients of their own.
 
     Attributes:
         path: of the checkpoint file.
         network: the network.
         method: whose ``score`` reads its outputs.
         recipe: of the run.
-        centres: of the C identities that it was trained on.
+        centers: of the C identities that it was trained on.
     """
 
     path: Path
     network: FaceNetwork
     method: Method
     recipe: Recipe
-    centres: ClassCentres
+    centers: ClassCenters
 
     @property
     def name(self) -> str:
@@ -42,22 +42,22 @@ class Classifier:
     @property
     def identities(self) -> int:
         """C."""
-        return len(self.centres.weight)
+        return len(self.centers.weight)
 
     @property
     def device(self) -> torch.device:
         """Where the network is."""
-        return self.centres.weight.device
+        return self.centers.weight.device
 
     def check_classifies(self) -> None:
-        """Refuse methods that train no softmax over the class centres.
+        """Refuse methods that train no softmax over the class centers.
 
         Raises:
             Error: the method has no logit_scale.
         """
         if not hasattr(self.method.config, "logit_scale"):
             raise Error(
-                f"{self.path}: {self.method.name} trains no softmax over class centres (it has no logit_scale), so "
+                f"{self.path}: {self.method.name} trains no softmax over class centers (it has no logit_scale), so "
                 "there are no logits to score by; give a run of a classification method such as arcface, or a "
                 "score of the embedding alone (ser_fiq)"
             )
@@ -68,7 +68,7 @@ class Classifier:
         A temperature that the method itself gives an image (RTS, relaxed softmax, GODIN) is left out: it is the
         method's own quality.
         """
-        return float(self.method.config.logit_scale) * self.centres.cosines(embedding)
+        return float(self.method.config.logit_scale) * self.centers.cosines(embedding)
 
     def image_logits(self, images: Tensor) -> Tensor:
         """``(B, 3, 112, 112)`` network inputs to ``(B, C)`` logits."""
@@ -88,9 +88,9 @@ def load_classifier(run: str | Path) -> Classifier:
     path = Path(run) / FILE if Path(run).is_dir() else Path(run)
     trained = load_network(path)
     _, state = load_checkpoint(path)
-    centres = ClassCentres(trained.identities, trained.recipe.backbone.embedding_size)
-    centres.load_state_dict(state["centres"])
+    centers = ClassCenters(trained.identities, trained.recipe.backbone.embedding_size)
+    centers.load_state_dict(state["centers"])
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    for module in (trained.network, centres, trained.method.state):
+    for module in (trained.network, centers, trained.method.state):
         module.eval().requires_grad_(False).to(device)
-    return Classifier(path, trained.network, trained.method, trained.recipe, centres)
+    return Classifier(path, trained.network, trained.method, trained.recipe, centers)

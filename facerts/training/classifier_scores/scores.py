@@ -1,6 +1,6 @@
 """Scores of a picture from a trained classifier: functions of its logits, its cosines or its dropped embeddings.
 
-A classifier trained on C identities has, of each picture, the logits f = γ cos θ to its class centres. Its own
+A classifier trained on C identities has, of each picture, the logits f = γ cos θ to its class centers. Its own
 confidence is a quality that nothing was trained for. All scores are higher for what should be better. Probabilities
 are told by their logarithm, which orders pictures as they do but keeps apart what is 1 in float32.
 """
@@ -16,7 +16,7 @@ from torch.nn import functional as F
 
 from facerts.training.methods.robust_loss import newton_temperature
 
-# A high temperature means a good picture. The paper does not say which way it points; against all class centres,
+# A high temperature means a good picture. The paper does not say which way it points; against all class centers,
 # held-out faces lose temperature as they are degraded. (What TempNet learns from its batches falls the other way.)
 TEMPERATURE_SIGN = 1.0
 
@@ -80,13 +80,13 @@ def stability(embeddings: Tensor) -> Tensor:
 
 
 def solved_temperature(cosine: Tensor, rho: float, floor: float) -> Tensor:
-    """± the temperature at which a picture's robust loss against all class centres is least.
+    """± the temperature at which a picture's robust loss against all class centers is least.
 
     Qiu et al.: "To Cool or not to Cool? Temperature Network Meets Large Foundation Models via DRO", ICML 2024: what
     their temperature network imitates, solved by Newton's method; see ``methods.robust_loss``.
 
     Args:
-        cosine: ``(B, C)`` to the class centres.
+        cosine: ``(B, C)`` to the class centers.
         rho: ρ, below log C.
         floor: τ_0.
 

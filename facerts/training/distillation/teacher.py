@@ -47,7 +47,7 @@ class Teacher(nn.Module):
         ensemble: the teachers, where they are asked about views.
 
     Attributes:
-        centres: the people's means.
+        centers: the people's means.
         projection: ``(D, d)`` principal directions; saved with the run, which would not find the same places with
             another basis. Empty where d = D.
     """
@@ -71,7 +71,7 @@ class Teacher(nn.Module):
         directions = principal_directions(embeddings, size) if size < embeddings.shape[1] else np.empty(0)
         self.register_buffer("projection", torch.from_numpy(directions.astype(np.float32)))
         self.register_buffer("targets", self.project(self.embeddings))
-        self.centres = LeaveOneOutMeans(
+        self.centers = LeaveOneOutMeans(
             self.targets[: len(labels)], torch.from_numpy(labels), identities=int(labels.max()) + 1
         )
 
@@ -86,9 +86,9 @@ class Teacher(nn.Module):
         self.projection = projection.to(self.embeddings.device)
         self.targets = self.project(self.embeddings)
 
-    def centres_for(self, batch: Batch) -> LeaveOneOutMeans:
+    def centers_for(self, batch: Batch) -> LeaveOneOutMeans:
         """The people's means, each image of the batch left out of its own."""
-        return self.centres.without(self.targets[self._rows(batch)], batch.labels)
+        return self.centers.without(self.targets[self._rows(batch)], batch.labels)
 
     def of_views(self, crops: Tensor) -> Tensor | None:
         """``(B, D)`` what the teachers say of a batch's augmented crops; None where nothing depends on it.

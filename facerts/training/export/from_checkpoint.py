@@ -15,7 +15,7 @@ from facerts.datasets import Source, open_source
 from facerts.embedding import OnnxEmbedder
 from facerts.errors import DataError, Error, ModelError, did_you_mean
 from facerts.export.parity import EXACT, Parity, Tolerance, check_crops, compare
-from facerts.export.quantize import quantise, store_half
+from facerts.export.quantize import quantize, store_half
 from facerts.images import CROP_SIZE
 from facerts.io.files import sha256_file
 from facerts.onnx.contract import SCHEMA, Description
@@ -61,7 +61,7 @@ def export_run(
     embedding_only: bool = False,
     averaged: bool = True,
     data: Sequence[str] = (),
-    licence: str = "",
+    license: str = "",
     terms: str = "",
 ) -> Parity:
     """Export the network of a training run, or one whose weights were published.
@@ -75,7 +75,7 @@ def export_run(
         averaged: the moving average of the weights where the run kept one (``optim.average``), else the last step's.
         data: pictures for the check, aligned faces for int8; by default the recipe's held-out or training pictures
             where they are within reach, and drawn ones.
-        licence: of the weights; written into the description.
+        license: of the weights; written into the description.
         terms: on which they may be used, likewise; by default the recipe's. Published weights come with none, and need
             them said.
 
@@ -92,7 +92,7 @@ def export_run(
     out = Path(out)
     trained = open_network(run, averaged=averaged)
     names = ["embedding"] if embedding_only else _output_names(trained)
-    description = describe(trained, names, name=out.stem, licence=licence, terms=terms, precision=precision)
+    description = describe(trained, names, name=out.stem, license=license, terms=terms, precision=precision)
     source = open_source(data) if data else _own_pictures(trained)
     faces = _calibration_faces(source) if precision == "int8" else None
     crops = check_crops(source)
@@ -101,7 +101,7 @@ def export_run(
         if precision == "fp16":
             store_half(part)
         if faces is not None:
-            quantise(part, faces)
+            quantize(part, faces)
         add_description(part, description)
         return check_parity(trained, OnnxEmbedder(part), crops)
 
@@ -128,7 +128,7 @@ def describe(
     names: Sequence[str],
     *,
     name: str,
-    licence: str = "",
+    license: str = "",
     terms: str = "",
     precision: str = "fp32",
 ) -> Description:
@@ -161,7 +161,7 @@ def describe(
         precision=precision,
         outputs={role: role for role in names},
         quality="output:quality" if "quality" in names else "none",
-        licence=licence,
+        license=license,
         facerts_version=__version__,
         **known,
     )

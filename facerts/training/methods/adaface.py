@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from facerts.training.methods.base import (
     Batch,
-    Centres,
+    Centers,
     ClassificationMethod,
     ImageTerms,
     Loss,
@@ -82,7 +82,7 @@ def adaptive_margin(cosine: Tensor, z: Tensor, margin: float, gradient: MarginGr
     """f = cos(θ + g_angle) − g_add.
 
     Args:
-        cosine: ``(B,)`` cos θ of each embedding to its own class centre.
+        cosine: ``(B,)`` cos θ of each embedding to its own class center.
         z: ``(B,)`` ẑ.
         margin: m.
         gradient: see ``margin.additive_angular``.
@@ -117,10 +117,10 @@ class AdaFace(ClassificationMethod):
         margin = self.config.margin * batch.ramp
         return lambda cosine: adaptive_margin(cosine, z, margin, self.config.margin_gradient)
 
-    def loss(self, outputs: Outputs, batch: Batch, centres: Centres) -> Loss:
+    def loss(self, outputs: Outputs, batch: Batch, centers: Centers) -> Loss:
         """The classification loss, after μ and σ have moved on with this batch."""
         self.state.update(batch.processes.gather(clipped_norm(outputs["embedding"])), self.config.momentum)
-        return super().loss(outputs, batch, centres)
+        return super().loss(outputs, batch, centers)
 
     def score(self, outputs: Outputs) -> dict[str, Tensor]:
         scored = unit_embedding(outputs)

@@ -62,11 +62,11 @@ class Loss:
     per_image: dict[str, Tensor] = field(default_factory=dict)
 
 
-class Centres(Protocol):
-    """Class centres: the one place that knows all identities, whole or sharded over processes."""
+class Centers(Protocol):
+    """Class centers: the one place that knows all identities, whole or sharded over processes."""
 
     def __call__(self, embedding: Tensor, labels: Tensor, margin: Margin, scale: Tensor) -> Tensor:
-        """Softmax cross-entropy of each embedding against every class centre.
+        """Softmax cross-entropy of each embedding against every class center.
 
         Args:
             embedding: ``(B, d)``, any length.
@@ -80,11 +80,11 @@ class Centres(Protocol):
         ...
 
     def own_and_nearest(self, embedding: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """Cosine of each embedding to its own class centre and the largest to another, ``(B,)`` each, no gradient."""
+        """Cosine of each embedding to its own class center and the largest to another, ``(B,)`` each, no gradient."""
         ...
 
     def cosines(self, embedding: Tensor) -> Tensor:
-        """``(B, C)`` cosine of each embedding to every class centre, for methods that need them all."""
+        """``(B, C)`` cosine of each embedding to every class center, for methods that need them all."""
         ...
 
 
@@ -122,22 +122,22 @@ class Method(ABC):
         """The heads beside the embedding that the network must have."""
         return {}
 
-    def parameter_groups(self, network: nn.Module, centres: nn.Module) -> list[dict[str, Any]]:
-        """What is trained, in the optimiser's groups; by default everything alike.
+    def parameter_groups(self, network: nn.Module, centers: nn.Module) -> list[dict[str, Any]]:
+        """What is trained, in the optimizer's groups; by default everything alike.
 
         A group may have ``lr_scale``, which multiplies the schedule's learning rate, and its own ``weight_decay``.
         """
-        parameters = [*network.parameters(), *centres.parameters(), *self.state.parameters()]
+        parameters = [*network.parameters(), *centers.parameters(), *self.state.parameters()]
         return [{"params": [parameter for parameter in parameters if parameter.requires_grad]}]
 
     @abstractmethod
-    def loss(self, outputs: Outputs, batch: Batch, centres: Centres) -> Loss:
+    def loss(self, outputs: Outputs, batch: Batch, centers: Centers) -> Loss:
         """The loss of a step.
 
         Args:
             outputs: of the network, ``embedding`` ``(B, d)`` and the method's heads.
             batch: labels and keys.
-            centres: the class centres, for methods that classify.
+            centers: the class centers, for methods that classify.
         """
 
     @abstractmethod
@@ -174,7 +174,7 @@ class ImageTerms:
     """What a classification method says of each image, computed where the image is.
 
     Attributes:
-        embedding: ``(B, d)``, compared with the class centres.
+        embedding: ``(B, d)``, compared with the class centers.
         temperature: ``(B,)``, divides the image's logits; None for 1.
         penalty: ``(B,)``, added to the image's cross-entropy; None for 0.
         parts: named scalars to log.
@@ -189,10 +189,10 @@ class ImageTerms:
 
 
 class ClassificationMethod(Method):
-    """Methods that tell identities apart by scaled cosines to class centres with a margin on the target.
+    """Methods that tell identities apart by scaled cosines to class centers with a margin on the target.
 
     A method says what it has to say of each image in ``image_terms`` and of the target's cosine in
-    ``margin``; the cross-entropy over all centres is the centres' own work, so that they can be sharded.
+    ``margin``; the cross-entropy over all centers is the centers' own work, so that they can be sharded.
     """
 
     def image_terms(self, outputs: Outputs, batch: Batch) -> ImageTerms:
@@ -204,12 +204,12 @@ class ClassificationMethod(Method):
         margin = self.config.margin * batch.ramp
         return lambda cosine: additive_angular(cosine, margin, self.config.margin_gradient)
 
-    def loss(self, outputs: Outputs, batch: Batch, centres: Centres) -> Loss:
+    def loss(self, outputs: Outputs, batch: Batch, centers: Centers) -> Loss:
         """Mean cross-entropy over the batch plus the mean penalty."""
         terms = self.image_terms(outputs, batch)
         scale = torch.as_tensor(self.config.logit_scale, dtype=torch.float32, device=terms.embedding.device)
         if terms.temperature is not None:
             scale = scale / terms.temperature
-        entropy = centres(terms.embedding, batch.labels, self.margin(terms, batch), scale).mean()
+        entropy = centers(terms.embedding, batch.labels, self.margin(terms, batch), scale).mean()
         total = entropy if terms.penalty is None else entropy + terms.penalty.mean()
         return Loss(total, {"cross_entropy": entropy.detach(), **terms.parts}, terms.per_image)

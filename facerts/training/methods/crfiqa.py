@@ -1,9 +1,9 @@
-"""CR-FIQA: a head that predicts how much closer a face is to its own class centre than to any other.
+"""CR-FIQA: a head that predicts how much closer a face is to its own class center than to any other.
 
 Boutros, Fang, Klemt, Fu, Damer: "CR-FIQA: Face Image Quality Assessment by Learning Sample Relative
 Classifiability", CVPR 2023. r(x) is the head's output:
 
-    CCS = cos θ_c,   NNCCS = max_{j ≠ c} cos θ_j                     similarity to the own and the nearest other centre
+    CCS = cos θ_c,   NNCCS = max_{j ≠ c} cos θ_j                     similarity to the own and the nearest other center
     CR = CCS / (NNCCS + 1 + ε),   ε = 1e-9                                                  certainty ratio
     L = L_ArcFace + λ SmoothL1(r(x), CR),   SmoothL1(e) = e²/2β where |e| < β, else |e| − β/2
 
@@ -19,7 +19,7 @@ from torch.nn import functional as F
 
 from facerts.training.methods.base import (
     Batch,
-    Centres,
+    Centers,
     ClassificationMethod,
     Loss,
     MarginConfig,
@@ -29,7 +29,7 @@ from facerts.training.methods.base import (
 from facerts.training.nn.heads import HeadSpec
 
 EPSILON = 1e-9
-# Where the nearest other centre is almost opposite, as it never is among many people, the ratio would reach 1e9 and its
+# Where the nearest other center is almost opposite, as it never is among many people, the ratio would reach 1e9 and its
 # regression would drive the network out of what 16 bits can hold.
 LARGEST_RATIO = 100.0
 
@@ -50,7 +50,7 @@ def certainty_ratio(own: Tensor, nearest: Tensor) -> Tensor:
     """CR = CCS / (NNCCS + 1 + ε).
 
     Args:
-        own: ``(B,)`` CCS, the cosine to the own class centre.
+        own: ``(B,)`` CCS, the cosine to the own class center.
         nearest: ``(B,)`` NNCCS, the largest cosine to another.
 
     Returns:
@@ -69,11 +69,11 @@ class CRFIQA(ClassificationMethod):
     def heads(self) -> dict[str, HeadSpec]:
         return {"certainty_ratio": HeadSpec(1)}
 
-    def loss(self, outputs: Outputs, batch: Batch, centres: Centres) -> Loss:
+    def loss(self, outputs: Outputs, batch: Batch, centers: Centers) -> Loss:
         """ArcFace's loss plus λ times the regression's."""
-        classification = super().loss(outputs, batch, centres)
+        classification = super().loss(outputs, batch, centers)
         with torch.no_grad():
-            ratio = certainty_ratio(*centres.own_and_nearest(outputs["embedding"], batch.labels))
+            ratio = certainty_ratio(*centers.own_and_nearest(outputs["embedding"], batch.labels))
             target = ratio.clamp(-LARGEST_RATIO, LARGEST_RATIO)
         regression = F.smooth_l1_loss(
             outputs["certainty_ratio"].squeeze(1),

@@ -1,7 +1,7 @@
 """ESupCon: supervised contrastive learning with class prototypes in the pool.
 
 Aljundi, Patel, Sulc, Olmeda, Chumerin: "Contrastive Classification and Representation Learning with Probabilistic
-Interpretation", AAAI 2023. Prototypes θ_k are the unit class centres; all similarities are divided by τ:
+Interpretation", AAAI 2023. Prototypes θ_k are the unit class centers; all similarities are divided by τ:
 
     ℓ_pt(i)   = −s_{iθ_y} + log (Σ_k exp s_{iθ_k} + Σ_{j≠i} exp s_ij)
     ℓ_pt(θ_k) = mean over i of class k of ℓ_pt(i)
@@ -18,7 +18,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from facerts.training.methods.base import Batch, Centres, Loss, Outputs
+from facerts.training.methods.base import Batch, Centers, Loss, Outputs
 from facerts.training.methods.contrastive import (
     info_nce,
     log_pool,
@@ -57,12 +57,12 @@ class ESupCon(IdentityContrast):
     name = "esupcon"
     Config = SupConConfig
 
-    def loss(self, outputs: Outputs, batch: Batch, centres: Centres) -> Loss:
+    def loss(self, outputs: Outputs, batch: Batch, centers: Centers) -> Loss:
         """L above."""
         embedding, temperature = outputs["embedding"], self.config.temperature
         logits = similarities(embedding) / temperature
         prototypes = class_means(
-            prototype_loss(logits, centres.cosines(embedding) / temperature, batch.labels), batch.labels
+            prototype_loss(logits, centers.cosines(embedding) / temperature, batch.labels), batch.labels
         )
         supcon = info_nce(logits, positives(batch.labels))
         total = torch.cat([prototypes, supcon]).mean()

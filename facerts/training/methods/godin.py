@@ -31,7 +31,7 @@ from facerts.training.nn.heads import HeadSpec
 SMALLEST_DIVISOR = 1e-4
 
 # S = DIRECTION · log(g/(1 − g)). The paper leaves open which way g points for margin logits. The sign follows the loss,
-# which favours a small g (sharp logits) where the right identity wins, and heads on a finished embedder agree; networks
+# which favors a small g (sharp logits) where the right identity wins, and heads on a finished embedder agree; networks
 # that are far from convergence may not: docs/decisions/0008.
 DIRECTION = -1.0
 

@@ -1,4 +1,4 @@
-"""MagFace: a margin and a regulariser that grow with the length of the embedding.
+"""MagFace: a margin and a regularizer that grow with the length of the embedding.
 
 Meng, Zhao, Huang, Zhou: "MagFace: A Universal Representation for Face Recognition and Quality Assessment",
 CVPR 2021. With a = ‖y‖ clipped to [l_a, u_a]:

@@ -18,7 +18,7 @@ def additive_angular(cosine: Tensor, margin: Tensor | float, gradient: MarginGra
     """cos(θ + m), and past θ + m > π the fallback cos θ − m·sin m, so that it never rises with θ.
 
     Args:
-        cosine: ``(B,)`` cos θ of each embedding to its own class centre, float32 or wider.
+        cosine: ``(B,)`` cos θ of each embedding to its own class center, float32 or wider.
         margin: m in radians, in [0, π); a number or ``(B,)``.
         gradient: "exact" differentiates the formula; "straight" passes the gradient through as if the margin
             were the identity in θ, as the best-known public code of ArcFace does. Through a margin that is
@@ -44,7 +44,7 @@ def clamped_angular(cosine: Tensor, shift: Tensor, gradient: MarginGradient = "e
     """cos(θ + shift) with θ + shift clamped to [0, π], where its gradient is 0.
 
     Args:
-        cosine: ``(B,)`` cos θ of each embedding to its own class centre, float32 or wider.
+        cosine: ``(B,)`` cos θ of each embedding to its own class center, float32 or wider.
         shift: ``(B,)`` radians in (−π, π), a margin of either sign.
         gradient: see ``additive_angular``; "straight" gives clamped angles a gradient, too.
 

@@ -3,7 +3,7 @@
 Shi, Jain: "Probabilistic Face Embeddings", ICCV 2019.
 
 The unit embedding of the frozen network is the mean μ of a Gaussian; a head on the same features learns log σ².
-Over the genuine pairs P of a batch, the mutual likelihood score (``mls.mutual_likelihood``, Eq. 3) is maximised:
+Over the genuine pairs P of a batch, the mutual likelihood score (``mls.mutual_likelihood``, Eq. 3) is maximized:
 
     L = −(1/|P|) Σ_{(i, j) ∈ P} MLS(x_i, x_j)
 
@@ -17,7 +17,7 @@ import math
 import torch
 from torch import Tensor
 
-from facerts.training.methods.base import Batch, Centres, Loss, Method, MethodConfig, Outputs, unit_embedding
+from facerts.training.methods.base import Batch, Centers, Loss, Method, MethodConfig, Outputs, unit_embedding
 from facerts.training.methods.mls import bounded, harmonic_mean, mutual_likelihood
 from facerts.training.nn.heads import HeadSpec
 
@@ -56,7 +56,7 @@ class PFE(Method):
         """σ² ``(B, d)``; 1/d, the mean square of a unit vector's entries, where the head gives 0."""
         return bounded(outputs["log_variance"] - math.log(self.embedding_size)).exp()
 
-    def loss(self, outputs: Outputs, batch: Batch, centres: Centres) -> Loss:
+    def loss(self, outputs: Outputs, batch: Batch, centers: Centers) -> Loss:
         mean, variance = unit_embedding(outputs)["embedding"].detach(), self.variance(outputs)
         first, second = genuine_pairs(batch.labels, batch.samples)
         likelihood = mutual_likelihood(mean[first], variance[first], mean[second], variance[second])

@@ -13,7 +13,7 @@ z = sqrt(K/τ)·ẑ, so that
 
     l_ik = (K/(N τ)) Σ_{j: y_j = k} ẑ_j·ẑ_i,
 
-which in a balanced batch (N_k = N/K) is the mean cosine to the class over τ, whatever the batch's size. Unnormalised
+which in a balanced batch (N_k = N/K) is the mean cosine to the class over τ, whatever the batch's size. Unnormalized
 z would let the loss fall by growing norms, which cosines at the end do not see.
 
 It learns no uncertainty of its own; the length of the embedding serves as its quality.
@@ -24,7 +24,7 @@ from __future__ import annotations
 from torch import Tensor
 from torch.nn import functional as F
 
-from facerts.training.methods.base import Batch, Centres, Loss, Outputs
+from facerts.training.methods.base import Batch, Centers, Loss, Outputs
 from facerts.training.methods.contrastive import members, similarities, tightness
 from facerts.training.methods.supcon import IdentityContrast, SupConConfig
 
@@ -52,11 +52,11 @@ class SPCE(IdentityContrast):
     name = "spce"
     Config = SupConConfig
 
-    def loss(self, outputs: Outputs, batch: Batch, centres: Centres) -> Loss:
+    def loss(self, outputs: Outputs, batch: Batch, centers: Centers) -> Loss:
         """L above."""
         embedding = outputs["embedding"]
         entropy = pairwise_cross_entropy(
             similarities(embedding), batch.labels, self.config.temperature
         ).mean()
-        tight = tightness(centres.cosines(embedding.detach()), batch.labels).mean()
+        tight = tightness(centers.cosines(embedding.detach()), batch.labels).mean()
         return Loss(entropy + tight, {"cross_entropy": entropy.detach(), "tightness": tight.detach()})

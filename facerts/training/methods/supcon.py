@@ -14,7 +14,7 @@ from __future__ import annotations
 from pydantic import Field
 from torch import Tensor
 
-from facerts.training.methods.base import Batch, Centres, Loss, Method, MethodConfig, Outputs, unit_embedding
+from facerts.training.methods.base import Batch, Centers, Loss, Method, MethodConfig, Outputs, unit_embedding
 from facerts.training.methods.contrastive import info_nce, positives, similarities
 
 
@@ -45,7 +45,7 @@ class SupCon(IdentityContrast):
     name = "supcon"
     Config = SupConConfig
 
-    def loss(self, outputs: Outputs, batch: Batch, centres: Centres) -> Loss:
-        """Mean of Eq. 2 over the rows; the class centres have no part in it."""
+    def loss(self, outputs: Outputs, batch: Batch, centers: Centers) -> Loss:
+        """Mean of Eq. 2 over the rows; the class centers have no part in it."""
         logits = similarities(outputs["embedding"]) / self.config.temperature
         return Loss(info_nce(logits, positives(batch.labels)).mean())

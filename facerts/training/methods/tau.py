@@ -17,7 +17,7 @@ from __future__ import annotations
 from pydantic import Field
 from torch import Tensor
 
-from facerts.training.methods.base import Batch, Centres, Loss, Method, MethodConfig, Outputs, unit_embedding
+from facerts.training.methods.base import Batch, Centers, Loss, Method, MethodConfig, Outputs, unit_embedding
 from facerts.training.methods.contrastive import info_nce, positives, similarities
 from facerts.training.nn.heads import HeadSpec
 
@@ -50,8 +50,8 @@ class TaU(Method):
     def heads(self) -> dict[str, HeadSpec]:
         return {"log_odds": HeadSpec(1)}
 
-    def loss(self, outputs: Outputs, batch: Batch, centres: Centres) -> Loss:
-        """Mean of L over all views; the class centres and the labels have no part in it."""
+    def loss(self, outputs: Outputs, batch: Batch, centers: Centers) -> Loss:
+        """Mean of L over all views; the class centers and the labels have no part in it."""
         smallest = self.config.smallest_temperature
         embedding = outputs["embedding"]
         similarity = similarities(embedding)

@@ -25,12 +25,12 @@ import math
 from typing import Any, Literal
 
 import torch
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from facerts.errors import Error
-from facerts.training.methods.base import Batch, Centres, Loss, Method, MethodConfig, Outputs, unit_embedding
+from facerts.training.methods.base import Batch, Centers, Loss, Method, MethodConfig, Outputs, unit_embedding
 from facerts.training.methods.robust_loss import robust_loss
 
 # Whether a high temperature means a good picture (+1) or a poor one (−1). The paper does not say; degraded faces get
@@ -48,8 +48,8 @@ class TempNetConfig(MethodConfig):
     """Settings of TempNet.
 
     Attributes:
-        contrast: "batch" contrasts an image's two views with the pictures of other people in the batch, "centres" the
-            own class centre with all class centres.
+        contrast: "batch" contrasts an image's two views with the pictures of other people in the batch, "centers" the
+            own class center with all class centers.
         rho: ρ, the larger the lower the temperatures; below log |C|, or all of them fall to τ_0.
         lowest: τ_0.
         highest: τ_max.
@@ -59,7 +59,7 @@ class TempNetConfig(MethodConfig):
         temperature_lr: learning rate of the temperature network, as a multiple of the schedule's.
     """
 
-    contrast: Literal["batch", "centres"] = "batch"
+    contrast: Literal["batch", "centers"] = "batch"
     rho: float = Field(3.0, gt=0)
     lowest: float = Field(0.001, gt=0)
     highest: float = Field(0.05, gt=0)
@@ -67,6 +67,12 @@ class TempNetConfig(MethodConfig):
     references: int = Field(256, ge=2, le=4096)
     loss_scale: float = Field(32.0, gt=0)
     temperature_lr: float = Field(1.0, ge=0)
+
+    @field_validator("contrast", mode="before")
+    @classmethod
+    def american_spelling(cls, contrast: object) -> object:
+        """Recipes of earlier versions have the British one."""
+        return "centers" if contrast == "centres" else contrast
 
     @model_validator(mode="after")
     def in_order(self) -> TempNetConfig:
@@ -117,12 +123,12 @@ class TempNet(Method):
         super().__init__(config, embedding_size)
         self.state = TemperatureNetwork(embedding_size, self.config)
 
-    def parameter_groups(self, network: nn.Module, centres: nn.Module) -> list[dict[str, Any]]:
+    def parameter_groups(self, network: nn.Module, centers: nn.Module) -> list[dict[str, Any]]:
         """The temperature network apart: its own rate, and decay for its matrices only.
 
         Decay would take φ to 1 and w₃ to 0 within a run of SGD.
         """
-        trained = [p for p in (*network.parameters(), *centres.parameters()) if p.requires_grad]
+        trained = [p for p in (*network.parameters(), *centers.parameters()) if p.requires_grad]
         own = list(self.state.parameters())
         rate = {"lr_scale": self.config.temperature_lr}
         return [
@@ -131,7 +137,7 @@ class TempNet(Method):
             {"params": [p for p in own if p.ndim < 2], "weight_decay": 0.0, **rate},
         ]
 
-    def loss(self, outputs: Outputs, batch: Batch, centres: Centres) -> Loss:
+    def loss(self, outputs: Outputs, batch: Batch, centers: Centers) -> Loss:
         with torch.autocast(batch.labels.device.type, enabled=False):
             embedding = F.normalize(outputs["embedding"])
             tau = self.state(embedding.detach())
@@ -140,7 +146,7 @@ class TempNet(Method):
                 # Both views of an image are of one person.
                 self._check_rho(len(logits) - 2)
             else:
-                logits, among = centres.cosines(embedding), None
+                logits, among = centers.cosines(embedding), None
                 positive = logits.gather(1, batch.labels.unsqueeze(1)).squeeze(1)
                 self._check_rho(logits.shape[1])
             robust = _mean_where_contrasted(logits, positive, tau, self.config.rho, among)

@@ -1,7 +1,7 @@
 """Tightness: SupCon for the embedding, and a classifier that only follows it.
 
 Aljundi, Patel, Sulc, Olmeda, Chumerin: "Contrastive Classification and Representation Learning with Probabilistic
-Interpretation", AAAI 2023. With prototypes θ_k, the unit class centres:
+Interpretation", AAAI 2023. With prototypes θ_k, the unit class centers:
 
     L = L_SupCon − mean_i ẑ_i·θ_{y_i}
 
@@ -13,7 +13,7 @@ It learns no uncertainty of its own; the length of the embedding serves as its q
 
 from __future__ import annotations
 
-from facerts.training.methods.base import Batch, Centres, Loss, Outputs
+from facerts.training.methods.base import Batch, Centers, Loss, Outputs
 from facerts.training.methods.contrastive import info_nce, positives, similarities, tightness
 from facerts.training.methods.supcon import IdentityContrast, SupConConfig
 
@@ -24,10 +24,10 @@ class Tightness(IdentityContrast):
     name = "tightness"
     Config = SupConConfig
 
-    def loss(self, outputs: Outputs, batch: Batch, centres: Centres) -> Loss:
+    def loss(self, outputs: Outputs, batch: Batch, centers: Centers) -> Loss:
         """L above."""
         embedding = outputs["embedding"]
         logits = similarities(embedding) / self.config.temperature
         supcon = info_nce(logits, positives(batch.labels)).mean()
-        tight = tightness(centres.cosines(embedding.detach()), batch.labels).mean()
+        tight = tightness(centers.cosines(embedding.detach()), batch.labels).mean()
         return Loss(supcon + tight, {"supcon": supcon.detach(), "tightness": tight.detach()})

@@ -70,7 +70,7 @@ class FaceNetwork(nn.Module):
             images: ``(B, 3, 112, 112)``, RGB, (x − 127.5) / 127.5.
 
         Returns:
-            ``embedding`` ``(B, d)`` before normalisation and ``(B, size)`` of each further head, float32.
+            ``embedding`` ``(B, d)`` before normalization and ``(B, size)`` of each further head, float32.
         """
         features = self.trunk(images)
         # Angles and log scales lose too much in 16 bits, and the heads are a small part of the work.

@@ -1,7 +1,7 @@
 """MobileFaceNet (Chen et al., CCBR 2018), as in the paper and in the widened form that the field trains.
 
 Inverted residuals as in MobileNetV2, PReLU, and a depthwise convolution over the whole last map in
-place of global pooling, so that the corners of a face may count less than its centre.
+place of global pooling, so that the corners of a face may count less than its center.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Its ``backbone.pth`` is the state dict of the network of Deng et al., CVPR 2019: stem ``conv1``, ``bn1``, ``prelu``;
 blocks ``layer1.0`` to ``layer4.N``; then ``bn2``, ``fc`` and ``features``. Our trunk and embedding are the same
-network, with input of the same size, colour and scale.
+network, with input of the same size, color and scale.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ LISTED = 3
 
 
 @dataclass(frozen=True)
-class Recognised:
+class Recognized:
     """The backbone that a file's names and shapes speak of.
 
     Attributes:
@@ -81,7 +81,7 @@ def state_dict(saved: Mapping[str, Any], where: object) -> dict[str, Tensor]:
     return {name.removeprefix(PREFIX): value for name, value in saved.items() if not name.endswith(COUNTER)}
 
 
-def recognise(weights: Mapping[str, Tensor]) -> Recognised | None:
+def recognize(weights: Mapping[str, Tensor]) -> Recognized | None:
     """The backbone whose weights these are; None where they are no IResNet's."""
     blocks = [re.match(r"layer([1-4])\.(\d+)\.", name) for name in weights]
     found = {match.groups() for match in blocks if match}
@@ -90,7 +90,7 @@ def recognise(weights: Mapping[str, Tensor]) -> Recognised | None:
     if not depths or not all(getattr(weights.get(name), "ndim", 0) for name in ("conv1.weight", "fc.weight")):
         return None
     gated = any(part.startswith("se") for name in weights for part in name.split("."))
-    return Recognised(
+    return Recognized(
         f"iresnet{depths[0]}" + ("_se" if gated else ""),
         len(weights["conv1.weight"]) / STAGE_CHANNELS[0],
         len(weights["fc.weight"]),
@@ -146,7 +146,7 @@ def check_published(network: FaceNetwork, weights: Mapping[str, Tensor], where: 
     }
     if any(problems.values()):
         listed = "; ".join(f"{what}: {_first(names)}" for what, names in problems.items() if names)
-        looks = recognise(weights)
+        looks = recognize(weights)
         like = f"like {looks}" if looks else "like no IResNet of insightface's arcface_torch"
         raise ModelError(
             f"{where}: its weights are not those of this network; {listed}. The file looks {like}"

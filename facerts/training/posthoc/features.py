@@ -38,7 +38,7 @@ class Features:
 
     @property
     def embedding(self) -> Floats:
-        """``(N, d)`` before normalisation."""
+        """``(N, d)`` before normalization."""
         return self.unit * self.norm[:, None]
 
 

@@ -63,7 +63,7 @@ def add_features(model: ModelProto, told: Description, tap: str | None) -> list[
     """Give a graph the tensors that heads read, as outputs of (N, …); a tapped map is pooled to its mean.
 
     Returns:
-        their names: the embedding before normalisation and, where there is one, the tapped tensor.
+        their names: the embedding before normalization and, where there is one, the tapped tensor.
 
     Raises:
         ModelError: there is no tensor of the tapped name, or none that heads can read.
@@ -80,7 +80,7 @@ def add_features(model: ModelProto, told: Description, tap: str | None) -> list[
         return name
 
     vector = add("Flatten", [told.outputs["embedding"]], "embedding")
-    if "norm" in told.outputs and not told.normalise_embedding:
+    if "norm" in told.outputs and not told.normalize_embedding:
         norm = add("Flatten", [told.outputs["norm"]], "norm")
         vector = add("Mul", [vector, norm], "vector")
     tensors = [vector]

@@ -21,7 +21,7 @@ class QualityHeads(nn.Module):
     """A perceptron with one hidden layer for each head of a method.
 
     Args:
-        embedding: ``(N, d)`` of the training images before normalisation.
+        embedding: ``(N, d)`` of the training images before normalization.
         tap: ``(N, f)`` of theirs.
         heads: what the method asks for.
         hidden: units of each hidden layer.

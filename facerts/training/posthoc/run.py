@@ -12,7 +12,7 @@ import numpy as np
 from facerts.datasets import Source, open_source
 from facerts.embedding import OnnxEmbedder, load_embedder
 from facerts.embedding.cache import embedder_key
-from facerts.embedding.packs import find_recogniser
+from facerts.embedding.packs import find_recognizer
 from facerts.errors import DataError, Error, MissingExtraError, ModelError
 from facerts.export.parity import Parity, check_crops, compare
 from facerts.images import CROP_SIZE
@@ -95,7 +95,7 @@ def add_quality(
     source = _with_identities(data)
     with TemporaryDirectory() as scratch:
         file, described = (
-            find_recogniser(Path(model), Path(scratch)) if is_pack(Path(model)) else (model, None)
+            find_recognizer(Path(model), Path(scratch)) if is_pack(Path(model)) else (model, None)
         )
         embedder = load_embedder(
             file, description=described, providers=providers, threads=threads, batch_size=batch_size
@@ -169,7 +169,7 @@ def _reads_norm(method: Method, told: Description, wanted: bool | None, tap: str
     Raises:
         Error: features are asked for that are not there, or that nothing would read.
     """
-    known = told.normalise_embedding or "norm" in told.outputs
+    known = told.normalize_embedding or "norm" in told.outputs
     if wanted and not known:
         raise ModelError("the embedder does not tell the norm of its embedding; leave out --norm")
     if not method.heads() and (wanted or tap is not None):

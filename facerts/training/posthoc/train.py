@@ -120,7 +120,7 @@ class _Images:
         labels: ``(n,)`` theirs.
         unit: ``(V·n, d)``; row v·n + i is view v of image i.
         tap: ``(V·n, f)``.
-        centres: the means.
+        centers: the means.
     """
 
     def __init__(
@@ -142,7 +142,7 @@ class _Images:
         self.unit = torch.from_numpy(features.unit[rows]).to(device)
         self._norm = torch.from_numpy(features.norm[rows]).to(device)
         self.tap = torch.from_numpy(features.tap[rows]).to(device)
-        self.centres = LeaveOneOutMeans(
+        self.centers = LeaveOneOutMeans(
             torch.from_numpy(features.unit[: len(labels)][compared]),
             torch.from_numpy(numbers),
             len(identities),
@@ -152,12 +152,12 @@ class _Images:
         return len(self.images)
 
     def embedding(self, rows: slice | Tensor = slice(None)) -> Tensor:
-        """``(B, d)`` before normalisation."""
+        """``(B, d)`` before normalization."""
         return self.unit[rows] * self._norm[rows].unsqueeze(1)
 
 
 class _Training:
-    """Heads, optimiser and images of a run."""
+    """Heads, optimizer and images of a run."""
 
     def __init__(self, method: Method, features: Features, labels: Labels, settings: Settings) -> None:
         views = len(features.unit) // len(labels)
@@ -181,7 +181,7 @@ class _Training:
             norm=bool(settings.norm),
         ).to(device)
         self._learned = nn.ModuleDict({"heads": self._heads, "state": method.state}).to(device)
-        groups = method.parameter_groups(self._heads, self._images.centres)
+        groups = method.parameter_groups(self._heads, self._images.centers)
         # A method that asks for weight decay means one that Adam's steps do not scale.
         self._optimizer = torch.optim.AdamW(groups, lr=settings.lr, weight_decay=0.0)
         for group in self._optimizer.param_groups:
@@ -245,5 +245,5 @@ class _Training:
         outputs = self._heads(images.embedding(at), images.tap[at])
         batch = Batch(labels, samples, step, self._settings.seed)
         # The first view, which the means are of.
-        centres = images.centres.without(images.unit[which], labels)
-        return self._method.loss(outputs, batch, centres).total
+        centers = images.centers.without(images.unit[which], labels)
+        return self._method.loss(outputs, batch, centers).total

@@ -42,9 +42,9 @@ def scored(run: Path, crops: Crops, *scores: str) -> dict[str, NDArray[np.float3
 
 def logits_of(classifier: Classifier, embedding: NDArray[np.float64]) -> NDArray[np.float64]:
     """γ cos θ by hand; the fixture's γ is 16."""
-    centres = classifier.centres.weight.double().numpy()
+    centers = classifier.centers.weight.double().numpy()
     unit = embedding / np.linalg.norm(embedding, axis=1, keepdims=True)
-    return np.asarray(16 * unit @ (centres / np.linalg.norm(centres, axis=1, keepdims=True)).T)
+    return np.asarray(16 * unit @ (centers / np.linalg.norm(centers, axis=1, keepdims=True)).T)
 
 
 def head(classifier: Classifier, features: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -239,7 +239,7 @@ def test_a_method_without_logits_is_refused_but_for_what_needs_none(
     recipe = make_recipe("method.name=supcon", "optim.epochs=1", "optim.milestones=[]")
     train(recipe, tmp_path / "run")
     for name in set(SCORES) - {"ser_fiq", "perturbed_quality"}:
-        with pytest.raises(Error, match="supcon trains no softmax over class centres"):
+        with pytest.raises(Error, match="supcon trains no softmax over class centers"):
             load_run(tmp_path / "run", [name])
     with pytest.raises(Error, match="supcon trains no softmax"):
         load_run(tmp_path / "run", [], [tmp_path / "run"])

@@ -82,7 +82,7 @@ def test_scores_need_a_run(
     for option in (["--score", "energy"], ["--ensemble", trained_run]):
         for model in (["--model", exported], ["--embeddings", tmp_path / "table.npz"]):
             sentence = refused(capsys, *command, *model, *option)
-            assert "need class centres, which are only in a training run" in sentence
+            assert "need class centers, which are only in a training run" in sentence
     model = ("--model", trained_run)
     assert "no score 'enrgy', did you mean 'energy'" in refused(capsys, *command, *model, "--score", "enrgy")
     provider = refused(capsys, *command, *model, "--provider", "CPUExecutionProvider")

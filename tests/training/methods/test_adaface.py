@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from facerts.training.class_head.centers import ClassCentres
+from facerts.training.class_head.centers import ClassCenters
 from facerts.training.methods import Batch, Method
 from facerts.training.methods.adaface import AdaFace, AdaFaceConfig, adaptive_margin, relative_quality
 from facerts.training.methods.arcface import ArcFace
@@ -92,25 +92,25 @@ def test_at_minus_one_it_is_arcface_short_of_the_end_of_the_angle() -> None:
 )
 def test_the_loss_at_zero_is_cosface_and_at_minus_one_arcface(mean: float, same: Method) -> None:
     torch.manual_seed(0)
-    centres, outputs = ClassCentres(9, 6).double(), {"embedding": of_lengths(30, 30, 30, 30)}
+    centers, outputs = ClassCenters(9, 6).double(), {"embedding": of_lengths(30, 30, 30, 30)}
     given = batch([0, 8, 3, 3])
-    loss = with_statistics(mean, 2.0).loss(outputs, given, centres)
-    torch.testing.assert_close(loss.total, same.loss(outputs, given, centres).total)
+    loss = with_statistics(mean, 2.0).loss(outputs, given, centers)
+    torch.testing.assert_close(loss.total, same.loss(outputs, given, centers).total)
 
 
 def test_without_margin_it_is_scaled_cosine_softmax() -> None:
     torch.manual_seed(1)
-    centres, embedding = ClassCentres(9, 6).double(), of_lengths(3, 20, 70, 200)
+    centers, embedding = ClassCenters(9, 6).double(), of_lengths(3, 20, 70, 200)
     labels = [0, 8, 3, 3]
-    loss = with_statistics(40.0, 20.0, margin=0.0).loss({"embedding": embedding}, batch(labels), centres)
-    logits = 64 * F.normalize(embedding) @ F.normalize(centres.weight).T
+    loss = with_statistics(40.0, 20.0, margin=0.0).loss({"embedding": embedding}, batch(labels), centers)
+    logits = 64 * F.normalize(embedding) @ F.normalize(centers.weight).T
     torch.testing.assert_close(loss.total, F.cross_entropy(logits, torch.tensor(labels)))
 
 
 @pytest.mark.parametrize("ramp", [1.0, 0.5])
 def test_against_a_slow_reading_of_the_paper(ramp: float) -> None:
     torch.manual_seed(2)
-    centres, lengths, labels = ClassCentres(7, 6).double(), (12.0, 22.0, 31.0, 150.0), [0, 6, 3, 3]
+    centers, lengths, labels = ClassCenters(7, 6).double(), (12.0, 22.0, 31.0, 150.0), [0, 6, 3, 3]
     embedding = of_lengths(*lengths)
     clipped = [12.0, 22.0, 31.0, 100.0]
     batch_mean = sum(clipped) / 4
@@ -119,13 +119,13 @@ def test_against_a_slow_reading_of_the_paper(ramp: float) -> None:
     losses = []
     for row, a, label in zip(embedding, clipped, labels, strict=True):
         z = min(max((a - mean) / (std / 0.33), -1.0), 1.0)
-        cosines = [float(torch.dot(row, w) / row.norm() / w.norm()) for w in centres.weight.detach()]
+        cosines = [float(torch.dot(row, w) / row.norm() / w.norm()) for w in centers.weight.detach()]
         angle = min(max(math.acos(cosines[label]) - ramp * M * z, 0.0), math.pi)
         own = math.exp(16 * (math.cos(angle) - ramp * (M * z + M)))
         others = sum(math.exp(16 * cosine) for j, cosine in enumerate(cosines) if j != label)
         losses.append(-math.log(own / (own + others)))
     method = AdaFace(AdaFaceConfig(logit_scale=16.0))
-    loss = method.loss({"embedding": embedding}, batch(labels, ramp), centres)
+    loss = method.loss({"embedding": embedding}, batch(labels, ramp), centers)
     # μ and σ are kept in float32.
     assert loss.total.item() == pytest.approx(sum(losses) / 4, rel=1e-6)
     assert method.state.mean.item() == pytest.approx(mean, rel=1e-6)
@@ -142,8 +142,8 @@ def test_relative_quality_is_clipped_and_survives_equal_lengths() -> None:
 
 def test_no_gradient_flows_through_the_length() -> None:
     torch.manual_seed(3)
-    centres, embedding = ClassCentres(7, 6).double(), of_lengths(12, 22, 31).requires_grad_()
-    loss = with_statistics(20.0, 10.0).loss({"embedding": embedding}, batch([0, 1, 2]), centres)
+    centers, embedding = ClassCenters(7, 6).double(), of_lengths(12, 22, 31).requires_grad_()
+    loss = with_statistics(20.0, 10.0).loss({"embedding": embedding}, batch([0, 1, 2]), centers)
     (slope,) = torch.autograd.grad(loss.total, embedding)
     along = (slope * F.normalize(embedding.detach())).sum(dim=1)
     assert (slope.norm(dim=1) > 1e-3).all()
@@ -152,14 +152,14 @@ def test_no_gradient_flows_through_the_length() -> None:
 
 def test_training_moves_the_statistics_and_nothing_else_does() -> None:
     torch.manual_seed(4)
-    centres, outputs = ClassCentres(7, 6), {"embedding": of_lengths(40, 40, 40).float()}
+    centers, outputs = ClassCenters(7, 6), {"embedding": of_lengths(40, 40, 40).float()}
     method = AdaFace(AdaFaceConfig())
     assert method.state.state_dict().keys() == {"mean", "std"}
     method.score(outputs)
     method.margin(method.image_terms(outputs, batch([0, 1, 2])), batch([0, 1, 2]))
     assert (method.state.mean.item(), method.state.std.item()) == (20.0, 100.0)
     for step in range(1, 4):
-        loss = method.loss(outputs, batch([0, 1, 2]), centres)
+        loss = method.loss(outputs, batch([0, 1, 2]), centers)
         assert method.state.mean.item() == pytest.approx(40 - 20 * 0.99**step, rel=1e-6)
         assert method.state.std.item() == pytest.approx(100 * 0.99**step, rel=1e-5)
         assert loss.parts["norm_mean"] == method.state.mean
@@ -167,8 +167,8 @@ def test_training_moves_the_statistics_and_nothing_else_does() -> None:
     other = AdaFace(AdaFaceConfig())
     other.state.load_state_dict(method.state.state_dict())
     torch.testing.assert_close(
-        other.loss(outputs, batch([0, 1, 2]), centres).total,
-        method.loss(outputs, batch([0, 1, 2]), centres).total,
+        other.loss(outputs, batch([0, 1, 2]), centers).total,
+        method.loss(outputs, batch([0, 1, 2]), centers).total,
     )
 
 
@@ -177,14 +177,14 @@ def test_training_moves_the_statistics_and_nothing_else_does() -> None:
 @pytest.mark.parametrize("length", [1.0, -1.0, 30.0, -30.0, 300.0, 0.0])
 def test_loss_and_gradients_are_finite_at_the_ends(gradient: str, half: torch.dtype, length: float) -> None:
     torch.manual_seed(5)
-    centres = ClassCentres(5, 8)
-    embedding = (length * F.normalize(centres.weight.detach())).to(half).float().requires_grad_()
+    centers = ClassCenters(5, 8)
+    embedding = (length * F.normalize(centers.weight.detach())).to(half).float().requires_grad_()
     method = AdaFace(AdaFaceConfig(momentum=0.0, margin_gradient=gradient))
     for rows in (slice(0, 5), slice(0, 1)):
         outputs, labels = {"embedding": embedding[rows]}, list(range(5))[rows]
-        loss = method.loss(outputs, batch(labels), centres)
+        loss = method.loss(outputs, batch(labels), centers)
         loss.total.backward()  # type: ignore[no-untyped-call]
-        for value in (loss.total, embedding.grad, centres.weight.grad, method.state.mean, method.state.std):
+        for value in (loss.total, embedding.grad, centers.weight.grad, method.state.mean, method.state.std):
             assert value is not None
             assert torch.isfinite(value).all()
 

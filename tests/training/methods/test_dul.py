@@ -10,7 +10,7 @@ from torch.distributions import Normal
 from torch.distributions import kl_divergence as torch_kl
 from torch.nn import functional as F
 
-from facerts.training.class_head.centers import ClassCentres
+from facerts.training.class_head.centers import ClassCenters
 from facerts.training.methods import METHODS, Batch
 from facerts.training.methods import dul as dul_module
 from facerts.training.methods.dul import DUL, DULConfig, kl_divergence
@@ -47,19 +47,19 @@ def test_the_divergence_by_numerical_integration(mean: float, variance: float) -
 
 def test_a_tiny_variance_is_arcface_and_a_constant() -> None:
     torch.manual_seed(1)
-    centres, mean = ClassCentres(5, SIZE), torch.randn(8, SIZE)
+    centers, mean = ClassCenters(5, SIZE), torch.randn(8, SIZE)
     outputs = {"embedding": mean, "log_variance": torch.full((8, SIZE), -100.0)}
     arcface = METHODS["arcface"](METHODS["arcface"].Config(logit_scale=8), SIZE)
-    plain = arcface.loss(outputs, batch(8), centres).total
+    plain = arcface.loss(outputs, batch(8), centers).total
     # The smallest variance is 1e-6.
     constant = 0.5 * 0.01 * (mean.square().mean() + 1e-6 - math.log(1e-6) - 1)
-    total = method(logit_scale=8).loss(outputs, batch(8), centres).total
+    total = method(logit_scale=8).loss(outputs, batch(8), centers).total
     torch.testing.assert_close(total, plain + constant, atol=5e-3, rtol=0)
 
 
 def test_the_loss_by_a_slow_loop() -> None:
     torch.manual_seed(2)
-    centres = ClassCentres(5, SIZE).double()
+    centers = ClassCenters(5, SIZE).double()
     mean, log_variance = torch.randn(2, 4, SIZE, dtype=torch.float64).unbind()
     given = batch(4)
     noise = keyed_normal(given.seed, given.step, given.samples, SIZE).double()
@@ -67,23 +67,23 @@ def test_the_loss_by_a_slow_loop() -> None:
     for i in range(4):
         sample = [mean[i, j] + noise[i, j] * math.exp(log_variance[i, j] / 2) for j in range(SIZE)]
         unit = F.normalize(torch.stack(sample), dim=0)
-        logits = [8 * float(unit @ F.normalize(w, dim=0)) for w in centres.weight.detach()]
+        logits = [8 * float(unit @ F.normalize(w, dim=0)) for w in centers.weight.detach()]
         logits[i] = 8 * math.cos(math.acos(logits[i] / 8) + 0.2)
         expected += math.log(sum(math.exp(logit) for logit in logits)) - logits[i]
         for m, x in zip(mean[i].tolist(), log_variance[i].tolist(), strict=True):
             expected += 0.3 * 0.5 * (m * m + math.exp(x) - x - 1) / SIZE
     outputs = {"embedding": mean, "log_variance": log_variance}
-    loss = method(logit_scale=8, margin=0.2, kl_weight=0.3).loss(outputs, given, centres)
+    loss = method(logit_scale=8, margin=0.2, kl_weight=0.3).loss(outputs, given, centers)
     assert loss.total.item() == pytest.approx(expected / 4, rel=1e-9)
 
 
 def test_the_loss_by_gradcheck() -> None:
     torch.manual_seed(3)
-    centres = ClassCentres(5, SIZE).double()
+    centers = ClassCenters(5, SIZE).double()
 
     def total(mean: torch.Tensor, log_variance: torch.Tensor) -> torch.Tensor:
         outputs = {"embedding": mean, "log_variance": log_variance}
-        return method(logit_scale=8).loss(outputs, batch(3), centres).total
+        return method(logit_scale=8).loss(outputs, batch(3), centers).total
 
     mean = torch.randn(3, SIZE, dtype=torch.float64, requires_grad=True)
     log_variance = torch.randn(3, SIZE, dtype=torch.float64, requires_grad=True)
@@ -122,18 +122,18 @@ def test_the_score_is_the_harmonic_mean_of_the_variances() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("where", [1.0, -1.0, 0.0], ids=["own centre", "opposite", "zero"])
+@pytest.mark.parametrize("where", [1.0, -1.0, 0.0], ids=["own center", "opposite", "zero"])
 @pytest.mark.parametrize("log_variance", [-1000.0, 0.0, 1000.0])
 def test_loss_and_gradients_are_finite_at_the_ends(
     dtype: torch.dtype, where: float, log_variance: float
 ) -> None:
-    centres = ClassCentres(5, SIZE)
-    mean = (where * F.normalize(centres.weight.detach())).to(dtype).float().requires_grad_()
+    centers = ClassCenters(5, SIZE)
+    mean = (where * F.normalize(centers.weight.detach())).to(dtype).float().requires_grad_()
     raw = torch.full((5, SIZE), log_variance, requires_grad=True)
-    loss = method().loss({"embedding": mean, "log_variance": raw}, batch(5), centres)
+    loss = method().loss({"embedding": mean, "log_variance": raw}, batch(5), centers)
     loss.total.backward()
     assert torch.isfinite(loss.total)
-    for given in (mean, raw, centres.weight):
+    for given in (mean, raw, centers.weight):
         assert given.grad is not None
         assert torch.isfinite(given.grad).all()
 

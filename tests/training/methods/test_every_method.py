@@ -19,7 +19,7 @@ SIZE, PEOPLE, IMAGES, STEPS = 16, 12, 24, 200
 
 
 class Coarse(nn.Sequential):
-    """Mean colours of a coarse grid: a trunk whose steps cost nothing, with a BatchNorm at its end as all have."""
+    """Mean colors of a coarse grid: a trunk whose steps cost nothing, with a BatchNorm at its end as all have."""
 
     features = 147
 
@@ -53,12 +53,12 @@ def recipe_of(name: str, precision: str, folder: Path) -> Recipe:
 
 @lru_cache
 def images(views: int, step: int) -> tuple[Tensor, Batch]:
-    """Noise around a colour for each person; two pictures of each."""
+    """Noise around a color for each person; two pictures of each."""
     random = torch.Generator().manual_seed(step)
     labels = torch.arange(IMAGES) % PEOPLE
-    colours = torch.randint(40, 216, (PEOPLE, 1, 1, 3), generator=torch.Generator().manual_seed(7))
+    colors = torch.randint(40, 216, (PEOPLE, 1, 1, 3), generator=torch.Generator().manual_seed(7))
     noise = torch.randint(-40, 40, (views, IMAGES, 112, 112, 3), generator=random)
-    crops = (colours[labels] + noise).clamp(0, 255).to(torch.uint8).reshape(-1, 112, 112, 3)
+    crops = (colors[labels] + noise).clamp(0, 255).to(torch.uint8).reshape(-1, 112, 112, 3)
     batch = Batch(labels.repeat(views), torch.arange(IMAGES).repeat(views), step=step, seed=1, ramp=1.0)
     return crops, batch
 
@@ -74,13 +74,13 @@ def start_at(learner: Learner, start: str) -> None:
             head[0].weight.zero_()
             head[0].bias.zero_()
         return
-    # Every embedding is the same vector: a centre, or its opposite.
+    # Every embedding is the same vector: a center, or its opposite.
     norm.bias.copy_(torch.ones(SIZE))
-    direction = 1.0 if start == "on the centres" else -1.0
-    learner.centres.weight.copy_(direction * torch.ones(PEOPLE, SIZE))
+    direction = 1.0 if start == "on the centers" else -1.0
+    learner.centers.weight.copy_(direction * torch.ones(PEOPLE, SIZE))
 
 
-@pytest.mark.parametrize("start", ["zero features", "on the centres", "opposite to the centres"])
+@pytest.mark.parametrize("start", ["zero features", "on the centers", "opposite to the centers"])
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])
 @pytest.mark.parametrize("name", METHODS)
 def test_training_stays_finite_from_hostile_starts(
@@ -92,7 +92,7 @@ def test_training_stays_finite_from_hostile_starts(
         crops, batch = images(learner.method.views, step % 4)
         loss = learner.step(crops, batch, 0.05)  # raises where the loss is not finite
         assert torch.isfinite(loss.total)
-    for part in (learner.network, learner.centres, learner.method.state):
+    for part in (learner.network, learner.centers, learner.method.state):
         for key, value in part.state_dict().items():
             assert torch.isfinite(value).all(), key
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from facerts.training.class_head.centers import ClassCentres
+from facerts.training.class_head.centers import ClassCenters
 from facerts.training.methods import METHODS, Batch
 from facerts.training.methods.godin import DIRECTION, GODIN, SMALLEST_DIVISOR, divisor
 
@@ -21,35 +21,35 @@ def method(**settings: float) -> GODIN:
 
 def test_a_divisor_of_one_is_arcface() -> None:
     torch.manual_seed(0)
-    centres, embedding = ClassCentres(5, 6), torch.randn(8, 6)
+    centers, embedding = ClassCenters(5, 6), torch.randn(8, 6)
     outputs = {"embedding": embedding, "divisor": torch.full((8, 1), 50.0)}
     arcface = METHODS["arcface"](METHODS["arcface"].Config(), 6)
     torch.testing.assert_close(
-        method().loss(outputs, batch(8), centres).total, arcface.loss(outputs, batch(8), centres).total
+        method().loss(outputs, batch(8), centers).total, arcface.loss(outputs, batch(8), centers).total
     )
 
 
 def test_the_divisor_divides_all_logits_of_its_image() -> None:
     torch.manual_seed(1)
-    centres = ClassCentres(5, 6).double()
+    centers = ClassCenters(5, 6).double()
     embedding = torch.randn(5, 6, dtype=torch.float64)
     x = torch.randn(5, 1, dtype=torch.float64)
-    cosine = F.normalize(embedding) @ F.normalize(centres.weight).T
+    cosine = F.normalize(embedding) @ F.normalize(centers.weight).T
     own = torch.eye(5, dtype=torch.bool)
     shifted = torch.where(own, torch.cos(torch.arccos(cosine) + 0.2), cosine)
     expected = F.cross_entropy(8 * shifted * (1 + (-x).exp()), torch.arange(5))
     outputs = {"embedding": embedding, "divisor": x}
-    loss = method(logit_scale=8, margin=0.2).loss(outputs, batch(5), centres)
+    loss = method(logit_scale=8, margin=0.2).loss(outputs, batch(5), centers)
     torch.testing.assert_close(loss.total, expected)
 
 
 def test_the_loss_by_gradcheck() -> None:
     torch.manual_seed(2)
-    centres = ClassCentres(5, 6).double()
+    centers = ClassCenters(5, 6).double()
 
     def total(embedding: Tensor, x: Tensor) -> Tensor:
         outputs = {"embedding": embedding, "divisor": x}
-        return method(logit_scale=8).loss(outputs, batch(4), centres).total
+        return method(logit_scale=8).loss(outputs, batch(4), centers).total
 
     embedding = torch.randn(4, 6, dtype=torch.float64, requires_grad=True)
     x = torch.randn(4, 1, dtype=torch.float64, requires_grad=True)
@@ -57,11 +57,11 @@ def test_the_loss_by_gradcheck() -> None:
 
 
 def test_the_loss_wants_a_small_divisor_only_where_the_right_identity_wins() -> None:
-    centres = ClassCentres(5, 6)
-    embedding = F.normalize(centres.weight.detach())[[0, 2]]  # of 0, which wins; of 1, which 2 beats
+    centers = ClassCenters(5, 6)
+    embedding = F.normalize(centers.weight.detach())[[0, 2]]  # of 0, which wins; of 1, which 2 beats
     x = torch.zeros(2, 1, requires_grad=True)
     outputs = {"embedding": embedding, "divisor": x}
-    method(logit_scale=8, margin=0.1).loss(outputs, batch(2), centres).total.backward()
+    method(logit_scale=8, margin=0.1).loss(outputs, batch(2), centers).total.backward()
     assert x.grad is not None
     assert x.grad[0] > 0 > x.grad[1]
 
@@ -86,16 +86,16 @@ def test_the_head_has_a_batch_norm() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("where", [1.0, -1.0, 0.0], ids=["own centre", "opposite", "zero"])
+@pytest.mark.parametrize("where", [1.0, -1.0, 0.0], ids=["own center", "opposite", "zero"])
 @pytest.mark.parametrize("x", [-1000.0, 0.0, 1000.0])
 def test_loss_and_gradients_are_finite_at_the_ends(dtype: torch.dtype, where: float, x: float) -> None:
-    centres = ClassCentres(5, 6)
-    embedding = (where * F.normalize(centres.weight.detach())).to(dtype).float().requires_grad_()
+    centers = ClassCenters(5, 6)
+    embedding = (where * F.normalize(centers.weight.detach())).to(dtype).float().requires_grad_()
     raw = torch.full((5, 1), x, requires_grad=True)
-    loss = method().loss({"embedding": embedding, "divisor": raw}, batch(5), centres)
+    loss = method().loss({"embedding": embedding, "divisor": raw}, batch(5), centers)
     loss.total.backward()
     assert torch.isfinite(loss.total)
     assert divisor(raw).min() >= SMALLEST_DIVISOR
-    for given in (embedding, raw, centres.weight):
+    for given in (embedding, raw, centers.weight):
         assert given.grad is not None
         assert torch.isfinite(given.grad).all()

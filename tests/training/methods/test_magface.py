@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from facerts.training.class_head.centers import ClassCentres
+from facerts.training.class_head.centers import ClassCenters
 from facerts.training.methods import Batch
 from facerts.training.methods.arcface import ArcFace
 from facerts.training.methods.base import MarginConfig
@@ -55,50 +55,50 @@ def test_lengths_are_clipped_and_only_those_inside_get_a_gradient() -> None:
 @pytest.mark.parametrize("ramp", [1.0, 0.5])
 def test_against_a_slow_reading_of_the_paper(ramp: float) -> None:
     torch.manual_seed(0)
-    centres, embedding = ClassCentres(7, 6).double(), of_lengths(3, 20, 70, 200)
+    centers, embedding = ClassCenters(7, 6).double(), of_lengths(3, 20, 70, 200)
     labels = [0, 6, 3, 3]
     losses = []
     for row, label in zip(embedding, labels, strict=True):
         a = min(max(math.sqrt(sum(float(y) ** 2 for y in row)), 10.0), 110.0)
-        cosines = [float(torch.dot(row, w) / row.norm() / w.norm()) for w in centres.weight.detach()]
+        cosines = [float(torch.dot(row, w) / row.norm() / w.norm()) for w in centers.weight.detach()]
         angle = math.acos(cosines[label]) + ramp * (0.45 + 0.35 * (a - 10) / 100)
         assert angle < math.pi
         own = math.exp(16 * math.cos(angle))
         others = sum(math.exp(16 * cosine) for j, cosine in enumerate(cosines) if j != label)
         losses.append(-math.log(own / (own + others)) + 35 * (a / 12100 + 1 / a))
     loss = MagFace(MagFaceConfig(logit_scale=16.0)).loss(
-        {"embedding": embedding}, batch(labels, ramp), centres
+        {"embedding": embedding}, batch(labels, ramp), centers
     )
     assert loss.total.item() == pytest.approx(sum(losses) / 4, rel=1e-9)
 
 
 def test_without_margins_it_is_scaled_cosine_softmax() -> None:
     torch.manual_seed(1)
-    centres, embedding = ClassCentres(9, 6).double(), of_lengths(3, 20, 70, 200)
+    centers, embedding = ClassCenters(9, 6).double(), of_lengths(3, 20, 70, 200)
     labels = [0, 8, 3, 3]
-    loss = MagFace(NO_MARGIN).loss({"embedding": embedding}, batch(labels), centres)
-    logits = 64 * F.normalize(embedding) @ F.normalize(centres.weight).T
+    loss = MagFace(NO_MARGIN).loss({"embedding": embedding}, batch(labels), centers)
+    logits = 64 * F.normalize(embedding) @ F.normalize(centers.weight).T
     torch.testing.assert_close(loss.total, F.cross_entropy(logits, torch.tensor(labels)))
 
 
 def test_with_equal_margins_and_no_regularizer_it_is_arcface() -> None:
     torch.manual_seed(2)
-    centres, outputs = ClassCentres(9, 6).double(), {"embedding": of_lengths(3, 20, 70, 200)}
+    centers, outputs = ClassCenters(9, 6).double(), {"embedding": of_lengths(3, 20, 70, 200)}
     config = MagFaceConfig(lower_margin=0.5, upper_margin=0.5, regularizer_weight=0.0)
     arcface = ArcFace(MarginConfig(margin=0.5))
     torch.testing.assert_close(
-        MagFace(config).loss(outputs, batch([0, 8, 3, 3]), centres).total,
-        arcface.loss(outputs, batch([0, 8, 3, 3]), centres).total,
+        MagFace(config).loss(outputs, batch([0, 8, 3, 3]), centers).total,
+        arcface.loss(outputs, batch([0, 8, 3, 3]), centers).total,
     )
 
 
 def test_the_whole_loss_by_gradcheck() -> None:
     torch.manual_seed(3)
-    centres = ClassCentres(7, 6).double()
+    centers = ClassCenters(7, 6).double()
     method = MagFace(MagFaceConfig(logit_scale=8.0))
     embedding = of_lengths(4, 20, 70, 150).requires_grad_()
     assert torch.autograd.gradcheck(
-        lambda y: method.loss({"embedding": y}, batch([0, 1, 2, 3]), centres).total, (embedding,)
+        lambda y: method.loss({"embedding": y}, batch([0, 1, 2, 3]), centers).total, (embedding,)
     )
 
 
@@ -106,13 +106,13 @@ def test_the_whole_loss_by_gradcheck() -> None:
 def test_the_length_gets_its_gradient_from_margin_and_regularizer(gradient: str) -> None:
     # Along y the cosines stand still, so that only a moves: dL/da = (1 − p) γ sin(θ + m) K + λ g'(a), by hand.
     torch.manual_seed(4)
-    centres = ClassCentres(7, 6).double()
+    centers = ClassCenters(7, 6).double()
     embedding = of_lengths(50.0).requires_grad_()
     method = MagFace(MagFaceConfig(logit_scale=8.0, margin_gradient=gradient))
-    loss = method.loss({"embedding": embedding}, batch([2]), centres)
+    loss = method.loss({"embedding": embedding}, batch([2]), centers)
     (slope,) = torch.autograd.grad(loss.total, embedding)
     along = (slope * F.normalize(embedding.detach())).sum()
-    angles = torch.arccos(F.normalize(embedding.detach()) @ F.normalize(centres.weight.detach()).T)[0]
+    angles = torch.arccos(F.normalize(embedding.detach()) @ F.normalize(centers.weight.detach()).T)[0]
     shifted = angles[2] + 0.45 + 0.35 * 40 / 100
     assert shifted < math.pi
     logits = 8.0 * angles.cos()
@@ -127,24 +127,24 @@ def test_the_length_gets_its_gradient_from_margin_and_regularizer(gradient: str)
 @pytest.mark.parametrize("length", [1.0, -1.0, 20.0, -20.0, 300.0, 0.0])
 def test_loss_and_gradients_are_finite_at_the_ends(gradient: str, half: torch.dtype, length: float) -> None:
     torch.manual_seed(5)
-    centres = ClassCentres(5, 8)
-    embedding = (length * F.normalize(centres.weight.detach())).to(half).float().requires_grad_()
+    centers = ClassCenters(5, 8)
+    embedding = (length * F.normalize(centers.weight.detach())).to(half).float().requires_grad_()
     method = MagFace(MagFaceConfig(margin_gradient=gradient))
-    loss = method.loss({"embedding": embedding}, batch([0, 1, 2, 3, 4]), centres)
+    loss = method.loss({"embedding": embedding}, batch([0, 1, 2, 3, 4]), centers)
     loss.total.backward()  # type: ignore[no-untyped-call]
-    for value in (loss.total, embedding.grad, centres.weight.grad):
+    for value in (loss.total, embedding.grad, centers.weight.grad):
         assert value is not None
         assert torch.isfinite(value).all()
 
 
 def test_fitted_alone_the_length_grows_with_the_cosine() -> None:
-    # The paper's property: one optimal length each, the longer the closer to the centre.
+    # The paper's property: one optimal length each, the longer the closer to the center.
     torch.manual_seed(6)
-    centres = F.normalize(torch.eye(6, dtype=torch.float64))
-    whole = ClassCentres(6, 6).double()
-    whole.weight.data = centres
+    centers = F.normalize(torch.eye(6, dtype=torch.float64))
+    whole = ClassCenters(6, 6).double()
+    whole.weight.data = centers
     angles = torch.tensor([0.2, 0.5, 0.8, 1.1], dtype=torch.float64)
-    directions = torch.stack([t.cos() * centres[0] + t.sin() * centres[1] for t in angles])
+    directions = torch.stack([t.cos() * centers[0] + t.sin() * centers[1] for t in angles])
     lengths = torch.full((4,), 40.0, dtype=torch.float64, requires_grad=True)
     optimizer = torch.optim.Adam([lengths], lr=0.5)
     method = MagFace(MagFaceConfig())

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from facerts.training.class_head.centers import ClassCentres
+from facerts.training.class_head.centers import ClassCenters
 from facerts.training.methods import METHODS, Batch, ClassificationMethod
 from facerts.training.methods.margin import additive_angular
 
@@ -74,12 +74,12 @@ def test_a_learned_margin_gets_its_gradient_either_way(gradient: str) -> None:
 @pytest.mark.parametrize(
     "method", [name for name, method in METHODS.items() if issubclass(method, ClassificationMethod)]
 )
-@pytest.mark.parametrize("where", ["own centre", "opposite", "zero"])
+@pytest.mark.parametrize("where", ["own center", "opposite", "zero"])
 def test_loss_and_gradient_are_finite_at_the_ends(method: str, where: str) -> None:
     torch.manual_seed(0)
-    centres = ClassCentres(5, 4)
+    centers = ClassCenters(5, 4)
     embedding = (
-        F.normalize(centres.weight.detach()[:3]) * {"own centre": 1.0, "opposite": -1.0, "zero": 0.0}[where]
+        F.normalize(centers.weight.detach()[:3]) * {"own center": 1.0, "opposite": -1.0, "zero": 0.0}[where]
     )
     embedding = embedding.requires_grad_()
     built = METHODS[method](METHODS[method].Config(), embedding_size=4)
@@ -87,47 +87,47 @@ def test_loss_and_gradient_are_finite_at_the_ends(method: str, where: str) -> No
         "embedding": embedding,
         **{name: torch.zeros(3, head.size) for name, head in built.heads().items()},
     }
-    loss = built.loss(outputs, batch([0, 1, 2]), centres)
+    loss = built.loss(outputs, batch([0, 1, 2]), centers)
     loss.total.backward()
     assert torch.isfinite(loss.total)
     assert torch.isfinite(embedding.grad).all()  # type: ignore[arg-type]
-    assert torch.isfinite(centres.weight.grad).all()  # type: ignore[arg-type]
+    assert torch.isfinite(centers.weight.grad).all()  # type: ignore[arg-type]
 
 
 def test_without_margin_arcface_is_scaled_cosine_softmax() -> None:
     torch.manual_seed(1)
-    centres = ClassCentres(9, 6).double()
+    centers = ClassCenters(9, 6).double()
     embedding = torch.randn(4, 6, dtype=torch.float64)
     labels = [0, 8, 3, 3]
     method = METHODS["arcface"](METHODS["arcface"].Config(margin=0.0, logit_scale=64.0))
-    loss = method.loss({"embedding": embedding}, batch(labels), centres)
-    logits = 64 * F.normalize(embedding) @ F.normalize(centres.weight).T
+    loss = method.loss({"embedding": embedding}, batch(labels), centers)
+    logits = 64 * F.normalize(embedding) @ F.normalize(centers.weight).T
     torch.testing.assert_close(loss.total, F.cross_entropy(logits, torch.tensor(labels)))
 
 
 def test_arcface_against_a_slow_reading_of_equation_3() -> None:
     torch.manual_seed(2)
-    centres = ClassCentres(7, 5).double()
+    centers = ClassCenters(7, 5).double()
     embedding = torch.randn(6, 5, dtype=torch.float64)
     labels = [0, 1, 2, 3, 4, 5]
     method = METHODS["arcface"](METHODS["arcface"].Config(margin=0.3, logit_scale=16.0))
     losses = []
     for row, label in zip(embedding, labels, strict=True):
-        cosines = [float(torch.dot(row, w) / row.norm() / w.norm()) for w in centres.weight.detach()]
+        cosines = [float(torch.dot(row, w) / row.norm() / w.norm()) for w in centers.weight.detach()]
         numerators = [math.exp(16 * cosine) for cosine in cosines]
         numerators[label] = math.exp(16 * math.cos(math.acos(cosines[label]) + 0.3))
         losses.append(-math.log(numerators[label] / sum(numerators)))
-    loss = method.loss({"embedding": embedding}, batch(labels), centres).total.item()
+    loss = method.loss({"embedding": embedding}, batch(labels), centers).total.item()
     assert loss == pytest.approx(sum(losses) / 6, rel=1e-9)
 
 
 def test_the_ramp_scales_the_margin() -> None:
     torch.manual_seed(3)
-    centres = ClassCentres(7, 5)
+    centers = ClassCenters(7, 5)
     outputs = {"embedding": torch.randn(2, 5)}
     half = METHODS["arcface"](METHODS["arcface"].Config(margin=0.25))
     full = METHODS["arcface"](METHODS["arcface"].Config(margin=0.5))
     torch.testing.assert_close(
-        full.loss(outputs, batch([1, 2], ramp=0.5), centres).total,
-        half.loss(outputs, batch([1, 2]), centres).total,
+        full.loss(outputs, batch([1, 2], ramp=0.5), centers).total,
+        half.loss(outputs, batch([1, 2]), centers).total,
     )

@@ -9,12 +9,12 @@ import torch
 from scipy import stats
 from torch.nn import functional as F
 
-from facerts.training.class_head.centers import ClassCentres
+from facerts.training.class_head.centers import ClassCenters
 from facerts.training.methods import Batch
 from facerts.training.methods.pfe import PFE, genuine_pairs
 
 SIZE = 6
-CENTRES = ClassCentres(5, SIZE)  # which the loss does not use
+CENTERS = ClassCenters(5, SIZE)  # which the loss does not use
 
 
 def method() -> PFE:
@@ -49,7 +49,7 @@ def test_the_loss_is_minus_the_mean_log_density_over_genuine_pairs() -> None:
         for i, j in ((0, 2), (0, 4), (2, 4), (1, 3))
     ]
     outputs = {"embedding": embedding, "log_variance": raw}
-    loss = method().loss(outputs, batch([0, 1, 0, 1, 0]), CENTRES)
+    loss = method().loss(outputs, batch([0, 1, 0, 1, 0]), CENTERS)
     assert loss.total.item() == pytest.approx(np.mean(expected), rel=1e-9)
     assert loss.parts["pairs"] == 4
     np.testing.assert_allclose(loss.per_image["variance"], stats.hmean(variance.numpy(), axis=1))
@@ -61,7 +61,7 @@ def test_the_loss_by_gradcheck() -> None:
 
     def total(raw: torch.Tensor) -> torch.Tensor:
         outputs = {"embedding": embedding, "log_variance": raw}
-        return method().loss(outputs, batch([0, 1, 0, 1]), CENTRES).total
+        return method().loss(outputs, batch([0, 1, 0, 1]), CENTERS).total
 
     raw = torch.randn(4, SIZE, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(total, (raw,))
@@ -71,7 +71,7 @@ def test_the_embedding_stays_as_it_is() -> None:
     embedding = torch.randn(4, SIZE, requires_grad=True)
     raw = torch.zeros(4, SIZE, requires_grad=True)
     outputs = {"embedding": embedding, "log_variance": raw}
-    method().loss(outputs, batch([0, 0, 1, 1]), CENTRES).total.backward()
+    method().loss(outputs, batch([0, 0, 1, 1]), CENTERS).total.backward()
     assert embedding.grad is None
     assert raw.grad is not None
     assert (raw.grad != 0).all()
@@ -81,7 +81,7 @@ def test_a_batch_without_a_pair_has_no_loss() -> None:
     raw = torch.zeros(3, SIZE, requires_grad=True)
     outputs = {"embedding": torch.randn(3, SIZE), "log_variance": raw}
     # No two of one person, but the same image twice.
-    loss = method().loss(outputs, batch([0, 1, 1], [0, 1, 1]), CENTRES)
+    loss = method().loss(outputs, batch([0, 1, 1], [0, 1, 1]), CENTERS)
     loss.total.backward()
     assert loss.total.item() == 0
     assert raw.grad is not None
@@ -90,12 +90,12 @@ def test_a_batch_without_a_pair_has_no_loss() -> None:
 
 def test_images_far_from_their_own_learn_a_larger_variance() -> None:
     torch.manual_seed(2)
-    centre = F.normalize(torch.randn(1, SIZE))
-    embedding = torch.cat([centre + 0.02 * torch.randn(6, SIZE), centre + 0.8 * torch.randn(2, SIZE)])
+    center = F.normalize(torch.randn(1, SIZE))
+    embedding = torch.cat([center + 0.02 * torch.randn(6, SIZE), center + 0.8 * torch.randn(2, SIZE)])
     raw = torch.zeros(8, SIZE, requires_grad=True)
     optimizer = torch.optim.SGD([raw], lr=1.0)
     for _ in range(300):
-        loss = method().loss({"embedding": embedding, "log_variance": raw}, batch([0] * 8), CENTRES)
+        loss = method().loss({"embedding": embedding, "log_variance": raw}, batch([0] * 8), CENTERS)
         optimizer.zero_grad()
         loss.total.backward()
         optimizer.step()
@@ -120,15 +120,15 @@ def test_the_head_has_a_batch_norm_and_a_variance_for_each_dimension() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("where", [1.0, -1.0, 0.0], ids=["own centre", "opposite", "zero"])
+@pytest.mark.parametrize("where", [1.0, -1.0, 0.0], ids=["own center", "opposite", "zero"])
 @pytest.mark.parametrize("log_variance", [-1000.0, 0.0, 1000.0])
 def test_loss_and_gradients_are_finite_at_the_ends(
     dtype: torch.dtype, where: float, log_variance: float
 ) -> None:
-    embedding = (where * F.normalize(CENTRES.weight.detach())).to(dtype).float()
+    embedding = (where * F.normalize(CENTERS.weight.detach())).to(dtype).float()
     raw = torch.full((5, SIZE), log_variance, requires_grad=True)
     outputs = {"embedding": embedding, "log_variance": raw}
-    loss = method().loss(outputs, batch([0, 0, 0, 1, 1]), CENTRES)
+    loss = method().loss(outputs, batch([0, 0, 0, 1, 1]), CENTERS)
     loss.total.backward()
     assert torch.isfinite(loss.total)
     assert raw.grad is not None

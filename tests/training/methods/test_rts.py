@@ -10,7 +10,7 @@ from torch.distributions import Gamma
 from torch.distributions import kl_divergence as torch_kl
 from torch.nn import functional as F
 
-from facerts.training.class_head.centers import ClassCentres
+from facerts.training.class_head.centers import ClassCenters
 from facerts.training.methods import METHODS, Batch
 from facerts.training.methods import rts as rts_module
 from facerts.training.methods.noise import keyed_normal
@@ -76,14 +76,14 @@ def test_a_shared_scale_gives_the_gamma_of_the_paper(v: float) -> None:
 
 def test_a_temperature_of_one_gives_arcface_bit_for_bit(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.manual_seed(0)
-    centres, embedding = ClassCentres(7, 12), torch.randn(10, 12)
+    centers, embedding = ClassCenters(7, 12), torch.randn(10, 12)
     # Noise that makes t = 1: v = 1 and 14 of 16 squares are 1.
     noise = torch.ones(10, DEGREES)
     noise[:, 14:] = 0
     monkeypatch.setattr(rts_module, "keyed_normal", lambda *_: noise)
     rts, arcface = RTS(RTSConfig()), METHODS["arcface"](METHODS["arcface"].Config())
     outputs = {"embedding": embedding, "log_scale": torch.zeros(10, DEGREES)}
-    loss, plain = rts.loss(outputs, batch(10), centres), arcface.loss(outputs, batch(10), centres)
+    loss, plain = rts.loss(outputs, batch(10), centers), arcface.loss(outputs, batch(10), centers)
     assert torch.equal(loss.parts["cross_entropy"], plain.parts["cross_entropy"])
     assert torch.equal(loss.total, plain.total)
 
@@ -92,18 +92,18 @@ def test_a_temperature_of_one_gives_arcface_bit_for_bit(monkeypatch: pytest.Monk
 def test_gradients_are_the_papers(scale: str) -> None:
     torch.manual_seed(4)
     size = DEGREES if scale == "vector" else 1
-    centres = ClassCentres(7, 12).double()
+    centers = ClassCenters(7, 12).double()
     embedding = torch.randn(5, 12, dtype=torch.float64)
     z = (0.4 * torch.randn(5, size, dtype=torch.float64)).requires_grad_()
     given = batch(5)
     method = RTS(RTSConfig(scale=scale, kl_weight=0.0, logit_scale=8.0, margin=0.2))
-    loss = method.loss({"embedding": embedding, "log_scale": z}, given, centres)
+    loss = method.loss({"embedding": embedding, "log_scale": z}, given, centers)
     (gradient,) = torch.autograd.grad(loss.total, z)
 
     noise = keyed_normal(given.seed, given.step, given.samples, DEGREES).double()
     v = z.detach().exp()
     t = temperature(v, noise)
-    cosine = F.normalize(embedding) @ F.normalize(centres.weight.detach()).T
+    cosine = F.normalize(embedding) @ F.normalize(centers.weight.detach()).T
     target = torch.cos(torch.arccos(cosine[torch.arange(5), given.labels]) + 0.2)
     s = cosine.clone()
     s[torch.arange(5), given.labels] = target
@@ -124,11 +124,11 @@ def test_the_divergences_gradient() -> None:
 
 def test_the_whole_loss_by_gradcheck() -> None:
     torch.manual_seed(5)
-    centres = ClassCentres(7, 6).double()
+    centers = ClassCenters(7, 6).double()
     method = RTS(RTSConfig(logit_scale=8.0))
 
     def total(embedding: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
-        return method.loss({"embedding": embedding, "log_scale": z}, batch(3), centres).total
+        return method.loss({"embedding": embedding, "log_scale": z}, batch(3), centers).total
 
     embedding = torch.randn(3, 6, dtype=torch.float64, requires_grad=True)
     z = (0.3 * torch.randn(3, DEGREES, dtype=torch.float64)).requires_grad_()
@@ -141,7 +141,7 @@ def test_tiny_draws_are_clamped_and_counted(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(rts_module, "keyed_normal", lambda *_: noise)
     z = torch.zeros(4, DEGREES, requires_grad=True)
     loss = RTS(RTSConfig()).loss(
-        {"embedding": torch.randn(4, 5), "log_scale": z}, batch(4), ClassCentres(7, 5)
+        {"embedding": torch.randn(4, 5), "log_scale": z}, batch(4), ClassCenters(7, 5)
     )
     assert loss.parts["clamped"] == 2
     loss.total.backward()
@@ -164,15 +164,15 @@ def test_a_larger_scale_means_more_uncertainty_and_less_quality() -> None:
 def test_hard_images_learn_a_larger_scale_than_easy_ones() -> None:
     # Fitted alone, v rises where the target's logit is beaten and falls where it wins.
     torch.manual_seed(6)
-    centres = ClassCentres(7, 12)
-    easy = F.normalize(centres.weight.detach())
+    centers = ClassCenters(7, 12)
+    easy = F.normalize(centers.weight.detach())
     hard = torch.randn(7, 12)
     embedding = torch.cat([easy, hard])
     z = torch.zeros(14, DEGREES, requires_grad=True)
     optimizer = torch.optim.SGD([z], lr=2.0)
     method = RTS(RTSConfig(kl_weight=1.0, logit_scale=16.0, margin=0.3))
     for step in range(200):
-        loss = method.loss({"embedding": embedding, "log_scale": z}, batch(14, step), centres)
+        loss = method.loss({"embedding": embedding, "log_scale": z}, batch(14, step), centers)
         optimizer.zero_grad()
         loss.total.backward()
         optimizer.step()

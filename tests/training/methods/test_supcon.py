@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from facerts.training.class_head.centers import ClassCentres
+from facerts.training.class_head.centers import ClassCenters
 from facerts.training.methods import METHODS, Batch, Method
 from facerts.training.methods.contrastive import members, similarities
 from facerts.training.methods.esupcon import class_means, prototype_loss
@@ -25,11 +25,11 @@ def build(name: str, temperature: float = 0.1) -> Method:
     return METHODS[name](METHODS[name].Config(temperature=temperature))
 
 
-def given(size: int = 5, dtype: torch.dtype = torch.float64) -> tuple[ClassCentres, Tensor, Batch]:
+def given(size: int = 5, dtype: torch.dtype = torch.float64) -> tuple[ClassCenters, Tensor, Batch]:
     torch.manual_seed(11)
     batch = views_batch(LABELS)
-    centres = ClassCentres(CLASSES, size).to(dtype)
-    return centres, torch.randn(len(batch.labels), size, dtype=dtype), batch
+    centers = ClassCenters(CLASSES, size).to(dtype)
+    return centers, torch.randn(len(batch.labels), size, dtype=dtype), batch
 
 
 def units(rows: Tensor) -> list[list[float]]:
@@ -54,26 +54,26 @@ def test_two_views_and_several_images_of_a_person(name: str) -> None:
 
 
 def test_supcon_against_a_slow_reading_of_equation_2() -> None:
-    centres, embedding, batch = given()
-    loss = build("supcon", 0.3).loss({"embedding": embedding}, batch, centres).total.item()
+    centers, embedding, batch = given()
+    loss = build("supcon", 0.3).loss({"embedding": embedding}, batch, centers).total.item()
     slow = slow_supcon(embedding, batch.labels.tolist(), 0.3)
     assert loss == pytest.approx(sum(slow) / len(slow), rel=1e-10)
 
 
 def test_two_views_without_labels_make_supcon_simclrs_loss() -> None:
-    centres, embedding, batch = given()
-    unlabelled = Batch(batch.samples, batch.samples, batch.step, batch.seed)
-    loss = build("supcon", 0.2).loss({"embedding": embedding}, unlabelled, centres).total.item()
+    centers, embedding, batch = given()
+    unlabeled = Batch(batch.samples, batch.samples, batch.step, batch.seed)
+    loss = build("supcon", 0.2).loss({"embedding": embedding}, unlabeled, centers).total.item()
     assert loss == pytest.approx(slow_nt_xent(embedding, 0.2), rel=1e-10)
 
 
 def test_the_prototype_loss_joins_cross_entropy_and_supcon() -> None:
     # log(exp ℓ_CE + exp ℓ_SupCon − 1), the own prototype the one positive of a pool that it has joined.
-    centres, embedding, batch = given()
+    centers, embedding, batch = given()
     tau = 0.5
-    logits, prototypes = similarities(embedding) / tau, centres.cosines(embedding) / tau
+    logits, prototypes = similarities(embedding) / tau, centers.cosines(embedding) / tau
     entropy = F.cross_entropy(prototypes, batch.labels, reduction="none")
-    z, theta = units(embedding), units(centres.weight)
+    z, theta = units(embedding), units(centers.weight)
     supcon = []
     for i, label in enumerate(batch.labels.tolist()):
         own = math.exp(dot(z[i], theta[label]) / tau)
@@ -84,9 +84,9 @@ def test_the_prototype_loss_joins_cross_entropy_and_supcon() -> None:
 
 
 def test_esupcon_against_a_slow_reading() -> None:
-    centres, embedding, batch = given()
+    centers, embedding, batch = given()
     tau, labels = 0.4, batch.labels.tolist()
-    z, theta = units(embedding), units(centres.weight)
+    z, theta = units(embedding), units(centers.weight)
     per_row = []
     for i, label in enumerate(labels):
         pool = sum(math.exp(dot(z[i], prototype) / tau) for prototype in theta)
@@ -95,7 +95,7 @@ def test_esupcon_against_a_slow_reading() -> None:
     of_class = {k: [per_row[i] for i, label in enumerate(labels) if label == k] for k in set(labels)}
     total = sum(sum(losses) / len(losses) for losses in of_class.values())
     total += sum(slow_supcon(embedding, labels, tau))
-    loss = build("esupcon", tau).loss({"embedding": embedding}, batch, centres)
+    loss = build("esupcon", tau).loss({"embedding": embedding}, batch, centers)
     assert loss.total.item() == pytest.approx(total / (len(labels) + len(of_class)), rel=1e-10)
 
 
@@ -107,44 +107,44 @@ def test_class_means_by_hand() -> None:
 
 
 def test_prototypes_of_absent_classes_are_pushed_away() -> None:
-    centres, embedding, batch = given()
+    centers, embedding, batch = given()
     absent = sorted(set(range(CLASSES)) - set(LABELS))
-    build("esupcon").loss({"embedding": embedding}, batch, centres).total.backward()
-    assert (centres.weight.grad[absent].norm(dim=1) > 0).all()  # type: ignore[index]
+    build("esupcon").loss({"embedding": embedding}, batch, centers).total.backward()
+    assert (centers.weight.grad[absent].norm(dim=1) > 0).all()  # type: ignore[index]
 
 
 def test_tightness_is_supcon_and_a_classifier_that_leaves_the_embedding_alone() -> None:
-    centres, embedding, batch = given()
+    centers, embedding, batch = given()
     embedding.requires_grad_()
-    supcon = build("supcon").loss({"embedding": embedding}, batch, centres).total
-    loss = build("tightness").loss({"embedding": embedding}, batch, centres).total
-    z, theta = units(embedding.detach()), units(centres.weight.detach())
+    supcon = build("supcon").loss({"embedding": embedding}, batch, centers).total
+    loss = build("tightness").loss({"embedding": embedding}, batch, centers).total
+    z, theta = units(embedding.detach()), units(centers.weight.detach())
     own = [dot(z[i], theta[label]) for i, label in enumerate(batch.labels.tolist())]
     assert loss.item() == pytest.approx(supcon.item() - sum(own) / len(own), rel=1e-10)
     (alone,) = torch.autograd.grad(supcon, embedding)
-    both, weight = torch.autograd.grad(loss, (embedding, centres.weight))
+    both, weight = torch.autograd.grad(loss, (embedding, centers.weight))
     torch.testing.assert_close(both, alone)
     # −mean ẑ·w/‖w‖ differentiated by hand: each prototype turns towards the sum of its rows.
     for k in range(CLASSES):
-        w = centres.weight.detach()[k]
+        w = centers.weight.detach()[k]
         rows = F.normalize(embedding.detach())[batch.labels == k].sum(dim=0)
         across = rows - torch.dot(rows, w) / w.square().sum() * w
         torch.testing.assert_close(weight[k], -across / w.norm() / len(embedding))
 
 
 def test_spce_against_a_slow_reading() -> None:
-    centres, embedding, batch = given()
+    centers, embedding, batch = given()
     tau, labels = 0.3, batch.labels.tolist()
     present, count = sorted(set(labels)), len(labels)
     # The paper's equation with z = sqrt(K/τ) ẑ.
     z = [[math.sqrt(len(present) / tau) * x for x in row] for row in units(embedding)]
-    theta, directions = units(centres.weight), units(embedding)
+    theta, directions = units(centers.weight), units(embedding)
     total = 0.0
     for i, label in enumerate(labels):
         logits = {k: sum(dot(z[j], z[i]) for j in range(count) if labels[j] == k) / count for k in present}
         total += -logits[label] + math.log(sum(math.exp(x) for x in logits.values()))
         total -= dot(directions[i], theta[label])
-    loss = build("spce", tau).loss({"embedding": embedding}, batch, centres).total.item()
+    loss = build("spce", tau).loss({"embedding": embedding}, batch, centers).total.item()
     assert loss == pytest.approx(total / count, rel=1e-10)
 
 
@@ -156,10 +156,10 @@ def test_spce_of_perfectly_separated_identities_is_a_softmax_over_one_inverse_te
 
 
 def test_spces_classifier_leaves_the_embedding_alone() -> None:
-    centres, embedding, batch = given()
+    centers, embedding, batch = given()
     embedding.requires_grad_()
-    other = ClassCentres(CLASSES, 5).double()
-    one = build("spce").loss({"embedding": embedding}, batch, centres)
+    other = ClassCenters(CLASSES, 5).double()
+    one = build("spce").loss({"embedding": embedding}, batch, centers)
     two = build("spce").loss({"embedding": embedding}, batch, other)
     assert one.total != two.total
     gradients = [torch.autograd.grad(loss.total, embedding)[0] for loss in (one, two)]
@@ -167,7 +167,7 @@ def test_spces_classifier_leaves_the_embedding_alone() -> None:
 
 
 class Prototypes:
-    """Class centres of given weights, or of given cosines where the embedding must not move them."""
+    """Class centers of given weights, or of given cosines where the embedding must not move them."""
 
     def __init__(self, weight: Tensor, cosines: Tensor | None = None) -> None:
         self.weight, self.fixed = weight, cosines
@@ -180,10 +180,10 @@ class Prototypes:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_gradients_by_gradcheck(name: str) -> None:
-    centres, embedding, batch = given(size=3)
-    weight = centres.weight.detach().clone()
+    centers, embedding, batch = given(size=3)
+    weight = centers.weight.detach().clone()
     # What is detached is constant to autograd, but not to finite differences.
-    fixed = None if name in {"supcon", "esupcon"} else centres.cosines(embedding).detach()
+    fixed = None if name in {"supcon", "esupcon"} else centers.cosines(embedding).detach()
 
     def of_embedding(embedding: Tensor) -> Tensor:
         return build(name, 0.7).loss({"embedding": embedding}, batch, Prototypes(weight, fixed)).total
@@ -199,22 +199,22 @@ def test_gradients_by_gradcheck(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_order_of_the_batch_does_not_matter(name: str) -> None:
-    centres, embedding, batch = given()
+    centers, embedding, batch = given()
     order = torch.randperm(len(embedding))
     method = build(name)
-    before = method.loss({"embedding": embedding}, batch, centres).total
-    after = method.loss({"embedding": embedding[order]}, permuted(batch, order), centres).total
+    before = method.loss({"embedding": embedding}, batch, centers).total
+    after = method.loss({"embedding": embedding[order]}, permuted(batch, order), centers).total
     torch.testing.assert_close(before, after)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_lengths_do_not_matter_to_the_loss_and_are_the_quality(name: str) -> None:
-    centres, embedding, batch = given()
+    centers, embedding, batch = given()
     lengths = torch.rand(len(embedding), 1, dtype=torch.float64) + 0.5
     method = build(name)
     torch.testing.assert_close(
-        method.loss({"embedding": lengths * embedding}, batch, centres).total,
-        method.loss({"embedding": embedding}, batch, centres).total,
+        method.loss({"embedding": lengths * embedding}, batch, centers).total,
+        method.loss({"embedding": embedding}, batch, centers).total,
     )
     scored = method.score({"embedding": lengths * F.normalize(embedding)})
     torch.testing.assert_close(scored["quality"], lengths.squeeze(1))
@@ -224,17 +224,17 @@ def test_lengths_do_not_matter_to_the_loss_and_are_the_quality(name: str) -> Non
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize(
-    "where", ["own centre", "opposite", "zero", "same views", "no positive", "one person", "one row"]
+    "where", ["own center", "opposite", "zero", "same views", "no positive", "one person", "one row"]
 )
 @pytest.mark.parametrize("rounding", [torch.float32, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("temperature", [0.1, 1e-3])
 def test_loss_and_gradient_are_finite(
     name: str, where: str, rounding: torch.dtype, temperature: float
 ) -> None:
-    centres, embedding, batch = given(dtype=torch.float32)
-    own = F.normalize(centres.weight.detach())[batch.labels]
-    if where in {"own centre", "opposite", "zero"}:
-        embedding = own * {"own centre": 1.0, "opposite": -1.0, "zero": 0.0}[where]
+    centers, embedding, batch = given(dtype=torch.float32)
+    own = F.normalize(centers.weight.detach())[batch.labels]
+    if where in {"own center", "opposite", "zero"}:
+        embedding = own * {"own center": 1.0, "opposite": -1.0, "zero": 0.0}[where]
     elif where == "same views":
         embedding[6:] = embedding[:6]
     elif where == "no positive":
@@ -244,21 +244,21 @@ def test_loss_and_gradient_are_finite(
     else:
         embedding, batch = embedding[:1], views_batch([3], views=1)
     embedding = (60 * embedding).to(rounding).float().requires_grad_()
-    loss = build(name, temperature).loss({"embedding": embedding}, batch, centres)
-    (loss.total + 0.0 * centres.weight.sum()).backward()
+    loss = build(name, temperature).loss({"embedding": embedding}, batch, centers)
+    (loss.total + 0.0 * centers.weight.sum()).backward()
     assert torch.isfinite(loss.total)
     assert torch.isfinite(embedding.grad).all()  # type: ignore[arg-type]
-    assert torch.isfinite(centres.weight.grad).all()  # type: ignore[arg-type]
+    assert torch.isfinite(centers.weight.grad).all()  # type: ignore[arg-type]
     assert all(torch.isfinite(part) and not part.requires_grad for part in loss.parts.values())
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_descent_gathers_people_and_where_there_is_one_the_classifier_too(name: str) -> None:
-    centres, embedding, batch = given(size=8, dtype=torch.float32)
+    centers, embedding, batch = given(size=8, dtype=torch.float32)
     embedding.requires_grad_()
-    optimizer = torch.optim.Adam([embedding, centres.weight], lr=0.05)
+    optimizer = torch.optim.Adam([embedding, centers.weight], lr=0.05)
     for _ in range(300):
-        loss = build(name).loss({"embedding": embedding}, batch, centres).total
+        loss = build(name).loss({"embedding": embedding}, batch, centers).total
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -266,7 +266,7 @@ def test_descent_gathers_people_and_where_there_is_one_the_classifier_too(name: 
     to_class = similarities(embedding.detach()) @ member / member.sum(dim=0)
     assert to_class[member.bool()].min() > to_class[~member.bool()].max() + 0.3
     if name != "supcon":
-        assert torch.equal(centres.cosines(embedding.detach()).argmax(dim=1), batch.labels)
+        assert torch.equal(centers.cosines(embedding.detach()).argmax(dim=1), batch.labels)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from facerts.training.class_head.centers import ClassCentres
+from facerts.training.class_head.centers import ClassCenters
 from facerts.training.methods.base import Batch
 from facerts.training.methods.contrastive import similarities
 from facerts.training.methods.tau import TaU, TaUConfig, temperature
@@ -17,11 +17,11 @@ from tests.contrastive import permuted, slow_info_nce, slow_nt_xent, views_batch
 IMAGES = 5
 
 
-def given(size: int = 4, dtype: torch.dtype = torch.float64) -> tuple[ClassCentres, dict[str, Tensor], Batch]:
+def given(size: int = 4, dtype: torch.dtype = torch.float64) -> tuple[ClassCenters, dict[str, Tensor], Batch]:
     torch.manual_seed(12)
     embedding = torch.randn(2 * IMAGES, size, dtype=dtype)
     u = torch.randn(2 * IMAGES, 1, dtype=dtype)
-    return ClassCentres(3, size).to(dtype), {"embedding": embedding, "log_odds": u}, views_batch([0] * IMAGES)
+    return ClassCenters(3, size).to(dtype), {"embedding": embedding, "log_odds": u}, views_batch([0] * IMAGES)
 
 
 def build(smallest: float = 0.1) -> TaU:
@@ -35,16 +35,16 @@ def test_two_shuffled_views_and_one_more_output() -> None:
 
 @pytest.mark.parametrize("u", [-2.0, 0.0, 1.5])
 def test_a_constant_u_gives_simclrs_loss_at_its_temperature(u: float) -> None:
-    centres, outputs, batch = given()
+    centers, outputs, batch = given()
     outputs["log_odds"] = torch.full_like(outputs["log_odds"], u)
-    loss = build(0.2).loss(outputs, batch, centres).total.item()
+    loss = build(0.2).loss(outputs, batch, centers).total.item()
     tau = 0.2 * (1 + math.exp(-u))
     assert loss == pytest.approx(slow_nt_xent(outputs["embedding"], tau), rel=1e-10)
 
 
 def test_every_view_divides_by_a_temperature_of_its_own() -> None:
-    centres, outputs, batch = given()
-    loss = build(0.3).loss(outputs, batch, centres)
+    centers, outputs, batch = given()
+    loss = build(0.3).loss(outputs, batch, centers)
     taus = [0.3 / (1 / (1 + math.exp(-float(u)))) for u in outputs["log_odds"]]
     positive = [[(i + IMAGES) % (2 * IMAGES)] for i in range(2 * IMAGES)]
     slow = slow_info_nce(outputs["embedding"], positive, taus)
@@ -53,27 +53,27 @@ def test_every_view_divides_by_a_temperature_of_its_own() -> None:
 
 
 def test_labels_play_no_part() -> None:
-    centres, outputs, batch = given()
-    relabelled = Batch(torch.arange(2 * IMAGES) % 3, batch.samples, batch.step, batch.seed)
-    before, after = (build().loss(outputs, b, centres).total for b in (batch, relabelled))
+    centers, outputs, batch = given()
+    relabeled = Batch(torch.arange(2 * IMAGES) % 3, batch.samples, batch.step, batch.seed)
+    before, after = (build().loss(outputs, b, centers).total for b in (batch, relabeled))
     assert torch.equal(before, after)
 
 
 def test_the_order_of_the_batch_does_not_matter() -> None:
-    centres, outputs, batch = given()
+    centers, outputs, batch = given()
     order = torch.randperm(2 * IMAGES)
     shuffled = {name: value[order] for name, value in outputs.items()}
     torch.testing.assert_close(
-        build().loss(outputs, batch, centres).total,
-        build().loss(shuffled, permuted(batch, order), centres).total,
+        build().loss(outputs, batch, centers).total,
+        build().loss(shuffled, permuted(batch, order), centers).total,
     )
 
 
 def test_the_gradient_by_gradcheck_and_us_by_hand() -> None:
-    centres, outputs, batch = given()
+    centers, outputs, batch = given()
 
     def total(embedding: Tensor, u: Tensor) -> Tensor:
-        return build(0.5).loss({"embedding": embedding, "log_odds": u}, batch, centres).total
+        return build(0.5).loss({"embedding": embedding, "log_odds": u}, batch, centers).total
 
     embedding, u = (outputs[name].requires_grad_() for name in ("embedding", "log_odds"))
     assert torch.autograd.gradcheck(total, (embedding, u))
@@ -113,22 +113,22 @@ def test_quality_is_u_where_the_sigmoid_has_run_together() -> None:
     torch.testing.assert_close(scored["norm"], embedding.norm(dim=1))
 
 
-@pytest.mark.parametrize("where", ["drawn", "own centre", "opposite", "zero", "same views", "one row"])
+@pytest.mark.parametrize("where", ["drawn", "own center", "opposite", "zero", "same views", "one row"])
 @pytest.mark.parametrize("u", [-1e4, 0.0, 1e4])
 @pytest.mark.parametrize("rounding", [torch.float32, torch.bfloat16, torch.float16])
 def test_loss_and_gradient_are_finite(where: str, u: float, rounding: torch.dtype) -> None:
-    centres, outputs, batch = given(dtype=torch.float32)
+    centers, outputs, batch = given(dtype=torch.float32)
     embedding = outputs["embedding"]
-    if where in {"own centre", "opposite", "zero"}:
-        own = F.normalize(centres.weight.detach())[batch.labels]
-        embedding = own * {"own centre": 1.0, "opposite": -1.0, "zero": 0.0}[where]
+    if where in {"own center", "opposite", "zero"}:
+        own = F.normalize(centers.weight.detach())[batch.labels]
+        embedding = own * {"own center": 1.0, "opposite": -1.0, "zero": 0.0}[where]
     elif where == "same views":
         embedding[IMAGES:] = embedding[:IMAGES]
     elif where == "one row":
         embedding, batch = embedding[:1], views_batch([0], views=1)
     embedding = (60 * embedding).to(rounding).float().requires_grad_()
     log_odds = torch.full((len(embedding), 1), u, requires_grad=True)
-    loss = build().loss({"embedding": embedding, "log_odds": log_odds}, batch, centres)
+    loss = build().loss({"embedding": embedding, "log_odds": log_odds}, batch, centers)
     loss.total.backward()
     assert torch.isfinite(loss.total)
     assert torch.isfinite(loss.per_image["temperature"]).all()
@@ -137,14 +137,14 @@ def test_loss_and_gradient_are_finite(where: str, u: float, rounding: torch.dtyp
 
 
 def test_an_image_whose_other_view_is_lost_learns_a_higher_temperature() -> None:
-    centres, outputs, batch = given(size=12, dtype=torch.float32)
+    centers, outputs, batch = given(size=12, dtype=torch.float32)
     embedding = outputs["embedding"]
     embedding[IMAGES:] = embedding[:IMAGES] + 0.1 * torch.randn(IMAGES, 12)
     embedding[IMAGES] = -embedding[0]
     u = torch.zeros(2 * IMAGES, 1, requires_grad=True)
     optimizer = torch.optim.SGD([u], lr=1.0)
     for _ in range(100):
-        loss = build().loss({"embedding": embedding, "log_odds": u}, batch, centres).total
+        loss = build().loss({"embedding": embedding, "log_odds": u}, batch, centers).total
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from facerts.errors import Error
-from facerts.training.class_head.centers import ClassCentres
+from facerts.training.class_head.centers import ClassCenters
 from facerts.training.methods import Batch
 from facerts.training.methods.robust_loss import (
     excess,
@@ -307,14 +307,14 @@ def test_contrast_in_the_batch_is_with_other_people() -> None:
             assert logits[i, k].item() == pytest.approx(float(embedding[i] @ embedding[k]))
 
 
-@pytest.mark.parametrize("contrast", ["batch", "centres"])
+@pytest.mark.parametrize("contrast", ["batch", "centers"])
 def test_the_loss_of_a_step_by_a_slow_loop(contrast: str) -> None:
     torch.manual_seed(3)
     given = method(contrast=contrast, rho=0.5, loss_scale=3.0)
     given.state.double()
-    centres, embedding = ClassCentres(5, 8).double(), torch.randn(6, 8, dtype=torch.float64)
+    centers, embedding = ClassCenters(5, 8).double(), torch.randn(6, 8, dtype=torch.float64)
     labels = [0, 1, 4, 0, 1, 4]
-    loss = given.loss({"embedding": embedding}, batch(labels), centres)
+    loss = given.loss({"embedding": embedding}, batch(labels), centers)
     unit = F.normalize(embedding)
     tau = given.state(unit).tolist()
     values = []
@@ -323,7 +323,7 @@ def test_the_loss_of_a_step_by_a_slow_loop(contrast: str) -> None:
             among = [float(unit[i] @ unit[k]) for k in range(6) if labels[k] != labels[i]]
             positive = float(unit[i] @ unit[(i + 3) % 6])
         else:
-            among = [float(unit[i] @ F.normalize(w, dim=0)) for w in centres.weight.detach()]
+            among = [float(unit[i] @ F.normalize(w, dim=0)) for w in centers.weight.detach()]
             positive = among[labels[i]]
         mean = sum(math.exp((logit - positive) / tau[i]) for logit in among) / len(among)
         values.append(tau[i] * (math.log(mean) + 0.5))
@@ -336,32 +336,32 @@ def test_no_gradient_reaches_the_embedding_through_the_temperature(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     embedding = torch.randn(6, 8, requires_grad=True)
-    given, centres = method(rho=0.5), ClassCentres(5, 8)
-    loss = given.loss({"embedding": embedding}, batch([0, 1, 2, 0, 1, 2]), centres)
+    given, centers = method(rho=0.5), ClassCenters(5, 8)
+    loss = given.loss({"embedding": embedding}, batch([0, 1, 2, 0, 1, 2]), centers)
     (through,) = torch.autograd.grad(loss.total, embedding)
     tau = loss.per_image["tau"]
     monkeypatch.setattr(given, "state", lambda _: tau)
-    loss = given.loss({"embedding": embedding}, batch([0, 1, 2, 0, 1, 2]), centres)
+    loss = given.loss({"embedding": embedding}, batch([0, 1, 2, 0, 1, 2]), centers)
     (alone,) = torch.autograd.grad(loss.total, embedding)
     assert alone.abs().max() > 0
     torch.testing.assert_close(through, alone, rtol=0, atol=0)
 
 
-@pytest.mark.parametrize("contrast", ["batch", "centres"])
-@pytest.mark.parametrize("where", ["own centre", "opposite", "zero", "bf16", "fp16"])
+@pytest.mark.parametrize("contrast", ["batch", "centers"])
+@pytest.mark.parametrize("where", ["own center", "opposite", "zero", "bf16", "fp16"])
 def test_loss_and_gradient_are_finite_at_the_ends(contrast: str, where: str) -> None:
     torch.manual_seed(4)
-    centres, given = ClassCentres(5, 8), method(contrast=contrast, rho=0.5)
-    centre = F.normalize(centres.weight.detach()[:3]).repeat(2, 1)
+    centers, given = ClassCenters(5, 8), method(contrast=contrast, rho=0.5)
+    center = F.normalize(centers.weight.detach()[:3]).repeat(2, 1)
     embedding: Callable[[], Tensor] = {
-        "own centre": lambda: centre,
-        "opposite": lambda: torch.cat([centre[:3], -centre[3:]]),
-        "zero": lambda: torch.zeros_like(centre),
+        "own center": lambda: center,
+        "opposite": lambda: torch.cat([center[:3], -center[3:]]),
+        "zero": lambda: torch.zeros_like(center),
         "bf16": lambda: torch.randn(6, 8).bfloat16().float(),
         "fp16": lambda: (1e3 * torch.randn(6, 8)).half().float(),
     }[where]
     rows = embedding().clone().requires_grad_()
-    loss = given.loss({"embedding": rows}, batch([0, 1, 2, 0, 1, 2]), centres)
+    loss = given.loss({"embedding": rows}, batch([0, 1, 2, 0, 1, 2]), centers)
     loss.total.backward()
     assert torch.isfinite(loss.total)
     assert torch.isfinite(rows.grad).all()  # type: ignore[arg-type]
@@ -370,29 +370,29 @@ def test_loss_and_gradient_are_finite_at_the_ends(contrast: str, where: str) -> 
 
 
 def test_images_with_nobody_to_contrast_with_are_left_out() -> None:
-    given, centres = method(rho=0.5), ClassCentres(5, 8)
+    given, centers = method(rho=0.5), ClassCenters(5, 8)
     embedding = torch.randn(6, 8, requires_grad=True)
-    loss = given.loss({"embedding": embedding}, batch([3] * 6), centres)
+    loss = given.loss({"embedding": embedding}, batch([3] * 6), centers)
     loss.total.backward()
     assert loss.total == 0
     assert (embedding.grad == 0).all()  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize(("contrast", "hint"), [("batch", "optim.batch_size"), ("centres", "identities")])
+@pytest.mark.parametrize(("contrast", "hint"), [("batch", "optim.batch_size"), ("centers", "identities")])
 def test_too_large_a_rho_is_refused(contrast: str, hint: str) -> None:
-    outputs, centres = {"embedding": torch.randn(6, 8)}, ClassCentres(4, 8)
+    outputs, centers = {"embedding": torch.randn(6, 8)}, ClassCenters(4, 8)
     labels = batch([0, 1, 2, 0, 1, 2])
-    # Six views: four are of other people; and there are four centres.
-    assert torch.isfinite(method(contrast=contrast, rho=1.38).loss(outputs, labels, centres).total)
+    # Six views: four are of other people; and there are four centers.
+    assert torch.isfinite(method(contrast=contrast, rho=1.38).loss(outputs, labels, centers).total)
     with pytest.raises(Error, match=rf"method\.rho 1\.39 .* the 4 that .*{hint}"):
-        method(contrast=contrast, rho=1.39).loss(outputs, labels, centres)
+        method(contrast=contrast, rho=1.39).loss(outputs, labels, centers)
 
 
 def test_the_temperature_network_has_groups_of_its_own() -> None:
-    given, network, centres = method(temperature_lr=0.2), torch.nn.Linear(3, 3), ClassCentres(4, 8)
+    given, network, centers = method(temperature_lr=0.2), torch.nn.Linear(3, 3), ClassCenters(4, 8)
     network.bias.requires_grad_(False)
-    main, matrices, rest = given.parameter_groups(network, centres)
-    assert {id(p) for p in main["params"]} == {id(network.weight), id(centres.weight)}
+    main, matrices, rest = given.parameter_groups(network, centers)
+    assert {id(p) for p in main["params"]} == {id(network.weight), id(centers.weight)}
     assert set(main) == {"params"}
     assert {id(p) for p in matrices["params"]} == {
         id(given.state.features.weight),

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from facerts.errors import ModelError
 from facerts.training.nn import HeadSpec, build_network
-from facerts.training.nn.pretrained import load_published, recognise, state_dict
+from facerts.training.nn.pretrained import load_published, recognize, state_dict
 from tests.published import draw_published
 
 BLOCKS = {"iresnet18": (2, 2, 2, 2), "iresnet50": (3, 4, 14, 3)}
@@ -134,9 +134,9 @@ def test_what_is_no_state_dict_is_refused(saved: dict[str, object]) -> None:
         state_dict(saved, "backbone.pth")
 
 
-def test_weights_of_another_architecture_are_not_recognised() -> None:
+def test_weights_of_another_architecture_are_not_recognized() -> None:
     assert (
-        recognise({"layer1.0.conv1.weight": torch.zeros(4, 4, 3, 3), "fc.weight": torch.zeros(2, 2)}) is None
+        recognize({"layer1.0.conv1.weight": torch.zeros(4, 4, 3, 3), "fc.weight": torch.zeros(2, 2)}) is None
     )
     network = build_network("iresnet18", embedding_size=24, width=0.25)
     with pytest.raises(ModelError, match="looks like no IResNet of insightface's arcface_torch"):

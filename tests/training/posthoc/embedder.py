@@ -17,7 +17,7 @@ FACES = 64
 
 
 def write_sharp_embedder(path: Path, *, likeness: float = 0.5) -> Path:
-    """Colours pooled to 7 x 7 and projected, as far as the strength of the edges is usual.
+    """Colors pooled to 7 x 7 and projected, as far as the strength of the edges is usual.
 
     Blurred and noisy pictures go astray instead, each in a direction of its own and, by ``likeness``, in one that they
     share.
@@ -25,7 +25,7 @@ def write_sharp_embedder(path: Path, *, likeness: float = 0.5) -> Path:
     faces = np.stack([draw_face(identity, 0, seed=77) for identity in range(FACES)])
     x = (faces.transpose(0, 3, 1, 2).astype(np.float32) - 127.5) / 127.5
     usual = np.abs(_edges(x)).mean()
-    colours = x.reshape(FACES, 3, 7, 16, 7, 16).mean(axis=(3, 5)).reshape(FACES, 147)
+    colors = x.reshape(FACES, 3, 7, 16, 7, 16).mean(axis=(3, 5)).reshape(FACES, 147)
     matrix = np.random.default_rng(0).normal(size=(147, SIZE)).astype(np.float32) / 4
     shared = np.zeros(SIZE, dtype=np.float32)
     shared[0] = likeness * np.sqrt(SIZE / 2)
@@ -36,7 +36,7 @@ def write_sharp_embedder(path: Path, *, likeness: float = 0.5) -> Path:
         "one": np.array(1.0, dtype=np.float32),
         "eight": np.array(8.0, dtype=np.float32),
         "three": np.array(3.0, dtype=np.float32),
-        "mean": colours.mean(axis=0),
+        "mean": colors.mean(axis=0),
         "matrix": matrix,
         "shared": shared,
         "many": np.array(50.0, dtype=np.float32),
@@ -55,8 +55,8 @@ def write_sharp_embedder(path: Path, *, likeness: float = 0.5) -> Path:
         ("Mul", ["peak", "eight"], "gate", {}),
         ("AveragePool", ["face"], "pooled", {"kernel_shape": [16, 16], "strides": [16, 16]}),
         ("Flatten", ["pooled"], "flat", {}),
-        ("Sub", ["flat", "mean"], "centred", {}),
-        ("MatMul", ["centred", "matrix"], "seen", {}),
+        ("Sub", ["flat", "mean"], "centerd", {}),
+        ("MatMul", ["centerd", "matrix"], "seen", {}),
         ("Mul", ["seen", "gate"], "gated", {}),
         ("Mul", ["seen", "many"], "angle", {}),
         ("Sin", ["angle"], "anywhere", {}),

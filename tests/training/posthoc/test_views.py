@@ -170,9 +170,9 @@ def test_every_view_of_an_image_leaves_that_image_out_by_a_slow_loop() -> None:
     assert images.images.tolist() == [0, 1, 2, 3, 4, 5, 6]
     rows = torch.arange(21)
     which = rows % 7
-    centres = images.centres.without(images.unit[which], images.labels[which])
-    assert isinstance(centres, LeaveOneOutMeans)
-    got = centres.cosines(images.embedding(rows)).numpy()
+    centers = images.centers.without(images.unit[which], images.labels[which])
+    assert isinstance(centers, LeaveOneOutMeans)
+    got = centers.cosines(images.embedding(rows)).numpy()
     for view in range(3):
         for image in range(7):
             for identity in range(4):
@@ -259,7 +259,7 @@ def test_a_norm_that_is_not_told_is_refused(place: Path, tmp_path: Path) -> None
     path = tmp_path / "unit.onnx"
     onnx.save(model, str(path))
     assert onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
-    write_description(path, normalise_embedding=False, outputs={"embedding": "unit"}, quality="none")
+    write_description(path, normalize_embedding=False, outputs={"embedding": "unit"}, quality="none")
     with pytest.raises(ModelError, match="does not tell the norm"):
         add_quality("rts", path, place / "faces", tmp_path / "a.onnx", settings=Settings(norm=True))
     with pytest.raises(Error, match="unit embedding alone"):

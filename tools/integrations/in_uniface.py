@@ -1,4 +1,4 @@
-"""What uniface makes of a model; runs in an environment of its own, see ../check_neighbours.py.
+"""What uniface makes of a model; runs in an environment of its own, see ../check_integrations.py.
 
     python in_uniface.py FOLDER
 
@@ -27,15 +27,15 @@ class Recognizer(BaseRecognizer):
 
 
 def main(folder: Path) -> None:
-    recogniser = Recognizer(folder / "embedding.onnx")
+    recognizer = Recognizer(folder / "embedding.onnx")
     seen = {"version": np.array(version("uniface"))}
     with np.load(folder / "crops.npz") as file:
-        seen["crops"] = np.concatenate([recogniser.get_embedding(crop[..., ::-1]) for crop in file["crops"]])
+        seen["crops"] = np.concatenate([recognizer.get_embedding(crop[..., ::-1]) for crop in file["crops"]])
     with np.load(folder / "points.npz") as points:
         for name in points.files:
             picture = cv2.imread(str(folder / f"{name}.png"))
             seen[f"{name}_embedding"] = np.stack(
-                [recogniser.get_normalized_embedding(picture, face) for face in points[name]]
+                [recognizer.get_normalized_embedding(picture, face) for face in points[name]]
             )
     np.savez(folder / "seen.npz", **seen)
 

@@ -18,9 +18,9 @@ from facerts.hub.registry import shipped_models
 from facerts.images import encode_jpeg
 
 ROOT = Path(__file__).parents[1]
-TOOL = ROOT / "tools" / "check_neighbours.py"
+TOOL = ROOT / "tools" / "check_integrations.py"
 BLOCKS = re.findall(
-    r"```python\n(.*?)```", (ROOT / "docs" / "neighbours.md").read_text(encoding="utf-8"), re.DOTALL
+    r"```python\n(.*?)```", (ROOT / "docs" / "integrations.md").read_text(encoding="utf-8"), re.DOTALL
 )
 NOT_INSTALLED = 3
 
@@ -80,7 +80,7 @@ def test_what_the_documentation_shows_of_facerts_alone_runs(
     scene = np.pad(draw_face(0, 0), ((60, 60), (60, 60), (0, 0)), mode="edge")
     (tmp_path / "photo.jpg").write_bytes(encode_jpeg(scene))
     monkeypatch.chdir(tmp_path)
-    exec(compile(block, "docs/neighbours.md", "exec"), {})
+    exec(compile(block, "docs/integrations.md", "exec"), {})
 
 
 def test_there_are_examples_to_run() -> None:

@@ -4,8 +4,8 @@ The packages are installed from the package index into an environment of their o
 bring opencv-python, which shares a folder with the opencv-python-headless of facerts. They are given drawn crops, and
 scenes of turned and scaled drawn faces with their points; with --photos and --detector also real photos.
 
-    python tools/check_neighbours.py
-    python tools/check_neighbours.py --photos PHOTOS --detector scrfd_500m_kps.onnx
+    python tools/check_integrations.py
+    python tools/check_integrations.py --photos PHOTOS --detector scrfd_500m_kps.onnx
 
 Ends with 0 if all is as wanted, with 1 if something is not, with 3 if a package cannot be installed in time.
 """
@@ -101,7 +101,7 @@ def main() -> None:
         parser.error("--photos and --detector go together")
     with ending():
         try:
-            with tempfile.TemporaryDirectory(prefix="neighbours") as scratch:
+            with tempfile.TemporaryDirectory(prefix="facerts") as scratch:
                 rows = check(
                     Path(scratch),
                     find_model(options.model),
@@ -162,7 +162,7 @@ def check(
     for package in packages:
         folder = scratch / package
         shutil.copytree(given, folder)
-        script = ROOT / "tools" / "neighbours" / f"in_{package}.py"
+        script = ROOT / "tools" / "integrations" / f"in_{package}.py"
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
         subprocess.run([python, "-W", "ignore", script, folder], env=environment, check=True)
         with np.load(folder / "seen.npz") as seen:
@@ -194,14 +194,14 @@ def install(folder: Path, packages: list[str], limit: float) -> Path:
 
 
 def run_documented(python: Path, folder: Path, package: str, name: str) -> Row:
-    """Run what docs/neighbours.md shows of a package by itself, with the files that it names."""
+    """Run what docs/integrations.md shows of a package by itself, with the files that it names."""
     shutil.copy(folder / "embedding.onnx", folder / "small-embedding.onnx")
     with np.load(folder / "crops.npz") as file:
         (folder / "crop.png").write_bytes(encode_png(file["crops"][0]))
     photos = sorted(folder.glob("photos/*.png"))
     if photos:
         (folder / "photo.jpg").write_bytes(encode_jpeg(read(photos[0])))
-    text = (ROOT / "docs" / "neighbours.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "integrations.md").read_text(encoding="utf-8")
     blocks = [
         block
         for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL)

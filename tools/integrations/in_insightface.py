@@ -1,4 +1,4 @@
-"""What insightface makes of a model; runs in an environment of its own, see ../check_neighbours.py.
+"""What insightface makes of a model; runs in an environment of its own, see ../check_integrations.py.
 
     python in_insightface.py FOLDER
 
@@ -25,17 +25,17 @@ PROVIDERS = ["CPUExecutionProvider"]
 
 
 def main(folder: Path) -> None:
-    recogniser = get_model(str(folder / "embedding.onnx"), providers=PROVIDERS)
-    recogniser.prepare(ctx_id=-1)
+    recognizer = get_model(str(folder / "embedding.onnx"), providers=PROVIDERS)
+    recognizer.prepare(ctx_id=-1)
     seen = {"version": np.array(version("insightface"))}
     with np.load(folder / "crops.npz") as file:
-        seen["crops"] = recogniser.get_feat([crop[..., ::-1] for crop in file["crops"]])
+        seen["crops"] = recognizer.get_feat([crop[..., ::-1] for crop in file["crops"]])
     scorer = facerts.load(folder / "whole.onnx")
     with np.load(folder / "points.npz") as points:
         for name in points.files:
             picture = cv2.imread(str(folder / f"{name}.png"))
             faces = [Face(kps=kps) for kps in points[name]]
-            seen[f"{name}_embedding"] = np.stack([recogniser.get(picture, face) for face in faces])
+            seen[f"{name}_embedding"] = np.stack([recognizer.get(picture, face) for face in faces])
             add_quality(faces, picture, scorer)
             seen[f"{name}_quality"] = np.array([face.quality for face in faces])
     if (folder / "photos").is_dir():
@@ -44,7 +44,7 @@ def main(folder: Path) -> None:
 
 
 def analyse(folder: Path, seen: dict[str, np.ndarray]) -> None:
-    """The faces of photos, by a pack of detector and recogniser."""
+    """The faces of photos, by a pack of detector and recognizer."""
     pack = folder / "pack"
     pack.mkdir()
     for name in ("detector.onnx", "embedding.onnx"):
