@@ -123,7 +123,10 @@ def main() -> None:
 def arguments() -> argparse.Namespace:
     parser = parser_of(__doc__)
     parser.add_argument(
-        "recipes", nargs="+", metavar="[LABEL=]RECIPE", help="recipe files, or names of those that ship"
+        "recipes",
+        nargs="+",
+        metavar="[LABEL=]RECIPE",
+        help="recipe files, or names of those that ship; BASE_METHOD is short for BASE with method=METHOD",
     )
     parser.add_argument("--out", type=Path, required=True, help="gets a folder for each run")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1], help="of the runs; default: 1")

@@ -22,6 +22,10 @@ class ModelError(Error):
     """A model file is missing, broken, or does not do what its description says."""
 
 
+class RecipeError(Error):
+    """A training recipe that cannot be run; the message names the recipe, and the field or override."""
+
+
 class WriteError(Error):
     """A file or a folder cannot be written: a full or read-only disk, or a file where a folder is wanted."""
 

@@ -11,6 +11,7 @@ import typer
 
 from facerts.cli.app import build_app
 from facerts.training.methods import METHODS
+from facerts.training.recipe import load_recipe
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -42,6 +43,38 @@ def test_a_documented_command_parses(page: str, command: str) -> None:
         assert arguments[0] in group.commands, command
         group = group.commands[arguments.pop(0)]
     group.make_context(command, list(arguments))
+
+
+def trainings() -> list[list[str]]:
+    """What follows `facerts train` in the code blocks of the pages that say how to train."""
+    found = []
+    for name in ("README.md", "docs/training.md", "docs/training-at-scale.md"):
+        for block in re.findall(
+            r"```(?:\w*)\n(.*?)```", (ROOT / name).read_text(encoding="utf-8"), re.DOTALL
+        ):
+            for line in block.replace("\\\n", " ").splitlines():
+                if command := re.search(r"(?<!')facerts train ([a-z].*?)( >>.*)?$", line):
+                    found.append(shlex.split(command[1], comments=True))
+    return found
+
+
+def test_there_are_trainings_to_check() -> None:
+    assert len(trainings()) >= 10
+
+
+@pytest.mark.parametrize("arguments", trainings(), ids=" ".join)
+def test_a_documented_training_has_a_complete_recipe(arguments: list[str]) -> None:
+    train = typer.main.get_command(build_app()).commands["train"]  # type: ignore[attr-defined]
+    given = train.make_context("train", arguments).params
+    load_recipe(given["recipe"], given["overrides"] or ())
+
+
+def test_the_documented_recipe_file_is_one(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "training.md").read_text(encoding="utf-8")
+    (text,) = re.findall(r"```yaml\n(base: .*?)```", page, re.DOTALL)
+    (tmp_path / "mine.yaml").write_text(text, encoding="utf-8")
+    recipe = load_recipe(tmp_path / "mine.yaml")
+    assert (recipe.name, recipe.method["name"], recipe.method["logit_scale"]) == ("mine", "cosface", 32)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -171,3 +173,38 @@ def test_what_is_wrong_is_said_before_anything_is_trained(
     assert status == 2
     assert message in errors
     assert not (tmp_path / "out").exists()
+
+
+def documented() -> list[list[str]]:
+    """Arguments of the script in docs/training.md."""
+    page = (SCRIPT.parents[1] / "docs" / "training.md").read_text(encoding="utf-8").replace("\\\n", " ")
+    return [
+        shlex.split(line)
+        for line in re.findall(r"^python eval/train_and_judge\.py (.*)$", page, re.MULTILINE)
+    ]
+
+
+def test_the_documented_comparisons_are_there() -> None:
+    assert len(documented()) == 4
+
+
+@pytest.mark.parametrize("command", documented(), ids=lambda command: command[0])
+def test_a_documented_comparison_has_complete_recipes(
+    command: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(SCRIPT.parent)
+    script = importlib.import_module("train_and_judge")
+    monkeypatch.setattr(sys, "argv", [SCRIPT.name, *command])
+    runs = script.planned(script.arguments())
+    assert len(runs) >= 3
+    for one in runs:
+        assert "base" not in yaml.safe_load(one.recipe)
+
+
+def test_one_base_is_swept_over_methods(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(SCRIPT.parent)
+    script = importlib.import_module("train_and_judge")
+    monkeypatch.setattr(sys, "argv", [SCRIPT.name, "casia", "--sweep", "method=rts,dul", "--out", "out"])
+    runs = script.planned(script.arguments())
+    assert [one.folder.name for one in runs] == ["casia_method_rts_seed1", "casia_method_dul_seed1"]
+    assert [yaml.safe_load(one.recipe)["method"]["name"] for one in runs] == ["rts", "dul"]

@@ -10,9 +10,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from facerts.errors import ModelError
+from facerts.errors import ModelError, RecipeError
 from facerts.training.checkpoint import FILE, load_checkpoint, load_network, read_file
-from facerts.training.recipe import Recipe, RecipeError, load_recipe
+from facerts.training.recipe import Recipe, load_recipe
 from facerts.training.torch_file import check_torch_file
 from tests.command import run
 from tests.hostile import checkpoints, recipes
