@@ -207,12 +207,13 @@ def _read_csv(path: Path) -> list[_Row]:
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             reader = csv.DictReader(file)
+            # Read while the file is open: an empty file is asked for its header again.
+            columns = reader.fieldnames or ()
             lines = [(f"{path}, line {reader.line_num}", line) for line in reader]
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror})") from error
     except (csv.Error, UnicodeDecodeError) as error:
         raise DataError(f"{path}: no table in UTF-8 with commas ({error})") from error
-    columns = reader.fieldnames or ()
     unknown = [column for column in columns if column not in (*_NEEDED, *_OPTIONAL)]
     lacking = [column for column in _NEEDED if column not in columns]
     if unknown or lacking or len(set(columns)) != len(columns):
