@@ -6,7 +6,9 @@ TORCH_CPU ?= torch==2.13.0
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test check fuzz bench clean
+INTEGRATIONS := $(VENV)-integrations
+
+.PHONY: demo test test-fast test-integrations check fuzz bench clean
 
 # A GPU takes the ordinary PyTorch; without one, the small CPU build.
 $(READY): setup.cfg pyproject.toml
@@ -23,8 +25,26 @@ $(READY): setup.cfg pyproject.toml
 demo: $(READY)
 	$(BIN)/python demo/run.py --out out/demo
 
-test: $(READY)
-	$(BIN)/python -m pytest -n 2
+# insightface and uniface bring another OpenCV, so they are installed apart from what facerts is developed with.
+$(INTEGRATIONS)/.ready: setup.cfg pyproject.toml
+	$(PYTHON) -m venv $(INTEGRATIONS)
+	$(INTEGRATIONS)/bin/python -m pip install --quiet --upgrade pip
+	$(INTEGRATIONS)/bin/python -m pip install --quiet --editable ".[cpu,integrations]"
+	touch $(INTEGRATIONS)/.ready
+
+# All tests, dealt out to two processes; those of one group share what is costly to make.
+test: export FACERTS_INTEGRATIONS_PYTHON := $(abspath $(INTEGRATIONS))/bin/python
+test: $(READY) $(INTEGRATIONS)/.ready
+	$(BIN)/python -m pytest -n 2 --dist loadgroup
+
+# All but the slow ones.
+test-fast: $(READY)
+	$(BIN)/python -m pytest -n 2 -m "not slow"
+
+# Only those against insightface and uniface.
+test-integrations: export FACERTS_INTEGRATIONS_PYTHON := $(abspath $(INTEGRATIONS))/bin/python
+test-integrations: $(READY) $(INTEGRATIONS)/.ready
+	$(BIN)/python -m pytest -m integrations
 
 # Hostile files for every reader; MINUTES=600 goes on for ten hours.
 MINUTES ?= 10
@@ -47,4 +67,4 @@ bench: $(READY) out/demo/demo.onnx
 	$(BIN)/python tools/bench_metrics.py
 
 clean:
-	rm -rf $(VENV) out build *.egg-info
+	rm -rf $(VENV) $(INTEGRATIONS) out build *.egg-info

@@ -1,4 +1,4 @@
-"""The scripts that redraw the RTS paper's tables and figures, run as people run them."""
+"""The scripts that redraw the RTS paper's tables and figures, on small results."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import math
 import re
 import shutil
 import subprocess
-import sys
 from base64 import b64encode
 from collections.abc import Sequence
 from pathlib import Path
@@ -34,6 +33,7 @@ from facerts.evaluation.result_folder import load_result
 from facerts.evaluation.run import run_pairs
 from facerts.metrics.reject import error_versus_reject, pair_quality
 from tests.evaluation.conftest import Plain
+from tests.scripts import run_script
 
 EVAL = Path(__file__).parents[1] / "eval"
 FMR = 0.05
@@ -82,8 +82,7 @@ def results(
 
 
 def script(name: str, *arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(EVAL / f"{name}.py"), *[str(argument) for argument in arguments]]
-    return subprocess.run(command, capture_output=True, text=True, encoding="utf-8", check=False)
+    return run_script(EVAL / f"{name}.py", *arguments)
 
 
 def table(name: str, *arguments: object) -> list[list[str]]:
@@ -418,6 +417,7 @@ def test_results_on_other_pictures_are_told_of(tmp_path: Path, results: dict[str
     assert "first:" in ran.stderr
 
 
+@pytest.mark.slow
 def test_crops_of_the_packages_pictures_are_squares_of_them_and_the_same_every_time(
     tmp_path: Path, module: Any
 ) -> None:

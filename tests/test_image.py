@@ -206,6 +206,7 @@ def test_chunks_of_a_png_that_pixels_do_not_need_change_nothing(face: Picture) -
     assert np.array_equal(decode(data + b"trailing", where="x"), face[::-1, ::-1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("depth", "color", "side"), [(8, hostile.RGB, 1250), (1, hostile.GRAY, 6000)])
 def test_a_large_interlaced_png_without_any_redundancy_is_read(depth: int, color: int, side: int) -> None:
     random = np.random.default_rng(0)

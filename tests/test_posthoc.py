@@ -92,8 +92,6 @@ def test_names_and_other_outputs_of_theirs_stay(
 def test_every_method_that_fits_works(
     method: str, foreign: Path, drawn_faces: Path, tmp_path: Path, crops: NDArray[np.uint8]
 ) -> None:
-    if method not in METHODS:
-        pytest.skip(f"{method} is not there yet")
     out = tmp_path / "scored.onnx"
     scored(foreign, drawn_faces, out, method, cache=tmp_path / "cache.npz")
     got = load_embedder(out)(crops)
@@ -355,8 +353,6 @@ def test_heldout_identities_are_whole_and_people_with_one_picture_are_not_among_
 def test_what_cannot_be_done_is_said(
     method: str, how: dict[str, Any], message: str, foreign: Path, drawn_faces: Path, tmp_path: Path
 ) -> None:
-    if method not in METHODS and method != "rst":
-        pytest.skip(f"{method} is not there yet")
     with pytest.raises(Error, match=message):
         scored(foreign, drawn_faces, tmp_path / "new" / "a.onnx", method, **how)
     assert not (tmp_path / "new").exists()

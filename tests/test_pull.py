@@ -268,9 +268,6 @@ def test_the_cache_is_where_the_platform_has_it(tmp_path: Path, monkeypatch: pyt
     assert cache_folder() == Path("/caches/facerts")
     monkeypatch.setattr("sys.platform", "darwin")
     assert cache_folder() == tmp_path / "Library" / "Caches" / "facerts"
-    monkeypatch.setattr("sys.platform", "win32")
-    monkeypatch.setenv("LOCALAPPDATA", str(tmp_path / "local"))
-    assert cache_folder() == tmp_path / "local" / "facerts" / "Cache"
 
 
 def test_an_unknown_name_is_told_the_nearest_one(server: Server) -> None:

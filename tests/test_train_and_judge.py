@@ -25,6 +25,7 @@ from facerts.datasets import open_source
 from facerts.datasets.synthetic import write_drawn
 from facerts.evaluation.result_folder import load_result
 from facerts.training.checkpoint import load_checkpoint, load_network
+from tests.scripts import run_script
 
 SCRIPT = Path(__file__).parents[1] / "eval" / "train_and_judge.py"
 NAMES = ["arcface_seed1", "rts_seed1", "arcface_seed2", "rts_seed2"]
@@ -169,9 +170,9 @@ def test_what_is_wrong_is_said_before_anything_is_trained(
     data: Path, tmp_path: Path, arguments: list[str], message: str
 ) -> None:
     given = [data / one if one == "rts.yaml" else one for one in arguments]
-    status, _, errors = judge(tmp_path / "out", *given)
-    assert status == 2
-    assert message in errors
+    ran = run_script(SCRIPT, *given, "--out", tmp_path / "out")
+    assert ran.returncode == 2
+    assert message in ran.stderr
     assert not (tmp_path / "out").exists()
 
 

@@ -1,13 +1,15 @@
 """Hold insightface and uniface against facerts: do they load its models, and get the same embeddings and faces?
 
-The packages are installed from the package index into an environment of their own, which is removed afterwards: they
-bring opencv-python, which shares a folder with the opencv-python-headless of facerts. They are given drawn crops, and
-scenes of turned and scaled drawn faces with their points; with --photos and --detector also real photos.
+The packages live in an environment of their own, whose Python is given with --python: they bring opencv-python, which
+shares a folder with the opencv-python-headless of facerts. They are given drawn crops, and scenes of turned and scaled
+drawn faces with their points; with --photos and --detector also real photos.
 
-    python tools/check_integrations.py
-    python tools/check_integrations.py --photos PHOTOS --detector scrfd_500m_kps.onnx
+    python -m venv .venv-integrations
+    .venv-integrations/bin/python -m pip install '.[cpu,integrations]'
+    python tools/check_integrations.py --python .venv-integrations/bin/python
+    python tools/check_integrations.py --python .venv-integrations/bin/python --photos PHOTOS --detector scrfd.onnx
 
-Ends with 0 if all is as wanted, with 1 if something is not, with 3 if a package cannot be installed in time.
+Ends with 0 if all is as wanted, with 1 if something is not.
 """
 
 from __future__ import annotations
@@ -20,7 +22,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import venv
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -40,14 +41,7 @@ from facerts.integrations.insightface import FaceAnalysis
 from facerts.report.markdown import markdown_table
 
 ROOT = Path(__file__).parents[1]
-EXIT_DIFFERENT, EXIT_NOT_INSTALLED = 1, 3
-
-PACKAGES = {"insightface": ["insightface"], "uniface": ["uniface"]}
-# What facerts needs besides, which is imported from its sources there: its own OpenCV must not be installed.
-FACERTS = ["onnxruntime", "pydantic>=2.9", "pyyaml>=6.0", "rich>=14.1"]
-# For wheels only, and soon: what would have to be built takes too long for a check.
-PIP = ["-m", "pip", "install", "--quiet", "--no-input", "--disable-pip-version-check", "--no-compile"]
-PIP += ["--only-binary", ":all:", "--retries", "1", "--timeout", "15"]
+PACKAGES = ("insightface", "uniface")
 
 CROPS, SCENES, FACES_IN_SCENE = 24, 2, 6
 LEAST_COSINE = 0.9999
@@ -60,10 +54,6 @@ POINTS_APART = 0.5
 LEAST_FOUND_BY_BOTH = 0.95
 
 Arrays = Mapping[str, NDArray]
-
-
-class NotInstalledError(Exception):
-    """The packages cannot be had, or not in time."""
 
 
 @dataclass(frozen=True)
@@ -89,32 +79,31 @@ class Row:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument(
+        "--python",
+        type=Path,
+        required=True,
+        help="interpreter of an environment with facerts[cpu,integrations]",
+    )
     parser.add_argument("--model", help="name or .onnx file, with a quality (default: the default model)")
     parser.add_argument("--only", choices=PACKAGES, help="check one package (default: all)")
     parser.add_argument("--photos", type=Path, help="a folder of photos, of which --number are taken")
     parser.add_argument("--detector", type=Path, help="an .onnx file of SCRFD, for --photos")
     parser.add_argument("--number", type=int, default=12, help="of photos (default: 12)")
-    parser.add_argument("--limit", type=float, default=120, help="seconds for installing (default: 120)")
     parser.add_argument("--json", action="store_true", help="print the rows as JSON")
     options = parser.parse_args()
     if (options.photos is None) != (options.detector is None):
         parser.error("--photos and --detector go together")
-    with ending():
-        try:
-            with tempfile.TemporaryDirectory(prefix="facerts") as scratch:
-                rows = check(
-                    Path(scratch),
-                    find_model(options.model),
-                    packages=[options.only] if options.only else list(PACKAGES),
-                    photos=None
-                    if options.photos is None
-                    else sorted(options.photos.iterdir())[: options.number],
-                    detector=options.detector,
-                    limit=options.limit,
-                )
-        except NotInstalledError as error:
-            print(error, file=sys.stderr)
-            sys.exit(EXIT_NOT_INSTALLED)
+    with ending(), tempfile.TemporaryDirectory(prefix="facerts") as scratch:
+        rows = check(
+            Path(scratch),
+            find_model(options.model),
+            # Not resolved: the link in an environment is what makes it one.
+            python=options.python.absolute(),
+            packages=[options.only] if options.only else list(PACKAGES),
+            photos=None if options.photos is None else sorted(options.photos.iterdir())[: options.number],
+            detector=options.detector,
+        )
     if options.json:
         print(json.dumps([asdict(row) for row in rows], indent=1))
     else:
@@ -123,23 +112,19 @@ def main() -> None:
             for row in rows
         ]
         print(markdown_table(["package", "compared", "number", "worst", "wanted", "ok"], cells, words=2))
-    sys.exit(0 if all(row.ok for row in rows) else EXIT_DIFFERENT)
+    sys.exit(0 if all(row.ok for row in rows) else 1)
 
 
 def check(
     scratch: Path,
     model: Path,
     *,
+    python: Path,
     packages: list[str],
     photos: list[Path] | None,
     detector: Path | None,
-    limit: float,
 ) -> list[Row]:
-    """Compare facerts with each package.
-
-    Raises:
-        NotInstalledError: they cannot be installed within the limit.
-    """
+    """Compare facerts with each package, as an interpreter has it."""
     given = scratch / "given"
     given.mkdir()
     shutil.copy(model, given / "whole.onnx")
@@ -157,7 +142,6 @@ def check(
         for number, photo in enumerate(photos):
             (given / "photos" / f"{number:03}.png").write_bytes(encode_png(read(photo)))
 
-    python = install(scratch / "environment", packages, limit)
     rows = []
     for package in packages:
         folder = scratch / package
@@ -169,28 +153,6 @@ def check(
             rows += compare(folder, package, dict(seen))
         rows.append(run_documented(python, folder, package, rows[-1].package))
     return rows
-
-
-def install(folder: Path, packages: list[str], limit: float) -> Path:
-    """An environment with packages; gives its Python.
-
-    Raises:
-        NotInstalledError: they cannot be had, or not within the limit.
-    """
-    venv.EnvBuilder(with_pip=True, symlinks=os.name != "nt").create(folder)
-    python = folder / ("Scripts" if os.name == "nt" else "bin") / "python"
-    wanted = [requirement for package in packages for requirement in PACKAGES[package]]
-    what = " and ".join(packages)
-    try:
-        subprocess.run(
-            [python, *PIP, *wanted, *FACERTS], capture_output=True, text=True, check=True, timeout=limit
-        )
-    except subprocess.TimeoutExpired as error:
-        raise NotInstalledError(f"installing {what} took longer than {limit:g} s") from error
-    except subprocess.CalledProcessError as error:
-        said = error.stderr.strip().splitlines() or ["pip does not say why"]
-        raise NotInstalledError(f"{what} cannot be installed: {said[-1]}") from error
-    return python
 
 
 def run_documented(python: Path, folder: Path, package: str, name: str) -> Row:

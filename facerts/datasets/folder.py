@@ -15,8 +15,6 @@ from facerts.errors import DataError
 from facerts.images import MAX_BYTES
 
 IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp"})
-# Windows has neither the flag nor such pipes among its files; there it needs another one for bytes as they are.
-_NO_WAIT = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 
 
 class Files(Source):
@@ -64,7 +62,7 @@ class Files(Source):
         path = os.path.join(self._root, self._keys[index])
         try:
             # Without a buffer and a Path of its own: half the time of a small file. A pipe must not be waited for.
-            with open(os.open(path, os.O_RDONLY | _NO_WAIT), "rb", buffering=0) as file:
+            with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb", buffering=0) as file:
                 told = os.fstat(file.fileno())
                 if not stat.S_ISREG(told.st_mode):
                     raise DataError(f"{path}: not a file")

@@ -75,8 +75,6 @@ def cache_folder() -> Path:
     """Where they are put: ``$FACERTS_CACHE``, or the folder that the platform has for it."""
     if told := os.environ.get("FACERTS_CACHE"):
         return Path(told)
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "facerts" / "Cache"
     if sys.platform == "darwin":
         return Path.home() / "Library" / "Caches" / "facerts"
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "facerts"

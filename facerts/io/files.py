@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import hashlib
 import os
 import socket
@@ -151,9 +152,6 @@ def sha256_file(path: str | Path) -> str:
 
 def _lock(path: Path, lock: Path) -> int:
     """The lock file, open and locked."""
-    # Windows has no such module, and can import this one all the same.
-    import fcntl
-
     while True:
         make_folder(lock.parent)
         handle = os.open(lock, os.O_RDWR | os.O_CREAT, 0o666)
@@ -200,5 +198,4 @@ def _let_go() -> None:
     _held.clear()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_let_go)
+os.register_at_fork(after_in_child=_let_go)

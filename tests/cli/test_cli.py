@@ -38,6 +38,7 @@ def test_every_command_has_help_with_an_example(command: list[str]) -> None:
     assert f"Example: facerts {' '.join(command)}" in re.sub(r"\s+", " ", shown.output)
 
 
+@pytest.mark.slow
 def test_unreadable_input_ends_with_2_and_a_sentence(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, model: Path
 ) -> None:
@@ -121,6 +122,7 @@ def test_lfw_becomes_a_bin_set(tmp_path: Path) -> None:
         assert original.images.read(int(one)) == copy.images.read(int(other))
 
 
+@pytest.mark.slow
 def test_doctor_names_what_is_there(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("doctor", "--json") == 0
     told = json.loads(capsys.readouterr().out)

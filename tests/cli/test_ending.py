@@ -106,6 +106,7 @@ def test_every_error_ends_with_one_line_and_its_own_status(
     assert ("Traceback" in capsys.readouterr().err) == (status != 130)
 
 
+@pytest.mark.slow
 def test_the_place_of_an_error_is_shown_to_who_asks(tmp_path: Path) -> None:
     command = ("train", tmp_path / "gone.yaml")
     plain, debugged = in_a_process(*command), in_a_process("--debug", *command)
@@ -115,6 +116,7 @@ def test_the_place_of_an_error_is_shown_to_who_asks(tmp_path: Path) -> None:
     assert debugged.stderr.endswith(plain.stderr)
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_a_sentence(model: Path, pictures: Path, tmp_path: Path) -> None:
     for out, command in {
         "rows.csv": ["score", pictures, "--model", model],
@@ -181,6 +183,7 @@ def test_nobody_reading_is_no_picture_that_cannot_be_read() -> None:
     assert (ended.returncode, ended.stderr) == (141, b"")
 
 
+@pytest.mark.slow
 def test_names_that_are_no_text_can_be_told(tmp_path: Path) -> None:
     folder = os.fsencode(tmp_path) + b"/\xff"
     os.mkdir(folder)

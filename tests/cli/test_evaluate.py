@@ -69,6 +69,7 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> str:
     return " ".join(error.split())
 
 
+@pytest.mark.slow
 def test_verification_with_all_pairs(capsys: pytest.CaptureFixture[str], home: Path, tmp_path: Path) -> None:
     command = ("evaluate", "verification", "--model", home / "model.onnx", "--data", home / "lfw")
     sections = told(capsys, *command, "--all-pairs", "--out", tmp_path)
@@ -267,6 +268,7 @@ def test_ladder(capsys: pytest.CaptureFixture[str], home: Path, tmp_path: Path) 
     assert "--embeddings" in refused(capsys, *command, "--embeddings", home / "t.npz", "--out", tmp_path)
 
 
+@pytest.mark.slow
 def test_commands_share_a_folder_and_models_do_not(
     capsys: pytest.CaptureFixture[str], home: Path, drawn_things: Path, tmp_path: Path
 ) -> None:
@@ -287,6 +289,7 @@ def test_commands_share_a_folder_and_models_do_not(
     )
 
 
+@pytest.mark.slow
 def test_results_and_reports_say_nothing_of_where_they_were_made(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -327,6 +330,7 @@ def test_results_and_reports_say_nothing_of_where_they_were_made(
     assert "facerts evaluate verification --model=model.onnx --out results" in told[1]
 
 
+@pytest.mark.slow
 def test_crops_of_another_size_are_measured_and_warned_of_whatever_is_measured(
     capsys: pytest.CaptureFixture[str], home: Path, drawn_things: Path, tmp_path: Path
 ) -> None:
@@ -410,6 +414,7 @@ def results(home: Path, drawn_things: Path, tmp_path_factory: pytest.TempPathFac
     return folder / "model", folder / "small"
 
 
+@pytest.mark.slow
 def test_compare_writes_numbers_and_a_page(
     capsys: pytest.CaptureFixture[str], results: tuple[Path, Path], tmp_path: Path
 ) -> None:
@@ -430,6 +435,7 @@ def test_compare_writes_numbers_and_a_page(
     assert "lfw, one" in shown
 
 
+@pytest.mark.slow
 def test_compare_takes_labels_an_embedding_and_logs(
     capsys: pytest.CaptureFixture[str], results: tuple[Path, Path], tmp_path: Path
 ) -> None:

@@ -54,6 +54,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_a_folder_holds_both_similarities_and_the_scores_are_scipys(
     capsys: pytest.CaptureFixture[str], home: Path, tmp_path: Path
 ) -> None:

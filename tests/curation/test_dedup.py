@@ -154,8 +154,6 @@ def test_pictures_far_from_their_identity_go_if_asked(make: Make, faces: Path, t
 def test_a_dry_run_tells_the_same_and_writes_no_picture(
     make: Make, tmp_path: Path, embedding: Embedding, faces: Path, faiss: bool
 ) -> None:
-    if faiss:
-        pytest.importorskip("faiss")
     real = make()
     found = replace(embedding, search="faiss" if faiss else "numpy")
     target = Target(tmp_path / "dry")

@@ -19,7 +19,7 @@ from facerts.curation.output_spec import Target
 from facerts.curation.pack import unpack
 from facerts.datasets import Joined, Subset, open_source
 from facerts.embedding import load_embedder
-from facerts.errors import DataError, Error, ModelError
+from facerts.errors import DataError, Error
 from facerts.hub.registry import find_model
 from tests.contents import content
 from tests.curation.conftest import embeddings_of
@@ -188,11 +188,7 @@ def test_where_nobody_is_left_a_dry_run_says_why(faces: Path, embedding: Embeddi
 
 
 def test_real_people_leave_whose_other_pictures_are_in_lfw(facerts_data: Path, tmp_path: Path) -> None:
-    try:
-        model = find_model("facerts-small")
-    except ModelError as error:
-        pytest.skip(f"the model is not in this copy: {error}")
-    how = Embedding(load_embedder(model, threads=1))
+    how = Embedding(load_embedder(find_model("facerts-small"), threads=1))
     lfw = open_source(facerts_data / "lfw")
     strangers = open_source(facerts_data / "faces" / "val-000000.tar")
     assert lfw.labels is not None

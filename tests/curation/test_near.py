@@ -38,8 +38,6 @@ def block(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_row_goes_where_one_that_stays_is_almost_equal(
     vectors: NDArray[np.float32], backend: Backend
 ) -> None:
-    if backend == "faiss":
-        pytest.importorskip("faiss")
     found = repeats(vectors, THRESHOLD, backend)
     kept: list[int] = []
     for row, vector in enumerate(vectors):
@@ -59,8 +57,6 @@ def test_a_row_goes_where_one_that_stays_is_almost_equal(
 def test_all_pairs_that_are_similar_are_found_once(
     vectors: NDArray[np.float32], backend: Backend, chosen: bool
 ) -> None:
-    if backend == "faiss":
-        pytest.importorskip("faiss")
     rows = np.random.default_rng(0).permutation(90)[:50] if chosen else np.arange(90)
     given = Chosen(vectors, rows) if chosen else vectors
     found = [
@@ -83,12 +79,28 @@ def test_all_pairs_that_are_similar_are_found_once(
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_pair_at_the_threshold_is_found(backend: Backend) -> None:
-    if backend == "faiss":
-        pytest.importorskip("faiss")
     equal = np.array([[1, 0], [0, 1], [1, 0]], dtype=np.float32)
     (part,) = [part for part in similar(equal, 1.0, "", backend) if len(part.first)]
     assert (part.first.tolist(), part.second.tolist()) == ([0], [2])
     assert repeats(equal, 1.0, backend).of.tolist() == [-1, -1, 0]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_pair_just_below_the_threshold_is_not_found(backend: Backend) -> None:
+    at = np.float32(THRESHOLD)
+    cosines = np.array([np.nextafter(at, np.float32(0)), at, np.nextafter(at, np.float32(1))])
+    # Each row's cosine to the first is its first entry, exactly; the others are at right angles to each other.
+    rows = np.zeros((4, 4), dtype=np.float32)
+    rows[0, 0] = 1
+    rows[1:, 0] = cosines
+    rows[1:, 1:] = np.diag(np.sqrt(1 - cosines**2))
+    found = [
+        (int(first), int(second))
+        for part in similar(rows, THRESHOLD, "", backend)
+        for first, second, _ in zip(*part, strict=True)
+    ]
+    assert sorted(found) == [(0, 2), (0, 3)]
+    assert repeats(rows, THRESHOLD, backend).of.tolist() == [-1, -1, 0, 0]
 
 
 def test_faiss_says_what_to_install(monkeypatch: pytest.MonkeyPatch, vectors: NDArray[np.float32]) -> None:

@@ -18,6 +18,7 @@ IMAGES = [bytes([255, 216, number]) * (number + 1) for number in range(6)]
 SAME = [True, False, True]
 
 
+@pytest.mark.slow
 def test_no_pickle_harms_the_process_that_reads_it(tmp_path: Path) -> None:
     paths = []
     for number, content in enumerate(pickles.HOSTILE.values()):

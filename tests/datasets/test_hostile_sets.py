@@ -54,6 +54,7 @@ def test_no_record_set_asks_for_more_than_it_holds(tmp_path: Path) -> None:
         assert not sentence or sentence.startswith(str(path.parent))
 
 
+@pytest.mark.slow
 def test_no_list_ends_a_run_by_one_line(tmp_path: Path) -> None:
     (tmp_path / "there.jpg").write_bytes(FACE)
     for number, content in enumerate(lists.HOSTILE.values()):

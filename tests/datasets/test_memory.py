@@ -60,6 +60,7 @@ COMMANDS: dict[str, Callable[[Source, Path], object]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_command_keeps_a_few_numbers_of_each_picture(command: str, tmp_path: Path) -> None:
     few, many = (
@@ -69,6 +70,7 @@ def test_a_command_keeps_a_few_numbers_of_each_picture(command: str, tmp_path: P
     assert many - few < BYTES_EACH * (MANY - FEW)
 
 
+@pytest.mark.slow
 def test_an_open_shard_keeps_names_and_numbers(tmp_path: Path) -> None:
     for count in (FEW, MANY):
         source = Numbered(count)

@@ -305,10 +305,7 @@ def test_scores_that_are_no_numbers_are_an_error_and_not_no_face(tmp_path: Path)
 
 @pytest.fixture(scope="module")
 def scrfd(reference_models: Path) -> Detector:
-    path = reference_models / "scrfd_500m_kps.onnx"
-    if not path.is_file():
-        pytest.skip(f"there is no {path}")
-    return SCRFD(path, threads=1)
+    return SCRFD(reference_models / "scrfd_500m_kps.onnx", threads=1)
 
 
 def test_the_astronauts_face_is_found_where_it_is(scrfd: Detector) -> None:
@@ -336,12 +333,9 @@ def test_a_face_is_found_however_much_of_the_photo_it_fills(scrfd: Detector) -> 
 def test_it_agrees_with_yunet_on_real_photos(
     scrfd: Detector, reference_models: Path, facerts_data: Path
 ) -> None:
-    folder = facerts_data / "photos" / "lfw"
-    if not folder.is_dir():
-        pytest.skip(f"there are no photos at {folder}")
     yunet = open_detector("yunet", reference_models / "face_detection_yunet_2023mar.onnx")
     assert yunet is not None
-    source = open_images(folder)
+    source = open_images(facerts_data / "photos" / "lfw")
     apart = []
     for index in itertools.islice(range(len(source)), 40):
         photo = decode(source.read(index), where=source.location(index))

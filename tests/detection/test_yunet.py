@@ -73,6 +73,7 @@ def test_a_made_network_gives_the_faces_that_opencv_finds(
     assert assert_as_in_opencv(model, found, image, threshold) >= (threshold <= 0.4 and height * width > 1)
 
 
+@pytest.mark.slow
 def test_the_best_places_alone_are_looked_at(tmp_path: Path) -> None:
     # Squares of 16 and 32 pixels, in which different brightnesses meet, are never as sure as the others.
     wide = write_yunet(tmp_path / "m.onnx", largest=2.0)
@@ -274,10 +275,7 @@ def test_the_published_network_gives_the_faces_that_opencv_finds(
 def test_in_real_photos_it_finds_the_faces_that_opencv_finds(
     published: Path, facerts_data: Path, folder: str
 ) -> None:
-    photos = facerts_data / "photos" / folder
-    if not photos.is_dir():
-        pytest.skip(f"there are no photos at {photos}")
-    source = open_images(photos)
+    source = open_images(facerts_data / "photos" / folder)
     detector = YuNet(published, threads=1, size=10_000)
     faces = 0
     for index in range(len(source)):

@@ -94,6 +94,7 @@ def test_neighbors_are_those_of_a_full_sort(known: int, k: int) -> None:
     np.testing.assert_allclose(found, ordered[:, :k].mean(axis=1), atol=1e-6)
 
 
+@pytest.mark.slow
 def test_scores_that_need_no_training_stand_beside_the_models_own(
     plain: Plain, named: Path, drawn_faces: Path, drawn_things: Path, tmp_path: Path
 ) -> None:

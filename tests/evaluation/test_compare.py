@@ -61,6 +61,7 @@ def told(comparison: dict[str, Any], name: str) -> dict[str, Any]:
     return row
 
 
+@pytest.mark.slow
 def test_a_result_does_not_differ_from_itself(folders: dict[str, Path]) -> None:
     comparison = compare([folders["plain"], folders["plain"]])
     assert comparison["schema"] == SCHEMA
@@ -75,6 +76,7 @@ def test_a_result_does_not_differ_from_itself(folders: dict[str, Path]) -> None:
         assert difference["p_value"] == 1
 
 
+@pytest.mark.slow
 def test_a_worse_model_has_differences_below_0_and_small_p(folders: dict[str, Path]) -> None:
     comparison = compare([folders["plain"], folders["poor"]])
     assert comparison["reference"] == {
@@ -110,6 +112,7 @@ def test_a_worse_model_has_differences_below_0_and_small_p(folders: dict[str, Pa
         assert turned["auroc"]["ci95"][0] > 0
 
 
+@pytest.mark.slow
 def test_scores_of_faces_against_others_are_compared_by_their_names(folders: dict[str, Path]) -> None:
     comparison = compare([folders["plain"], folders["poor"]])
     (row,) = comparison["ood"]
@@ -128,6 +131,7 @@ def test_scores_of_faces_against_others_are_compared_by_their_names(folders: dic
     assert quality["unit"] == "pictures"
 
 
+@pytest.mark.slow
 def test_every_model_is_compared_with_the_first(folders: dict[str, Path]) -> None:
     comparison = compare([folders["plain"], folders["poor"], folders["plain"]])
     rows = comparison["verification"]["named"]
@@ -146,6 +150,7 @@ def beside(named: Path, folder: Path, lines: list[str]) -> Path:
     return folder / named.name
 
 
+@pytest.mark.slow
 def test_other_pictures_are_left_out_with_a_note(
     folders: dict[str, Path],
     named: Path,
@@ -185,6 +190,7 @@ def test_other_pairs_of_the_same_pictures_are_left_out_too(
         compare([folders["plain"], tmp_path / "other"])
 
 
+@pytest.mark.slow
 def test_faces_that_are_the_others_elsewhere_are_left_out(
     folders: dict[str, Path], drawn_faces: Path, drawn_things: Path, named: Path, tmp_path: Path
 ) -> None:
@@ -217,6 +223,7 @@ def test_results_with_nothing_in_common_are_refused(
         compare([folders["plain"], tmp_path / "gone"])
 
 
+@pytest.mark.slow
 def test_a_comparison_is_written_as_valid_json(folders: dict[str, Path], tmp_path: Path) -> None:
     comparison = compare([folders["plain"], folders["poor"]])
     write_comparison(comparison, tmp_path / "new" / "folder")

@@ -247,6 +247,7 @@ def test_ood_measures_every_source_by_itself_and_all_together() -> None:
         ood_of({}, {"pets": scored([1])}, {"pets": ["x"]})
 
 
+@pytest.mark.slow
 def test_commands_share_a_folder_and_replace_only_their_own_section(
     plain: Plain, benchmark_folder: Path, drawn_things: Path, tmp_path: Path
 ) -> None:

@@ -237,13 +237,16 @@ def test_nothing_to_search_is_refused(
         identification_of(outputs, replace(benchmark, **change))
 
 
-def faiss_or_skip() -> None:
-    pytest.importorskip("faiss", reason="FAISS is not installed: pip install 'facerts[faiss]'")
+@pytest.mark.parametrize("backend", ["numpy", "faiss"])
+def test_scores_are_cosines_with_the_highest_first(backend: Backend) -> None:
+    gallery = np.array([[0, 1], [-1, 0], [1, 0], [0.6, 0.8]], dtype=np.float32)
+    found = find(gallery, np.array([[1, 0]], dtype=np.float32), 4, backend)
+    assert found.templates.tolist() == [[2, 3, 0, 1]]
+    np.testing.assert_allclose(found.scores, [[1, 0.6, 0, -1]], atol=1e-7)
 
 
 @pytest.mark.parametrize("k", [1, 7, 500])
 def test_faiss_finds_the_same_templates_as_numpy(k: int) -> None:
-    faiss_or_skip()
     random = np.random.default_rng(8)
     gallery, probes = unit(random.normal(size=(300, 64))), unit(random.normal(size=(90, 64)))
     plain, fast = find(gallery, probes, k, "numpy"), find(gallery, probes, k, "faiss")
@@ -254,7 +257,6 @@ def test_faiss_finds_the_same_templates_as_numpy(k: int) -> None:
 
 
 def test_identification_by_faiss_gives_the_same_numbers(case: tuple[FaceOutputs, TemplateBenchmark]) -> None:
-    faiss_or_skip()
     plain, fast = (
         identification_of(*case, backend=backend, replicates=20)[0] for backend in ("numpy", "faiss")
     )
@@ -271,8 +273,6 @@ def test_identification_by_faiss_gives_the_same_numbers(case: tuple[FaceOutputs,
 
 @pytest.mark.parametrize("backend", ["numpy", "faiss"])
 def test_an_empty_gallery_and_other_sizes_are_refused(backend: Backend) -> None:
-    if backend == "faiss":
-        faiss_or_skip()
     vectors = np.eye(4, dtype=np.float32)
     with pytest.raises(ValueError, match="needs a gallery"):
         find(vectors[:0], vectors, 1, backend)

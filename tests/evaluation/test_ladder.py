@@ -45,6 +45,7 @@ def test_a_ladder_has_every_kind_step_and_score(plain: Plain, drawn_faces: Path,
     json.dumps(content, allow_nan=False)
 
 
+@pytest.mark.slow
 def test_the_first_step_is_the_clean_picture(plain: Plain, drawn_faces: Path) -> None:
     source = open_source(drawn_faces)
     section, arrays = ladder_of(plain, source, pictures=len(source))
@@ -56,6 +57,7 @@ def test_the_first_step_is_the_clean_picture(plain: Plain, drawn_faces: Path) ->
             assert kind["by"]["norm"][f"p{at}"][0] == pytest.approx(float(np.percentile(clean.norm, at)))  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", list(KINDS))
 def test_a_step_is_each_picture_degraded_and_measured_by_itself(
     plain: Plain, drawn_faces: Path, kind: str

@@ -95,6 +95,7 @@ def test_scores_are_scipys_log_densities_and_numbers_are_made_from_them(named: P
     assert calibration["by"]["quality"]["spearman"] == pytest.approx(correlation)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flip", [False, True])
 def test_one_variance_for_all_ranks_pairs_as_the_cosine_does(flip: bool, named: Path, tmp_path: Path) -> None:
     how = replace(BARE, flip=flip)
@@ -191,6 +192,7 @@ def test_the_channels_are_probed_by_the_same_similarity(drawn_benchmark: PairBen
     assert channel_probe(Told(), drawn_benchmark, outputs, **told) is None
 
 
+@pytest.mark.slow
 def test_comparisons_go_by_the_similarity_too(named: Path, tmp_path: Path) -> None:
     for model, name in ((Gaussian(), "a"), (Even("even", "b" * 64), "b")):
         for similarity in (COSINE, MLS):

@@ -117,6 +117,7 @@ def test_the_page_has_the_tables_and_figures(written: Path, comparison: dict[str
     assert "<title>A &amp; B</title>" in page
 
 
+@pytest.mark.slow
 def test_the_best_is_bold(methods: list[Method], tmp_path: Path) -> None:
     single = [Method("A", methods[0].runs[:1]), methods[1]]
     comparison = compare_methods(single)

@@ -75,6 +75,7 @@ class _Checker(HTMLParser):
             assert self.open.pop() == tag
 
 
+@pytest.mark.slow
 def test_the_page_is_whole_and_needs_nothing_else(result: Path, tmp_path: Path) -> None:
     write_report([result], tmp_path / "page.html", title="A & B")
     page = (tmp_path / "page.html").read_text()
@@ -90,6 +91,7 @@ def test_the_page_is_whole_and_needs_nothing_else(result: Path, tmp_path: Path) 
     assert page.count("<svg") == 15
 
 
+@pytest.mark.slow
 def test_the_tables_show_the_results_numbers(result: Path, tmp_path: Path) -> None:
     write_report([result], tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text()

@@ -296,7 +296,6 @@ main()
 """
 
 
-@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")
 def test_a_killed_command_goes_on_where_it_was(folder: Path, tmp_path: Path) -> None:
     model = write_embedder(tmp_path / "m.onnx")
     write_description(model)

@@ -35,7 +35,6 @@ BLOCK = 40
 NO_RAY = "Ray is not installed: pip install 'facerts[ray]'"
 # `ps` and processes that are killed.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:ray")
-posix = pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")
 
 
 @pytest.fixture(scope="module")
@@ -123,7 +122,6 @@ def scoring_processes() -> set[int]:
     return {pid for pid in mine if "BlockScorer" in names[pid]}
 
 
-@posix
 def test_workers_that_are_killed_lose_nothing(
     ray_here: Any,
     folder: Path,
@@ -281,7 +279,6 @@ def test_the_command_writes_the_same_on_both_engines(
     assert written["ray"] == written["local"]
 
 
-@posix
 def test_a_run_whose_command_was_killed_goes_on_without_ray(
     ray_here: Any, folder: Path, model: Path, tmp_path: Path, expected: bytes
 ) -> None:

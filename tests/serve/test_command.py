@@ -72,6 +72,7 @@ def test_it_listens_answers_logs_nothing_of_the_content_and_ends(model_file: Pat
     assert lines == ["POST /v1/score 200 … ms", "GET none 404 … ms"]
 
 
+@pytest.mark.slow
 def test_requests_in_flight_are_answered_when_it_is_told_to_end(model_file: Path) -> None:
     answers: list[httpx.Response] = []
     noise = encode_png(np.random.default_rng(0).integers(0, 256, (3000, 3000, 3), dtype=np.uint8))
@@ -97,6 +98,7 @@ def test_requests_in_flight_are_answered_when_it_is_told_to_end(model_file: Path
     assert [answer.status_code for answer in answers] == [200] * 3
 
 
+@pytest.mark.slow
 def test_the_token_may_come_from_a_file_or_the_environment(model_file: Path, tmp_path: Path) -> None:
     (tmp_path / "token").write_text("from-file\n")
     with served("--model", model_file, "--token-file", tmp_path / "token") as (_, client):
@@ -165,6 +167,7 @@ main()
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("module", ["fastapi", "prometheus_client", "uvicorn"])
 def test_a_missing_package_is_named_with_its_extra(model_file: Path, module: str) -> None:
     code = WITHOUT.format(module=module, model=str(model_file))

@@ -110,6 +110,7 @@ def test_a_frozen_network_embeds_as_before_while_its_quality_is_learned(
     assert np.ptp(second.quality) > 0
 
 
+@pytest.mark.slow
 def test_a_frozen_run_that_was_killed_ends_with_the_same_weights(
     make_recipe: MakeRecipe, published: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -256,6 +257,7 @@ def test_a_file_that_holds_no_weights_is_named(make_recipe: MakeRecipe, tmp_path
     assert not evil.exists()
 
 
+@pytest.mark.slow
 def test_published_weights_are_exported_as_a_model_that_says_what_it_is(
     published: Path, tmp_path: Path, crops: NDArray[np.uint8], capsys: pytest.CaptureFixture[str]
 ) -> None:
