@@ -5,10 +5,11 @@ TORCH_CPU ?= torch==2.13.0
 
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+OLDEST := $(VENV)-oldest
 
 INTEGRATIONS := $(VENV)-integrations
 
-.PHONY: demo test test-fast test-integrations check fuzz bench clean
+.PHONY: demo test test-fast test-integrations test-oldest coverage check fuzz bench clean
 
 # A GPU takes the ordinary PyTorch; without one, the small CPU build.
 $(READY): setup.cfg pyproject.toml
@@ -46,6 +47,26 @@ test-integrations: export FACERTS_INTEGRATIONS_PYTHON := $(abspath $(INTEGRATION
 test-integrations: $(READY) $(INTEGRATIONS)/.ready
 	$(BIN)/python -m pytest -m integrations
 
+# Fast tests of what needs no PyTorch, with the oldest versions that setup.cfg allows; on the oldest Python, best.
+NEED_TORCH := training test_docs.py test_export.py test_posthoc.py test_precision.py
+$(OLDEST)/.ready: setup.cfg
+	$(PYTHON) -m venv $(OLDEST)
+	$(OLDEST)/bin/python -m pip install --quiet uv
+	$(OLDEST)/bin/uv pip install --quiet --python $(OLDEST)/bin/python --resolution lowest-direct \
+		--editable ".[cpu,faiss,parquet,report,serve,sklearn,test]"
+	touch $(OLDEST)/.ready
+
+test-oldest: $(OLDEST)/.ready
+	$(OLDEST)/bin/python -m pytest -n 2 -m "not slow" $(NEED_TORCH:%=--ignore=tests/%)
+
+# Which lines tests reach, as a page in out/coverage; TESTS=tests/serve for a part.
+TESTS ?= tests
+coverage: $(READY)
+	rm -f .coverage .coverage.*
+	$(BIN)/python -m coverage run -m pytest $(TESTS); status=$$?; \
+	$(BIN)/python -m coverage combine --quiet && $(BIN)/python -m coverage html --quiet -d out/coverage && \
+	$(BIN)/python -m coverage report && exit $$status
+
 # Hostile files for every reader; MINUTES=600 goes on for ten hours.
 MINUTES ?= 10
 fuzz: $(READY)
@@ -67,4 +88,4 @@ bench: $(READY) out/demo/demo.onnx
 	$(BIN)/python tools/bench_metrics.py
 
 clean:
-	rm -rf $(VENV) $(INTEGRATIONS) out build *.egg-info
+	rm -rf $(VENV) $(INTEGRATIONS) $(OLDEST) out build *.egg-info .coverage .coverage.*

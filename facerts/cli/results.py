@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from facerts.cli.output import rows_table
-from facerts.report.markdown import spread, words_of
 
 SHARES = (0.0, 0.05, 0.1, 0.2)
 
@@ -133,6 +132,8 @@ def show_ladder(sections: dict[str, dict[str, Any]]) -> None:
 
 def show_comparison(comparison: dict[str, Any]) -> None:
     """The tables, and differences from the reference: a row for each model and benchmark."""
+    from facerts.report.markdown import words_of
+
     for table in comparison["tables"]:
         words = words_of(table)
         cells = [
@@ -168,6 +169,8 @@ def show_comparison(comparison: dict[str, Any]) -> None:
 
 
 def _cell(cell: dict[str, Any] | None) -> str:
+    from facerts.report.markdown import spread
+
     return "–" if cell is None else f"{100 * cell['value']:.2f} {spread(cell)}".rstrip()
 
 

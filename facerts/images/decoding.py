@@ -20,9 +20,6 @@ from facerts.errors import ImageError
 from facerts.images import bmp, jpeg, png, webp
 from facerts.images.limits import MAX_BYTES, MAX_PIXELS, Checked
 
-# OpenCV 4.11 learned to decode straight to RGB; before, the channels are swapped afterwards.
-_DECODES_TO_RGB: int | None = getattr(cv2, "IMREAD_COLOR_RGB", None)
-
 
 def decode(data: bytes, *, where: str, max_pixels: int = MAX_PIXELS) -> NDArray[np.uint8]:
     """Decode an image.
@@ -44,7 +41,7 @@ def decode(data: bytes, *, where: str, max_pixels: int = MAX_PIXELS) -> NDArray[
         raise ImageError(f"{where}: more bytes than the limit of {MAX_BYTES:,}")
     height, width, pixels = _check(data, where, max_pixels)
     try:
-        image = cv2.imdecode(np.frombuffer(pixels, np.uint8), _DECODES_TO_RGB or cv2.IMREAD_COLOR)
+        image = cv2.imdecode(np.frombuffer(pixels, np.uint8), cv2.IMREAD_COLOR_RGB)
     except cv2.error as error:
         raise ImageError(f"{where}: broken picture ({error.err})") from error
     if image is None:
@@ -54,8 +51,6 @@ def decode(data: bytes, *, where: str, max_pixels: int = MAX_PIXELS) -> NDArray[
             f"{where}: broken picture, it has {image.shape[1]} x {image.shape[0]} pixels and its header says "
             f"{width} x {height}"
         )
-    if _DECODES_TO_RGB is None:
-        image = cv2.cvtColor(image, cv2.COLOR_BGR2RGB)
     return image.astype(np.uint8, copy=False)
 
 

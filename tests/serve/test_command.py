@@ -125,14 +125,14 @@ def test_wrong_use_ends_with_2_and_a_sentence(
     (tmp_path / "empty").write_text("")
     assert "no threshold that keeps 0.5" in error("--keep", "0.5")
     assert "give one" in error("--keep", "0.95", "--min-quality", "1")
-    assert "gone: the token cannot be read" in error("--token-file", tmp_path / "gone")
-    assert "a token is made of ASCII" in error("--token-file", tmp_path / "empty")
+    assert "gone: cannot read the token" in error("--token-file", tmp_path / "gone")
+    assert "a token must be one or more printable ASCII" in error("--token-file", tmp_path / "empty")
     assert "both give a token" in error("--token-file", tmp_path / "empty", "--token", "a")
     assert "cannot listen on 192.0.2.1" in error("--host", "192.0.2.1", "--token", "a")
     assert "timeout must be" in error("--timeout", "0")
     # An empty variable is no way to leave a service open by mistake.
     monkeypatch.setenv("FACERTS_TOKEN", "")
-    assert "a token is made of ASCII" in error()
+    assert "a token must be one or more printable ASCII" in error()
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_a_service_that_is_open_to_everybody_is_warned_of(
     monkeypatch.delenv("FACERTS_TOKEN", raising=False)
     # No machine has this address, so nothing is opened.
     assert run("serve", "--model", model_file, *options) == 2
-    assert ("everybody who reaches 192.0.2.1" in capsys.readouterr().err) is warned
+    assert ("anyone who can reach 192.0.2.1" in capsys.readouterr().err) is warned
 
 
 WITHOUT = """

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from facerts.scoring import Scorer
 from facerts.serve import Settings
-from facerts.serve.answers import Problem, Scores
+from facerts.serve.schemas import Problem, Scores
 from tests.serve.conftest import address, crop, running
 
 PICTURES = [

@@ -203,7 +203,7 @@ def test_where_all_pictures_are_bad_the_request_is(client: httpx.Client) -> None
     assert response.status_code == 422
     problem = response.json()
     assert problem["code"] == "unusable_pictures"
-    assert problem["error"].startswith("none of the 3 pictures could be scored; the first: ")
+    assert problem["error"].startswith("none of the 3 images could be scored; the first: ")
     assert [picture["name"] for picture in problem["pictures"]] == ["0.png", "1.png", "2.png"]
     assert "empty" in problem["pictures"][1]["error"]
 
@@ -234,7 +234,7 @@ def test_percentiles_are_those_of_the_calibration(client: httpx.Client) -> None:
         ({"keep": 2}, "keep"),
         ({"min_quality": "nan"}, "min_quality"),
         ({"min_quality": "much"}, "min_quality"),
-        ({"keep": 0.95, "min_quality": 0}, "give one"),
+        ({"keep": 0.95, "min_quality": 0}, "give only one"),
         ({"embeddings": "perhaps"}, "embeddings"),
         ({"embedings": "true"}, "embedings"),
         ({"largest": ""}, "largest"),
@@ -257,7 +257,7 @@ def test_an_option_in_two_places_is_an_error(client: httpx.Client) -> None:
         "/v1/score?largest=1", files=[("pictures", ("a.png", crop(9)))], data={"largest": "1"}
     )
     assert response.status_code == 422
-    assert "give it once" in response.json()["error"]
+    assert "only once" in response.json()["error"]
 
 
 @pytest.mark.parametrize(
