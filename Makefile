@@ -9,7 +9,7 @@ OLDEST := $(VENV)-oldest
 
 INTEGRATIONS := $(VENV)-integrations
 
-.PHONY: demo test test-fast test-integrations test-oldest coverage check fuzz bench clean
+.PHONY: demo test test-fast test-integrations test-oldest coverage check docs fuzz bench clean
 
 # A GPU takes the ordinary PyTorch; without one, the small CPU build.
 $(READY): setup.cfg pyproject.toml
@@ -76,6 +76,14 @@ check: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+# The site, in out/site: tutorials are run as it is built, and every warning is an error.
+$(VENV)/.docs: $(READY)
+	$(BIN)/python -m pip install --quiet --editable ".[docs]"
+	touch $(VENV)/.docs
+
+docs: $(VENV)/.docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 # The demo's model is the one that evaluation is timed with.
 out/demo/demo.onnx: $(READY)

@@ -2,7 +2,7 @@
 
 Every step but the drawing is a `facerts` command, printed before it runs. The people are cartoons, so the numbers
 say how well cartoons are told apart, and nothing about real faces; and two minutes of training are enough to tell
-people apart, but hardly for the uncertainty to spread. docs/results.md has runs on real faces, and the real pictures
+people apart, but hardly for the uncertainty to spread. docs/results/ has runs on real faces, and the real pictures
 at the end are scored by the model that ships with the package, which was trained on such.
 
     python demo/run.py --out out/demo

@@ -1,4 +1,4 @@
-"""The figures of docs/results.md from runs that were trained and evaluated into their own folders.
+"""The figures of docs/results/ from runs that were trained and evaluated into their own folders.
 
 python eval/figures.py runs/faces_small_rts runs/faces_small_arcface --benchmark lfw --out docs/figures
 """

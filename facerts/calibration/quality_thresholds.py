@@ -87,6 +87,16 @@ def calibrate(
         DataError: the pictures cannot be opened, or are too few.
         ModelError: the model cannot be opened or written to, or gives a number that is not finite.
         Error: something that is asked for cannot be had from these faces; the message says what and why.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from tempfile import TemporaryDirectory
+        >>> from facerts.datasets.synthetic import write_drawn
+        >>> with TemporaryDirectory() as folder:
+        ...     write_drawn(Path(folder, "faces"), identities=25, pictures=4)
+        ...     found = calibrate("facerts-small-noteacher", f"{folder}/faces", out=f"{folder}/mine.onnx")
+        >>> sorted(found.description.thresholds)
+        ['0.8', '0.9', '0.95', '0.99']
     """
     path = find_model(model)
     if out is None and path != Path(model):

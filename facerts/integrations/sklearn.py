@@ -54,6 +54,15 @@ class FaceEmbedder(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # sc
         providers: ONNX Runtime's execution providers by name; None for the CPU.
         threads: of one run of the network.
         batch_size: crops in a run.
+
+    Example:
+        >>> from facerts.datasets.synthetic import draw_face
+        >>> from sklearn.neighbors import KNeighborsClassifier
+        >>> from sklearn.pipeline import make_pipeline
+        >>> faces = [draw_face(person, picture) for person in range(2) for picture in range(3)]
+        >>> people = make_pipeline(FaceEmbedder(), KNeighborsClassifier(1, metric="cosine"))
+        >>> people.fit(faces, ["ann"] * 3 + ["bob"] * 3).predict(faces).tolist()
+        ['ann', 'ann', 'ann', 'bob', 'bob', 'bob']
     """
 
     def __init__(

@@ -41,6 +41,12 @@ def search(gallery: ArrayLike, probes: ArrayLike, k: int) -> Found:
 
     Raises:
         ValueError: an empty gallery, or sizes that do not fit.
+
+    Example:
+        >>> gallery = [[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]]
+        >>> found = search(gallery, probes=[[0.8, 0.6]], k=2)
+        >>> found.templates.tolist()
+        [[2, 0]]
     """
     known, asked = (np.asarray(given, dtype=np.float32) for given in (gallery, probes))
     if known.ndim != 2 or asked.ndim != 2 or known.shape[1] != asked.shape[1] or not len(known):

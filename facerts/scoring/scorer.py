@@ -64,6 +64,17 @@ class Scorer:
 
         Raises:
             ModelError: the model has no such threshold, or no quality to accept faces by.
+
+        Example:
+            >>> import facerts
+            >>> from facerts.datasets.synthetic import draw_face
+            >>> scorer = facerts.load()
+            >>> (row,) = scorer.score(draw_face(0, 0), min_quality=-2)
+            >>> row.accepted
+            True
+            >>> (row,) = scorer.score(b"these bytes are not an image")
+            >>> row.quality is None, row.error is None
+            (True, False)
         """
         # An array of paths is several pictures, an array of pixels without an axis for them is one.
         pixels = isinstance(images, np.ndarray) and images.dtype.kind not in "OUS" and images.ndim < 4
@@ -93,7 +104,9 @@ class Scorer:
 
         Args:
             paths: see ``facerts.datasets.open_images``.
-            min_quality, keep, largest: as in ``score``.
+            min_quality: as in ``score``.
+            keep: as in ``score``.
+            largest: as in ``score``.
             progress: text of a progress bar; empty for none.
 
         Raises:
@@ -147,6 +160,13 @@ class Scorer:
 
         Raises:
             ModelError: crops of another shape or kind.
+
+        Example:
+            >>> import facerts
+            >>> from facerts.datasets.synthetic import draw_face
+            >>> outputs = facerts.load().embed([draw_face(0, 0), draw_face(0, 1)])
+            >>> outputs.embedding.shape, outputs.quality.shape
+            ((2, 128), (2,))
         """
         return self.embedder(crops if isinstance(crops, np.ndarray) else np.stack(list(crops)))
 
@@ -175,6 +195,11 @@ class Scorer:
 
         Raises:
             ModelError: the model carries no threshold for that rate, or one for the other kind of embeddings.
+
+        Example:
+            >>> import facerts
+            >>> round(facerts.load().match_threshold(0.001), 4)
+            0.3705
         """
         calibration = self.embedder.description.calibration
         matching = None if calibration is None else calibration.matching
@@ -224,6 +249,14 @@ def load(
     Raises:
         ModelError: a model is missing or not what it should be.
         Error: options for a detector without one, or for crops with one.
+
+    Example:
+        >>> import facerts
+        >>> scorer = facerts.load()
+        >>> scorer.embedder.name
+        'facerts-small'
+        >>> round(scorer.threshold(0.95), 4)
+        -0.9823
     """
     if detector == "none":
         for name, value in (("detector_model", detector_model), ("det_threshold", det_threshold)):
