@@ -109,3 +109,26 @@ def test_an_unknown_option_would_be_noticed() -> None:
     score = typer.main.get_command(build_app()).commands["score"]  # type: ignore[attr-defined]
     with pytest.raises(Exception, match=r"No such option.*--modle"):
         score.make_context("score", ["a", "--modle", "x"])
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_lines_are_short(page: Path) -> None:
+    """So that a diff of them can be read; a row of a table is one line."""
+    for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), start=1):
+        assert len(line) <= 120 or line.lstrip().startswith("|"), f"{name_of(page)}:{number}"
+
+
+# Words that the field does not use, or spells otherwise in American English.
+UNUSUAL = re.compile(
+    r"picture|color|gray|center|license|neighbor|labeled|favor|behavior"
+    r"|(?:normal|optim|recogn|quant|initial|maxim|minim|synchron|vector)is(?:e|ed|er|ers|es|ing|ation)\b",
+    re.IGNORECASE,
+)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_words_are_the_fields_in_american_english(page: Path) -> None:
+    """Outside code, whose names and messages are the program's."""
+    text = FENCE.sub("", page.read_text(encoding="utf-8"))
+    text = re.sub(r"`[^`]*`|\]\([^)]*\)|\"[^\"\n]*\"", "", text)
+    assert not UNUSUAL.findall(text)
