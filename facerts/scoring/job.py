@@ -107,7 +107,7 @@ class Job:
         told = self.folder / "job.json"
         if not told.exists():
             if self.folder.exists() and any(self.folder.iterdir()):
-                raise Error(f"{self.folder} is in the way: it is not of an unfinished run; move it elsewhere")
+                raise Error(f"{self.folder} is in the way: it is not an unfinished run; move it elsewhere")
             self._tell()
             return []
         before = _read_json(told)
@@ -117,17 +117,18 @@ class Job:
             return []
         if not resume:
             raise Error(
-                f"{self.folder} holds {len(self.finished())} finished blocks of an unfinished run; go on with it by "
+                f"{self.folder} holds {len(self.finished())} finished blocks of an unfinished run; continue it with "
                 "--resume, or delete the folder"
             )
         if before.get("schema") != SCHEMA:
             raise Error(
-                f"{self.folder} is of a run of another version of facerts; end it with that one, or delete the folder"
+                f"{self.folder} is from a run of another version of facerts; finish it with that one, or "
+                "delete the folder"
             )
         changed = [name for name in self.told if before.get(name) != self.told[name]]
         if changed:
             raise Error(
-                f"{self.folder} is of a run with another {', '.join(changed)}; give what it was begun with, or "
+                f"{self.folder} is from a run with another {', '.join(changed)}; give what it was started with, or "
                 "delete the folder"
             )
         return self._check_blocks()
@@ -160,7 +161,7 @@ class Job:
             several = f"{len(stale)} finished blocks have" if len(stale) > 1 else "a finished block has"
             names = "the folder" if len(stale) > NAMED else " and ".join(stale)
             raise Error(
-                f"{self.folder}: {several} rows of pictures that have changed since they were scored, the first is "
+                f"{self.folder}: {several} rows of images that have changed since they were scored, the first is "
                 f"{next(iter(stale.values()))}; put them back as they were, or delete {names} to have them scored again"
             )
         return damaged
@@ -192,9 +193,7 @@ class Job:
             try:
                 yield from read_rows(self._file(number), number)
             except DataError as error:
-                raise DataError(
-                    f"{error}; run again with --resume to have its pictures scored again"
-                ) from error
+                raise DataError(f"{error}; run again with --resume to score its images again") from error
 
     def finish(self) -> Iterator[Row]:
         """Join all blocks into the result, giving its rows as they are written, and remove the folder.
@@ -227,7 +226,7 @@ def _read_json(path: Path) -> dict[str, Any]:
     try:
         told = read_json(path)
     except DataError as error:
-        raise DataError(f"{error}; delete the folder to begin anew") from error
+        raise DataError(f"{error}; delete the folder to start over") from error
     if not isinstance(told, dict):
-        raise DataError(f"{path}: not of a scoring run; delete the folder to begin anew")
+        raise DataError(f"{path}: not part of a scoring run; delete the folder to start over")
     return told

@@ -53,7 +53,7 @@ class RowBuilder:
         if outputs is None or not picture.crops:
             return [Scored(self._without_face(picture))]
         if self.min_quality is not None and outputs.quality is None:
-            raise ModelError(f"{self.model.name} has no quality, so there is nothing to accept faces by")
+            raise ModelError(f"{self.model.name} has no quality, so it cannot accept faces by a threshold")
         return list(self._faces(picture, outputs))
 
     def _without_face(self, picture: Prepared) -> Row:

@@ -135,7 +135,7 @@ class Scorer:
             ModelError: two thresholds are given, or the model has none of that name.
         """
         if min_quality is not None and keep is not None:
-            raise ModelError("a least quality and a share to keep both name a threshold; give one")
+            raise ModelError("min_quality and keep both set a threshold; give only one")
         limit = min_quality if keep is None else self.threshold(keep)
         return RowBuilder(self.embedder, limit, self.embedder.description.calibration)
 
@@ -261,12 +261,10 @@ def load(
     if detector == "none":
         for name, value in (("detector_model", detector_model), ("det_threshold", det_threshold)):
             if value is not None:
-                raise Error(
-                    f"{_option(name)} is for a detector, and none was chosen; give {_option('detector')} yunet or scrfd"
-                )
+                raise Error(f"{_option(name)} requires a detector; give {_option('detector')} yunet or scrfd")
     elif resize_crops:
         raise Error(
-            f"{_option('resize_crops')} is for crops; with a detector pictures are photos of any size"
+            f"{_option('resize_crops')} is for aligned crops; with a detector, images are photos of any size"
         )
     path = find_model(model)
     size = batch_size or (CPU_BATCH if list(providers or [CPU]) == [CPU] else BATCH)
@@ -294,7 +292,7 @@ def _given(image: Image, number: int) -> Picture:
 
 def _checked(image: NDArray[np.uint8], name: str) -> NDArray[np.uint8]:
     if not isinstance(image, np.ndarray):
-        raise ImageError(f"{name}: a picture is a path, bytes or an array, not {type(image).__name__}")
+        raise ImageError(f"{name}: an image must be a path, bytes or an array, not {type(image).__name__}")
     if image.ndim != 3 or image.shape[2] != 3 or image.dtype != np.uint8 or 0 in image.shape:
         raise ImageError(f"{name}: an array must be (H, W, 3) uint8 RGB, not {image.shape} {image.dtype}")
     return np.ascontiguousarray(image)

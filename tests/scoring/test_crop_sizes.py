@@ -114,9 +114,9 @@ def test_embedding_refuses_or_resizes(model: Path, folder: Path, tmp_path: Path)
     [
         (
             ("--detector-model", "yunet.onnx"),
-            "--detector-model (detector_model) is for a detector, and none was chosen",
+            "--detector-model (detector_model) requires a detector",
         ),
-        (("--detector", "yunet", "--resize-crops"), "--resize-crops (resize_crops) is for crops"),
+        (("--detector", "yunet", "--resize-crops"), "--resize-crops (resize_crops) is for aligned crops"),
     ],
 )
 def test_options_that_would_have_no_effect_are_refused(
@@ -135,5 +135,5 @@ def test_options_that_would_have_no_effect_are_refused(
 
 def test_python_refuses_them_too(model: Path) -> None:
     for options in ({"detector_model": "yunet.onnx"}, {"det_threshold": 0.5}):
-        with pytest.raises(Error, match="is for a detector, and none was chosen; give --detector"):
+        with pytest.raises(Error, match="requires a detector; give --detector"):
             facerts.load(model, **options)  # type: ignore[arg-type]

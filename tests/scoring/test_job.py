@@ -85,7 +85,7 @@ def test_an_unfinished_run_is_neither_overwritten_nor_mixed_with_another(
     out = tmp_path / "rows.csv"
     run(scorer, folder, out).close()
     source = open_images(folder)
-    with pytest.raises(Error, match=r"6 finished blocks of an unfinished run; go on with it by --resume"):
+    with pytest.raises(Error, match=r"6 finished blocks of an unfinished run; continue it with --resume"):
         Job(out, source, scorer.settings(), 7).begin(resume=False)
     with pytest.raises(Error, match="another model_sha256"):
         Job(out, source, {**scorer.settings(), "model_sha256": "0"}, 7).begin(resume=True)
@@ -182,13 +182,13 @@ def test_pictures_that_changed_since_they_were_scored_are_not_resumed(
     other.write_bytes((pictures / "0" / "28.jpg").read_bytes())
     assert "000000002.jsonl to have them scored again" in refused()
     assert (
-        f"a finished block has rows of pictures that have changed since they were scored, the first is {other};"
+        f"a finished block has rows of images that have changed since they were scored, the first is {other};"
         in (refused())
     )
     # The time alone tells, and so does a file that is gone.
     os.utime(broken, ns=(0, broken.stat().st_mtime_ns + 1))
     assert (
-        f"2 finished blocks have rows of pictures that have changed since they were scored, the first is {broken}"
+        f"2 finished blocks have rows of images that have changed since they were scored, the first is {broken}"
         in (refused())
     )
     assert "delete 000000000.jsonl and 000000002.jsonl to have them" in refused()

@@ -161,7 +161,7 @@ def test_the_largest_face_alone(scorer: Scorer) -> None:
 def test_keep_accepts_as_the_models_own_threshold_does(scorer: Scorer) -> None:
     faces = [draw_face(identity, 0) for identity in range(6)]
     assert scorer.score(faces, keep=0.95) == scorer.score(faces, min_quality=3.5)
-    with pytest.raises(ModelError, match="give one"):
+    with pytest.raises(ModelError, match="give only one"):
         scorer.score(faces, keep=0.95, min_quality=1.0)
 
 
@@ -274,7 +274,7 @@ def test_embeddings_are_written_with_what_failed(scorer: Scorer, tmp_path: Path)
         np.testing.assert_allclose(np.linalg.norm(stored["embeddings"], axis=1), 1, atol=1e-5)
         np.testing.assert_array_equal(stored["norm"], stored["quality"])
         assert stored["failed_paths"].tolist() == [str(folder / "bad.png")]
-    with pytest.raises(Error, match="none of the 0 pictures"):
+    with pytest.raises(Error, match="any of the 0 images"):
         write_embeddings(tmp_path / "none.npz", [])
 
 
