@@ -68,8 +68,8 @@ def main() -> None:
     options = parser.parse_args()
     named = crops()
     rows = facerts.load().score([encode_png(crop) for crop in named.values()], keep=KEEP)
-    figure, axes = plt.subplots(1, len(named), figsize=(1.3 * len(named), 1.9))
-    for axis, (name, crop), row in zip(axes, named.items(), rows, strict=True):
+    figure, axes = plt.subplots(2, len(named) // 2, figsize=(1.6 * len(named) / 2, 4.1))
+    for axis, (name, crop), row in zip(axes.flat, named.items(), rows, strict=True):
         axis.imshow(crop)
         color = "#00796b" if row.accepted else "#c62828"
         axis.set_xticks([])

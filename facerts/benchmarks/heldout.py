@@ -27,7 +27,7 @@ def pairs_from_identities(source: Source, *, genuine: int, impostors: int, seed:
     Raises:
         DataError: no identities, or too few to make both kinds of pairs in two folds.
 
-    Example:
+    Examples:
         >>> from tempfile import TemporaryDirectory
         >>> from facerts.datasets import open_source
         >>> from facerts.datasets.synthetic import write_drawn

@@ -88,7 +88,7 @@ def calibrate(
         ModelError: the model cannot be opened or written to, or gives a number that is not finite.
         Error: something that is asked for cannot be had from these faces; the message says what and why.
 
-    Example:
+    Examples:
         >>> from pathlib import Path
         >>> from tempfile import TemporaryDirectory
         >>> from facerts.datasets.synthetic import write_drawn

@@ -55,7 +55,7 @@ class FaceEmbedder(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # sc
         threads: of one run of the network.
         batch_size: crops in a run.
 
-    Example:
+    Examples:
         >>> from facerts.datasets.synthetic import draw_face
         >>> from sklearn.neighbors import KNeighborsClassifier
         >>> from sklearn.pipeline import make_pipeline

@@ -16,7 +16,7 @@ def spearman(first: ArrayLike, second: ArrayLike) -> float:
     Raises:
         ValueError: lengths differ, fewer than two values, or one that is not finite.
 
-    Example:
+    Examples:
         >>> spearman([1, 2, 3, 4], [10, 20, 40, 30])
         0.8
     """

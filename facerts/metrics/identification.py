@@ -42,7 +42,7 @@ def search(gallery: ArrayLike, probes: ArrayLike, k: int) -> Found:
     Raises:
         ValueError: an empty gallery, or sizes that do not fit.
 
-    Example:
+    Examples:
         >>> gallery = [[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]]
         >>> found = search(gallery, probes=[[0.8, 0.6]], k=2)
         >>> found.templates.tolist()

@@ -44,7 +44,7 @@ def separation(faces: ArrayLike, others: ArrayLike) -> Separation:
     Raises:
         ValueError: one of them is empty or a score is not finite.
 
-    Example:
+    Examples:
         >>> found = separation(faces=[0.9, 0.8, 0.7, 0.6], others=[0.65, 0.2, 0.1])
         >>> round(found.auroc, 4), round(found.tnr_at_tpr[0.95], 4)
         (0.9167, 0.6667)

@@ -89,7 +89,7 @@ def error_versus_reject(
     Raises:
         ValueError: as ``check_pairs``, or a quality is not finite, or a rate out of range.
 
-    Example:
+    Examples:
         >>> scores = [0.9, 0.8, 0.2, 0.7, 0.3, 0.1]
         >>> same = [True, True, True, True, False, False]
         >>> quality = [0.9, 0.7, 0.1, 0.8, 0.5, 0.5]

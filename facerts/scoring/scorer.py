@@ -65,7 +65,7 @@ class Scorer:
         Raises:
             ModelError: the model has no such threshold, or no quality to accept faces by.
 
-        Example:
+        Examples:
             >>> import facerts
             >>> from facerts.datasets.synthetic import draw_face
             >>> scorer = facerts.load()
@@ -161,7 +161,7 @@ class Scorer:
         Raises:
             ModelError: crops of another shape or kind.
 
-        Example:
+        Examples:
             >>> import facerts
             >>> from facerts.datasets.synthetic import draw_face
             >>> outputs = facerts.load().embed([draw_face(0, 0), draw_face(0, 1)])
@@ -196,7 +196,7 @@ class Scorer:
         Raises:
             ModelError: the model carries no threshold for that rate, or one for the other kind of embeddings.
 
-        Example:
+        Examples:
             >>> import facerts
             >>> round(facerts.load().match_threshold(0.001), 4)
             0.3705
@@ -250,7 +250,7 @@ def load(
         ModelError: a model is missing or not what it should be.
         Error: options for a detector without one, or for crops with one.
 
-    Example:
+    Examples:
         >>> import facerts
         >>> scorer = facerts.load()
         >>> scorer.embedder.name

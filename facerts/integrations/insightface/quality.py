@@ -40,7 +40,7 @@ def add_quality(
         ModelError: the model has no quality, or no threshold for the share of faces to keep.
         Error: a face has no five points.
 
-    Example:
+    Examples:
         >>> from types import SimpleNamespace
         >>> import numpy as np
         >>> import facerts
