@@ -64,6 +64,7 @@ def photos(request: pytest.FixtureRequest) -> list[str | Path]:
     return ["--photos", data / "photos" / "lfw", "--detector", models / "scrfd_500m_kps.onnx"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "block",
     [block for block in BLOCKS if not re.search(r"^from (insightface|uniface)\b", block, re.MULTILINE)],

@@ -260,6 +260,7 @@ def test_commands_take_the_names_and_two_of_them_the_default(
     assert "give either --model or --embeddings" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_quality_head_is_grafted_on_a_model_by_its_name(
     shipped: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
