@@ -57,6 +57,13 @@ def build(scorer: Scorer, settings: Settings) -> ASGIApp:
 
     Raises:
         ModelError: the model has no such threshold, or no quality to accept faces by.
+
+    Examples:
+        >>> import facerts
+        >>> from facerts.serve import Settings, build
+        >>> app = build(facerts.load(), Settings(keep=0.95))  # for uvicorn or any other ASGI server
+        >>> callable(app)
+        True
     """
     embedder = scorer.embedder
     metrics = Metrics(__version__, embedder.name, embedder.sha256)
