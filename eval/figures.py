@@ -28,7 +28,7 @@ def main() -> None:
         "reject": figures.reject_curves(subjects, options.benchmark, "fixed"),
     }
     for subject in subjects:
-        for score in subject.result["ood"]["by"]:
+        for score in subject.sections.ood.by if subject.sections.ood else ():
             drawn[f"ood_{subject.label}_{score}"] = figures.score_histograms(subject, score)
     figures.write_svgs(options.out, drawn)
 

@@ -12,7 +12,6 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -24,6 +23,7 @@ from facerts.benchmarks.bin_sets import save_bin
 from facerts.datasets import open_source
 from facerts.datasets.synthetic import write_drawn
 from facerts.evaluation.result_folder import load_result
+from facerts.evaluation.results import Result
 from facerts.training.checkpoint import load_checkpoint, load_network
 from tests.scripts import run_script
 
@@ -67,7 +67,7 @@ def judge(out: Path, *arguments: object) -> tuple[int, str, str]:
     return process.returncode, told, errors
 
 
-def content(folder: Path) -> dict[str, Any]:
+def content(folder: Path) -> Result:
     return load_result(folder)[0]
 
 
@@ -117,12 +117,12 @@ def test_a_comparison_is_interrupted_goes_on_and_ends_with_a_result_for_each_run
         trained = load_network(out / name)
         assert (trained.recipe.name, trained.recipe.seed) == (name, int(name[-1]))
         result = content(out / name)
-        assert result["model"]["name"] == name
-        assert result["model"]["method"] == name.partition("_")[0]
-        assert set(result["verification"]) == set(result["reject"]) == {"pairs"}
-        assert result["reject"]["pairs"][0]["fmr"] == 0.05
+        assert result.model.name == name
+        assert result.model.method == name.partition("_")[0]
+        assert set(result.verification) == set(result.reject) == {"pairs"}
+        assert result.reject["pairs"][0].fmr == 0.05
     # Two seeds are two networks.
-    assert content(out / "rts_seed1")["model"]["sha256"] != content(out / "rts_seed2")["model"]["sha256"]
+    assert content(out / "rts_seed1").model.sha256 != content(out / "rts_seed2").model.sha256
 
 
 @pytest.mark.slow
@@ -140,11 +140,12 @@ def test_a_sweep_goes_on_after_a_failure_and_evaluates_again_only_what_has_chang
     assert commands(good) == ["train", "export"]
     ood = ["--in", data / "people", "--out-of", drawn_things, "--exclude-out-of", "*[01].*"]
     asked[2] = "optim.lr=0.02"
-    status, _, errors = judge(out, *asked, *ood, "--ladder", data / "people", "--ladder-pictures", 4)
+    status, _, errors = judge(out, *asked, *ood, "--corruptions", data / "people", "--corrupted-images", 4)
     assert status == 0, errors
-    assert commands(good) == ["train", "export", "ood", "ladder"]
-    assert content(good)["ood"]["excluded"] == {"in": None, "out": "*[01].*"}
-    assert content(good)["ladder"]["people"]["pictures"] == 4
+    assert commands(good) == ["train", "export", "ood", "corruptions"]
+    excluded = content(good).ood.excluded
+    assert (excluded.faces, excluded.others) == (None, "*[01].*")
+    assert content(good).corruptions["people"].images == 4
     # Another recipe in the same folder is not taken for the one that was trained.
     status, _, errors = judge(out, *asked, "--set", "optim.momentum=0.5")
     assert status == 1

@@ -249,11 +249,11 @@ def test_commands_take_the_names_and_two_of_them_the_default(
     assert run("embed", tmp_path / "face.png", "--out", tmp_path / "e.npz") == 0
     assert len(np.load(tmp_path / "e.npz")["embeddings"]) == 1
     write_drawn(tmp_path / "people", identities=2, pictures=2)
-    ladder = ("evaluate", "ladder", "--data", tmp_path / "people", "--pictures", "2")
-    assert run(*ladder, "--model", "large", "--out", tmp_path / "result") == 0
+    measured = ("evaluate", "corruptions", "--data", tmp_path / "people", "--images", "2")
+    assert run(*measured, "--model", "large", "--out", tmp_path / "result") == 0
     assert json.loads((tmp_path / "result" / "result.json").read_text())["model"]["name"] == "large"
     capsys.readouterr()
-    assert run(*ladder, "--model", "larg", "--out", tmp_path / "other") == 2
+    assert run(*measured, "--model", "larg", "--out", tmp_path / "other") == 2
     assert "did you mean 'large'?" in capsys.readouterr().err
     pairs = ("evaluate", "verification", "--data", tmp_path / "people", "--out", tmp_path / "other")
     assert run(*pairs) == 2

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,8 @@ from facerts.evaluation.images import extremes, shown_images
 from facerts.evaluation.options import PLAIN, Measuring, measured_outputs, people_of, reference_embedding
 from facerts.evaluation.reject import calibration_of, check_fmr, reject_of
 from facerts.evaluation.result_folder import ResultFolder
+from facerts.evaluation.results import Result, Sections
+from facerts.evaluation.results.identification import IdentificationResult
 from facerts.evaluation.similarity import COSINE, Similarity
 from facerts.evaluation.templates import template_verification_of
 from facerts.evaluation.verification import all_pairs_of, verification_of, wanted_fars
@@ -50,7 +52,7 @@ def run_pairs(
     how: Measuring = PLAIN,
     *,
     similarity: Similarity = COSINE,
-) -> dict[str, Any]:
+) -> Result:
     """Embed each benchmark once, and measure what is asked for.
 
     Args:
@@ -107,7 +109,7 @@ def run_identification(
     unknown: float = 0.5,
     seed: int = 0,
     backend: Backend = "numpy",
-) -> dict[str, Any]:
+) -> Result:
     """Search people in galleries: IJB's own, or one that is drawn from any pictures with identities.
 
     Args:
@@ -138,14 +140,14 @@ def run_identification(
             raise DataError(f"{benchmark.name}: no gallery or no probes here; {' '.join(benchmark.notes)}")
         hashed = hash_images(benchmark.images)
         outputs = measured_outputs(judged, benchmark.images, how, flip=how.flip)
-        section = {
-            "images": len(benchmark.images),
-            "notes": [*benchmark.notes, *_looked_at(judged, benchmark.images)],
-            "data_sha256": hashed.sha256,
-            "interval": "bootstrap over the probes' people",
-            "searches": identification_of(outputs, benchmark, backend=backend),
-        }
-        folder.add("identification", benchmark.name, section, {})
+        section = IdentificationResult(
+            images=len(benchmark.images),
+            notes=[*benchmark.notes, *_looked_at(judged, benchmark.images)],
+            data_sha256=hashed.sha256,
+            interval="bootstrap over the probes' people",
+            searches=identification_of(outputs, benchmark, backend=backend),
+        )
+        folder.add(Sections(identification={benchmark.name: section}))
         folder.write()
     return folder.content
 
@@ -178,16 +180,16 @@ def _measure_pairs(
             fars=None if every else how.fars,
             similarity=similarity,
         )
-        section.update(data_sha256=hashed.sha256, notes=notes)
+        section.data_sha256, section.notes = hashed.sha256, notes
         if every is not None:
-            section["all_pairs"], more = all_pairs_of(every, benchmark.name, how.fars)
+            section.all_pairs, more = all_pairs_of(every, benchmark.name, how.fars)
             arrays.update(more)
         if how.pictures:
             scores = similarity.of_pairs(outputs, benchmark.pairs)
             arrays.update(shown_images(benchmark.images, _telling_pictures(benchmark, outputs, scores)))
-        folder.add("verification", name, section, arrays)
+        folder.add(Sections(verification={name: section}), arrays)
     if "reject" in kinds:
-        curves, arrays = reject_of(
+        curves = reject_of(
             outputs,
             benchmark,
             fmr=how.fmr,
@@ -196,12 +198,12 @@ def _measure_pairs(
             every=every,
             rows=rows,
         )
-        folder.add("reject", name, curves, arrays)
+        folder.add(Sections(reject={name: curves}))
         calibration = calibration_of(
             outputs, benchmark, fmr=how.fmr, combine=how.combine, similarity=similarity
         )
-        calibration.update(data_sha256=hashed.sha256, notes=notes)
-        folder.add("calibration", name, calibration, {})
+        calibration.data_sha256, calibration.notes = hashed.sha256, notes
+        folder.add(Sections(calibration={name: calibration}))
     folder.write()
 
 
@@ -258,16 +260,11 @@ def _measure_templates(
     fars = wanted_fars(how.fars, int((~benchmark.same).sum()), benchmark.name, every=True)
     hashed = hash_images(benchmark.images)
     outputs = measured_outputs(judged, benchmark.images, how, flip=how.flip)
-    for pooling, section in template_verification_of(outputs, benchmark, fars).items():
-        flip = None if isinstance(judged, EmbeddingTable) else how.flip
-        told = {
-            "flip": flip,
-            "similarity": COSINE.name,
-            "accuracy": None,
-            "data_sha256": hashed.sha256,
-            "notes": [*benchmark.notes, *_looked_at(judged, benchmark.images)],
-        }
-        folder.add("verification", f"{benchmark.name} ({pooling})", {**section, **told}, {})
+    flip = None if isinstance(judged, EmbeddingTable) else how.flip
+    for pooling, section in template_verification_of(outputs, benchmark, fars, flip=flip).items():
+        section.data_sha256 = hashed.sha256
+        section.notes = [*benchmark.notes, *_looked_at(judged, benchmark.images)]
+        folder.add(Sections(verification={f"{benchmark.name} ({pooling})": section}))
     folder.write()
 
 

@@ -25,7 +25,7 @@ def model(tmp_path: Path) -> Path:
 LEAVES = [
     *(["data", name] for name in ("pack", "unpack", "inspect", "bin")),
     *(["data", name] for name in ("split", "merge", "shuffle", "dedup", "disjoin")),
-    *(["evaluate", name] for name in ("verification", "reject", "identification", "ood", "ladder")),
+    *(["evaluate", name] for name in ("verification", "reject", "identification", "ood", "corruptions")),
     *(["models", name] for name in ("list", "verify", "path")),
     *([name] for name in COMMANDS if name not in {"data", "evaluate", "models"}),
 ]

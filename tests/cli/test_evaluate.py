@@ -105,7 +105,7 @@ def test_two_evaluations_do_not_write_into_one_folder(
             ("reject", *pairs),
             ("identification", *model, "--data", faces, *where),
             ("ood", *model, "--in", faces, "--out-of", home / "lfw", *where),
-            ("ladder", *model, "--data", faces, *where),
+            ("corruptions", *model, "--data", faces, *where),
         ):
             assert "result.json: process" in refused(capsys, "evaluate", *command)
     # What is refused for another reason leaves nothing, not even the folder.
@@ -249,22 +249,24 @@ def test_ood_by_every_score_that_there_is(
     assert "120 faces against 2 others" in capsys.readouterr().out
 
 
-def test_ladder(capsys: pytest.CaptureFixture[str], home: Path, tmp_path: Path) -> None:
+def test_corruptions(capsys: pytest.CaptureFixture[str], home: Path, tmp_path: Path) -> None:
     command = (
         "evaluate",
-        "ladder",
+        "corruptions",
         "--model",
         home / "bright.onnx",
         "--data",
         home / "faces",
-        "--pictures",
+        "--images",
         "6",
     )
     section = told(capsys, *command, "--out", tmp_path)["faces"]
-    assert section["pictures"] == 6
+    assert section["images"] == 6
     assert list(section["kinds"]["blur"]["by"]) == ["quality", "norm", "sharpness"]
     assert run(*command, "--out", tmp_path) == 0
     assert "blur, cosine to clean" in capsys.readouterr().out
+    earlier = ("evaluate", "ladder", *command[2:6], "--pictures", "6")
+    assert told(capsys, *earlier, "--out", tmp_path)["faces"] == section
     assert "--embeddings" in refused(capsys, *command, "--embeddings", home / "t.npz", "--out", tmp_path)
 
 
@@ -277,11 +279,11 @@ def test_commands_share_a_folder_and_models_do_not(
     assert run("evaluate", "reject", *model, "--data", home / "lfw", "--fmr", "0.01") == 0
     assert run("evaluate", "identification", *model, "--data", home / "faces") == 0
     assert run("evaluate", "ood", *model, "--in", home / "faces", "--out-of", drawn_things) == 0
-    assert run("evaluate", "ladder", *model, "--data", home / "faces", "--pictures", "2") == 0
+    assert run("evaluate", "corruptions", *model, "--data", home / "faces", "--images", "2") == 0
     content = json.loads((tmp_path / "result.json").read_text())
-    assert {"verification", "reject", "calibration", "identification", "ood", "ladder"} <= content.keys()
+    assert {"verification", "reject", "calibration", "identification", "ood", "corruptions"} <= content.keys()
     assert [command[2] for command in content["command"]] == [
-        *("verification", "reject", "identification", "ood", "ladder"),
+        *("verification", "reject", "identification", "ood", "corruptions"),
     ]
     other = ("--model", home / "small.onnx", "--out", tmp_path)
     assert "holds results of sixteen" in refused(
@@ -342,7 +344,7 @@ def test_crops_of_another_size_are_measured_and_warned_of_whatever_is_measured(
     shutil.copy(home / "lfw" / "pairs.txt", faces)
     model = ("--model", home / "model.onnx", "--out", tmp_path / "results")
     commands = {kind: list(rest) for kind, rest in judging(home, drawn_things).items()}
-    commands["ladder"] = ["--data", home / "faces", "--pictures", "2"]
+    commands["corruptions"] = ["--data", home / "faces", "--images", "2"]
     for kind, rest in commands.items():
         for wanted in (False, True):
             place = {home / "lfw": faces, home / "faces": faces} if wanted else {}

@@ -117,6 +117,6 @@ def test_a_benchmark_of_photos_is_measured_as_one_of_crops(
     expected = run_pairs(
         plain, ["verification"], [crops / "pairs.csv"], tmp_path / "plain", Measuring(flip=False)
     )
-    got = result["verification"]["pairs"]
-    assert got["auroc"] == pytest.approx(expected["verification"]["pairs"]["auroc"], abs=0.03)
-    assert "face_size" in {curve["by"] for curve in result["reject"]["pairs"]}
+    got = result.verification["pairs"]
+    assert got.auroc == pytest.approx(expected.verification["pairs"].auroc, abs=0.03)
+    assert "face_size" in {curve.by for curve in result.reject["pairs"]}

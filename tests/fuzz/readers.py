@@ -33,7 +33,7 @@ from facerts.datasets.open import open_images
 from facerts.datasets.synthetic import draw_face, write_drawn
 from facerts.datasets.synthetic_source import SyntheticSource
 from facerts.embedding import read_description
-from facerts.evaluation.plain import results_of
+from facerts.evaluation.result_folder import naming_folders
 from facerts.images import decode
 from facerts.report import sections
 from facerts.report.subject import load_subjects
@@ -347,7 +347,7 @@ def _descriptions() -> list[Files]:
 def _read_result(folder: Path) -> None:
     """All but the figures and the comparison of ``hostile.readers``, which take a second each."""
     subjects = load_subjects([folder])
-    with results_of([folder]):
+    with naming_folders([folder]):
         for section in (sections.summary, sections.verification, sections.provenance):
             section(subjects)
 

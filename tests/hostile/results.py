@@ -77,9 +77,9 @@ CHANGES: dict[str, Callable[[Result], bytes]] = {
 }
 
 
-def write_result(folder: Path, benchmark: Path) -> Result:
+def write_result(folder: Path, benchmark: Path) -> None:
     """A whole result of drawn faces, told from each other by their colors."""
     from facerts.evaluation.run import run_pairs
     from tests.evaluation.conftest import Plain
 
-    return run_pairs(Plain(), ["verification"], [str(benchmark)], folder)
+    run_pairs(Plain(), ["verification"], [str(benchmark)], folder)

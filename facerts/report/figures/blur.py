@@ -16,7 +16,7 @@ RADII = (2.0, 3.0, 5.0)
 
 
 def blur_steps(radii: Sequence[float] = RADII) -> dict[str, str]:
-    """Steps of a ladder by what a legend calls them; radii in pixels of a crop of 112."""
+    """Steps of the corruption benchmark by what a legend calls them; radii in pixels of a crop of 112."""
     return {"as they are": "clean", **{f"blur, radius {r:g}": f"blur/{r / HARDEST_BLUR:g}" for r in radii}}
 
 
