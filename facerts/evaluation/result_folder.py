@@ -108,7 +108,11 @@ def load_result(folder: str | Path) -> tuple[Result, Arrays]:
     if not path.is_file():
         raise DataError(f"{folder}: no {JSON_FILE} here; `facerts evaluate … --out` writes one")
     content = parse_result(read_json(path), path)
-    return content, {_key_today(key): array for key, array in read_npz(path.with_name(ARRAYS_FILE)).items()}
+    arrays = read_npz(path.with_name(ARRAYS_FILE))
+    # Where both versions wrote, what has today's name is meant, and the other is kept as it is.
+    return content, {
+        key if (today := _key_today(key)) in arrays else today: array for key, array in arrays.items()
+    }
 
 
 @contextmanager

@@ -70,8 +70,11 @@ def test_no_result_ends_a_report_otherwise_than_with_a_sentence(good: Path, tmp_
     *told, unchanged = read_bounded("result", folders).values()
     assert unchanged == ""
     assert {what for what, sentence in zip(results.CHANGES, told, strict=True) if not sentence} == set()
-    for folder, sentence in zip(folders, told, strict=False):
-        assert str(folder) in sentence or not sentence
+    for folder, (what, sentence) in zip(folders, zip(results.CHANGES, told, strict=True), strict=False):
+        assert sentence.startswith(f"{folder / 'result.json'}: {results.KEYS[what]}"), sentence
+        assert sentence.endswith(("; evaluate again", "than any result", "not a finite number")), sentence
+        assert "\n" not in sentence
+        assert len(sentence) < 500 + len(str(folder))
 
 
 @pytest.mark.slow

@@ -44,6 +44,26 @@ def _deep(depth: int) -> Any:
     return value
 
 
+CURVE: Result = {
+    **dict.fromkeys(("genuine", "impostors", "impostors_accepted"), 10),
+    **dict.fromkeys(("fmr", "threshold", "random_area"), 0.1),
+    "area": {"0.2": 0.1, "0.95": 0.1},
+    "oracle_area": {"0.2": 0.1, "0.95": 0.1},
+    "by": "quality",
+    "pairs": "benchmark",
+    "combine": "min",
+    "convention": "fixed",
+    "rejected": [0.0, 0.5, 0.95],
+    "fnmr": [0.1, 0.1, 0.1],
+    "oracle_fnmr": [0.1, 0.0, 0.0],
+}
+CORRUPTIONS: Result = {
+    "images": 3,
+    "severity": [0.0, 0.5, 1.0],
+    "seed": 0,
+    "kinds": {"blur": {"cosine": {"p5": [1.0], "p50": [1.0], "p95": [1.0]}, "by": {}}},
+}
+
 # Each makes of a good result a broken one.
 CHANGES: dict[str, Callable[[Result], bytes]] = {
     "a number that is none": _changed(lambda r: _every(r).update(auroc=float("nan"))),
@@ -74,6 +94,64 @@ CHANGES: dict[str, Callable[[Result], bytes]] = {
     "a command without words": _changed(lambda r: r.update(command=[[]])),
     "no versions": _changed(lambda r: r.pop("versions")),
     "a date that is none": _changed(lambda r: r.update(created=3)),
+    "text for a number of a name without end": _changed(
+        lambda r: r.update(verification={"x" * 100_000: {**_every(r), "auroc": "high"}})
+    ),
+    "a name that is no text": _changed(lambda r: r["model"].update(name=["a"])),
+    "an unknown number that is none": _changed(lambda r: r.update(later={"deep": [float("nan")]})),
+    "a list without end": _changed(lambda r: r.update(later=[0] * 200_000)),
+    "curves of different lengths": _changed(
+        lambda r: r.update(reject={"people": [{**CURVE, "fnmr": [0.1, 0.1]}]})
+    ),
+    "a curve without numbers": _changed(
+        lambda r: r.update(reject={"people": [{**CURVE, "rejected": [], "fnmr": [], "oracle_fnmr": []}]})
+    ),
+    "a convention that is none": _changed(
+        lambda r: r.update(reject={"people": [{**CURVE, "convention": "x"}]})
+    ),
+    "severities without numbers": _changed(lambda r: r.update(corruptions={"people": CORRUPTIONS})),
+    "no score": _changed(
+        lambda r: r.update(ood={"in": {"a": 1}, "out": {"b": 1}, "by": {}, "interval": "none"})
+    ),
+    "a name of characters that do not exist": _changed(
+        lambda r: r.update(verification={"\ud800": {**_every(r), "auroc": "\ud800"}})
+    ),
+    "no search": _changed(
+        lambda r: r.update(identification={"people": {"images": 1, "interval": "none", "searches": []}})
+    ),
+}
+
+# The key that the sentence names.
+KEYS = {
+    "a number that is none": "verification.people.auroc",
+    "a number without bounds": "verification.people.auroc",
+    "text for a number": "verification.people.auroc",
+    "nothing for a number": "verification.people.eer",
+    "no intervals": "verification.people.interval is missing",
+    "no accuracy": "verification.people.accuracy.value is missing",
+    "an interval of one end": "verification.people.accuracy.ci95.1 is missing",
+    "rates without end": "verification.people.tar_at_far",
+    "a rate that is no number": "verification.people.tar_at_far.low",
+    "a list for a section": "verification",
+    "a number for a benchmark": "verification.lfw",
+    "a section of another kind": "reject.lfw",
+    "benchmarks without end": "verification",
+    "nested deep": "verification.people.notes",
+    "a command of numbers": "command.0.0",
+    "a command without words": "command.0",
+    "no versions": "versions is missing",
+    "a date that is none": "created",
+    "text for a number of a name without end": "verification.xxx",
+    "a name that is no text": "model.name",
+    "an unknown number that is none": "later.deep.0",
+    "a list without end": "later",
+    "curves of different lengths": "reject.people.0",
+    "a curve without numbers": "reject.people.0",
+    "a convention that is none": "reject.people.0.convention",
+    "severities without numbers": "corruptions.people",
+    "no score": "ood.by",
+    "a name of characters that do not exist": "verification",
+    "no search": "identification.people.searches",
 }
 
 
