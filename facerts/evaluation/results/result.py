@@ -24,6 +24,23 @@ class ModelIdentity(ResultPart):
     method: str = Field(description="Method that trained it; `unknown` for a foreign model.")
 
 
+class ResultHeader(ResultPart):
+    """What a result says beside its sections."""
+
+    schema_: Literal["facerts.result/1"] = Field(
+        alias="schema", description="Name and version of this format."
+    )
+    command: list[Annotated[list[str], Field(min_length=1)]] = Field(
+        description="Every command that wrote here, as lists of arguments; of paths outside the working folder their "
+        "names alone."
+    )
+    versions: dict[str, str] = Field(
+        description="Versions of Python, facerts, NumPy, ONNX Runtime and OpenCV at the last write."
+    )
+    model: ModelIdentity = Field(description="Whose results these are.")
+    created: str = Field(description="Time of the last write, UTC, as ISO 8601.")
+
+
 class Sections(ResultPart):
     """What was measured, each kind by benchmark or source."""
 
@@ -47,18 +64,6 @@ class Sections(ResultPart):
     )
 
 
-class Result(Sections):
+# The fields of the last base come first.
+class Result(Sections, ResultHeader):
     """The results of one model: what was measured, with what, and by which commands."""
-
-    schema_: Literal["facerts.result/1"] = Field(
-        alias="schema", description="Name and version of this format."
-    )
-    command: list[Annotated[list[str], Field(min_length=1)]] = Field(
-        description="Every command that wrote here, as lists of arguments; of paths outside the working folder their "
-        "names alone."
-    )
-    versions: dict[str, str] = Field(
-        description="Versions of Python, facerts, NumPy, ONNX Runtime and OpenCV at the last write."
-    )
-    model: ModelIdentity = Field(description="Whose results these are.")
-    created: str = Field(description="Time of the last write, UTC, as ISO 8601.")
