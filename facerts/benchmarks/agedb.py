@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.benchmarks.listed import FOLDS, LIST_SUFFIXES, build, load_pair_list
+from facerts.benchmarks.listed import FOLDS, LIST_SUFFIXES, build_benchmark, load_pair_list
 from facerts.benchmarks.pairs import PairBenchmark
 from facerts.datasets.folder import IMAGE_SUFFIXES
 from facerts.errors import DataError
@@ -100,7 +100,7 @@ def _draw(folder: Path, keys: list[str], seed: int, note: str) -> PairBenchmark:
         )
     chosen = np.concatenate(pairs)
     sizes = np.array(counts).reshape(-1)
-    return build(
+    return build_benchmark(
         NAME,
         folder,
         [(keys[first], keys[second]) for first, second in chosen.tolist()],

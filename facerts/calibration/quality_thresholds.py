@@ -25,7 +25,7 @@ from facerts.embedding.aligned import AlignedPhotos
 from facerts.errors import DataError, Error, ModelError
 from facerts.hub.registry import find_model
 from facerts.images import CROP_SIZE
-from facerts.onnx.contract import QUANTILES, Calibration, Description, Threshold, store_description
+from facerts.onnx.contract import QUANTILES, Calibration, Description, QualityThreshold, store_description
 from facerts.onnx.packs import is_pack
 from facerts.version import __version__
 
@@ -116,7 +116,7 @@ def calibrate(
         )
     hashed = hash_images(read.source)
     notes = list(read.notes)
-    thresholds: dict[str, Threshold] = {}
+    thresholds: dict[str, QualityThreshold] = {}
     quantiles: tuple[float, ...] = ()
     if read.quality is not None:
         thresholds = quality_thresholds(read.quality, shares, hashed.sha256)
@@ -159,7 +159,7 @@ def calibrate(
 
 def quality_thresholds(
     quality: NDArray[np.float64], shares: Sequence[float], data_sha256: str
-) -> dict[str, Threshold]:
+) -> dict[str, QualityThreshold]:
     """For each share of the faces the largest threshold that keeps at least that share.
 
     That is the quality of the face which is the ⌈share · N⌉th from the top. Faces of equal quality are accepted or
@@ -176,7 +176,7 @@ def quality_thresholds(
     for share in shares:
         limit = falling[max(int(np.ceil(share * len(falling) - 1e-9)), 1) - 1]
         kept = float(np.mean(quality >= limit))
-        thresholds[str(share)] = Threshold(quality=float(limit), data_sha256=data_sha256, kept=kept)
+        thresholds[str(share)] = QualityThreshold(quality=float(limit), data_sha256=data_sha256, kept=kept)
     return thresholds
 
 

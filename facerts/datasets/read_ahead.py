@@ -27,7 +27,7 @@ PART = 1 << 18
 THREADS = min(8, os.cpu_count() or 1)
 
 
-class Picture(NamedTuple):
+class EncodedImage(NamedTuple):
     """A picture on its way to another place.
 
     Attributes:
@@ -69,28 +69,28 @@ def read_ahead(
     return track(chain.from_iterable(chunks()), text, total=len(order), unit=unit)
 
 
-def pictures_of(source: Source, order: NDArray[np.integer], text: str) -> Iterator[Picture]:
+def encoded_images(source: Source, order: NDArray[np.integer], text: str) -> Iterator[EncodedImage]:
     """Pictures of a source with their names, in an order, with a progress bar.
 
     Raises:
         DataError: the bytes of one cannot be had.
     """
-    return read_ahead(order, lambda index: picture_of(source, index, source.read(index)), text)
+    return read_ahead(order, lambda index: encoded_image(source, index, source.read(index)), text)
 
 
-def picture_of(source: Source, index: int, data: bytes) -> Picture:
+def encoded_image(source: Source, index: int, data: bytes) -> EncodedImage:
     """A picture under the name that it has in a folder by identity."""
     name = PurePosixPath(source.key(index)).name
     # Records may be called by their numbers; what is no picture by its name would not be found again.
     if PurePosixPath(name).suffix.lower() not in IMAGE_SUFFIXES:
         name += _ending(data)
     if source.labels is None:
-        return Picture(0, name, data)
+        return EncodedImage(0, name, data)
     label = int(source.labels[index])
-    return Picture(label, f"{source.identities[label]}/{name}", data)
+    return EncodedImage(label, f"{source.identities[label]}/{name}", data)
 
 
-def at_least_one(pictures: Iterable[Picture], otherwise: str) -> Iterator[Picture]:
+def require_any(pictures: Iterable[EncodedImage], otherwise: str) -> Iterator[EncodedImage]:
     """The pictures as they come.
 
     Raises:
@@ -104,7 +104,7 @@ def at_least_one(pictures: Iterable[Picture], otherwise: str) -> Iterator[Pictur
         raise DataError(otherwise)
 
 
-def by_identity(source: Source, kept: NDArray[np.bool_] | None = None) -> NDArray[np.int64]:
+def order_by_identity(source: Source, kept: NDArray[np.bool_] | None = None) -> NDArray[np.int64]:
     """``(M,)`` numbers of a source's pictures, those of an identity together, in the source's order otherwise.
 
     Args:
@@ -120,10 +120,10 @@ def by_identity(source: Source, kept: NDArray[np.bool_] | None = None) -> NDArra
 
 def _rising(labels: NDArray[np.int64]) -> bool:
     """Whether identities come one after the other already, as most sets have them."""
-    return all((np.diff(labels[part.start : part.stop + 1]) >= 0).all() for part in parts_of(len(labels)))
+    return all((np.diff(labels[part.start : part.stop + 1]) >= 0).all() for part in row_slices(len(labels)))
 
 
-def identities_in(source: Source, kept: NDArray[np.bool_] | None = None) -> int:
+def count_identities(source: Source, kept: NDArray[np.bool_] | None = None) -> int:
     """How many identities some of a source's pictures have; 0 where they are unknown.
 
     Args:
@@ -133,13 +133,13 @@ def identities_in(source: Source, kept: NDArray[np.bool_] | None = None) -> int:
     if source.labels is None:
         return 0
     there = np.zeros(len(source.identities), dtype=bool)
-    for part in parts_of(len(source)):
+    for part in row_slices(len(source)):
         labels = source.labels[part]
         there[labels if kept is None else labels[kept[part]]] = True
     return int(there.sum())
 
 
-def parts_of(count: int) -> Iterator[slice]:
+def row_slices(count: int) -> Iterator[slice]:
     """So many rows in parts, so that what is computed from each needs little memory."""
     return (slice(start, start + PART) for start in range(0, count, PART))
 

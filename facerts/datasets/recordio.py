@@ -172,7 +172,7 @@ def unpack_labeled(payload: bytes, where: str) -> tuple[NDArray[np.float32], byt
     return np.frombuffer(payload, "<f4", count, _HEADER.size).astype(np.float32), payload[begin:]
 
 
-def picture_of(payload: bytes) -> bytes | None:
+def image_bytes(payload: bytes) -> bytes | None:
     """The picture alone, or None where the payload is shorter than its header says."""
     if len(payload) < _HEADER.size:
         return None

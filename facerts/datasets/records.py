@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.datasets.file_reader import FileReader
-from facerts.datasets.recordio import LABELS_START, RecordReader, picture_of, unpack_labeled, unpack_labels
+from facerts.datasets.recordio import LABELS_START, RecordReader, image_bytes, unpack_labeled, unpack_labels
 from facerts.datasets.source import Source
 from facerts.errors import DataError
 
@@ -69,7 +69,7 @@ class Records(Source):
     def read(self, index: int) -> bytes:
         row = self._rows.item(index)
         payload = self._records.read(row)
-        picture = picture_of(payload)
+        picture = image_bytes(payload)
         return unpack_labeled(payload, self._where(row))[1] if picture is None else picture
 
     def _where(self, row: int) -> str:

@@ -43,7 +43,7 @@ def identity_order(
     return np.resize(drawn, length)
 
 
-def drawn_identities(source: Source, count: int, seed: int) -> NDArray[np.bool_]:
+def sample_identities(source: Source, count: int, seed: int) -> NDArray[np.bool_]:
     """``(C,)`` True for ``count`` identities of a source, drawn at random, keyed by (seed, count).
 
     Raises:
@@ -63,9 +63,9 @@ def hold_out_identities(source: Source, count: int, seed: int) -> tuple[Subset, 
     """Split by identity: all pictures but those of ``count`` identities, and theirs.
 
     Raises:
-        DataError: as ``drawn_identities``.
+        DataError: as ``sample_identities``.
     """
-    drawn = drawn_identities(source, count, seed)
+    drawn = sample_identities(source, count, seed)
     assert source.labels is not None
     out = drawn[source.labels]
     kept, heldout = Subset(source, np.flatnonzero(~out)), Subset(source, np.flatnonzero(out))

@@ -136,7 +136,7 @@ def draw_non_face(number: int, *, seed: int = 0) -> Picture:
     return _photograph(np.clip(canvas, 0, 255), random)
 
 
-def write_drawn(
+def write_synthetic_faces(
     folder: str | Path, *, identities: int, pictures: int, seed: int = 0, first_identity: int = 0
 ) -> None:
     """Write drawn people as a folder by identity: ``person_0000/0000.jpg``."""

@@ -10,8 +10,8 @@ from facerts.detection.base import Detection, Detector
 from facerts.detection.scrfd import SCRFD, is_scrfd
 from facerts.detection.yunet import YuNet
 from facerts.errors import Error, ModelError
-from facerts.hub.fetch import find_pulled, pulled_models
-from facerts.onnx.packs import is_pack, look
+from facerts.hub.fetch import downloadable_models, find_downloaded
+from facerts.onnx.packs import is_pack, read_signature
 
 __all__ = ["DETECTORS", "SCRFD", "Detection", "Detector", "YuNet", "open_any_detector", "open_detector"]
 
@@ -72,7 +72,7 @@ def open_any_detector(
         name, model = str(given), None
     else:
         model = Path(given)
-        name = "scrfd" if is_pack(model) or is_scrfd(look(model)) else "yunet"
+        name = "scrfd" if is_pack(model) or is_scrfd(read_signature(model)) else "yunet"
     detector = open_detector(
         name, model, threshold=threshold, size=size, providers=providers, threads=threads
     )
@@ -81,8 +81,8 @@ def open_any_detector(
 
 
 def _fetched(name: str) -> Path:
-    if name not in {model.name for model in pulled_models()}:
+    if name not in {model.name for model in downloadable_models()}:
         raise ModelError(
             f"the detector {name} needs its model: --detector-model FILE, an .onnx file or a model pack that has one"
         )
-    return find_pulled(name, otherwise=", or give it with --detector-model FILE")
+    return find_downloaded(name, otherwise=", or give it with --detector-model FILE")

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-def suppress(boxes: NDArray[np.float64], scores: NDArray[np.floating], most: float) -> list[int]:
+def nms(boxes: NDArray[np.float64], scores: NDArray[np.floating], most: float) -> list[int]:
     """Non-maximum suppression: which boxes are left, the best first.
 
     Args:

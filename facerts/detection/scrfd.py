@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.detection.base import Detection
-from facerts.detection.nms import suppress
+from facerts.detection.nms import nms
 from facerts.errors import ModelError
 from facerts.io.files import sha256_file
-from facerts.onnx.packs import Network, find_network, is_pack, network_of
+from facerts.onnx.packs import ModelSignature, find_in_pack, is_pack, signature_of
 from facerts.onnx.session import open_session, run_session
 
 Floats = NDArray[np.float64]
@@ -107,7 +107,7 @@ class SCRFD:
             file = _find_in_pack(self._model, Path(scratch)) if is_pack(self._model) else self._model
             self._session = open_session(file, providers=providers, threads=threads)
             digest = sha256_file(file)
-        network = network_of(self._session)
+        network = signature_of(self._session)
         if not is_scrfd(network):
             raise ModelError(f"{model}: not SCRFD, as it is {network}; {EXPECTED}")
         (taken,) = network.inputs
@@ -134,7 +134,7 @@ class SCRFD:
         scores, boxes, points = seen
         faces = [
             Detection(boxes[face], points[face], float(scores[face]))
-            for face in suppress(boxes, ranks, MOST_OVERLAP)
+            for face in nms(boxes, ranks, MOST_OVERLAP)
         ]
         return sorted(faces, key=lambda face: face.area, reverse=True)
 
@@ -201,7 +201,7 @@ class SCRFD:
         return _Look(size, height, width, tuple(heads), tuple(output.shape for output in outputs))
 
 
-def is_scrfd(network: Network) -> bool:
+def is_scrfd(network: ModelSignature) -> bool:
     """Whether a network looks like SCRFD with five points, as far as its file tells the shapes."""
     if len(network.inputs) != 1 or len(network.outputs) != len(COLUMNS) * len(STRIDES):
         return False
@@ -234,4 +234,4 @@ def _fit(image: NDArray[np.uint8], look: _Look) -> tuple[NDArray[np.uint8], Floa
 
 
 def _find_in_pack(path: Path, scratch: Path) -> Path:
-    return find_network(path, scratch, is_scrfd, wanted="SCRFD detector with five points")[0]
+    return find_in_pack(path, scratch, is_scrfd, wanted="SCRFD detector with five points")[0]

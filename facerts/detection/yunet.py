@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.detection.base import Detection
-from facerts.detection.nms import suppress
+from facerts.detection.nms import nms
 from facerts.errors import ModelError
-from facerts.onnx.dynamic_shape import free_sides
-from facerts.onnx.packs import Network, network_of
+from facerts.onnx.dynamic_shape import make_shape_dynamic
+from facerts.onnx.packs import ModelSignature, signature_of
 from facerts.onnx.session import open_session, run_session
 
 Floats = NDArray[np.float32]
@@ -71,7 +71,7 @@ class YuNet:
             raise ModelError(f"{model}: no such detector model") from error
         except OSError as error:
             raise ModelError(f"{model}: cannot be read ({error.strerror})") from error
-        network = network_of(open_session(self._model, content=content, run=False))
+        network = signature_of(open_session(self._model, content=content, run=False))
         if not is_yunet(network):
             outputs = ", ".join(output.name for output in network.outputs)
             raise ModelError(
@@ -82,7 +82,7 @@ class YuNet:
         # The published file promises 640 x 640, but runs at any multiple of its largest stride.
         self._session = open_session(
             self._model,
-            content=free_sides(content, where=model),
+            content=make_shape_dynamic(content, where=model),
             providers=providers,
             threads=threads,
             varied=True,
@@ -107,7 +107,7 @@ class YuNet:
         points *= factor
         faces = [
             Detection(boxes[face], points[face], float(scores[face]))
-            for face in suppress(whole, scores, MOST_OVERLAP)
+            for face in nms(whole, scores, MOST_OVERLAP)
         ]
         return sorted(faces, key=lambda face: face.area, reverse=True)
 
@@ -153,7 +153,7 @@ class YuNet:
         self._run(np.zeros((1, 3, STRIDES[-1], 2 * STRIDES[-1]), dtype=np.float32))
 
 
-def is_yunet(network: Network) -> bool:
+def is_yunet(network: ModelSignature) -> bool:
     """Whether a network looks like YuNet of 2023mar, as far as its file tells the names and shapes."""
     if len(network.inputs) != 1 or not {output.name for output in network.outputs}.issuperset(OUTPUTS):
         return False

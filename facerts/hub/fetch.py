@@ -21,7 +21,7 @@ from urllib.request import HTTPRedirectHandler, Request, build_opener
 from pydantic import Field, StringConstraints
 
 from facerts.errors import ModelError, WriteError, did_you_mean
-from facerts.hub.listing import ListedModel, Section, read_list
+from facerts.hub.listing import ListedModel, StrictModel, read_list
 from facerts.io.files import atomic_write
 from facerts.io.progress import progress_bar
 from facerts.version import __version__
@@ -37,7 +37,7 @@ PAUSE_S = 1.0
 PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 
-class PulledModel(ListedModel):
+class DownloadableModel(ListedModel):
     """One model.
 
     Attributes:
@@ -47,11 +47,11 @@ class PulledModel(ListedModel):
     urls: tuple[Annotated[str, StringConstraints(pattern=rf"^{SCHEME}://\S+$")], ...] = Field(min_length=1)
 
 
-class Registry(Section):
+class DownloadList(StrictModel):
     """All of them."""
 
     schema_: Literal["facerts.pull/1"] = Field(alias="schema")
-    models: tuple[PulledModel, ...]
+    models: tuple[DownloadableModel, ...]
 
 
 class _FetchError(ModelError):
@@ -66,9 +66,9 @@ class _FetchError(ModelError):
         self.passing = passing
 
 
-def pulled_models() -> tuple[PulledModel, ...]:
+def downloadable_models() -> tuple[DownloadableModel, ...]:
     """Those that can be fetched, here or not."""
-    return read_list(REGISTRY, Registry, of="list of the models to fetch").models
+    return read_list(REGISTRY, DownloadList, of="list of the models to fetch").models
 
 
 def cache_folder() -> Path:
@@ -82,12 +82,12 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "facerts"
 
 
-def locate(model: PulledModel) -> Path | None:
+def locate(model: DownloadableModel) -> Path | None:
     """The model's file, whose hash was checked, or None where it is not here."""
     return next((path for path in _places(model) if path.is_file() and not model.mismatch(path)), None)
 
 
-def find_pulled(name: str, *, otherwise: str = "") -> Path:
+def find_downloaded(name: str, *, otherwise: str = "") -> Path:
     """The file of a model, whose hash was checked.
 
     Args:
@@ -130,7 +130,7 @@ def pull(name: str, source: str | Path | None = None) -> Path:
         raise ModelError(str(error)) from error
 
 
-def _fetch(model: PulledModel, target: Path) -> Path:
+def _fetch(model: DownloadableModel, target: Path) -> Path:
     """From the first of its addresses that gives it."""
     problems = []
     for url in model.urls:
@@ -150,15 +150,15 @@ def _fetch(model: PulledModel, target: Path) -> Path:
     )
 
 
-def _places(model: PulledModel) -> list[Path]:
+def _places(model: DownloadableModel) -> list[Path]:
     return [
         cache_folder() / model.file,
         Path(os.environ.get("FACERTS_MODELS", "../shared/models")) / model.file,
     ]
 
 
-def _named(name: str) -> PulledModel:
-    models = {model.name: model for model in pulled_models()}
+def _named(name: str) -> DownloadableModel:
+    models = {model.name: model for model in downloadable_models()}
     if name not in models:
         raise ModelError(
             f"no model {name!r} to fetch{did_you_mean(name, models)}; there are {', '.join(models)}"
@@ -177,7 +177,7 @@ class _Redirects(HTTPRedirectHandler):
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
-def _download(url: str, model: PulledModel) -> Iterator[bytes]:
+def _download(url: str, model: DownloadableModel) -> Iterator[bytes]:
     request = Request(url, headers={"User-Agent": f"facerts/{__version__}"})
     try:
         with build_opener(_Redirects).open(request, timeout=TIMEOUT_S) as response, progress_bar() as bar:
@@ -200,7 +200,7 @@ def _read(path: Path) -> Iterator[bytes]:
         raise ModelError(f"{path}: cannot be read ({error.strerror})") from error
 
 
-def _store(blocks: Iterable[bytes], model: PulledModel, origin: str, target: Path) -> Path:
+def _store(blocks: Iterable[bytes], model: DownloadableModel, origin: str, target: Path) -> Path:
     """Write a file if it is the one that was meant.
 
     Raises:
@@ -219,6 +219,6 @@ def _store(blocks: Iterable[bytes], model: PulledModel, origin: str, target: Pat
             raise _FetchError(
                 f"{origin}: {found}, and {model.name} has {model.bytes:,}", passing=size < model.bytes
             )
-        if wrong := model.wrong_hash(digest.hexdigest()):
+        if wrong := model.hash_mismatch(digest.hexdigest()):
             raise _FetchError(f"{origin}: {wrong}", passing=False)
     return target

@@ -17,13 +17,13 @@ Text = Annotated[str, StringConstraints(pattern=r"^\S[^\n]*$")]
 List = TypeVar("List", bound=BaseModel)
 
 
-class Section(BaseModel):
+class StrictModel(BaseModel):
     """A part of a list: no unknown keys."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class ListedModel(Section):
+class ListedModel(StrictModel):
     """One model.
 
     Attributes:
@@ -44,9 +44,9 @@ class ListedModel(Section):
 
     def mismatch(self, path: Path) -> str:
         """What tells a file from the one that is listed; nothing where it is that one."""
-        return self.wrong_hash(sha256_file(path))
+        return self.hash_mismatch(sha256_file(path))
 
-    def wrong_hash(self, found: str) -> str:
+    def hash_mismatch(self, found: str) -> str:
         """The same, of the SHA-256 that was found."""
         return (
             ""

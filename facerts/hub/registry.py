@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 from pydantic import Field, StringConstraints, model_validator
 
 from facerts.errors import ModelError, did_you_mean
-from facerts.hub.listing import ListedModel, Name, Section, Text, read_list
+from facerts.hub.listing import ListedModel, Name, StrictModel, Text, read_list
 
 MANIFEST = "manifest.json"
 SCHEMA: Literal["facerts.models/1"] = "facerts.models/1"
@@ -33,7 +33,7 @@ class ShippedModel(ListedModel):
     card: Annotated[str, StringConstraints(pattern=r"^[\w.-]+\.md$")]
 
 
-class Manifest(Section):
+class Manifest(StrictModel):
     """All of them.
 
     Attributes:

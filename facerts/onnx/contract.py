@@ -37,14 +37,14 @@ SCHEMA: Literal["facerts.model/1"] = "facerts.model/1"
 QUANTILES = 101
 
 # What a file says of itself must not decide how much memory is taken; these are far beyond any model.
-LARGEST_SIDE, MOST_PIXELS = 1024, 1 << 25
+MAX_SIDE, MOST_PIXELS = 1024, 1 << 25
 
-Side = Annotated[int, Field(ge=1, le=LARGEST_SIDE)]
+Side = Annotated[int, Field(ge=1, le=MAX_SIDE)]
 Three = tuple[float, float, float]
 Interval = tuple[float, float]
 
 
-class Section(BaseModel):
+class DescriptionPart(BaseModel):
     """A part of a description: no unknown keys, no numbers that are not finite.
 
     Keys in British spelling, as earlier versions wrote them, are still read.
@@ -53,7 +53,7 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
-class Input(Section):
+class InputSpec(DescriptionPart):
     """The input tensor, and how crops become it: (x − mean) / std per channel, x from 0 to 255.
 
     Attributes:
@@ -82,13 +82,13 @@ class Input(Section):
         return std
 
     @model_validator(mode="after")
-    def fits_into_memory(self) -> Input:
+    def fits_into_memory(self) -> InputSpec:
         if math.prod(self.size) * (self.batch or 1) > MOST_PIXELS:
             raise ValueError(f"a batch has more than {MOST_PIXELS:,} pixels")
         return self
 
 
-class Threshold(Section):
+class QualityThreshold(DescriptionPart):
     """A threshold of quality chosen on a user's own faces.
 
     Attributes:
@@ -102,7 +102,7 @@ class Threshold(Section):
     kept: float | None = None
 
 
-class KeptPairs(Section):
+class KeptPairs(DescriptionPart):
     """The genuine pairs whose two faces both pass a threshold of quality, at a match threshold.
 
     Attributes:
@@ -116,7 +116,7 @@ class KeptPairs(Section):
     ci95: Interval | None
 
 
-class MatchThreshold(Section):
+class MatchThreshold(DescriptionPart):
     """A threshold of similarity, and what errors it makes.
 
     Attributes:
@@ -138,7 +138,7 @@ class MatchThreshold(Section):
     kept: dict[str, KeptPairs] = {}
 
 
-class Matching(Section):
+class Matching(DescriptionPart):
     """Match thresholds, and the pairs that they were chosen on.
 
     Attributes:
@@ -162,7 +162,7 @@ class Matching(Section):
     thresholds: dict[str, MatchThreshold]
 
 
-class Calibration(Section):
+class Calibration(DescriptionPart):
     """What a model's numbers mean on a user's own faces.
 
     Attributes:
@@ -210,7 +210,7 @@ class Calibration(Section):
         return round(place - 1 + (quality - low) / (high - low), 2)
 
 
-class Description(Section):
+class Description(DescriptionPart):
     """The whole description.
 
     Attributes:
@@ -220,7 +220,7 @@ class Description(Section):
         backbone: of the network.
         precision: of the file: fp32; fp16, weights stored in 16 bits; int8, convolutions computed in 8.
         embedding_size: d; None where it is not known.
-        input: see ``Input``.
+        input: see ``InputSpec``.
         outputs: the model's tensor for each role: embedding, norm, quality, uncertainty, extras. A model whose quality
             is an output may do without the embedding.
         normalize_embedding: the embedding must still be brought to unit length; then its length is the norm.
@@ -243,7 +243,7 @@ class Description(Section):
     backbone: str = ""
     precision: str = "fp32"
     embedding_size: int | None = Field(default=None, ge=1, le=1 << 16)
-    input: Input = Input()
+    input: InputSpec = InputSpec()
     outputs: dict[str, str] = {}
     normalize_embedding: bool = Field(
         False, validation_alias=AliasChoices("normalize_embedding", "normalise_embedding")
@@ -251,7 +251,7 @@ class Description(Section):
     quality: Annotated[str, StringConstraints(pattern=r"^(norm|none|output:.+)$")] = "none"
     polarity: Literal["higher_is_better", "lower_is_better"] = "higher_is_better"
     alignment: Literal["arcface-112"] = "arcface-112"
-    thresholds: dict[str, Threshold] = {}
+    thresholds: dict[str, QualityThreshold] = {}
     calibration: Calibration | None = None
     training_data: str = ""
     recipe_sha256: str = ""

@@ -23,7 +23,7 @@ DIM, DIM_VALUE = 1, 1
 UNUSED = 9
 
 
-def free_sides(model: bytes, *, where: str | Path) -> bytes:
+def make_shape_dynamic(model: bytes, *, where: str | Path) -> bytes:
     """Make the sides of a network's input dynamic, so that it takes images of any size that its layers can handle.
 
     The shapes of the outputs and of the tensors in between, which hold for the one size, are removed too. A file whose

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from facerts.errors import ModelError
 from facerts.io.files import atomic_write
-from facerts.onnx.wire import BLOCK, LENGTH, Field, WireReader
+from facerts.onnx.wire import BLOCK, LENGTH, WireField, WireReader
 
-# Field numbers of ModelProto in onnx.proto, and of StringStringEntryProto there.
+# WireField numbers of ModelProto in onnx.proto, and of StringStringEntryProto there.
 GRAPH, METADATA_PROPS = 7, 14
 KEY, VALUE = 1, 2
 MAX_FILE = (2 << 30) - 1  # protobuf's own limit
@@ -78,7 +78,7 @@ def _open(path: Path) -> Iterator[WireReader]:
         yield WireReader(file, path)
 
 
-def _entries(file: WireReader, key: str) -> list[Field]:
+def _entries(file: WireReader, key: str) -> list[WireField]:
     """The entries of metadata that have a key, in their order."""
     found, graphs = [], 0
     for field in file.fields():
@@ -90,7 +90,7 @@ def _entries(file: WireReader, key: str) -> list[Field]:
     return found
 
 
-def _key(file: WireReader, entry: Field) -> bytes | None:
+def _key(file: WireReader, entry: WireField) -> bytes | None:
     """The key of an entry; None for one of megabytes, which is nobody's and is not read."""
     if entry.kind != LENGTH:
         raise ModelError(f"{file.where}: field {METADATA_PROPS} at byte {entry.start} is not metadata")

@@ -20,7 +20,7 @@ LARGEST_PACK = 2 << 30
 
 
 @dataclass(frozen=True)
-class Tensor:
+class TensorSpec:
     """An input or an output: its name, its type as ONNX Runtime writes it, and its shape, as far as the file tells."""
 
     name: str
@@ -29,11 +29,11 @@ class Tensor:
 
 
 @dataclass(frozen=True)
-class Network:
+class ModelSignature:
     """What a file takes and gives; nothing where it cannot be loaded."""
 
-    inputs: list[Tensor]
-    outputs: list[Tensor]
+    inputs: list[TensorSpec]
+    outputs: list[TensorSpec]
 
     def __str__(self) -> str:
         if not self.inputs:
@@ -44,22 +44,22 @@ class Network:
         )
 
 
-def network_of(session: Any) -> Network:
+def signature_of(session: Any) -> ModelSignature:
     """What the model of an ONNX Runtime session takes and gives."""
-    return Network(_tensors(session.get_inputs()), _tensors(session.get_outputs()))
+    return ModelSignature(_tensors(session.get_inputs()), _tensors(session.get_outputs()))
 
 
-def look(model: Path) -> Network:
+def read_signature(model: Path) -> ModelSignature:
     """What a file takes and gives.
 
     Raises:
         MissingExtraError: ONNX Runtime is not installed.
     """
     try:
-        return network_of(open_session(model, run=False))
+        return signature_of(open_session(model, run=False))
     except ModelError:
         # A file that is none of ours; it is listed as such.
-        return Network([], [])
+        return ModelSignature([], [])
 
 
 def is_pack(path: Path) -> bool:
@@ -67,9 +67,9 @@ def is_pack(path: Path) -> bool:
     return path.is_dir() or path.suffix.lower() == ".zip"
 
 
-def find_network(
-    path: Path, scratch: Path, fits: Callable[[Network], bool], *, wanted: str, otherwise: str = ""
-) -> tuple[Path, Network]:
+def find_in_pack(
+    path: Path, scratch: Path, fits: Callable[[ModelSignature], bool], *, wanted: str, otherwise: str = ""
+) -> tuple[Path, ModelSignature]:
     """The one file of a pack that is of a kind.
 
     Args:
@@ -86,7 +86,7 @@ def find_network(
     if not path.exists():
         raise ModelError(f"{path}: no such model pack")
     folder = path if path.is_dir() else _unpack(path, scratch)
-    networks = {model: look(model) for model in sorted(folder.rglob("*.onnx"))}
+    networks = {model: read_signature(model) for model in sorted(folder.rglob("*.onnx"))}
     found = [model for model, network in networks.items() if fits(network)]
     if len(found) != 1:
         listed = "; ".join(f"{model.relative_to(folder)}: {network}" for model, network in networks.items())
@@ -97,8 +97,8 @@ def find_network(
     return found[0], networks[found[0]]
 
 
-def _tensors(nodes: Any) -> list[Tensor]:
-    return [Tensor(node.name, node.type, list(node.shape)) for node in nodes]
+def _tensors(nodes: Any) -> list[TensorSpec]:
+    return [TensorSpec(node.name, node.type, list(node.shape)) for node in nodes]
 
 
 def _unpack(path: Path, scratch: Path) -> Path:

@@ -27,7 +27,7 @@ MAX_TEXT = 64 << 20
 
 
 @dataclass(frozen=True)
-class Field:
+class WireField:
     """A field of a message.
 
     Attributes:
@@ -61,7 +61,7 @@ class WireReader:
         self.where = where
         self.size = file.seek(0, 2)
 
-    def fields(self, message: Field | None = None) -> Iterator[Field]:
+    def fields(self, message: WireField | None = None) -> Iterator[WireField]:
         """The fields of a message inside the file, or of the file itself."""
         if message is not None and message.kind != LENGTH:
             raise ModelError(
@@ -76,9 +76,9 @@ class WireReader:
             at = field.end
         raise ModelError(f"{self.where}: more than {MAX_FIELDS:,} fields by byte {at}; not an ONNX model")
 
-    def find(self, path: Sequence[int], message: Field | None = None) -> list[Field]:
+    def find(self, path: Sequence[int], message: WireField | None = None) -> list[WireField]:
         """The fields at the end of a path of field numbers, each of which leads from a message to those inside it."""
-        found: list[Field | None] = [message]
+        found: list[WireField | None] = [message]
         for number in path:
             found = [field for each in found for field in self.fields(each) if field.number == number]
         return [field for field in found if field is not None]
@@ -93,7 +93,7 @@ class WireReader:
             )
         return data
 
-    def text(self, field: Field) -> str:
+    def text(self, field: WireField) -> str:
         """A field's payload as text."""
         size = field.end - field.payload
         if field.kind != LENGTH or size > MAX_TEXT:
@@ -110,7 +110,7 @@ class WireReader:
         for at in range(start, end, BLOCK):
             target.write(self.read(at, min(BLOCK, end - at)))
 
-    def _field(self, at: int, end: int) -> Field:
+    def _field(self, at: int, end: int) -> WireField:
         tag, payload = self._varint(at, end)
         number, kind = tag >> 3, tag & 7
         if kind == LENGTH:
@@ -128,7 +128,7 @@ class WireReader:
                 f"{self.where}: field {number} at byte {at} needs {size:,} bytes, but only {end - payload:,} are left "
                 f"up to byte {end}; the file is truncated, copy it again"
             )
-        return Field(number, kind, at, payload, payload + size)
+        return WireField(number, kind, at, payload, payload + size)
 
     def _varint(self, at: int, end: int) -> tuple[int, int]:
         """A number in groups of seven bits, the lowest first, and where it ends."""

@@ -310,12 +310,12 @@ def refused() -> dict[str, tuple[bytes, str]]:
         "scans_behind_01.jpg": (_behind(0x01, small, scans), "broken JPEG at byte 2"),
         "no_length.jpg": (jpeg(segment(0xFE, length=0), small), "broken JPEG at byte 2"),
         "length_of_one.jpg": (jpeg(segment(0xFE, length=1), small), "broken JPEG at byte 2"),
-        "length_beyond.jpg": (jpeg(small, segment(0xFE, length=9)), "cut short"),
+        "length_beyond.jpg": (jpeg(small, segment(0xFE, length=9)), "truncated"),
         "two_frames.jpg": (jpeg(frame(8, 8), small), "a second frame header"),
         "two_images.jpg": (jpeg(b"\xff\xd8", small), "broken JPEG at byte 2"),
         "scan_first.jpg": (jpeg(tables(), scan([1, 2, 3]), small), "broken JPEG at byte 115"),
-        "no_scan.jpg": (jpeg(tables(), frame(8, 8)), "cut short"),
-        "unknown_component.jpg": (jpeg(small, scan([9])), "a scan of component 9"),
+        "no_scan.jpg": (jpeg(tables(), frame(8, 8)), "truncated"),
+        "unknown_component.jpg": (jpeg(small, scan([9])), "a scan lists component 9"),
         "no_components.jpg": (jpeg(baseline(32, 32, components=[])), "broken JPEG at byte 115"),
         "no_sampling.jpg": (jpeg(baseline(32, 32, components=[(1, 0, 1)])), "cannot be decoded"),
         "no_height.jpg": (jpeg(baseline(32, 0)), "claims 32 x 0 pixels"),
@@ -330,9 +330,9 @@ def refused() -> dict[str, tuple[bytes, str]]:
         # 45 bytes that are given 4 GB.
         "length.png": (
             b"\x89PNG\r\n\x1a\n" + header + chunk(b"IEND", length=0xFFFF_FFF0),
-            "cut short",
+            "truncated",
         ),
-        "length_of_unknown.png": (png(header, chunk(b"abcd", length=0x7FFF_FFFF), pixels), "cut short"),
+        "length_of_unknown.png": (png(header, chunk(b"abcd", length=0x7FFF_FFFF), pixels), "truncated"),
         "header_second.png": (png(chunk(b"tEXt"), header, pixels), "does not begin with a header"),
         "long_header.png": (
             png(chunk(b"IHDR", struct.pack(">IIBBBBBB", 32, 32, 8, RGB, 0, 0, 0, 0)), pixels),
@@ -353,8 +353,8 @@ def refused() -> dict[str, tuple[bytes, str]]:
         ),
     }
     found |= {
-        "length.webp": (webp(riff_chunk(b"VP8L", plain, length=1 << 31)), "cut short"),
-        "length_of_file.webp": (webp(riff_chunk(b"VP8L", plain), length=1 << 31), "cut short"),
+        "length.webp": (webp(riff_chunk(b"VP8L", plain, length=1 << 31)), "truncated"),
+        "length_of_file.webp": (webp(riff_chunk(b"VP8L", plain), length=1 << 31), "truncated"),
         "no_image.webp": (webp(webp_canvas(32, 32), riff_chunk(b"ABCD", bytes(40))), "no image in it"),
         "no_start.webp": (webp(riff_chunk(b"VP8 ", bytes(40))), "its image has no header"),
         "canvas.webp": (webp(webp_canvas(32, 33), riff_chunk(b"VP8L", plain)), "not as large as its canvas"),

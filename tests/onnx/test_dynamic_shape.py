@@ -8,7 +8,7 @@ import onnxruntime
 import pytest
 
 from facerts.errors import ModelError
-from facerts.onnx.dynamic_shape import free_sides
+from facerts.onnx.dynamic_shape import make_shape_dynamic
 from tests.detectors import write_yunet
 
 
@@ -49,7 +49,7 @@ def model(*sides: int | str, more: bytes = b"") -> bytes:
 
 def test_the_sides_and_what_follows_from_them_are_unsaid_and_nothing_else() -> None:
     given = model(640, 96)
-    freed = free_sides(given, where="m.onnx")
+    freed = make_shape_dynamic(given, where="m.onnx")
     assert len(freed) == len(given)
     assert sum(one != other for one, other in zip(given, freed, strict=True)) == 4
     read, before = onnx.load_from_string(freed), onnx.load_from_string(given)
@@ -69,8 +69,8 @@ def test_the_sides_and_what_follows_from_them_are_unsaid_and_nothing_else() -> N
 
 def test_a_side_that_is_free_stays_as_it_is() -> None:
     given = model("H", "W")
-    assert free_sides(given, where="m.onnx") == given
-    dims = onnx.load_from_string(free_sides(model("H", 640), where="m.onnx")).graph.input[0]
+    assert make_shape_dynamic(given, where="m.onnx") == given
+    dims = onnx.load_from_string(make_shape_dynamic(model("H", 640), where="m.onnx")).graph.input[0]
     height, width = dims.type.tensor_type.shape.dim[2:]
     assert height.dim_param == "H"
     assert width.WhichOneof("value") is None
@@ -83,7 +83,7 @@ def test_a_freed_network_runs_at_other_sizes_without_complaint(
     assert len(onnx.load_from_string(fixed).graph.value_info) >= 36
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 2
-    freed = onnxruntime.InferenceSession(free_sides(fixed, where="m.onnx"), options)
+    freed = onnxruntime.InferenceSession(make_shape_dynamic(fixed, where="m.onnx"), options)
     image = np.random.default_rng(0).uniform(0, 255, (1, 3, 96, 160)).astype(np.float32)
     values = freed.run(["cls_8"], {"input": image})[0]
     places = image[0, 0].reshape(12, 8, 20, 8).mean(axis=(1, 3))
@@ -97,14 +97,14 @@ def test_a_freed_network_runs_at_other_sizes_without_complaint(
 
 def test_a_file_that_is_cut_short_is_named() -> None:
     given = model(640, 640)
-    whole = free_sides(given, where="m.onnx")
+    whole = make_shape_dynamic(given, where="m.onnx")
     after_the_graph = len(given) - len(message(8, number(2, 17)))
     for length in range(len(given)):
         if length == after_the_graph:
-            assert free_sides(given[:length], where="m.onnx") == whole[:length]
+            assert make_shape_dynamic(given[:length], where="m.onnx") == whole[:length]
             continue
         with pytest.raises(ModelError, match=r"^m\.onnx: .*(truncated|has no shape)"):
-            free_sides(given[:length], where="m.onnx")
+            make_shape_dynamic(given[:length], where="m.onnx")
 
 
 def test_changed_bytes_give_a_file_of_the_same_length_or_an_error() -> None:
@@ -114,7 +114,7 @@ def test_changed_bytes_give_a_file_of_the_same_length_or_an_error() -> None:
         for value in (0x00, 0x01, 0x07, 0x0A, 0x0B, 0x3A, 0x5A, 0x7F, 0x80, 0xFF):
             changed = given[:place] + bytes([value]) + given[place + 1 :]
             try:
-                assert len(free_sides(changed, where="m.onnx")) == len(given)
+                assert len(make_shape_dynamic(changed, where="m.onnx")) == len(given)
             except ModelError as error:
                 refused.append(str(error))
     assert len(refused) > len(given)
@@ -154,11 +154,11 @@ def test_changed_bytes_give_a_file_of_the_same_length_or_an_error() -> None:
 )
 def test_what_is_no_network_is_named(data: bytes, words: str) -> None:
     with pytest.raises(ModelError, match=rf"^m\.onnx: (.*: )?{words}"):
-        free_sides(data, where="m.onnx")
+        make_shape_dynamic(data, where="m.onnx")
 
 
 def test_fields_of_every_kind_are_stepped_over() -> None:
     others = b"\x09" + b"\x3a" * 8 + b"\x15" + b"\x3a" * 4
-    assert free_sides(others + model(640, 640), where="m.onnx") == others + free_sides(
+    assert make_shape_dynamic(others + model(640, 640), where="m.onnx") == others + make_shape_dynamic(
         model(640, 640), where="m.onnx"
     )

@@ -25,7 +25,7 @@ from facerts.metrics.reject import (
     pair_quality,
     partial_area,
     reject_intervals,
-    resampled_limits,
+    resampled_fmr_limits,
 )
 from facerts.metrics.resample import pair_subjects
 from facerts.metrics.verification import reachable
@@ -117,7 +117,7 @@ class _Pairs:
     def intervals(self, quality: NDArray[np.floating]) -> Curve:
         """Those of a curve; all curves are measured in the same replicates."""
         if not self._limits:
-            limits = resampled_limits(
+            limits = resampled_fmr_limits(
                 self.similarity, self.same, self._subjects, self.fmr, replicates=REPLICATES
             )
             self._limits = list(limits)

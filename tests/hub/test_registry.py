@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import facerts
-from facerts.datasets.synthetic import draw_face, write_drawn
+from facerts.datasets.synthetic import draw_face, write_synthetic_faces
 from facerts.embedding.shipped import verify_shipped
 from facerts.errors import ModelError
 from facerts.hub import registry
@@ -20,7 +20,7 @@ from facerts.images import encode_png
 from tests.command import run
 from tests.shipped import write_entry, write_manifest, write_model
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -248,7 +248,7 @@ def test_commands_take_the_names_and_two_of_them_the_default(
         assert [json.loads(row)["model_sha256"] for row in rows] == [digest]
     assert run("embed", tmp_path / "face.png", "--out", tmp_path / "e.npz") == 0
     assert len(np.load(tmp_path / "e.npz")["embeddings"]) == 1
-    write_drawn(tmp_path / "people", identities=2, pictures=2)
+    write_synthetic_faces(tmp_path / "people", identities=2, images=2)
     ladder = ("evaluate", "ladder", "--data", tmp_path / "people", "--pictures", "2")
     assert run(*ladder, "--model", "large", "--out", tmp_path / "result") == 0
     assert json.loads((tmp_path / "result" / "result.json").read_text())["model"]["name"] == "large"
@@ -264,7 +264,7 @@ def test_a_quality_head_is_grafted_on_a_model_by_its_name(
     shipped: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("torch")
-    write_drawn(tmp_path / "people", identities=3, pictures=2)
+    write_synthetic_faces(tmp_path / "people", identities=3, images=2)
     command = ("posthoc", "rts", "--data", tmp_path / "people", "--out", tmp_path / "m.onnx", "--epochs", "1")
     assert run(*command, "--model", "larg") == 2
     assert "did you mean 'large'?" in capsys.readouterr().err
@@ -274,7 +274,7 @@ def test_a_quality_head_is_grafted_on_a_model_by_its_name(
 def test_a_model_that_ships_is_not_calibrated_in_its_place(
     shipped: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    write_drawn(tmp_path / "people", identities=20, pictures=5)
+    write_synthetic_faces(tmp_path / "people", identities=20, images=5)
     before = (shipped / "large.onnx").read_bytes()
     command = ("calibrate", "--model", "large", "--faces", tmp_path / "people")
     assert run(*command) == 2

@@ -7,11 +7,11 @@ import pytest
 
 from facerts.errors import ModelError
 from facerts.onnx import packs as pack
-from facerts.onnx.packs import Network, find_network, is_pack, look
+from facerts.onnx.packs import ModelSignature, find_in_pack, is_pack, read_signature
 from tests.foreign import SIZE, write_embedder
 
 
-def has_two_outputs(network: Network) -> bool:
+def has_two_outputs(network: ModelSignature) -> bool:
     return len(network.outputs) == 2
 
 
@@ -43,7 +43,7 @@ def test_a_network_is_found_by_what_it_takes_and_gives(folder: Path, tmp_path: P
         "zip with a folder": lambda: zipped(folder, "models/buffalo/"),
     }[form]()
     assert is_pack(path)
-    model, network = find_network(path, tmp_path / "scratch", has_two_outputs, wanted="pair")
+    model, network = find_in_pack(path, tmp_path / "scratch", has_two_outputs, wanted="pair")
     assert model.read_bytes() == (folder / "two.onnx").read_bytes()
     assert [tensor.name for tensor in network.inputs] == ["face"]
     assert [tensor.shape for tensor in network.outputs] == [["N", SIZE], ["N"]]
@@ -57,10 +57,10 @@ def test_only_folders_and_zips_are_packs(folder: Path) -> None:
 
 
 def test_a_network_is_told_in_a_few_words(folder: Path) -> None:
-    assert str(look(folder / "one.onnx")) == f"['N', 3, 112, 112] to ['N', {SIZE}]"
-    assert str(look(folder / "two.onnx")) == f"['N', 3, 112, 112] to ['N', {SIZE}] and ['N']"
-    assert str(look(write_embedder(folder / "many.onnx", inputs=3))).startswith("3 tensors to ")
-    assert str(look(folder / "notes.onnx")) == "cannot be loaded"
+    assert str(read_signature(folder / "one.onnx")) == f"['N', 3, 112, 112] to ['N', {SIZE}]"
+    assert str(read_signature(folder / "two.onnx")) == f"['N', 3, 112, 112] to ['N', {SIZE}] and ['N']"
+    assert str(read_signature(write_embedder(folder / "many.onnx", inputs=3))).startswith("3 tensors to ")
+    assert str(read_signature(folder / "notes.onnx")) == "cannot be loaded"
 
 
 def test_none_or_several_are_an_error_that_lists_what_is_there(folder: Path, tmp_path: Path) -> None:
@@ -68,13 +68,13 @@ def test_none_or_several_are_an_error_that_lists_what_is_there(folder: Path, tmp
     with pytest.raises(
         ModelError, match=r"buffalo: a model pack has one net, this one none \(.*\); give"
     ) as error:
-        find_network(folder, tmp_path, lambda network: False, wanted="net", otherwise=", or another pack")
+        find_in_pack(folder, tmp_path, lambda network: False, wanted="net", otherwise=", or another pack")
     for listed in ("first.onnx: ['N', 3, 112, 112] to", "notes.onnx: cannot be loaded", "or another pack"):
         assert listed in str(error.value)
     with pytest.raises(ModelError, match=r"this one 2 \("):
-        find_network(folder, tmp_path, lambda network: bool(network.inputs), wanted="net")
+        find_in_pack(folder, tmp_path, lambda network: bool(network.inputs), wanted="net")
     with pytest.raises(ModelError, match=r"gone: no such model pack"):
-        find_network(tmp_path / "gone", tmp_path, has_two_outputs, wanted="net")
+        find_in_pack(tmp_path / "gone", tmp_path, has_two_outputs, wanted="net")
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_a_zip_that_would_write_elsewhere_is_refused(tmp_path: Path, name: str) 
         archive.writestr("good.onnx", b"x")
         archive.writestr(name, b"x")
     with pytest.raises(ModelError, match=r"p\.zip: its member .* would lie outside"):
-        find_network(tmp_path / "p.zip", scratch, has_two_outputs, wanted="net")
+        find_in_pack(tmp_path / "p.zip", scratch, has_two_outputs, wanted="net")
     assert list(scratch.iterdir()) == []
 
 
@@ -95,7 +95,7 @@ def test_a_zip_gives_its_onnx_files_alone_and_no_more_than_fits(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, scratch = zipped(folder), tmp_path / "scratch"
-    find_network(path, scratch, has_two_outputs, wanted="net")
+    find_in_pack(path, scratch, has_two_outputs, wanted="net")
     assert {file.name for file in scratch.rglob("*.*") if file.is_file()} == {
         "notes.onnx",
         "one.onnx",
@@ -103,11 +103,11 @@ def test_a_zip_gives_its_onnx_files_alone_and_no_more_than_fits(
     }
     monkeypatch.setattr(pack, "LARGEST_PACK", 1000)
     with pytest.raises(ModelError, match=r"buffalo\.zip: its \.onnx files have .* more than the 1,000"):
-        find_network(path, tmp_path / "other", has_two_outputs, wanted="net")
+        find_in_pack(path, tmp_path / "other", has_two_outputs, wanted="net")
     assert not (tmp_path / "other").exists()
 
 
 def test_what_is_no_zip_is_named(tmp_path: Path) -> None:
     (tmp_path / "text.zip").write_text("hello")
     with pytest.raises(ModelError, match=r"text\.zip: cannot be unpacked \(File is not a zip file\)"):
-        find_network(tmp_path / "text.zip", tmp_path, has_two_outputs, wanted="net")
+        find_in_pack(tmp_path / "text.zip", tmp_path, has_two_outputs, wanted="net")

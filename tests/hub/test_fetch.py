@@ -16,7 +16,7 @@ import pytest
 
 from facerts.errors import ModelError
 from facerts.hub import fetch as pulling
-from facerts.hub.fetch import cache_folder, find_pulled, locate, pull, pulled_models
+from facerts.hub.fetch import cache_folder, downloadable_models, find_downloaded, locate, pull
 from facerts.hub.registry import shipped_models
 from tests.command import run
 
@@ -109,17 +109,17 @@ def write_registry(path: Path, urls: list[str], **changes: Any) -> None:
 
 def assert_nothing_was_kept() -> None:
     assert not cache_folder().exists() or list(cache_folder().iterdir()) == []
-    assert locate(pulled_models()[0]) is None
+    assert locate(downloadable_models()[0]) is None
 
 
 def test_a_model_is_fetched_once(server: Server) -> None:
     with pytest.raises(ModelError, match="the model tiny is not here: facerts models pull tiny fetches it"):
-        find_pulled("tiny")
+        find_downloaded("tiny")
     path = pull("tiny")
     assert path == cache_folder() / FILE
     assert path.read_bytes() == CONTENT
     assert [file.name for file in cache_folder().iterdir()] == [FILE]
-    assert find_pulled("tiny") == path
+    assert find_downloaded("tiny") == path
     assert pull("tiny") == path
     assert server.asked == {"/first": 1}
 
@@ -234,15 +234,15 @@ def test_a_file_in_the_folder_of_models_is_found_if_it_is_the_right_one(
     elsewhere.parent.mkdir()
     elsewhere.write_bytes(b"other")
     with pytest.raises(ModelError, match=rf"tiny is not here.*; {elsewhere}: its SHA-256 is"):
-        find_pulled("tiny")
+        find_downloaded("tiny")
     elsewhere.write_bytes(CONTENT)
-    assert find_pulled("tiny") == elsewhere
+    assert find_downloaded("tiny") == elsewhere
     # The cache comes first, and a broken file in it is passed over and replaced.
     cache_folder().mkdir()
     (cache_folder() / FILE).write_bytes(b"broken")
-    assert find_pulled("tiny") == elsewhere
+    assert find_downloaded("tiny") == elsewhere
     assert pull("tiny").read_bytes() == CONTENT
-    assert find_pulled("tiny") == cache_folder() / FILE
+    assert find_downloaded("tiny") == cache_folder() / FILE
 
 
 def test_a_cache_that_cannot_be_written_is_named(
@@ -310,7 +310,7 @@ def test_the_commands_fetch_list_and_find(
 
 
 def test_what_can_be_fetched_is_pinned() -> None:
-    models = pulled_models()
+    models = downloadable_models()
     names = [model.name for model in models]
     assert "yunet" in names
     assert len(set(names)) == len(names)
@@ -319,7 +319,7 @@ def test_what_can_be_fetched_is_pinned() -> None:
 
 
 def test_the_pinned_detector_is_the_one_that_is_here(reference_models: Path) -> None:
-    (yunet,) = [model for model in pulled_models() if model.name == "yunet"]
+    (yunet,) = [model for model in downloadable_models() if model.name == "yunet"]
     content = (reference_models / yunet.file).read_bytes()
     assert hashlib.sha256(content).hexdigest() == yunet.sha256
     assert len(content) == yunet.bytes

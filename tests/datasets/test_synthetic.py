@@ -8,7 +8,7 @@ import pytest
 
 from facerts.curation.pack import pack_records
 from facerts.datasets import open_source
-from facerts.datasets.synthetic import draw_face, draw_non_face, write_drawn
+from facerts.datasets.synthetic import draw_face, draw_non_face, write_synthetic_faces
 from facerts.datasets.synthetic_source import SyntheticSource
 from facerts.images import encode_jpeg
 from tests.command import run
@@ -34,7 +34,7 @@ def test_a_person_looks_more_like_himself_than_like_others() -> None:
 
 
 def test_written_people_are_a_folder_by_identity(tmp_path: Path) -> None:
-    write_drawn(tmp_path, identities=2, pictures=3, first_identity=5)
+    write_synthetic_faces(tmp_path, identities=2, images=3, first_identity=5)
     source = open_source(tmp_path)
     assert list(source.identities) == ["person_0005", "person_0006"]
     assert len(source) == 6

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from facerts.detection.nms import suppress
+from facerts.detection.nms import nms
 from tests.detectors import slow_overlap
 
 
@@ -17,9 +17,9 @@ def test_suppression_is_what_a_slow_one_does(seed: int) -> None:
     for one in sorted(range(120), key=lambda number: (-scores[number], number)):
         if all(slow_overlap(boxes[one], boxes[better]) <= 0.4 for better in kept):
             kept.append(one)
-    assert suppress(boxes, scores, 0.4) == kept
+    assert nms(boxes, scores, 0.4) == kept
     assert 10 < len(kept) < 110
 
 
 def test_no_boxes_leave_no_boxes() -> None:
-    assert suppress(np.empty((0, 4)), np.empty(0), 0.4) == []
+    assert nms(np.empty((0, 4)), np.empty(0), 0.4) == []
