@@ -71,7 +71,7 @@ class YuNet:
             raise ModelError(f"{model}: no such detector model") from error
         except OSError as error:
             raise ModelError(f"{model}: cannot be read ({error.strerror})") from error
-        network = signature_of(open_session(self._model, content=content, run=False))
+        network = signature_of(open_session(self._model, content=content, inference=False))
         if not is_yunet(network):
             outputs = ", ".join(output.name for output in network.outputs)
             raise ModelError(
@@ -85,7 +85,7 @@ class YuNet:
             content=make_shape_dynamic(content, where=model),
             providers=providers,
             threads=threads,
-            varied=True,
+            varying_sizes=True,
         )
         self._check()
         # OpenCV's own runtime finds the same faces with other last digits, so the identity tells where it ran.

@@ -27,7 +27,8 @@ def nothing_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_detectors_need_their_model(tmp_path: Path) -> None:
     assert open_detector("none") is None
     with pytest.raises(
-        ModelError, match=r"yunet is not here: facerts models pull yunet .* or .* --detector-model FILE"
+        ModelError,
+        match=r"yunet is not downloaded: run facerts models pull yunet, or .* --detector-model FILE",
     ):
         open_detector("yunet")
     with pytest.raises(ModelError, match=r"scrfd needs its model: --detector-model FILE, .* model pack"):

@@ -1,4 +1,4 @@
-"""What reads each kind of file, as users' commands do: the whole of it, with all that is asked of what was read."""
+"""A reader for each kind of file, which reads all of it as users' commands do."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from facerts.errors import Error
 
 
 def read_source(source: Source) -> None:
-    """Every name and every picture; one that cannot be read is a row of its own."""
+    """Read every name and every image; an image that cannot be read is skipped, as in scoring."""
     for index in range(len(source)):
         source.location(index)
         try:
@@ -74,7 +74,7 @@ def _log(path: Path) -> None:
         write_report([path.parent], Path(out) / "page.html")
 
 
-# By the name of the kind; each raises the project's own errors and nothing else, whatever the file holds.
+# By kind of file; each raises only the project's own errors, whatever the file contains.
 READERS: dict[str, Callable[[Path], None]] = {
     "source": _source,
     "table": _table,
