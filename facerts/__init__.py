@@ -1,4 +1,4 @@
-"""Face recognition that knows how far to trust each face.
+"""Face recognition that knows how much to trust each face.
 
 scorer = facerts.load("model.onnx")
 for row in scorer.score(["a.jpg", "b.jpg"]):

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("NO_ALBUMENTATIONS_UPDATE", "1")
 
-from facerts.datasets.synthetic import draw_face, write_drawn, write_non_faces
+from facerts.datasets.synthetic import draw_face, write_non_faces, write_synthetic_faces
 
 SHARED = Path(__file__).parents[2] / "shared"
 SLOW_FIXTURES = {"facerts_data", "reference_models", "trained_run"}
@@ -30,7 +30,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def drawn_faces(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder by identity: 8 people, 8 pictures each."""
     folder = tmp_path_factory.mktemp("drawn") / "faces"
-    write_drawn(folder, identities=8, pictures=8, seed=3)
+    write_synthetic_faces(folder, identities=8, images=8, seed=3)
     return folder
 
 
@@ -38,7 +38,7 @@ def drawn_faces(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def drawn_things(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A flat folder of 24 pictures without faces."""
     folder = tmp_path_factory.mktemp("drawn") / "things"
-    write_non_faces(folder, pictures=24)
+    write_non_faces(folder, images=24)
     return folder
 
 

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from facerts.benchmarks import PairBenchmark, pairs_from_identities
 from facerts.benchmarks.bin_sets import save_bin
 from facerts.datasets import open_source
-from facerts.datasets.synthetic import write_drawn
+from facerts.datasets.synthetic import write_synthetic_faces
 from facerts.embedding import FaceOutputs
 from facerts.errors import DataError
 from facerts.evaluation.corruption_benchmark import run_corruptions
@@ -56,7 +56,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two benchmarks of drawn people: "first" and "second"."""
     folder = tmp_path_factory.mktemp("benchmarks")
     for name, seed in (("first", 11), ("second", 12)):
-        write_drawn(folder / f"{name}_people", identities=20, pictures=4, seed=seed)
+        write_synthetic_faces(folder / f"{name}_people", identities=20, images=4, seed=seed)
         save_bin(benchmark(folder / f"{name}_people"), folder / f"{name}.bin")
     return folder
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from facerts.datasets import open_source
-from facerts.datasets.synthetic import write_drawn
+from facerts.datasets.synthetic import write_synthetic_faces
 from facerts.embedding import load_embedder
 from tests.foreign import write_description, write_embedder
 from tests.scripts import run_script
@@ -21,7 +21,7 @@ SCRIPT = Path(__file__).parents[1] / "eval" / "heldout_table.py"
 @pytest.fixture(scope="module")
 def people(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("heldout") / "people"
-    write_drawn(folder, identities=20, pictures=5, seed=4)
+    write_synthetic_faces(folder, identities=20, images=5, seed=4)
     return folder
 
 

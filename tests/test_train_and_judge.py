@@ -21,7 +21,7 @@ pytest.importorskip("torch")
 from facerts.benchmarks import pairs_from_identities
 from facerts.benchmarks.bin_sets import save_bin
 from facerts.datasets import open_source
-from facerts.datasets.synthetic import write_drawn
+from facerts.datasets.synthetic import write_synthetic_faces
 from facerts.evaluation.result_folder import load_result
 from facerts.evaluation.results import Result
 from facerts.training.checkpoint import load_checkpoint, load_network
@@ -35,7 +35,7 @@ NAMES = ["arcface_seed1", "rts_seed1", "arcface_seed2", "rts_seed2"]
 def data(tmp_path_factory: pytest.TempPathFactory, drawn_faces: Path) -> Path:
     """A recipe of a few steps, and a benchmark of drawn people."""
     folder = tmp_path_factory.mktemp("judged")
-    write_drawn(folder / "people", identities=20, pictures=4, seed=21)
+    write_synthetic_faces(folder / "people", identities=20, images=4, seed=21)
     pairs = pairs_from_identities(open_source(folder / "people"), genuine=40, impostors=40, seed=2)
     save_bin(pairs, folder / "pairs.bin")
     fields = {

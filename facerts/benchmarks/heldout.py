@@ -30,9 +30,9 @@ def pairs_from_identities(source: Source, *, genuine: int, impostors: int, seed:
     Examples:
         >>> from tempfile import TemporaryDirectory
         >>> from facerts.datasets import open_source
-        >>> from facerts.datasets.synthetic import write_drawn
+        >>> from facerts.datasets.synthetic import write_synthetic_faces
         >>> with TemporaryDirectory() as folder:
-        ...     write_drawn(folder, identities=20, pictures=2)
+        ...     write_synthetic_faces(folder, identities=20, images=2)
         ...     benchmark = pairs_from_identities(open_source(folder), genuine=20, impostors=20, seed=0)
         >>> benchmark.pairs.shape, int(benchmark.same.sum())
         ((40, 2), 20)

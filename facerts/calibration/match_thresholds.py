@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.benchmarks import PairBenchmark
-from facerts.benchmarks.pairs import people_of_pairs
+from facerts.benchmarks.pairs import subjects_of_pairs
 from facerts.benchmarks.repeated import repeated_images
 from facerts.calibration.faces import Faces
 from facerts.calibration.pairs import EveryPair, ListedPairs, Pairs
@@ -114,7 +114,7 @@ def match_listed_pairs(
     notes += missing
     if not wanted:
         return None, notes
-    subjects = people_of_pairs(left)
+    subjects = subjects_of_pairs(left)
     scored = ListedPairs(pair_cosine(faces.embedding, left.pairs), left.same, left.pairs, subjects)
     thresholds = match_thresholds(scored, wanted, quality=faces.quality, keep=keep)
     return _matching(left.images, hashed, "listed", thresholds, flip, by_people=subjects is not None), notes

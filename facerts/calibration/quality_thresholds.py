@@ -25,7 +25,7 @@ from facerts.embedding.aligned import AlignedPhotos
 from facerts.errors import DataError, Error, ModelError
 from facerts.hub.registry import find_model
 from facerts.images import CROP_SIZE
-from facerts.onnx.contract import QUANTILES, Calibration, Description, Threshold, store_description
+from facerts.onnx.contract import QUANTILES, Calibration, Description, QualityThreshold, store_description
 from facerts.onnx.packs import is_pack
 from facerts.version import __version__
 
@@ -91,9 +91,9 @@ def calibrate(
     Examples:
         >>> from pathlib import Path
         >>> from tempfile import TemporaryDirectory
-        >>> from facerts.datasets.synthetic import write_drawn
+        >>> from facerts.datasets.synthetic import write_synthetic_faces
         >>> with TemporaryDirectory() as folder:
-        ...     write_drawn(Path(folder, "faces"), identities=25, pictures=4)
+        ...     write_synthetic_faces(Path(folder, "faces"), identities=25, images=4)
         ...     found = calibrate("facerts-small-noteacher", f"{folder}/faces", out=f"{folder}/mine.onnx")
         >>> sorted(found.description.thresholds)
         ['0.8', '0.9', '0.95', '0.99']
@@ -126,7 +126,7 @@ def calibrate(
         )
     hashed = hash_images(read.source)
     notes = list(read.notes)
-    thresholds: dict[str, Threshold] = {}
+    thresholds: dict[str, QualityThreshold] = {}
     quantiles: tuple[float, ...] = ()
     if read.quality is not None:
         thresholds = quality_thresholds(read.quality, shares, hashed.sha256)
@@ -169,7 +169,7 @@ def calibrate(
 
 def quality_thresholds(
     quality: NDArray[np.float64], shares: Sequence[float], data_sha256: str
-) -> dict[str, Threshold]:
+) -> dict[str, QualityThreshold]:
     """For each share of the faces the largest threshold that keeps at least that share.
 
     That is the quality of the face which is the ⌈share · N⌉th from the top. Faces of equal quality are accepted or
@@ -186,7 +186,7 @@ def quality_thresholds(
     for share in shares:
         limit = falling[max(int(np.ceil(share * len(falling) - 1e-9)), 1) - 1]
         kept = float(np.mean(quality >= limit))
-        thresholds[str(share)] = Threshold(quality=float(limit), data_sha256=data_sha256, kept=kept)
+        thresholds[str(share)] = QualityThreshold(quality=float(limit), data_sha256=data_sha256, kept=kept)
     return thresholds
 
 

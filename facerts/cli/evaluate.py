@@ -18,7 +18,7 @@ from facerts.errors import Error
 from facerts.io.files import locked
 
 if TYPE_CHECKING:
-    from facerts.embedding.embed import Judged
+    from facerts.embedding.embed import AnyEmbedder
     from facerts.evaluation.options import Measuring
     from facerts.evaluation.results import Result
     from facerts.evaluation.run import Kind
@@ -306,7 +306,7 @@ def corruptions(
 
 def _pairs(
     kind: Kind,
-    judged: Judged,
+    judged: AnyEmbedder,
     data: list[str],
     out: Path,
     how: Measuring,
@@ -353,7 +353,7 @@ def _judged(
     batch_size: int,
     scores: list[str] | None = None,
     ensemble: list[Path] | None = None,
-) -> Judged:
+) -> AnyEmbedder:
     from facerts.embedding import load_embedder, load_table
     from facerts.hub.registry import find_model
 

@@ -141,8 +141,8 @@ def score(
         summary = _finish(job)
     if task.min_quality is None:
         del summary["accepted"], summary["rejected"]
-    if source.others:
-        summary["other_files"] = source.others
+    if source.other_files:
+        summary["other_files"] = source.other_files
     result = {**summary, "file": str(out)}
     print_json(result) if json else fields_table(result)
     if summary["failed"]:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from facerts.curation.output_spec import Target
 from facerts.curation.staging import Places, new_places
-from facerts.datasets.read_ahead import Picture, by_identity, identities_in, pictures_of
+from facerts.datasets.read_ahead import EncodedImage, count_identities, encoded_images, order_by_identity
 from facerts.datasets.source import Source
 from facerts.errors import Error
 from facerts.io.files import atomic_write, writing
@@ -110,7 +110,7 @@ class Making:
         source: Source,
         kept: NDArray[np.bool_] | None = None,
         *,
-        mixed: Iterator[Picture] | None = None,
+        mixed: Iterator[EncodedImage] | None = None,
     ) -> None:
         """Count what goes into a data set, and write it unless this is a dry run.
 
@@ -124,20 +124,22 @@ class Making:
             Error: the target cannot hold them, or one cannot be read.
         """
         images = len(source) if kept is None else int(kept.sum())
-        identities = identities_in(source, kept)
+        identities = count_identities(source, kept)
         if images or not self._dry_run:
             target.check(source.name, images, identities)
         counted = {"images": images, "identities": identities}
         self.report["written"].append({"path": str(target.path), "form": target.form, **counted})
         if not self._dry_run:
             text = f"writing {target.path.name}"
-            pictures = pictures_of(source, by_identity(source, kept), text) if mixed is None else mixed
+            pictures = (
+                encoded_images(source, order_by_identity(source, kept), text) if mixed is None else mixed
+            )
             target.write(self._places.of(target.path), pictures, images, mixed=mixed is not None)
 
     def finish(self, report_file: Path) -> None:
         """Close the lists and write the report."""
         self._open.close()
-        gone = len(self.source.identities) - identities_in(self.source, self.kept)
+        gone = len(self.source.identities) - count_identities(self.source, self.kept)
         self.report["dropped"] = {
             "images": len(self.kept) - int(self.kept.sum()),
             "identities": gone,

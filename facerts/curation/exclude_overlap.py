@@ -17,7 +17,7 @@ from facerts.curation.output_spec import Target
 from facerts.curation.pairwise import check_threshold
 from facerts.datasets import Joined, Source, open_images
 from facerts.detection.base import Detector
-from facerts.embedding.aligned import photo_notes
+from facerts.embedding.aligned import alignment_notes
 from facerts.embedding.search import find
 from facerts.errors import DataError
 from facerts.io.progress import progress_bar
@@ -105,7 +105,7 @@ def disjoin(
             "name": others.name,
             "images": len(others),
             "unreadable": list(known.unreadable.values()),
-            "notes": [] if align_benchmarks else photo_notes(others),
+            "notes": [] if align_benchmarks else alignment_notes(others),
         }
         found = embedding.of(source, made.scratch)
         for index, problem in sorted(found.unreadable.items()):

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from facerts.curation.writers import shard_name, write_mixed_records, write_records, write_shard
-from facerts.datasets.read_ahead import Picture, runs
+from facerts.datasets.read_ahead import EncodedImage, runs
 from facerts.errors import Error
 
 
@@ -64,7 +64,7 @@ class Target:
         if self.shards is not None and self.shards > images:
             raise Error(f"{name}: {images} pictures cannot fill {self.shards} shards; ask for fewer")
 
-    def write(self, place: Path, pictures: Iterator[Picture], images: int, *, mixed: bool) -> None:
+    def write(self, place: Path, pictures: Iterator[EncodedImage], images: int, *, mixed: bool) -> None:
         """Write it.
 
         Args:

@@ -9,7 +9,13 @@ from itertools import chain, islice
 from pathlib import Path, PurePosixPath
 
 from facerts.curation.writers import RECORD_FILES, shard_name, write_records, write_shard
-from facerts.datasets.read_ahead import Picture, at_least_one, by_identity, picture_of, read_ahead
+from facerts.datasets.read_ahead import (
+    EncodedImage,
+    encoded_image,
+    order_by_identity,
+    read_ahead,
+    require_any,
+)
 from facerts.datasets.source import Source
 from facerts.errors import DataError, Error
 from facerts.images import decode
@@ -93,7 +99,7 @@ def unpack(source: Source, folder: Path) -> Packed:
     try:
         for index in track(range(len(source)), f"unpacking {source.name}"):
             data = source.read(index)
-            path = part / _safe(picture_of(source, index, data).name, source.name)
+            path = part / _safe(encoded_image(source, index, data).name, source.name)
             if path.exists():
                 raise DataError(f"{source.name}: two pictures are called {path.relative_to(part)}")
             with writing(folder):
@@ -107,30 +113,30 @@ def unpack(source: Source, folder: Path) -> Packed:
     return Packed(len(source), len(source.identities), [folder])
 
 
-def _read_checked(source: Source, left_out: list[str], check: bool) -> Iterator[Picture]:
+def _read_checked(source: Source, left_out: list[str], check: bool) -> Iterator[EncodedImage]:
     """Each picture, by identity; those that cannot be decoded are noted and passed over.
 
     Raises:
         DataError: nothing is left.
     """
 
-    def load(index: int) -> Picture | str:
+    def load(index: int) -> EncodedImage | str:
         data = source.read(index)
         if check:
             try:
                 decode(data, where=source.location(index))
             except Error as error:
                 return str(error)
-        return picture_of(source, index, data)
+        return encoded_image(source, index, data)
 
-    def readable() -> Iterator[Picture]:
-        for loaded in read_ahead(by_identity(source), load, f"packing {source.name}"):
+    def readable() -> Iterator[EncodedImage]:
+        for loaded in read_ahead(order_by_identity(source), load, f"packing {source.name}"):
             if isinstance(loaded, str):
                 left_out.append(loaded)
             else:
                 yield loaded
 
-    return at_least_one(readable(), f"{source.name}: no picture in it can be decoded")
+    return require_any(readable(), f"{source.name}: no picture in it can be decoded")
 
 
 def _safe(name: str, source: str) -> PurePosixPath:

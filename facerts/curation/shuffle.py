@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from facerts.curation.curation_job import Settings, making
 from facerts.curation.output_spec import Target
-from facerts.datasets.read_ahead import Picture, picture_of, read_ahead
+from facerts.datasets.read_ahead import EncodedImage, encoded_image, read_ahead
 from facerts.datasets.source import Source
 from facerts.io.files import writing
 from facerts.io.progress import track
@@ -62,7 +62,9 @@ def shuffle(
     return made.report
 
 
-def _in_order(source: Source, places: NDArray[np.int64], scratch: Path, pile_bytes: int) -> Iterator[Picture]:
+def _in_order(
+    source: Source, places: NDArray[np.int64], scratch: Path, pile_bytes: int
+) -> Iterator[EncodedImage]:
     """The pictures, each at its place."""
     per_pile = _pictures_in_a_pile(source, pile_bytes)
     files = [scratch / f"pile-{number}" for number in range(-(-len(source) // per_pile))]
@@ -74,7 +76,7 @@ def _in_order(source: Source, places: NDArray[np.int64], scratch: Path, pile_byt
             pile.write(_ENTRY.pack(place, index, len(data)))
             pile.write(data)
     yield from track(
-        (picture_of(source, index, data) for file in files for index, data in _sorted(file)),
+        (encoded_image(source, index, data) for file in files for index, data in _sorted(file)),
         "writing in the new order",
         total=len(source),
     )

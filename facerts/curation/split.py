@@ -6,7 +6,7 @@ from typing import Any
 
 from facerts.curation.curation_job import Settings, making
 from facerts.curation.output_spec import Target
-from facerts.datasets.sampler import drawn_identities
+from facerts.datasets.sampler import sample_identities
 from facerts.datasets.source import Source
 from facerts.errors import DataError, Error
 
@@ -47,7 +47,7 @@ def split(
     if source.labels is None:
         raise DataError(f"{source.name}: a split needs identities, and this source has none")
     count = identities or max(1, round((share or 0) * len(source.identities)))
-    held = drawn_identities(source, count, seed)[source.labels]
+    held = sample_identities(source, count, seed)[source.labels]
     told = {"identities": count, "share": share, "seed": seed}
     with making(source, [out, held_out], settings or Settings(), told) as made:
         made.write(out, source, ~held)

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from facerts.datasets.read_ahead import Picture
+from facerts.datasets.read_ahead import EncodedImage
 from facerts.datasets.recordio import pack_labeled, write_record
 from facerts.images import CROP_SIZE
 from facerts.io.files import atomic_write
@@ -28,7 +28,7 @@ class Written(NamedTuple):
     identities: int
 
 
-def write_records(folder: Path, pictures: Iterable[Picture]) -> Written:
+def write_records(folder: Path, pictures: Iterable[EncodedImage]) -> Written:
     """Write a record directory as the field trains from: pictures, then a record for each identity.
 
     Identities are numbered from 0 in the order in which they come.
@@ -64,7 +64,7 @@ def write_records(folder: Path, pictures: Iterable[Picture]) -> Written:
     return Written(key - 1, len(ranges))
 
 
-def write_mixed_records(folder: Path, pictures: Iterable[Picture]) -> Written:
+def write_mixed_records(folder: Path, pictures: Iterable[EncodedImage]) -> Written:
     """Write a record directory whose pictures are in any order.
 
     It has no header and no records of identities, as these tell ranges of pictures; each picture's own record tells
@@ -97,7 +97,7 @@ def _listed(name: str) -> str:
     )
 
 
-def write_shard(path: Path, pictures: Iterable[Picture]) -> int:
+def write_shard(path: Path, pictures: Iterable[EncodedImage]) -> int:
     """Write one tar file of ``IDENTITY/FILE`` members; gives their number."""
     images = 0
     with atomic_write(path) as file:

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from facerts.datasets.fingerprint import hash_images
 from facerts.datasets.source import Source
 from facerts.detection.base import Detector
-from facerts.embedding.aligned import photo_notes
-from facerts.embedding.embed import Judged, concatenate
+from facerts.embedding.aligned import alignment_notes
+from facerts.embedding.embed import AnyEmbedder, concatenate
 from facerts.embedding.outputs import Embedder, FaceOutputs
 from facerts.embedding.table import EmbeddingTable
 from facerts.errors import Error
@@ -97,7 +97,7 @@ def corruptions_of(
 
 
 def run_corruptions(
-    judged: Judged,
+    judged: AnyEmbedder,
     data: Sequence[str],
     out: str | Path,
     how: Measuring = PLAIN,
@@ -121,7 +121,7 @@ def run_corruptions(
         section, arrays = corruptions_of(
             judged, source, images=images, batch_size=how.batch_size, detector=how.detector
         )
-        section.notes = photo_notes(source)
+        section.notes = alignment_notes(source)
         section.data_sha256 = hash_images(source).sha256
         folder.add(Sections(corruptions={source.name: section}), arrays)
         folder.write()

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.datasets.fingerprint import hash_images
-from facerts.embedding.aligned import photo_notes
-from facerts.embedding.embed import Judged
+from facerts.embedding.aligned import alignment_notes
+from facerts.embedding.embed import AnyEmbedder
 from facerts.embedding.outputs import FaceOutputs
 from facerts.embedding.table import EmbeddingTable
 from facerts.errors import Error
@@ -64,7 +64,7 @@ def ood_of(
 
 
 def run_ood(
-    judged: Judged,
+    judged: AnyEmbedder,
     faces: Sequence[str],
     others: Sequence[str],
     out: str | Path,
@@ -106,7 +106,9 @@ def run_ood(
     )
     # Embeddings that were computed elsewhere may be of other pictures.
     looked_at = {} if isinstance(judged, EmbeddingTable) else inside
-    section.notes = [f"{name}: {note}" for name, source in looked_at.items() for note in photo_notes(source)]
+    section.notes = [
+        f"{name}: {note}" for name, source in looked_at.items() for note in alignment_notes(source)
+    ]
     section.excluded = ExcludedFiles(faces=exclude_faces, others=exclude_others)
     section.data_sha256 = {name: hash_images(source).sha256 for name, source in sources.items()}
     if how.pictures:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.benchmarks.pairs import PairBenchmark, people_of_pairs
+from facerts.benchmarks.pairs import PairBenchmark, subjects_of_pairs
 from facerts.embedding.outputs import FaceOutputs
 from facerts.errors import Error, ModelError
 from facerts.evaluation.image_scores import image_scores
@@ -33,7 +33,7 @@ from facerts.metrics.reject import (
     random_area,
     reject_curve,
     reject_intervals,
-    resampled_limits,
+    resampled_fmr_limits,
 )
 from facerts.metrics.verification import fmr_threshold, reachable
 
@@ -75,8 +75,8 @@ def reject_of(
         raise ModelError("this model gives neither quality nor norm, so there is nothing to reject by")
     scores, same = similarity.of_pairs(outputs, benchmark.pairs), benchmark.same
     check_fmr(fmr, int((~same).sum()), benchmark.name)
-    subjects = people_of_pairs(benchmark)
-    limits = list(resampled_limits(scores, same, subjects, fmr, replicates=REPLICATES))
+    subjects = subjects_of_pairs(benchmark)
+    limits = list(resampled_fmr_limits(scores, same, subjects, fmr, replicates=REPLICATES))
     unit = "pairs" if subjects is None else "subjects"
     curves = []
     for by, of_image in named.items():

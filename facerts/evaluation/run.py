@@ -17,8 +17,8 @@ from facerts.benchmarks.repeated import repeated_images
 from facerts.benchmarks.templates import TemplateBenchmark
 from facerts.datasets import Source
 from facerts.datasets.fingerprint import ImageHashes, hash_images
-from facerts.embedding.aligned import photo_notes
-from facerts.embedding.embed import Judged
+from facerts.embedding.aligned import alignment_notes
+from facerts.embedding.embed import AnyEmbedder
 from facerts.embedding.outputs import FaceOutputs
 from facerts.embedding.search import Backend
 from facerts.embedding.table import EmbeddingTable
@@ -45,7 +45,7 @@ SHOWN_PAIRS = 12
 
 
 def run_pairs(
-    judged: Judged,
+    judged: AnyEmbedder,
     kinds: Sequence[Kind],
     data: Sequence[str | Path],
     out: str | Path,
@@ -100,7 +100,7 @@ def run_pairs(
 
 
 def run_identification(
-    judged: Judged,
+    judged: AnyEmbedder,
     data: Sequence[str],
     out: str | Path,
     how: Measuring = PLAIN,
@@ -154,7 +154,7 @@ def run_identification(
 
 def _measure_pairs(
     folder: ResultFolder,
-    judged: Judged,
+    judged: AnyEmbedder,
     benchmark: PairBenchmark,
     outputs: FaceOutputs,
     hashed: ImageHashes,
@@ -164,7 +164,7 @@ def _measure_pairs(
 ) -> None:
     name = similarity.title(benchmark.name)
     rows, every = _every_pair(benchmark, outputs, hashed) if how.every_pair else (None, None)
-    notes = [*benchmark.notes, *repeated_images(benchmark, hashed.first), *photo_notes(benchmark.images)]
+    notes = [*benchmark.notes, *repeated_images(benchmark, hashed.first), *alignment_notes(benchmark.images)]
     if "verification" in kinds:
         embedder, flip = similarity.ready(judged, how.flip)
         table = isinstance(embedder, EmbeddingTable)
@@ -207,9 +207,9 @@ def _measure_pairs(
     folder.write()
 
 
-def _looked_at(judged: Judged, images: Source) -> list[str]:
+def _looked_at(judged: AnyEmbedder, images: Source) -> list[str]:
     """What is to be said of pictures that were embedded; embeddings computed elsewhere may be of others."""
-    return [] if isinstance(judged, EmbeddingTable) else photo_notes(images)
+    return [] if isinstance(judged, EmbeddingTable) else alignment_notes(images)
 
 
 def _telling_pictures(
@@ -251,7 +251,7 @@ def _every_pair(
 
 
 def _measure_templates(
-    folder: ResultFolder, judged: Judged, benchmark: TemplateBenchmark, how: Measuring
+    folder: ResultFolder, judged: AnyEmbedder, benchmark: TemplateBenchmark, how: Measuring
 ) -> None:
     if not len(benchmark.pairs):
         raise DataError(

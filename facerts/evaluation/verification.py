@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from facerts.benchmarks.pairs import PairBenchmark, people_of_pairs
+from facerts.benchmarks.pairs import PairBenchmark, subjects_of_pairs
 from facerts.embedding.embed import embed_source
 from facerts.embedding.outputs import Embedder, FaceOutputs
 from facerts.errors import Error
@@ -71,7 +71,7 @@ def verification_of(
     """
     scores, same = similarity.of_pairs(outputs, benchmark.pairs), benchmark.same
     labels = benchmark.images.labels
-    subjects = people_of_pairs(benchmark)
+    subjects = subjects_of_pairs(benchmark)
     accuracy = ten_fold_accuracy(scores, same, benchmark.folds)
     _, fold = np.unique(benchmark.folds, return_inverse=True)
     right = (scores >= accuracy.thresholds[fold]) == same

@@ -219,7 +219,7 @@ def resampled_curves(
     return np.array(curves).reshape(-1, len(shares))
 
 
-def resampled_limits(
+def resampled_fmr_limits(
     scores: ArrayLike,
     same: ArrayLike,
     subjects: NDArray[np.integer] | None,

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from facerts.benchmarks import open_benchmark
-from facerts.datasets.synthetic import write_drawn
+from facerts.datasets.synthetic import write_synthetic_faces
 from facerts.embedding import load_embedder
 from facerts.evaluation import embed_source
 from facerts.images import encode_jpeg, read
@@ -31,7 +31,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_description(write_embedder(folder / "small.onnx", size=1), name="one")
     bright = write_embedder(folder / "bright.onnx", quality=True)
     write_description(bright, quality="output:bright")
-    write_drawn(folder / "faces", identities=PEOPLE, pictures=TAKEN, seed=11)
+    write_synthetic_faces(folder / "faces", identities=PEOPLE, images=TAKEN, seed=11)
     lines = [f"{FOLDS}\t12"]
     for fold in range(FOLDS):
         people = range(fold, PEOPLE, FOLDS)

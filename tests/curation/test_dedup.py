@@ -223,7 +223,7 @@ def test_pictures_that_cannot_be_read_are_left_out_and_named(
     report = dedup(open_source(tmp_path / "faces"), Target(tmp_path / "out.tar"), embedding, LIMITS)
     (row,) = [row for row in listed(tmp_path, "dropped") if row["reason"] == "cannot be read"]
     assert row["picture"] == str(victim)
-    assert "cut short" in row["error"]
+    assert "truncated" in row["error"]
     assert report["dropped"]["by_reason"]["cannot be read"] == 1
 
 

@@ -30,7 +30,7 @@ from facerts.curation.pack import pack_records
 from facerts.datasets import Source, open_source
 from facerts.datasets.bin_set import write_bin
 from facerts.datasets.open import open_images
-from facerts.datasets.synthetic import draw_face, write_drawn
+from facerts.datasets.synthetic import draw_face, write_synthetic_faces
 from facerts.datasets.synthetic_source import SyntheticSource
 from facerts.embedding import read_description
 from facerts.evaluation.result_folder import naming_folders
@@ -361,7 +361,7 @@ def _results() -> list[Files]:
 
     with TemporaryDirectory() as folder:
         people, out = Path(folder) / "people", Path(folder) / "out"
-        write_drawn(people, identities=10, pictures=3, seed=11)
+        write_synthetic_faces(people, identities=10, images=3, seed=11)
         pairs = write_pairs(
             pairs_from_identities(open_source(people), genuine=30, impostors=30, seed=2), people / "p.csv"
         )

@@ -1,4 +1,4 @@
-"""Results that are none: the text of ``result.json`` beside arrays that are in order."""
+"""Broken texts of ``result.json``, to lie beside valid arrays."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ Result = dict[str, Any]
 
 TEXTS: dict[str, bytes] = {
     "nothing": b"",
-    "no UTF-8": b'{"schema": "facerts.result/1", "model": "\xff"}',
-    "nested without end": b"[" * 100_000,
-    "mappings nested without end": b'{"a":' * 100_000,
-    "a number without end": b'{"schema": ' + b"9" * 100_000 + b"}",
+    "not UTF-8": b'{"schema": "facerts.result/1", "model": "\xff"}',
+    "endless nesting": b"[" * 100_000,
+    "endless nesting of mappings": b'{"a":' * 100_000,
+    "an endless number": b'{"schema": ' + b"9" * 100_000 + b"}",
     "a list": b"[]",
     "another schema": b'{"schema": "x"}',
     "no model": b'{"schema": "facerts.result/1"}',
@@ -66,30 +66,30 @@ CORRUPTIONS: Result = {
 
 # Each makes of a good result a broken one.
 CHANGES: dict[str, Callable[[Result], bytes]] = {
-    "a number that is none": _changed(lambda r: _every(r).update(auroc=float("nan"))),
-    "a number without bounds": _changed(lambda r: _every(r).update(auroc=float("inf"))),
+    "NaN for a number": _changed(lambda r: _every(r).update(auroc=float("nan"))),
+    "an infinite number": _changed(lambda r: _every(r).update(auroc=float("inf"))),
     "text for a number": _changed(lambda r: _every(r).update(auroc="high")),
-    "nothing for a number": _changed(lambda r: _every(r).update(eer=None)),
+    "null for a number": _changed(lambda r: _every(r).update(eer=None)),
     "no intervals": _changed(lambda r: _every(r).pop("interval")),
     "no accuracy": _changed(lambda r: _every(r)["accuracy"].clear()),
     "an interval of one end": _changed(lambda r: _every(r)["accuracy"].update(ci95=[0.5])),
-    "rates without end": _changed(
+    "20,000 rates": _changed(
         lambda r: _every(r).update(
             tar_at_far={
                 f"{n}e-9": {"value": 1.0, "ci95": None, "impostors_accepted": 1} for n in range(20_000)
             }
         )
     ),
-    "a rate that is no number": _changed(
+    "a rate that is not a number": _changed(
         lambda r: _every(r).update(tar_at_far={"low": {"value": 1.0, "ci95": None, "impostors_accepted": 1}})
     ),
     "a list for a section": _changed(lambda r: r.update(verification=[])),
     "a number for a benchmark": _changed(lambda r: r.update(verification={"lfw": 3})),
     "a section of another kind": _changed(lambda r: r.update(reject={"lfw": {}})),
-    "benchmarks without end": _changed(
+    "5,000 benchmarks": _changed(
         lambda r: r.update(verification=dict.fromkeys(map(str, range(5_000)), _every(r)))
     ),
-    "nested deep": _changed(lambda r: _every(r).update(notes=_deep(100))),
+    "deep nesting": _changed(lambda r: _every(r).update(notes=_deep(100))),
     "a command of numbers": _changed(lambda r: r.update(command=[[1, 2]])),
     "a command without words": _changed(lambda r: r.update(command=[[]])),
     "no versions": _changed(lambda r: r.pop("versions")),

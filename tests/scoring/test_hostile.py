@@ -38,7 +38,7 @@ def huge_png() -> bytes:
 
 # Name, contents, and what the row's error says; None for a picture that is scored after all.
 FILES = [
-    ("cut.jpg", FACE[: len(FACE) // 2], "cut short"),
+    ("cut.jpg", FACE[: len(FACE) // 2], "truncated"),
     ("zero.jpg", b"", "empty"),
     ("text.jpg", b"not a picture", "not a JPEG"),
     ("a_png.jpg", encode_png(draw_face(1, 0)), None),

@@ -58,7 +58,7 @@ def test_what_cannot_be_read_becomes_a_row_with_its_error(scorer: Scorer, tmp_pa
     assert [row.error is None for row in rows] == [False, False, True, False, False, False, False]
     for row, words in zip(
         rows,
-        ["empty", "not a JPEG", "", "cut short", "not an aligned crop", "tiny.png: 1 x 1 pixels", "No such"],
+        ["empty", "not a JPEG", "", "truncated", "not an aligned crop", "tiny.png: 1 x 1 pixels", "No such"],
         strict=True,
     ):
         assert words in (row.error or "")

@@ -191,8 +191,8 @@ def test_of_several_pictures_the_bad_ones_have_errors(client: httpx.Client) -> N
     response = post(client, b"no", crop(200), crop(100)[:60])
     assert response.status_code == 200
     bad, good, cut = response.json()["pictures"]
-    assert bad["error"] == "not a JPEG, PNG, WebP or BMP picture"
-    assert cut["error"] == "the PNG is cut short"
+    assert bad["error"] == "not a JPEG, PNG, WebP or BMP image"
+    assert cut["error"] == "the PNG is truncated"
     assert good["error"] is None
     assert good["faces"][0]["quality"] == pytest.approx(quality(200), abs=1e-4)
     assert bad["faces"] == cut["faces"] == []

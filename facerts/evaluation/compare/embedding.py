@@ -26,7 +26,7 @@ from facerts.metrics.reject import (
     oracle_quality,
     pair_quality,
     reject_intervals,
-    resampled_limits,
+    resampled_fmr_limits,
 )
 from facerts.metrics.resample import pair_subjects
 from facerts.metrics.verification import reachable
@@ -133,7 +133,7 @@ class _Pairs:
     def add_intervals(self, curve: OneCurve, quality: NDArray[np.floating]) -> None:
         """Measure a curve's intervals; those of all curves come from the same replicates."""
         if not self._limits:
-            limits = resampled_limits(
+            limits = resampled_fmr_limits(
                 self.similarity, self.same, self._subjects, self.fmr, replicates=REPLICATES
             )
             self._limits = list(limits)

@@ -44,7 +44,9 @@ class CorruptionResult(ResultPart):
         description="From 0, the clean image, to 1, hardly a face any more; `strength` in earlier versions.",
     )
     seed: int = Field(description="Of what is random in a corruption.")
-    kinds: dict[str, CorruptionKind] = Field(description="By kind of corruption: `blur`, `noise` and so on.", min_length=1)
+    kinds: dict[str, CorruptionKind] = Field(
+        description="By kind of corruption: `blur`, `noise` and so on.", min_length=1
+    )
     notes: list[str] = Field(default=[], description="What is odd about the data, in sentences.")
     data_sha256: str | None = Field(default=None, description="As under `verification`.")
 

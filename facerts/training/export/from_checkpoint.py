@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from facerts.datasets import Source, open_source
 from facerts.embedding import OnnxEmbedder
 from facerts.errors import DataError, Error, ModelError, did_you_mean
-from facerts.export.parity import EXACT, Parity, Tolerance, check_crops, compare
+from facerts.export.parity import EXACT, Parity, Tolerance, check_crops, compare_outputs
 from facerts.export.quantize import quantize, store_half
 from facerts.images import CROP_SIZE
 from facerts.io.files import sha256_file
@@ -114,7 +114,7 @@ def check_parity(trained: ReadyNetwork, exported: OnnxEmbedder, crops: NDArray[n
     """
     precision = exported.description.precision
     try:
-        return compare(
+        return compare_outputs(
             NetworkEmbedder(trained.network, trained.method)(crops), exported(crops), TOLERANCES[precision]
         )
     except ModelError as error:

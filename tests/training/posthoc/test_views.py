@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from facerts.cli.app import build_app
 from facerts.datasets import open_source
-from facerts.datasets.synthetic import draw_face, write_drawn
+from facerts.datasets.synthetic import draw_face, write_synthetic_faces
 from facerts.embedding import load_embedder
 from facerts.errors import Error, ModelError
 from facerts.images.corruptions import degrade
@@ -41,7 +41,7 @@ LOW_RHO = ["rho=1", "highest=1"]
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("views")
     write_sharp_embedder(folder / "theirs.onnx")
-    write_drawn(folder / "faces", identities=16, pictures=6, seed=3)
+    write_synthetic_faces(folder / "faces", identities=16, images=6, seed=3)
     return folder
 
 

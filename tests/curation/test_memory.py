@@ -15,7 +15,7 @@ from facerts.curation.shuffle import shuffle
 from facerts.curation.split import split
 from facerts.curation.writers import write_shard
 from facerts.datasets import open_source
-from facerts.datasets.read_ahead import Picture
+from facerts.datasets.read_ahead import EncodedImage
 from facerts.datasets.source import Source
 
 PICTURE = 2000
@@ -75,7 +75,7 @@ def test_an_open_shard_keeps_names_and_numbers(tmp_path: Path) -> None:
     for count in (FEW, MANY):
         source = Numbered(count)
         write_shard(
-            tmp_path / f"{count}.tar", (Picture(0, source.key(index), b"x") for index in range(count))
+            tmp_path / f"{count}.tar", (EncodedImage(0, source.key(index), b"x") for index in range(count))
         )
     few, many = (peak(lambda count=count: open_source(tmp_path / f"{count}.tar")) for count in (FEW, MANY))
     assert many - few < 2 * BYTES_EACH * (MANY - FEW)

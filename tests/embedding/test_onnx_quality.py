@@ -49,9 +49,9 @@ def test_a_model_of_quality_alone_gets_crops_of_its_size_and_colors(
 
 def test_height_and_width_are_not_confused(crops: Crops) -> None:
     from facerts.embedding.onnx_embedder import to_input
-    from facerts.onnx.contract import Input
+    from facerts.onnx.contract import InputSpec
 
-    given = to_input(crops[:2], Input(size=(64, 96)))
+    given = to_input(crops[:2], InputSpec(size=(64, 96)))
     expected = cv2.resize(crops[1], (96, 64)).transpose(2, 0, 1)
     np.testing.assert_allclose(given[1], (expected.astype(np.float64) - 127.5) / 127.5, atol=1e-6)
 

@@ -8,21 +8,23 @@ from facerts.images.corruptions import KINDS, degrade, gaussian_blur
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_strength_nought_changes_nothing_and_more_strength_changes_more(kind: str) -> None:
+def test_severity_zero_changes_nothing_and_higher_severity_changes_more(kind: str) -> None:
     faces = [draw_face(identity, 0) for identity in range(6)]
 
-    def change(strength: float) -> float:
-        worse = [degrade(face, kind, strength, seed) for seed, face in enumerate(faces)]
-        return float(np.mean([np.abs(w.astype(float) - f).mean() for w, f in zip(worse, faces, strict=True)]))
+    def change(severity: float) -> float:
+        degraded = [degrade(face, kind, severity, seed) for seed, face in enumerate(faces)]
+        return float(
+            np.mean([np.abs(d.astype(float) - f).mean() for d, f in zip(degraded, faces, strict=True)])
+        )
 
-    changes = [change(strength) for strength in (0.0, 0.25, 0.5, 1.0)]
+    changes = [change(severity) for severity in (0.0, 0.25, 0.5, 1.0)]
     assert changes[0] == 0
     assert changes == sorted(changes)
     assert changes[-1] > 3
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_same_seed_gives_the_same_picture_and_the_face_stays_untouched(kind: str) -> None:
+def test_the_same_seed_gives_the_same_image_and_the_input_is_unchanged(kind: str) -> None:
     face = draw_face(2, 1)
     before = face.copy()
     first, second = degrade(face, kind, 0.7, (3, 4)), degrade(face, kind, 0.7, (3, 4))
@@ -32,7 +34,7 @@ def test_the_same_seed_gives_the_same_picture_and_the_face_stays_untouched(kind:
     assert np.array_equal(face, before)
 
 
-def test_a_strength_out_of_range_is_refused() -> None:
+def test_a_severity_out_of_range_is_refused() -> None:
     with pytest.raises(ValueError, match="not between 0 and 1"):
         degrade(draw_face(0, 0), "blur", 1.2)
 

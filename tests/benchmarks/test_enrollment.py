@@ -9,7 +9,7 @@ from facerts.benchmarks import TemplateBenchmark
 from facerts.benchmarks.enrollment import templates_from_identities
 from facerts.datasets import open_source
 from facerts.datasets.source import Source
-from facerts.datasets.synthetic import write_drawn
+from facerts.datasets.synthetic import write_synthetic_faces
 from facerts.errors import DataError
 
 # People 0 to 5 have four pictures, 6 to 9 two, 10 and 11 one.
@@ -20,7 +20,7 @@ PICTURES = [4] * 6 + [2] * 4 + [1] * 2
 def people(tmp_path_factory: pytest.TempPathFactory) -> Source:
     folder = tmp_path_factory.mktemp("enrollment") / "people"
     for identity, pictures in enumerate(PICTURES):
-        write_drawn(folder, identities=1, pictures=pictures, first_identity=identity)
+        write_synthetic_faces(folder, identities=1, images=pictures, first_identity=identity)
     return open_source(folder)
 
 

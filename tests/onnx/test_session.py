@@ -10,7 +10,7 @@ from facerts.onnx.session import open_session
 from tests.foreign import write_embedder
 
 
-def test_providers_and_threads_are_those_that_were_asked_for(tmp_path: Path) -> None:
+def test_the_requested_providers_and_threads_are_used(tmp_path: Path) -> None:
     model = write_embedder(tmp_path / "m.onnx")
     session = open_session(model, providers=["CPUExecutionProvider"], threads=3)
     assert session.get_providers() == ["CPUExecutionProvider"]
@@ -20,7 +20,7 @@ def test_providers_and_threads_are_those_that_were_asked_for(tmp_path: Path) -> 
         open_session(model, providers=["NoSuchProvider", "CPUExecutionProvider"])
 
 
-def test_what_was_read_already_is_not_read_again(tmp_path: Path) -> None:
+def test_given_content_is_used_without_reading_the_file(tmp_path: Path) -> None:
     content = write_embedder(tmp_path / "m.onnx").read_bytes()
     assert open_session(tmp_path / "gone.onnx", content=content).get_outputs()
     for broken in (b"", content[:-20]):
@@ -32,9 +32,9 @@ def test_missing_and_broken_files_are_named(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"gone\.onnx: no such model file"):
         open_session(tmp_path / "gone.onnx")
     (tmp_path / "text.onnx").write_text("hello")
-    for run in (True, False):
+    for inference in (True, False):
         with pytest.raises(ModelError, match=r"text\.onnx: ONNX Runtime cannot load it \(.+\)"):
-            open_session(tmp_path / "text.onnx", run=run)
+            open_session(tmp_path / "text.onnx", inference=inference)
 
 
 def test_without_onnx_runtime_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 from facerts.cli import main
-from facerts.datasets.synthetic import write_drawn
+from facerts.datasets.synthetic import write_synthetic_faces
 from facerts.embedding import FaceOutputs, load_embedder
 from facerts.embedding.onnx_embedder import to_input
 from facerts.errors import DataError, Error, ModelError
-from facerts.export.parity import Parity, compare
+from facerts.export.parity import Parity, compare_outputs
 from facerts.export.quantize import quantize, store_half
-from facerts.onnx.contract import Input
+from facerts.onnx.contract import InputSpec
 from facerts.training.checkpoint import load_network
 from facerts.training.export import from_checkpoint as export_module
 from facerts.training.export.from_checkpoint import TOLERANCES, check_parity, export_run
@@ -156,7 +156,7 @@ def test_int8_spreads_its_steps_over_what_the_faces_gave(
             written = maker[shown.input[0]]
             assert list(written.input[1:]) == list(shown.input[1:])
             read[written.input[0]] = stored[shown.input[1]], stored[shown.input[2]]
-    told, float32 = Input(), onnx.load(str(exported))
+    told, float32 = InputSpec(), onnx.load(str(exported))
     float32.graph.output.extend(
         helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in read if name != told.name
     )
@@ -249,19 +249,19 @@ def outputs(quality: list[float], turned: float = 0.0) -> FaceOutputs:
 def test_each_precision_has_its_limits(precision: str, turned: float, error: float, passes: bool) -> None:
     wanted, got = outputs([0, 20]), outputs([0, 20 + error], turned)
     if passes:
-        parity = compare(wanted, got, TOLERANCES[precision])
+        parity = compare_outputs(wanted, got, TOLERANCES[precision])
         assert parity.quality_spread == pytest.approx(10)
         assert parity.quality_error == pytest.approx(error, abs=1e-5)
     else:
         with pytest.raises(ModelError, match="no file was written"):
-            compare(wanted, got, TOLERANCES[precision])
+            compare_outputs(wanted, got, TOLERANCES[precision])
 
 
 def test_where_qualities_hardly_differ_a_thousandth_is_still_allowed() -> None:
     wanted = outputs([1.0, 1.0])
-    assert compare(wanted, outputs([1.0, 1.0009]), TOLERANCES["fp16"]).quality_spread == 0
+    assert compare_outputs(wanted, outputs([1.0, 1.0009]), TOLERANCES["fp16"]).quality_spread == 0
     with pytest.raises(ModelError, match=r"0\.0012 apart \(at most 0\.001\)"):
-        compare(wanted, outputs([1.0, 1.0012]), TOLERANCES["fp16"])
+        compare_outputs(wanted, outputs([1.0, 1.0012]), TOLERANCES["fp16"])
 
 
 def test_a_network_that_does_not_bear_it_leaves_no_file(
@@ -291,7 +291,7 @@ def test_the_limits_are_those_of_the_files_precision(
 def test_int8_without_faces_is_refused(
     trained_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write_drawn(tmp_path / "few", identities=3, pictures=5)
+    write_synthetic_faces(tmp_path / "few", identities=3, images=5)
     with pytest.raises(DataError, match=r"on at least 16 faces, and here are 15"):
         export_run(trained_run, tmp_path / "m.onnx", precision="int8", data=[str(tmp_path / "few")])
     monkeypatch.setattr(export_module, "_own_pictures", lambda trained: None)

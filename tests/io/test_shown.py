@@ -18,14 +18,14 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def test_what_is_in_the_working_folder_is_shown_from_there(work: Path) -> None:
+def test_paths_in_the_working_folder_are_shown_relative_to_it(work: Path) -> None:
     assert shown_path(work / "data" / "lfw") == os.path.join("data", "lfw")
     assert shown_path(work) == "."
     for path in ("data/lfw", "lfw/", "m.onnx", ".", "data/../lfw", "..data", "train-*.tar"):
         assert shown_path(path) == path
 
 
-def test_of_what_is_elsewhere_only_the_name_is_shown(work: Path) -> None:
+def test_of_paths_elsewhere_only_the_name_is_shown(work: Path) -> None:
     for path in (
         work.parent / "m.onnx",
         "../m.onnx",
@@ -35,11 +35,11 @@ def test_of_what_is_elsewhere_only_the_name_is_shown(work: Path) -> None:
         assert shown_path(path) == "m.onnx"
     assert shown_path("/data/faces/train-*.tar") == "train-*.tar"
     assert shown_path("/data/lfw/") == "lfw"
-    # A folder whose name begins as the working folder's.
+    # A folder whose name begins like the working folder's.
     assert shown_path(f"{work}_other/x") == "x"
 
 
-def test_several_paths_are_told_apart(work: Path) -> None:
+def test_paths_with_the_same_name_stay_distinguishable(work: Path) -> None:
     assert shown_paths(["/a/b/r", "/c/b/r", "/c/other", "r"]) == ["a/b/r", "c/b/r", "other", "r"]
     assert shown_paths(["/x/results", "/x/results"]) == ["results", "results"]
     assert shown_paths(["/results", "/a/results"]) == ["/results", "a/results"]
@@ -68,7 +68,7 @@ def test_paths_in_arguments(work: Path, argument: str, shown: str) -> None:
     assert shown_argument(argument) == shown
 
 
-def test_a_command_begins_with_its_programs_name(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_command_begins_with_the_name_of_its_program(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         sys, "argv", ["/opt/env/bin/facerts", "evaluate", "--model", "/m/a.onnx", str(work / "r")]
     )

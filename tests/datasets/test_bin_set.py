@@ -1,4 +1,4 @@
-"""Sets in a ``.bin`` file, whatever wrote it: read as it was written, or refused with a sentence."""
+"""``.bin`` sets by any writer: read as they were written, or refused with a clear error."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ SAME = [True, False, True]
 
 
 @pytest.mark.slow
-def test_no_pickle_harms_the_process_that_reads_it(tmp_path: Path) -> None:
+def test_hostile_pickles_are_refused_within_bounds(tmp_path: Path) -> None:
     paths = []
     for number, content in enumerate(pickles.HOSTILE.values()):
         paths.append(tmp_path / f"{number}.bin")
         paths[-1].write_bytes(content)
-    told = dict(zip(pickles.HOSTILE, read_bounded("source", paths).values(), strict=True))
-    read = {what for what, sentence in told.items() if not sentence}
-    # A picture may stand there several times.
+    messages = dict(zip(pickles.HOSTILE, read_bounded("source", paths).values(), strict=True))
+    read = {what for what, message in messages.items() if not message}
+    # The same image may be listed many times.
     assert read == {"images that are 100 GB"}
-    for what, path in zip(told, paths, strict=True):
-        assert what in read or told[what].startswith(f"{path}: "), told[what]
+    for what, path in zip(messages, paths, strict=True):
+        assert what in read or messages[what].startswith(f"{path}: "), messages[what]
 
 
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
@@ -48,11 +48,11 @@ def test_no_pickle_harms_the_process_that_reads_it(tmp_path: Path) -> None:
         lambda: ([IMAGES[0]] * 6, SAME),
     ],
     ids=[
-        *("bytes", "tuples", "bytearrays", "arrays", "arrays of their own", "flags of NumPy"),
-        *("flags, highest byte first", "scalars, highest byte first", "flags as shares", "one picture"),
+        *("bytes", "tuples", "bytearrays", "arrays", "copied arrays", "NumPy flags"),
+        *("big-endian flags", "big-endian scalars", "flags as floats", "one image"),
     ],
 )
-def test_every_writers_set_is_read(tmp_path: Path, form: Any, protocol: int) -> None:
+def test_sets_by_every_writer_are_read(tmp_path: Path, form: Any, protocol: int) -> None:
     content = form()
     (tmp_path / "set.bin").write_bytes(pickle.dumps(content, protocol))
     source = BinSet(tmp_path / "set.bin")
@@ -61,7 +61,7 @@ def test_every_writers_set_is_read(tmp_path: Path, form: Any, protocol: int) -> 
 
 
 @pytest.mark.parametrize("same", [["yes", "no", "yes"], [None] * 3, np.array([None] * 3)])
-def test_what_is_no_flag_is_not_taken_for_one(tmp_path: Path, same: Any) -> None:
+def test_values_that_are_not_flags_are_refused(tmp_path: Path, same: Any) -> None:
     (tmp_path / "set.bin").write_bytes(pickle.dumps((IMAGES, same)))
     with pytest.raises(DataError, match=r"set\.bin: not "):
         BinSet(tmp_path / "set.bin")

@@ -15,7 +15,7 @@ from facerts.errors import Error
 from facerts.io.files import atomic_write, locked, sha256_file, sync_names
 
 
-def test_a_file_appears_only_when_it_is_whole(tmp_path: Path) -> None:
+def test_a_file_appears_only_when_it_is_complete(tmp_path: Path) -> None:
     target = tmp_path / "deep" / "file.txt"
     with atomic_write(target, "w") as file:
         file.write("new")
@@ -45,56 +45,56 @@ def test_the_hash_is_sha256(tmp_path: Path) -> None:
 
 
 def test_a_folder_is_not_a_file_to_write(tmp_path: Path) -> None:
-    with pytest.raises(Error, match="is a folder; name a file"), atomic_write(tmp_path):
+    with pytest.raises(Error, match="is a folder; give a file"), atomic_write(tmp_path):
         pass
     assert list(tmp_path.parent.glob(".*.part")) == []
 
 
-def recorded(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Path]]:
-    """What happens on the disk from now on: files that appear, and what is waited for."""
-    happened: list[tuple[str, Path]] = []
+def record_disk_events(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Path]]:
+    """Disk events from now on, in order: files that appear, and files and folders that are synced."""
+    events: list[tuple[str, Path]] = []
     fsync, replace = os.fsync, os.replace
 
     def sync(handle: int) -> None:
-        happened.append(("synced", Path(os.readlink(f"/proc/self/fd/{handle}"))))
+        events.append(("synced", Path(os.readlink(f"/proc/self/fd/{handle}"))))
         fsync(handle)
 
     def appear(source: str | Path, target: str | Path) -> None:
         replace(source, target)
-        happened.append(("appeared", Path(target)))
+        events.append(("appeared", Path(target)))
 
     monkeypatch.setattr(os, "fsync", sync)
     monkeypatch.setattr(os, "replace", appear)
-    return happened
+    return events
 
 
-def test_a_file_its_name_and_new_folders_outlast_a_power_cut(
+def test_a_file_its_name_and_new_folders_survive_a_power_cut(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    happened = recorded(monkeypatch)
+    events = record_disk_events(monkeypatch)
     target = tmp_path / "new" / "deep" / "file"
     with atomic_write(target) as file:
         file.write(b"content")
-    assert happened[:2] == [("synced", tmp_path), ("synced", tmp_path / "new")]
-    kind, part = happened[2]
+    assert events[:2] == [("synced", tmp_path), ("synced", tmp_path / "new")]
+    kind, part = events[2]
     assert (kind, part.suffix, part.parent) == ("synced", ".part", target.parent)
-    assert happened[3:] == [("appeared", target), ("synced", target.parent)]
+    assert events[3:] == [("appeared", target), ("synced", target.parent)]
 
 
-def test_names_of_many_files_may_be_waited_for_together(
+def test_the_names_of_many_files_can_be_synced_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     targets = [tmp_path / name for name in ("a", "b")]
-    happened = recorded(monkeypatch)
+    events = record_disk_events(monkeypatch)
     for target in targets:
-        with atomic_write(target, named=False) as file:
+        with atomic_write(target, sync_name=False) as file:
             file.write(b"content")
-    assert [kind for kind, _ in happened] == ["synced", "appeared"] * 2
+    assert [kind for kind, _ in events] == ["synced", "appeared"] * 2
     sync_names(targets)
-    assert happened[4:] == [("synced", tmp_path)]
+    assert events[4:] == [("synced", tmp_path)]
 
 
-def test_a_lock_lets_one_in_and_is_gone_afterwards(tmp_path: Path) -> None:
+def test_a_lock_excludes_others_and_leaves_no_file(tmp_path: Path) -> None:
     with locked(tmp_path / "rows.csv"), locked(tmp_path / "other.csv"):
         with (
             pytest.raises(
@@ -119,46 +119,48 @@ with locked(sys.argv[1]):
 """
 
 
-def test_a_lock_ends_with_its_process_however_that_ends_and_whatever_it_has_started(tmp_path: Path) -> None:
-    place = tmp_path / "rows.csv"
+def test_a_lock_is_released_when_its_process_is_killed_even_if_a_child_survives(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
     with subprocess.Popen(
-        [sys.executable, "-c", HOLDER, place], stdout=subprocess.PIPE, text=True, start_new_session=True
+        [sys.executable, "-c", HOLDER, path], stdout=subprocess.PIPE, text=True, start_new_session=True
     ) as process:
         assert process.stdout is not None
         parent, child = map(int, process.stdout.readline().split())
         try:
-            with pytest.raises(Error, match=f"process {parent} on"), locked(place):
+            with pytest.raises(Error, match=f"process {parent} on"), locked(path):
                 pass
             os.kill(parent, signal.SIGKILL)
             process.wait(10)
-            os.kill(child, 0)  # it is still there
-            with locked(place):
+            os.kill(child, 0)  # the child is still running
+            with locked(path):
                 pass
         finally:
             os.killpg(process.pid, signal.SIGKILL)
 
 
-def test_a_lock_that_was_removed_while_somebody_came_is_taken_anew(
+def test_a_lock_file_removed_while_it_is_being_locked_is_created_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place, flock, late = tmp_path / "rows.csv", fcntl.flock, []
+    path, flock, removed = tmp_path / "rows.csv", fcntl.flock, []
 
-    def removed_first(handle: int, how: int) -> None:
-        if not late:
-            late.append(handle)
+    def removed_first(handle: int, operation: int) -> None:
+        if not removed:
+            removed.append(handle)
             (tmp_path / ".rows.csv.lock").unlink()
-        flock(handle, how)
+        flock(handle, operation)
 
     monkeypatch.setattr(fcntl, "flock", removed_first)
-    with locked(place), pytest.raises(Error, match="is writing it"), locked(place):
+    with locked(path), pytest.raises(Error, match="is writing it"), locked(path):
         pass
 
 
-def test_a_place_that_cannot_be_locked_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(handle: int, how: int) -> None:
+def test_a_path_that_cannot_be_locked_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(handle: int, operation: int) -> None:
         raise OSError(errno.ENOLCK, "No locks available")
 
     monkeypatch.setattr(fcntl, "flock", refuse)
-    why = r"/rows\.csv: cannot be written \(No locks available\); make room there, or choose another place"
-    with pytest.raises(Error, match=why), locked(tmp_path / "rows.csv"):
+    message = (
+        r"/rows\.csv: cannot be written \(No locks available\); free up space or choose another location"
+    )
+    with pytest.raises(Error, match=message), locked(tmp_path / "rows.csv"):
         pass

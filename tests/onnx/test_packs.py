@@ -6,18 +6,18 @@ from pathlib import Path
 import pytest
 
 from facerts.errors import ModelError
-from facerts.onnx import packs as pack
-from facerts.onnx.packs import Network, find_network, is_pack, look
+from facerts.onnx import packs
+from facerts.onnx.packs import ModelSignature, find_in_pack, is_pack, read_signature
 from tests.foreign import SIZE, write_embedder
 
 
-def has_two_outputs(network: Network) -> bool:
+def has_two_outputs(network: ModelSignature) -> bool:
     return len(network.outputs) == 2
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Two networks, of which one has two outputs, a broken one, and a text."""
+    """Two networks, one of which has two outputs, a broken one, and a text file."""
     folder = tmp_path / "buffalo"
     folder.mkdir()
     write_embedder(folder / "one.onnx")
@@ -36,14 +36,14 @@ def zipped(folder: Path, inside: str = "") -> Path:
 
 
 @pytest.mark.parametrize("form", ["folder", "zip", "zip with a folder"])
-def test_a_network_is_found_by_what_it_takes_and_gives(folder: Path, tmp_path: Path, form: str) -> None:
+def test_a_model_is_found_by_its_inputs_and_outputs(folder: Path, tmp_path: Path, form: str) -> None:
     path = {
         "folder": lambda: folder,
         "zip": lambda: zipped(folder),
         "zip with a folder": lambda: zipped(folder, "models/buffalo/"),
     }[form]()
     assert is_pack(path)
-    model, network = find_network(path, tmp_path / "scratch", has_two_outputs, wanted="pair")
+    model, network = find_in_pack(path, tmp_path / "scratch", has_two_outputs, wanted="pair")
     assert model.read_bytes() == (folder / "two.onnx").read_bytes()
     assert [tensor.name for tensor in network.inputs] == ["face"]
     assert [tensor.shape for tensor in network.outputs] == [["N", SIZE], ["N"]]
@@ -56,58 +56,60 @@ def test_only_folders_and_zips_are_packs(folder: Path) -> None:
     assert not is_pack(Path("gone"))
 
 
-def test_a_network_is_told_in_a_few_words(folder: Path) -> None:
-    assert str(look(folder / "one.onnx")) == f"['N', 3, 112, 112] to ['N', {SIZE}]"
-    assert str(look(folder / "two.onnx")) == f"['N', 3, 112, 112] to ['N', {SIZE}] and ['N']"
-    assert str(look(write_embedder(folder / "many.onnx", inputs=3))).startswith("3 tensors to ")
-    assert str(look(folder / "notes.onnx")) == "cannot be loaded"
+def test_a_signature_is_printed_in_a_few_words(folder: Path) -> None:
+    assert str(read_signature(folder / "one.onnx")) == f"['N', 3, 112, 112] to ['N', {SIZE}]"
+    assert str(read_signature(folder / "two.onnx")) == f"['N', 3, 112, 112] to ['N', {SIZE}] and ['N']"
+    assert str(read_signature(write_embedder(folder / "many.onnx", inputs=3))).startswith("3 tensors to ")
+    assert str(read_signature(folder / "notes.onnx")) == "cannot be loaded"
 
 
-def test_none_or_several_are_an_error_that_lists_what_is_there(folder: Path, tmp_path: Path) -> None:
+def test_an_error_on_none_or_several_models_lists_the_packs_files(folder: Path, tmp_path: Path) -> None:
     (folder / "one.onnx").rename(folder / "first.onnx")
     with pytest.raises(
-        ModelError, match=r"buffalo: a model pack has one net, this one none \(.*\); give"
+        ModelError, match=r"buffalo: a model pack must have one net, but this one has none \(.*\); give"
     ) as error:
-        find_network(folder, tmp_path, lambda network: False, wanted="net", otherwise=", or another pack")
+        find_in_pack(folder, tmp_path, lambda network: False, wanted="net", otherwise=", or another pack")
     for listed in ("first.onnx: ['N', 3, 112, 112] to", "notes.onnx: cannot be loaded", "or another pack"):
         assert listed in str(error.value)
-    with pytest.raises(ModelError, match=r"this one 2 \("):
-        find_network(folder, tmp_path, lambda network: bool(network.inputs), wanted="net")
+    with pytest.raises(ModelError, match=r"this one has 2 \("):
+        find_in_pack(folder, tmp_path, lambda network: bool(network.inputs), wanted="net")
     with pytest.raises(ModelError, match=r"gone: no such model pack"):
-        find_network(tmp_path / "gone", tmp_path, has_two_outputs, wanted="net")
+        find_in_pack(tmp_path / "gone", tmp_path, has_two_outputs, wanted="net")
 
 
 @pytest.mark.parametrize(
     "name", ["../w600k_r50.onnx", "a/../../b.onnx", "/tmp/b.onnx", "C:\\b.onnx", "..\\b.onnx", "../notes.txt"]
 )
-def test_a_zip_that_would_write_elsewhere_is_refused(tmp_path: Path, name: str) -> None:
+def test_a_zip_with_paths_outside_the_folder_is_refused(tmp_path: Path, name: str) -> None:
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     with zipfile.ZipFile(tmp_path / "p.zip", "w") as archive:
         archive.writestr("good.onnx", b"x")
         archive.writestr(name, b"x")
-    with pytest.raises(ModelError, match=r"p\.zip: its member .* would lie outside"):
-        find_network(tmp_path / "p.zip", scratch, has_two_outputs, wanted="net")
+    with pytest.raises(ModelError, match=r"p\.zip: its member .* points outside the folder"):
+        find_in_pack(tmp_path / "p.zip", scratch, has_two_outputs, wanted="net")
     assert list(scratch.iterdir()) == []
 
 
-def test_a_zip_gives_its_onnx_files_alone_and_no_more_than_fits(
+def test_only_the_onnx_files_of_a_zip_are_unpacked_up_to_a_limit(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, scratch = zipped(folder), tmp_path / "scratch"
-    find_network(path, scratch, has_two_outputs, wanted="net")
+    find_in_pack(path, scratch, has_two_outputs, wanted="net")
     assert {file.name for file in scratch.rglob("*.*") if file.is_file()} == {
         "notes.onnx",
         "one.onnx",
         "two.onnx",
     }
-    monkeypatch.setattr(pack, "LARGEST_PACK", 1000)
-    with pytest.raises(ModelError, match=r"buffalo\.zip: its \.onnx files have .* more than the 1,000"):
-        find_network(path, tmp_path / "other", has_two_outputs, wanted="net")
+    monkeypatch.setattr(packs, "MAX_PACK_BYTES", 1000)
+    with pytest.raises(
+        ModelError, match=r"buffalo\.zip: its \.onnx files have .* more than the limit of 1,000"
+    ):
+        find_in_pack(path, tmp_path / "other", has_two_outputs, wanted="net")
     assert not (tmp_path / "other").exists()
 
 
-def test_what_is_no_zip_is_named(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_zip_is_named(tmp_path: Path) -> None:
     (tmp_path / "text.zip").write_text("hello")
     with pytest.raises(ModelError, match=r"text\.zip: cannot be unpacked \(File is not a zip file\)"):
-        find_network(tmp_path / "text.zip", tmp_path, has_two_outputs, wanted="net")
+        find_in_pack(tmp_path / "text.zip", tmp_path, has_two_outputs, wanted="net")

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import facerts
-from facerts.datasets.synthetic import draw_face, write_drawn
+from facerts.datasets.synthetic import draw_face, write_synthetic_faces
 from facerts.embedding.shipped import verify_shipped
 from facerts.errors import ModelError
 from facerts.hub import registry
@@ -20,12 +20,12 @@ from facerts.images import encode_png
 from tests.command import run
 from tests.shipped import write_entry, write_manifest, write_model
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
 def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Two models that ship, "large" and by default "tiny-small", and an empty folder to be in."""
+    """Two shipped models, "large" and, by default, "tiny-small", and an empty working folder."""
     folder = tmp_path / "models"
     folder.mkdir()
     entries = [write_entry(folder, name) for name in ("large", "tiny-small")]
@@ -36,7 +36,7 @@ def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def test_the_default_model_is_loaded_where_none_is_named(shipped: Path) -> None:
+def test_the_default_model_is_loaded_if_none_is_named(shipped: Path) -> None:
     scorer = facerts.load()
     assert scorer.embedder.name == "tiny-small"
     assert scorer.embedder.sha256 == hashlib.sha256((shipped / "tiny-small.onnx").read_bytes()).hexdigest()
@@ -52,27 +52,27 @@ def test_a_model_is_loaded_by_its_name(shipped: Path) -> None:
 @pytest.mark.parametrize(
     "path", ["large.onnx", "./large", "models/large", "gone.onnx", "pack.zip", "/large", "no/such"]
 )
-def test_what_has_a_suffix_or_a_folder_is_a_path(shipped: Path, path: str) -> None:
+def test_a_string_with_a_suffix_or_folder_is_a_path(shipped: Path, path: str) -> None:
     assert find_model(path) == Path(path)
 
 
-def test_what_exists_is_a_path_even_under_the_name_of_a_model(shipped: Path) -> None:
+def test_an_existing_path_wins_over_the_name_of_a_model(shipped: Path) -> None:
     Path("large").mkdir()
     write_model(Path("large", "other.onnx"))
     assert find_model("large") == Path("large")
     assert find_model("tiny-small") == shipped / "tiny-small.onnx"
 
 
-def test_an_unknown_name_is_told_the_nearest_one(shipped: Path) -> None:
+def test_an_unknown_name_suggests_the_closest_one(shipped: Path) -> None:
     with pytest.raises(
-        ModelError, match=r"no model 'tiny-smal', did you mean 'tiny-small'\?; there are large"
+        ModelError, match=r"no model 'tiny-smal', did you mean 'tiny-small'\?; available: large"
     ):
         facerts.load("tiny-smal")
-    with pytest.raises(ModelError, match=r"no model 'zzz'; there are large, tiny-small; .* model\.onnx"):
+    with pytest.raises(ModelError, match=r"no model 'zzz'; available: large, tiny-small; .* model\.onnx"):
         find_model("zzz")
 
 
-def test_a_path_to_a_file_that_is_not_there_is_told_as_before(shipped: Path) -> None:
+def test_a_missing_file_is_named(shipped: Path) -> None:
     with pytest.raises(ModelError, match=r"gone\.onnx: no such model file"):
         facerts.load("gone.onnx")
 
@@ -90,14 +90,12 @@ def cut(file: Path) -> None:
 @pytest.mark.parametrize(
     ("harm", "words"),
     [
-        (flip_a_byte, "not the large that shipped: its SHA-256 is"),
-        (cut, "not the large that shipped: its SHA-256 is"),
-        (Path.unlink, "the model large is not there, though the manifest lists it"),
+        (flip_a_byte, "not the shipped large: its SHA-256 is"),
+        (cut, "not the shipped large: its SHA-256 is"),
+        (Path.unlink, "the model large is missing, though the manifest lists it"),
     ],
 )
-def test_a_file_that_is_not_what_shipped_is_not_loaded(
-    shipped: Path, harm: Callable[[Path], None], words: str
-) -> None:
+def test_a_changed_file_is_not_loaded(shipped: Path, harm: Callable[[Path], None], words: str) -> None:
     harm(shipped / "large.onnx")
     with pytest.raises(ModelError, match=words):
         facerts.load("large")
@@ -106,7 +104,7 @@ def test_a_file_that_is_not_what_shipped_is_not_loaded(
     assert words in problem
 
 
-def test_verify_holds_the_manifest_against_what_the_models_say(shipped: Path) -> None:
+def test_verify_compares_the_manifest_with_the_models_descriptions(shipped: Path) -> None:
     wrong = {"method": "arcface", "embedding_size": 512, "terms": "free for all", "bytes": 1}
     entries = [write_entry(shipped, "large", **wrong), write_entry(shipped, "tiny-small")]
     write_manifest(shipped, *entries, default="large")
@@ -117,7 +115,7 @@ def test_verify_holds_the_manifest_against_what_the_models_say(shipped: Path) ->
     assert "method is 'rts' in the file, and 'arcface' in the manifest" in found["large"]
 
 
-def test_verify_finds_a_file_that_is_no_model_and_one_under_another_name(shipped: Path) -> None:
+def test_verify_finds_a_file_that_is_not_a_model_and_one_under_another_name(shipped: Path) -> None:
     entry = write_entry(shipped, "large")
     (shipped / "large.onnx").write_bytes(b"no")
     entry |= {"sha256": hashlib.sha256(b"no").hexdigest(), "bytes": 2}
@@ -128,13 +126,13 @@ def test_verify_finds_a_file_that_is_no_model_and_one_under_another_name(shipped
     assert found["renamed"] == ["name is 'tiny-small' in the file, and 'renamed' in the manifest"]
 
 
-def test_where_nothing_ships_the_way_out_is_named(shipped: Path) -> None:
+def test_without_shipped_models_the_error_says_what_to_do(shipped: Path) -> None:
     write_manifest(shipped)
     with pytest.raises(
-        ModelError, match=r"no model ships with this copy of facerts; give the path of an \.onnx"
+        ModelError, match=r"no model is shipped with this copy of facerts; give the path of an \.onnx"
     ):
         facerts.load()
-    with pytest.raises(ModelError, match=r"no model 'large', as none ships"):
+    with pytest.raises(ModelError, match=r"no model 'large', since none is shipped"):
         facerts.load("large")
     assert facerts.load(shipped / "large.onnx").embedder.name == "large"
     assert verify_shipped() == {}
@@ -169,32 +167,30 @@ ENTRY = {
         ({"models": [], "schema": "facerts.models/2"}, "schema: Input should be"),
     ],
 )
-def test_a_broken_manifest_says_what_is_wrong(tmp_path: Path, manifest: dict[str, Any], words: str) -> None:
+def test_a_broken_manifest_is_explained(tmp_path: Path, manifest: dict[str, Any], words: str) -> None:
     write_manifest(tmp_path, **manifest)
     with pytest.raises(ModelError, match=rf"manifest\.json: .*{words}"):
         read_manifest(tmp_path)
 
 
 def test_a_missing_or_unreadable_manifest_is_named(tmp_path: Path) -> None:
-    with pytest.raises(
-        ModelError, match=r"manifest\.json: no manifest of the models that ship \(No such file"
-    ):
+    with pytest.raises(ModelError, match=r"manifest\.json: no manifest of the shipped models \(No such file"):
         read_manifest(tmp_path)
     (tmp_path / "manifest.json").write_text("{")
     with pytest.raises(ModelError, match=r"manifest\.json: Invalid JSON"):
         read_manifest(tmp_path)
 
 
-def test_an_installation_without_the_folder_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_on_an_incomplete_installation_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(package: str) -> Path:
         raise ModuleNotFoundError(f"No module named {package!r}", name=package)
 
     monkeypatch.setattr(registry.resources, "files", missing)
-    with pytest.raises(ModelError, match=r"without its package facerts\.models; install it again"):
+    with pytest.raises(ModelError, match=r"lacks its package facerts\.models; reinstall facerts"):
         facerts.load()
 
 
-def test_the_models_are_listed_by_command_the_default_one_first(
+def test_the_list_command_shows_the_default_model_first(
     shipped: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run("models", "list", "--json") == 0
@@ -212,7 +208,7 @@ def test_the_models_are_listed_by_command_the_default_one_first(
     assert "no model ships" in capsys.readouterr().err
 
 
-def test_the_models_are_verified_by_command(shipped: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_verify_command_checks_the_models(shipped: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("models", "verify") == 0
     assert run("models", "verify", "--json") == 0
     capsys.readouterr()
@@ -227,7 +223,9 @@ def test_the_models_are_verified_by_command(shipped: Path, capsys: pytest.Captur
     assert run("models", "verify") == 2
 
 
-def test_the_path_of_a_model_is_printed_by_command(shipped: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_path_command_prints_the_path_of_a_model(
+    shipped: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run("models", "path", "large") == 0
     assert capsys.readouterr().out == f"{shipped / 'large.onnx'}\n"
     assert run("models", "path") == 0
@@ -236,7 +234,7 @@ def test_the_path_of_a_model_is_printed_by_command(shipped: Path, capsys: pytest
     assert "did you mean 'large'?" in capsys.readouterr().err
 
 
-def test_commands_take_the_names_and_two_of_them_the_default(
+def test_commands_accept_names_and_two_of_them_use_the_default(
     shipped: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "face.png").write_bytes(encode_png(draw_face(0, 0)))
@@ -248,7 +246,7 @@ def test_commands_take_the_names_and_two_of_them_the_default(
         assert [json.loads(row)["model_sha256"] for row in rows] == [digest]
     assert run("embed", tmp_path / "face.png", "--out", tmp_path / "e.npz") == 0
     assert len(np.load(tmp_path / "e.npz")["embeddings"]) == 1
-    write_drawn(tmp_path / "people", identities=2, pictures=2)
+    write_synthetic_faces(tmp_path / "people", identities=2, images=2)
     measured = ("evaluate", "corruptions", "--data", tmp_path / "people", "--images", "2")
     assert run(*measured, "--model", "large", "--out", tmp_path / "result") == 0
     assert json.loads((tmp_path / "result" / "result.json").read_text())["model"]["name"] == "large"
@@ -261,21 +259,21 @@ def test_commands_take_the_names_and_two_of_them_the_default(
 
 
 @pytest.mark.slow
-def test_a_quality_head_is_grafted_on_a_model_by_its_name(
+def test_a_quality_head_is_grafted_onto_a_model_given_by_name(
     shipped: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("torch")
-    write_drawn(tmp_path / "people", identities=3, pictures=2)
+    write_synthetic_faces(tmp_path / "people", identities=3, images=2)
     command = ("posthoc", "rts", "--data", tmp_path / "people", "--out", tmp_path / "m.onnx", "--epochs", "1")
     assert run(*command, "--model", "larg") == 2
     assert "did you mean 'large'?" in capsys.readouterr().err
     assert run(*command, "--model", "large") == 0
 
 
-def test_a_model_that_ships_is_not_calibrated_in_its_place(
+def test_a_shipped_model_is_not_calibrated_in_place(
     shipped: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    write_drawn(tmp_path / "people", identities=20, pictures=5)
+    write_synthetic_faces(tmp_path / "people", identities=20, images=5)
     before = (shipped / "large.onnx").read_bytes()
     command = ("calibrate", "--model", "large", "--faces", tmp_path / "people")
     assert run(*command) == 2
@@ -285,7 +283,7 @@ def test_a_model_that_ships_is_not_calibrated_in_its_place(
     assert facerts.load(tmp_path / "mine.onnx").threshold(0.95) is not None
 
 
-def test_the_models_of_this_copy_are_what_their_manifest_says() -> None:
+def test_the_models_of_this_copy_match_their_manifest() -> None:
     folder = ROOT / "models"
     manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
     for model in manifest["models"]:
@@ -301,7 +299,7 @@ def test_the_models_of_this_copy_are_what_their_manifest_says() -> None:
     assert [model.name for model in shipped_models()] == [model["name"] for model in manifest["models"]]
 
 
-def test_the_wheel_gets_the_files() -> None:
+def test_the_wheel_contains_the_models() -> None:
     config = configparser.ConfigParser()
     config.read(ROOT / "setup.cfg")
     patterns = [pattern.strip() for pattern in config["options.package_data"]["facerts.models"].split(",")]
