@@ -68,7 +68,7 @@ def main() -> None:
     options = parser.parse_args()
     named = crops()
     rows = facerts.load().score([encode_png(crop) for crop in named.values()], keep=KEEP)
-    figure, axes = plt.subplots(2, len(named) // 2, figsize=(1.6 * len(named) / 2, 4.1))
+    figure, axes = plt.subplots(2, len(named) // 2, figsize=(6.4, 4.6))
     for axis, (name, crop), row in zip(axes.flat, named.items(), rows, strict=True):
         axis.imshow(crop)
         color = "#00796b" if row.accepted else "#c62828"
@@ -76,10 +76,10 @@ def main() -> None:
         axis.set_yticks([])
         for spine in axis.spines.values():
             spine.set(color=color, linewidth=3)
-        axis.set_title(name, fontsize=10)
+        axis.set_title(name, fontsize=12)
         decision = "accepted" if row.accepted else "rejected"
-        axis.set_xlabel(f"{row.quality:.2f}\n{decision}", fontsize=10, color=color)
-    figure.tight_layout(pad=0.4)
+        axis.set_xlabel(f"{row.quality:.2f}\n{decision}", fontsize=12, color=color)
+    figure.tight_layout(pad=0.4, h_pad=1.2)
     figure.savefig(options.out, dpi=120, pil_kwargs={"quality": 90})
     print(options.out)
 

@@ -37,6 +37,8 @@ PAGES = {
     "models/facerts-small.md": "models/facerts-small.md",
     "models/facerts-small-noteacher.md": "models/facerts-small-noteacher.md",
 }
+# A number's interval, which stays on its line.
+INTERVAL = re.compile(r"(?<=\d) \[([^\]\s]+), ([^\]\s]+)\]")
 LINK = re.compile(r"(?<!!)\[(?P<text>[^\]]+)\]\((?P<target>[^)#\s]+)(?P<anchor>#[^)\s]*)?\)")
 
 
@@ -64,7 +66,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Turn links between docs/ and the rest of the repository into links of the site."""
+    """Turn links between docs/ and the rest of the repository into links of the site; keep intervals on one line."""
     paths = {uri: path for path, uri in PAGES.items()}
     here = page.file.src_uri
     path = paths.get(here, posixpath.join("docs", here))
@@ -79,4 +81,4 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
             return f"[{text}]({config.repo_url}/blob/main/{to}{anchor})" if config.repo_url else text
         return f"[{text}]({posixpath.relpath(uri, posixpath.dirname(here) or '.')}{anchor})"
 
-    return LINK.sub(rewritten, markdown)
+    return INTERVAL.sub("\u00a0[\\1,\u00a0\\2]", LINK.sub(rewritten, markdown))

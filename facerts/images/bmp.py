@@ -19,7 +19,7 @@ def check(data: bytes, where: str, max_pixels: int) -> CheckedImage:
     """Read a BMP's size.
 
     Raises:
-        ImageError: broken, cut short, or beyond a limit.
+        ImageError: the file is broken, truncated, or exceeds a limit.
     """
     if len(data) < 26:
         raise ImageError(f"{where}: the BMP is truncated")

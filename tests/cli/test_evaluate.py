@@ -349,12 +349,12 @@ def test_crops_of_another_size_are_measured_and_warned_of_whatever_is_measured(
         for wanted in (False, True):
             place = {home / "lfw": faces, home / "faces": faces} if wanted else {}
             assert run("evaluate", kind, *model, *[place.get(one, one) for one in rest]) == 0
-            warned = "Pictures are 128 x 128 pixels and were resized to 112 x 112" in " ".join(
+            warned = "Images are 128 x 128 pixels and were resized to 112 x 112" in " ".join(
                 capsys.readouterr().err.split()
             )
             assert warned is wanted, kind
     assert run("report", tmp_path / "results", "--out", tmp_path / "report.html") == 0
-    assert (tmp_path / "report.html").read_text().count("Pictures are 128 x 128 pixels") >= 4
+    assert (tmp_path / "report.html").read_text().count("Images are 128 x 128 pixels") >= 4
 
 
 def judging(home: Path, things: Path) -> dict[str, list[str | Path]]:

@@ -22,7 +22,7 @@ IMAGENET = {"input_mean": [123.675, 116.28, 103.53], "input_std": [58.395, 57.12
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
 @pytest.mark.parametrize("color", ["RGB", "BGR"])
 @pytest.mark.parametrize("batch", ["N", 1, 5])
-def test_a_described_model_gets_its_input_and_any_number_of_crops(
+def test_a_model_gets_the_described_input_for_any_number_of_crops(
     tmp_path: Path, crops: Crops, layout: str, color: str, batch: int | str
 ) -> None:
     model = write_embedder(tmp_path / "m.onnx", batch=batch, layout=layout)
@@ -46,7 +46,7 @@ def test_no_crops_give_no_rows(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("polarity", ["higher_is_better", "lower_is_better"])
-def test_quality_comes_from_the_output_that_is_named_and_points_upwards(
+def test_quality_comes_from_the_named_output_and_higher_is_better(
     tmp_path: Path, crops: Crops, polarity: str
 ) -> None:
     model = write_embedder(tmp_path / "m.onnx", quality=True)
@@ -56,7 +56,7 @@ def test_quality_comes_from_the_output_that_is_named_and_points_upwards(
     np.testing.assert_allclose(quality, bright if polarity == "higher_is_better" else -bright, atol=1e-5)
 
 
-def test_a_model_without_quality_says_so(tmp_path: Path, crops: Crops) -> None:
+def test_a_model_without_quality_has_none(tmp_path: Path, crops: Crops) -> None:
     model = write_embedder(tmp_path / "m.onnx")
     write_description(model, quality="none")
     outputs = load_embedder(model)(crops)
@@ -64,7 +64,7 @@ def test_a_model_without_quality_says_so(tmp_path: Path, crops: Crops) -> None:
     assert outputs.uncertainty is None
 
 
-def test_threads_may_share_a_model(tmp_path: Path, crops: Crops) -> None:
+def test_threads_can_share_a_model(tmp_path: Path, crops: Crops) -> None:
     model = write_embedder(tmp_path / "m.onnx")
     write_description(model)
     embedder = load_embedder(model)
@@ -77,15 +77,15 @@ def test_threads_may_share_a_model(tmp_path: Path, crops: Crops) -> None:
 @pytest.mark.parametrize(
     ("model", "description", "message"),
     [
-        ({}, {"input_name": "image"}, "its inputs are face, but its description names 'image'"),
+        ({}, {"input_name": "image"}, "its inputs are face, but its description names only 'image'"),
         ({"inputs": 2}, {}, "its inputs are extra1, face"),
         ({}, {"input_layout": "NHWC"}, "NHWC"),
         ({"dtype": TensorProto.FLOAT16}, {}, "float16"),
         ({}, {"input_size": [160, 160]}, "160 x 160"),
         ({"batch": 1}, {}, 'must say "batch": 1'),
-        ({}, {"outputs": {"embedding": "output0"}}, "no output 'output0'.*there are vector"),
+        ({}, {"outputs": {"embedding": "output0"}}, "no output 'output0'.*its outputs are vector"),
         ({}, {"quality": "output:sharpness"}, "no output 'sharpness'"),
-        ({}, {"normalize_embedding": False}, "quality is to be the norm"),
+        ({}, {"normalize_embedding": False}, "the description says that quality is the norm"),
         ({}, {"outputs": {"quality": "vector"}}, "role 'embedding'"),
         ({}, {"schema": "facerts.model/9"}, "schema"),
         ({}, {"input_std": [1, 0, 1]}, "std must be above 0"),
@@ -93,7 +93,7 @@ def test_threads_may_share_a_model(tmp_path: Path, crops: Crops) -> None:
         ({}, {"surprise": 1}, "surprise"),
     ],
 )
-def test_a_model_that_is_not_as_described_is_refused(
+def test_a_model_that_contradicts_its_description_is_refused(
     tmp_path: Path, model: dict[str, Any], description: dict[str, Any], message: str
 ) -> None:
     path = write_embedder(tmp_path / "m.onnx", **model)
@@ -102,8 +102,8 @@ def test_a_model_that_is_not_as_described_is_refused(
         load_embedder(path)
 
 
-def test_a_model_without_description_says_where_to_write_one(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match=r"describe it in m\.json beside it"):
+def test_the_error_on_a_missing_description_says_where_to_write_it(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=r"write one in m\.json beside it"):
         load_embedder(write_embedder(tmp_path / "m.onnx"))
 
 
@@ -122,7 +122,7 @@ def test_missing_and_broken_files_are_named(tmp_path: Path) -> None:
         load_embedder(model, providers=["NoSuchProvider"])
 
 
-def test_a_number_that_is_none_names_output_and_crop(tmp_path: Path, crops: Crops) -> None:
+def test_a_value_that_is_not_finite_is_refused_with_output_and_crop(tmp_path: Path, crops: Crops) -> None:
     model = write_embedder(tmp_path / "m.onnx", not_a_number=True)
     write_description(model)
     with pytest.raises(ModelError, match="embedding of crop 0 is not a finite number"):
@@ -130,7 +130,7 @@ def test_a_number_that_is_none_names_output_and_crop(tmp_path: Path, crops: Crop
 
 
 @pytest.mark.parametrize("shape", [(112, 112, 3), (2, 96, 112, 3), (2, 3, 112, 112)])
-def test_other_crops_are_refused(tmp_path: Path, shape: tuple[int, ...]) -> None:
+def test_crops_of_other_shapes_are_refused(tmp_path: Path, shape: tuple[int, ...]) -> None:
     model = write_embedder(tmp_path / "m.onnx")
     write_description(model)
     with pytest.raises(ModelError, match="crops must be"):

@@ -32,12 +32,12 @@ def slow_quality(crops: Crops, size: int = 96) -> NDArray[np.float64]:
 
 @pytest.mark.parametrize("polarity", ["higher_is_better", "lower_is_better"])
 @pytest.mark.parametrize("size", [96, 112])
-def test_a_model_of_quality_alone_gets_crops_of_its_size_and_colors(
+def test_a_quality_only_model_gets_crops_of_its_size_and_color_order(
     tmp_path: Path, crops: Crops, size: int, polarity: str
 ) -> None:
     model = write_quality(tmp_path / "q.onnx", size=size)
-    described = quality_description(size, polarity=polarity, name="tiny")
-    model.with_suffix(".json").write_text(json.dumps(described))
+    description = quality_description(size, polarity=polarity, name="tiny")
+    model.with_suffix(".json").write_text(json.dumps(description))
     quality = load_quality(model, batch_size=5)
     found = quality(crops)
     assert (quality.name, found.dtype, found.shape) == ("tiny", np.float32, (len(crops),))
@@ -51,14 +51,14 @@ def test_height_and_width_are_not_confused(crops: Crops) -> None:
     from facerts.embedding.onnx_embedder import to_input
     from facerts.onnx.contract import InputSpec
 
-    given = to_input(crops[:2], InputSpec(size=(64, 96)))
+    images = to_input(crops[:2], InputSpec(size=(64, 96)))
     expected = cv2.resize(crops[1], (96, 64)).transpose(2, 0, 1)
-    np.testing.assert_allclose(given[1], (expected.astype(np.float64) - 127.5) / 127.5, atol=1e-6)
+    np.testing.assert_allclose(images[1], (expected.astype(np.float64) - 127.5) / 127.5, atol=1e-6)
 
 
-def test_a_description_may_lie_elsewhere(tmp_path: Path, crops: Crops) -> None:
+def test_a_description_may_come_from_another_file(tmp_path: Path, crops: Crops) -> None:
     model = write_quality(tmp_path / "q.onnx")
-    with pytest.raises(ModelError, match=r"describe it in q\.json"):
+    with pytest.raises(ModelError, match=r"write one in q\.json"):
         load_quality(model)
     (tmp_path / "else").mkdir()
     file = tmp_path / "else" / "any.json"
@@ -71,7 +71,7 @@ def test_a_description_may_lie_elsewhere(tmp_path: Path, crops: Crops) -> None:
 
 
 @pytest.mark.parametrize("quality", ["output:bright", "norm"])
-def test_an_embedders_quality_is_the_one_it_gives_with_its_embedding(
+def test_an_embedders_quality_is_the_same_without_its_embedding(
     tmp_path: Path, crops: Crops, quality: str
 ) -> None:
     model = write_embedder(tmp_path / "m.onnx", quality=True)
@@ -86,12 +86,12 @@ def test_an_embedders_quality_is_the_one_it_gives_with_its_embedding(
     [
         ({"quality": "norm"}, "role 'embedding'"),
         ({"quality": "none"}, "role 'embedding'"),
-        ({"quality": "output:gone"}, "no output 'gone'.*there are confidence"),
+        ({"quality": "output:gone"}, "no output 'gone'.*its outputs are confidence"),
         ({"outputs": {"norm": "confidence"}, "quality": "none"}, "role 'embedding'"),
         ({"input": {"name": "crop"}}, "NCHW of"),
     ],
 )
-def test_descriptions_that_give_no_quality_or_do_not_fit_are_refused(
+def test_descriptions_without_quality_or_of_another_model_are_refused(
     tmp_path: Path, description: dict[str, Any], message: str
 ) -> None:
     model = write_quality(tmp_path / "q.onnx")
@@ -100,27 +100,27 @@ def test_descriptions_that_give_no_quality_or_do_not_fit_are_refused(
         load_quality(model)
 
 
-def test_each_kind_of_model_is_refused_where_the_other_is_wanted(tmp_path: Path) -> None:
+def test_embedders_and_quality_models_are_not_interchangeable(tmp_path: Path) -> None:
     embedder, quality = write_embedder(tmp_path / "m.onnx"), write_quality(tmp_path / "q.onnx", size=112)
     write_description(embedder, quality="none")
     quality.with_suffix(".json").write_text(json.dumps(quality_description(112)))
-    with pytest.raises(ModelError, match=r"m\.onnx: the model gives no quality"):
+    with pytest.raises(ModelError, match=r"m\.onnx: the model has no quality"):
         load_quality(embedder)
-    with pytest.raises(ModelError, match=r"q\.onnx: the model gives quality alone"):
+    with pytest.raises(ModelError, match=r"q\.onnx: the model outputs only quality"):
         load_embedder(quality)
 
 
-def test_one_number_for_each_crop_is_wanted(tmp_path: Path, crops: Crops) -> None:
+def test_a_quality_with_several_values_per_crop_is_refused(tmp_path: Path, crops: Crops) -> None:
     model = write_quality(tmp_path / "q.onnx", numbers=2)
-    described = parse_description(json.dumps(quality_description()), "here")
-    with pytest.raises(ModelError, match="24 numbers of quality; one for each"):
-        load_quality(model, description=described)(crops)
+    description = parse_description(json.dumps(quality_description()), "here")
+    with pytest.raises(ModelError, match="the output quality has 24 values; it must have one value per crop"):
+        load_quality(model, description=description)(crops)
 
 
-def test_a_source_is_scored_in_its_order(tmp_path: Path, drawn_faces: Path) -> None:
+def test_a_source_is_scored_in_order(tmp_path: Path, drawn_faces: Path) -> None:
     model = write_quality(tmp_path / "q.onnx")
-    described = parse_description(json.dumps(quality_description()), "here")
-    quality, source = load_quality(model, description=described), open_source(drawn_faces)
+    description = parse_description(json.dumps(quality_description()), "here")
+    quality, source = load_quality(model, description=description), open_source(drawn_faces)
     rows = [5, 0, 9, 9]
     expected = slow_quality(np.stack([source.crop(row) for row in rows]))
     found = score_source(source, {"q": quality}, indices=rows, batch_size=3, progress=False)

@@ -22,24 +22,24 @@ COLUMNS = 128
 
 
 def write_detector(path: Path) -> Path:
-    """As a detector looks from outside: pictures of any size in, boxes and scores out."""
+    """A model with the interface of a detector: images of any size in, boxes and scores out."""
     nodes = [
-        helper.make_node("GlobalAveragePool", ["picture"], ["pooled"]),
+        helper.make_node("GlobalAveragePool", ["image"], ["pooled"]),
         helper.make_node("Flatten", ["pooled"], ["boxes"]),
         helper.make_node("ReduceMean", ["boxes"], ["scores"], axes=[1], keepdims=0),
     ]
-    taken = [helper.make_tensor_value_info("picture", TensorProto.FLOAT, [1, 3, "?", "?"])]
-    given = [
+    inputs = [helper.make_tensor_value_info("image", TensorProto.FLOAT, [1, 3, "?", "?"])]
+    outputs = [
         helper.make_tensor_value_info("boxes", TensorProto.FLOAT, [1, 3]),
         helper.make_tensor_value_info("scores", TensorProto.FLOAT, [1]),
     ]
-    graph = helper.make_graph(nodes, "detector", taken, given)
+    graph = helper.make_graph(nodes, "detector", inputs, outputs)
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), str(path))
     return path
 
 
-def shift_and_scale_inside(path: Path) -> None:
-    """Put (x − 127.5) / 127.5 at the beginning of a model's graph."""
+def normalize_inside(path: Path) -> None:
+    """Add (x − 127.5) / 127.5 at the beginning of a model's graph."""
     model = onnx.load(str(path))
     model.graph.initializer.extend(
         numpy_helper.from_array(np.float32(value), name)
@@ -76,7 +76,7 @@ def expected(crops: Crops) -> NDArray[Any]:
 
 
 @pytest.mark.parametrize("form", ["folder", "zip", "zip with a folder"])
-def test_a_pack_is_an_embedder(pack: Path, crops: Crops, form: str) -> None:
+def test_a_pack_can_be_loaded_as_an_embedder(pack: Path, crops: Crops, form: str) -> None:
     path = {
         "folder": lambda: pack,
         "zip": lambda: zipped(pack),
@@ -93,7 +93,7 @@ def test_a_pack_is_an_embedder(pack: Path, crops: Crops, form: str) -> None:
     assert "non-commercial" in embedder.description.terms
 
 
-def test_nothing_of_a_zip_stays_behind(
+def test_loading_a_zip_leaves_no_temporary_files(
     pack: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, crops: Crops
 ) -> None:
     home = tmp_path / "temporary"
@@ -104,14 +104,14 @@ def test_nothing_of_a_zip_stays_behind(
     assert len(embedder(crops)) == len(crops)
 
 
-def test_a_fixed_batch_is_kept(pack: Path, crops: Crops) -> None:
+def test_a_fixed_batch_size_is_respected(pack: Path, crops: Crops) -> None:
     write_embedder(pack / "w600k_mbf.onnx", size=COLUMNS, batch=1)
     embedder = load_embedder(pack)
     assert embedder.description.input.batch == 1
     assert embedder(crops).embedding.shape == (len(crops), COLUMNS)
 
 
-def test_a_recognizer_that_promises_one_row_runs_batches_without_complaint(
+def test_a_recognizer_that_declares_one_row_runs_batches_without_warnings(
     pack: Path, crops: Crops, capfd: pytest.CaptureFixture[str]
 ) -> None:
     model = onnx.load(str(pack / "w600k_mbf.onnx"))
@@ -121,17 +121,15 @@ def test_a_recognizer_that_promises_one_row_runs_batches_without_complaint(
     assert capfd.readouterr().err == ""
 
 
-def test_a_graph_that_shifts_and_scales_by_itself_gets_the_crops_as_they_are(
-    pack: Path, crops: Crops
-) -> None:
-    shift_and_scale_inside(pack / "w600k_mbf.onnx")
+def test_a_graph_that_normalizes_its_input_gets_the_raw_crops(pack: Path, crops: Crops) -> None:
+    normalize_inside(pack / "w600k_mbf.onnx")
     embedder = load_embedder(pack)
     assert embedder.description.input.mean == (0, 0, 0)
     assert embedder.description.input.std == (1, 1, 1)
     np.testing.assert_allclose(embedder(crops).norm, np.linalg.norm(expected(crops), axis=1), rtol=1e-4)
 
 
-def test_without_onnx_only_the_known_recognizers_are_taken(
+def test_without_onnx_only_known_recognizers_are_loaded(
     pack: Path, crops: Crops, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "onnx", None)
@@ -143,9 +141,9 @@ def test_without_onnx_only_the_known_recognizers_are_taken(
         load_embedder(pack)
 
 
-def test_a_pack_without_recognizer_lists_what_is_in_it(pack: Path) -> None:
+def test_the_error_on_a_pack_without_recognizer_lists_its_files(pack: Path) -> None:
     (pack / "w600k_mbf.onnx").unlink()
-    with pytest.raises(ModelError, match=r"buffalo_s: .* this one none") as error:
+    with pytest.raises(ModelError, match=r"buffalo_s: .* this one has none") as error:
         load_embedder(pack)
     for listed in (
         "det_500m.onnx: [1, 3, '?', '?'] to [1, 3] and [1]",
@@ -157,16 +155,16 @@ def test_a_pack_without_recognizer_lists_what_is_in_it(pack: Path) -> None:
 
 def test_a_pack_with_two_recognizers_is_refused(pack: Path) -> None:
     write_embedder(pack / "glintr100.onnx", size=COLUMNS)
-    with pytest.raises(ModelError, match=r"this one 2 \(.*glintr100\.onnx.*; w600k_mbf\.onnx"):
+    with pytest.raises(ModelError, match=r"this one has 2 \(.*glintr100\.onnx.*; w600k_mbf\.onnx"):
         load_embedder(pack)
 
 
 @pytest.mark.parametrize(
     "change", [{"quality": True}, {"inputs": 2}, {"layout": "NHWC"}, {"size": 127}, {"dtype": 10}]
 )
-def test_other_networks_are_no_recognizers(pack: Path, change: dict[str, Any]) -> None:
+def test_other_networks_are_not_taken_for_recognizers(pack: Path, change: dict[str, Any]) -> None:
     write_embedder(pack / "w600k_mbf.onnx", **{"size": COLUMNS, **change})
-    with pytest.raises(ModelError, match="this one none"):
+    with pytest.raises(ModelError, match="this one has none"):
         load_embedder(pack)
 
 
@@ -174,15 +172,17 @@ def test_missing_and_empty_packs_are_named(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"gone\.zip: no such model pack"):
         load_embedder(tmp_path / "gone.zip")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(ModelError, match=r"empty: .* this one none \(no \.onnx files\)"):
+    with pytest.raises(ModelError, match=r"empty: .* this one has none \(no \.onnx files\)"):
         load_embedder(tmp_path / "empty")
 
 
-def test_a_description_that_is_given_comes_before_any_other(pack: Path, tmp_path: Path, crops: Crops) -> None:
+def test_a_description_passed_as_an_argument_takes_precedence(
+    pack: Path, tmp_path: Path, crops: Crops
+) -> None:
     model = write_embedder(tmp_path / "m.onnx")
     write_description(model)
-    beside = model.with_suffix(".json").read_text()
-    given = parse_description(beside, "given").model_copy(update={"quality": "none"})
+    text = model.with_suffix(".json").read_text()
+    description = parse_description(text, "text").model_copy(update={"quality": "none"})
     assert load_embedder(model)(crops).quality is not None
-    assert load_embedder(model, description=given)(crops).quality is None
-    assert load_embedder(pack, description=given)(crops).quality is None
+    assert load_embedder(model, description=description)(crops).quality is None
+    assert load_embedder(pack, description=description)(crops).quality is None

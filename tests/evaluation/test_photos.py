@@ -71,7 +71,7 @@ def test_the_middle_is_taken_where_no_face_is_found_and_that_is_said(tmp_path: P
     assert (source.crop(0) == 7).all()
     assert source.face_size(0) == 0.0
     assert alignment_notes(source) == [
-        "No face was found in 1 photos, the first is gray.png; their middle was taken."
+        "No face was found in 1 photos, the first is gray.png; their center was cropped."
     ]
 
 
@@ -86,7 +86,7 @@ def test_photos_that_are_taken_for_crops_are_warned_of(tmp_path: Path) -> None:
     source = open_source(tmp_path)
     for one in (source, Subset(source, [0]), open_source([tmp_path, tmp_path])):
         assert alignment_notes(one) == [
-            "Pictures are 250 x 250 pixels and were resized to 112 x 112; if they are photos and not aligned crops, "
+            "Images are 250 x 250 pixels and were resized to 112 x 112; if they are photos and not aligned crops, "
             "give --align."
         ]
     (tmp_path / "0_broken.png").write_bytes(b"no")

@@ -115,5 +115,5 @@ def test_a_reference_needs_rows_too(named: Path, drawn_things: Path, tmp_path: P
     images = open_benchmark(named).images
     table = table_of(tmp_path / "t.npz", images)
     reference = open_images(drawn_things)
-    with pytest.raises(DataError, match="pictures of things have no row"):
+    with pytest.raises(DataError, match="images of things have no row"):
         run_pairs(table, ["verification"], [named], tmp_path / "r", Measuring(reference=reference))

@@ -110,7 +110,7 @@ def test_verify_compares_the_manifest_with_the_models_descriptions(shipped: Path
     write_manifest(shipped, *entries, default="large")
     (shipped / "tiny-small.md").unlink()
     found = verify_shipped()
-    assert found["tiny-small"] == ["its card tiny-small.md is not there"]
+    assert found["tiny-small"] == ["its card tiny-small.md is missing"]
     assert sorted(problem.split(" is ")[0] for problem in found["large"]) == sorted(wrong)
     assert "method is 'rts' in the file, and 'arcface' in the manifest" in found["large"]
 
