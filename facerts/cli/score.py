@@ -113,7 +113,7 @@ def score(
         batch_size=batch_size,
     )
     scorer = open_scorer()
-    task = Task(scorer.judge(min_quality=min_quality, keep=keep).min_quality, largest, copies)
+    task = Task(scorer.row_builder(min_quality=min_quality, keep=keep).min_quality, largest, copies)
     source = open_images(paths)
     on_gpus = provider is not None and provider[0] != CPU
     workers = Workers(ray_address, ray_workers, threads, gpus=int(on_gpus))
@@ -144,7 +144,7 @@ def score(
 def _finish(job: Job) -> dict[str, int]:
     """Write the result, say what could not be read, and count."""
     summary = {
-        "pictures": job.pictures,
+        "pictures": job.images,
         "faces": 0,
         "accepted": 0,
         "rejected": 0,

@@ -16,9 +16,8 @@ from facerts.detection import Detection, Detector
 from facerts.embedding import FaceOutputs
 from facerts.errors import ModelError
 from facerts.images import CROP_SIZE, decode
-from facerts.scoring import Picture as Loadable
-from facerts.scoring import RowBuilder, Scored, Scorer
-from facerts.scoring.prepare import Prepared, prepare, printable
+from facerts.scoring import LazyImage, RowBuilder, ScoredFace, Scorer
+from facerts.scoring.prepare import PreparedImage, prepare, printable
 from facerts.serve.answers import Face, Options, Picture, Scores
 from facerts.serve.batching import Batcher
 from facerts.serve.metrics import Metrics
@@ -61,13 +60,13 @@ class Service:
         self.has_quality = scorer.embed(black).quality is not None
         self.judge = self._judge(settings.min_quality, settings.keep)
         self.working = 0
-        self._slots = asyncio.Semaphore(AHEAD * scorer.embedder.batch_size * scorer.runs)
+        self._slots = asyncio.Semaphore(AHEAD * scorer.embedder.batch_size * scorer.parallel_batches)
         self._threads = ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="pictures")
         self._batcher = Batcher(
             scorer.embedder,
             size=scorer.embedder.batch_size,
             wait=settings.batch_wait,
-            runs=scorer.runs,
+            runs=scorer.parallel_batches,
             watch=metrics.run,
         )
 
@@ -161,7 +160,7 @@ class Service:
         )
 
     def _judge(self, min_quality: float | None, keep: float | None) -> RowBuilder:
-        judge = self.scorer.judge(min_quality=min_quality, keep=keep)
+        judge = self.scorer.row_builder(min_quality=min_quality, keep=keep)
         if judge.min_quality is not None and not self.has_quality:
             raise ModelError(
                 f"{self.scorer.embedder.name} has no quality, so there is nothing to accept faces by"
@@ -191,7 +190,9 @@ class Service:
             error=None if prepared.error is None else prepared.error.removeprefix(f"{THE_PICTURE}: "),
         )
 
-    def _prepare(self, data: bytes, detector: Detector | None, options: Options) -> tuple[Prepared, _Looked]:
+    def _prepare(
+        self, data: bytes, detector: Detector | None, options: Options
+    ) -> tuple[PreparedImage, _Looked]:
         """In a thread: the crops of a picture, and what else it is."""
         looked = _Looked()
 
@@ -203,7 +204,7 @@ class Service:
         finder = None if detector is None else _Largest(detector, self.settings.max_faces)
         asked = options.resize_crops
         resize = self.scorer.resize_crops if asked is None else asked
-        prepared = prepare(Loadable(THE_PICTURE, load), finder, largest=options.largest, resize_crops=resize)
+        prepared = prepare(LazyImage(THE_PICTURE, load), finder, largest=options.largest, resize_crops=resize)
         looked.found = len(prepared.crops) if finder is None else finder.found
         return prepared, looked
 
@@ -223,7 +224,7 @@ class _Largest:
         return faces[: self._most]
 
 
-def _face(scored: Scored, *, embedding: bool) -> Face:
+def _face(scored: ScoredFace, *, embedding: bool) -> Face:
     row = scored.row
     points = row.points
     return Face(
