@@ -14,9 +14,9 @@ from facerts.cli.options import (
     DetectorModel,
     DetectorName,
     DetThreshold,
+    Images,
     Json,
     ModelOrDefault,
-    Pictures,
     Provider,
     ResizeCrops,
     RunBatch,
@@ -44,7 +44,7 @@ def register(app: typer.Typer) -> None:
 
 
 def score(
-    paths: Pictures,
+    paths: Images,
     out: Annotated[Path, typer.Option(help="Rows: .csv, .jsonl or .parquet.")],
     model: ModelOrDefault = None,
     detector: Detector = DetectorName.NONE,

@@ -27,7 +27,7 @@ PART = 1 << 18
 THREADS = min(8, os.cpu_count() or 1)
 
 
-class Picture(NamedTuple):
+class EncodedImage(NamedTuple):
     """A picture on its way to another place.
 
     Attributes:
@@ -69,28 +69,28 @@ def read_ahead(
     return track(chain.from_iterable(chunks()), text, total=len(order), unit=unit)
 
 
-def pictures_of(source: Source, order: NDArray[np.integer], text: str) -> Iterator[Picture]:
+def encoded_images(source: Source, order: NDArray[np.integer], text: str) -> Iterator[EncodedImage]:
     """Pictures of a source with their names, in an order, with a progress bar.
 
     Raises:
         DataError: the bytes of one cannot be had.
     """
-    return read_ahead(order, lambda index: picture_of(source, index, source.read(index)), text)
+    return read_ahead(order, lambda index: encoded_image(source, index, source.read(index)), text)
 
 
-def picture_of(source: Source, index: int, data: bytes) -> Picture:
+def encoded_image(source: Source, index: int, data: bytes) -> EncodedImage:
     """A picture under the name that it has in a folder by identity."""
     name = PurePosixPath(source.key(index)).name
     # Records may be called by their numbers; what is no picture by its name would not be found again.
     if PurePosixPath(name).suffix.lower() not in IMAGE_SUFFIXES:
         name += _ending(data)
     if source.labels is None:
-        return Picture(0, name, data)
+        return EncodedImage(0, name, data)
     label = int(source.labels[index])
-    return Picture(label, f"{source.identities[label]}/{name}", data)
+    return EncodedImage(label, f"{source.identities[label]}/{name}", data)
 
 
-def at_least_one(pictures: Iterable[Picture], otherwise: str) -> Iterator[Picture]:
+def at_least_one(pictures: Iterable[EncodedImage], otherwise: str) -> Iterator[EncodedImage]:
     """The pictures as they come.
 
     Raises:

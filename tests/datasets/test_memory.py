@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from facerts.curation.exact_duplicates import dedup
-from facerts.curation.output_spec import Target
+from facerts.curation.output_spec import OutputSpec
 from facerts.curation.shuffle import shuffle
 from facerts.curation.split import split
 from facerts.curation.writers import write_shard
 from facerts.datasets import open_source
-from facerts.datasets.read_ahead import Picture
+from facerts.datasets.read_ahead import EncodedImage
 from facerts.datasets.source import Source
 
 PICTURE = 2000
@@ -54,9 +54,11 @@ def peak(run: Callable[[], object]) -> int:
 
 
 COMMANDS: dict[str, Callable[[Source, Path], object]] = {
-    "split": lambda source, folder: split(source, Target(folder / "a"), Target(folder / "b.tar"), share=0.5),
-    "dedup": lambda source, folder: dedup(source, Target(folder / "a.tar")),
-    "shuffle": lambda source, folder: shuffle(source, Target(folder / "a", 2), pile_bytes=100 * PICTURE),
+    "split": lambda source, folder: split(
+        source, OutputSpec(folder / "a"), OutputSpec(folder / "b.tar"), share=0.5
+    ),
+    "dedup": lambda source, folder: dedup(source, OutputSpec(folder / "a.tar")),
+    "shuffle": lambda source, folder: shuffle(source, OutputSpec(folder / "a", 2), pile_bytes=100 * PICTURE),
 }
 
 
@@ -73,7 +75,7 @@ def test_an_open_shard_keeps_names_and_numbers(tmp_path: Path) -> None:
     for count in (FEW, MANY):
         source = Numbered(count)
         write_shard(
-            tmp_path / f"{count}.tar", (Picture(0, source.key(index), b"x") for index in range(count))
+            tmp_path / f"{count}.tar", (EncodedImage(0, source.key(index), b"x") for index in range(count))
         )
     few, many = (peak(lambda count=count: open_source(tmp_path / f"{count}.tar")) for count in (FEW, MANY))
     assert many - few < 2 * BYTES_EACH * (MANY - FEW)
