@@ -45,8 +45,8 @@ def test_insightface_and_uniface_load_our_models_and_get_our_embeddings(
     assert [row for row in comparisons if not row["ok"]] == []
     compared = {(row["package"].split()[0], row["compared"]): row["number"] for row in comparisons}
     for package in ("insightface", "uniface"):
-        assert compared[(package, "drawn crops")] == 24
-        assert compared[(package, "drawn faces in scenes")] == 12
+        assert compared[(package, "synthetic crops")] == 24
+        assert compared[(package, "synthetic faces in scenes")] == 12
         assert compared[(package, "examples of the documentation")] >= 1
     assert compared[("insightface", "add_quality, its Face")] == 12
     if real:
