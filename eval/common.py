@@ -6,7 +6,6 @@ import argparse
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +13,7 @@ from numpy.typing import NDArray
 from facerts.cli.ending import ending
 from facerts.cli.output import warn
 from facerts.errors import DataError
-from facerts.evaluation import labeled as labeled
+from facerts.evaluation import labeled
 from facerts.evaluation.labeled import Measured, Saved, by_cosine, mean_of
 from facerts.report import markdown
 
@@ -61,14 +60,19 @@ def split_label(text: str) -> tuple[str, str]:
     return label, what
 
 
-def warn_of_other_data(results: Sequence[Saved], kind: str, name: str | None = None) -> None:
-    """Warn of results that were not measured on the same pictures, by their hash, as the first."""
+def warn_of_other_data(results: Sequence[Saved], name: str, hash_of: Callable[[Saved], object]) -> None:
+    """Warn of results that were not measured on the same images, by their hash, as the first.
+
+    Args:
+        results: of which the first is what the others are held against.
+        name: of the benchmark or section, for the warning.
+        hash_of: a result to the hash of the images.
+    """
     first, *others = results
-    expected = first.section(kind, name).get("data_sha256")
     for saved in others:
-        if saved.section(kind, name).get("data_sha256") != expected:
+        if hash_of(saved) != hash_of(first):
             warn(
-                f"{name or kind}: {saved.folder} was measured on other pictures than {first.folder} "
+                f"{name}: {saved.folder} was measured on other pictures than {first.folder} "
                 "(or on other crops of them), so their numbers may not compare"
             )
 
@@ -83,24 +87,31 @@ def accuracy_sets(results: Sequence[Saved], asked: Sequence[str] | None) -> list
     Raises:
         DataError: a result has one of them not, or without an accuracy.
     """
-    sections: dict[str, Any] = {}
-    for saved in results:
-        sections.update(saved.section("verification"))
+    sections = {name: section for saved in results for name, section in saved.content.verification.items()}
     sets = list(
         asked
-        or [
-            name
-            for name, section in sections.items()
-            if by_cosine(section) and section["accuracy"] is not None
-        ]
+        or [name for name, section in sections.items() if by_cosine(section) and section.accuracy is not None]
     )
     if not sets:
-        raise DataError(f"{results[0].folder}: none of its benchmarks has an accuracy by folds")
+        raise DataError(
+            f"{results[0].folder}: no verification on a benchmark with an accuracy by folds; `facerts evaluate "
+            "verification` adds it"
+        )
     for name in sets:
         for saved in results:
             accuracy(saved, name)
-        warn_of_other_data(results, "verification", name)
+        warn_of_other_pairs(results, name)
     return sets
+
+
+def warn_of_other_pairs(results: Sequence[Saved], benchmark: str) -> None:
+    """Warn of results whose verification was not measured on the same images as the first's."""
+    warn_of_other_data(results, benchmark, lambda saved: saved.verification(benchmark).data_sha256)
+
+
+def warn_of_other_ood(results: Sequence[Saved]) -> None:
+    """Warn of results whose faces and non-faces are not those of the first."""
+    warn_of_other_data(results, "ood", lambda saved: saved.ood.data_sha256)
 
 
 def accuracy(saved: Saved, name: str) -> Measured:
@@ -109,10 +120,10 @@ def accuracy(saved: Saved, name: str) -> Measured:
     Raises:
         DataError: the benchmark was not measured, or has no folds.
     """
-    measured = saved.section("verification", name)["accuracy"]
+    measured = saved.verification(name).accuracy
     if measured is None:
         raise DataError(f"{saved.folder}: {name} has no accuracy by folds; leave it out of --sets")
-    return Measured(measured["value"], *measured["ci95"])
+    return Measured(measured.value, *measured.ci95)
 
 
 def mean_accuracy(saved: Saved, names: Iterable[str]) -> Measured:
@@ -120,30 +131,30 @@ def mean_accuracy(saved: Saved, names: Iterable[str]) -> Measured:
     return mean_of([accuracy(saved, name) for name in names])
 
 
-def ladder_source(results: Sequence[Saved], asked: str | None) -> str:
-    """The ladder asked for, or the only one.
+def corrupted_source(results: Sequence[Saved], asked: str | None) -> str:
+    """The source of faces that was asked for, or the only one that was corrupted.
 
     Raises:
         DataError: a result has it not, or there are several to choose from.
     """
-    found = results[0].section("ladder")
+    found = results[0].content.corruptions
     if asked is None and len(found) > 1:
         raise DataError(
-            f"{results[0].folder}: ladders of {', '.join(found)}; say which one is meant with --source"
+            f"{results[0].folder}: corruptions of {', '.join(found)}; say which source is meant with --source"
         )
-    name = asked or next(iter(found))
-    warn_of_other_data(results, "ladder", name)
+    name = asked or next(iter(found), "")
+    warn_of_other_data(results, name, lambda saved: saved.corruptions(name).data_sha256)
     return name
 
 
-def ladder_values(saved: Saved, source: str, step: str, score: str) -> NDArray[np.float64]:
-    """A score of each picture of a ladder at one step.
+def corrupted_values(saved: Saved, source: str, step: str, score: str) -> NDArray[np.float64]:
+    """A score of each image at one step of the corruption benchmark.
 
     Args:
         saved: the result.
         source: of the faces.
-        step: "clean", or kind and strength: "blur/0.4".
-        score: as ladders keep it; or "v", RTS's uncertainty, which its quality −log v gives back.
+        step: "clean", or kind and severity: "blur/0.4".
+        score: as the result has it; or "v", RTS's uncertainty, which its quality −log v gives back.
 
     Returns:
         ``(N,)``.
@@ -152,11 +163,11 @@ def ladder_values(saved: Saved, source: str, step: str, score: str) -> NDArray[n
         DataError: no such score or step, or v of another method.
     """
     if score != "v":
-        return saved.array(f"ladder/{source}/{step}/{score}").astype(np.float64)
-    method = saved.content["model"]["method"]
+        return saved.array(f"corruptions/{source}/{step}/{score}").astype(np.float64)
+    method = saved.content.model.method
     if method != "rts":
         raise DataError(f"{saved.folder}: v is what RTS learns, and this model's method is {method}")
-    v: NDArray[np.float64] = np.exp(-ladder_values(saved, source, step, "quality"))
+    v: NDArray[np.float64] = np.exp(-corrupted_values(saved, source, step, "quality"))
     return v
 
 

@@ -2,12 +2,12 @@
 
 python eval/fig7_blur_distributions.py RTS=results/rts DUL=results/dul --radius 2 3 5 --out fig7.svg
 
-Results come from `facerts evaluate ladder`, whose blur has radii of 1 to 5 pixels.
+Results come from `facerts evaluate corruptions`, whose blur has radii of 1 to 5 pixels.
 """
 
 from __future__ import annotations
 
-from common import add_out, add_results, ladder_source, ladder_values, load_labeled, parser_of, run
+from common import add_out, add_results, corrupted_source, corrupted_values, load_labeled, parser_of, run
 
 from facerts.report.figures import blur_panels, blur_steps, write_svg
 
@@ -15,7 +15,7 @@ from facerts.report.figures import blur_panels, blur_steps, write_svg
 def main() -> None:
     parser = parser_of(__doc__)
     add_results(parser)
-    parser.add_argument("--source", help="whose ladder; default: the only one")
+    parser.add_argument("--source", help="source of the faces; default: the only one")
     parser.add_argument(
         "--score", default="quality", help="quality (the default), v of RTS, norm, sharpness …"
     )
@@ -23,11 +23,11 @@ def main() -> None:
     add_out(parser, "the SVG file")
     options = parser.parse_args()
     results = load_labeled(options.results)
-    source = ladder_source(results, options.source)
+    source = corrupted_source(results, options.source)
     steps = blur_steps(options.radius)
     values = {
         saved.label: {
-            label: ladder_values(saved, source, step, options.score) for label, step in steps.items()
+            label: corrupted_values(saved, source, step, options.score) for label, step in steps.items()
         }
         for saved in results
     }

@@ -1,4 +1,4 @@
-"""The figures of docs/results.md from runs that were trained and evaluated into their own folders.
+"""The figures of docs/results/ from runs that were trained and evaluated into their own folders.
 
 python eval/figures.py runs/faces_small_rts runs/faces_small_arcface --benchmark lfw --out docs/figures
 """
@@ -28,7 +28,7 @@ def main() -> None:
         "reject": figures.reject_curves(subjects, options.benchmark, "fixed"),
     }
     for subject in subjects:
-        for score in subject.result["ood"]["by"]:
+        for score in subject.sections.ood.by if subject.sections.ood else ():
             drawn[f"ood_{subject.label}_{score}"] = figures.score_histograms(subject, score)
     figures.write_svgs(options.out, drawn)
 

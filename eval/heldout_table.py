@@ -96,7 +96,8 @@ def embeddings(options: argparse.Namespace, source: Source) -> Iterator[tuple[st
 def accuracy_of(embedding: Embedding, source: Source, seed: int) -> str:
     benchmark = pairs_from_identities(source, genuine=3000, impostors=3000, seed=seed)
     section, _ = verification_of(FaceOutputs(embedding, None, None, None, {}), benchmark, flip=None)
-    return percent(section["accuracy"]["value"], section["accuracy"]["ci95"])
+    assert section.accuracy is not None  # drawn pairs have folds
+    return percent(section.accuracy.value, section.accuracy.ci95)
 
 
 def resampled(pairs: AllPairs, fars: list[float], replicates: int, seed: int) -> NDArray[np.float64]:

@@ -8,7 +8,6 @@ Results come from `facerts evaluate ood`.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from common import (
     Measured,
@@ -17,12 +16,13 @@ from common import (
     parser_of,
     percent,
     run,
-    warn_of_other_data,
+    warn_of_other_ood,
 )
 
+from facerts.evaluation.results.ood import OodNumbers, OodScore, TprName
 from facerts.report.markdown import markdown_table
 
-TPRS = {"TNR@TPR90": "0.90", "TNR@TPR95": "0.95"}
+TPRS: dict[str, TprName] = {"TNR@TPR90": "0.90", "TNR@TPR95": "0.95"}
 
 
 def main() -> None:
@@ -36,33 +36,33 @@ def main() -> None:
     )
     options = parser.parse_args()
     results = load_labeled(options.results)
-    warn_of_other_data(results, "ood")
+    warn_of_other_ood(results)
     words = ["model", "score", *(["faces", "others"] if options.per_source else [])]
     rows = [
-        [saved.label, score, *(against if options.per_source else []), *numbers(told)]
+        [saved.label, score, *(against if options.per_source else []), *numbers(measured)]
         for saved in results
-        for score, pooled in saved.section("ood")["by"].items()
-        for against, told in split(pooled, options.per_source)
+        for score, pooled in saved.ood.by.items()
+        for against, measured in split(pooled, options.per_source)
     ]
     print(markdown_table([*words, *TPRS, "AUROC"], rows, options.caption, words=len(words)))
-    made = " or ".join(dict.fromkeys(saved.section("ood")["interval"] for saved in results))
+    made = " or ".join(dict.fromkeys(saved.ood.interval for saved in results))
     print(f"\nIn percent [95 % interval: {made}].")
 
 
-def split(pooled: dict[str, Any], per_source: bool) -> Iterator[tuple[list[str], dict[str, Any]]]:
+def split(pooled: OodScore, per_source: bool) -> Iterator[tuple[list[str], OodNumbers]]:
     """Names of the faces and of the others, and their numbers; one source by itself is all of them."""
     yield ["all", "all"], pooled
-    faces, others = pooled["per_source"], pooled["per_out_source"]
+    faces, others = pooled.per_source, pooled.per_out_source
     if per_source and len(faces) > 1:
-        yield from (([name, "all"], told) for name, told in faces.items())
+        yield from (([name, "all"], measured) for name, measured in faces.items())
     if per_source and len(others) > 1:
-        yield from ((["all", name], told) for name, told in others.items())
+        yield from ((["all", name], measured) for name, measured in others.items())
 
 
-def numbers(told: dict[str, Any]) -> list[str]:
+def numbers(measured: OodNumbers) -> list[str]:
     """The cells of a row."""
-    rates = [Measured(told["tnr_at_tpr"][tpr], *told["ci95"][tpr]) for tpr in TPRS.values()]
-    return [percent(measured) for measured in (*rates, Measured(told["auroc"], *told["ci95"]["auroc"]))]
+    rates = [Measured(measured.tnr_at_tpr[tpr], *measured.ci95[tpr]) for tpr in TPRS.values()]
+    return [percent(one) for one in (*rates, Measured(measured.auroc, *measured.ci95["auroc"]))]
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Trains recipes with several seeds and settings, exports and evaluates each: comparisons and sweeps in one command.
 
 python eval/train_and_judge.py rts=faces_small_rts arcface=faces_small_arcface --seeds 1 2 3 --out out/methods \\
-    --data lfw/ --in lfw/ --out-of pets/ --ladder val.tar
+    --data lfw/ --in lfw/ --out-of pets/ --corruptions val.tar
 python eval/train_and_judge.py rts=casia_rts --sweep method.kl_weight=0.1,1,10,30 --data lfw.bin --out out/table4
 
 A run has the folder OUT/LABEL_seedN with recipe, log, checkpoint, model and results; `facerts compare`,
@@ -123,7 +123,10 @@ def main() -> None:
 def arguments() -> argparse.Namespace:
     parser = parser_of(__doc__)
     parser.add_argument(
-        "recipes", nargs="+", metavar="[LABEL=]RECIPE", help="recipe files, or names of those that ship"
+        "recipes",
+        nargs="+",
+        metavar="[LABEL=]RECIPE",
+        help="recipe files, or names of those that ship; BASE_METHOD is short for BASE with method=METHOD",
     )
     parser.add_argument("--out", type=Path, required=True, help="gets a folder for each run")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1], help="of the runs; default: 1")
@@ -157,8 +160,12 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--out-of", dest="others", nargs="+", default=[], help="ood: other things")
     parser.add_argument("--exclude-in", help="ood: file names to leave out of the faces")
     parser.add_argument("--exclude-out-of", help="ood: file names to leave out of the others")
-    parser.add_argument("--ladder", nargs="+", default=[], help="held-out faces that are made worse by steps")
-    parser.add_argument("--ladder-pictures", type=int, help="how many of them; default: 500")
+    parser.add_argument(
+        "--corruptions", "--ladder", nargs="+", default=[], help="held-out faces for the corruption benchmark"
+    )
+    parser.add_argument(
+        "--corrupted-images", "--ladder-pictures", type=int, help="how many of them; default: 500"
+    )
     parser.add_argument("--threads", type=int, help="CPU threads of evaluations")
     return parser.parse_args()
 
@@ -179,9 +186,9 @@ def evaluations(options: argparse.Namespace) -> dict[str, list[str]]:
             *_option("--exclude-out-of", options.exclude_out_of),
             *threads,
         ]
-    if options.ladder:
-        pictures = _option("--pictures", options.ladder_pictures)
-        found["ladder"] = [*_each("--data", options.ladder), *pictures, *threads]
+    if options.corruptions:
+        images = _option("--images", options.corrupted_images)
+        found["corruptions"] = [*_each("--data", options.corruptions), *images, *threads]
     return found
 
 

@@ -64,7 +64,7 @@ def main() -> None:
 
 def intervals(results: list[Saved], sets: list[str]) -> str:
     """How the intervals were made."""
-    made = [saved.section("verification", name)["interval"] for saved in results for name in sets]
+    made = [saved.verification(name).interval for saved in results for name in sets]
     return " or ".join(dict.fromkeys(made))
 
 

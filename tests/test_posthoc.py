@@ -69,6 +69,7 @@ def test_the_file_has_their_embedding_and_our_quality(
     assert sorted(path.name for path in out.parent.iterdir()) == ["scored.features.npz", "scored.onnx"]
 
 
+@pytest.mark.slow
 def test_names_and_other_outputs_of_theirs_stay(
     drawn_faces: Path, tmp_path: Path, crops: NDArray[np.uint8]
 ) -> None:
@@ -88,12 +89,11 @@ def test_names_and_other_outputs_of_theirs_stay(
     assert not np.allclose(load_embedder(once)(crops).quality, load_embedder(twice)(crops).quality)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["rts", "relaxed_softmax", "dul", "godin", "crfiqa"])
 def test_every_method_that_fits_works(
     method: str, foreign: Path, drawn_faces: Path, tmp_path: Path, crops: NDArray[np.uint8]
 ) -> None:
-    if method not in METHODS:
-        pytest.skip(f"{method} is not there yet")
     out = tmp_path / "scored.onnx"
     scored(foreign, drawn_faces, out, method, cache=tmp_path / "cache.npz")
     got = load_embedder(out)(crops)
@@ -101,6 +101,7 @@ def test_every_method_that_fits_works(
     assert np.isfinite(got.quality).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("made", "said"),
     [
@@ -142,6 +143,7 @@ def _normalize(path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_an_old_opset_is_brought_up(drawn_faces: Path, tmp_path: Path, crops: NDArray[np.uint8]) -> None:
     model = write_embedder(tmp_path / "theirs.onnx")
     proto = onnx.load(str(model))
@@ -155,6 +157,7 @@ def test_an_old_opset_is_brought_up(drawn_faces: Path, tmp_path: Path, crops: ND
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("tap", "size"), [("flat", 147), ("pooled", 3)])
 def test_a_tapped_tensor_is_read_too(
     tap: str, size: int, foreign: Path, drawn_faces: Path, tmp_path: Path, crops: NDArray[np.uint8]
@@ -173,6 +176,7 @@ def test_a_tapped_tensor_is_read_too(
     assert plain.trained.loss != done.trained.loss
 
 
+@pytest.mark.slow
 def test_the_cache_saves_decoding(
     foreign: Path, drawn_faces: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -213,6 +217,7 @@ def test_a_file_that_is_no_cache_is_left_alone(foreign: Path, drawn_faces: Path,
         assert cache.read_bytes() == content
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_weights(foreign: Path, drawn_faces: Path, tmp_path: Path) -> None:
     def weights_of(seed: int) -> dict[str, torch.Tensor]:
         state = torch.get_rng_state()
@@ -226,6 +231,7 @@ def test_the_same_seed_gives_the_same_weights(foreign: Path, drawn_faces: Path, 
     assert not all(torch.equal(first[name], other[name]) for name in first)
 
 
+@pytest.mark.slow
 def test_a_file_that_computes_something_else_does_not_appear(
     foreign: Path, drawn_faces: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -355,8 +361,6 @@ def test_heldout_identities_are_whole_and_people_with_one_picture_are_not_among_
 def test_what_cannot_be_done_is_said(
     method: str, how: dict[str, Any], message: str, foreign: Path, drawn_faces: Path, tmp_path: Path
 ) -> None:
-    if method not in METHODS and method != "rst":
-        pytest.skip(f"{method} is not there yet")
     with pytest.raises(Error, match=message):
         scored(foreign, drawn_faces, tmp_path / "new" / "a.onnx", method, **how)
     assert not (tmp_path / "new").exists()
@@ -367,12 +371,14 @@ def test_pictures_without_identities_are_refused(foreign: Path, drawn_things: Pa
         scored(foreign, drawn_things, tmp_path / "a.onnx")
 
 
+@pytest.mark.slow
 def test_settings_reach_the_method(foreign: Path, drawn_faces: Path, tmp_path: Path) -> None:
     done = scored(foreign, drawn_faces, tmp_path / "a.onnx", overrides=["scale=shared", "kl_weight=3"])
     assert done.trained.method.config.kl_weight == 3
     assert load_embedder(tmp_path / "a.onnx").description.outputs["log_scale"] == "log_scale"
 
 
+@pytest.mark.slow
 def test_the_command(foreign: Path, drawn_faces: Path, tmp_path: Path) -> None:
     out, cache = tmp_path / "scored.onnx", tmp_path / "cache.npz"
     arguments = ["posthoc", "rts", "kl_weight=3", "--model", str(foreign), "--data", str(drawn_faces)]

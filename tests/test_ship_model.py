@@ -5,8 +5,6 @@ from __future__ import annotations
 import hashlib
 import importlib
 import json
-import subprocess
-import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -15,6 +13,7 @@ import pytest
 from facerts.errors import Error
 from facerts.hub.registry import read_manifest
 from tests.foreign import write_description, write_embedder
+from tests.scripts import run_script
 from tests.shipped import write_manifest, write_model
 
 TOOL = Path(__file__).parents[1] / "tools" / "ship_model.py"
@@ -39,8 +38,7 @@ def folder(tmp_path: Path) -> Path:
 
 def test_a_model_is_copied_and_entered_by_command(folder: Path, tmp_path: Path) -> None:
     model = write_model(tmp_path / "first.onnx", terms="research only")
-    command = [sys.executable, str(TOOL), str(model), "--name", "first", "--summary", "for tests"]
-    ran = subprocess.run([*command, "--models", str(folder)], capture_output=True, text=True, check=False)
+    ran = run_script(TOOL, model, "--name", "first", "--summary", "for tests", "--models", folder)
     assert ran.returncode == 0, ran.stderr
     digest = hashlib.sha256(model.read_bytes()).hexdigest()
     assert digest in ran.stdout
@@ -132,8 +130,7 @@ def test_a_description_beside_the_model_does_not_ship(tool: ModuleType, folder: 
 
 
 def test_a_refusal_is_a_sentence_and_a_status(folder: Path, tmp_path: Path) -> None:
-    command = [sys.executable, str(TOOL), str(tmp_path / "no.onnx"), "--name", "first", "--summary", "s"]
-    ran = subprocess.run([*command, "--models", str(folder)], capture_output=True, text=True, check=False)
+    ran = run_script(TOOL, tmp_path / "no.onnx", "--name", "first", "--summary", "s", "--models", folder)
     assert ran.returncode == 2
     assert ran.stderr.startswith("error: ")
     assert "Traceback" not in ran.stderr

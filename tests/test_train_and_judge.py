@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -20,9 +21,11 @@ pytest.importorskip("torch")
 from facerts.benchmarks import pairs_from_identities
 from facerts.benchmarks.bin_sets import save_bin
 from facerts.datasets import open_source
-from facerts.datasets.synthetic import write_drawn
+from facerts.datasets.synthetic import write_synthetic_faces
 from facerts.evaluation.result_folder import load_result
+from facerts.evaluation.results import Result
 from facerts.training.checkpoint import load_checkpoint, load_network
+from tests.scripts import run_script
 
 SCRIPT = Path(__file__).parents[1] / "eval" / "train_and_judge.py"
 NAMES = ["arcface_seed1", "rts_seed1", "arcface_seed2", "rts_seed2"]
@@ -32,7 +35,7 @@ NAMES = ["arcface_seed1", "rts_seed1", "arcface_seed2", "rts_seed2"]
 def data(tmp_path_factory: pytest.TempPathFactory, drawn_faces: Path) -> Path:
     """A recipe of a few steps, and a benchmark of drawn people."""
     folder = tmp_path_factory.mktemp("judged")
-    write_drawn(folder / "people", identities=20, pictures=4, seed=21)
+    write_synthetic_faces(folder / "people", identities=20, images=4, seed=21)
     pairs = pairs_from_identities(open_source(folder / "people"), genuine=40, impostors=40, seed=2)
     save_bin(pairs, folder / "pairs.bin")
     fields = {
@@ -64,7 +67,7 @@ def judge(out: Path, *arguments: object) -> tuple[int, str, str]:
     return process.returncode, told, errors
 
 
-def content(folder: Path) -> dict[str, Any]:
+def content(folder: Path) -> Result:
     return load_result(folder)[0]
 
 
@@ -114,12 +117,12 @@ def test_a_comparison_is_interrupted_goes_on_and_ends_with_a_result_for_each_run
         trained = load_network(out / name)
         assert (trained.recipe.name, trained.recipe.seed) == (name, int(name[-1]))
         result = content(out / name)
-        assert result["model"]["name"] == name
-        assert result["model"]["method"] == name.partition("_")[0]
-        assert set(result["verification"]) == set(result["reject"]) == {"pairs"}
-        assert result["reject"]["pairs"][0]["fmr"] == 0.05
+        assert result.model.name == name
+        assert result.model.method == name.partition("_")[0]
+        assert set(result.verification) == set(result.reject) == {"pairs"}
+        assert result.reject["pairs"][0].fmr == 0.05
     # Two seeds are two networks.
-    assert content(out / "rts_seed1")["model"]["sha256"] != content(out / "rts_seed2")["model"]["sha256"]
+    assert content(out / "rts_seed1").model.sha256 != content(out / "rts_seed2").model.sha256
 
 
 @pytest.mark.slow
@@ -137,11 +140,12 @@ def test_a_sweep_goes_on_after_a_failure_and_evaluates_again_only_what_has_chang
     assert commands(good) == ["train", "export"]
     ood = ["--in", data / "people", "--out-of", drawn_things, "--exclude-out-of", "*[01].*"]
     asked[2] = "optim.lr=0.02"
-    status, _, errors = judge(out, *asked, *ood, "--ladder", data / "people", "--ladder-pictures", 4)
+    status, _, errors = judge(out, *asked, *ood, "--corruptions", data / "people", "--corrupted-images", 4)
     assert status == 0, errors
-    assert commands(good) == ["train", "export", "ood", "ladder"]
-    assert content(good)["ood"]["excluded"] == {"in": None, "out": "*[01].*"}
-    assert content(good)["ladder"]["people"]["pictures"] == 4
+    assert commands(good) == ["train", "export", "ood", "corruptions"]
+    excluded = content(good).ood.excluded
+    assert (excluded.faces, excluded.others) == (None, "*[01].*")
+    assert content(good).corruptions["people"].images == 4
     # Another recipe in the same folder is not taken for the one that was trained.
     status, _, errors = judge(out, *asked, "--set", "optim.momentum=0.5")
     assert status == 1
@@ -167,7 +171,42 @@ def test_what_is_wrong_is_said_before_anything_is_trained(
     data: Path, tmp_path: Path, arguments: list[str], message: str
 ) -> None:
     given = [data / one if one == "rts.yaml" else one for one in arguments]
-    status, _, errors = judge(tmp_path / "out", *given)
-    assert status == 2
-    assert message in errors
+    ran = run_script(SCRIPT, *given, "--out", tmp_path / "out")
+    assert ran.returncode == 2
+    assert message in ran.stderr
     assert not (tmp_path / "out").exists()
+
+
+def documented() -> list[list[str]]:
+    """Arguments of the script in docs/training.md."""
+    page = (SCRIPT.parents[1] / "docs" / "training.md").read_text(encoding="utf-8").replace("\\\n", " ")
+    return [
+        shlex.split(line)
+        for line in re.findall(r"^python eval/train_and_judge\.py (.*)$", page, re.MULTILINE)
+    ]
+
+
+def test_the_documented_comparisons_are_there() -> None:
+    assert len(documented()) == 4
+
+
+@pytest.mark.parametrize("command", documented(), ids=lambda command: command[0])
+def test_a_documented_comparison_has_complete_recipes(
+    command: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(SCRIPT.parent)
+    script = importlib.import_module("train_and_judge")
+    monkeypatch.setattr(sys, "argv", [SCRIPT.name, *command])
+    runs = script.planned(script.arguments())
+    assert len(runs) >= 3
+    for one in runs:
+        assert "base" not in yaml.safe_load(one.recipe)
+
+
+def test_one_base_is_swept_over_methods(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(SCRIPT.parent)
+    script = importlib.import_module("train_and_judge")
+    monkeypatch.setattr(sys, "argv", [SCRIPT.name, "casia", "--sweep", "method=rts,dul", "--out", "out"])
+    runs = script.planned(script.arguments())
+    assert [one.folder.name for one in runs] == ["casia_method_rts_seed1", "casia_method_dul_seed1"]
+    assert [yaml.safe_load(one.recipe)["method"]["name"] for one in runs] == ["rts", "dul"]

@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.benchmarks.listed import FOLDS, LIST_SUFFIXES, build, load_pair_list
+from facerts.benchmarks.listed import FOLDS, LIST_SUFFIXES, build_benchmark, load_pair_list
 from facerts.benchmarks.pairs import PairBenchmark
-from facerts.datasets.folder import IMAGE_SUFFIXES
+from facerts.datasets.folder import is_image_name
 from facerts.errors import DataError
 
 NAME = "agedb_30"
@@ -30,7 +30,7 @@ _STEM = re.compile(r"\d+_(?P<person>.+)_(?P<age>\d{1,3})_(?P<sex>[mf])", re.IGNO
 def is_agedb(folder: Path) -> bool:
     """Whether a picture in the folder is named as AgeDB names them."""
     with os.scandir(folder) as entries:
-        return any(_is_picture(entry.name) and _STEM.fullmatch(Path(entry.name).stem) for entry in entries)
+        return any(is_image_name(entry.name) and _STEM.fullmatch(Path(entry.name).stem) for entry in entries)
 
 
 def load_agedb(folder: str | Path, *, seed: int = 0) -> PairBenchmark:
@@ -56,11 +56,7 @@ def load_agedb(folder: str | Path, *, seed: int = 0) -> PairBenchmark:
         f"The pairs were drawn by the {YEARS}-year rule with seed {seed}, because {why} in the folder: "
         "numbers are not comparable with published ones."
     )
-    return _draw(folder, [name for name in names if _is_picture(name)], seed, note)
-
-
-def _is_picture(name: str) -> bool:
-    return os.path.splitext(name)[1].lower() in IMAGE_SUFFIXES and not name.startswith(".")
+    return _draw(folder, [name for name in names if is_image_name(name)], seed, note)
 
 
 def _parts(folder: Path, key: str) -> tuple[str, int, str]:
@@ -100,7 +96,7 @@ def _draw(folder: Path, keys: list[str], seed: int, note: str) -> PairBenchmark:
         )
     chosen = np.concatenate(pairs)
     sizes = np.array(counts).reshape(-1)
-    return build(
+    return build_benchmark(
         NAME,
         folder,
         [(keys[first], keys[second]) for first, second in chosen.tolist()],

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from facerts.benchmarks.listed import FOLDS, equal_runs
+from facerts.benchmarks.listed import FOLDS, equal_folds
 from facerts.benchmarks.pairs import PairBenchmark
 from facerts.datasets.bin_set import BinSet, write_bin
 from facerts.errors import DataError
@@ -21,7 +21,7 @@ def load_bin(path: str | Path) -> PairBenchmark:
     images = BinSet(Path(path))
     count = len(images.same)
     pairs = np.arange(2 * count, dtype=np.int64).reshape(-1, 2)
-    return PairBenchmark(images.name, images, pairs, images.same, equal_runs(count, str(path)))
+    return PairBenchmark(images.name, images, pairs, images.same, equal_folds(count, str(path)))
 
 
 def save_bin(benchmark: PairBenchmark, path: str | Path) -> None:

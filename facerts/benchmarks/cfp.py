@@ -10,7 +10,7 @@ from __future__ import annotations
 import posixpath
 from pathlib import Path
 
-from facerts.benchmarks.listed import FOLDS, build, numbered_lines, unlike_published
+from facerts.benchmarks.listed import FOLDS, build_benchmark, count_notes, numbered_lines
 from facerts.benchmarks.pairs import PairBenchmark
 from facerts.errors import DataError
 
@@ -54,7 +54,7 @@ def _load(
                 pairs.append((pictures[0][numbers[0]], pictures[1][numbers[1]]))
                 same.append(flag)
                 folds.append(fold)
-    return build(
+    return build_benchmark(
         name,
         folder,
         pairs,
@@ -62,7 +62,7 @@ def _load(
         folds,
         listing=split,
         subjects={key: _subject(key) for pair in pairs for key in pair},
-        notes=unlike_published(len(pairs), PUBLISHED_PAIRS, "pairs"),
+        notes=count_notes(len(pairs), PUBLISHED_PAIRS, "pairs"),
     )
 
 

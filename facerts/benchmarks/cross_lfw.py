@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from facerts.benchmarks.listed import FOLDS, build, equal_runs, numbered_lines, unlike_published
+from facerts.benchmarks.listed import FOLDS, build_benchmark, count_notes, equal_folds, numbered_lines
 from facerts.benchmarks.pairs import PairBenchmark
 from facerts.errors import DataError
 
@@ -59,13 +59,13 @@ def _load(folder: Path, name: str, listing: str) -> PairBenchmark:
         raise DataError(f"{folder / listing}: {len(keys)} lines, and a pair has two; it is truncated")
     stated = np.array(labels[::2], dtype=np.int64)
     genuine = stated > 0
-    notes = list(unlike_published(len(stated), PUBLISHED_PAIRS, "pairs"))
+    notes = list(count_notes(len(stated), PUBLISHED_PAIRS, "pairs"))
     folds = stated - 1
-    folds[~genuine] = equal_runs(int((~genuine).sum()), f"{folder / listing}, strangers")
+    folds[~genuine] = equal_folds(int((~genuine).sum()), f"{folder / listing}, strangers")
     if (stated[genuine] == 1).all():
-        folds[genuine] = equal_runs(int(genuine.sum()), f"{folder / listing}, genuine")
+        folds[genuine] = equal_folds(int(genuine.sum()), f"{folder / listing}, genuine")
         notes.append(f"{listing} names no folds, so they are ten equal runs of each kind of pairs in order.")
-    return build(
+    return build_benchmark(
         name,
         folder,
         list(zip(keys[::2], keys[1::2], strict=True)),

@@ -26,6 +26,16 @@ def pairs_from_identities(source: Source, *, genuine: int, impostors: int, seed:
 
     Raises:
         DataError: no identities, or too few to make both kinds of pairs in two folds.
+
+    Examples:
+        >>> from tempfile import TemporaryDirectory
+        >>> from facerts.datasets import open_source
+        >>> from facerts.datasets.synthetic import write_synthetic_faces
+        >>> with TemporaryDirectory() as folder:
+        ...     write_synthetic_faces(folder, identities=20, images=2)
+        ...     benchmark = pairs_from_identities(open_source(folder), genuine=20, impostors=20, seed=0)
+        >>> benchmark.pairs.shape, int(benchmark.same.sum())
+        ((40, 2), 20)
     """
     if source.labels is None:
         raise DataError(f"{source.name}: pairs need identities, and this source has none")

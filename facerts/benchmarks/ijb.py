@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.benchmarks.listed import numbered_lines, unlike_published
+from facerts.benchmarks.listed import count_notes, numbered_lines
 from facerts.benchmarks.templates import Roster, TemplateBenchmark
 from facerts.datasets.landmarks import LandmarkedFiles
 from facerts.errors import DataError
@@ -56,14 +56,14 @@ def load_ijb(folder: str | Path) -> TemplateBenchmark:
     template_ids, template = np.unique(numbers[:, 0], return_inverse=True)
     pictures, templates, pair_count = PUBLISHED[prefix]
     notes = [
-        *unlike_published(len(names), pictures, "pictures"),
-        *unlike_published(len(template_ids), templates, "templates"),
+        *count_notes(len(names), pictures, "pictures"),
+        *count_notes(len(template_ids), templates, "templates"),
     ]
     pairs, same = np.empty((0, 2), dtype=np.int32), np.empty(0, dtype=bool)
     pair_list = meta / f"{prefix}_template_pair_label.txt"
     if pair_list.is_file():
         pairs, same = _pairs(pair_list, template_ids)
-        notes += unlike_published(len(same), pair_count, "pairs")
+        notes += count_notes(len(same), pair_count, "pairs")
     else:
         notes.append(f"{pair_list.name} is not there, so there are no pairs to verify.")
     gallery_lists = sorted(meta.glob(f"{prefix}_1N_gallery_*.csv"))

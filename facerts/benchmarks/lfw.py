@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from facerts.benchmarks.listed import build, numbered_lines
+from facerts.benchmarks.listed import build_benchmark, numbered_lines
 from facerts.benchmarks.pairs import PairBenchmark
 from facerts.errors import DataError
 
@@ -59,7 +59,7 @@ def load_lfw(folder: str | Path) -> PairBenchmark:
         person, first, *others, second = fields
         pairs.append((key(person, first, where), key(others[0] if others else person, second, where)))
         same.append(not others)
-    return build(
+    return build_benchmark(
         folder.name,
         folder,
         pairs,

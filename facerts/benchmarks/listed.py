@@ -40,7 +40,7 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
         raise DataError(f"{path}: not UTF-8 text; save the list as UTF-8") from error
 
 
-def equal_runs(count: int, where: str) -> NDArray[np.int64]:
+def equal_folds(count: int, where: str) -> NDArray[np.int64]:
     """The folds of pairs whose list names none: ten equal runs, in order.
 
     Args:
@@ -56,14 +56,14 @@ def equal_runs(count: int, where: str) -> NDArray[np.int64]:
     return np.repeat(np.arange(FOLDS, dtype=np.int64), sizes)
 
 
-def unlike_published(found: int, published: int, what: str) -> tuple[str, ...]:
+def count_notes(found: int, published: int, what: str) -> tuple[str, ...]:
     """A note where a number is not the published one; nothing otherwise."""
     return (
         () if found == published else (f"There are {found:,} {what} here, and {published:,} as published.",)
     )
 
 
-def build(
+def build_benchmark(
     name: str,
     root: Path,
     pairs: Sequence[tuple[str, str]],
@@ -155,8 +155,8 @@ def load_pair_list(
         if len(np.unique(folds)) < 2:
             raise DataError(f"{path}: all pairs are of fold {folds[0]}; give at least two folds, or none")
     else:
-        folds = equal_runs(len(rows), str(path))
-    return build(
+        folds = equal_folds(len(rows), str(path))
+    return build_benchmark(
         name or path.stem,
         path.parent,
         [(row.first, row.second) for row in rows],
@@ -207,12 +207,13 @@ def _read_csv(path: Path) -> list[_Row]:
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             reader = csv.DictReader(file)
+            # Read while the file is open: an empty file is asked for its header again.
+            columns = reader.fieldnames or ()
             lines = [(f"{path}, line {reader.line_num}", line) for line in reader]
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror})") from error
     except (csv.Error, UnicodeDecodeError) as error:
         raise DataError(f"{path}: no table in UTF-8 with commas ({error})") from error
-    columns = reader.fieldnames or ()
     unknown = [column for column in columns if column not in (*_NEEDED, *_OPTIONAL)]
     lacking = [column for column in _NEEDED if column not in columns]
     if unknown or lacking or len(set(columns)) != len(columns):

@@ -32,7 +32,7 @@ class PairBenchmark:
     notes: tuple[str, ...] = field(default=())
 
 
-def people_of_pairs(benchmark: PairBenchmark) -> NDArray[np.int64] | None:
+def subjects_of_pairs(benchmark: PairBenchmark) -> NDArray[np.int64] | None:
     """``(P, 2)`` people of each pair, for intervals that resample people.
 
     None, so that pairs are drawn, where the people are unknown or contradict the pairs: a benchmark whose list and

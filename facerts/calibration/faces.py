@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from facerts.datasets import Source, Subset
 from facerts.embedding import Embedder, FaceOutputs, OnnxEmbedder
-from facerts.embedding.aligned import AlignedPhotos, photo_notes
+from facerts.embedding.aligned import AlignedPhotos, alignment_notes
 from facerts.embedding.embed import embed_crops
 from facerts.errors import DataError, ModelError
 from facerts.io.progress import track
@@ -89,7 +89,7 @@ def read_faces(embedder: OnnxEmbedder, source: Source, *, embed: bool, flip: boo
         first = source.key(next(iter(faceless)))
         notes = [f"No face was found in {len(faceless)} photos, first {first}; they are left out."]
     else:
-        notes = photo_notes(source)
+        notes = alignment_notes(source)
     numbers = [number for row in rows if (number := quality[row]) is not None]
     embeddings = [vector for row in rows if (vector := vectors[row]) is not None]
     faces = Faces(

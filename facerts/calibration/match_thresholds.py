@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.benchmarks import PairBenchmark
-from facerts.benchmarks.pairs import people_of_pairs
+from facerts.benchmarks.pairs import subjects_of_pairs
 from facerts.benchmarks.repeated import repeated_images
 from facerts.calibration.faces import Faces
 from facerts.calibration.pairs import EveryPair, ListedPairs, Pairs
@@ -112,7 +112,7 @@ def match_listed_pairs(
     notes += missing
     if not rates:
         return None, notes
-    subjects = people_of_pairs(remaining)
+    subjects = subjects_of_pairs(remaining)
     scored = ListedPairs(
         pair_cosine(faces.embedding, remaining.pairs), remaining.same, remaining.pairs, subjects
     )

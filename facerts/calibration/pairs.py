@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.metrics.all_pairs import TAIL_MARGIN, AllPairs, resampled_thresholds
-from facerts.metrics.reject import resampled_limits
+from facerts.metrics.reject import resampled_fmr_limits
 from facerts.metrics.verification import fmr_threshold
 
 REPLICATES = 300
@@ -91,7 +91,7 @@ class ListedPairs:
     def replicates(self, fmrs: Sequence[float]) -> Replicates:
         # The same seed gives the same weights for every rate.
         per_rate = (
-            resampled_limits(self.scores, self.same, self.subjects, fmr, replicates=REPLICATES)
+            resampled_fmr_limits(self.scores, self.same, self.subjects, fmr, replicates=REPLICATES)
             for fmr in fmrs
         )
         for at_rates in zip(*per_rate, strict=True):

@@ -25,7 +25,7 @@ from facerts.embedding.aligned import AlignedPhotos
 from facerts.errors import DataError, Error, ModelError
 from facerts.hub.registry import find_model
 from facerts.images import CROP_SIZE
-from facerts.onnx.contract import QUANTILES, Calibration, Description, Threshold, store_description
+from facerts.onnx.contract import QUANTILES, Calibration, Description, QualityThreshold, store_description
 from facerts.onnx.packs import is_pack
 from facerts.version import __version__
 
@@ -85,6 +85,16 @@ def calibrate(
         DataError: the images cannot be opened, or there are too few.
         ModelError: the model cannot be opened or written, or returns a number that is not finite.
         Error: a requested threshold cannot be chosen on these faces; the message says why.
+
+    Examples:
+        >>> from pathlib import Path
+        >>> from tempfile import TemporaryDirectory
+        >>> from facerts.datasets.synthetic import write_synthetic_faces
+        >>> with TemporaryDirectory() as folder:
+        ...     write_synthetic_faces(Path(folder, "faces"), identities=25, images=4)
+        ...     found = calibrate("facerts-small-noteacher", f"{folder}/faces", out=f"{folder}/mine.onnx")
+        >>> sorted(found.description.thresholds)
+        ['0.8', '0.9', '0.95', '0.99']
     """
     path = find_model(model)
     if out is None and path != Path(model):
@@ -116,7 +126,7 @@ def calibrate(
         )
     hashed = hash_images(scored.source)
     notes = list(scored.notes)
-    thresholds: dict[str, Threshold] = {}
+    thresholds: dict[str, QualityThreshold] = {}
     quantiles: tuple[float, ...] = ()
     if scored.quality is not None:
         thresholds = quality_thresholds(scored.quality, shares, hashed.sha256)
@@ -159,7 +169,7 @@ def calibrate(
 
 def quality_thresholds(
     quality: NDArray[np.float64], shares: Sequence[float], data_sha256: str
-) -> dict[str, Threshold]:
+) -> dict[str, QualityThreshold]:
     """For each share of the faces, the largest threshold that keeps at least that share.
 
     It is the quality of the ⌈share · N⌉th best face. Faces of equal quality are accepted or rejected together, so ties
@@ -175,7 +185,7 @@ def quality_thresholds(
     for share in shares:
         minimum = descending[max(int(np.ceil(share * len(descending) - 1e-9)), 1) - 1]
         kept = float(np.mean(quality >= minimum))
-        thresholds[str(share)] = Threshold(quality=float(minimum), data_sha256=data_sha256, kept=kept)
+        thresholds[str(share)] = QualityThreshold(quality=float(minimum), data_sha256=data_sha256, kept=kept)
     return thresholds
 
 

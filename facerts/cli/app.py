@@ -12,6 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from facerts.cli.ending import DEBUG_VARIABLE, ending, report_error
+from facerts.version import __version__
 
 # One file per command; each has `register(app)`.
 COMMANDS = (
@@ -47,7 +48,6 @@ def build_app() -> typer.Typer:
         name="facerts",
         cls=_Group,
         no_args_is_help=True,
-        add_completion=False,
         pretty_exceptions_enable=False,
     )
     app.callback()(shared)
@@ -56,10 +56,20 @@ def build_app() -> typer.Typer:
     return app
 
 
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"facerts {__version__}")
+        raise typer.Exit
+
+
 def shared(
     debug: Annotated[
         bool,
         typer.Option("--debug", help=f"Show a traceback for errors, like {DEBUG_VARIABLE}=1."),
+    ] = False,
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit."),
     ] = False,
 ) -> None:
     """Train, export, evaluate and run face embedders that know how far to trust each face."""

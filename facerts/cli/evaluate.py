@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Protocol, TypeVar
 
 import typer
 
@@ -18,13 +18,23 @@ from facerts.errors import Error
 from facerts.io.files import locked
 
 if TYPE_CHECKING:
-    from facerts.embedding.embed import Judged
+    from facerts.embedding.embed import AnyEmbedder
     from facerts.evaluation.options import Measuring
+    from facerts.evaluation.results import Result
     from facerts.evaluation.run import Kind
+
+Section = TypeVar("Section")
+
+
+class WithNotes(Protocol):
+    """A section that says what is odd about its data."""
+
+    notes: list[str]
+
 
 evaluate = typer.Typer(
     no_args_is_help=True,
-    help="Verification, error versus reject, identification, out-of-distribution, ladders: numbers with intervals.",
+    help="Verification, error versus reject, identification, out-of-distribution, corruptions: numbers with intervals.",
 )
 
 # Below it, a detector's scores of poor faces would be lost.
@@ -214,7 +224,8 @@ def identification(
         result = run_identification(
             judged, data, out, how, enrolled=enrolled, unknown=unknown, seed=seed, backend=search.value
         )
-    _tell(result["identification"], out, json, results.show_identification)
+    _warn_of_notes(result.identification)
+    _show(result, "identification", result.identification, json, results.show_identification)
 
 
 @evaluate.command()
@@ -251,12 +262,14 @@ def ood(
         result = run_ood(
             judged, faces, others, out, how, exclude_faces=exclude_in, exclude_others=exclude_out_of
         )
-    _warn_of_notes({"ood": result["ood"]})
-    _tell(result["ood"], out, json, results.show_ood)
+    assert result.ood is not None  # it was just measured
+    _warn_of_notes({"ood": result.ood})
+    _show(result, "ood", result.ood, json, results.show_ood)
 
 
+@evaluate.command("ladder", hidden=True, deprecated=True)
 @evaluate.command()
-def ladder(
+def corruptions(
     model: Annotated[
         Path,
         typer.Option(
@@ -267,7 +280,9 @@ def ladder(
     out: Out,
     score: ScoreOption = None,
     ensemble: EnsembleOption = None,
-    pictures: Annotated[int, typer.Option(min=2, help="How many, evenly spaced.")] = 500,
+    images: Annotated[
+        int, typer.Option("--images", "--pictures", min=2, help="Number of faces, evenly spaced.")
+    ] = 500,
     align: Align = None,
     detector_model: DetectorModel = None,
     batch_size: Batch = 64,
@@ -275,22 +290,23 @@ def ladder(
     provider: Provider = None,
     json: Json = False,
 ) -> None:
-    """Faces made worse step by step, by blur, noise, resolution, JPEG, occlusion and light: does quality fall?
+    """Faces corrupted with rising severity, by blur, noise, resolution, JPEG, occlusion and light: does quality fall?
 
-    Example: facerts evaluate ladder --model m.onnx --data faces/ --out results
+    Example: facerts evaluate corruptions --model m.onnx --data faces/ --out results
     """
-    from facerts.evaluation.corruption_benchmark import run_ladder
+    from facerts.evaluation.corruption_benchmark import run_corruptions
 
     judged = _judged(model, None, provider, threads, batch_size, score, ensemble)
     how = _measuring(batch_size, False, align, detector_model, None)
     with _alone(out):
-        result = run_ladder(judged, data, out, how, pictures=pictures)
-    _tell(result["ladder"], out, json, results.show_ladder)
+        result = run_corruptions(judged, data, out, how, images=images)
+    _warn_of_notes(result.corruptions)
+    _show(result, "corruptions", result.corruptions, json, results.show_corruptions)
 
 
 def _pairs(
     kind: Kind,
-    judged: Judged,
+    judged: AnyEmbedder,
     data: list[str],
     out: Path,
     how: Measuring,
@@ -303,10 +319,11 @@ def _pairs(
     with _alone(out):
         result = run_pairs(judged, [kind], data, out, how, similarity=SIMILARITIES[similarity.value])
     if kind == "verification":
-        _tell(result[kind], out, json, results.show_verification)
+        _warn_of_notes(result.verification)
+        _show(result, kind, result.verification, json, results.show_verification)
     else:
-        _warn_of_notes(result["calibration"])
-        _tell(result[kind], out, json, results.show_reject)
+        _warn_of_notes(result.calibration)
+        _show(result, kind, result.reject, json, results.show_reject)
 
 
 def _alone(out: Path) -> AbstractContextManager[None]:
@@ -316,19 +333,15 @@ def _alone(out: Path) -> AbstractContextManager[None]:
     return locked(out / JSON_FILE)
 
 
-def _tell(sections: Any, out: Path, json: bool, show: Callable[[Any], None]) -> None:
-    from facerts.evaluation.plain import results_of
-
-    _warn_of_notes(sections)
-    # Some of the sections may have been there before, whoever wrote them.
-    with results_of([out]):
-        print_json(sections) if json else show(sections)
+def _show(result: Result, kind: str, section: Section, json: bool, show: Callable[[Section], None]) -> None:
+    """Print one kind of sections."""
+    print_json(result.to_json()[kind]) if json else show(section)
 
 
-def _warn_of_notes(sections: dict[str, Any]) -> None:
+def _warn_of_notes(sections: Mapping[str, WithNotes]) -> None:
     """What was found odd in the data, on standard error."""
     for name, section in sections.items():
-        for note in section.get("notes", ()) if isinstance(section, dict) else ():
+        for note in section.notes:
             warn(f"{name}: {note}")
 
 
@@ -340,7 +353,7 @@ def _judged(
     batch_size: int,
     scores: list[str] | None = None,
     ensemble: list[Path] | None = None,
-) -> Judged:
+) -> AnyEmbedder:
     from facerts.embedding import load_embedder, load_table
     from facerts.hub.registry import find_model
 
@@ -375,7 +388,9 @@ def _measuring(
     align: str | None,
     detector_model: str | None,
     reference: str | None,
-    **options: Any,
+    *,
+    flip: bool = True,
+    every_pair: bool = False,
 ) -> Measuring:
     from facerts.datasets import open_images
     from facerts.detection import open_any_detector
@@ -391,5 +406,6 @@ def _measuring(
             else open_any_detector(detector_model, threshold=BASELINE_THRESHOLD)
         ),
         reference=None if reference is None else open_images(reference),
-        **options,
+        flip=flip,
+        every_pair=every_pair,
     )

@@ -28,7 +28,7 @@ def list_models(json: Json = False) -> None:
 
     Example: facerts models list
     """
-    from facerts.hub.fetch import locate, pulled_models
+    from facerts.hub.fetch import downloadable_models, locate
     from facerts.hub.registry import read_manifest
 
     manifest = read_manifest()
@@ -36,7 +36,7 @@ def list_models(json: Json = False) -> None:
     listed: list[dict[str, Any]] = [
         {**model.model_dump(), "ships": True, "default": model.name == manifest.default} for model in shipped
     ]
-    for model in pulled_models():
+    for model in downloadable_models():
         file = locate(model)
         listed.append({**model.model_dump(), "ships": False, "path": None if file is None else str(file)})
     if json:
@@ -109,10 +109,10 @@ def path(
 
     Example: facerts models path facerts-small
     """
-    from facerts.hub.fetch import find_pulled, pulled_models
+    from facerts.hub.fetch import downloadable_models, find_downloaded
     from facerts.hub.registry import find_shipped
 
-    if name is not None and name in {model.name for model in pulled_models()}:
-        print(find_pulled(name))
+    if name is not None and name in {model.name for model in downloadable_models()}:
+        print(find_downloaded(name))
     else:
         print(find_shipped(name))

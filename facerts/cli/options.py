@@ -1,4 +1,4 @@
-"""Options that several commands share."""
+"""Options shared by several commands."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ ResizeCrops = Annotated[
 ]
 Batch = Annotated[int, typer.Option(min=1, help="Number of crops per batch.")]
 Threads = Annotated[
-    int | None, typer.Option(min=1, help="Number of threads per batch; by default chosen by ONNX Runtime.")
+    int | None, typer.Option(min=1, help="Threads per forward pass; by default, ONNX Runtime decides.")
 ]
 RunBatch = Annotated[
     int | None,
@@ -76,7 +76,7 @@ RunBatch = Annotated[
 RunThreads = Annotated[
     int,
     typer.Option(
-        min=1, help="Number of threads per batch; enough batches run in parallel to keep all cores busy."
+        min=1, help="Threads per forward pass; as many passes run at the same time as keep all cores busy."
     ),
 ]
 Provider = Annotated[
@@ -87,7 +87,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Align = Annotated[
     str | None,
     typer.Option(
-        help="Detector that finds and aligns the faces in photos: an .onnx file of YuNet or SCRFD, a model pack, or "
-        "yunet after facerts models pull yunet. By default images are aligned crops."
+        help="Detector that finds and aligns the faces in photos: an .onnx file of YuNet or SCRFD, an insightface "
+        "model pack, or yunet after facerts models pull yunet. By default images are aligned crops."
     ),
 ]

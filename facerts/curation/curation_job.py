@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from facerts.curation.output_spec import OutputSpec
 from facerts.curation.staging import Staging, staged
-from facerts.datasets.read_ahead import EncodedImage, by_identity, encoded_images, identities_in
+from facerts.datasets.read_ahead import EncodedImage, count_identities, encoded_images, order_by_identity
 from facerts.datasets.source import Source
 from facerts.errors import Error
 from facerts.io.files import atomic_write, writing
@@ -56,7 +56,7 @@ class JobOptions:
 
 
 class CurationJob:
-    """A command at work; ``making`` opens one.
+    """A command at work; ``open_job`` opens one.
 
     Attributes:
         source: the input images.
@@ -129,7 +129,7 @@ class CurationJob:
             Error: the format cannot hold the images, or one of them cannot be read.
         """
         count = len(source) if kept is None else int(kept.sum())
-        identities = identities_in(source, kept)
+        identities = count_identities(source, kept)
         if count or not self._dry_run:
             output.check(source.name, count, identities)
         self.report["written"].append(
@@ -138,13 +138,15 @@ class CurationJob:
         if not self._dry_run:
             images = shuffled
             if images is None:
-                images = encoded_images(source, by_identity(source, kept), f"writing {output.path.name}")
+                images = encoded_images(
+                    source, order_by_identity(source, kept), f"writing {output.path.name}"
+                )
             output.write(self._staging.temporary(output.path), images, count, shuffled=shuffled is not None)
 
     def finish(self, report_file: Path) -> None:
         """Close the lists and write the report."""
         self._open.close()
-        dropped_identities = len(self.source.identities) - identities_in(self.source, self.kept)
+        dropped_identities = len(self.source.identities) - count_identities(self.source, self.kept)
         self.report["dropped"] = {
             "images": len(self.kept) - int(self.kept.sum()),
             "identities": dropped_identities,

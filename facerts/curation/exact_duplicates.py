@@ -22,7 +22,7 @@ from facerts.curation.identity_pairs import (
     report_pairs,
 )
 from facerts.curation.output_spec import OutputSpec
-from facerts.datasets.read_ahead import parts_of, read_ahead
+from facerts.datasets.read_ahead import read_ahead, row_slices
 from facerts.datasets.source import Source
 from facerts.errors import Error
 from facerts.images import decode
@@ -75,7 +75,7 @@ def find_duplicates(source: Source, by: By) -> ExactDuplicates:
     repeated = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
     del ordered
     candidates = np.concatenate(
-        [part.start + np.flatnonzero(np.isin(digests[part], repeated)) for part in parts_of(len(digests))]
+        [part.start + np.flatnonzero(np.isin(digests[part], repeated)) for part in row_slices(len(digests))]
     )
     by_digest: defaultdict[bytes, list[int]] = defaultdict(list)
     for index in candidates.tolist():

@@ -17,7 +17,7 @@ from facerts.curation.output_spec import OutputSpec
 from facerts.curation.pairwise import check_threshold
 from facerts.datasets import Joined, Source, open_images
 from facerts.detection.base import Detector
-from facerts.embedding.aligned import photo_notes
+from facerts.embedding.aligned import alignment_notes
 from facerts.embedding.search import find
 from facerts.errors import DataError
 from facerts.io.progress import progress_bar
@@ -105,7 +105,7 @@ def exclude_overlap(
             "name": benchmark.name,
             "images": len(benchmark),
             "unreadable": list(gallery.unreadable.values()),
-            "notes": [] if align_benchmarks else photo_notes(benchmark),
+            "notes": [] if align_benchmarks else alignment_notes(benchmark),
         }
         embeddings = embedder.embed(source, job.scratch)
         for index, problem in sorted(embeddings.unreadable.items()):

@@ -9,7 +9,13 @@ from itertools import chain, islice
 from pathlib import Path, PurePosixPath
 
 from facerts.curation.writers import RECORD_FILES, shard_name, write_records, write_shard
-from facerts.datasets.read_ahead import EncodedImage, at_least_one, by_identity, encoded_image, read_ahead
+from facerts.datasets.read_ahead import (
+    EncodedImage,
+    encoded_image,
+    order_by_identity,
+    read_ahead,
+    require_any,
+)
 from facerts.datasets.source import Source
 from facerts.errors import DataError, Error
 from facerts.images import decode
@@ -124,13 +130,13 @@ def _read_checked(source: Source, left_out: list[str], check: bool) -> Iterator[
         return encoded_image(source, index, data)
 
     def readable() -> Iterator[EncodedImage]:
-        for loaded in read_ahead(by_identity(source), load, f"packing {source.name}"):
+        for loaded in read_ahead(order_by_identity(source), load, f"packing {source.name}"):
             if isinstance(loaded, str):
                 left_out.append(loaded)
             else:
                 yield loaded
 
-    return at_least_one(readable(), f"{source.name}: none of its images can be decoded")
+    return require_any(readable(), f"{source.name}: none of its images can be decoded")
 
 
 def _safe_path(name: str, source: str) -> PurePosixPath:

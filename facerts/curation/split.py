@@ -6,7 +6,7 @@ from typing import Any
 
 from facerts.curation.curation_job import JobOptions, open_job
 from facerts.curation.output_spec import OutputSpec
-from facerts.datasets.sampler import drawn_identities
+from facerts.datasets.sampler import sample_identities
 from facerts.datasets.source import Source
 from facerts.errors import DataError, Error
 
@@ -47,7 +47,7 @@ def split(
     if source.labels is None:
         raise DataError(f"{source.name}: a split needs identities, and this source has none")
     count = identities or max(1, round((share or 0) * len(source.identities)))
-    held = drawn_identities(source, count, seed)[source.labels]
+    held = sample_identities(source, count, seed)[source.labels]
     settings = {"identities": count, "share": share, "seed": seed}
     with open_job(source, [out, held_out], options or JobOptions(), settings) as job:
         job.write(out, source, ~held)

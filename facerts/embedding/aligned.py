@@ -67,7 +67,7 @@ class AlignedPhotos(Source):
         return self._faces[index]
 
 
-def photo_notes(source: Source) -> list[str]:
+def alignment_notes(source: Source) -> list[str]:
     """What is to be said of pictures that were aligned, or that look as if they should have been."""
     if isinstance(source, AlignedPhotos):
         missing = source.without_face()

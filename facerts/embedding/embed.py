@@ -16,7 +16,7 @@ from facerts.embedding.table import EmbeddingTable
 from facerts.io.progress import track
 
 # What can be judged: a model, or embeddings that were computed elsewhere.
-Judged = Embedder | EmbeddingTable
+AnyEmbedder = Embedder | EmbeddingTable
 
 # Batches that may be decoded before the embedder asks for them.
 AHEAD = 3
@@ -25,7 +25,7 @@ Batch = tuple[NDArray[np.uint8], dict[str, Scores]]
 
 
 def outputs_of(
-    judged: Judged,
+    judged: AnyEmbedder,
     source: Source,
     *,
     flip: bool,

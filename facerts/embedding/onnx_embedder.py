@@ -18,7 +18,7 @@ from facerts.embedding.packs import find_recognizer
 from facerts.errors import ModelError
 from facerts.images import CROP_SIZE
 from facerts.io.files import sha256_file
-from facerts.onnx.contract import Description, Input, find_description
+from facerts.onnx.contract import Description, InputSpec, find_description
 from facerts.onnx.packs import is_pack
 from facerts.onnx.session import metadata_of, open_session, run_session
 
@@ -265,7 +265,7 @@ def load_embedder(
         return open_model(model, description=description or found)
 
 
-def to_input(crops: NDArray[np.uint8], told: Input) -> Floats:
+def to_input(crops: NDArray[np.uint8], told: InputSpec) -> Floats:
     """``(N, 112, 112, 3) uint8`` RGB to the model's float32 input; bilinear where the model wants another size."""
     crops = _resized(crops, told.size)
     mean, std = (np.array(values, dtype=np.float32) for values in (told.mean, told.std))

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from facerts.errors import MissingExtraError
 from facerts.images import CROP_SIZE
-from facerts.onnx.contract import SCHEMA, Description, Input
-from facerts.onnx.packs import Network, find_network
+from facerts.onnx.contract import SCHEMA, Description, InputSpec
+from facerts.onnx.packs import ModelSignature, find_in_pack
 
 # Recognizers of insightface's own packs, whose graphs leave it to the caller to shift and scale the crops.
 KNOWN = frozenset({"w600k_r50", "w600k_mbf", "glintr100"})
@@ -29,7 +29,7 @@ def find_recognizer(path: Path, scratch: Path) -> tuple[Path, Description]:
         ModelError: no such pack, one that cannot be unpacked safely, or none or several recognizers in it.
         MissingExtraError: ONNX Runtime is not installed; or onnx is not, and the recognizer is none that is known.
     """
-    model, network = find_network(
+    model, network = find_in_pack(
         path,
         scratch,
         _recognizes,
@@ -39,7 +39,7 @@ def find_recognizer(path: Path, scratch: Path) -> tuple[Path, Description]:
     return model, _describe(model, network)
 
 
-def _recognizes(network: Network) -> bool:
+def _recognizes(network: ModelSignature) -> bool:
     """Whether it makes embeddings of aligned crops."""
     if len(network.inputs) != 1 or len(network.outputs) != 1:
         return False
@@ -50,7 +50,7 @@ def _recognizes(network: Network) -> bool:
     return taken.type == "tensor(float)" and isinstance(columns, int) and columns >= LEAST_COLUMNS
 
 
-def _describe(model: Path, network: Network) -> Description:
+def _describe(model: Path, network: ModelSignature) -> Description:
     taken, given = network.inputs[0], network.outputs[0]
     batch, columns = taken.shape[0], given.shape[1]
     mean, std = (0.0, 1.0) if _shifts_and_scales(model) else (127.5, 127.5)
@@ -59,7 +59,7 @@ def _describe(model: Path, network: Network) -> Description:
         name=model.stem,
         method="arcface",
         embedding_size=columns if isinstance(columns, int) else None,
-        input=Input(
+        input=InputSpec(
             name=taken.name,
             batch=batch if isinstance(batch, int) else None,
             mean=(mean, mean, mean),

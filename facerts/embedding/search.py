@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.errors import MissingExtraError
-from facerts.metrics.identification import Found, search
+from facerts.metrics.identification import SearchResult, search
 
 Backend = Literal["numpy", "faiss"]
 
 
-def find(gallery: NDArray[np.float32], probes: NDArray[np.float32], k: int, backend: Backend) -> Found:
+def find(gallery: NDArray[np.float32], probes: NDArray[np.float32], k: int, backend: Backend) -> SearchResult:
     """The k gallery templates of highest cosine for each probe, exactly.
 
     Args:
@@ -39,4 +39,4 @@ def find(gallery: NDArray[np.float32], probes: NDArray[np.float32], k: int, back
     index.add(np.ascontiguousarray(gallery, dtype=np.float32))
     asked = np.ascontiguousarray(probes, dtype=np.float32)
     scores, templates = index.search(asked, min(k, len(gallery)))
-    return Found(scores, templates)
+    return SearchResult(scores, templates)

@@ -305,7 +305,7 @@ def _read_parquet(path: Path) -> Columns:
             name: _from_arrow(path, name, column)
             for name, column in zip(table.column_names, table.columns, strict=True)
         }
-    except (OSError, pyarrow.ArrowException) as error:
+    except (OSError, pyarrow.ArrowException, UnicodeDecodeError) as error:
         raise DataError(f"{path}: not a readable Parquet file ({error})") from error
 
 

@@ -13,7 +13,7 @@ from facerts.benchmarks import is_pair_benchmark, open_benchmarks
 from facerts.datasets import Source, Subset, open_images, open_source
 from facerts.detection.base import Detector
 from facerts.embedding.aligned import AlignedPhotos
-from facerts.embedding.embed import Judged, outputs_of
+from facerts.embedding.embed import AnyEmbedder, outputs_of
 from facerts.embedding.outputs import FaceOutputs
 from facerts.errors import DataError
 from facerts.evaluation.baselines import crop_scores, face_sizes, neighbor_similarity
@@ -57,7 +57,7 @@ PLAIN = Measuring()
 
 
 def measured_outputs(
-    judged: Judged,
+    judged: AnyEmbedder,
     source: Source,
     how: Measuring,
     *,
@@ -78,7 +78,7 @@ def measured_outputs(
     return replace(outputs, extras=extras)
 
 
-def reference_embedding(judged: Judged, how: Measuring, *, flip: bool) -> NDArray[np.float32] | None:
+def reference_embedding(judged: AnyEmbedder, how: Measuring, *, flip: bool) -> NDArray[np.float32] | None:
     """Embeddings of the reference faces, where there are some."""
     if how.reference is None:
         return None

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.embedding.embed import Judged
+from facerts.embedding.embed import AnyEmbedder
 from facerts.embedding.outputs import Embedder, FaceOutputs
 from facerts.embedding.table import EmbeddingTable
 from facerts.errors import ModelError
@@ -46,7 +46,7 @@ class Similarity:
         """The name under which a benchmark's results stand."""
         return f"{benchmark}{self.suffix}"
 
-    def ready(self, judged: Judged, flip: bool) -> tuple[Judged, bool]:
+    def ready(self, judged: AnyEmbedder, flip: bool) -> tuple[AnyEmbedder, bool]:
         """What to embed with, and whether ``embed_source`` is to add mirrors; a table is taken as it is."""
         if self.wrapped is None or isinstance(judged, EmbeddingTable):
             return judged, flip

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from facerts.embedding import FaceOutputs, OnnxEmbedder, load_embedder
 from facerts.errors import Error, MissingExtraError, ModelError
-from facerts.export.parity import Parity, check_crops, compare
-from facerts.onnx.contract import Description, Input, store_description
+from facerts.export.parity import Parity, check_crops, compare_outputs
+from facerts.onnx.contract import Description, InputSpec, store_description
 
 if TYPE_CHECKING:
     from onnx import GraphProto, NodeProto
@@ -62,12 +62,12 @@ def keep_embedding(model: str | Path, out: str | Path) -> Parity:
     return parity
 
 
-def _check_input(path: Path, told: Input) -> None:
+def _check_input(path: Path, told: InputSpec) -> None:
     """
     Raises:
         ModelError: the model would be fed something else than it wants, without anybody noticing.
     """
-    fed = Input()
+    fed = InputSpec()
     for name in ("size", "layout", "color", "mean", "std"):
         wants, gets = getattr(told, name), getattr(fed, name)
         if wants != gets:
@@ -132,6 +132,6 @@ def _reads(node: NodeProto) -> Iterator[str]:
 
 def _check(path: Path, before: FaceOutputs, after: FaceOutputs) -> Parity:
     try:
-        return compare(before, after)
+        return compare_outputs(before, after)
     except ModelError as error:
         raise ModelError(f"{path}: {error}") from error

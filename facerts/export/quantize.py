@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from facerts.embedding.onnx_embedder import to_input
 from facerts.errors import ModelError
-from facerts.onnx.contract import Input
+from facerts.onnx.contract import InputSpec
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -97,7 +97,7 @@ class _Batches:
         )
 
     def get_next(self) -> dict[str, NDArray[np.float32]] | None:
-        told = Input()
+        told = InputSpec()
         return next(({told.name: to_input(batch, told)} for batch in self._left), None)
 
 

@@ -15,6 +15,10 @@ def spearman(first: ArrayLike, second: ArrayLike) -> float:
 
     Raises:
         ValueError: lengths differ, fewer than two values, or one that is not finite.
+
+    Examples:
+        >>> spearman([1, 2, 3, 4], [10, 20, 40, 30])
+        0.8
     """
     x, y = (np.asarray(given, dtype=np.float64) for given in (first, second))
     if x.shape != y.shape or x.ndim != 1 or len(x) < 2 or not (np.isfinite(x).all() and np.isfinite(y).all()):

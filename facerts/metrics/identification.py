@@ -19,7 +19,7 @@ ROWS, COLUMNS = 512, 4096
 
 
 @dataclass(frozen=True)
-class Found:
+class SearchResult:
     """The best gallery templates of each probe.
 
     Attributes:
@@ -31,7 +31,7 @@ class Found:
     templates: NDArray[np.int64]
 
 
-def search(gallery: ArrayLike, probes: ArrayLike, k: int) -> Found:
+def search(gallery: ArrayLike, probes: ArrayLike, k: int) -> SearchResult:
     """The k gallery templates of highest cosine for each probe, exactly, by blocks of bounded memory.
 
     Args:
@@ -41,6 +41,12 @@ def search(gallery: ArrayLike, probes: ArrayLike, k: int) -> Found:
 
     Raises:
         ValueError: an empty gallery, or sizes that do not fit.
+
+    Examples:
+        >>> gallery = [[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]]
+        >>> found = search(gallery, probes=[[0.8, 0.6]], k=2)
+        >>> found.templates.tolist()
+        [[2, 0]]
     """
     known, asked = (np.asarray(given, dtype=np.float32) for given in (gallery, probes))
     if known.ndim != 2 or asked.ndim != 2 or known.shape[1] != asked.shape[1] or not len(known):
@@ -57,10 +63,12 @@ def search(gallery: ArrayLike, probes: ArrayLike, k: int) -> Found:
         for start in range(0, len(known), COLUMNS):
             best, where = _better(best, where, rows @ known[start : start + COLUMNS].T, start)
         scores[top : top + ROWS], templates[top : top + ROWS] = best, where
-    return Found(scores, templates)
+    return SearchResult(scores, templates)
 
 
-def mate_ranks(found: Found, gallery_subjects: ArrayLike, probe_subjects: ArrayLike) -> NDArray[np.int64]:
+def mate_ranks(
+    found: SearchResult, gallery_subjects: ArrayLike, probe_subjects: ArrayLike
+) -> NDArray[np.int64]:
     """``(P,)`` rank of each probe's own person among the people found, from 1; 0 where it is not among them.
 
     Ranks are exact only up to the number of people that ``found`` surely holds: its k templates divided by the most

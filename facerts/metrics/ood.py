@@ -43,6 +43,11 @@ def separation(faces: ArrayLike, others: ArrayLike) -> Separation:
 
     Raises:
         ValueError: one of them is empty or a score is not finite.
+
+    Examples:
+        >>> found = separation(faces=[0.9, 0.8, 0.7, 0.6], others=[0.65, 0.2, 0.1])
+        >>> round(found.auroc, 4), round(found.tnr_at_tpr[0.95], 4)
+        (0.9167, 0.6667)
     """
     positive, negative = np.asarray(faces, dtype=np.float64), np.asarray(others, dtype=np.float64)
     scores = np.concatenate([positive, negative])

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from facerts.metrics.intervals import Interval, percentile_interval
-from facerts.metrics.resample import Unit, check_subjects, pair_weights, subject_counts
+from facerts.metrics.resample import ResamplingUnit, check_subjects, pair_weights, subject_counts
 from facerts.metrics.verification import ROC, check_pairs
 
 REPLICATES = 1000
@@ -37,7 +37,7 @@ class PairIntervals:
         tar_at_far: of TAR at each FAR asked for.
     """
 
-    unit: Unit
+    unit: ResamplingUnit
     auroc: Interval
     eer: Interval
     tar_at_far: dict[float, Interval]

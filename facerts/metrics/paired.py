@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from facerts.metrics.intervals import Interval, percentile_interval
 from facerts.metrics.pair_intervals import class_mean
-from facerts.metrics.resample import Unit, pair_weights
+from facerts.metrics.resample import ResamplingUnit, pair_weights
 from facerts.metrics.verification import check_pairs, ten_fold_accuracy
 
 Statistic = Callable[[NDArray[np.float32]], float]
@@ -35,7 +35,7 @@ class Difference:
     value: float
     ci95: Interval
     p_value: float
-    unit: Unit
+    unit: ResamplingUnit
 
 
 def compare_pairs(
@@ -180,7 +180,7 @@ def _differences(
     measures: Sequence[dict[str, Statistic]],
     replicates: Iterable[NDArray[np.float32]],
     flags: NDArray[np.bool_],
-    unit: Unit,
+    unit: ResamplingUnit,
 ) -> dict[str, Difference]:
     """First minus second, with all pairs once and in every replicate."""
     first, second = measures

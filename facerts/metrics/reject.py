@@ -88,6 +88,13 @@ def error_versus_reject(
 
     Raises:
         ValueError: as ``check_pairs``, or a quality is not finite, or a rate out of range.
+
+    Examples:
+        >>> scores = [0.9, 0.8, 0.2, 0.7, 0.3, 0.1]
+        >>> same = [True, True, True, True, False, False]
+        >>> quality = [0.9, 0.7, 0.1, 0.8, 0.5, 0.5]
+        >>> error_versus_reject(scores, same, quality, fmr=0.1, rates=[0.0, 0.25]).fnmr.tolist()
+        [0.25, 0.0]
     """
     values, flags = check_pairs(np.asarray(scores, dtype=np.float64), same)
     ranks = np.asarray(quality, dtype=np.float64)
@@ -212,7 +219,7 @@ def resampled_curves(
     return np.array(curves).reshape(-1, len(shares))
 
 
-def resampled_limits(
+def resampled_fmr_limits(
     scores: ArrayLike,
     same: ArrayLike,
     subjects: NDArray[np.integer] | None,

@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-Unit = Literal["subjects", "pairs"]
+ResamplingUnit = Literal["subjects", "pairs"]
 Weights = NDArray[np.float32]
 
 

@@ -38,6 +38,10 @@ def pool(
 
     Raises:
         ValueError: lengths differ, a weight is not above 0, or a template has no image.
+
+    Examples:
+        >>> pool([[1.0, 0.0], [0.0, 1.0], [0.0, 1.0]], template=[0, 0, 1], weights=[3, 4, 1]).round(2).tolist()
+        [[0.6000000238418579, 0.800000011920929], [0.0, 1.0]]
     """
     vectors, rows = np.asarray(embedding, dtype=np.float32), np.asarray(template, dtype=np.int64)
     share = np.ones(len(rows)) if weights is None else np.asarray(weights, dtype=np.float64)

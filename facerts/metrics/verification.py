@@ -126,7 +126,13 @@ class ROC:
 
 
 def roc(scores: ArrayLike, same: ArrayLike) -> ROC:
-    """Every operating point that the scores allow; one sort, whatever is asked of it later."""
+    """Every operating point that the scores allow; one sort, whatever is asked of it later.
+
+    Examples:
+        >>> curve = roc([0.9, 0.8, 0.4, 0.6, 0.3, 0.1], [True, True, True, False, False, False])
+        >>> round(curve.auroc(), 4), round(curve.eer(), 4)
+        (0.8889, 0.3333)
+    """
     values, flags = check_pairs(scores, same)
     ordered = np.sort(values)[::-1]
     last_of_ties = np.append(np.flatnonzero(ordered[1:] != ordered[:-1]), len(ordered) - 1)
@@ -160,7 +166,13 @@ def eer(scores: ArrayLike, same: ArrayLike) -> float:
 
 
 def tar_at_far(scores: ArrayLike, same: ArrayLike, target: float) -> OperatingPoint:
-    """TAR at a FAR of at most ``target``; below 1/impostors no impostor at all is accepted."""
+    """TAR at a FAR of at most ``target``; below 1/impostors no impostor at all is accepted.
+
+    Examples:
+        >>> point = tar_at_far([0.9, 0.8, 0.4, 0.6, 0.3, 0.1], [True, True, True, False, False, False], 0.01)
+        >>> round(point.tar, 4), point.achieved_far, point.impostors
+        (0.6667, 0.0, 3)
+    """
     return roc(scores, same).tar_at_far(target)
 
 

@@ -44,7 +44,7 @@ def worst_pairs(subject: Subject, benchmark: str) -> dict[str, list[ShownPair]]:
     crops = _crops(subject, prefix)
     if not crops:
         return {}
-    similarity = subject.result["verification"][benchmark].get("similarity", "cosine")
+    similarity = subject.sections.verification[benchmark].similarity
     scores, same, pairs = (subject.arrays[prefix + key] for key in ("scores", "same", "pairs"))
     found = {}
     for heading, rows in (

@@ -28,7 +28,7 @@ def write_embeddings(path: str | Path, scored: Sequence[ScoredFace]) -> None:
     faces = [entry for entry in scored if entry.embedding is not None]
     failed = [entry.row for entry in scored if entry.row.error is not None]
     if not faces:
-        raise Error(f"none of the {len(scored)} images has a face, so there is nothing to write")
+        raise Error(f"no face was found in any of the {len(scored)} images, so there is nothing to write")
     arrays = {
         "paths": np.array([entry.row.path for entry in faces]),
         "faces": np.array([entry.row.face for entry in faces], dtype=np.int32),

@@ -76,6 +76,6 @@ def _write(path: Path, data: bytes) -> list[Path]:
                 return []
             number += 1
             target = path.with_name(f"{path.stem} ({number}){path.suffix}")
-        with atomic_write(target, named=False) as file:
+        with atomic_write(target, sync_name=False) as file:
             file.write(data)
         return [target]

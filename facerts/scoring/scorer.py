@@ -65,6 +65,17 @@ class Scorer:
 
         Raises:
             ModelError: the model has no threshold for this share, or no quality to accept faces by.
+
+        Examples:
+            >>> import facerts
+            >>> from facerts.datasets.synthetic import draw_face
+            >>> scorer = facerts.load()
+            >>> (row,) = scorer.score(draw_face(0, 0), min_quality=-2)
+            >>> row.accepted
+            True
+            >>> (row,) = scorer.score(b"these bytes are not an image")
+            >>> row.quality is None, row.error is None
+            (True, False)
         """
         # An array of paths is several images; an array of pixels with up to three axes is one.
         pixels = isinstance(images, np.ndarray) and images.dtype.kind not in "OUS" and images.ndim < 4
@@ -94,7 +105,9 @@ class Scorer:
 
         Args:
             paths: see ``facerts.datasets.open_images``.
-            min_quality, keep, largest: see ``score``.
+            min_quality: see ``score``.
+            keep: see ``score``.
+            largest: see ``score``.
             progress: label of a progress bar; empty for none.
 
         Raises:
@@ -123,7 +136,7 @@ class Scorer:
             ModelError: both ``min_quality`` and ``keep`` are given, or the model has no threshold for this share.
         """
         if min_quality is not None and keep is not None:
-            raise ModelError("a minimum quality and a share to keep both set the threshold; give only one")
+            raise ModelError("min_quality and keep both set the threshold; give only one")
         threshold = min_quality if keep is None else self.threshold(keep)
         return RowBuilder(self.embedder, threshold, self.embedder.description.calibration)
 
@@ -148,6 +161,13 @@ class Scorer:
 
         Raises:
             ModelError: the crops have another shape or data type.
+
+        Examples:
+            >>> import facerts
+            >>> from facerts.datasets.synthetic import draw_face
+            >>> outputs = facerts.load().embed([draw_face(0, 0), draw_face(0, 1)])
+            >>> outputs.embedding.shape, outputs.quality.shape
+            ((2, 128), (2,))
         """
         return self.embedder(crops if isinstance(crops, np.ndarray) else np.stack(list(crops)))
 
@@ -176,6 +196,11 @@ class Scorer:
 
         Raises:
             ModelError: the model has no threshold for this rate, or only one for the other kind of embedding.
+
+        Examples:
+            >>> import facerts
+            >>> round(facerts.load().match_threshold(0.001), 4)
+            0.3705
         """
         calibration = self.embedder.description.calibration
         matching = None if calibration is None else calibration.matching
@@ -225,6 +250,14 @@ def load(
     Raises:
         ModelError: a model is missing or invalid.
         Error: options for a detector without one, or for crops with one.
+
+    Examples:
+        >>> import facerts
+        >>> scorer = facerts.load()
+        >>> scorer.embedder.name
+        'facerts-small'
+        >>> round(scorer.threshold(0.95), 4)
+        -0.9823
     """
     if detector == "none":
         for name, value in (("detector_model", detector_model), ("det_threshold", det_threshold)):

@@ -1,6 +1,18 @@
-"""A scoring service for HTTP, with a page for people; needs the extra ``serve``."""
+"""A scoring service over HTTP, with a web page; needs the extra ``serve``.
 
-from facerts.serve.run import build, listen, serve
+Raises:
+    MissingExtraError: on import, where a package of the extra is not installed.
+"""
+
+from facerts.errors import MissingExtraError
+
+try:
+    from facerts.serve.app import build
+    from facerts.serve.server import listen, serve
+except ModuleNotFoundError as error:
+    raise MissingExtraError(
+        f"serving needs {error.name}, which is not installed: pip install 'facerts[serve]'"
+    ) from error
 from facerts.serve.settings import Settings
 
 __all__ = ["Settings", "build", "listen", "serve"]

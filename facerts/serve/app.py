@@ -1,10 +1,14 @@
-"""The service as an ASGI application: its routes."""
+"""The service as an ASGI application: its routes and pages."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import re
 import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from importlib import resources
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import Depends, FastAPI, Query, Request
@@ -14,40 +18,52 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from facerts.images import CROP_SIZE
 from facerts.images.align import TEMPLATE
 from facerts.scoring import Scorer
-from facerts.serve.answers import Health, Limits, Model, Options, Problem, Scores, merge_options
-from facerts.serve.guard import Guard
-from facerts.serve.metrics import Metrics
-from facerts.serve.observer import Observer
-from facerts.serve.pages import load_page
-from facerts.serve.patience import while_wanted
-from facerts.serve.problems import add_problems, problem
-from facerts.serve.refusal import STATUS, Code, RefusedError
+from facerts.serve.access import AccessControl
+from facerts.serve.errors import STATUS, RequestError, add_exception_handlers, error_response
+from facerts.serve.limits import BodyLimits, cancel_if_abandoned
+from facerts.serve.metrics import Metrics, RequestMonitor
+from facerts.serve.schemas import (
+    Code,
+    Health,
+    ModelInfo,
+    Options,
+    Problem,
+    RequestLimits,
+    Scores,
+    request_body,
+)
 from facerts.serve.service import Service
 from facerts.serve.settings import Settings
-from facerts.serve.uploads import FIELD, FORM, PICTURE_TYPES, read_uploads
-from facerts.serve.visitors import Visitors
+from facerts.serve.uploads import merge_options, read_uploads
 from facerts.version import __version__
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
 PAGES = {"/": "page.html", "/docs": "reference.html"}
-# What scoring may answer besides scores, beyond what every route may.
-TURNED_AWAY: tuple[Code, ...] = (
+# Errors of scoring, besides those that every route may return.
+SCORE_ERRORS: tuple[Code, ...] = (
     *("bad_request", "foreign_origin", "too_slow", "too_large", "unsupported_type"),
     *("unusable_pictures", "internal", "busy", "timeout"),
 )
 
 
-def create_app(scorer: Scorer, settings: Settings) -> ASGIApp:
+def build(scorer: Scorer, settings: Settings) -> ASGIApp:
     """The service as an application for any ASGI server.
 
     Args:
-        scorer: the model, with a detector where pictures are photos.
+        scorer: the model, with a detector if images are photos.
         settings: limits and defaults.
 
     Raises:
         ModelError: the model has no such threshold, or no quality to accept faces by.
+
+    Examples:
+        >>> import facerts
+        >>> from facerts.serve import Settings, build
+        >>> app = build(facerts.load(), Settings(keep=0.95))  # for uvicorn or any other ASGI server
+        >>> callable(app)
+        True
     """
     embedder = scorer.embedder
     metrics = Metrics(__version__, embedder.name, embedder.sha256)
@@ -60,7 +76,7 @@ def create_app(scorer: Scorer, settings: Settings) -> ASGIApp:
 
     app = FastAPI(
         title="facerts",
-        summary="Faces in pictures, and how far to trust each.",
+        summary="Faces in images, and how far to trust each.",
         version=__version__,
         lifespan=lifespan,
         redirect_slashes=False,
@@ -72,31 +88,55 @@ def create_app(scorer: Scorer, settings: Settings) -> ASGIApp:
     _add_pages(app)
     _add_health(app, service)
     _add_api(app, service)
-    add_problems(app)
-    guard = Guard(Visitors(app, settings), settings)
-    metrics.ask(queue=lambda: service.queued, working=lambda: service.working, held=lambda: guard.held)
-    return Observer(guard, metrics)
+    add_exception_handlers(app)
+    limits = BodyLimits(AccessControl(app, settings), settings)
+    metrics.set_gauges(
+        queue=lambda: service.queued, working=lambda: service.working, held=lambda: limits.held
+    )
+    return RequestMonitor(limits, metrics)
 
 
 def _add_pages(app: FastAPI) -> None:
     for path, name in PAGES.items():
-        page = load_page(name)
-        answer = HTMLResponse(page.html, headers={"Content-Security-Policy": page.policy})
-        app.add_api_route(path, lambda answer=answer: answer, include_in_schema=False)
+        html = resources.files("facerts.serve").joinpath(name).read_text(encoding="utf-8")
+        page = HTMLResponse(html, headers={"Content-Security-Policy": _content_security_policy(html)})
+        app.add_api_route(path, lambda page=page: page, include_in_schema=False)
     app.add_api_route("/openapi.json", lambda: JSONResponse(app.openapi()), include_in_schema=False)
 
 
+def _content_security_policy(html: str) -> str:
+    """A policy under which a page's own style and script run, and no others."""
+    policy = {
+        "default-src": "'none'",
+        "style-src": _hashes(html, "style"),
+        "script-src": _hashes(html, "script"),
+        "connect-src": "'self'",
+        # Images that the browser itself has read, and the icon.
+        "img-src": "blob: data:",
+        "base-uri": "'none'",
+        "form-action": "'none'",
+        "frame-ancestors": "'none'",
+    }
+    return "; ".join(f"{directive} {sources}" for directive, sources in policy.items())
+
+
+def _hashes(html: str, tag: str) -> str:
+    """Hashes of the elements' text, as the browser computes them."""
+    texts = re.findall(rf"<{tag}>(.*?)</{tag}>", html, re.DOTALL)
+    hashes = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in texts]
+    return " ".join(f"'sha256-{value}'" for value in hashes)
+
+
 def _add_health(app: FastAPI, service: Service) -> None:
-    @app.get("/healthz", operation_id="healthz", tags=["health"], responses=_documented())
+    @app.get("/healthz", operation_id="healthz", tags=["health"], responses=_error_schemas())
     async def healthz() -> Health:
         """Whether the process is alive."""
         return Health(status="ok")
 
-    @app.get("/readyz", operation_id="readyz", tags=["health"], responses=_documented("busy"))
+    @app.get("/readyz", operation_id="readyz", tags=["health"], responses=_error_schemas("busy"))
     async def readyz() -> Health:
-        """Whether the next request would be taken."""
-        if service.full:
-            raise RefusedError("busy", "as many requests as may be are being worked on")
+        """Whether the service would take the next request."""
+        service.check_capacity()
         return Health(status="ready")
 
 
@@ -104,7 +144,7 @@ def _add_api(app: FastAPI, service: Service) -> None:
     settings = service.settings
     guarded: dict[str, Any] = {}
     if settings.token is not None:
-        guarded = {"dependencies": [Depends(_authorise(settings.token))]}
+        guarded = {"dependencies": [Depends(_token_check(settings.token))]}
 
     @app.get(
         "/metrics",
@@ -113,67 +153,69 @@ def _add_api(app: FastAPI, service: Service) -> None:
         response_class=Response,
         responses={
             200: {"content": {"text/plain": {"schema": {"type": "string"}}}},
-            **_documented("unauthorized"),
+            **_error_schemas("unauthorized"),
         },
         **guarded,
     )
     async def metrics() -> Response:
-        """Numbers for Prometheus."""
+        """Metrics for Prometheus."""
         return Response(service.metrics.text(), media_type=service.metrics.content_type)
 
-    @app.get("/v1/model", operation_id="model", tags=["v1"], responses=_documented("unauthorized"), **guarded)
-    async def model() -> Model:
-        """Which model scores, its thresholds with the errors that they make, and what the service takes."""
-        return _model(service)
+    @app.get(
+        "/v1/model", operation_id="model", tags=["v1"], responses=_error_schemas("unauthorized"), **guarded
+    )
+    async def model() -> ModelInfo:
+        """The model, its thresholds with their error rates, and the limits of a request."""
+        return _model_info(service)
 
     @app.post(
         "/v1/score",
         operation_id="score",
         tags=["v1"],
         response_model=Scores,
-        responses=_documented("unauthorized", *TURNED_AWAY),
-        openapi_extra={"requestBody": _request_body(settings)},
+        responses=_error_schemas("unauthorized", *SCORE_ERRORS),
+        openapi_extra={"requestBody": request_body(settings.max_pictures)},
         **guarded,
     )
     async def score(request: Request, options: Annotated[Options, Query()]) -> Response:
-        """Score the faces of one picture or several.
+        """Score the faces in one or more images.
 
-        A picture without a face is not an error. Of several pictures those that cannot be read have an `error` in
-        their place; where that is all of them, the answer is 422 with the same list.
+        An image without a face is not an error. If some of the images cannot be read, each of them has an `error` in
+        its place; if none can, the response is 422 with the same list.
         """
-        service.check_place()
-        # Without a place: who sends slowly, or never ends, would keep it from others.
+        service.check_capacity()
+        # A request takes a place only once it is complete: slow or endless ones would keep it from others.
         uploads, fields = await read_uploads(
-            request, max_pictures=settings.max_pictures, max_fields=len(Options.model_fields)
+            request, max_images=settings.max_pictures, max_fields=len(Options.model_fields)
         )
         merged = merge_options(options, request.query_params.keys(), fields)
         with service.place():
-            scores = await while_wanted(request, service.score(uploads, merged), settings.timeout)
-        if all(picture.error is not None for picture in scores.pictures):
-            text = scores.pictures[0].error or ""
+            scores = await cancel_if_abandoned(request, service.score(uploads, merged), settings.timeout)
+        if all(image.error is not None for image in scores.pictures):
+            message = scores.pictures[0].error or ""
             if len(uploads) > 1:
-                text = f"none of the {len(uploads)} pictures could be scored; the first: {text}"
-            return problem("unusable_pictures", text, pictures=scores.pictures)
+                message = f"none of the {len(uploads)} images could be scored; the first: {message}"
+            return error_response("unusable_pictures", message, images=scores.pictures)
         return Response(scores.model_dump_json(), media_type=JSONResponse.media_type)
 
 
-def _authorise(token: str) -> Any:
+def _token_check(token: str) -> Any:
     expected = token.encode("ascii")
 
-    async def authorise(
+    async def check_token(
         given: Annotated[HTTPAuthorizationCredentials | None, Depends(HTTPBearer(auto_error=False))],
     ) -> None:
-        # Header fields are bytes that were read as Latin-1.
+        # Starlette decodes headers as Latin-1.
         if given is None or not secrets.compare_digest(given.credentials.encode("latin-1"), expected):
-            raise RefusedError("unauthorized", "this service needs its token: Authorization: Bearer TOKEN")
+            raise RequestError("unauthorized", "this service requires a token: Authorization: Bearer TOKEN")
 
-    return authorise
+    return check_token
 
 
-def _model(service: Service) -> Model:
+def _model_info(service: Service) -> ModelInfo:
     embedder, settings = service.scorer.embedder, service.settings
     detector = service.scorer.detector
-    return Model(
+    return ModelInfo(
         name=embedder.name,
         sha256=embedder.sha256,
         detector=None if detector is None else type(detector).__name__,
@@ -181,7 +223,7 @@ def _model(service: Service) -> Model:
         min_quality=service.judge.min_quality,
         template=TEMPLATE.tolist(),
         template_size=CROP_SIZE,
-        limits=Limits(
+        limits=RequestLimits(
             bytes=settings.max_bytes,
             pixels=settings.max_pixels,
             pictures=settings.max_pictures,
@@ -191,31 +233,9 @@ def _model(service: Service) -> Model:
     )
 
 
-def _documented(*codes: Code) -> dict[int | str, dict[str, Any]]:
-    """Answers other than the one that was asked for, for the schema."""
+def _error_schemas(*codes: Code) -> dict[int | str, dict[str, Any]]:
+    """The error responses of a route, for the OpenAPI schema."""
     return {
         STATUS[code]: {"model": Problem, "description": code.replace("_", " ").capitalize()}
         for code in (*codes, "wrong_host")
     }
-
-
-def _request_body(settings: Settings) -> dict[str, Any]:
-    file = {"type": "string", "format": "binary"}
-    pictures = {"type": "array", "items": file, "minItems": 1, "maxItems": settings.max_pictures}
-    options = Options.model_json_schema()["properties"]
-    form = {
-        "type": "object",
-        "properties": {FIELD: pictures, **{name: _without_null(told) for name, told in options.items()}},
-        "required": [FIELD],
-        "additionalProperties": False,
-    }
-    return {
-        "required": True,
-        "content": {FORM: {"schema": form}, **{kind: {"schema": file} for kind in PICTURE_TYPES}},
-    }
-
-
-def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
-    """Of an option: a field of a form is there or not, but never null."""
-    told = {key: value for key, value in schema.items() if key not in ("anyOf", "default")}
-    return told | next((kind for kind in schema.get("anyOf", ()) if kind["type"] != "null"), {})

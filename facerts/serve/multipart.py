@@ -1,6 +1,6 @@
-"""The parts of a multipart/form-data body that is held in memory; no part ever touches the disk.
+"""The parts of a multipart/form-data body that is held in memory; no part is ever written to disk.
 
-RFC 2046, section 5.1, and RFC 7578.
+RFC 2046, section 5.1, and RFC 7578. Why not Starlette's parser: docs/decisions/0013-a-multipart-parser-of-our-own.md.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class MultipartError(Error):
 
 
 class TooManyPartsError(MultipartError):
-    """It has more parts than it may."""
+    """The body has more parts than are allowed."""
 
 
 @dataclass(frozen=True)
@@ -28,9 +28,9 @@ class Part:
     """One field of a form.
 
     Attributes:
-        name: of the field.
-        filename: None where the field is no file.
-        data: its bytes.
+        name: name of the field.
+        filename: None if the field is not a file.
+        data: content.
     """
 
     name: str
@@ -42,59 +42,73 @@ def boundary_of(content_type: Message) -> bytes:
     """The boundary that a Content-Type names.
 
     Raises:
-        MultipartError: it names none, or one that cannot be.
+        MultipartError: it names none, or an invalid one.
     """
     boundary = content_type.get_param("boundary")
     if not isinstance(boundary, str) or not boundary:
-        raise MultipartError("the Content-Type names no boundary")
+        raise MultipartError("the Content-Type has no boundary")
     if len(boundary) > MAX_BOUNDARY or not boundary.isascii():
-        raise MultipartError(f"the boundary is no ASCII of at most {MAX_BOUNDARY} characters")
+        raise MultipartError(f"the boundary must be ASCII and have at most {MAX_BOUNDARY} characters")
     return boundary.encode("ascii")
 
 
-def split_parts(body: bytes, boundary: bytes, most: int) -> list[Part]:
+def split_parts(body: bytes, boundary: bytes, max_parts: int) -> list[Part]:
     """The parts of a body, in order.
 
     Args:
-        body: the whole of it.
-        boundary: between the parts.
-        most: parts that are read.
+        body: the whole body.
+        boundary: the boundary that the Content-Type names.
+        max_parts: maximum number of parts.
 
     Raises:
         TooManyPartsError: there are more.
-        MultipartError: the body is cut short, or broken.
+        MultipartError: the body is truncated or malformed.
     """
-    # What comes before the first boundary belongs to nobody. The end has two hyphens after its boundary.
-    _, *pieces = (LINE + body).split(LINE + b"--" + boundary, most + 2)
+    delimiter = LINE + b"--" + boundary
+    # A form usually begins with its first boundary; anything before it is ignored.
+    end = -len(LINE) if body.startswith(delimiter.removeprefix(LINE)) else _find(body, delimiter, 0)
     parts: list[Part] = []
-    for piece in pieces:
-        if piece.startswith(b"--"):
+    while end < len(body):
+        start = end + len(delimiter)
+        if body.startswith(b"--", start):
             return parts
-        if len(parts) == most:
-            raise TooManyPartsError(f"the form has more than {most} parts")
-        parts.append(_part(piece, len(parts)))
-    raise MultipartError("the form is cut short: its last boundary is missing")
+        if len(parts) == max_parts:
+            raise TooManyPartsError(f"the form has more than {max_parts} parts")
+        end = _find(body, delimiter, start)
+        parts.append(_part(body, start, end, len(parts)))
+    raise MultipartError("the form is truncated: its closing boundary is missing")
 
 
-def _part(piece: bytes, number: int) -> Part:
-    # The line of the boundary may end in spaces; an empty line ends the headers, or comes at once.
-    begin = piece.find(LINE)
-    end = piece.find(2 * LINE, begin, begin + MAX_HEADERS)
-    if begin < 0 or end < 0 or piece[:begin].strip(b" \t"):
-        raise MultipartError(f"part {number} of the form has no headers that end within {MAX_HEADERS} bytes")
+def _find(body: bytes, wanted: bytes, start: int) -> int:
+    """Where it is found, or the end of the body."""
+    found = body.find(wanted, start)
+    return len(body) if found < 0 else found
+
+
+def _part(body: bytes, start: int, end: int, number: int) -> Part:
+    """The part between two boundaries; of a large body nothing but its data is copied."""
+    # The boundary may be followed by spaces; an empty line ends the headers, of which there may be none.
+    headers_start = body.find(LINE, start, end)
+    headers_end = body.find(2 * LINE, headers_start, min(end, headers_start + MAX_HEADERS))
+    if headers_start < 0 or headers_end < 0 or body[start:headers_start].strip(b" \t"):
+        raise MultipartError(
+            f"the headers of part {number} of the form do not end within {MAX_HEADERS} bytes"
+        )
     headers = Message()
-    for entry in piece[begin:end].split(LINE):
+    for entry in body[headers_start:headers_end].split(LINE):
         key, _, value = entry.decode("utf-8", "replace").partition(":")
         if key.strip().lower() == "content-disposition":
             headers["content-disposition"] = value.strip()
     name = _parameter(headers, "name")
     if headers.get_content_disposition() != "form-data" or name is None:
-        raise MultipartError(f"part {number} of the form has no Content-Disposition that names its field")
-    return Part(name, _parameter(headers, "filename"), piece[end + 2 * len(LINE) :])
+        raise MultipartError(
+            f"part {number} of the form has no Content-Disposition with the name of its field"
+        )
+    return Part(name, _parameter(headers, "filename"), body[headers_end + 2 * len(LINE) : end])
 
 
 def _parameter(headers: Message, name: str) -> str | None:
-    """Of Content-Disposition; the library's own way of taking off quotes takes off angle brackets, too."""
+    """A parameter of Content-Disposition; the library's own way to remove quotes also removes angle brackets."""
     value = headers.get_param(name, header="content-disposition", unquote=False)
     if value is None:
         return None

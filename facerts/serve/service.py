@@ -1,4 +1,4 @@
-"""Uploads to answers: pictures in threads, their crops through one batcher."""
+"""Uploads to scores: images are prepared in threads, and their crops go through one batcher."""
 
 from __future__ import annotations
 
@@ -18,21 +18,22 @@ from facerts.errors import ModelError
 from facerts.images import CROP_SIZE, decode
 from facerts.scoring import LazyImage, RowBuilder, ScoredFace, Scorer
 from facerts.scoring.prepare import PreparedImage, prepare, printable
-from facerts.serve.answers import Face, Options, Picture, Scores
 from facerts.serve.batching import Batcher
+from facerts.serve.errors import RequestError
 from facerts.serve.metrics import Metrics
-from facerts.serve.refusal import RefusedError
+from facerts.serve.schemas import Face, ImageResult, Options, Scores
 from facerts.serve.settings import Settings
 from facerts.serve.uploads import Upload
 
-# Pictures whose crops wait, for each place in a run: enough that the next run is full, and no more in memory.
+# Images in memory for each crop of a batch: enough to fill the next batches, and no more.
 AHEAD = 4
-THE_PICTURE = "the picture"
+# What errors call an image; removed again, because they stand beside it in the response.
+IMAGE = "the image"
 
 
 @dataclass
-class _Looked:
-    """What is known of a picture besides its crops."""
+class _ImageInfo:
+    """Size of an image, and the number of faces found in it."""
 
     width: int | None = None
     height: int | None = None
@@ -40,12 +41,12 @@ class _Looked:
 
 
 class Service:
-    """Scores pictures for many requests at once; lives in one event loop.
+    """Scores the images of many requests at once; belongs to one event loop.
 
     Args:
-        scorer: with the detector, if any.
+        scorer: the model, with a detector if images are photos.
         settings: limits and defaults.
-        metrics: that it counts in.
+        metrics: where images, faces and batches are counted.
 
     Raises:
         ModelError: the model has no such threshold, or no quality to accept faces by.
@@ -55,47 +56,44 @@ class Service:
         self.scorer = scorer
         self.settings = settings
         self.metrics = metrics
-        # The first run is slow and may fail: both before anybody asks.
+        # The first forward pass is slow and may fail; better now than with the first request.
         black = np.zeros((1, CROP_SIZE, CROP_SIZE, 3), dtype=np.uint8)
         self.has_quality = scorer.embed(black).quality is not None
         self.judge = self._judge(settings.min_quality, settings.keep)
         self.working = 0
         self._slots = asyncio.Semaphore(AHEAD * scorer.embedder.batch_size * scorer.parallel_batches)
-        self._threads = ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="pictures")
+        self._threads = ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="images")
         self._batcher = Batcher(
             scorer.embedder,
-            size=scorer.embedder.batch_size,
+            batch_size=scorer.embedder.batch_size,
             wait=settings.batch_wait,
-            runs=scorer.parallel_batches,
-            watch=metrics.run,
+            concurrency=scorer.parallel_batches,
+            on_batch=metrics.count_batch,
         )
 
     @property
     def queued(self) -> int:
-        """Crops that wait for the network."""
+        """Number of crops that wait for the network."""
         return self._batcher.waiting
 
-    @property
-    def full(self) -> bool:
-        """Whether the next request would be turned away."""
-        return self.working >= self.settings.queue
-
-    def check_place(self) -> None:
+    def check_capacity(self) -> None:
         """
         Raises:
-            RefusedError: all places are taken.
+            RequestError: as many requests as allowed are being worked on.
         """
-        if self.full:
-            raise RefusedError("busy", f"{self.settings.queue} requests are being worked on; ask again later")
+        if self.working >= self.settings.queue:
+            raise RequestError(
+                "busy", f"{self.settings.queue} requests are already being worked on; try again later"
+            )
 
     @contextmanager
     def place(self) -> Iterator[None]:
         """A place among the requests that are worked on.
 
         Raises:
-            RefusedError: all are taken.
+            RequestError: all places are taken.
         """
-        self.check_place()
+        self.check_capacity()
         self.working += 1
         try:
             yield
@@ -103,125 +101,123 @@ class Service:
             self.working -= 1
 
     async def close(self) -> None:
-        """Answer what has begun, and end."""
+        """Finish what has begun, and stop."""
         await self._batcher.close()
         self._threads.shutdown()
 
     def judge_for(self, options: Options) -> RowBuilder:
-        """What decides on a request's faces.
+        """What accepts or rejects the faces of a request.
 
         Raises:
-            RefusedError: the model has no such threshold, or no quality to accept faces by.
+            RequestError: the model has no such threshold, or no quality to accept faces by.
         """
         if options.keep is None and options.min_quality is None:
             return self.judge
         try:
             return self._judge(options.min_quality, options.keep)
         except ModelError as error:
-            raise RefusedError("invalid", str(error)) from error
+            raise RequestError("invalid", str(error)) from error
 
     def detector_for(self, options: Options) -> Detector | None:
-        """What finds a request's faces; None where the pictures are crops.
+        """What finds the faces of a request; None if its images are aligned crops.
 
         Raises:
-            RefusedError: nothing does.
+            RequestError: the request wants a detector, and there is none.
         """
         detector = self.scorer.detector
         if options.aligned is False and detector is None:
-            raise RefusedError(
-                "invalid", "aligned: this service has no detector, so pictures must be aligned crops"
+            raise RequestError(
+                "invalid", "aligned: this service has no detector, so images must be aligned crops"
             )
         return None if options.aligned else detector
 
     async def score(self, uploads: Sequence[Upload], options: Options) -> Scores:
-        """Score pictures; one that cannot be read has an error in its place.
+        """Score images; one that cannot be read has an error in its place.
 
         Raises:
-            RefusedError: the options are not for this model or service.
-            ModelError: the model fails on a picture.
+            RequestError: the options do not fit this model or service.
+            ModelError: the model fails on an image.
         """
         judge, detector = self.judge_for(options), self.detector_for(options)
         tasks = [
             asyncio.ensure_future(self._score_one(upload, judge, detector, options)) for upload in uploads
         ]
         try:
-            pictures = await asyncio.gather(*tasks)
+            images = await asyncio.gather(*tasks)
         finally:
             for task in tasks:
                 task.cancel()
-        for picture in pictures:
-            self.metrics.picture([face.accepted for face in picture.faces], failed=picture.error is not None)
+        for image in images:
+            self.metrics.count_image([face.accepted for face in image.faces], failed=image.error is not None)
         embedder = self.scorer.embedder
         return Scores(
             model=embedder.name,
             model_sha256=embedder.sha256,
             min_quality=judge.min_quality,
-            pictures=pictures,
+            pictures=images,
         )
 
     def _judge(self, min_quality: float | None, keep: float | None) -> RowBuilder:
         judge = self.scorer.row_builder(min_quality=min_quality, keep=keep)
         if judge.min_quality is not None and not self.has_quality:
             raise ModelError(
-                f"{self.scorer.embedder.name} has no quality, so there is nothing to accept faces by"
+                f"{self.scorer.embedder.name} has no quality, so it cannot accept faces by a threshold"
             )
         return judge
 
     async def _score_one(
         self, upload: Upload, judge: RowBuilder, detector: Detector | None, options: Options
-    ) -> Picture:
+    ) -> ImageResult:
         async with self._slots:
-            prepared, looked = await asyncio.get_running_loop().run_in_executor(
+            prepared, info = await asyncio.get_running_loop().run_in_executor(
                 self._threads, self._prepare, upload.data, detector, options
             )
             outputs: FaceOutputs | None = None
             if prepared.crops:
                 outputs = await self._batcher(np.stack(prepared.crops))
         scored = judge.rows(prepared, outputs)
-        return Picture(
+        return ImageResult(
             name=None if upload.name is None else printable(upload.name),
-            width=looked.width,
-            height=looked.height,
-            found=looked.found,
+            width=info.width,
+            height=info.height,
+            found=info.found,
             faces=[
                 _face(entry, embedding=options.embeddings) for entry in scored if entry.row.face is not None
             ],
-            # It stands with the picture that it is about.
-            error=None if prepared.error is None else prepared.error.removeprefix(f"{THE_PICTURE}: "),
+            error=None if prepared.error is None else prepared.error.removeprefix(f"{IMAGE}: "),
         )
 
     def _prepare(
         self, data: bytes, detector: Detector | None, options: Options
-    ) -> tuple[PreparedImage, _Looked]:
-        """In a thread: the crops of a picture, and what else it is."""
-        looked = _Looked()
+    ) -> tuple[PreparedImage, _ImageInfo]:
+        """The crops of an image; called in a thread."""
+        info = _ImageInfo()
 
         def load() -> NDArray[np.uint8]:
-            image = decode(data, where=THE_PICTURE, max_pixels=self.settings.max_pixels)
-            looked.height, looked.width = image.shape[:2]
+            image = decode(data, where=IMAGE, max_pixels=self.settings.max_pixels)
+            info.height, info.width = image.shape[:2]
             return image
 
-        finder = None if detector is None else _Largest(detector, self.settings.max_faces)
-        asked = options.resize_crops
-        resize = self.scorer.resize_crops if asked is None else asked
-        prepared = prepare(LazyImage(THE_PICTURE, load), finder, largest=options.largest, resize_crops=resize)
-        looked.found = len(prepared.crops) if finder is None else finder.found
-        return prepared, looked
+        limited = None if detector is None else _LimitedDetector(detector, self.settings.max_faces)
+        resize = self.scorer.resize_crops if options.resize_crops is None else options.resize_crops
+        prepared = prepare(LazyImage(IMAGE, load), limited, largest=options.largest, resize_crops=resize)
+        info.found = len(prepared.crops) if limited is None else limited.found
+        return prepared, info
 
 
-class _Largest:
-    """A detector that gives no more than so many faces of a picture, and remembers how many it found."""
+class _LimitedDetector:
+    """A detector that returns only so many faces of an image, the largest, and remembers how many it found."""
 
-    def __init__(self, detector: Detector, most: int) -> None:
+    def __init__(self, detector: Detector, max_faces: int) -> None:
         self.identity = detector.identity
         self.found = 0
         self._detector = detector
-        self._most = most
+        self._max_faces = max_faces
 
     def __call__(self, image: NDArray[np.uint8]) -> list[Detection]:
         faces = self._detector(image)
         self.found = len(faces)
-        return faces[: self._most]
+        return faces[: self._max_faces]
 
 
 def _face(scored: ScoredFace, *, embedding: bool) -> Face:
@@ -236,7 +232,7 @@ def _face(scored: ScoredFace, *, embedding: bool) -> Face:
         uncertainty=row.uncertainty,
         accepted=row.accepted,
         reason=row.reason,
-        # The digits that float32 has, and no more.
+        # Only the digits that float32 has.
         embedding=[float(str(value)) for value in scored.embedding]
         if embedding and scored.embedding is not None
         else None,

@@ -1,4 +1,4 @@
-"""What a service allows."""
+"""Limits and defaults of a service."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from facerts.errors import Error
 
 MEBIBYTE = 1 << 20
-# Of hosts or origins: all of them.
+# Stands for all hosts, or all origins.
 ANY = "*"
 _NAME = re.compile(r"[^:\[\]/@?#\s]+")
 _ORIGIN = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/@?#\s]+")
@@ -21,23 +21,25 @@ class Settings:
     """Limits and defaults of a service.
 
     Attributes:
-        token: that requests must carry; None lets everyone in.
-        keep: accept faces as the model's own threshold for this share does, where a request names no threshold.
-        min_quality: or at or above this quality.
-        max_bytes: of a request's body.
-        max_pixels: of a picture; more are refused by its header.
-        max_faces: of a picture that are scored, the largest.
-        max_pictures: in a request.
-        queue: requests that are worked on at the same time; more are turned away.
-        timeout: seconds for a body to arrive, for its answer to be found, and for the answer to be read.
+        token: bearer token that requests must carry; None for an open service.
+        keep: accept faces above the model's calibrated threshold that keeps this fraction of good faces, unless a
+            request sets a threshold.
+        min_quality: accept faces with at least this quality, unless a request sets a threshold.
+        max_bytes: maximum size of a request body, in bytes.
+        max_pixels: maximum number of pixels of an image; checked in its header, before it is decoded.
+        max_faces: maximum number of faces scored per image, largest first.
+        max_pictures: maximum number of images per request.
+        queue: maximum number of requests worked on at the same time; others get 503.
+        timeout: seconds for the body to arrive, again for the response to be computed, and again for it to be read.
         header_timeout: seconds for a request's headers to arrive.
-        batch_wait: see ``Batcher``, in seconds.
-        allowed_hosts: names and addresses that requests may be for, beside those of this machine for itself and the
-            address that they come in on; "*" lets all in.
-        allowed_origins: whose pages may post, ``https://faces.example``, beside the service's own; "*" lets all.
+        batch_wait: seconds that an idle model waits for a batch to fill up; see ``Batcher``.
+        allowed_hosts: names and addresses that requests may name as their host, beside loopback and the address that
+            they come in on; "*" for all.
+        allowed_origins: origins, such as ``https://faces.example``, whose pages may post, beside the service's own; "*"
+            for all.
 
     Raises:
-        Error: a setting that makes no sense.
+        Error: a setting is invalid.
     """
 
     token: str | None = None
@@ -56,9 +58,9 @@ class Settings:
 
     def __post_init__(self) -> None:
         if self.token is not None and not (self.token and self.token.isascii() and self.token.isprintable()):
-            raise Error("a token is made of ASCII letters, digits and signs, at least one")
+            raise Error("a token must be one or more printable ASCII characters")
         if self.token is not None and " " in self.token:
-            raise Error("a token has no spaces")
+            raise Error("a token must not contain spaces")
         for name in ("max_bytes", "max_pixels", "max_faces", "max_pictures", "queue"):
             if getattr(self, name) < 1:
                 raise Error(f"{name} must be at least 1, not {getattr(self, name)}")
@@ -70,17 +72,19 @@ class Settings:
             raise Error(f"batch_wait must be 0 or more seconds, not {self.batch_wait}")
         for host in self.allowed_hosts:
             if not (_NAME.fullmatch(host) or _is_address(host)):
-                raise Error(f"allowed_hosts: {host!r} is no name or address; give it without scheme and port")
+                raise Error(
+                    f"allowed_hosts: {host!r} is not a name or an address; give it without scheme and port"
+                )
         for origin in self.allowed_origins:
             if origin != ANY and not _ORIGIN.fullmatch(origin):
                 raise Error(
-                    f"allowed_origins: {origin!r} is no origin; give scheme and host, such as https://faces.example, "
-                    "without a path"
+                    f"allowed_origins: {origin!r} is not an origin; give scheme and host without a path, such as "
+                    "https://faces.example"
                 )
 
     @property
     def max_held(self) -> int:
-        """Bytes of all bodies together that are held at the same time."""
+        """Maximum bytes of all request bodies in memory together."""
         return 8 * self.max_bytes
 
 

@@ -396,6 +396,9 @@ def test_a_list_of_too_few_pairs_or_none_is_refused(own: Path) -> None:
     (own / "empty.txt").touch()
     with pytest.raises(DataError, match="0 pairs cannot make 10 folds"):
         load_pair_list(own / "empty.txt")
+    (own / "empty.csv").write_bytes(b"")
+    with pytest.raises(DataError, match=r"empty\.csv, line 1: the columns '' are not"):
+        load_pair_list(own / "empty.csv")
     (own / "binary.txt").write_bytes(FACE)
     with pytest.raises(DataError, match="not UTF-8 text"):
         load_pair_list(own / "binary.txt")

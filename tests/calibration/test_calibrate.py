@@ -27,7 +27,7 @@ from facerts.calibration.quality_thresholds import calibrate, quality_quantiles,
 from facerts.curation.pack import pack_shards
 from facerts.datasets import open_source
 from facerts.datasets.fingerprint import hash_images
-from facerts.datasets.synthetic import draw_face, write_drawn
+from facerts.datasets.synthetic import draw_face, write_synthetic_faces
 from facerts.detection import Detection
 from facerts.embedding import load_embedder
 from facerts.errors import DataError, Error, ModelError
@@ -51,7 +51,7 @@ PEOPLE, IMAGES = 15, 8
 def people(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder by identity: 120 faces, 420 genuine and 6,720 impostor pairs."""
     folder = tmp_path_factory.mktemp("own") / "people"
-    write_drawn(folder, identities=PEOPLE, pictures=IMAGES, seed=5)
+    write_synthetic_faces(folder, identities=PEOPLE, images=IMAGES, seed=5)
     return folder
 
 
@@ -500,7 +500,7 @@ def test_impossible_thresholds_are_refused_before_scoring(
 
 
 def test_people_with_one_image_each_give_no_match_thresholds(model: Path, tmp_path: Path) -> None:
-    write_drawn(tmp_path / "single", identities=100, pictures=1, seed=1)
+    write_synthetic_faces(tmp_path / "single", identities=100, images=1, seed=1)
     calibrate(model, tmp_path / "single")
     calibration = calibration_of(model)
     assert calibration.matching is None

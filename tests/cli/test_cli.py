@@ -27,7 +27,7 @@ def model(tmp_path: Path) -> Path:
 LEAVES = [
     *(["data", name] for name in ("pack", "unpack", "inspect", "bin", "generate")),
     *(["data", name] for name in ("split", "merge", "shuffle", "dedup", "exclude-overlap")),
-    *(["evaluate", name] for name in ("verification", "reject", "identification", "ood", "ladder")),
+    *(["evaluate", name] for name in ("verification", "reject", "identification", "ood", "corruptions")),
     *(["models", name] for name in ("list", "verify", "path")),
     *([name] for name in COMMANDS if name not in {"data", "evaluate", "models"}),
 ]
@@ -58,6 +58,7 @@ def test_former_names_of_commands_and_options_are_accepted(command: list[str], n
     assert any(names <= set(option.opts) for option in found.params)
 
 
+@pytest.mark.slow
 def test_unreadable_input_gives_status_2_and_a_message(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, model: Path
 ) -> None:
@@ -141,6 +142,7 @@ def test_lfw_becomes_a_bin_set(tmp_path: Path) -> None:
         assert original.images.read(int(one)) == copy.images.read(int(other))
 
 
+@pytest.mark.slow
 def test_doctor_lists_installed_packages(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("doctor", "--json") == 0
     result = json.loads(capsys.readouterr().out)

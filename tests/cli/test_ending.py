@@ -106,6 +106,7 @@ def test_every_error_gives_one_line_and_its_own_status(
     assert ("Traceback" in capsys.readouterr().err) == (status != 130)
 
 
+@pytest.mark.slow
 def test_a_traceback_is_shown_on_request(tmp_path: Path) -> None:
     command = ("train", tmp_path / "gone.yaml")
     plain, debugged = run_process(*command), run_process("--debug", *command)
@@ -115,6 +116,7 @@ def test_a_traceback_is_shown_on_request(tmp_path: Path) -> None:
     assert debugged.stderr.endswith(plain.stderr)
 
 
+@pytest.mark.slow
 def test_a_full_disk_gives_a_message(model: Path, images: Path, tmp_path: Path) -> None:
     for out, command in {
         "rows.csv": ["score", images, "--model", model],
@@ -181,6 +183,7 @@ def test_a_broken_pipe_has_its_own_status() -> None:
     assert (process.returncode, process.stderr) == (141, b"")
 
 
+@pytest.mark.slow
 def test_file_names_that_are_not_valid_text_are_shown(tmp_path: Path) -> None:
     folder = os.fsencode(tmp_path) + b"/\xff"
     os.mkdir(folder)

@@ -19,7 +19,7 @@ from facerts.curation.output_spec import OutputSpec
 from facerts.curation.pack import unpack
 from facerts.datasets import Joined, Subset, open_source
 from facerts.embedding import load_embedder
-from facerts.errors import DataError, Error, ModelError
+from facerts.errors import DataError, Error
 from facerts.hub.registry import find_model
 from tests.contents import content
 from tests.curation.conftest import embeddings_of
@@ -190,11 +190,7 @@ def test_a_dry_run_explains_why_nobody_remains(faces: Path, embedder: SourceEmbe
 
 
 def test_real_people_with_other_images_in_lfw_are_dropped(facerts_data: Path, tmp_path: Path) -> None:
-    try:
-        model = find_model("facerts-small")
-    except ModelError as error:
-        pytest.skip(f"the model is not in this copy: {error}")
-    embedder = SourceEmbedder(load_embedder(model, threads=1))
+    embedder = SourceEmbedder(load_embedder(find_model("facerts-small"), threads=1))
     lfw = open_source(facerts_data / "lfw")
     strangers = open_source(facerts_data / "faces" / "val-000000.tar")
     assert lfw.labels is not None

@@ -36,8 +36,6 @@ def block(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.usefixtures("block")
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_near_duplicates_of_kept_rows_are_found(vectors: NDArray[np.float32], backend: Backend) -> None:
-    if backend == "faiss":
-        pytest.importorskip("faiss")
     duplicates = find_near_duplicates(vectors, THRESHOLD, backend)
     kept: list[int] = []
     for row, vector in enumerate(vectors):
@@ -59,8 +57,6 @@ def test_near_duplicates_of_kept_rows_are_found(vectors: NDArray[np.float32], ba
 def test_similar_pairs_are_found_exactly_once(
     vectors: NDArray[np.float32], backend: Backend, subset: bool
 ) -> None:
-    if backend == "faiss":
-        pytest.importorskip("faiss")
     rows = np.random.default_rng(0).permutation(90)[:50] if subset else np.arange(90)
     embedding = EmbeddingSubset(vectors, rows) if subset else vectors
     actual = [
@@ -83,12 +79,28 @@ def test_similar_pairs_are_found_exactly_once(
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_pair_at_the_threshold_is_found(backend: Backend) -> None:
-    if backend == "faiss":
-        pytest.importorskip("faiss")
     equal = np.array([[1, 0], [0, 1], [1, 0]], dtype=np.float32)
     (part,) = [part for part in similar_pairs(equal, 1.0, "", backend) if len(part.first)]
     assert (part.first.tolist(), part.second.tolist()) == ([0], [2])
     assert find_near_duplicates(equal, 1.0, backend).original.tolist() == [-1, -1, 0]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_pair_just_below_the_threshold_is_not_found(backend: Backend) -> None:
+    at = np.float32(THRESHOLD)
+    cosines = np.array([np.nextafter(at, np.float32(0)), at, np.nextafter(at, np.float32(1))])
+    # Each row's cosine to the first is its first entry, exactly; the others are at right angles to each other.
+    rows = np.zeros((4, 4), dtype=np.float32)
+    rows[0, 0] = 1
+    rows[1:, 0] = cosines
+    rows[1:, 1:] = np.diag(np.sqrt(1 - cosines**2))
+    found = [
+        (int(first), int(second))
+        for part in similar_pairs(rows, THRESHOLD, "", backend)
+        for first, second, _ in zip(*part, strict=True)
+    ]
+    assert sorted(found) == [(0, 2), (0, 3)]
+    assert find_near_duplicates(rows, THRESHOLD, backend).original.tolist() == [-1, -1, 0, 0]
 
 
 def test_without_faiss_the_error_names_the_extra(

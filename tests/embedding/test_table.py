@@ -336,3 +336,12 @@ def test_files_that_are_no_tables_are_named(tmp_path: Path) -> None:
         load_table(tmp_path / "broken.npz")
     with pytest.raises(DataError, match=r"t\.npz: neither embeddings nor embedding in it, only names"):
         load_table(write_npz(tmp_path / "t.npz", names=KEYS))
+
+
+def test_a_parquet_table_whose_names_are_not_utf8_is_refused_with_its_name(tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    table = pyarrow.table({"name": KEYS, "embedding": vectors().tolist()})
+    pyarrow.parquet.write_table(table, path, compression="none", use_dictionary=False, write_statistics=False)
+    path.write_bytes(path.read_bytes().replace(b"Ann/", b"\x80nn/"))
+    with pytest.raises(DataError, match=r"t\.parquet: not a readable Parquet file .*can't decode byte 0x80"):
+        load_table(path)

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import cv2
@@ -103,7 +102,7 @@ def test_what_is_repeated_stands_in_the_notes_of_a_result(
     (people / "person_0003" / "0000.jpg").write_bytes((people / "person_0002" / "0000.jpg").read_bytes())
     (people / "list.csv").write_text("\n".join(lines))
     run_pairs(plain, ["verification"], [people / "list.csv"], tmp_path / "result")
-    notes = load_result(tmp_path / "result")[0]["verification"]["list"]["notes"]
+    notes = load_result(tmp_path / "result")[0].verification["list"].notes
     expected = (
         "1 impostor pairs are one picture twice, the first is person_0002/0000.jpg: they are labeled wrongly."
     )
@@ -161,7 +160,7 @@ def test_a_result_keeps_the_crops_of_the_worst_pairs_unless_told_not_to(
     run_pairs(plain, ["verification"], [named], tmp_path / "without", Measuring(pictures=False))
     content, arrays = load_result(tmp_path / "with")
     bare, fewer = load_result(tmp_path / "without")
-    assert json.dumps(content["verification"]) == json.dumps(bare["verification"])
+    assert content.verification == bare.verification
     shown = {f"verification/named/{key}" for key in ("shown_rows", "shown_jpeg", "shown_ends")}
     assert arrays.keys() - fewer.keys() == shown
     scores, same = arrays["verification/named/scores"], arrays["verification/named/same"]

@@ -39,6 +39,7 @@ def obey(folder: Path) -> None:
             raise DataError("a: OpenCV: Insufficient memory")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("told", "kind"),
     [

@@ -34,8 +34,6 @@ from tests.foreign import write_description, write_embedder
 BLOCK_SIZE = 40
 NO_RAY = "Ray is not installed: pip install 'facerts[ray]'"
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:ray")
-# Some tests need `ps` and kill processes.
-posix = pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")
 
 
 @pytest.fixture(scope="module")
@@ -123,7 +121,6 @@ def scoring_processes() -> set[int]:
     return {pid for pid in children if "BlockScorer" in names[pid]}
 
 
-@posix
 def test_killed_workers_lose_nothing(
     ray_here: Any,
     folder: Path,
@@ -298,7 +295,6 @@ def test_the_command_writes_the_same_files_on_both_engines(
     assert written["ray"] == written["local"]
 
 
-@posix
 def test_a_killed_run_is_finished_without_ray(
     ray_here: Any, folder: Path, model: Path, tmp_path: Path, expected: bytes
 ) -> None:

@@ -79,6 +79,7 @@ class TableEmbedder(FaceEmbedder):
         return tags
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Skipping check check_array_api_input")
 @pytest.mark.parametrize("quality", ["ignore", "column"])
 def test_scikit_learns_own_checks_pass(model: Path, quality: Any) -> None:

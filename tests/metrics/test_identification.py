@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from facerts.metrics import identification
-from facerts.metrics.identification import Found, fnir_at_fpir, mate_ranks, rank_rates, search
+from facerts.metrics.identification import SearchResult, fnir_at_fpir, mate_ranks, rank_rates, search
 
 
 def unit(rows: int, seed: int) -> np.ndarray:
@@ -48,7 +48,7 @@ def test_ranks_by_a_slow_reading_with_several_templates_of_a_person() -> None:
 
 
 def test_a_tie_puts_the_right_person_last() -> None:
-    found = Found(np.array([[0.9, 0.9, 0.9, 0.5]], dtype=np.float32), np.array([[0, 1, 2, 3]]))
+    found = SearchResult(np.array([[0.9, 0.9, 0.9, 0.5]], dtype=np.float32), np.array([[0, 1, 2, 3]]))
     assert mate_ranks(found, np.array([8, 4, 8, 6]), np.array([8])).tolist() == [2]
     assert mate_ranks(found, np.array([8, 4, 5, 6]), np.array([8])).tolist() == [3]
 

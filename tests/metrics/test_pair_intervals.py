@@ -76,6 +76,7 @@ def test_people_make_wider_intervals_than_pairs_where_people_differ() -> None:
     assert by_people[1] - by_people[0] > 2 * (by_pairs[1] - by_pairs[0])
 
 
+@pytest.mark.slow
 def test_intervals_over_people_cover_the_truth_and_those_over_pairs_do_not() -> None:
     truth = np.mean(
         [roc(*case(seed, pairs=4000, people=4000, digits=6)[:2]).auroc() for seed in range(1000, 1020)]

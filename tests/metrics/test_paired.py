@@ -69,6 +69,7 @@ def test_a_clear_difference_is_significant_and_changes_sign_with_the_order() -> 
     assert reverse["auroc"].value == -found["auroc"].value
 
 
+@pytest.mark.slow
 def test_under_no_difference_small_p_values_are_as_rare_as_they_say() -> None:
     rejected = 0
     for seed in range(100):

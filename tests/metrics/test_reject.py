@@ -18,7 +18,7 @@ from facerts.metrics.reject import (
     reject_curve,
     reject_intervals,
     resampled_curves,
-    resampled_limits,
+    resampled_fmr_limits,
 )
 from facerts.metrics.resample import pair_weights
 from facerts.metrics.verification import fmr_threshold, trapezoid
@@ -143,7 +143,7 @@ def test_the_area_of_a_replicate_is_that_of_repeated_pairs() -> None:
     found = reject_intervals(
         scores[same],
         quality[same],
-        resampled_limits(scores, same, None, 0.05, replicates=40, seed=9),
+        resampled_fmr_limits(scores, same, None, 0.05, replicates=40, seed=9),
         rates=rates,
         ends=(0.5,),
     )

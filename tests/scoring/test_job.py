@@ -306,7 +306,6 @@ main()
 """
 
 
-@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")
 def test_a_killed_command_can_be_resumed(folder: Path, tmp_path: Path) -> None:
     model = write_embedder(tmp_path / "m.onnx")
     write_description(model)

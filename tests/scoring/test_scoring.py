@@ -58,7 +58,7 @@ def test_an_unreadable_image_becomes_a_row_with_its_error(scorer: Scorer, tmp_pa
     assert [row.error is None for row in rows] == [False, False, True, False, False, False, False]
     for row, words in zip(
         rows,
-        ["empty", "not a JPEG", "", "cut short", "not an aligned crop", "tiny.png: 1 x 1 pixels", "No such"],
+        ["empty", "not a JPEG", "", "truncated", "not an aligned crop", "tiny.png: 1 x 1 pixels", "No such"],
         strict=True,
     ):
         assert words in (row.error or "")
@@ -279,7 +279,7 @@ def test_embeddings_are_written_with_the_errors(scorer: Scorer, tmp_path: Path) 
         np.testing.assert_allclose(np.linalg.norm(stored["embeddings"], axis=1), 1, atol=1e-5)
         np.testing.assert_array_equal(stored["norm"], stored["quality"])
         assert stored["failed_paths"].tolist() == [str(folder / "bad.png")]
-    with pytest.raises(Error, match="none of the 0 images"):
+    with pytest.raises(Error, match="any of the 0 images"):
         write_embeddings(tmp_path / "none.npz", [])
 
 

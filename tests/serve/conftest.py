@@ -22,7 +22,7 @@ from facerts.embedding import FaceOutputs
 from facerts.images import encode_png
 from facerts.scoring import Scorer
 from facerts.serve import Settings, build, listen
-from facerts.serve.run import make_server
+from facerts.serve.server import make_server
 from tests.shipped import write_model
 
 Serve = Callable[..., AbstractContextManager[httpx.Client]]

@@ -76,7 +76,7 @@ def test_everybody_gets_the_answer_to_their_own_crops() -> None:
     model = Numbers()
 
     async def work() -> None:
-        batcher = Batcher(model, size=7, runs=2)
+        batcher = Batcher(model, batch_size=7, concurrency=2)
         random = np.random.default_rng(0)
         given = [random.integers(1000, 60000, random.integers(1, 6)).tolist() for _ in range(200)]
 
@@ -96,7 +96,7 @@ def test_an_idle_model_runs_at_once_and_a_busy_one_takes_what_gathered() -> None
     model = Numbers()
 
     async def work() -> None:
-        batcher = Batcher(model, size=4, wait=60.0)
+        batcher = Batcher(model, batch_size=4, wait=60.0)
         assert numbers_of(await batcher(crops(5))) == [5]
         tasks = await ask_while_busy(batcher, model, crops(10), crops(11, 12), crops(13), crops(14))
         assert batcher.waiting == 5
@@ -114,7 +114,7 @@ def test_a_run_that_would_not_be_full_waits_a_little_for_more() -> None:
     model = Numbers()
 
     async def work() -> None:
-        batcher = Batcher(model, size=4, wait=60.0)
+        batcher = Batcher(model, batch_size=4, wait=60.0)
         tasks = await ask_while_busy(batcher, model, crops(10))
         model.free.set()
         await tasks[0]
@@ -132,7 +132,7 @@ def test_the_little_wait_ends() -> None:
     model = Numbers()
 
     async def work() -> None:
-        batcher = Batcher(model, size=4, wait=0.01)
+        batcher = Batcher(model, batch_size=4, wait=0.01)
         tasks = await ask_while_busy(batcher, model, crops(10), crops(11))
         model.free.set()
         assert [numbers_of(await task) for task in tasks] == [[1], [10], [11]]
@@ -146,7 +146,7 @@ def test_a_size_of_one_joins_nobody_and_more_crops_of_one_request_stay_together(
     model = Numbers()
 
     async def work() -> None:
-        batcher = Batcher(model, size=1)
+        batcher = Batcher(model, batch_size=1)
         tasks = await ask_while_busy(batcher, model, crops(10), crops(11, 12, 13), crops(14))
         model.free.set()
         await asyncio.gather(*tasks)
@@ -160,7 +160,7 @@ def test_an_error_reaches_only_those_whose_crops_made_it() -> None:
     model = Numbers()
 
     async def work() -> None:
-        batcher = Batcher(model, size=8)
+        batcher = Batcher(model, batch_size=8)
         tasks = await ask_while_busy(batcher, model, crops(10), crops(11, 666), crops(12))
         model.free.set()
         answers = await asyncio.gather(*tasks, return_exceptions=True)
@@ -177,7 +177,7 @@ def test_who_is_cancelled_while_waiting_takes_no_place() -> None:
     model = Numbers()
 
     async def work() -> None:
-        batcher = Batcher(model, size=2)
+        batcher = Batcher(model, batch_size=2)
         tasks = await ask_while_busy(batcher, model, crops(10), crops(11), crops(12))
         tasks[1].cancel()
         await asyncio.sleep(0)
@@ -196,7 +196,7 @@ def test_who_is_cancelled_while_running_harms_nobody() -> None:
     model = Numbers()
 
     async def work() -> None:
-        batcher = Batcher(model, size=2)
+        batcher = Batcher(model, batch_size=2)
         tasks = await ask_while_busy(batcher, model, crops(10), crops(11))
         model.free.set()
         await tasks[0]
@@ -215,7 +215,7 @@ def test_as_many_runs_at_the_same_time_as_were_asked_for(runs: int) -> None:
     model = Numbers()
 
     async def work() -> None:
-        batcher = Batcher(model, size=1, runs=runs)
+        batcher = Batcher(model, batch_size=1, concurrency=runs)
         model.free.clear()
         tasks = [asyncio.ensure_future(batcher(crops(number))) for number in range(6)]
         await until(lambda: model.at_once == runs)
@@ -232,7 +232,7 @@ def test_runs_at_the_same_time_share_what_waits() -> None:
     model = Numbers()
 
     async def work() -> None:
-        batcher = Batcher(model, size=8, runs=2)
+        batcher = Batcher(model, batch_size=8, concurrency=2)
         model.free.clear()
         tasks = [asyncio.ensure_future(batcher(crops(number))) for number in range(1, 9)]
         await until(lambda: model.at_once == 2)
@@ -249,7 +249,7 @@ def test_closing_answers_who_waits_and_takes_no_more() -> None:
     model = Numbers()
 
     async def work() -> None:
-        batcher = Batcher(model, size=2, wait=60.0)
+        batcher = Batcher(model, batch_size=2, wait=60.0)
         tasks = await ask_while_busy(batcher, model, crops(10), crops(11), crops(12))
         closing = asyncio.ensure_future(batcher.close())
         await asyncio.sleep(0)
@@ -267,7 +267,7 @@ def test_it_tells_how_many_crops_each_run_has() -> None:
     model = Numbers()
 
     async def work() -> None:
-        batcher = Batcher(model, size=4, watch=told.append)
+        batcher = Batcher(model, batch_size=4, on_batch=told.append)
         tasks = await ask_while_busy(batcher, model, crops(10, 11), crops(12))
         model.free.set()
         await asyncio.gather(*tasks)

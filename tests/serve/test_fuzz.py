@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from facerts.scoring import Scorer
 from facerts.serve import Settings
-from facerts.serve.answers import Problem, Scores
+from facerts.serve.schemas import Problem, Scores
 from tests.serve.conftest import address, crop, running
 
 PICTURES = [
@@ -71,6 +71,7 @@ def test_broken_pictures(client: httpx.Client, data: bytes, aligned: bool) -> No
     check(client.post(f"/v1/score?aligned={aligned}", content=data, headers=headers))
 
 
+@pytest.mark.slow
 @fuzzed
 @given(query=options, form=options, names=st.lists(st.text(max_size=9), max_size=3))
 def test_any_options_and_names(

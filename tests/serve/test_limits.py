@@ -19,8 +19,8 @@ from facerts.errors import Error
 from facerts.images import encode_png
 from facerts.scoring import Scorer
 from facerts.serve import Settings, listen
-from facerts.serve.guard import Guard
-from facerts.serve.refusal import RefusedError
+from facerts.serve.errors import RequestError
+from facerts.serve.limits import BodyLimits
 from tests.serve.conftest import Serve, Wrapped, address, crop, running, talk
 
 SMALL = Settings(max_bytes=50_000, max_pixels=40_000, max_pictures=3, queue=10, timeout=0.5)
@@ -152,7 +152,7 @@ def test_pictures_are_counted(small: httpx.Client) -> None:
     for count in (4, 40):
         response = post(small, *[crop(9)] * count)
         assert (response.status_code, response.json()["code"]) == (422, "invalid")
-        assert "more pictures than 3" in response.json()["error"]
+        assert "more than 3 images" in response.json()["error"]
 
 
 def test_pictures_with_too_many_pixels_are_refused_by_their_header(small: httpx.Client) -> None:
@@ -272,16 +272,16 @@ def test_a_refused_body_makes_room_while_the_rest_of_it_is_taken_in() -> None:
 
         async def app(scope: Any, receive: Any, send: Any) -> None:
             await receive()
-            with pytest.raises(RefusedError, match="more than 10 bytes"):
+            with pytest.raises(RequestError, match="larger than 10 bytes"):
                 await receive()
-            assert guard.held == 12
+            assert limits.held == 12
             await send({"type": "http.response.start", "status": 413, "headers": []})
 
-        guard = Guard(app, Settings(max_bytes=10))
+        limits = BodyLimits(app, Settings(max_bytes=10))
         scope = {"type": "http", "headers": [(b"transfer-encoding", b"chunked")]}
-        answered = asyncio.ensure_future(guard(scope, receive, send))
+        answered = asyncio.ensure_future(limits(scope, receive, send))
         await draining.wait()
-        assert guard.held == 0
+        assert limits.held == 0
         gone.set()
         await answered
         assert sent[0]["headers"] == [(b"connection", b"close")]

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import tracemalloc
 from contextlib import suppress
 from email.message import Message
 
@@ -81,16 +82,19 @@ def test_what_stands_before_and_after_belongs_to_nobody() -> None:
 @pytest.mark.parametrize(
     ("lines", "words"),
     [
-        ((b"",), "cut short"),
-        ((b"--XX", NAMED, b"", b"data"), "cut short"),
-        ((b"--XX", NAMED, b"", b"data", b"--XX"), "part 1"),
-        ((b"--XX", NAMED, b"", b"data", b"--XY--"), "cut short"),
-        ((b"--XXY", NAMED, b"", b"data", b"--XX--"), "part 0"),
-        ((b"--XX", NAMED, b"--XX--"), "part 0 of the form has no headers that end"),
+        ((b"",), "truncated"),
+        ((b"--XX", NAMED, b"", b"data"), "truncated"),
+        ((b"--XX", NAMED, b"", b"data", b"--XX"), "headers of part 1"),
+        ((b"--XX", NAMED, b"", b"data", b"--XY--"), "truncated"),
+        ((b"--XXY", NAMED, b"", b"data", b"--XX--"), "headers of part 0"),
+        ((b"--XX", NAMED, b"--XX--"), "the headers of part 0 of the form do not end"),
         ((b"--XX", b"X: " + b"y" * 5000, NAMED, b"", b"data", b"--XX--"), "within 4096 bytes"),
-        ((b"--XX", b"", b"data", b"--XX--"), "names its field"),
-        ((b"--XX", b'Content-Disposition: attachment; name="a"', b"", b"data", b"--XX--"), "names its field"),
-        ((b"--XX", b"Content-Disposition: form-data", b"", b"data", b"--XX--"), "names its field"),
+        ((b"--XX", b"", b"data", b"--XX--"), "the name of its field"),
+        (
+            (b"--XX", b'Content-Disposition: attachment; name="a"', b"", b"data", b"--XX--"),
+            "the name of its field",
+        ),
+        ((b"--XX", b"Content-Disposition: form-data", b"", b"data", b"--XX--"), "the name of its field"),
     ],
 )
 def test_a_broken_form_is_an_error_that_says_what_is_broken(lines: tuple[bytes, ...], words: str) -> None:
@@ -131,3 +135,17 @@ def test_the_boundary_is_read_from_the_content_type(content_type: str, boundary:
 def test_a_content_type_without_a_boundary_that_can_be_is_an_error(content_type: str) -> None:
     with pytest.raises(MultipartError, match="boundary"):
         boundary_of(told(content_type))
+
+
+def test_only_the_data_of_the_parts_is_copied() -> None:
+    files = [("pictures", (f"{number}.png", bytes(1_000_000))) for number in range(8)]
+    request = httpx.Request("POST", "http://x", files=files)
+    body, boundary = request.read(), boundary_of(told(request.headers["content-type"]))
+    tracemalloc.start()
+    try:
+        parts = split_parts(body, boundary, 9)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert sum(len(part.data) for part in parts) == 8_000_000
+    assert peak < 8_100_000

@@ -76,7 +76,7 @@ def test_pictures_show_their_faces_or_why_there_are_none(
     assert "2 faces · 400 × 60" in lines[0]
     assert "0 faces" in lines[1]
     texts = page.run("[...document.querySelectorAll('.card .none, .card .problem')].map((p) => p.innerText)")
-    assert texts[0] == "No face was found in this picture."
+    assert texts[0] == "No face was found in this image."
     assert "not a JPEG" in texts[1]
     for shown, row in zip(page.run(ROWS), photo_scorer.score(pictures[0]), strict=True):
         assert row.quality is not None
@@ -165,7 +165,7 @@ def test_everything_can_be_reached_and_done_with_the_keyboard(page: Tab, picture
             "(document.activeElement)"
         )
         focused.append(name)
-        if name == "Show face 2 in the picture":
+        if name == "Show face 2 in the image":
             break
     assert {"files", "accept", "largest", "aligned", "save", "clear"} <= set(focused)
     assert "Faces of two.png" in focused, "the table can be scrolled"
@@ -266,7 +266,7 @@ def test_a_service_with_a_token_asks_for_it(tab: Tab, photo_scorer: Scorer, pict
         tab.open(str(client.base_url))
         tab.wait("!el('key').hidden")
         assert tab.run("document.activeElement.id") == "token"
-        for given, told in (("wrong", "That is not the token of this service."), ("sesame", "")):
+        for given, told in (("wrong", "Wrong token."), ("sesame", "")):
             tab.run(f"el('token').value = {given!r}; el('key').requestSubmit()")
             tab.wait(
                 f"el('key-problem').innerText === {told!r} && (model !== null) === {str(not told).lower()}"

@@ -180,7 +180,7 @@ def test_a_service_without_a_detector_does_not_pretend(client: httpx.Client) -> 
 
 
 def test_a_picture_too_small_for_a_face_gets_no_quality(client: httpx.Client) -> None:
-    response = post(client, encode_png(np.zeros((1, 1, 3), dtype=np.uint8)))
+    response = post(client, encode_png(np.zeros((1, 1, 3), dtype=np.uint8)), resize_crops=True)
     assert response.status_code == 422
     (picture,) = response.json()["pictures"]
     assert picture["error"].startswith("1 x 1 pixels are too few for a face")
@@ -191,8 +191,8 @@ def test_of_several_pictures_the_bad_ones_have_errors(client: httpx.Client) -> N
     response = post(client, b"no", crop(200), crop(100)[:60])
     assert response.status_code == 200
     bad, good, cut = response.json()["pictures"]
-    assert bad["error"] == "not a JPEG, PNG, WebP or BMP picture"
-    assert cut["error"] == "the PNG is cut short"
+    assert bad["error"] == "not a JPEG, PNG, WebP or BMP image"
+    assert cut["error"] == "the PNG is truncated"
     assert good["error"] is None
     assert good["faces"][0]["quality"] == pytest.approx(quality(200), abs=1e-4)
     assert bad["faces"] == cut["faces"] == []
@@ -203,7 +203,7 @@ def test_where_all_pictures_are_bad_the_request_is(client: httpx.Client) -> None
     assert response.status_code == 422
     problem = response.json()
     assert problem["code"] == "unusable_pictures"
-    assert problem["error"].startswith("none of the 3 pictures could be scored; the first: ")
+    assert problem["error"].startswith("none of the 3 images could be scored; the first: ")
     assert [picture["name"] for picture in problem["pictures"]] == ["0.png", "1.png", "2.png"]
     assert "empty" in problem["pictures"][1]["error"]
 
@@ -234,7 +234,7 @@ def test_percentiles_are_those_of_the_calibration(client: httpx.Client) -> None:
         ({"keep": 2}, "keep"),
         ({"min_quality": "nan"}, "min_quality"),
         ({"min_quality": "much"}, "min_quality"),
-        ({"keep": 0.95, "min_quality": 0}, "give one"),
+        ({"keep": 0.95, "min_quality": 0}, "give only one"),
         ({"embeddings": "perhaps"}, "embeddings"),
         ({"embedings": "true"}, "embedings"),
         ({"largest": ""}, "largest"),
@@ -257,7 +257,7 @@ def test_an_option_in_two_places_is_an_error(client: httpx.Client) -> None:
         "/v1/score?largest=1", files=[("pictures", ("a.png", crop(9)))], data={"largest": "1"}
     )
     assert response.status_code == 422
-    assert "give it once" in response.json()["error"]
+    assert "only once" in response.json()["error"]
 
 
 @pytest.mark.parametrize(

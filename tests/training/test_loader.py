@@ -32,6 +32,7 @@ def shuffled(drawn_faces: Path, tmp_path_factory: pytest.TempPathFactory) -> dic
     return {"shards": str(folder / "shards" / "shard-*.tar"), "records": str(folder / "records")}
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning")
 @pytest.mark.parametrize("layout", ["shards", "records"])
 def test_epochs_are_the_same_for_any_number_of_workers(

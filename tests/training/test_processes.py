@@ -92,6 +92,7 @@ def alone() -> dict[str, list[Tensor]]:
     return {name: gradients_of(name, Processes()) for name in CLASSIFY}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [2, 4])
 def test_several_processes_give_the_gradients_of_one(
     alone: dict[str, list[Tensor]], tmp_path: Path, count: int

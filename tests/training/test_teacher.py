@@ -9,7 +9,7 @@ import torch
 from torch.nn import functional as F
 
 from facerts.datasets import open_source
-from facerts.datasets.synthetic import write_drawn
+from facerts.datasets.synthetic import write_synthetic_faces
 from facerts.embedding import load_embedder
 from facerts.errors import Error
 from facerts.training.checkpoint import load_network
@@ -205,7 +205,7 @@ UNLABELED = ("data.unlabeled_share=0.25", "optim.batch_size=16", "data.name=draw
 def unlabeled_faces(tmp_path: Path) -> Path:
     """Ten flat images of people of whom nothing is known."""
     folder = tmp_path / "unlabeled"
-    write_drawn(tmp_path / "others", identities=5, pictures=2, seed=77)
+    write_synthetic_faces(tmp_path / "others", identities=5, images=2, seed=77)
     folder.mkdir()
     for number, file in enumerate(sorted((tmp_path / "others").rglob("*.jpg"))):
         file.rename(folder / f"{number}.jpg")

@@ -39,6 +39,18 @@ def add_quality(
         ImageError: ``img`` is not such an array.
         ModelError: the model has no quality, or no threshold for ``keep``.
         Error: a face does not have five landmarks.
+
+    Examples:
+        >>> from types import SimpleNamespace
+        >>> import numpy as np
+        >>> import facerts
+        >>> from facerts.datasets.synthetic import draw_face
+        >>> image = np.pad(draw_face(0, 0), ((60, 60), (60, 60), (0, 0)), mode="edge")[..., ::-1]
+        >>> points = np.array([[38.3, 51.7], [73.5, 51.5], [56.0, 71.7], [41.5, 92.4], [70.7, 92.2]]) + 60
+        >>> face = SimpleNamespace(kps=points)  # as insightface finds it
+        >>> add_quality([face], image, facerts.load(), min_quality=-2)
+        >>> face.accepted
+        True
     """
     image = read_bgr(img, "img")
     crops = [align(image, _points(face, number)) for number, face in enumerate(faces)]

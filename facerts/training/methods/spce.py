@@ -1,6 +1,6 @@
 """SPCE: the simplified pairwise cross-entropy, with a classifier that only follows it.
 
-Boudiaf, Rony, Masud Ziko, Granger, Pedersoli, Piantanida, Ben Ayed: "A Unifying Mutual Information View of Metric
+Boudiaf, Rony, Ziko, Granger, Pedersoli, Piantanida, Ben Ayed: "A Unifying Mutual Information View of Metric
 Learning: Cross-Entropy vs. Pairwise Losses", ECCV 2020, define it; Aljundi, Patel, Sulc, Olmeda, Chumerin:
 "Contrastive Classification and Representation Learning with Probabilistic Interpretation", AAAI 2023, add the
 classifier's tightness term. Over the K classes of the batch:

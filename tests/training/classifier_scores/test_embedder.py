@@ -233,6 +233,7 @@ def test_a_run_is_known_by_its_folder_and_its_checkpoint(trained_run: Path, tmp_
         load_run(tmp_path)
 
 
+@pytest.mark.slow
 def test_a_method_without_logits_is_refused_but_for_what_needs_none(
     make_recipe: MakeRecipe, tmp_path: Path
 ) -> None:

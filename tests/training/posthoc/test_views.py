@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from facerts.cli.app import build_app
 from facerts.datasets import open_source
-from facerts.datasets.synthetic import draw_face, write_drawn
+from facerts.datasets.synthetic import draw_face, write_synthetic_faces
 from facerts.embedding import load_embedder
 from facerts.errors import Error, ModelError
 from facerts.images.corruptions import degrade
@@ -41,7 +41,7 @@ LOW_RHO = ["rho=1", "highest=1"]
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("views")
     write_sharp_embedder(folder / "theirs.onnx")
-    write_drawn(folder / "faces", identities=16, pictures=6, seed=3)
+    write_synthetic_faces(folder / "faces", identities=16, images=6, seed=3)
     return folder
 
 
@@ -56,6 +56,7 @@ def graft(place: Path, out: Path, method: str, **how: Any) -> Graft:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["pfe", "tau", "tempnet"])
 def test_each_is_written_and_the_same_again(method: str, place: Path, tmp_path: Path) -> None:
     crops = np.stack([draw_face(identity, 0, seed=5) for identity in range(4)])
@@ -84,6 +85,7 @@ def _clean_and_blurred(place: Path) -> tuple[NDArray[np.uint8], NDArray[np.uint8
     return clean, np.stack([degrade(crop, "blur", 0.7) for crop in clean])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["pfe", "tau"])
 def test_degraded_pictures_of_strangers_get_less_quality(method: str, place: Path, tmp_path: Path) -> None:
     long = Settings(hidden=32, epochs=60, batch_size=32, holdout=0.0, lr=3e-3)
@@ -97,6 +99,7 @@ def test_degraded_pictures_of_strangers_get_less_quality(method: str, place: Pat
     assert (poor < np.median(good)).mean() > 0.65
 
 
+@pytest.mark.slow
 def test_the_temperature_network_learns_where_the_loss_is_least(place: Path, tmp_path: Path) -> None:
     """Whether blurred pictures get a higher or a lower temperature is the embedder's doing: ask the minimum itself."""
     out = tmp_path / "a.onnx"
@@ -118,6 +121,7 @@ def test_the_temperature_network_learns_where_the_loss_is_least(place: Path, tmp
     np.testing.assert_allclose(learned, least, rtol=0.2)
 
 
+@pytest.mark.slow
 def test_views_are_kept_and_made_anew_where_they_are_others(
     place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -217,6 +221,7 @@ def test_a_contrast_of_too_few_held_out_people_is_said(place: Path, tmp_path: Pa
         )
 
 
+@pytest.mark.slow
 def test_the_command_gives_its_views(place: Path, tmp_path: Path) -> None:
     cache = tmp_path / "cache.npz"
     files = ["--model", str(place / "theirs.onnx"), "--data", str(place / "faces"), "--cache", str(cache)]
@@ -231,6 +236,7 @@ def test_the_command_gives_its_views(place: Path, tmp_path: Path) -> None:
     np.testing.assert_array_equal(first, second)
 
 
+@pytest.mark.slow
 def test_heads_read_the_norm_and_the_file_does_too(place: Path, tmp_path: Path) -> None:
     random = np.random.default_rng(0)
     vectors = torch.from_numpy(random.normal(size=(50, 6)).astype(np.float32))
