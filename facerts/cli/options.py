@@ -10,7 +10,7 @@ import typer
 
 
 class DetectorName(str, Enum):
-    """Face detectors."""
+    """The face detectors, or none for aligned crops."""
 
     NONE = "none"
     YUNET = "yunet"
@@ -20,32 +20,32 @@ class DetectorName(str, Enum):
 Model = Annotated[
     str,
     typer.Option(
-        help="Name of a model that ships (see facerts models list), an .onnx embedder (a foreign one with its .json "
-        "beside it), or an insightface model pack."
+        help="Name of a shipped model (see facerts models list), or path of an .onnx embedder (a foreign one with its "
+        ".json beside it) or of an insightface model pack."
     ),
 ]
 ModelOrDefault = Annotated[
     str | None,
     typer.Option(
-        help="Name of a model that ships (see facerts models list), an .onnx embedder (a foreign one with its .json "
-        "beside it), or an insightface model pack; default: the default model that ships.",
+        help="Name of a shipped model (see facerts models list), or path of an .onnx embedder (a foreign one with its "
+        ".json beside it) or of an insightface model pack; by default the default model.",
     ),
 ]
-Pictures = Annotated[
+Images = Annotated[
     list[str],
     typer.Argument(
-        help="Images, folders, record directories, .tar shards or list files.", metavar="PATHS..."
+        help="Image files, folders, record directories, .tar shards or list files.", metavar="PATHS..."
     ),
 ]
 Detector = Annotated[
     DetectorName,
-    typer.Option(help="Face detector for photos: yunet or scrfd; none if the images are aligned crops."),
+    typer.Option(help="Detector that finds the faces in photos; none if the images are aligned crops."),
 ]
 DetectorModel = Annotated[
     Path | None,
     typer.Option(
-        help="The detector's .onnx file, or an insightface model pack for scrfd; not needed for yunet after facerts "
-        "models pull yunet."
+        help="Path of the detector's .onnx file, or for scrfd of an insightface model pack; not needed for yunet after "
+        "facerts models pull yunet."
     ),
 ]
 DetThreshold = Annotated[
@@ -54,24 +54,24 @@ DetThreshold = Annotated[
         "--det-threshold",
         min=0,
         max=1,
-        help="Minimum detection score of a face; default: the detector's own, 0.6 for yunet and 0.5 for scrfd.",
+        help="Minimum detector score of a face; by default 0.6 for yunet and 0.5 for scrfd.",
     ),
 ]
 ResizeCrops = Annotated[
     bool,
     typer.Option(
         "--resize-crops",
-        help="Resize aligned crops that are not 112 x 112 (without a detector). Otherwise they are an error, because "
-        "they may be photos.",
+        help="Without a detector, accept square crops of any size. Otherwise images that are not 112 x 112 are errors, "
+        "as they may be photos.",
     ),
 ]
-Batch = Annotated[int, typer.Option(min=1, help="Number of crops in a batch.")]
+Batch = Annotated[int, typer.Option(min=1, help="Number of crops per batch.")]
 Threads = Annotated[
     int | None, typer.Option(min=1, help="Threads per forward pass; by default, ONNX Runtime decides.")
 ]
 RunBatch = Annotated[
     int | None,
-    typer.Option(min=1, help="Number of crops in a batch; by default 16 on the CPU and 64 elsewhere."),
+    typer.Option(min=1, help="Number of crops per batch; by default 16 on the CPU and 64 elsewhere."),
 ]
 RunThreads = Annotated[
     int,
@@ -80,13 +80,14 @@ RunThreads = Annotated[
     ),
 ]
 Provider = Annotated[
-    list[str] | None, typer.Option(help="ONNX Runtime execution provider, e.g. CUDAExecutionProvider.")
+    list[str] | None,
+    typer.Option(help="ONNX Runtime execution provider, e.g. CUDAExecutionProvider; may be repeated."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Align = Annotated[
     str | None,
     typer.Option(
-        help="Treat images as photos: find and align their faces with this detector, an .onnx file of YuNet or SCRFD, "
-        "an insightface model pack, or yunet after facerts models pull yunet."
+        help="Detector that finds and aligns the faces in photos: an .onnx file of YuNet or SCRFD, an insightface "
+        "model pack, or yunet after facerts models pull yunet. By default images are aligned crops."
     ),
 ]

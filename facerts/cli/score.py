@@ -14,9 +14,9 @@ from facerts.cli.options import (
     DetectorModel,
     DetectorName,
     DetThreshold,
+    Images,
     Json,
     ModelOrDefault,
-    Pictures,
     Provider,
     ResizeCrops,
     RunBatch,
@@ -44,7 +44,7 @@ def register(app: typer.Typer) -> None:
 
 
 def score(
-    paths: Pictures,
+    paths: Images,
     out: Annotated[Path, typer.Option(help="File to write the rows to: .csv, .jsonl or .parquet.")],
     model: ModelOrDefault = None,
     detector: Detector = DetectorName.NONE,
@@ -121,7 +121,7 @@ def score(
         batch_size=batch_size,
     )
     scorer = open_scorer()
-    task = Task(scorer.judge(min_quality=min_quality, keep=keep).min_quality, largest, copies)
+    task = Task(scorer.row_builder(min_quality=min_quality, keep=keep).min_quality, largest, copies)
     source = open_images(paths)
     on_gpus = provider is not None and provider[0] != CPU
     workers = Workers(ray_address, ray_workers, threads, gpus=int(on_gpus))
@@ -152,7 +152,7 @@ def score(
 def _finish(job: Job) -> dict[str, int]:
     """Write the result, warn of what could not be read, and count."""
     summary = {
-        "pictures": job.pictures,
+        "pictures": job.images,
         "faces": 0,
         "accepted": 0,
         "rejected": 0,

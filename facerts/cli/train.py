@@ -24,21 +24,21 @@ def train(
     overrides: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Fields to change, by their dotted names: method=pfe optim.lr=0.05 data.workers=4",
+            help="Recipe fields to override, by their dotted names: method=pfe optim.lr=0.05 data.workers=4",
             metavar="[KEY=VALUE]...",
         ),
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="The run's folder; runs/NAME by default.")] = None,
-    resume: Annotated[bool, typer.Option(help="Go on from the folder's last checkpoint.")] = False,
+    out: Annotated[Path | None, typer.Option(help="Folder of the run; by default runs/NAME.")] = None,
+    resume: Annotated[bool, typer.Option(help="Continue from the last checkpoint in the folder.")] = False,
     corrupt_fraction: Annotated[
         float | None,
-        typer.Option(help="Share of training images to blur; short for data.corrupt_fraction=…"),
+        typer.Option(help="Share of the training images to blur; short for data.corrupt_fraction=…"),
     ] = None,
     show: Annotated[
         bool, typer.Option("--show", help="Print the complete recipe, and do not train.")
     ] = False,
 ) -> None:
-    """Train a network as a recipe says.
+    """Train a model with a recipe.
 
     A recipe is a YAML file and may begin with another one ("base: casia").
     method=NAME adds what is special of a method. Later settings cover
@@ -50,10 +50,10 @@ def train(
     from facerts.training.loop import train as run
     from facerts.training.recipe import load_recipe
 
-    changes = list(overrides or ())
+    fields = list(overrides or ())
     if corrupt_fraction is not None:
-        changes.append(f"data.corrupt_fraction={corrupt_fraction}")
-    loaded = load_recipe(recipe, changes)
+        fields.append(f"data.corrupt_fraction={corrupt_fraction}")
+    loaded = load_recipe(recipe, fields)
     if show:
         typer.echo(loaded.to_yaml(), nl=False)
         return

@@ -16,8 +16,8 @@ from facerts.detection import Detection, Detector
 from facerts.embedding import FaceOutputs
 from facerts.errors import ModelError
 from facerts.images import CROP_SIZE, decode
-from facerts.scoring import Picture, RowBuilder, Scored, Scorer
-from facerts.scoring.prepare import Prepared, prepare, printable
+from facerts.scoring import LazyImage, RowBuilder, ScoredFace, Scorer
+from facerts.scoring.prepare import PreparedImage, prepare, printable
 from facerts.serve.batching import Batcher
 from facerts.serve.errors import RequestError
 from facerts.serve.metrics import Metrics
@@ -61,13 +61,13 @@ class Service:
         self.has_quality = scorer.embed(black).quality is not None
         self.judge = self._judge(settings.min_quality, settings.keep)
         self.working = 0
-        self._slots = asyncio.Semaphore(AHEAD * scorer.embedder.batch_size * scorer.runs)
+        self._slots = asyncio.Semaphore(AHEAD * scorer.embedder.batch_size * scorer.parallel_batches)
         self._threads = ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="images")
         self._batcher = Batcher(
             scorer.embedder,
             batch_size=scorer.embedder.batch_size,
             wait=settings.batch_wait,
-            concurrency=scorer.runs,
+            concurrency=scorer.parallel_batches,
             on_batch=metrics.count_batch,
         )
 
@@ -158,7 +158,7 @@ class Service:
         )
 
     def _judge(self, min_quality: float | None, keep: float | None) -> RowBuilder:
-        judge = self.scorer.judge(min_quality=min_quality, keep=keep)
+        judge = self.scorer.row_builder(min_quality=min_quality, keep=keep)
         if judge.min_quality is not None and not self.has_quality:
             raise ModelError(
                 f"{self.scorer.embedder.name} has no quality, so it cannot accept faces by a threshold"
@@ -189,7 +189,7 @@ class Service:
 
     def _prepare(
         self, data: bytes, detector: Detector | None, options: Options
-    ) -> tuple[Prepared, _ImageInfo]:
+    ) -> tuple[PreparedImage, _ImageInfo]:
         """The crops of an image; called in a thread."""
         info = _ImageInfo()
 
@@ -200,7 +200,7 @@ class Service:
 
         limited = None if detector is None else _LimitedDetector(detector, self.settings.max_faces)
         resize = self.scorer.resize_crops if options.resize_crops is None else options.resize_crops
-        prepared = prepare(Picture(IMAGE, load), limited, largest=options.largest, resize_crops=resize)
+        prepared = prepare(LazyImage(IMAGE, load), limited, largest=options.largest, resize_crops=resize)
         info.found = len(prepared.crops) if limited is None else limited.found
         return prepared, info
 
@@ -220,7 +220,7 @@ class _LimitedDetector:
         return faces[: self._max_faces]
 
 
-def _face(scored: Scored, *, embedding: bool) -> Face:
+def _face(scored: ScoredFace, *, embedding: bool) -> Face:
     row = scored.row
     points = row.points
     return Face(

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from facerts.curation import exact_duplicates as duplicates
-from facerts.curation.exact_duplicates import By, dedup, find_copies
-from facerts.curation.identity_pairs import Across, Pair, dropped, merged
-from facerts.curation.output_spec import Target
+from facerts.curation.exact_duplicates import By, dedup, find_duplicates
+from facerts.curation.identity_pairs import IdentityAction, IdentityPair, choose_dropped, merge_labels
+from facerts.curation.output_spec import OutputSpec
 from facerts.curation.pack import unpack
 from facerts.datasets import open_source
 from facerts.datasets.source import Source
@@ -55,7 +55,7 @@ def repeated(drawn_faces: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
 @pytest.fixture
 def make(repeated: Path, tmp_path: Path) -> Make:
     def run(**options: Any) -> dict[str, Any]:
-        return dedup(open_source(repeated), Target(tmp_path / "once.tar"), **options)
+        return dedup(open_source(repeated), OutputSpec(tmp_path / "once.tar"), **options)
 
     return run
 
@@ -81,9 +81,9 @@ def test_copies_are_those_that_a_comparison_of_all_finds(
     repeated: Path, by: By, short: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Short digests collide; whole ones have to tell such pictures apart.
-    monkeypatch.setattr(duplicates, "_SHORT", short)
+    monkeypatch.setattr(duplicates, "_PREFIX_BYTES", short)
     source = open_source(repeated)
-    found = find_copies(source, by)
+    found = find_duplicates(source, by)
     pairs = {frozenset(pair) for group in found.groups for pair in combinations(group, 2)}
     assert pairs == equal_to_each_other(source, by)
     assert len(pairs) == 9 + (by == "pixels")
@@ -98,13 +98,13 @@ def test_within_an_identity_the_first_stays_and_between_identities_all_stay(
     assert set(once) == set(content(repeated))
     assert max(once.values()) == 1
     assert report["dropped"] == {"images": 3, "identities": 0, "by_reason": {"equal bytes": 3}}
-    assert {(Path(row["picture"]).name, Path(row["resembles"]).name) for row in dropped_list(tmp_path)} == {
+    assert {(Path(row["image"]).name, Path(row["resembles"]).name) for row in dropped_list(tmp_path)} == {
         ("0100.jpg", "0000.jpg"),
         ("0101.jpg", "0000.jpg"),
         ("0102.jpg", "0005.jpg"),
     }
     pairs = {(row["first"], row["second"]): row for row in report["identity_pairs"]["surest"]}
-    assert pairs["another", "person_0004"]["equal_pictures"] == 4
+    assert pairs["another", "person_0004"]["equal_images"] == 4
     assert pairs["another", "person_0004"]["one_person"] is True
     assert pairs["another", "person_0004"]["share"] == 0.8
     assert pairs["person_0002", "person_0003"]["one_person"] is False
@@ -113,7 +113,7 @@ def test_within_an_identity_the_first_stays_and_between_identities_all_stay(
 
 
 def test_one_person_of_two_names_can_be_merged(make: Make, tmp_path: Path) -> None:
-    report = make(across=Across.MERGE)
+    report = make(identity_action=IdentityAction.MERGE)
     source = open_source(tmp_path / "once.tar")
     assert "another" not in source.identities
     assert report["written"][0]["identities"] == 8
@@ -126,7 +126,7 @@ def test_one_person_of_two_names_can_be_merged(make: Make, tmp_path: Path) -> No
 
 
 def test_or_the_one_with_fewer_pictures_be_dropped(make: Make, repeated: Path, tmp_path: Path) -> None:
-    report = make(across=Across.DROP)
+    report = make(identity_action=IdentityAction.DROP)
     assert set(open_source(tmp_path / "once.tar").identities) == set(open_source(repeated).identities) - {
         "another"
     }
@@ -149,12 +149,12 @@ def test_what_cannot_be_decoded_is_left_out_where_pixels_count(drawn_faces: Path
     for person in ("person_0001", "person_0002"):
         (tmp_path / "faces" / person / "0001.jpg").write_bytes(b"not a picture")
     source = open_source(tmp_path / "faces")
-    report = dedup(source, Target(tmp_path / "once.tar"), by="pixels")
+    report = dedup(source, OutputSpec(tmp_path / "once.tar"), by="pixels")
     assert report["dropped"]["by_reason"] == {"cannot be decoded": 2}
     assert all("not a JPEG" in row["error"] for row in dropped_list(tmp_path))
     assert report["identity_pairs"]["count"] == 0
     # Bytes are compared without a look into them.
-    assert dedup(source, Target(tmp_path / "all.tar"))["dropped"]["images"] == 0
+    assert dedup(source, OutputSpec(tmp_path / "all.tar"))["dropped"]["images"] == 0
 
 
 def test_without_identities_a_picture_is_there_once_in_the_whole(drawn_things: Path, tmp_path: Path) -> None:
@@ -162,23 +162,25 @@ def test_without_identities_a_picture_is_there_once_in_the_whole(drawn_things: P
     pictures.mkdir()
     for number, picture in enumerate([*sorted(drawn_things.iterdir())] * 2):
         (pictures / f"{number:03d}.jpg").write_bytes(picture.read_bytes())
-    report = dedup(open_source(pictures), Target(tmp_path / "once.tar"))
+    report = dedup(open_source(pictures), OutputSpec(tmp_path / "once.tar"))
     assert report["dropped"]["images"] == 24
     assert "identity_pairs" not in report
     assert content(tmp_path / "once.tar") == content(drawn_things)
 
 
-def pair(first: int, second: int, sure: float, one_person: bool = True) -> Pair:
-    return Pair(first, second, one_person, sure)
+def pair(first: int, second: int, sure: float, one_person: bool = True) -> IdentityPair:
+    return IdentityPair(first, second, one_person, sure)
 
 
 def test_whoever_hangs_together_becomes_the_one_with_the_most_pictures() -> None:
     images = np.array([2, 5, 5, 9, 1, 1, 3])
-    becomes = merged([pair(0, 1, 1), pair(1, 2, 1), pair(4, 5, 1), pair(3, 6, 9, one_person=False)], images)
+    becomes = merge_labels(
+        [pair(0, 1, 1), pair(1, 2, 1), pair(4, 5, 1), pair(3, 6, 9, one_person=False)], images
+    )
     assert becomes.tolist() == [1, 1, 1, 3, 4, 4, 6]
 
 
 def test_nobody_is_dropped_for_one_who_is_dropped() -> None:
     images = np.array([3, 2, 1, 4])
-    gone = dropped([pair(1, 2, 0.8), pair(0, 1, 0.9), pair(0, 3, 0.1, one_person=False)], images)
+    gone = choose_dropped([pair(1, 2, 0.8), pair(0, 1, 0.9), pair(0, 3, 0.1, one_person=False)], images)
     assert set(gone) == {1}  # it goes for 0, the surer pair; 2 resembles nobody who stays

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from facerts.curation.exact_duplicates import dedup
-from facerts.curation.output_spec import Target
+from facerts.curation.output_spec import OutputSpec
 from facerts.curation.shuffle import shuffle
 from facerts.curation.split import split
 from facerts.curation.writers import write_shard
@@ -54,9 +54,11 @@ def peak(run: Callable[[], object]) -> int:
 
 
 COMMANDS: dict[str, Callable[[Source, Path], object]] = {
-    "split": lambda source, folder: split(source, Target(folder / "a"), Target(folder / "b.tar"), share=0.5),
-    "dedup": lambda source, folder: dedup(source, Target(folder / "a.tar")),
-    "shuffle": lambda source, folder: shuffle(source, Target(folder / "a", 2), pile_bytes=100 * PICTURE),
+    "split": lambda source, folder: split(
+        source, OutputSpec(folder / "a"), OutputSpec(folder / "b.tar"), share=0.5
+    ),
+    "dedup": lambda source, folder: dedup(source, OutputSpec(folder / "a.tar")),
+    "shuffle": lambda source, folder: shuffle(source, OutputSpec(folder / "a", 2), pile_bytes=100 * PICTURE),
 }
 
 

@@ -87,7 +87,7 @@ def test_nothing_decodable_writes_nothing(tmp_path: Path) -> None:
     for person in ("a", "b"):
         (tmp_path / "bad" / person).mkdir(parents=True)
         (tmp_path / "bad" / person / "1.jpg").write_bytes(b"no")
-    with pytest.raises(DataError, match="no picture in it can be decoded"):
+    with pytest.raises(DataError, match="none of its images can be decoded"):
         pack_records(open_source(tmp_path / "bad"), tmp_path / "rec")
     assert not any((tmp_path / "rec").iterdir())
 
@@ -130,6 +130,6 @@ def test_pictures_of_one_name_are_not_overwritten(tmp_path: Path, drawn_faces: P
     with tarfile.open(tmp_path / "twice.tar", "w") as tar:
         tar.add(first, arcname="a/1.jpg")
         tar.add(second, arcname="a/1.jpg")
-    with pytest.raises(DataError, match="two pictures are called a/1"):
+    with pytest.raises(DataError, match="two images are called a/1"):
         unpack(open_source(tmp_path / "twice.tar"), tmp_path / "out")
     assert not (tmp_path / "out").exists()

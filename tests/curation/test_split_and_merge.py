@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from facerts.curation.curation_job import Settings
+from facerts.curation.curation_job import JobOptions
 from facerts.curation.exact_duplicates import dedup
 from facerts.curation.merge import merge
-from facerts.curation.output_spec import Target
+from facerts.curation.output_spec import OutputSpec
 from facerts.curation.pack import pack_records, unpack
 from facerts.curation.split import split
 from facerts.datasets import open_source
@@ -33,8 +33,8 @@ def test_nobody_is_in_both_parts_and_nothing_is_lost(
 ) -> None:
     report = split(
         open_source(drawn_faces),
-        Target(tmp_path / out, shards),
-        Target(tmp_path / "b"),
+        OutputSpec(tmp_path / out, shards),
+        OutputSpec(tmp_path / "b"),
         identities=3,
         seed=1,
     )
@@ -56,8 +56,8 @@ def test_the_seed_decides_who_is_held_out(drawn_faces: Path, tmp_path: Path) -> 
     def held(name: str, seed: int) -> set[str]:
         split(
             open_source(drawn_faces),
-            Target(tmp_path / f"{name}.tar"),
-            Target(tmp_path / f"{name}_held.tar"),
+            OutputSpec(tmp_path / f"{name}.tar"),
+            OutputSpec(tmp_path / f"{name}_held.tar"),
             share=0.5,
             seed=seed,
         )
@@ -70,8 +70,8 @@ def test_the_seed_decides_who_is_held_out(drawn_faces: Path, tmp_path: Path) -> 
 
 
 def test_a_dry_run_writes_its_report_alone(drawn_faces: Path, tmp_path: Path) -> None:
-    out, held = Target(tmp_path / "a"), Target(tmp_path / "b")
-    told = split(open_source(drawn_faces), out, held, identities=2, settings=Settings(dry_run=True))
+    out, held = OutputSpec(tmp_path / "a"), OutputSpec(tmp_path / "b")
+    told = split(open_source(drawn_faces), out, held, identities=2, options=JobOptions(dry_run=True))
     assert files_in(tmp_path) == ["a.dry-run.json"]
     real = split(open_source(drawn_faces), out, held, identities=2)
     assert real["written"] == told["written"]
@@ -82,7 +82,7 @@ def test_a_dry_run_writes_its_report_alone(drawn_faces: Path, tmp_path: Path) ->
     [
         ({}, "either --identities or --share"),
         ({"identities": 2, "share": 0.5}, "either --identities or --share"),
-        ({"share": 1.0}, "no share"),
+        ({"share": 1.0}, "not a share"),
         ({"identities": 8}, "some must be left"),
     ],
 )
@@ -90,13 +90,13 @@ def test_a_split_that_makes_no_sense_is_refused(
     drawn_faces: Path, tmp_path: Path, options: dict[str, float], problem: str
 ) -> None:
     with pytest.raises(Error, match=problem):
-        split(open_source(drawn_faces), Target(tmp_path / "a"), Target(tmp_path / "b"), **options)  # type: ignore[arg-type]
+        split(open_source(drawn_faces), OutputSpec(tmp_path / "a"), OutputSpec(tmp_path / "b"), **options)  # type: ignore[arg-type]
     assert files_in(tmp_path) == []
 
 
 def test_a_split_needs_identities(drawn_things: Path, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="needs identities"):
-        split(open_source(drawn_things), Target(tmp_path / "a"), Target(tmp_path / "b"), identities=1)
+        split(open_source(drawn_things), OutputSpec(tmp_path / "a"), OutputSpec(tmp_path / "b"), identities=1)
 
 
 def parts(drawn_faces: Path, folder: Path) -> tuple[Path, Path]:
@@ -116,7 +116,7 @@ def test_identities_of_one_name_are_one_and_no_file_takes_another_s_place(
     drawn_faces: Path, tmp_path: Path
 ) -> None:
     one, two = parts(drawn_faces, tmp_path)
-    report = merge([one, two], Target(tmp_path / "all.tar"))
+    report = merge([one, two], OutputSpec(tmp_path / "all.tar"))
     assert content(tmp_path / "all.tar") == content(drawn_faces)
     assert report["identities_in_several"] == 1
     assert [source["name"] for source in report["sources"]] == ["one", "two"]
@@ -129,7 +129,7 @@ def test_identities_of_one_name_are_one_and_no_file_takes_another_s_place(
 
 def test_with_prefixes_identities_of_one_name_are_two(drawn_faces: Path, tmp_path: Path) -> None:
     one, two = parts(drawn_faces, tmp_path)
-    merge([one, two], Target(tmp_path / "all"), prefix_sources=True)
+    merge([one, two], OutputSpec(tmp_path / "all"), prefix_sources=True)
     expected = {(f"{part.name}_{identity}", data) for part in (one, two) for identity, data in content(part)}
     assert set(content(tmp_path / "all")) == expected
     assert len(people(tmp_path / "all")) == 9
@@ -139,13 +139,13 @@ def test_sources_of_one_name_get_different_prefixes(drawn_faces: Path, tmp_path:
     for number in (1, 2):
         split(
             open_source(drawn_faces),
-            Target(tmp_path / f"s{number}" / "faces", 2),
-            Target(tmp_path / f"h{number}.tar"),
+            OutputSpec(tmp_path / f"s{number}" / "faces", 2),
+            OutputSpec(tmp_path / f"h{number}.tar"),
             identities=6,
             seed=number,
         )
     shards = [str(tmp_path / f"s{number}" / "faces" / "shard-*.tar") for number in (1, 2)]
-    report = merge(shards, Target(tmp_path / "all.tar"), prefix_sources=True)
+    report = merge(shards, OutputSpec(tmp_path / "all.tar"), prefix_sources=True)
     assert [source["name"] for source in report["sources"]] == ["shard", "shard_2"]
     assert len(people(tmp_path / "all.tar")) == 4
 
@@ -156,11 +156,11 @@ def test_people_who_have_only_numbers_are_not_taken_for_each_other(drawn_faces: 
         (tmp_path / part / "set" / "train.lst").unlink()
     both = [tmp_path / "x" / "set", tmp_path / "y" / "set"]
     with pytest.raises(DataError, match="2 record sets are called set"):
-        merge(both, Target(tmp_path / "all"))
-    merge(both, Target(tmp_path / "all"), prefix_sources=True)
+        merge(both, OutputSpec(tmp_path / "all"))
+    merge(both, OutputSpec(tmp_path / "all"), prefix_sources=True)
     assert len(people(tmp_path / "all")) == 16
     # Records without names of files are still found in a tar file, where names decide what is a picture.
-    merge([both[0]], Target(tmp_path / "one.tar"))
+    merge([both[0]], OutputSpec(tmp_path / "one.tar"))
     assert sorted(data for *_, data in rows(tmp_path / "one.tar")) == sorted(
         data for *_, data in rows(both[0])
     )
@@ -170,10 +170,10 @@ def test_sources_with_and_without_identities_do_not_mix(
     drawn_faces: Path, drawn_things: Path, tmp_path: Path
 ) -> None:
     with pytest.raises(DataError, match="things has no identities"):
-        merge([drawn_faces, drawn_things], Target(tmp_path / "all.tar"))
+        merge([drawn_faces, drawn_things], OutputSpec(tmp_path / "all.tar"))
     with pytest.raises(Error, match="needs identities"):
-        merge([drawn_things], Target(tmp_path / "all"))
-    merge([drawn_things, drawn_things], Target(tmp_path / "all.tar"))
+        merge([drawn_things], OutputSpec(tmp_path / "all"))
+    merge([drawn_things, drawn_things], OutputSpec(tmp_path / "all.tar"))
     assert len(open_source(tmp_path / "all.tar")) == 48
 
 
@@ -188,24 +188,24 @@ def test_names_may_be_anything_that_files_are_called(drawn_faces: Path, tmp_path
                 file.write(picture + number)
     source = open_source(tmp_path / "faces")
     for form in ("a", "a.tar"):
-        settings = Settings(report=tmp_path / f"{form}.json")
-        merge([tmp_path / "faces"], Target(tmp_path / form), settings=settings)
+        settings = JobOptions(report=tmp_path / f"{form}.json")
+        merge([tmp_path / "faces"], OutputSpec(tmp_path / form), options=settings)
         read = open_source(tmp_path / form)
         assert sorted(data for *_, data in rows(read)) == sorted(data for *_, data in rows(source))
         assert len(read.identities) == 4
         assert "Zo\u00eb \u674e" in read.identities
     assert set(open_source(tmp_path / "a.tar").identities) == {os.fsdecode(name) for name in odd}
     (tmp_path / "faces" / os.fsdecode(odd[3]) / "3.jpg").write_bytes(picture + b"1")
-    dedup(open_source(tmp_path / "faces"), Target(tmp_path / "once.tar"))
+    dedup(open_source(tmp_path / "faces"), OutputSpec(tmp_path / "once.tar"))
     (line,) = (tmp_path / "once.dropped.jsonl").read_text().splitlines()
     assert json.loads(line)["identity"] == os.fsdecode(odd[3])
 
 
 def test_forms_that_cannot_be_are_refused(drawn_faces: Path, tmp_path: Path) -> None:
     with pytest.raises(Error, match="is one tar file"):
-        Target(tmp_path / "a.tar", 2)
-    with pytest.raises(Error, match="64 pictures cannot fill 65 shards"):
-        merge([drawn_faces], Target(tmp_path / "a", 65))
+        OutputSpec(tmp_path / "a.tar", 2)
+    with pytest.raises(Error, match="64 images cannot fill 65 shards"):
+        merge([drawn_faces], OutputSpec(tmp_path / "a", 65))
     with pytest.raises(Error, match=r"a report is a \.json file"):
-        merge([drawn_faces], Target(tmp_path / "a"), settings=Settings(report=tmp_path / "report.txt"))
+        merge([drawn_faces], OutputSpec(tmp_path / "a"), options=JobOptions(report=tmp_path / "report.txt"))
     assert files_in(tmp_path) == []

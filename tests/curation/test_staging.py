@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from facerts.curation.output_spec import Target
+from facerts.curation.output_spec import OutputSpec
 from facerts.curation.split import split
-from facerts.curation.staging import new_places
+from facerts.curation.staging import staged
 from facerts.curation.writers import RECORD_FILES
 from facerts.datasets import open_source
 from facerts.errors import DataError, Error
@@ -19,9 +19,9 @@ from tests.contents import content, files_in
 
 def test_places_appear_together_at_the_end(tmp_path: Path) -> None:
     file, folder, nothing = (tmp_path / name for name in ("deep/file", "folder", "nothing"))
-    with new_places([file, folder, nothing]) as places:
-        places.of(file).write_text("1")
-        places.of(folder).mkdir()
+    with staged([file, folder, nothing]) as places:
+        places.temporary(file).write_text("1")
+        places.temporary(folder).mkdir()
         (places.scratch / "waste").write_text("2")
         assert not file.exists()
         assert not folder.exists()
@@ -31,8 +31,8 @@ def test_places_appear_together_at_the_end(tmp_path: Path) -> None:
 
 def test_an_error_leaves_nothing(tmp_path: Path) -> None:
     def fail() -> None:
-        with new_places([tmp_path / "a"]) as places:
-            places.of(tmp_path / "a").write_text("half")
+        with staged([tmp_path / "a"]) as places:
+            places.temporary(tmp_path / "a").write_text("half")
             raise RuntimeError
 
     with pytest.raises(RuntimeError):
@@ -50,21 +50,21 @@ def test_what_is_there_stays(tmp_path: Path, kind: str) -> None:
     else:
         place.symlink_to(tmp_path / "gone")
     before = files_in(tmp_path)
-    with pytest.raises(Error, match="exists and is not overwritten"), new_places([tmp_path / "b", place]):
+    with pytest.raises(Error, match="exists and is not overwritten"), staged([tmp_path / "b", place]):
         pass
     assert files_in(tmp_path) == before
 
 
 def test_two_processes_do_not_make_one_thing(tmp_path: Path) -> None:
-    with new_places([tmp_path / "a"]) as first:
-        with pytest.raises(Error, match="is writing it"), new_places([tmp_path / "a"]):
+    with staged([tmp_path / "a"]) as first:
+        with pytest.raises(Error, match="is writing it"), staged([tmp_path / "a"]):
             pass
-        first.of(tmp_path / "a").write_text("whole")
+        first.temporary(tmp_path / "a").write_text("whole")
     assert (tmp_path / "a").read_text() == "whole"
 
 
 def test_one_place_is_not_two_things(tmp_path: Path) -> None:
-    with pytest.raises(Error, match="named for two things"), new_places([tmp_path / "a", tmp_path / "a"]):
+    with pytest.raises(Error, match="named twice"), staged([tmp_path / "a", tmp_path / "a"]):
         pass
 
 
@@ -98,7 +98,7 @@ def test_a_killed_command_leaves_nothing_and_does_not_stand_in_the_way(
     visible = [path for path in tmp_path.iterdir() if not path.name.startswith(".")]
     assert visible == []
     assert any(tmp_path.iterdir())  # it had begun
-    split(open_source(drawn_faces), Target(out), Target(held_out), identities=2)
+    split(open_source(drawn_faces), OutputSpec(out), OutputSpec(held_out), identities=2)
     assert content(out) + content(held_out) == content(drawn_faces)
     assert {path.name for path in tmp_path.iterdir()} == {form, "held", "out.report.json"}
     assert {path.name for path in held_out.iterdir()} == set(RECORD_FILES)
@@ -117,5 +117,5 @@ def test_a_picture_that_cannot_be_had_leaves_nothing(drawn_faces: Path, tmp_path
 
     source.read = fails  # type: ignore[method-assign]
     with pytest.raises(DataError, match="the disk is gone"):
-        split(source, Target(tmp_path / "out"), Target(tmp_path / "held"), identities=2)
+        split(source, OutputSpec(tmp_path / "out"), OutputSpec(tmp_path / "held"), identities=2)
     assert files_in(tmp_path) == []

@@ -30,7 +30,7 @@ def test_the_training_commands_run_one_after_the_other(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FACERTS_DATA", str(tmp_path / "nothing is here"))
-    (block,) = re.findall(r"```\n(facerts data draw.*?)```", README, re.DOTALL)
+    (block,) = re.findall(r"```\n(facerts data generate.*?)```", README, re.DOTALL)
     for line in block.replace("\\\n", " ").splitlines():
         _, *command = shlex.split(line, comments=True)
         extra = {"draw": FEWER, "train": SMALLER}.get(command[1] if command[0] == "data" else command[0], [])

@@ -18,7 +18,7 @@ from facerts.embedding import load_embedder, load_table
 from facerts.errors import DataError, MissingExtraError
 from facerts.images import encode_png
 from facerts.io.files import sha256_file
-from facerts.scoring import RowBuilder, pictures_of, score_images
+from facerts.scoring import RowBuilder, lazy_images, score_images
 from facerts.scoring.arrays import write_embeddings
 from tests.foreign import write_description, write_embedder
 
@@ -92,7 +92,7 @@ def test_the_file_of_the_embed_command_gives_the_models_outputs(tmp_path: Path, 
     write_description(model, quality="output:bright")
     embedder, source = load_embedder(model), open_source(drawn_faces)
     write_embeddings(
-        tmp_path / "faces.npz", [face for (face,) in score_images(RowBuilder(embedder), pictures_of(source))]
+        tmp_path / "faces.npz", [face for (face,) in score_images(RowBuilder(embedder), lazy_images(source))]
     )
     expected = embedder(np.stack([source.crop(index) for index in range(len(source))]))
     read = load_table(tmp_path / "faces.npz").outputs(source)

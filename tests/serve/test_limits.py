@@ -310,7 +310,7 @@ def test_what_nobody_waits_for_is_not_worked_on(scorer: Scorer, serve: Serve) ->
         body = crop(9)
         # As many as run at once, and three that wait.
         connections = []
-        for _ in range(Scorer(model).runs + 3):  # type: ignore[arg-type]
+        for _ in range(Scorer(model).parallel_batches + 3):  # type: ignore[arg-type]
             connections.append(complete(client, body))
         assert until(lambda: number(client, "facerts_queue_crops") == 3)
         for connection in connections:
@@ -319,7 +319,7 @@ def test_what_nobody_waits_for_is_not_worked_on(scorer: Scorer, serve: Serve) ->
         assert number(client, "facerts_queue_crops") == 0
         model.free.set()
         assert alive(client)
-        assert model.runs == runs + Scorer(model).runs + 1  # type: ignore[arg-type]
+        assert model.runs == runs + Scorer(model).parallel_batches + 1  # type: ignore[arg-type]
 
 
 def test_requests_in_flight_are_answered_when_the_service_ends(scorer: Scorer) -> None:

@@ -1,4 +1,4 @@
-"""Embeddings as a step of scikit-learn: its own checks, and pipelines on drawn faces."""
+"""The scikit-learn transformer: scikit-learn's own checks, and pipelines on synthetic faces."""
 
 from __future__ import annotations
 
@@ -40,37 +40,37 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def faces() -> tuple[Crops, NDArray[np.str_]]:
-    """Six pictures of each of four people, and their names."""
-    crops = np.stack([draw_face(person, picture) for person in range(4) for picture in range(6)])
+    """Six images of each of four people, and the names of the people."""
+    crops = np.stack([draw_face(person, number) for person in range(4) for number in range(6)])
     return crops, np.repeat(["ann", "bob", "cid", "dan"], 6)
 
 
-def paint(table: Any) -> Crops:
-    """A picture for each row of numbers, the same for the same numbers."""
+def render(table: Any) -> Crops:
+    """A random image for each row of numbers; equal rows give equal images."""
     if not isinstance(table, np.ndarray | list):
-        raise TypeError(f"{type(table)} is no table: A sparse matrix was passed")
+        raise TypeError(f"{type(table)} is not a table: A sparse matrix was passed")
     rows = np.asarray(table, dtype=np.float64)
     if rows.ndim != 2:
         raise ValueError("Expected 2D array, got 1D array instead. Reshape your data")
-    pictures = np.zeros((len(rows), 112, 112, 3), dtype=np.uint8)
-    for row, picture in zip(rows, pictures, strict=True):
+    images = np.zeros((len(rows), 112, 112, 3), dtype=np.uint8)
+    for row, image in zip(rows, images, strict=True):
         seed = int.from_bytes(hashlib.sha256(row.tobytes()).digest()[:8], "little")
-        picture[:] = np.random.default_rng(seed).integers(0, 256, picture.shape)
-    return pictures
+        image[:] = np.random.default_rng(seed).integers(0, 256, image.shape)
+    return images
 
 
-class OfTables(FaceEmbedder):
-    """Takes numbers, as scikit-learn's checks give them, and paints them."""
+class TableEmbedder(FaceEmbedder):
+    """Embeds images rendered from tables of numbers, which scikit-learn's checks use."""
 
-    def fit(self, X: Any, y: object = None) -> OfTables:  # noqa: N803
-        super().fit(paint(X), y)
+    def fit(self, X: Any, y: object = None) -> TableEmbedder:  # noqa: N803
+        super().fit(render(X), y)
         return self
 
     def transform(self, X: Any) -> NDArray[np.float32]:  # noqa: N803
-        return super().transform(paint(X))
+        return super().transform(render(X))
 
     def score_samples(self, X: Any) -> NDArray[np.float32]:  # noqa: N803
-        return super().score_samples(paint(X))
+        return super().score_samples(render(X))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -83,9 +83,9 @@ class OfTables(FaceEmbedder):
 @pytest.mark.filterwarnings("ignore:Skipping check check_array_api_input")
 @pytest.mark.parametrize("quality", ["ignore", "column"])
 def test_scikit_learns_own_checks_pass(model: Path, quality: Any) -> None:
-    results = check_estimator(OfTables(str(model), quality=quality))
+    results = check_estimator(TableEmbedder(str(model), quality=quality))
     names = {result["check_name"] for result in results if result["status"] == "passed"}
-    # Some of those that there is something to see by.
+    # Some of the checks that matter most.
     assert names >= {
         "check_estimator_cloneable",
         "check_no_attributes_set_in_init",
@@ -103,9 +103,9 @@ def test_paths_bytes_and_arrays_give_the_same_embeddings(model: Path, faces: Any
         paths.append(tmp_path / f"{number}.png")
         paths[-1].write_bytes(encode_png(crop))
     raw = slow_embedding(crops)
-    wanted = raw / np.linalg.norm(raw, axis=1, keepdims=True)
+    expected = raw / np.linalg.norm(raw, axis=1, keepdims=True)
     embedder = FaceEmbedder(model)
-    for given in (
+    for images in (
         paths,
         np.array([str(path) for path in paths]),
         np.array(paths, dtype=object),
@@ -114,27 +114,25 @@ def test_paths_bytes_and_arrays_give_the_same_embeddings(model: Path, faces: Any
         crops,
         [paths[0], paths[1].read_bytes(), crops[2]],
     ):
-        got = embedder.transform(given)
-        np.testing.assert_allclose(got, wanted, atol=2e-6)
-        assert got.dtype == np.float32
+        embedding = embedder.transform(images)
+        np.testing.assert_allclose(embedding, expected, atol=2e-6)
+        assert embedding.dtype == np.float32
     assert embedder.transform([]).shape == embedder.transform(crops[:0]).shape == (0, SIZE)
 
 
-def test_it_is_a_step_of_a_pipeline_that_can_be_searched_pickled_and_sent_to_processes(
-    model: Path, faces: Any
-) -> None:
+def test_pipelines_can_be_searched_pickled_and_run_in_other_processes(model: Path, faces: Any) -> None:
     crops, names = faces
     people = make_pipeline(FaceEmbedder(model), KNeighborsClassifier(1, metric="cosine"))
     assert cross_val_score(people, crops, names, cv=3, n_jobs=2).mean() > 0.5
-    again = pickle.loads(pickle.dumps(people.fit(crops, names)))
-    np.testing.assert_array_equal(again.predict(crops), names)
+    restored = pickle.loads(pickle.dumps(people.fit(crops, names)))
+    np.testing.assert_array_equal(restored.predict(crops), names)
     search = GridSearchCV(
         people, {"faceembedder__quality": ["ignore", "column"]}, cv=2, error_score="raise"
     ).fit(crops, names)
     assert {"faceembedder__quality": "column"} in search.cv_results_["params"]
 
 
-def test_only_settings_are_pickled_and_cloned(model: Path, faces: Any) -> None:
+def test_only_parameters_are_pickled_and_cloned(model: Path, faces: Any) -> None:
     embedder = FaceEmbedder(model, quality="column").fit(faces[0])
     assert len(pickle.dumps(embedder)) < 2000
     other = clone(embedder)
@@ -142,7 +140,7 @@ def test_only_settings_are_pickled_and_cloned(model: Path, faces: Any) -> None:
     np.testing.assert_array_equal(other.transform(faces[0]), embedder.transform(faces[0]))
 
 
-def test_a_setting_that_is_changed_counts(model: Path, faces: Any, tmp_path: Path) -> None:
+def test_changed_parameters_take_effect(model: Path, faces: Any, tmp_path: Path) -> None:
     other = write_embedder(tmp_path / "other.onnx", size=5)
     write_description(other)
     embedder = FaceEmbedder(model)
@@ -153,16 +151,16 @@ def test_a_setting_that_is_changed_counts(model: Path, faces: Any, tmp_path: Pat
 
 def test_quality_is_a_column_or_a_score(model: Path, faces: Any) -> None:
     crops = faces[0]
-    wanted = ((crops.astype(np.float64) - 127.5) / 127.5).mean(axis=(1, 2, 3))
+    expected = ((crops.astype(np.float64) - 127.5) / 127.5).mean(axis=(1, 2, 3))
     embedder = FaceEmbedder(model, quality="column")
     table = embedder.fit_transform(crops)
     assert table.shape == (24, SIZE + 1)
-    np.testing.assert_allclose(table[:, -1], wanted, atol=1e-5)
-    np.testing.assert_allclose(FaceEmbedder(model).score_samples(crops), wanted, atol=1e-5)
+    np.testing.assert_allclose(table[:, -1], expected, atol=1e-5)
+    np.testing.assert_allclose(FaceEmbedder(model).score_samples(crops), expected, atol=1e-5)
     assert list(embedder.get_feature_names_out()) == [*(f"embedding{n}" for n in range(SIZE)), "quality"]
     assert len(FaceEmbedder(model).get_feature_names_out()) == SIZE
     good = embedder.score_samples(crops) >= embedder.scorer.threshold(0.95)
-    np.testing.assert_array_equal(good, wanted >= 0)
+    np.testing.assert_array_equal(good, expected >= 0)
 
 
 def test_a_model_without_quality_has_no_such_column(tmp_path: Path, faces: Any) -> None:
@@ -175,46 +173,46 @@ def test_a_model_without_quality_has_no_such_column(tmp_path: Path, faces: Any) 
         FaceEmbedder(path).score_samples(faces[0])
 
 
-def test_what_cannot_be_read_is_an_error_or_a_row_of_nan(model: Path, faces: Any, tmp_path: Path) -> None:
+def test_an_unreadable_image_is_an_error_or_a_row_of_nan(model: Path, faces: Any, tmp_path: Path) -> None:
     crops = faces[0]
     (tmp_path / "bad.png").write_bytes(b"no")
-    given = [crops[0], tmp_path / "bad.png", tmp_path / "gone.png", crops[1][:50]]
+    images = [crops[0], tmp_path / "bad.png", tmp_path / "gone.png", crops[1][:50]]
     with pytest.raises(ImageError, match=r"bad\.png.*set unreadable='nan'"):
-        FaceEmbedder(model).transform(given)
+        FaceEmbedder(model).transform(images)
     embedder = FaceEmbedder(model, quality="column", unreadable="nan")
-    table = embedder.transform(given)
+    table = embedder.transform(images)
     np.testing.assert_array_equal(np.isnan(table).all(axis=1), [False, True, True, True])
     assert np.isfinite(table[0]).all()
-    np.testing.assert_array_equal(np.isnan(embedder.score_samples(given)), [False, True, True, True])
+    np.testing.assert_array_equal(np.isnan(embedder.score_samples(images)), [False, True, True, True])
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("images", "message"),
     [
-        ("a.jpg", "are a list or column of paths.*not 'a.jpg'"),
-        (b"abc", "are a list or column"),
+        ("a.jpg", "must be a list or column of paths.*not 'a.jpg'"),
+        (b"abc", "must be a list or column"),
         (np.zeros((112, 112, 3), np.uint8), r"not of shape \(112, 112, 3\)"),
         (np.array([["a.jpg"]]), r"not of shape \(1, 1\)"),
-        (np.zeros((2, 112, 112, 3)), r"^picture 0 must be .*not \(112, 112, 3\) float64"),
+        (np.zeros((2, 112, 112, 3)), r"^image 0 must be .*not \(112, 112, 3\) float64"),
         (np.zeros((2, 112, 112), np.uint8), r"not of shape \(2, 112, 112\)"),
-        ([np.zeros((112, 112, 3), np.uint8), 7], "^picture 1 must be .*not int"),
+        ([np.zeros((112, 112, 3), np.uint8), 7], "^image 1 must be .*not int"),
     ],
 )
-def test_what_are_no_pictures_is_an_error_whatever_the_setting(model: Path, given: Any, message: str) -> None:
+def test_invalid_input_is_always_an_error(model: Path, images: Any, message: str) -> None:
     for unreadable in ("error", "nan"):
         with pytest.raises(Error, match=message):
-            FaceEmbedder(model, unreadable=unreadable).transform(given)  # type: ignore[arg-type]
+            FaceEmbedder(model, unreadable=unreadable).transform(images)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", ["quality", "unreadable"])
-def test_an_unknown_setting_is_named_when_it_is_used(model: Path, faces: Any, name: str) -> None:
+def test_an_invalid_parameter_is_named_by_fit(model: Path, faces: Any, name: str) -> None:
     embedder = FaceEmbedder(model).set_params(**{name: "coulmn"})
     with pytest.raises(Error, match=f"{name} cannot be 'coulmn'"):
         embedder.fit(faces[0])
 
 
 class Halves:
-    """Finds the two halves of a wide picture, the right one first; nothing in others."""
+    """A detector that finds the two halves of a wide image, right half first, and nothing in others."""
 
     identity = "halves"
 
@@ -229,7 +227,9 @@ class Halves:
         ]
 
 
-def test_of_a_photo_the_largest_face_counts(model: Path, faces: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_largest_face_of_a_photo_is_embedded(
+    model: Path, faces: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     crops = faces[0]
     embedder = FaceEmbedder(model, unreadable="nan")
     monkeypatch.setattr(embedder.scorer, "detector", Halves())
@@ -237,11 +237,11 @@ def test_of_a_photo_the_largest_face_counts(model: Path, faces: Any, monkeypatch
     table = embedder.transform([photo, crops[0]])
     np.testing.assert_allclose(table[0], facerts.load(model).embed(crops[7:8]).embedding[0], atol=1e-6)
     assert np.isnan(table[1]).all()
-    with pytest.raises(ImageError, match="picture 1: no face found"):
+    with pytest.raises(ImageError, match="image 1: no face found"):
         embedder.set_params(unreadable="error").transform([photo, crops[0]])
 
 
-def test_scikit_learn_is_named_where_it_is_missing() -> None:
+def test_without_scikit_learn_the_error_names_the_extra() -> None:
     code = "import sys; sys.modules['sklearn'] = None; import facerts.integrations.sklearn"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert "facerts.integrations.sklearn needs scikit-learn: pip install 'facerts[sklearn]'" in ran.stderr

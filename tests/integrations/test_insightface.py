@@ -1,4 +1,4 @@
-"""The calls that insightface's users know, on a small model and a detector that the tests stand in for."""
+"""The interface of insightface, with a small model and a fake detector."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from facerts.images.align import TEMPLATE
 from facerts.integrations.insightface import Face, FaceAnalysis, add_quality, analysis
 from tests.foreign import slow_embedding, write_description, write_embedder
 
-Image = NDArray[np.uint8]
+ImageArray = NDArray[np.uint8]
 SIDE = 112
 
 
 class Grid:
-    """Finds a face in every square of 112 pixels that is not black; the more to the right, the larger its box."""
+    """A detector that finds a face in every 112-pixel square that is not black, with larger boxes further right."""
 
     identity = "grid"
 
-    def __call__(self, image: Image) -> list[Detection]:
+    def __call__(self, image: ImageArray) -> list[Detection]:
         found = []
         for left in range(0, image.shape[1], SIDE):
             if image[:, left : left + SIDE].any():
@@ -54,8 +54,8 @@ def model(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """How detectors were asked for; the grid is given in their place."""
+def detector_calls(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """The arguments of `open_detector`, which is replaced by one that returns `Grid`."""
     calls: list[dict[str, Any]] = []
 
     def open_detector(name: str, file: object, **options: Any) -> Grid:
@@ -67,19 +67,19 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 
 
 @pytest.fixture
-def app(model: Path, asked: list[dict[str, Any]]) -> FaceAnalysis:
+def app(model: Path, detector_calls: list[dict[str, Any]]) -> FaceAnalysis:
     app = FaceAnalysis(model)
     app.prepare(ctx_id=-1)
     return app
 
 
-def photo(*identities: int) -> tuple[Image, Image]:
-    """A BGR photo of drawn faces side by side, and their RGB crops."""
+def photo(*identities: int) -> tuple[ImageArray, ImageArray]:
+    """A BGR photo of synthetic faces side by side, and their RGB crops."""
     crops = np.stack([draw_face(identity, 0) for identity in identities])
     return np.concatenate(list(crops), axis=1)[..., ::-1], crops
 
 
-def test_faces_have_what_insightfaces_have_and_a_quality(app: FaceAnalysis) -> None:
+def test_faces_have_the_attributes_of_insightface_and_a_quality(app: FaceAnalysis) -> None:
     img, crops = photo(0, 1)
     faces = app.get(img)
     assert len(faces) == 2
@@ -98,7 +98,7 @@ def test_faces_have_what_insightfaces_have_and_a_quality(app: FaceAnalysis) -> N
             assert (face[name].shape, face[name].dtype) == (shape, np.float32)
 
 
-def test_a_face_has_attributes_and_entries_and_names_what_it_has_not(app: FaceAnalysis) -> None:
+def test_a_face_has_attributes_and_items_and_names_missing_ones(app: FaceAnalysis) -> None:
     face = app.get(photo(0)[0])[0]
     face.name = "Ann"
     face["age"] = 30
@@ -116,55 +116,53 @@ def test_a_face_has_attributes_and_entries_and_names_what_it_has_not(app: FaceAn
 
 
 @pytest.mark.parametrize(
-    ("options", "limit"), [({"keep": 0.95}, 0.0), ({"min_quality": -0.1}, -0.1), ({}, None)]
+    ("options", "threshold"), [({"keep": 0.95}, 0.0), ({"min_quality": -0.1}, -0.1), ({}, None)]
 )
-def test_faces_are_accepted_by_the_threshold_that_was_asked_for(
-    model: Path, asked: list[dict[str, Any]], options: dict[str, float], limit: float | None
+def test_faces_are_accepted_by_the_chosen_threshold(
+    model: Path, detector_calls: list[dict[str, Any]], options: dict[str, float], threshold: float | None
 ) -> None:
     app = FaceAnalysis(model, **options)  # type: ignore[arg-type]
     app.prepare()
     faces = app.get(photo(*range(6))[0])
     assert [face.accepted for face in faces] == [
-        None if limit is None else face.quality >= limit for face in faces
+        None if threshold is None else face.quality >= threshold for face in faces
     ]
 
 
-def test_a_threshold_that_the_model_has_not_is_named_when_it_is_prepared(
-    model: Path, asked: list[dict[str, Any]]
+def test_prepare_refuses_a_threshold_that_the_model_does_not_have(
+    model: Path, detector_calls: list[dict[str, Any]]
 ) -> None:
     with pytest.raises(ModelError, match=r"no threshold that keeps 0\.5"):
         FaceAnalysis(model, keep=0.5).prepare()
 
 
-def test_what_is_prepared_reaches_the_models(
-    model: Path, asked: list[dict[str, Any]], tmp_path: Path
-) -> None:
-    wanted = ["CPUExecutionProvider"]
-    app = FaceAnalysis(model, detector="scrfd", detector_model=tmp_path, providers=wanted, threads=1)
+def test_options_reach_the_models(model: Path, detector_calls: list[dict[str, Any]], tmp_path: Path) -> None:
+    providers = ["CPUExecutionProvider"]
+    app = FaceAnalysis(model, detector="scrfd", detector_model=tmp_path, providers=providers, threads=1)
     app.prepare(ctx_id=0, det_thresh=0.7, det_size=(320, 256))
-    assert asked == [
+    assert detector_calls == [
         {
             "name": "scrfd",
             "file": tmp_path,
             "threshold": 0.7,
             "size": 320,
-            "providers": wanted,
+            "providers": providers,
             "threads": 1,
         }
     ]
     FaceAnalysis(model, providers=["CUDAExecutionProvider"]).prepare(ctx_id=-1)
-    assert asked[-1]["providers"] == ["CPUExecutionProvider"]
-    assert asked[-1]["size"] is None
+    assert detector_calls[-1]["providers"] == ["CPUExecutionProvider"]
+    assert detector_calls[-1]["size"] is None
 
 
-def test_without_preparation_and_without_detector_there_is_an_error(model: Path) -> None:
+def test_a_missing_prepare_or_detector_is_an_error(model: Path) -> None:
     with pytest.raises(Error, match=r"call prepare\(\) first"):
         FaceAnalysis(model).get(photo(0)[0])
     with pytest.raises(Error, match="needs a detector"):
         FaceAnalysis(model, detector="none").prepare()
 
 
-def test_of_many_faces_the_most_important_stay(app: FaceAnalysis) -> None:
+def test_max_num_keeps_the_most_important_faces(app: FaceAnalysis) -> None:
     img, _ = photo(0, 1, 2, 3, 4)
 
     def lefts(faces: list[Face]) -> list[int]:
@@ -172,31 +170,31 @@ def test_of_many_faces_the_most_important_stay(app: FaceAnalysis) -> None:
 
     assert lefts(app.get(img)) == [4, 3, 2, 1, 0]
     assert lefts(app.get(img, max_num=2, det_metric="max")) == [4, 3]
-    # By hand: the squares' areas less twice the squared distance of their middles from that of the picture.
+    # By hand: the area of each box minus twice the squared distance of its center from the image center.
     boxes = np.array([[left, 0, 1.5 * left + SIDE, SIDE + left / 2] for left in range(0, 5 * SIDE, SIDE)])
     areas = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
-    away = (boxes[:, :2] + boxes[:, 2:]) / 2 - [2.5 * SIDE, SIDE / 2]
-    order = np.argsort(-(areas - 2 * (away**2).sum(axis=1)))
+    offsets = (boxes[:, :2] + boxes[:, 2:]) / 2 - [2.5 * SIDE, SIDE / 2]
+    order = np.argsort(-(areas - 2 * (offsets**2).sum(axis=1)))
     assert lefts(app.get(img, max_num=2)) == order[:2].tolist() != [4, 3]
     assert len(app.get(img, max_num=9)) == 5
-    with pytest.raises(Error, match="no det_metric 'maximum', did you mean 'max'"):
+    with pytest.raises(Error, match="unknown det_metric 'maximum', did you mean 'max'"):
         app.get(img, 1, "maximum")  # type: ignore[arg-type]
 
 
-def test_many_pictures_give_what_each_gives_in_fewer_runs(
+def test_get_many_gives_the_same_faces_in_fewer_batches(
     app: FaceAnalysis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     images = [photo(0, 1)[0], np.zeros((SIDE, SIDE, 3), np.uint8), photo(2)[0], photo(3, 4, 5)[0]]
     alone = [app.get(image) for image in images]
-    counted, call = [], OnnxEmbedder.__call__
+    batches, call = [], OnnxEmbedder.__call__
 
-    def counting(self: OnnxEmbedder, crops: Image) -> FaceOutputs:
-        counted.append(len(crops))
+    def counting_call(self: OnnxEmbedder, crops: ImageArray) -> FaceOutputs:
+        batches.append(len(crops))
         return call(self, crops)
 
-    monkeypatch.setattr(OnnxEmbedder, "__call__", counting)
+    monkeypatch.setattr(OnnxEmbedder, "__call__", counting_call)
     together = app.get_many(iter(images))
-    assert counted == [6]
+    assert batches == [6]
     assert [len(faces) for faces in together] == [2, 0, 1, 3]
     for faces, others in zip(together, alone, strict=True):
         for face, other in zip(faces, others, strict=True):
@@ -207,7 +205,7 @@ def test_many_pictures_give_what_each_gives_in_fewer_runs(
 
 
 BAD = [
-    (None, "is None, which cv2.imread gives"),
+    (None, "is None, which cv2.imread returns"),
     ("photo.jpg", "not str"),
     (np.zeros((4, 4), np.uint8), r"not \(4, 4\) uint8"),
     (np.zeros((4, 4, 4), np.uint8), r"not \(4, 4, 4\) uint8"),
@@ -217,7 +215,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("bad", "message"), BAD)
-def test_what_is_no_bgr_picture_is_named(app: FaceAnalysis, bad: Any, message: str) -> None:
+def test_an_invalid_bgr_image_is_named(app: FaceAnalysis, bad: Any, message: str) -> None:
     with pytest.raises(ImageError, match=f"^img .*{message}"):
         app.get(bad)
     with pytest.raises(ImageError, match=f"^image 1 .*{message}"):
@@ -227,11 +225,12 @@ def test_what_is_no_bgr_picture_is_named(app: FaceAnalysis, bad: Any, message: s
 
 
 @pytest.mark.parametrize("kind", [Face, SimpleNamespace])
-def test_faces_that_others_found_get_a_quality(model: Path, kind: Callable[..., Any]) -> None:
+def test_faces_found_by_insightface_get_a_quality(model: Path, kind: Callable[..., Any]) -> None:
     scorer = facerts.load(model)
     img, crops = photo(3, 1, 2)
     faces = [
-        kind(kps=(TEMPLATE + np.array([SIDE * place, 0])).astype(np.float32), age=place) for place in range(3)
+        kind(kps=(TEMPLATE + np.array([SIDE * number, 0])).astype(np.float32), age=number)
+        for number in range(3)
     ]
     add_quality(faces, img, scorer, keep=0.95)
     for face, row, age in zip(faces, scorer.score(crops, keep=0.95), range(3), strict=True):
@@ -241,14 +240,14 @@ def test_faces_that_others_found_get_a_quality(model: Path, kind: Callable[..., 
     add_quality([], img, scorer)
 
 
-def test_faces_without_points_and_models_without_quality_are_named(model: Path, tmp_path: Path) -> None:
+def test_faces_without_landmarks_and_models_without_quality_are_refused(model: Path, tmp_path: Path) -> None:
     scorer = facerts.load(model)
     img, _ = photo(0)
     good = SimpleNamespace(kps=TEMPLATE)
     for kps in (None, TEMPLATE[:4], np.full((5, 2), np.nan), np.ones((5, 2))):
-        with pytest.raises(Error, match="face 1 has no five points"):
+        with pytest.raises(Error, match="face 1 has no five landmarks"):
             add_quality([good, SimpleNamespace(kps=kps)], img, scorer)
-    with pytest.raises(Error, match="face 0 has no five points"):
+    with pytest.raises(Error, match="face 0 has no five landmarks"):
         add_quality([SimpleNamespace()], img, scorer)
     plain = write_embedder(tmp_path / "plain.onnx")
     write_description(plain, quality="none")
@@ -256,7 +255,7 @@ def test_faces_without_points_and_models_without_quality_are_named(model: Path, 
         add_quality([good], img, facerts.load(plain))
 
 
-def test_a_real_detector_gives_what_scoring_gives(
+def test_a_real_detector_gives_the_same_scores_as_scoring(
     model: Path, reference_models: Path, facerts_data: Path
 ) -> None:
     yunet = reference_models / "face_detection_yunet_2023mar.onnx"

@@ -1,4 +1,4 @@
-"""insightface and uniface themselves, in an environment of their own, with a model of facerts."""
+"""insightface and uniface, in an environment of their own, with a model of facerts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import pytest
 from facerts.datasets.synthetic import draw_face
 from facerts.images import encode_jpeg
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 TOOL = ROOT / "tools" / "check_integrations.py"
 BLOCKS = re.findall(
     r"```python\n(.*?)```", (ROOT / "docs" / "integrations.md").read_text(encoding="utf-8"), re.DOTALL
@@ -25,15 +25,15 @@ BLOCKS = re.findall(
 
 
 def rows(*arguments: str | Path) -> list[dict[str, Any]]:
-    """What the tool compared."""
+    """The comparisons of the tool."""
     python = os.environ.get("FACERTS_INTEGRATIONS_PYTHON")
     if python is None:
         pytest.skip("insightface and uniface are in an environment of their own: make test-integrations")
     command = [sys.executable, TOOL, "--json", "--python", python, *arguments]
     ran = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ran.stdout, ran.stderr
-    found: list[dict[str, Any]] = json.loads(ran.stdout)
-    return found
+    comparisons: list[dict[str, Any]] = json.loads(ran.stdout)
+    return comparisons
 
 
 @pytest.mark.slow
@@ -42,12 +42,12 @@ def test_insightface_and_uniface_load_our_models_and_get_our_embeddings(
     exported: Path, request: pytest.FixtureRequest
 ) -> None:
     real = photos(request)
-    found = rows("--model", exported, *real)
-    assert [row for row in found if not row["ok"]] == []
-    compared = {(row["package"].split()[0], row["compared"]): row["number"] for row in found}
+    comparisons = rows("--model", exported, *real)
+    assert [row for row in comparisons if not row["ok"]] == []
+    compared = {(row["package"].split()[0], row["compared"]): row["number"] for row in comparisons}
     for package in ("insightface", "uniface"):
-        assert compared[(package, "drawn crops")] == 24
-        assert compared[(package, "drawn faces in scenes")] == 12
+        assert compared[(package, "synthetic crops")] == 24
+        assert compared[(package, "synthetic faces in scenes")] == 12
         assert compared[(package, "examples of the documentation")] >= 1
     assert compared[("insightface", "add_quality, its Face")] == 12
     if real:
@@ -56,7 +56,7 @@ def test_insightface_and_uniface_load_our_models_and_get_our_embeddings(
 
 
 def photos(request: pytest.FixtureRequest) -> list[str | Path]:
-    """Real photos and a detector for them, where they are there."""
+    """Real photos and a detector for them, if available."""
     try:
         data, models = (request.getfixturevalue(name) for name in ("facerts_data", "reference_models"))
     except pytest.skip.Exception:
@@ -70,7 +70,7 @@ def photos(request: pytest.FixtureRequest) -> list[str | Path]:
     [block for block in BLOCKS if not re.search(r"^from (insightface|uniface)\b", block, re.MULTILINE)],
     ids=lambda block: block.strip().splitlines()[-1],
 )
-def test_what_the_documentation_shows_of_facerts_alone_runs(
+def test_examples_in_the_documentation_run(
     block: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
     if "scrfd.onnx" in block:

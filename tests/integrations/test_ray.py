@@ -1,4 +1,4 @@
-"""Runs on Ray: two workers on this machine, where most tests share what was started once."""
+"""Scoring runs on Ray, with two workers on this machine; most tests share one instance of Ray."""
 
 from __future__ import annotations
 
@@ -31,9 +31,8 @@ from facerts.version import __version__
 from tests.command import run
 from tests.foreign import write_description, write_embedder
 
-BLOCK = 40
+BLOCK_SIZE = 40
 NO_RAY = "Ray is not installed: pip install 'facerts[ray]'"
-# `ps` and processes that are killed.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:ray")
 
 
@@ -50,7 +49,7 @@ def ray_here() -> Iterator[Any]:
         log_to_driver=False,
         logging_level=logging.ERROR,
     )
-    # Workers cannot import a file of tests; what they need of this one is sent to them.
+    # Workers cannot import test files, so this module is pickled by value.
     ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
     yield ray
     ray.shutdown()
@@ -58,9 +57,9 @@ def ray_here() -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Some hundred pictures, one of which is broken."""
-    root = tmp_path_factory.mktemp("pictures")
-    for number in range(6 * BLOCK + 7):
+    """A few hundred images, one of them broken."""
+    root = tmp_path_factory.mktemp("images")
+    for number in range(6 * BLOCK_SIZE + 7):
         (root / f"{number:03d}.jpg").write_bytes(encode_jpeg(draw_face(number, 0)))
     (root / "100.jpg").write_bytes(b"\xff\xd8 cut")
     return root
@@ -75,23 +74,23 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def expected(folder: Path, model: Path, tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """What the engine of one process writes."""
+    """The result of the local engine."""
     job = new_job(folder, model, tmp_path_factory.mktemp("local") / "rows.csv")
     run_job(scorer_of(model), open_images(folder), job, Task())
     return finished(job)
 
 
-class Slow(Files):
-    """Pictures that take a while, so that something can happen meanwhile."""
+class SlowFiles(Files):
+    """Images that take a while to read, so that a test can interfere."""
 
     def read(self, index: int) -> bytes:
         time.sleep(0.01)
         return super().read(index)
 
 
-def open_slowly(folder: Path) -> Slow:
+def open_slow(folder: Path) -> SlowFiles:
     source = open_tree(folder)
-    return Slow(source.name, folder, [source.key(index) for index in range(len(source))], None)
+    return SlowFiles(source.name, folder, [source.key(index) for index in range(len(source))], None)
 
 
 def scorer_of(model: Path) -> Scorer:
@@ -99,7 +98,7 @@ def scorer_of(model: Path) -> Scorer:
 
 
 def new_job(folder: Path, model: Path, out: Path) -> Job:
-    job = Job(out, open_images(folder), {**scorer_of(model).settings(), **Task().settings()}, BLOCK)
+    job = Job(out, open_images(folder), {**scorer_of(model).settings(), **Task().settings()}, BLOCK_SIZE)
     job.begin(resume=True)
     return job
 
@@ -110,7 +109,7 @@ def finished(job: Job) -> bytes:
 
 
 def scoring_processes() -> set[int]:
-    """Those that score for this process: below one of its own there may be others of a test beside it."""
+    """The workers of this process; a test that runs at the same time may have its own."""
     listed = subprocess.run(
         ["ps", "-e", "-o", "pid=,ppid=,args="], capture_output=True, text=True, check=True
     )
@@ -118,11 +117,11 @@ def scoring_processes() -> set[int]:
     for line in listed.stdout.splitlines():
         pid, parent, name = line.split(None, 2)
         parents[int(pid)], names[int(pid)] = int(parent), name
-    mine = {pid for pid, parent in parents.items() if parents.get(parent) == os.getpid()}
-    return {pid for pid in mine if "BlockScorer" in names[pid]}
+    children = {pid for pid, parent in parents.items() if parents.get(parent) == os.getpid()}
+    return {pid for pid in children if "BlockScorer" in names[pid]}
 
 
-def test_workers_that_are_killed_lose_nothing(
+def test_killed_workers_lose_nothing(
     ray_here: Any,
     folder: Path,
     model: Path,
@@ -133,10 +132,10 @@ def test_workers_that_are_killed_lose_nothing(
     job = new_job(folder, model, tmp_path / "rows.csv")
     killed: set[int] = set()
     later: set[int] = set()
-    seen = []
+    advances = []
 
-    def advance(pictures: int) -> None:
-        seen.append(pictures)
+    def advance(images: int) -> None:
+        advances.append(images)
         if not killed:
             killed.update(scoring_processes())
             assert job.missing()
@@ -145,44 +144,44 @@ def test_workers_that_are_killed_lose_nothing(
         later.update(scoring_processes())
 
     run_job_on_ray(
-        partial(scorer_of, model), partial(open_slowly, folder), job, Task(), Workers(number=2), advance
+        partial(scorer_of, model), partial(open_slow, folder), job, Task(), Workers(count=2), advance
     )
     assert killed
     assert later - killed
-    assert sorted(seen) == [7] + [BLOCK] * 6
+    assert sorted(advances) == [7] + [BLOCK_SIZE] * 6
     assert finished(job) == expected
-    # Ray's account of the dead is not among the results.
+    # Ray's messages about dead workers are not mixed with the results.
     assert capfd.readouterr().out == ""
 
 
 @pytest.mark.parametrize("first", ["ray", "local"])
-def test_what_one_engine_began_the_other_finishes(
+def test_a_run_begun_on_one_engine_is_finished_on_the_other(
     ray_here: Any, folder: Path, model: Path, tmp_path: Path, expected: bytes, first: str
 ) -> None:
     job = new_job(folder, model, tmp_path / "rows.csv")
 
-    def stop(pictures: int) -> None:
+    def stop(images: int) -> None:
         if job.finished():
             raise KeyboardInterrupt
 
     def on_ray(advance: Any = None) -> None:
         run_job_on_ray(partial(scorer_of, model), partial(open_images, folder), job, Task(), advance=advance)
 
-    def here(advance: Any = None) -> None:
+    def locally(advance: Any = None) -> None:
         run_job(scorer_of(model), open_images(folder), job, Task(), advance)
 
-    begin, go_on = (on_ray, here) if first == "ray" else (here, on_ray)
+    begin, resume = (on_ray, locally) if first == "ray" else (locally, on_ray)
     with pytest.raises(KeyboardInterrupt):
         begin(stop)
     assert job.finished()
     assert job.missing()
     job.close()
     again = new_job(folder, model, tmp_path / "rows.csv")
-    go_on()
+    resume()
     assert finished(again) == expected
 
 
-def test_an_error_in_a_worker_ends_the_run_with_its_sentence(
+def test_an_error_in_a_worker_ends_the_run_with_its_message(
     ray_here: Any, folder: Path, model: Path, tmp_path: Path
 ) -> None:
     job = new_job(folder, model, tmp_path / "rows.csv")
@@ -195,91 +194,108 @@ def test_a_worker_that_cannot_be_started_is_explained(
     ray_here: Any, folder: Path, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = new_job(folder, model, tmp_path / "rows.csv")
-    # As on a machine without facerts: what is sent is of a package that cannot be imported there.
-    here = types.ModuleType("only_here")
-    here.open_images = type("open_images", (Slow,), {"__module__": "only_here"})  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "only_here", here)
-    with pytest.raises(Error, match=r"cannot be started .*only_here.*every machine needs the same facerts"):
-        run_job_on_ray(partial(scorer_of, model), partial(here.open_images, folder), job, Task())
+    # As on a machine without facerts: the arguments refer to a package that cannot be imported there.
+    module = types.ModuleType("only_here")
+    module.open_images = type("open_images", (SlowFiles,), {"__module__": "only_here"})  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "only_here", module)
+    with pytest.raises(
+        Error, match=r"cannot be started .*only_here.*every machine needs the same version of facerts"
+    ):
+        run_job_on_ray(partial(scorer_of, model), partial(module.open_images, folder), job, Task())
 
 
-def test_a_worker_that_finds_something_else_scores_nothing(folder: Path, model: Path, tmp_path: Path) -> None:
+def test_a_worker_with_other_files_or_versions_scores_nothing(
+    folder: Path, model: Path, tmp_path: Path
+) -> None:
     job = new_job(folder, model, tmp_path / "rows.csv")
-    told = {**job.told, "facerts": __version__}
+    expected = {**job.settings, "facerts": __version__}
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "000.jpg").write_bytes((folder / "000.jpg").read_bytes())
-    order = {"block": 0, "start": 0, "stop": 1}
+    span = {"block": 0, "start": 0, "stop": 1}
 
-    def answer(pictures: Path = folder, work: str = os.getcwd(), **changed: Any) -> str:
+    def error(images: Path = folder, working_folder: str = os.getcwd(), **changed: Any) -> str:
         worker = BlockScorer(
-            partial(scorer_of, model), partial(open_images, pictures), Task(), 1, work, {**told, **changed}
+            partial(scorer_of, model),
+            partial(open_images, images),
+            Task(),
+            1,
+            working_folder,
+            {**expected, **changed},
         )
-        return str(worker(order)["error"])
+        return str(worker(span)["error"])
 
-    assert answer() == ""
-    assert "another pictures, pictures_sha256 here" in answer(tmp_path / "other")
-    assert "another model_sha256 here" in answer(model_sha256="0")
-    assert "another facerts here" in answer(facerts="0")
-    assert "gone: not a folder here" in answer(work=str(tmp_path / "gone"))
+    assert error() == ""
+    assert "images, images_sha256 on this machine differ" in error(tmp_path / "other")
+    assert "model_sha256 on this machine differ" in error(model_sha256="0")
+    assert "facerts on this machine differ" in error(facerts="0")
+    assert "gone: not a folder on this machine" in error(working_folder=str(tmp_path / "gone"))
 
 
-def test_a_worker_for_which_there_is_no_room_is_not_waited_for(
+def test_a_worker_that_does_not_fit_is_refused_at_once(
     ray_here: Any, folder: Path, model: Path, tmp_path: Path
 ) -> None:
     job = new_job(folder, model, tmp_path / "rows.csv")
     opened = partial(scorer_of, model), partial(open_images, folder)
-    with pytest.raises(Error, match="Ray has 2 cores and 0 GPUs, and a worker needs 3 and 0"):
+    with pytest.raises(Error, match="Ray has 2 cores and 0 GPUs, and each worker needs 3 and 0"):
         run_job_on_ray(*opened, job, Task(), Workers(threads=3))
-    with pytest.raises(Error, match="Ray has 2 cores and 0 GPUs, and a worker needs 1 and 1"):
+    with pytest.raises(Error, match="Ray has 2 cores and 0 GPUs, and each worker needs 1 and 1"):
         run_job_on_ray(*opened, job, Task(), Workers(gpus=1))
 
 
-# The command, in blocks of this size, which may hang when it has kept one.
+# The command with small blocks; optionally it hangs after storing one.
 COMMAND = f"""
 import sys, time
 import facerts.scoring.job as job
 put = job.Job.put
-def put_and_tell(self, number, block):
+def put_and_hang(self, number, block):
     put(self, number, block)
     print(number, file=sys.__stdout__, flush=True)
     time.sleep(60)
 if sys.argv[1] == "hang":
-    job.Job.put = put_and_tell
-job.BLOCK = {BLOCK}
+    job.Job.put = put_and_hang
+job.BLOCK_SIZE = {BLOCK_SIZE}
 del sys.argv[1]
 from facerts.cli import main
 main()
 """
 
 
-def test_the_command_writes_the_same_on_both_engines(
+def test_the_command_writes_the_same_files_on_both_engines(
     folder: Path, model: Path, tmp_path: Path, expected: bytes
 ) -> None:
     pytest.importorskip("ray", reason=NO_RAY)
     rows = csv.DictReader(expected.decode().splitlines())
-    limit = statistics.median(float(row["quality"]) for row in rows if row["quality"])
+    threshold = statistics.median(float(row["quality"]) for row in rows if row["quality"])
     written = {}
     for engine in ("local", "ray"):
-        place = tmp_path / engine
-        options = ["--min-quality", str(limit), "--copy-rejected", str(place / "rejected"), "--json"]
+        folder_of_engine = tmp_path / engine
+        options = [
+            "--min-quality",
+            str(threshold),
+            "--copy-rejected",
+            str(folder_of_engine / "rejected"),
+            "--json",
+        ]
         ran = subprocess.run(
             [
                 *[sys.executable, "-c", COMMAND, "run", "score", folder.name, "--model", str(model)],
-                *["--out", str(place / "rows.csv"), "--engine", engine, *options],
+                *["--out", str(folder_of_engine / "rows.csv"), "--engine", engine, *options],
             ],
             cwd=folder.parent,
             capture_output=True,
             text=True,
             check=False,
         )
-        assert ran.returncode == 1, ran.stderr  # a picture is broken
+        assert ran.returncode == 1, ran.stderr  # one image is broken
         assert json.loads(ran.stdout)["failed"] == 1
-        written[engine] = {path.relative_to(place): path.read_bytes() for path in place.rglob("*.*")}
-    assert len(written["local"]) == 1 + 3 * BLOCK + 3
+        written[engine] = {
+            path.relative_to(folder_of_engine): path.read_bytes() for path in folder_of_engine.rglob("*.*")
+        }
+    assert len(written["local"]) == 1 + 3 * BLOCK_SIZE + 3
     assert written["ray"] == written["local"]
 
 
-def test_a_run_whose_command_was_killed_goes_on_without_ray(
+def test_a_killed_run_is_finished_without_ray(
     ray_here: Any, folder: Path, model: Path, tmp_path: Path, expected: bytes
 ) -> None:
     out = tmp_path / "rows.csv"
@@ -304,19 +320,19 @@ def test_a_run_whose_command_was_killed_goes_on_without_ray(
 
 
 @pytest.mark.parametrize(
-    ("environment", "options", "sentence"),
+    ("environment", "options", "message"),
     [
-        ({"RAY_TMPDIR": "too-deep"}, [], r"Ray cannot start here \(.*107 bytes.*RAY_TMPDIR"),
+        ({"RAY_TMPDIR": "too-deep"}, [], r"Ray cannot start on this machine \(.*107 bytes.*RAY_TMPDIR"),
         ({}, ["--ray-address", "nowhere:port:0"], r"no Ray cluster at nowhere:port:0 \("),
     ],
 )
-def test_where_ray_cannot_start_the_command_says_so(
+def test_the_command_explains_why_ray_cannot_start(
     folder: Path,
     model: Path,
     tmp_path: Path,
     environment: dict[str, str],
     options: list[str],
-    sentence: str,
+    message: str,
 ) -> None:
     pytest.importorskip("ray", reason=NO_RAY)
     deep = tmp_path.joinpath(*["a_folder_of_a_long_name"] * 5)
@@ -332,11 +348,11 @@ def test_where_ray_cannot_start_the_command_says_so(
         check=False,
     )
     assert ran.returncode == 2
-    assert re.search(sentence, ran.stderr), ran.stderr
+    assert re.search(message, ran.stderr), ran.stderr
     assert ran.stdout == ""
 
 
-def test_without_ray_the_extra_is_named_and_nothing_begun(
+def test_without_ray_the_error_names_the_extra(
     folder: Path, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
@@ -348,12 +364,12 @@ def test_without_ray_the_extra_is_named_and_nothing_begun(
     assert not list(tmp_path.iterdir())
 
 
-def test_options_of_ray_need_ray(folder: Path, tmp_path: Path) -> None:
+def test_ray_options_need_the_ray_engine(folder: Path, tmp_path: Path) -> None:
     assert run("score", folder, "--out", tmp_path / "rows.csv", "--ray-workers", "2") == 2
     assert not list(tmp_path.iterdir())
 
 
-def test_a_job_without_missing_blocks_starts_nothing(
+def test_a_finished_job_does_not_start_ray(
     folder: Path, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "ray.data", None)
