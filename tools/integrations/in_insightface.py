@@ -2,8 +2,9 @@
 
     python in_insightface.py FOLDER
 
-FOLDER contains the model as embedding.onnx, the model with its quality as whole.onnx, crops.npz, and scenes as 000.png with
-the landmarks of their faces in points.npz; for photos also detector.onnx and photos in photos/. Writes outputs.npz.
+FOLDER contains the model as embedding.onnx, the model with its quality as whole.onnx, crops.npz, and scenes
+as 000.png with the landmarks of their faces in points.npz; for photos also detector.onnx and photos in photos/.
+Writes outputs.npz.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
     python in_uniface.py FOLDER
 
-FOLDER contains the model as embedding.onnx, crops.npz, and scenes as 000.png with the landmarks of their faces in points.npz. Adds
-outputs.npz.
+FOLDER contains the model as embedding.onnx, crops.npz, and scenes as 000.png with the landmarks of their faces in
+points.npz. Writes outputs.npz.
 """
 
 from __future__ import annotations
