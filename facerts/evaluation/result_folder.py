@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from facerts.errors import DataError, Error
 from facerts.evaluation.results import Result, Sections, parse_result
+from facerts.evaluation.results.base import score_today
 from facerts.evaluation.results.result import SCHEMA, ModelIdentity
 from facerts.io.files import atomic_write
 from facerts.io.json_file import read_json
@@ -29,7 +30,7 @@ JSON_FILE, ARRAYS_FILE = "result.json", "arrays.npz"
 Arrays = dict[str, NDArray[Any]]
 
 # Keys of arrays began with another word in earlier versions.
-_EARLIER_KINDS = {"ladder/": "corruptions/"}
+_EARLIER_KINDS = {"ladder": "corruptions"}
 
 
 class Named(Protocol):
@@ -144,7 +145,5 @@ def _now() -> str:
 
 
 def _key_today(key: str) -> str:
-    for earlier, today in _EARLIER_KINDS.items():
-        if key.startswith(earlier):
-            return today + key.removeprefix(earlier)
-    return key
+    kind, *names, last = key.split("/")
+    return "/".join([_EARLIER_KINDS.get(kind, kind), *names, score_today(last)])

@@ -118,6 +118,21 @@ def test_results_without_the_keys_that_came_later_are_read(folder: Path) -> None
     write_report([folder], folder / "page.html")
 
 
+def test_scores_have_their_names_of_today(folder: Path) -> None:
+    text = EARLIER.read_text(encoding="utf-8").replace('"sharpness"', '"neighbours"')
+    (folder / "result.json").write_text(text, encoding="utf-8")
+    before = drawn_arrays(json.loads(text))
+    np.savez(folder / "arrays.npz", **before)  # type: ignore[arg-type]
+    result, arrays = load_result(folder)
+    assert result.ood is not None
+    assert list(result.ood.by) == list(result.calibration["named"].by) == ["quality", "neighbors"]
+    assert {curve.by for curve in result.reject["named"]} == {"quality", "neighbors"}
+    assert list(result.corruptions["others"].kinds["blur"].by) == ["quality", "neighbors"]
+    assert "ood/people/neighbors" in arrays
+    assert "neighbours" not in json.dumps([result.to_json(), list(arrays)])
+    write_report([folder], folder / "page.html")
+
+
 def test_a_report_shows_it(folder: Path) -> None:
     write_report([folder], folder / "page.html")
     page = (folder / "page.html").read_text(encoding="utf-8")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import AliasChoices, Field, model_validator
 
-from facerts.evaluation.results.base import Count, Numbers, ResultPart, check_lengths
+from facerts.evaluation.results.base import ByScore, Count, Numbers, ResultPart, check_lengths
 
 
 class Percentiles(ResultPart):
@@ -29,7 +29,7 @@ class CorruptionKind(ResultPart):
     """One kind of corruption."""
 
     cosine: Percentiles = Field(description="Cosine similarity of each corrupted image to itself when clean.")
-    by: dict[str, CorruptedScore] = Field(description="Scores by name.")
+    by: ByScore[CorruptedScore] = Field(description="Scores by name.")
 
 
 class CorruptionResult(ResultPart):
@@ -44,9 +44,7 @@ class CorruptionResult(ResultPart):
         description="From 0, the clean image, to 1, hardly a face any more; `strength` in earlier versions.",
     )
     seed: int = Field(description="Of what is random in a corruption.")
-    kinds: dict[str, CorruptionKind] = Field(
-        description="By kind of corruption: `blur`, `noise` and so on.", min_length=1
-    )
+    kinds: dict[str, CorruptionKind] = Field(description="By kind: `blur`, `noise` and so on.", min_length=1)
     notes: list[str] = Field(default=[], description="What is odd about the data, in sentences.")
     data_sha256: str | None = Field(default=None, description="As under `verification`.")
 

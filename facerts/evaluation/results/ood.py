@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from facerts.evaluation.results.base import Count, Interval, ResultPart
+from facerts.evaluation.results.base import ByScore, Count, Interval, ResultPart
 
 TprName = Literal["0.90", "0.95"]
 TnrAtTpr = TypedDict("TnrAtTpr", {"0.90": float, "0.95": float})
@@ -55,7 +55,7 @@ class OodResult(ResultPart):
     others: dict[str, Count] = Field(
         alias="out", description="Number of images by source of non-faces.", min_length=1
     )
-    by: dict[str, OodScore] = Field(description="Numbers by score.", min_length=1)
+    by: ByScore[OodScore] = Field(description="Numbers by score.", min_length=1)
     interval: str = Field(description="What the intervals resample, in words.")
     notes: list[str] = Field(default=[], description="What is odd about the data, in sentences.")
     excluded: ExcludedFiles | None = Field(default=None, description="Files that were left out.")

@@ -7,7 +7,15 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 from typing_extensions import TypedDict
 
-from facerts.evaluation.results.base import Count, Interval, Numbers, ResultPart, check_lengths
+from facerts.evaluation.results.base import (
+    ByScore,
+    Count,
+    Interval,
+    Numbers,
+    ResultPart,
+    ScoreName,
+    check_lengths,
+)
 from facerts.metrics.reject import Combine
 
 AreaEnd = Literal["0.2", "0.95"]
@@ -20,7 +28,7 @@ AreaIntervals = TypedDict("AreaIntervals", {"0.2": Interval, "0.95": Interval})
 class RejectResult(ResultPart):
     """A curve of error versus reject: one for each score, set of pairs and convention."""
 
-    by: str = Field(
+    by: ScoreName = Field(
         description="Score that rejects: `quality`, `norm`, a baseline, or a score of a run's classifier."
     )
     similarity: str = Field(
@@ -103,6 +111,6 @@ class CalibrationResult(ResultPart):
     threshold: float = Field(description="Similarity from which pairs match.")
     genuine: Count = Field(description="Genuine pairs in all bins.")
     combine: Combine = Field(description="How the qualities of two images become that of their pair.")
-    by: dict[str, ReliabilityResult] = Field(description="Bins by score.")
+    by: ByScore[ReliabilityResult] = Field(description="Bins by score.")
     data_sha256: str | None = Field(default=None, description="As under `verification`.")
     notes: list[str] = Field(default=[], description="What is odd about the data, in sentences.")
