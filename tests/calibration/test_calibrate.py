@@ -261,6 +261,7 @@ def test_error_rates_equal_those_of_all_pairs_counted_one_by_one(
         facerts.load(model).match_threshold(0.01)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("known", [True, False])
 def test_error_rates_equal_those_of_listed_pairs_counted_one_by_one(
     model: Path, people: Path, tmp_path: Path, known: bool

@@ -33,7 +33,8 @@ from tests.foreign import write_description, write_embedder
 
 BLOCK_SIZE = 40
 NO_RAY = "Ray is not installed: pip install 'facerts[ray]'"
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:ray")
+# `ps` and processes that are killed.
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::DeprecationWarning:ray")]
 
 
 @pytest.fixture(scope="module")

@@ -306,6 +306,7 @@ main()
 """
 
 
+@pytest.mark.slow
 def test_a_killed_command_can_be_resumed(folder: Path, tmp_path: Path) -> None:
     model = write_embedder(tmp_path / "m.onnx")
     write_description(model)

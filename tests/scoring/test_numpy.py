@@ -123,6 +123,7 @@ print("done")
 """
 
 
+@pytest.mark.slow
 def test_the_use_side_works_without_the_packages_of_the_training_side(tmp_path: Path) -> None:
     model = write_embedder(tmp_path / "model.onnx")
     write_description(model)

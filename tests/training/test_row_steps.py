@@ -73,6 +73,7 @@ def learn(recipe: Recipe, steps: int = 3) -> Learner:
     return learner
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CLASSIFY)
 def test_every_classification_method_learns_what_it_learns_by_ordinary_steps(
     make_recipe: Callable[..., Recipe], name: str

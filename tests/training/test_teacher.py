@@ -313,6 +313,7 @@ def test_teachers_asked_about_views_say_of_each_crop_what_they_say_of_it_alone(
     assert reached[1].abs().sum() > 0
 
 
+@pytest.mark.slow
 def test_a_network_comes_closer_to_its_teacher_and_resumes_as_if_nothing_had_happened(
     teacher_model: Path, make_recipe: MakeRecipe, tmp_path: Path
 ) -> None:
@@ -333,6 +334,7 @@ def test_a_network_comes_closer_to_its_teacher_and_resumes_as_if_nothing_had_hap
     assert closeness(trained) > closeness(load_network(few).network) + 0.2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("teachers", ["one", "two and unlabeled images", "two, about views"])
 def test_a_resumed_run_gives_the_same_weights(
     teachers: str,
@@ -390,6 +392,7 @@ def test_a_resumed_run_keeps_its_projection(
     assert torch.equal(targets, learners[1].teacher.targets)
 
 
+@pytest.mark.slow
 def test_a_head_learns_from_the_teachers_cosines_beside_a_frozen_network(
     teacher_model: Path, make_recipe: MakeRecipe, tmp_path: Path
 ) -> None:
