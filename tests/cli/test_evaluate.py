@@ -153,7 +153,7 @@ def test_notes_are_told_on_standard_error(
     assert run(*command, "--json") == 0
     captured = capsys.readouterr()
     json.loads(captured.out)
-    assert "warning: copied: 1 pictures stand in more than one fold" in captured.err
+    assert "warning: copied: 1 images occur in more than one fold" in captured.err
 
 
 def test_reject_by_each_way_of_combining(
