@@ -104,7 +104,8 @@ def test_what_is_repeated_stands_in_the_notes_of_a_result(
     (people / "list.csv").write_text("\n".join(lines))
     run_pairs(plain, ["verification"], [people / "list.csv"], tmp_path / "result")
     notes = load_result(tmp_path / "result")[0]["verification"]["list"]["notes"]
-    expected = "1 impostor pairs consist of the same image twice, the first is person_0002/0000.jpg: they are mislabeled."
+    first = "person_0002/0000.jpg"
+    expected = f"1 impostor pairs consist of the same image twice, the first is {first}: they are mislabeled."
     assert expected in notes
 
 
