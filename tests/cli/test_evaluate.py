@@ -154,7 +154,7 @@ def test_notes_are_told_on_standard_error(
     assert run(*command, "--json") == 0
     captured = capsys.readouterr()
     json.loads(captured.out)
-    assert "warning: copied: 1 pictures stand in more than one fold" in captured.err
+    assert "warning: copied: 1 images occur in more than one fold" in captured.err
 
 
 def test_reject_by_each_way_of_combining(
@@ -183,7 +183,7 @@ def test_a_product_of_qualities_that_are_not_above_0_is_refused(
     command = ("evaluate", "reject", "--model", home / "bright.onnx", "--data", home / "lfw", "--fmr", "0.01")
     assert run(*command, "--combine", "mean", "--out", tmp_path / "mean") == 0
     sentence = refused(capsys, *command, "--combine", "product", "--out", tmp_path / "product")
-    assert "error: quality: the product of two qualities needs both above 0" in sentence
+    assert "error: quality: the product of two qualities needs both to be positive" in sentence
     assert not (tmp_path / "product").exists()
     assert run(*command, "--combine", "median", "--out", tmp_path) == 2
 

@@ -59,7 +59,7 @@ def test_one_picture_twice_in_a_genuine_pair_is_told(tmp_path: Path) -> None:
     source = folder_of(tmp_path / "x", a=b"1", b=b"2", c=b"2", d=b"3")
     benchmark = pairs_of(source, [(0, 1), (1, 2), (3, 3), (0, 3)], [1, 1, 1, 0], [0, 0, 0, 0])
     assert repeated_images(benchmark, hash_images(source).first) == (
-        "2 genuine pairs are one picture twice, the first is b.jpg.",
+        "2 genuine pairs consist of the same image twice, the first is b.jpg.",
     )
 
 
@@ -67,7 +67,7 @@ def test_one_picture_twice_in_an_impostor_pair_is_a_wrong_label(tmp_path: Path) 
     source = folder_of(tmp_path / "x", a=b"1", b=b"2", c=b"2", d=b"3")
     benchmark = pairs_of(source, [(0, 3), (1, 2), (0, 1), (3, 3)], [1, 0, 0, 0], [0, 0, 0, 0])
     assert repeated_images(benchmark, hash_images(source).first) == (
-        "2 impostor pairs are one picture twice, the first is b.jpg: they are labeled wrongly.",
+        "2 impostor pairs consist of the same image twice, the first is b.jpg: they are mislabeled.",
     )
 
 
@@ -76,7 +76,7 @@ def test_a_picture_in_several_folds_is_told_with_the_folds(tmp_path: Path) -> No
     pairs = [(0, 1), (0, 2), (4, 3), (4, 5), (0, 3)]
     benchmark = pairs_of(source, pairs, [1, 0, 1, 0, 0], [7, 7, 2, 2, 7])
     (note,) = repeated_images(benchmark, hash_images(source).first)
-    assert note.startswith("2 pictures stand in more than one fold, the first is b.jpg in folds 2, 7: ")
+    assert note.startswith("2 images occur in more than one fold, the first is b.jpg in folds 2, 7: ")
 
 
 def test_pictures_that_stay_in_their_fold_and_pair_give_no_note(tmp_path: Path) -> None:
@@ -103,9 +103,8 @@ def test_what_is_repeated_stands_in_the_notes_of_a_result(
     (people / "list.csv").write_text("\n".join(lines))
     run_pairs(plain, ["verification"], [people / "list.csv"], tmp_path / "result")
     notes = load_result(tmp_path / "result")[0].verification["list"].notes
-    expected = (
-        "1 impostor pairs are one picture twice, the first is person_0002/0000.jpg: they are labeled wrongly."
-    )
+    first = "person_0002/0000.jpg"
+    expected = f"1 impostor pairs consist of the same image twice, the first is {first}: they are mislabeled."
     assert expected in notes
 
 

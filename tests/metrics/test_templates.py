@@ -85,7 +85,7 @@ def test_unusable_input_is_named() -> None:
         pool(unit(2, 0), [0, 0], weights=[1.0, 0.0])
     with pytest.raises(ValueError, match="template 1 has no image"):
         pool(unit(2, 0), [0, 2])
-    with pytest.raises(ValueError, match="as many as each other"):
+    with pytest.raises(ValueError, match="must have the same length"):
         pool(unit(2, 0), [0])
 
 

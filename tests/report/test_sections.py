@@ -146,4 +146,4 @@ def test_warnings_of_the_data_stand_on_the_page(named_folder: tuple[Path, Path],
     (people / "twice.csv").write_text("\n".join(text))
     run_pairs(Plain(), ["verification"], [people / "twice.csv"], tmp_path / "r", Measuring(flip=False))
     page = page_of([tmp_path / "r"], tmp_path / "page.html")
-    assert "1 genuine pairs are one picture twice" in page
+    assert "1 genuine pairs consist of the same image twice" in page
