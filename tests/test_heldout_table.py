@@ -94,4 +94,4 @@ def test_images_without_identities_are_refused(people: Path, models: list[Path],
     command = [sys.executable, str(SCRIPT), str(models[0]), "--data", str(flat)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert re.search("name a source with identities", done.stderr)
+    assert re.search("use a source with identities", done.stderr)

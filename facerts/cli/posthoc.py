@@ -81,7 +81,7 @@ def posthoc(
     Example: facerts posthoc rts --model theirs.onnx --data faces/ --out scored.onnx
     """
     from facerts.hub.registry import find_model
-    from facerts.training.posthoc import Settings, add_quality
+    from facerts.training.posthoc import HeadSettings, add_quality
     from facerts.training.recipe import Augmentation
 
     done = add_quality(
@@ -90,7 +90,7 @@ def posthoc(
         data,
         out,
         overrides=overrides or [],
-        settings=Settings(hidden, epochs, train_batch, lr, holdout, seed, device, per_identity, norm),
+        settings=HeadSettings(hidden, epochs, train_batch, lr, holdout, seed, device, per_identity, norm),
         views=views,
         augmentation=Augmentation(
             flip=flip,

@@ -53,7 +53,7 @@ def recipe_of(name: str, precision: str, folder: Path) -> Recipe:
 
 @lru_cache
 def images(views: int, step: int) -> tuple[Tensor, Batch]:
-    """Noise around a color for each person; two pictures of each."""
+    """Noise around a color for each person; two images each."""
     random = torch.Generator().manual_seed(step)
     labels = torch.arange(IMAGES) % PEOPLE
     colors = torch.randint(40, 216, (PEOPLE, 1, 1, 3), generator=torch.Generator().manual_seed(7))

@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 from facerts.training.class_head.centers import ClassCenters
 from facerts.training.methods import METHODS, Batch
-from facerts.training.methods.godin import DIRECTION, GODIN, SMALLEST_DIVISOR, divisor
+from facerts.training.methods.godin import GODIN, MIN_DIVISOR, QUALITY_SIGN, divisor
 
 
 def batch(size: int) -> Batch:
@@ -69,9 +69,11 @@ def test_the_loss_wants_a_small_divisor_only_where_the_right_identity_wins() -> 
 def test_quality_points_the_measured_way() -> None:
     x = torch.tensor([[-2.0], [0.0], [3.0]])
     scored = method().score({"embedding": torch.randn(3, 6), "divisor": x})
-    np.testing.assert_allclose(scored["uncertainty"], -DIRECTION / (1 + np.exp([2.0, 0.0, -3.0])), rtol=1e-6)
+    np.testing.assert_allclose(
+        scored["uncertainty"], -QUALITY_SIGN / (1 + np.exp([2.0, 0.0, -3.0])), rtol=1e-6
+    )
     g = np.abs(scored["uncertainty"].numpy())
-    np.testing.assert_allclose(scored["quality"], DIRECTION * np.log(g / (1 - g)), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(scored["quality"], QUALITY_SIGN * np.log(g / (1 - g)), rtol=1e-5, atol=1e-6)
 
 
 def test_qualities_stay_apart_where_the_divisors_run_together() -> None:
@@ -95,7 +97,7 @@ def test_loss_and_gradients_are_finite_at_the_ends(dtype: torch.dtype, where: fl
     loss = method().loss({"embedding": embedding, "divisor": raw}, batch(5), centers)
     loss.total.backward()
     assert torch.isfinite(loss.total)
-    assert divisor(raw).min() >= SMALLEST_DIVISOR
-    for given in (embedding, raw, centers.weight):
-        assert given.grad is not None
-        assert torch.isfinite(given.grad).all()
+    assert divisor(raw).min() >= MIN_DIVISOR
+    for tensor in (embedding, raw, centers.weight):
+        assert tensor.grad is not None
+        assert torch.isfinite(tensor.grad).all()

@@ -1,7 +1,7 @@
-"""Higher quality is a better picture, whatever a method's own number is: measured on faces made worse.
+"""Higher quality is a better image, whatever a method's own number is: measured on faces made worse.
 
 Heads are trained on a real embedder's features with each method's own loss, half of whose views are augmented; then
-faces of people whom nobody saw in training are compared with the same faces degraded.
+faces of people who were not in the training data are compared with the same faces degraded.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from facerts.datasets import open_source
 from facerts.embedding import load_embedder
 from facerts.images.corruptions import degrade
 from facerts.metrics.ood import separation
-from facerts.training.posthoc import Settings, add_quality
+from facerts.training.posthoc import HeadSettings, add_quality
 
 KINDS = ("blur", "low_resolution", "noise", "occlusion")
 STRENGTH = 0.7
@@ -69,7 +69,7 @@ def test_a_learned_quality_falls_as_faces_get_worse(
         reference_models / "mobilefacenet.onnx",
         facerts_data / "faces" / "train-000000.tar",
         out,
-        settings=Settings(epochs=8, batch_size=256),
+        settings=HeadSettings(epochs=8, batch_size=256),
         views=2,
         cache=cache,
     )
