@@ -91,4 +91,4 @@ def test_images_without_identities_are_refused(people: Path, models: list[Path],
     (flat / "a.jpg").write_bytes(image.read_bytes())
     done = run_script(SCRIPT, models[0], "--data", flat)
     assert done.returncode == 2
-    assert re.search("name a source with identities", done.stderr)
+    assert re.search("use a source with identities", done.stderr)

@@ -1,4 +1,4 @@
-"""Entering a model among those that ship, as a maintainer does it."""
+"""Adding a model to those that ship, as a maintainer does it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def tool(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder of no models, with cards for "first" and "second-small"."""
+    """A folder without models, with model cards for "first" and "second-small"."""
     folder = tmp_path / "models"
     folder.mkdir()
     write_manifest(folder)
@@ -36,12 +36,12 @@ def folder(tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_model_is_copied_and_entered_by_command(folder: Path, tmp_path: Path) -> None:
+def test_the_command_copies_a_model_and_adds_it_to_the_manifest(folder: Path, tmp_path: Path) -> None:
     model = write_model(tmp_path / "first.onnx", terms="research only")
-    ran = run_script(TOOL, model, "--name", "first", "--summary", "for tests", "--models", folder)
-    assert ran.returncode == 0, ran.stderr
+    process = run_script(TOOL, model, "--name", "first", "--summary", "for tests", "--models", folder)
+    assert process.returncode == 0, process.stderr
     digest = hashlib.sha256(model.read_bytes()).hexdigest()
-    assert digest in ran.stdout
+    assert digest in process.stdout
     assert (folder / "first.onnx").read_bytes() == model.read_bytes()
     assert json.loads((folder / "manifest.json").read_text()) == {
         "schema": "facerts.models/1",
@@ -62,7 +62,7 @@ def test_a_model_is_copied_and_entered_by_command(folder: Path, tmp_path: Path) 
     }
 
 
-def test_the_first_model_is_the_default_until_another_is_made_it(
+def test_the_first_model_is_the_default_until_another_becomes_it(
     tool: ModuleType, folder: Path, tmp_path: Path
 ) -> None:
     for name in ("first", "second-small"):
@@ -79,7 +79,7 @@ def test_the_first_model_is_the_default_until_another_is_made_it(
     assert manifest.models[1].terms == "others"
 
 
-def test_a_file_that_lies_in_the_folder_already_is_entered(tool: ModuleType, folder: Path) -> None:
+def test_a_file_already_in_the_folder_is_added(tool: ModuleType, folder: Path) -> None:
     model = write_model(folder / "first.onnx")
     before = model.read_bytes()
     entry = tool.ship(model, folder, name="first", summary="s", default=False)
@@ -88,21 +88,21 @@ def test_a_file_that_lies_in_the_folder_already_is_entered(tool: ModuleType, fol
 
 
 @pytest.mark.parametrize(
-    ("name", "changes", "words"),
+    ("name", "changes", "message"),
     [
         ("first", {"terms": ""}, "has no terms; set data.name and data.terms"),
         ("first", {"training_data": " "}, "has no training_data"),
-        ("first", {"name": "other"}, "calls itself 'other'; export it as first.onnx"),
-        ("third", {}, r"third\.md: no such card"),
+        ("first", {"name": "other"}, "has the name 'other'; export the model as first.onnx"),
+        ("third", {}, r"third\.md: no such model card"),
         ("Wrong_Name", {}, "name: String should match"),
     ],
 )
-def test_a_model_that_must_not_ship_leaves_everything_as_it_was(
-    tool: ModuleType, folder: Path, tmp_path: Path, name: str, changes: dict[str, str], words: str
+def test_a_rejected_model_changes_nothing(
+    tool: ModuleType, folder: Path, tmp_path: Path, name: str, changes: dict[str, str], message: str
 ) -> None:
     (folder / "Wrong_Name.md").write_text("# card\n")
     before = sorted(folder.iterdir()), (folder / "manifest.json").read_bytes()
-    with pytest.raises(Error, match=words):
+    with pytest.raises(Error, match=message):
         tool.ship(
             write_model(tmp_path / f"{name}.onnx", **changes), folder, name=name, summary="s", default=False
         )
@@ -115,22 +115,24 @@ def test_a_small_model_must_be_small(
     small, first = (write_model(tmp_path / f"{name}.onnx") for name in ("second-small", "first"))
     assert tool.SMALL_BYTES == 12_000_000
     monkeypatch.setattr(tool, "SMALL_BYTES", small.stat().st_size - 1)
-    with pytest.raises(Error, match=r"whose name ends in -small has at most .* --precision fp16"):
+    with pytest.raises(Error, match=r"name ending in -small is .* --precision fp16"):
         tool.ship(small, folder, name="second-small", summary="s", default=False)
     tool.ship(first, folder, name="first", summary="s", default=False)
     monkeypatch.setattr(tool, "SMALL_BYTES", small.stat().st_size)
     tool.ship(small, folder, name="second-small", summary="s", default=False)
 
 
-def test_a_description_beside_the_model_does_not_ship(tool: ModuleType, folder: Path, tmp_path: Path) -> None:
+def test_a_description_next_to_the_model_is_not_enough(
+    tool: ModuleType, folder: Path, tmp_path: Path
+) -> None:
     model = write_embedder(tmp_path / "first.onnx")
     write_description(model, name="first", terms="t", training_data="d")
-    with pytest.raises(Error, match="carries no description"):
+    with pytest.raises(Error, match="contains no description"):
         tool.ship(model, folder, name="first", summary="s", default=False)
 
 
-def test_a_refusal_is_a_sentence_and_a_status(folder: Path, tmp_path: Path) -> None:
-    ran = run_script(TOOL, tmp_path / "no.onnx", "--name", "first", "--summary", "s", "--models", folder)
-    assert ran.returncode == 2
-    assert ran.stderr.startswith("error: ")
-    assert "Traceback" not in ran.stderr
+def test_an_error_is_one_line_and_an_exit_status(folder: Path, tmp_path: Path) -> None:
+    process = run_script(TOOL, tmp_path / "no.onnx", "--name", "first", "--summary", "s", "--models", folder)
+    assert process.returncode == 2
+    assert process.stderr.startswith("error: ")
+    assert "Traceback" not in process.stderr

@@ -1,6 +1,6 @@
-"""Reading pictures beside the pure decoding of the same pictures, in turn in one run.
+"""Compares the rates of reading images and of loading training batches with that of pure decoding.
 
-The limit is the decoding of bytes that lie in memory, by as many processes. Example:
+The upper limit is decoding the same images from memory with the same number of processes. Example:
 
     python tools/bench_data.py --data ../shared/data/faces/train-00000*.tar --processes 2 --workers 0 1 2 4
 """
@@ -30,28 +30,32 @@ from facerts.training.recipe import load_recipe
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument(
-        "--data", nargs="*", default=[], help="pictures with identities; drawn ones by default"
+        "--data", nargs="*", default=[], help="Images with identities; synthetic faces by default."
     )
-    parser.add_argument("--images", type=int, default=12_000)
-    parser.add_argument("--processes", type=int, default=2, help="that read and decode")
+    parser.add_argument("--images", type=int, default=12_000, help="Maximum number of images to read.")
+    parser.add_argument("--processes", type=int, default=2, help="Processes that read and decode.")
     parser.add_argument(
-        "--workers", type=int, nargs="+", default=[0, 1, 2, 4], help="that hand batches to a training process"
+        "--workers",
+        type=int,
+        nargs="+",
+        default=[0, 1, 2, 4],
+        help="Numbers of worker processes that load training batches.",
     )
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=5, help="Number of measurements of each rate.")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        home, processes = Path(folder), options.processes
+        scratch, processes = Path(folder), options.processes
         if not options.data:
-            write_synthetic_faces(home / "faces", identities=100, images=20)
-        pack_records(open_source(options.data or home / "faces"), home / "rec", check=False)
-        records = open_source(home / "rec")
+            write_synthetic_faces(scratch / "faces", identities=100, images=20)
+        pack_records(open_source(options.data or scratch / "faces"), scratch / "rec", check=False)
+        records = open_source(scratch / "rec")
         count = min(options.images, len(records))
         orders = {
             "sequential": np.arange(count),
             "random": np.random.default_rng(0).permutation(len(records))[:count],
         }
         limit = f"decode, {processes} processes"
-        goals: dict[str, Callable[[], float]] = {
+        readers: dict[str, Callable[[], float]] = {
             **{
                 f"read and decode, {name}, {processes} processes": partial(
                     read_rate, records, order, processes
@@ -59,7 +63,7 @@ def main() -> None:
                 for name, order in orders.items()
             },
             **{
-                f"training batches, {workers} workers": partial(batch_rate, home / "rec", count, workers)
+                f"training batches, {workers} workers": partial(batch_rate, scratch / "rec", count, workers)
                 for workers in options.workers
             },
         }
@@ -67,41 +71,41 @@ def main() -> None:
             **{f"bytes, {name}": partial(bytes_rate, records, order) for name, order in orders.items()},
             "decode, 1 process": partial(decode_rate, records, count, 1),
             limit: partial(decode_rate, records, count, processes),
-            **goals,
+            **readers,
         }
         rates: dict[str, list[float]] = {name: [] for name in measures}
         for _ in range(options.rounds):
-            for name, run in measures.items():
-                rates[name].append(run())
-    print(f"{count:,} pictures, median of {options.rounds} rounds, images/s")
+            for name, measure in measures.items():
+                rates[name].append(measure())
+    print(f"{count:,} images, median of {options.rounds} rounds, images/s")
     for name, values in rates.items():
         print(f"  {name:42} {statistics.median(values):10,.0f}   ({min(values):,.0f} to {max(values):,.0f})")
-    for name in goals:
+    for name in readers:
         ratios = [value / bound for value, bound in zip(rates[name], rates[limit], strict=True)]
         print(f"{name} / {limit}: median {statistics.median(ratios):.3f}")
 
 
 def bytes_rate(source: Source, order: np.ndarray) -> float:
-    """Bytes of pictures by one process, not decoded."""
-    began = time.perf_counter()
+    """Images/s that one process reads without decoding."""
+    start = time.perf_counter()
     for index in order:
         source.read(int(index))
-    return len(order) / (time.perf_counter() - began)
+    return len(order) / (time.perf_counter() - start)
 
 
 def decode_rate(source: Source, count: int, processes: int) -> float:
-    """Pure decoding by OpenCV, every process from memory."""
+    """Images/s that OpenCV decodes from memory."""
     shares = [[source.read(i) for i in range(start, count, processes)] for start in range(processes)]
     return rate_of(_decode, shares)
 
 
 def read_rate(source: Source, order: np.ndarray, processes: int) -> float:
-    """Pictures as crops, checks and all, every process a share of the order."""
+    """Images/s that are read as crops, including all checks."""
     return rate_of(partial(_read, source), [order[start::processes] for start in range(processes)])
 
 
 def batch_rate(folder: Path, count: int, workers: int) -> float:
-    """The training loader without augmentation: random reads, decoding, batches handed to this process."""
+    """Images/s of the training loader without augmentation: random reads, decoding, transfer to this process."""
     overrides = [
         f"data.train={folder}",
         "data.name=drawn",
@@ -111,21 +115,21 @@ def batch_rate(folder: Path, count: int, workers: int) -> float:
     ]
     recipe = load_recipe("faces_small_rts", overrides)
     data, size = TrainingData(recipe), recipe.optim.batch_size
-    # Starting the workers is not reading; it is paid once in a run of hours.
-    warm = 2 * workers
-    batches = data.batches(0, count // size + warm)
-    for _ in range(warm):
+    # Starting the workers is not measured; a run of hours does it once.
+    warm_up = 2 * workers
+    batches = data.batches(0, count // size + warm_up)
+    for _ in range(warm_up):
         next(batches)
-    began = time.perf_counter()
+    start = time.perf_counter()
     images = sum(len(labels) for _, labels, _ in batches)
-    return images / (time.perf_counter() - began)
+    return images / (time.perf_counter() - start)
 
 
 def rate_of(work: Callable[[Any], None], shares: Sequence[Any]) -> float:
-    """Items a second, a process for each share, from the first one's start to the last one's end."""
+    """Items/s with one process per share, from the first start to the last end."""
     context = get_context("fork")
-    begin, results = context.Barrier(len(shares)), context.Queue()
-    processes = [context.Process(target=_timed, args=(work, share, begin, results)) for share in shares]
+    barrier, results = context.Barrier(len(shares)), context.Queue()
+    processes = [context.Process(target=_timed, args=(work, share, barrier, results)) for share in shares]
     for process in processes:
         process.start()
     spans = [results.get() for _ in processes]
@@ -134,12 +138,12 @@ def rate_of(work: Callable[[Any], None], shares: Sequence[Any]) -> float:
     return sum(map(len, shares)) / (max(end for _, end in spans) - min(start for start, _ in spans))
 
 
-def _timed(work: Callable[[Any], None], share: Any, begin: Any, results: Any) -> None:
+def _timed(work: Callable[[Any], None], share: Any, barrier: Any, results: Any) -> None:
     cv2.setNumThreads(0)
-    begin.wait()
-    started = time.perf_counter()
+    barrier.wait()
+    start = time.perf_counter()
     work(share)
-    results.put((started, time.perf_counter()))
+    results.put((start, time.perf_counter()))
 
 
 def _decode(share: list[bytes]) -> None:

@@ -1,8 +1,9 @@
-"""Backbones beside a reference model: time of use on one core, and of training steps.
+"""Compares backbones with a reference model: inference time on one core, and time of a training step.
 
-Networks are untrained: the time does not depend on the weights. Each is exported, and takes turns with the reference,
-round by round, so that what else the machine does meets all alike; a call has a batch of crops, or one where a model's
-batch is fixed. Then a compiled training step (bf16, RTS, its class centers included) on random crops.
+The networks are untrained, because the time does not depend on the weights. Each is exported and alternates with the
+reference, round by round, so that other load on the machine affects all equally. A call has a batch of crops, or one
+crop if a model's batch size is fixed. Training is measured by compiled steps (bf16, RTS, with class centers) on random
+crops.
 
     python tools/bench_networks.py compact compact_bottleneck iresnet18_lite:0.25 --reference mobilefacenet.onnx
 """
@@ -34,13 +35,15 @@ PASSES = 20
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("networks", nargs="+", metavar="BACKBONE[:WIDTH]")
-    parser.add_argument("--reference", required=True, help="a model, or the name of one that ships")
-    parser.add_argument("--embedding-size", type=int, default=256)
-    parser.add_argument("--batch", type=int, default=32, help="crops in a call")
-    parser.add_argument("--rounds", type=int, default=20)
-    parser.add_argument("--steps", type=int, default=12, help="training steps to time; 0 for none")
-    parser.add_argument("--train-batch", type=int, default=128)
+    parser.add_argument("networks", nargs="+", metavar="BACKBONE[:WIDTH]", help="Backbones to measure.")
+    parser.add_argument(
+        "--reference", required=True, help="ONNX file, or the name of a model that ships, to compare with."
+    )
+    parser.add_argument("--embedding-size", type=int, default=256, help="Embedding size of the backbones.")
+    parser.add_argument("--batch", type=int, default=32, help="Crops per call.")
+    parser.add_argument("--rounds", type=int, default=20, help="Number of timed calls of each model.")
+    parser.add_argument("--steps", type=int, default=12, help="Number of timed training steps; 0 for none.")
+    parser.add_argument("--train-batch", type=int, default=128, help="Batch size of a training step.")
     options = parser.parse_args()
     recipes = [
         recipe_of(text, options.embedding_size, options.train_batch, compile_steps=options.steps > 0)
@@ -48,21 +51,22 @@ def main() -> None:
     ]
     with tempfile.TemporaryDirectory() as folder:
         files = [export(recipe, Path(folder) / str(number)) for number, recipe in enumerate(recipes)]
-        reference, *times = in_turn([options.reference, *map(str, files)], options.batch, options.rounds)
+        reference, *times = alternate([options.reference, *map(str, files)], options.batch, options.rounds)
     print(
-        f"{Path(options.reference).stem}: {1000 * statistics.median(reference):.2f} ms a crop on one core\n"
+        f"{Path(options.reference).stem}: {1000 * statistics.median(reference):.2f} ms per crop on one core\n"
     )
     print(
-        "| backbone | parameters, M | multiply-adds, G | ms a crop | of the reference's | trained images/s |"
+        "| backbone | parameters, M | multiply-adds, G | ms per crop | relative to reference | "
+        "training images/s |"
     )
     print("|---|---|---|---|---|---|")
-    for text, recipe, taken in zip(options.networks, recipes, times, strict=True):
+    for text, recipe, seconds_per_crop in zip(options.networks, recipes, times, strict=True):
         network = Learner(recipe, identities=2).network
-        ratio = statistics.median(mine / other for mine, other in zip(taken, reference, strict=True))
+        ratio = statistics.median(own / other for own, other in zip(seconds_per_crop, reference, strict=True))
         rate = training_rate(recipe, options.steps) if options.steps else float("nan")
         print(
             f"| {text} | {count_parameters(network) / 1e6:.2f} | {count_multiply_adds(network) / 1e9:.3f} | "
-            f"{1000 * statistics.median(taken):.2f} | {ratio:.2f} | {rate:.0f} |",
+            f"{1000 * statistics.median(seconds_per_crop):.2f} | {ratio:.2f} | {rate:.0f} |",
             flush=True,
         )
 
@@ -82,7 +86,7 @@ def recipe_of(text: str, embedding_size: int, batch: int, *, compile_steps: bool
 
 
 def export(recipe: Recipe, folder: Path) -> Path:
-    """The network as ONNX, after a few passes in which BatchNorm finds statistics that keep its outputs finite."""
+    """Export the network, after a few forward passes that give BatchNorm statistics which keep its outputs finite."""
     learner = Learner(recipe, identities=2)
     learner.network.train()
     with torch.no_grad():
@@ -94,29 +98,29 @@ def export(recipe: Recipe, folder: Path) -> Path:
     return folder / "network.onnx"
 
 
-def in_turn(models: list[str], batch: int, rounds: int) -> list[list[float]]:
-    """Seconds a crop of each model in each round, one thread each."""
+def alternate(models: list[str], batch: int, rounds: int) -> list[list[float]]:
+    """Seconds per crop of each model in each round, with one thread."""
     embedders = [load_embedder(model, threads=1, batch_size=batch) for model in models]
     crops = np.stack([draw_face(number, 0) for number in range(batch)])
-    taken: list[list[float]] = [[] for _ in models]
+    times: list[list[float]] = [[] for _ in models]
     for number in range(rounds + 1):
-        for which, embedder in enumerate(embedders):
-            began = time.perf_counter()
+        for index, embedder in enumerate(embedders):
+            start = time.perf_counter()
             embedder(crops)
-            if number:  # the first round warms up
-                taken[which].append((time.perf_counter() - began) / batch)
-    return taken
+            if number:  # the first round is the warm-up
+                times[index].append((time.perf_counter() - start) / batch)
+    return times
 
 
 def training_rate(recipe: Recipe, steps: int) -> float:
-    """Images a second of the median step."""
+    """Images/s at the median time of a step."""
     torch._dynamo.reset()
     learner = Learner(recipe, identities=8648)
-    taken = []
+    times = []
     for step in range(steps + WARM_UP):
         crops, labels = random_batch(recipe, 8648, step)
-        taken.append(seconds(learner, crops, labels, step))
-    return recipe.optim.batch_size / statistics.median(taken[WARM_UP:])
+        times.append(seconds(learner, crops, labels, step))
+    return recipe.optim.batch_size / statistics.median(times[WARM_UP:])
 
 
 if __name__ == "__main__":

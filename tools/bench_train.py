@@ -1,23 +1,25 @@
-"""What a training step costs beside another one: both in one process, step by step in turn.
+"""Compares the training steps of two recipes, alternating between them within one process.
 
-Random crops stand for decoded ones, so that nothing but the step is timed. Example:
+Random crops replace decoded ones, so that only the step is timed. Example:
 
     python tools/bench_train.py --recipe faces_small_rts --against faces_small_arcface --identities 8648
 
-What compiling the step saves, the time that compiling itself takes left out:
+What compiling the step saves (not counting the time to compile):
 
     python tools/bench_train.py --change compute.compile=true --against faces_small_rts
 
-What is gained over a loop in the field's usual style on the same network; how long and how dear a training would be at
-the rate that was measured:
+Speedup over a conventional loop on the same network, with the duration and price of a whole training at the measured
+rate:
 
     python tools/bench_train.py --change compute.compile=true --against plain --images 490623 --price 3.5
 
-Printed are images/s; where a step's time goes, measured in further steps that wait at the end of each phase ("backward"
-has the step of the class centers in it, where they step there); the most memory that steps took above what the process
-had before it built the network, in a process for each; and the share of the largest rate of a product of matrices that
-was seen here: a step counts 6 operations for each multiply-add of the network and of the logits that are looked at, 2
-for the network where it is frozen, whatever is computed twice.
+For each recipe it prints:
+- images/s;
+- the time of each phase, measured in further steps that synchronize after each phase ("backward" includes the update
+  of the class centers, if they are updated there);
+- peak memory of a few steps, above the memory of the process before the network is built, in a process of its own;
+- the share of the best measured rate of a matrix product. A step counts 6 operations per multiply-add of the network
+  and of the computed logits (2 for a frozen network), without recomputation.
 """
 
 from __future__ import annotations
@@ -44,7 +46,7 @@ from facerts.training.nn.flops import count_multiply_adds
 from facerts.training.recipe import Recipe, load_recipe
 
 WARM_UP = 3
-# Passes: the gradients of the inputs and of the weights cost as much as the forward pass, each.
+# Cost of the passes: the gradients of inputs and of weights each cost as much as the forward pass.
 FORWARD, BACKWARD = 1, 2
 PHASES = ("network", "loss", "backward", "optimizer")
 
@@ -58,31 +60,31 @@ def main() -> None:
     if options.memory_of is not None:
         print(json.dumps(memory(kinds[options.memory_of], recipes[options.memory_of], options.identities)))
         return
-    # First, because a process begins with the most memory that the one which started it has had.
-    peaks = [in_another_process(which) for which in (0, 1)]
+    # First, because a child process inherits the peak memory of its parent.
+    peaks = [memory_in_subprocess(index) for index in (0, 1)]
     names = [" ".join([recipes[0].name, *options.change]), "plain loop" if plain else recipes[1].name]
     if threads := recipes[0].compute.threads:
         torch.set_num_threads(threads)
-    # As training has it, and the field's loops.
+    # As in our training loop and in conventional ones.
     torch.backends.cudnn.benchmark = True
     learners = [kind(recipe, options.identities) for kind, recipe in zip(kinds, recipes, strict=True)]
-    times = in_turn(learners, options.identities, options.steps)
+    times = alternate(learners, options.identities, options.steps)
     phases = [phase_times(learner, options.identities, max(3, options.steps // 4)) for learner in learners]
-    limit = largest_rate(recipes[0], learners[0].device)
+    limit = max_rate(recipes[0], learners[0].device)
 
     size = recipes[0].optim.batch_size
     print(
         f"{learners[0].device}, {torch.get_num_threads()} threads, batch {size}, {options.identities:,} identities"
     )
-    print(f"product of matrices: at most {limit / 1e12:.2f} TFLOP/s")
-    for which, recipe in enumerate(recipes):
-        taken = statistics.median(times[which])
-        share = size * operations(recipe, options.identities) / taken / limit
-        print(f"{names[which]}: median {1000 * taken:.1f} ms a step, {size / taken:.1f} images/s")
-        print("  " + ", ".join(f"{phase} {1000 * value:.1f} ms" for phase, value in phases[which].items()))
-        print(f"  {peaks[which]:,.0f} MiB, {share:.1%} of that product's rate")
+    print(f"matrix product: at most {limit / 1e12:.2f} TFLOP/s")
+    for index, recipe in enumerate(recipes):
+        duration = statistics.median(times[index])
+        share = size * operations(recipe, options.identities) / duration / limit
+        print(f"{names[index]}: median {1000 * duration:.1f} ms per step, {size / duration:.1f} images/s")
+        print("  " + ", ".join(f"{phase} {1000 * value:.1f} ms" for phase, value in phases[index].items()))
+        print(f"  {peaks[index]:,.0f} MiB, {share:.1%} of the matrix product's rate")
         if options.images:
-            print(f"  {expected(recipe, options.images, size / taken, options.price)}")
+            print(f"  {estimate(recipe, options.images, size / duration, options.price)}")
     ratios = sorted(first / second for first, second in zip(*times, strict=True))
     low, high = ratios[len(ratios) // 4], ratios[(3 * len(ratios)) // 4]
     print(
@@ -94,40 +96,44 @@ def main() -> None:
 
 def read_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--recipe", default="faces_small_rts")
+    parser.add_argument("--recipe", default="faces_small_rts", help="Recipe to measure.")
     parser.add_argument(
         "--against",
         default="faces_small_arcface",
-        help='a recipe, or "plain" for the usual loop on --recipe\'s network',
+        help='Recipe to compare with, or "plain" for a conventional loop on the network of --recipe.',
     )
-    parser.add_argument("--identities", type=int, default=8648)
-    parser.add_argument("--steps", type=int, default=40)
+    parser.add_argument("--identities", type=int, default=8648, help="Number of identities.")
+    parser.add_argument("--steps", type=int, default=40, help="Number of timed steps of each recipe.")
     parser.add_argument(
         "--change",
         action="append",
         default=[],
         metavar="KEY=VALUE",
-        help="a field of --recipe alone; repeatable",
+        help="Change a field of --recipe only; repeatable.",
     )
     parser.add_argument(
-        "--images", type=int, help="of a data set: say how long the recipe's epochs would take"
+        "--images", type=int, help="Number of training images, to estimate the duration of a training."
     )
-    parser.add_argument("--price", type=float, help="of this machine for an hour: say what they would cost")
+    parser.add_argument(
+        "--price", type=float, help="Price of this machine per hour, to estimate the cost of a training."
+    )
     parser.add_argument("--memory-of", type=int, choices=(0, 1), help=argparse.SUPPRESS)
-    parser.add_argument("overrides", nargs="*", help="recipe fields for both, e.g. backbone.width=0.5")
+    parser.add_argument(
+        "overrides", nargs="*", help="Recipe fields to change in both, e.g. backbone.width=0.5."
+    )
     return parser.parse_args()
 
 
-def in_turn(learners: list[Any], identities: int, steps: int) -> list[list[float]]:
-    """Seconds of each step of both, after some that warm up."""
+def alternate(learners: list[Any], identities: int, steps: int) -> list[list[float]]:
+    """Seconds of each step of both learners, after a warm-up."""
     times: list[list[float]] = [[], []]
     for step in range(steps + WARM_UP):
         crops, labels = random_batch(learners[0].recipe, identities, step)
-        # Who goes first changes from step to step, so that a drift of the machine hits both alike.
-        for which in (0, 1) if step % 2 else (1, 0):
-            taken = seconds(learners[which], crops, labels, step)
+        # The order changes from step to step, so that drift of the machine affects both equally.
+        for index in (0, 1) if step % 2 else (1, 0):
+            duration = seconds(learners[index], crops, labels, step)
             if step >= WARM_UP:
-                times[which].append(taken)
+                times[index].append(duration)
     return times
 
 
@@ -141,73 +147,73 @@ def random_batch(recipe: Recipe, identities: int, step: int) -> tuple[torch.Tens
 def seconds(learner: Any, crops: torch.Tensor, labels: torch.Tensor, step: int) -> float:
     """Wall time of one step."""
     batch = Batch(labels.to(learner.device), torch.arange(len(labels)), step, seed=0)
-    wait(learner.device)
-    began = time.perf_counter()
+    synchronize(learner.device)
+    start = time.perf_counter()
     learner.step(crops, batch, 0.01)
-    wait(learner.device)
-    return time.perf_counter() - began
+    synchronize(learner.device)
+    return time.perf_counter() - start
 
 
-def wait(device: torch.device) -> None:
+def synchronize(device: torch.device) -> None:
     if device.type == "cuda":
         torch.cuda.synchronize()
 
 
 def phase_times(learner: Any, identities: int, steps: int) -> dict[str, float]:
-    """Median seconds of a step's phases; what is in none of them (copies, checks) is named last."""
-    found: dict[str, list[float]] = defaultdict(list)
+    """Median seconds of each phase of a step; "other" is the rest (copies, checks)."""
+    times: dict[str, list[float]] = defaultdict(list)
     for step in range(steps + 1):
         crops, labels = random_batch(learner.recipe, identities, step)
         with timed(learner) as phases:
-            whole = seconds(learner, crops, labels, step)
-        # The first step compiles anew what now waits.
+            total = seconds(learner, crops, labels, step)
+        # The first step may compile again.
         if step:
             for phase in PHASES:
-                found[phase].append(phases[phase])
-            found["the rest"].append(whole - sum(phases.values()))
-    return {phase: statistics.median(values) for phase, values in found.items()}
+                times[phase].append(phases[phase])
+            times["other"].append(total - sum(phases.values()))
+    return {phase: statistics.median(values) for phase, values in times.items()}
 
 
 @contextmanager
 def timed(learner: Any) -> Iterator[dict[str, float]]:
-    """Seconds of each phase of the steps within."""
+    """Yield the seconds of each phase, summed over the steps in the block."""
     phases: dict[str, float] = defaultdict(float)
-    places = [
+    functions = [
         (learner, "forward", "network"),
         (learner, "_loss", "loss"),
         (torch.Tensor, "backward", "backward"),
         (learner.optimizer, "step", "optimizer"),
     ]
-    originals = [getattr(owner, name) for owner, name, _ in places]
+    originals = [getattr(owner, name) for owner, name, _ in functions]
 
     def measured(function: Callable[..., Any], phase: str) -> Callable[..., Any]:
         def run(*arguments: Any, **options: Any) -> Any:
-            wait(learner.device)
-            began = time.perf_counter()
+            synchronize(learner.device)
+            start = time.perf_counter()
             result = function(*arguments, **options)
-            wait(learner.device)
-            phases[phase] += time.perf_counter() - began
+            synchronize(learner.device)
+            phases[phase] += time.perf_counter() - start
             return result
 
         return run
 
-    for (owner, name, phase), original in zip(places, originals, strict=True):
+    for (owner, name, phase), original in zip(functions, originals, strict=True):
         setattr(owner, name, measured(original, phase))
     try:
         yield phases
     finally:
-        for (owner, name, _), original in zip(places, originals, strict=True):
+        for (owner, name, _), original in zip(functions, originals, strict=True):
             setattr(owner, name, original)
 
 
-def in_another_process(which: int) -> float:
-    """MiB that ``memory`` finds there."""
-    command = [sys.executable, *sys.argv, "--memory-of", str(which)]
+def memory_in_subprocess(index: int) -> float:
+    """``memory`` of one of the learners, in MiB, measured in a process of its own."""
+    command = [sys.executable, *sys.argv, "--memory-of", str(index)]
     return float(json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout))
 
 
 def memory(kind: Callable[[Recipe, int], Any], recipe: Recipe, identities: int) -> float:
-    """The most MiB that this process holds in a few steps, above what it had before."""
+    """Peak memory of a few steps in MiB, above the memory of the process before."""
     if threads := recipe.compute.threads:
         torch.set_num_threads(threads)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
@@ -221,7 +227,7 @@ def memory(kind: Callable[[Recipe, int], Any], recipe: Recipe, identities: int) 
 
 
 def operations(recipe: Recipe, identities: int) -> float:
-    """Of a step, for one image: network and logits, forward and backward."""
+    """Operations of a step per image: network and logits, forward and backward."""
     backbone = recipe.backbone
     network = build_network(
         backbone.name,
@@ -234,26 +240,26 @@ def operations(recipe: Recipe, identities: int) -> float:
     return 2 * (passes * count_multiply_adds(network) + (FORWARD + BACKWARD) * logits)
 
 
-def largest_rate(recipe: Recipe, device: torch.device) -> float:
-    """Operations in a second of a large product of matrices, in float32 or the step's precision."""
+def max_rate(recipe: Recipe, device: torch.device) -> float:
+    """Best measured rate of a large matrix product, in operations/s, in float32 and in the step's precision."""
     side = 8192 if device.type == "cuda" else 2048
     rates = []
     for dtype in {torch.float32, AUTOCAST[recipe.compute.precision] or torch.float32}:
-        one = torch.randn(side, side, device=device, dtype=dtype)
+        matrix = torch.randn(side, side, device=device, dtype=dtype)
         for _ in range(10):
-            wait(device)
-            began = time.perf_counter()
-            one @ one
-            wait(device)
-            rates.append(2 * side**3 / (time.perf_counter() - began))
+            synchronize(device)
+            start = time.perf_counter()
+            matrix @ matrix
+            synchronize(device)
+            rates.append(2 * side**3 / (time.perf_counter() - start))
     return max(rates)
 
 
-def expected(recipe: Recipe, images: int, rate: float, price: float | None) -> str:
-    """How long and how dear the recipe's training would be; nothing but the steps is in it."""
+def estimate(recipe: Recipe, images: int, rate: float, price: float | None) -> str:
+    """Estimated duration and cost of a whole training; only the steps are counted."""
     hours = recipe.optim.epochs * images / rate / 3600
-    cost = "" if price is None else f", {hours * price:,.0f} at {price:g} an hour"
-    return f"expected: {recipe.optim.epochs:g} epochs of {images:,} images in {hours:,.1f} h{cost}"
+    cost = "" if price is None else f", {hours * price:,.0f} at {price:g} per hour"
+    return f"estimate: {recipe.optim.epochs:g} epochs of {images:,} images in {hours:,.1f} h{cost}"
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The backbones with their parameters and multiply-adds, as a Markdown table for docs/networks.md."""
+"""Prints parameters and multiply-adds of all backbones as a Markdown table, for docs/networks.md."""
 
 from __future__ import annotations
 

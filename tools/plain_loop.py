@@ -1,6 +1,6 @@
-"""A training step in the field's usual style, to measure ours against: eager, NCHW, autocast, all B x C logits.
+"""A conventional training step to compare ours with: eager, NCHW, autocast, all B x C logits at once.
 
-The same network, precision and optimizer as a recipe has; nothing compiled, nothing in chunks, nothing fused.
+Network, precision and optimizer are those of a recipe; nothing is compiled, chunked or fused.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from facerts.training.recipe import Recipe
 
 
 class PlainLearner:
-    """ArcFace on a recipe's network; see ``facerts.training.learner.Learner`` for the names."""
+    """ArcFace on a recipe's network, with the interface of ``facerts.training.learner.Learner``."""
 
     def __init__(self, recipe: Recipe, identities: int) -> None:
         torch.manual_seed(recipe.seed)

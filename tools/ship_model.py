@@ -1,7 +1,7 @@
-"""Add a model to those that ship with the package, or replace one: its file and its entry in models/manifest.json.
+"""Adds a model to those that ship with the package, or replaces one: its file and its entry in models/manifest.json.
 
-Its card, models/NAME.md, must be there. What the manifest says of a model is read from the model itself, whose
-description must name its training data and their terms.
+Its model card, models/NAME.md, must exist. The entry is taken from the description inside the model, which must name
+the training data and the terms of use.
 
     facerts export RUN --out facerts-small.onnx --precision fp16
     facerts calibrate --model facerts-small.onnx --faces FACES
@@ -26,17 +26,19 @@ from facerts.onnx.metadata import read_entry
 
 MODELS = Path(__file__).parents[1] / "models"
 
-# What a wheel may grow by for everybody.
+# Every user downloads the models with the wheel.
 SMALL, SMALL_BYTES = "-small", 12_000_000
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("model", type=Path, help="an .onnx file of facerts export")
-    parser.add_argument("--name", required=True, help="that users ask for; the model must carry it")
-    parser.add_argument("--summary", required=True, help="what it is for, in a line")
-    parser.add_argument("--default", action="store_true", help="it is used where no model is named")
-    parser.add_argument("--models", type=Path, default=MODELS, help="the folder with the manifest")
+    parser.add_argument("model", type=Path, help="ONNX file written by facerts export.")
+    parser.add_argument(
+        "--name", required=True, help="Name of the model for users; its description must have the same name."
+    )
+    parser.add_argument("--summary", required=True, help="Purpose of the model, in one line.")
+    parser.add_argument("--default", action="store_true", help="Make it the default model.")
+    parser.add_argument("--models", type=Path, default=MODELS, help="Folder with the manifest.")
     options = parser.parse_args()
     with ending():
         entry = ship(
@@ -50,48 +52,62 @@ def main() -> None:
 
 
 def ship(model: Path, folder: Path, *, name: str, summary: str, default: bool) -> ShippedModel:
-    """Check a model, copy it and enter it into the manifest; the first model of a manifest is its default.
+    """Check a model, copy it and add it to the manifest; the first model of a manifest becomes its default.
+
+    Args:
+        model: the ONNX file.
+        folder: folder with the manifest.
+        name: name of the model.
+        summary: purpose of the model, in one line.
+        default: make it the default model.
 
     Raises:
-        Error: it must not ship as it is; nothing was written.
+        Error: the model cannot ship as it is; nothing was written.
     """
     entry = check(model, folder, name=name, summary=summary)
     manifest = read_manifest(folder)
     models = {shipped.name: shipped for shipped in manifest.models} | {name: entry}
-    chosen = name if default or manifest.default is None else manifest.default
-    written = Manifest(default=chosen, models=tuple(models.values()))
+    default_name = name if default or manifest.default is None else manifest.default
+    updated = Manifest(default=default_name, models=tuple(models.values()))
     target = folder / entry.file
     if target.resolve() != model.resolve():
         with model.open("rb") as source, atomic_write(target) as file:
             shutil.copyfileobj(source, file)
     with atomic_write(folder / MANIFEST, "w") as file:
-        file.write(written.model_dump_json(by_alias=True, indent=1) + "\n")
+        file.write(updated.model_dump_json(by_alias=True, indent=1) + "\n")
     return entry
 
 
 def check(model: Path, folder: Path, *, name: str, summary: str) -> ShippedModel:
-    """The entry of a model that may ship."""
-    said = read_entry(model, METADATA_KEY)
-    if said is None:
-        raise Error(f"{model}: it carries no description; what ships is a file of facerts export")
-    told, facts = parse_description(said, str(model)), read_facts(model)
+    """The manifest entry of a model.
+
+    Raises:
+        Error: the model cannot ship as it is.
+    """
+    entry = read_entry(model, METADATA_KEY)
+    if entry is None:
+        raise Error(f"{model}: contains no description; use a file written by facerts export")
+    description, facts = parse_description(entry, str(model)), read_facts(model)
     if facts["name"] != name:
         raise Error(
-            f"{model}: it calls itself {facts['name']!r}; export it as {name}.onnx, so that results name it so"
+            f"{model}: its description has the name {facts['name']!r}; export the model as {name}.onnx, so that "
+            "results have that name"
         )
     for field in ("training_data", "terms"):
-        if not getattr(told, field).strip():
+        if not getattr(description, field).strip():
             raise Error(
                 f"{model}: its description has no {field}; set data.name and data.terms in its recipe"
             )
     if name.endswith(SMALL) and facts["bytes"] > SMALL_BYTES:
         raise Error(
-            f"{model}: {facts['bytes']:,} bytes, and a model whose name ends in {SMALL} has at most {SMALL_BYTES:,}; "
-            "export it with --precision fp16 or int8"
+            f"{model}: has {facts['bytes']:,} bytes, but the limit for models with a name ending in {SMALL} is "
+            f"{SMALL_BYTES:,}; export it with --precision fp16 or int8"
         )
     card = folder / f"{name}.md"
     if not card.is_file():
-        raise Error(f"{card}: no such card; write down data, terms, numbers and limits first")
+        raise Error(
+            f"{card}: no such model card; write it first, with training data, terms, results and limitations"
+        )
     try:
         return ShippedModel(**facts, file=f"{name}.onnx", summary=summary, card=card.name)
     except ValidationError as error:

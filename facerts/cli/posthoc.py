@@ -114,7 +114,7 @@ def posthoc(
     Example: facerts posthoc rts --model theirs.onnx --data faces/ --out scored.onnx
     """
     from facerts.hub.registry import find_model
-    from facerts.training.posthoc import Settings, add_quality
+    from facerts.training.posthoc import HeadSettings, add_quality
     from facerts.training.recipe import Augmentation
 
     result = add_quality(
@@ -123,7 +123,7 @@ def posthoc(
         data,
         out,
         overrides=overrides or [],
-        settings=Settings(hidden, epochs, train_batch, lr, holdout, seed, device, per_identity, norm),
+        settings=HeadSettings(hidden, epochs, train_batch, lr, holdout, seed, device, per_identity, norm),
         views=views,
         augmentation=Augmentation(
             flip=flip,

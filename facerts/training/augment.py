@@ -1,4 +1,4 @@
-"""Varied and corrupted training crops, each keyed so that a resumed run draws the same."""
+"""Augmentation and corruption of training crops, keyed so that a resumed run draws the same."""
 
 from __future__ import annotations
 
@@ -18,94 +18,94 @@ from facerts.images.corruptions import KINDS, degrade, gaussian_blur, small_face
 
 Key = tuple[int, ...]
 
-# Keeps the choice of corrupted images apart from the orders of the epochs, whose keys are (seed, epoch).
-_CORRUPTION = 0xB1_0B1E
+# Separates the random numbers of the corruption from those of the epochs' orders, whose keys are (seed, epoch).
+_CORRUPTION_KEY = 0xB1_0B1E
 
 EYE_DISTANCE = float(np.linalg.norm(TEMPLATE[1] - TEMPLATE[0]))
-POINTS_CENTER = TEMPLATE.mean(axis=0)
+LANDMARKS_CENTER = TEMPLATE.mean(axis=0)
 CROP_CENTER = np.full(2, (CROP_SIZE - 1) / 2)
-LARGEST_SMALL_SIDE = 56
+MAX_SMALL_SIDE = 56
 
 
 class Corruption:
-    """Blurs a share of the training images for good: the same ones in every epoch, unlike augmentation.
+    """Blurs a fixed share of the training images: unlike augmentation, the same images in every epoch.
 
-    An image is chosen by the run's seed and its place in the data alone, and whoever is chosen for a share is chosen
-    for every larger one.
+    Whether an image is blurred depends only on the run's seed and the image's index. The images of a smaller share are
+    a subset of those of a larger one.
 
     Args:
-        images: how many there are.
-        fraction: share of them to blur, 0 to 1; each is chosen with this probability.
+        images: number of images.
+        fraction: probability of an image to be blurred, 0 to 1.
         radius: standard deviation of the Gaussian blur in pixels.
-        seed: of the run.
+        seed: seed of the run.
 
     Attributes:
-        chosen: ``(images,) bool``.
+        corrupted: ``(images,) bool``.
 
     Source: Shang et al., "Improving Training and Inference of Face Recognition Models via Random Temperature
     Scaling", AAAI 2023, Table 1.
     """
 
     def __init__(self, images: int, *, fraction: float, radius: float, seed: int) -> None:
-        self.chosen = np.random.default_rng((seed, _CORRUPTION)).random(images) < fraction
+        self.corrupted = np.random.default_rng((seed, _CORRUPTION_KEY)).random(images) < fraction
         self._radius = radius
 
     def __call__(self, image: NDArray[np.uint8], index: int) -> NDArray[np.uint8]:
-        """The image of this index in the data, blurred if it is chosen."""
-        return gaussian_blur(image, self._radius) if self.chosen[index] else image
+        """The image, blurred if the image of this index is to be corrupted."""
+        return gaussian_blur(image, self._radius) if self.corrupted[index] else image
 
 
-class Augmentation:
-    """Applies transforms to a crop with randomness that depends on the key alone.
+class Augmenter:
+    """Applies random transforms to a crop; the randomness depends only on a key.
 
     Args:
-        transforms: albumentations' or others with ``set_random_seed`` and ``(image=...)``, applied in order.
+        transforms: transforms of albumentations, or with the same ``set_random_seed`` and ``(image=...)``, in order.
     """
 
     def __init__(self, transforms: list[Any]) -> None:
         self._transforms = transforms
 
     def __call__(self, image: NDArray[np.uint8], key: Key) -> NDArray[np.uint8]:
-        """Vary one crop.
+        """Augment one crop.
 
         Args:
             image: ``(112, 112, 3) uint8`` RGB.
-            key: (seed of the run, epoch, index in the data set).
+            key: (seed of the run, epoch, index in the data set), and the number of the view if it is not the first.
         """
         if not self._transforms:
             return image
         seeds = np.random.SeedSequence(key).generate_state(len(self._transforms))
         for transform, seed in zip(self._transforms, seeds, strict=True):
-            # A seed for each: with one for all, the coin of the flip would decide the others too.
+            # With a common seed, the random numbers of the transforms would be correlated.
             transform.set_random_seed(int(seed))
             image = transform(image=image)["image"]
         return image
 
 
-class _Either:
-    """One of two transforms, by a coin whose seed is not theirs: else the coin would decide their draws too."""
+class _OneOf:
+    """Applies one of two transforms at random. The choice has its own seed, independent of the transform's."""
 
-    def __init__(self, usual: Any, other: Any, probability: float) -> None:
-        self._usual, self._other, self._probability = usual, other, probability
-        self._chosen = usual
+    def __init__(self, default: Any, other: Any, probability: float) -> None:
+        self._default, self._other, self._probability = default, other, probability
+        self._transform = default
 
     def set_random_seed(self, seed: int) -> None:
-        coin, own = np.random.SeedSequence(seed).generate_state(2)
-        other = np.random.default_rng(coin).random() < self._probability
-        self._chosen = self._other if other else self._usual
-        self._chosen.set_random_seed(int(own))
+        choice_seed, transform_seed = np.random.SeedSequence(seed).generate_state(2)
+        use_other = np.random.default_rng(choice_seed).random() < self._probability
+        self._transform = self._other if use_other else self._default
+        self._transform.set_random_seed(int(transform_seed))
 
     def __call__(self, *, image: NDArray[np.uint8]) -> dict[str, Any]:
-        result: dict[str, Any] = self._chosen(image=image)
+        result: dict[str, Any] = self._transform(image=image)
         return result
 
 
 class Geometry:
-    """Cuts crops as other detectors and aligners do: everything that moves the face, in one interpolation.
+    """Simulates the crops of other detectors and aligners, with a single interpolation.
 
-    The crop is aligned by noisy points, then zoomed, then scaled, turned and shifted about its center. Whatever is
-    drawn is drawn in the same order whether it is used or not, so that switching one option on leaves the others' draws
-    as they are.
+    The crop is aligned by noisy landmarks, then zoomed, then scaled, rotated and shifted about its center. All random
+    numbers are drawn in the same order whether they are used or not, so that enabling one option does not change the
+    draws of the others.
 
     Args:
         scale, shift, rotation, black_border: see ``build_augmentation``.
@@ -125,7 +125,7 @@ class Geometry:
     ) -> None:
         self._scale, self._shift, self._rotation = scale, shift * CROP_SIZE, np.deg2rad(rotation)
         self._jitter = points_jitter * EYE_DISTANCE
-        self._zoom, self._largest_zoom = zoom, np.log(zoom_factor)
+        self._zoom, self._max_log_zoom = zoom, np.log(zoom_factor)
         self._black_border = black_border
         self._random = np.random.default_rng(0)
 
@@ -140,9 +140,9 @@ class Geometry:
         if self._jitter:
             matrix = similarity_transform(TEMPLATE + self._jitter * noise, TEMPLATE)
         if is_zoomed:
-            # ArcFace's template has the points below the crop's center; a detector's box has them nearer to its own.
-            center = POINTS_CENTER + lift * (CROP_CENTER - POINTS_CENTER) * [0, 1]
-            matrix = _compose(np.exp(log_factor * self._largest_zoom), 0.0, POINTS_CENTER, center, matrix)
+            # ArcFace's template has the landmarks below the crop's center; a detector's box has them closer to it.
+            center = LANDMARKS_CENTER + lift * (CROP_CENTER - LANDMARKS_CENTER) * [0, 1]
+            matrix = _compose(np.exp(log_factor * self._max_log_zoom), 0.0, LANDMARKS_CENTER, center, matrix)
         return _compose(
             1.0 + scale * self._scale,
             angle * self._rotation,
@@ -170,16 +170,16 @@ def _compose(
     target: NDArray[np.float64],
     first: NDArray[np.float64],
 ) -> NDArray[np.float64]:
-    """A ``(2, 3)`` transform followed by a scaling and rotation (radians) about a pivot, which goes to the target."""
+    """A ``(2, 3)`` transform, followed by scaling and rotation (radians) about a pivot that moves to the target."""
     cosine, sine = scale * np.cos(angle), scale * np.sin(angle)
-    turn = np.array([[cosine, -sine], [sine, cosine]])
-    matrix = turn @ first
-    matrix[:, 2] += target - turn @ pivot
+    rotation = np.array([[cosine, -sine], [sine, cosine]])
+    matrix = rotation @ first
+    matrix[:, 2] += target - rotation @ pivot
     return matrix
 
 
 class _SmallFaces:
-    """Some of the faces as if they had been small in their photos."""
+    """Degrades some of the faces as if they had been small in their photos."""
 
     def __init__(self, probability: float, side: int) -> None:
         self._probability, self._side = probability, side
@@ -190,7 +190,7 @@ class _SmallFaces:
 
     def __call__(self, *, image: NDArray[np.uint8]) -> dict[str, NDArray[np.uint8]]:
         if self._random.random() < self._probability:
-            side = int(self._random.integers(self._side, LARGEST_SMALL_SIDE, endpoint=True))
+            side = int(self._random.integers(self._side, MAX_SMALL_SIDE, endpoint=True))
             image = small_face(image, side, self._random)
         return {"image": image}
 
@@ -209,29 +209,29 @@ def build_augmentation(
     small_side: int = 16,
     ladder: float = 0.0,
     ladder_strength: float = 1.0,
-) -> Augmentation:
-    """The augmentation of a recipe: mirroring, geometry, small faces, the quality ladder, in this order.
+) -> Augmenter:
+    """The augmentation of a recipe: flipping, geometry, small faces, corruptions, in this order.
 
     Args:
         flip: mirror half of the images.
-        scale: largest relative change of scale.
-        shift: largest shift, as a share of the side.
-        rotation: largest rotation in degrees.
-        points_jitter: standard deviation of the noise on each template point, as a share of the distance between the
-            eyes; the crop is aligned by the noisy points, as another detector's crop would be.
-        zoom: probability of a crop that is cut tighter or looser. The mean of the points, which the template has below
-            the crop's center, is then moved up to a height drawn evenly between the two.
-        zoom_factor: maximum factor; its logarithm is drawn evenly from -log to +log of this.
-        black_border: probability that the space which these leave is black, not the picture mirrored.
-        small: probability of a face that was small, see ``facerts.images.corruptions.small_face``.
-        small_side: minimum side of the small face in pixels; drawn evenly from it to 56.
-        ladder: probability of one step of the quality ladder (``facerts.images.corruptions.KINDS``), after the rest.
-        ladder_strength: the hardest step, 0 to 1.
+        scale: maximum relative change of scale.
+        shift: maximum shift, as a share of the side.
+        rotation: maximum rotation in degrees.
+        points_jitter: standard deviation of the noise on each landmark, as a share of the distance between the eyes;
+            the crop is aligned by the noisy landmarks, as another detector's crop would be.
+        zoom: probability of a tighter or looser crop. The center of the landmarks, which is below the crop's center in
+            the template, is then moved up to a height drawn uniformly between the two.
+        zoom_factor: maximum zoom factor; its logarithm is drawn uniformly from -log to +log of this.
+        black_border: probability that the border around the moved image is black instead of mirrored.
+        small: probability of a small face, see ``facerts.images.corruptions.small_face``.
+        small_side: minimum side of the small face in pixels; drawn uniformly from it to 56.
+        ladder: probability of a corruption (``facerts.images.corruptions.KINDS``) of random kind and severity.
+        ladder_strength: maximum severity of that corruption, 0 to 1.
 
     Raises:
         MissingExtraError: albumentations is not installed.
     """
-    # Looks for a newer version on the network otherwise.
+    # Otherwise albumentations looks for a newer version on the network.
     os.environ.setdefault("NO_ALBUMENTATIONS_UPDATE", "1")
     try:
         import albumentations
@@ -253,7 +253,7 @@ def build_augmentation(
             )
         )
     elif scale or shift or rotation:
-        place = partial(
+        affine = partial(
             albumentations.Affine,
             scale=(1.0 - scale, 1.0 + scale),
             translate_percent=(-shift, shift),
@@ -261,33 +261,33 @@ def build_augmentation(
             keep_ratio=True,
             p=1.0,
         )
-        mirrored = place(border_mode=cv2.BORDER_REFLECT_101)
+        mirrored = affine(border_mode=cv2.BORDER_REFLECT_101)
         if black_border:
-            transforms.append(_Either(mirrored, place(border_mode=cv2.BORDER_CONSTANT, fill=0), black_border))
+            transforms.append(_OneOf(mirrored, affine(border_mode=cv2.BORDER_CONSTANT, fill=0), black_border))
         else:
             transforms.append(mirrored)
     if small:
         transforms.append(_SmallFaces(small, small_side))
     if ladder:
-        transforms.append(_quality_ladder(albumentations, ladder_strength, ladder))
-    return Augmentation(transforms)
+        transforms.append(_random_corruption(albumentations, ladder_strength, ladder))
+    return Augmenter(transforms)
 
 
-def _quality_ladder(albumentations: Any, hardest: float, probability: float) -> Any:
-    """A transform that degrades by one kind at one strength, both drawn evenly."""
+def _random_corruption(albumentations: Any, max_severity: float, probability: float) -> Any:
+    """A transform that applies a corruption of random kind and severity, both drawn uniformly."""
 
-    class QualityLadder(albumentations.ImageOnlyTransform):  # type: ignore[misc]
+    class RandomCorruption(albumentations.ImageOnlyTransform):  # type: ignore[misc]
         def get_params(self) -> dict[str, Any]:
             draw: Callable[[int], int] = self.random_generator.integers
             return {
                 "kind": list(KINDS)[draw(len(KINDS))],
-                "strength": self.random_generator.uniform(0.0, hardest),
+                "severity": self.random_generator.uniform(0.0, max_severity),
                 "seed": int(draw(2**31)),
             }
 
         def apply(
-            self, img: NDArray[np.uint8], kind: str, strength: float, seed: int, **_: Any
+            self, img: NDArray[np.uint8], kind: str, severity: float, seed: int, **_: Any
         ) -> NDArray[np.uint8]:
-            return degrade(img, kind, strength, seed)
+            return degrade(img, kind, severity, seed)
 
-    return QualityLadder(p=probability)
+    return RandomCorruption(p=probability)

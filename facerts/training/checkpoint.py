@@ -1,4 +1,4 @@
-"""Checkpoints: the whole state of a run in one file that is either old or new, never half."""
+"""Checkpoints: the complete state of a run in one file, replaced atomically."""
 
 from __future__ import annotations
 
@@ -26,29 +26,38 @@ FILE = "checkpoint.pt"
 
 
 def save_checkpoint(path: Path, recipe: Recipe, state: dict[str, Any]) -> None:
-    """Write a checkpoint: the recipe and the loop's state (tensors, numbers and containers of them)."""
+    """Write a checkpoint.
+
+    Args:
+        path: path of the file.
+        recipe: recipe of the run.
+        state: state of the run: tensors, numbers and containers of them.
+
+    Raises:
+        WriteError: the file cannot be written.
+    """
     with atomic_write(path) as file:
         torch.save({"schema": SCHEMA, "recipe": recipe.model_dump_json(), **state}, file)
 
 
-class Saver:
-    """Writes checkpoints while training goes on; one at a time, and the last is whole when the block ends."""
+class CheckpointWriter:
+    """Writes checkpoints in the background, one at a time; a context manager that waits for the last at its end."""
 
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(1)
         self._last: Future[None] | None = None
 
     def save(self, path: Path, recipe: Recipe, state: dict[str, Any]) -> None:
-        """As ``save_checkpoint``, in the background; what the state holds may change as soon as this returns.
+        """Write a checkpoint in the background; the state is copied, so it may change as soon as this returns.
 
         Raises:
-            WriteError: the checkpoint before could not be written.
+            WriteError: the previous checkpoint could not be written.
         """
         self.wait()
         self._last = self._pool.submit(save_checkpoint, path, recipe, _copied(state))
 
     def wait(self) -> None:
-        """Until the last checkpoint is there.
+        """Wait until the last checkpoint is written.
 
         Raises:
             WriteError: it could not be written.
@@ -56,7 +65,7 @@ class Saver:
         if self._last is not None:
             self._last.result()
 
-    def __enter__(self) -> Saver:
+    def __enter__(self) -> CheckpointWriter:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
@@ -66,7 +75,7 @@ class Saver:
 
 
 def _copied(value: Any) -> Any:
-    """Containers of tensors with copies of them on the CPU."""
+    """Copies of tensors on the CPU, in the same containers."""
     if isinstance(value, torch.Tensor):
         return value.detach().to("cpu", copy=True)
     if isinstance(value, dict):
@@ -77,10 +86,10 @@ def _copied(value: Any) -> Any:
 
 
 def load_checkpoint(path: Path, device: torch.device | str = "cpu") -> tuple[Recipe, dict[str, Any]]:
-    """Read a checkpoint; nothing in it is executed.
+    """Read a checkpoint without executing anything in it.
 
     Raises:
-        ModelError: no such file, or not a whole checkpoint of ours.
+        ModelError: no such file, or not a complete facerts checkpoint.
     """
     state = read_file(path, device)
     recipe = recipe_of(state, path)
@@ -89,7 +98,7 @@ def load_checkpoint(path: Path, device: torch.device | str = "cpu") -> tuple[Rec
 
 
 def read_file(run: str | Path, device: torch.device | str = "cpu") -> dict[str, Any]:
-    """What a run's checkpoint, or another file of PyTorch's, holds; nothing in it is executed.
+    """The content of a run's checkpoint, or of another PyTorch file, without executing anything in it.
 
     Raises:
         ModelError: no such file, or it is damaged, claims more than it has, or holds more than names, numbers and
@@ -98,7 +107,7 @@ def read_file(run: str | Path, device: torch.device | str = "cpu") -> dict[str, 
     path = Path(run)
     path = path / FILE if path.is_dir() else path
     if not path.is_file():
-        raise ModelError(f"{path}: no checkpoint here; a training run writes {FILE} into its folder")
+        raise ModelError(f"{path}: no such file; a training run writes {FILE} into its folder")
     try:
         check_torch_file(path)
         state = torch.load(path, map_location=device, weights_only=True)
@@ -106,54 +115,62 @@ def read_file(run: str | Path, device: torch.device | str = "cpu") -> dict[str, 
         raise ModelError(f"{path}: not a readable checkpoint ({first_line(error)})") from error
     if not isinstance(state, dict):
         raise ModelError(
-            f"{path}: holds a {type(state).__name__}, neither a checkpoint nor a network's weights"
+            f"{path}: contains a {type(state).__name__}, neither a checkpoint nor the weights of a network"
         )
-    if is_checkpoint(state) and "centres" in state:  # as earlier versions wrote
+    if is_checkpoint(state) and "centres" in state:  # written by an earlier version
         state["centers"] = state.pop("centres")
     return state
 
 
 def is_checkpoint(state: dict[str, Any]) -> bool:
-    """Whether a file that was read is a checkpoint of ours."""
+    """Whether the content of a file is a facerts checkpoint."""
     return state.get("schema") == SCHEMA
 
 
 def recipe_of(state: dict[str, Any], where: object) -> Recipe:
-    """The recipe in a checkpoint that was read.
+    """The recipe in the content of a checkpoint.
+
+    Args:
+        state: content of the file.
+        where: name of the file, for errors.
 
     Raises:
-        ModelError: not a checkpoint of ours, or without a recipe that can be run.
+        ModelError: not a facerts checkpoint, or its recipe is missing or invalid.
     """
     if not is_checkpoint(state):
-        raise ModelError(f"{where}: not a checkpoint of the form {SCHEMA}")
+        raise ModelError(f"{where}: not a checkpoint with schema {SCHEMA}")
     text = state.get("recipe")
     if not isinstance(text, str):
-        raise ModelError(f"{where}: there is no recipe in it, so nobody knows what network this is")
+        raise ModelError(f"{where}: the checkpoint has no recipe, so its network cannot be built")
     try:
-        return Recipe.model_validate(parse_json(text, f"{where}, its recipe", error=ModelError))
+        return Recipe.model_validate(parse_json(text, f"{where}: recipe", error=ModelError))
     except ValidationError as error:
-        raise ModelError(f"{where}, its recipe: {explain(error)}") from error
+        raise ModelError(f"{where}: recipe: {explain(error)}") from error
 
 
 def check_parts(state: dict[str, Any], where: object) -> None:
-    """Refuse a checkpoint that lacks what every run writes.
+    """Check that a checkpoint contains everything that a run writes.
+
+    Args:
+        state: content of the file.
+        where: name of the file, for errors.
 
     Raises:
-        ModelError: a part is not there, or of another form.
+        ModelError: a part is missing or invalid.
     """
     centers = state.get("centers")
     rows = centers.get("weight") if isinstance(centers, dict) else None
-    # Checkpoints from before methods kept anything of their own, or averages were kept, have no such part.
-    there = {
+    # Checkpoints of earlier versions may have no "method" and no "average".
+    valid = {
         "network": _are_tensors(state.get("network")),
         "average": state.get("average") is None or _are_tensors(state["average"]),
         "method": _are_tensors(state.get("method", {})),
         "centers": isinstance(rows, Tensor) and rows.ndim == 2,
         "step": isinstance(state.get("step"), int),
     }
-    if missing := [name for name, whole in there.items() if not whole]:
+    if invalid := [name for name, is_valid in valid.items() if not is_valid]:
         raise ModelError(
-            f"{where}: its {' and '.join(missing)} are not there, or not as a run writes them; take an earlier one"
+            f"{where}: missing or invalid parts of the checkpoint: {', '.join(invalid)}; use an earlier checkpoint"
         )
 
 
@@ -162,13 +179,13 @@ def _are_tensors(part: Any) -> bool:
 
 
 @dataclass(frozen=True)
-class ReadyNetwork:
-    """A network in evaluation mode, and what reads its outputs.
+class ScoringNetwork:
+    """A network ready for inference, with the method that scores its outputs.
 
     Attributes:
-        network: in evaluation mode, on the CPU, float32.
-        method: whose ``score`` reads its outputs.
-        backbone: its name and size.
+        network: in evaluation mode, on the CPU, in float32.
+        method: its ``score`` turns the network's outputs into the exported ones.
+        backbone: name and size of the network.
     """
 
     network: FaceNetwork
@@ -177,13 +194,13 @@ class ReadyNetwork:
 
 
 @dataclass(frozen=True)
-class TrainedNetwork(ReadyNetwork):
-    """The network of a run, with what made it.
+class TrainedNetwork(ScoringNetwork):
+    """The network of a training run.
 
     Attributes:
-        recipe: of the run.
-        step: training steps behind it.
-        identities: C, how many it was trained to tell apart.
+        recipe: recipe of the run.
+        step: number of training steps.
+        identities: C, number of identities it was trained on.
     """
 
     recipe: Recipe
@@ -192,38 +209,49 @@ class TrainedNetwork(ReadyNetwork):
 
 
 def load_network(run: str | Path, *, averaged: bool = True) -> TrainedNetwork:
-    """The network of a run, from its folder or from a checkpoint file."""
+    """The network of a run; see ``trained_network``.
+
+    Args:
+        run: folder of the run, or a checkpoint file.
+        averaged: see ``trained_network``.
+
+    Raises:
+        ModelError: no such file, or not a complete facerts checkpoint.
+    """
     return trained_network(read_file(run), run, averaged=averaged)
 
 
 def trained_network(state: dict[str, Any], where: object, *, averaged: bool = True) -> TrainedNetwork:
-    """The network in a checkpoint that was read.
+    """The network in the content of a checkpoint.
 
     Args:
-        state: of the checkpoint.
-        where: it was read, for messages.
-        averaged: with the moving average of its weights where the run kept one; else with the last step's weights.
+        state: content of the file.
+        where: name of the file, for errors.
+        averaged: use the moving average of the weights if the run kept one, else the weights of the last step.
 
     Raises:
-        ModelError: not a whole checkpoint of ours, or its weights are not those of its recipe's network.
+        ModelError: not a complete facerts checkpoint, or the weights do not fit the network of its recipe.
     """
     recipe = recipe_of(state, where)
     check_parts(state, where)
-    weights, kept = exported_weights(state) if averaged else state["network"], state.get("method", {})
-    # First without memory: what the recipe says decides how much a network takes.
+    weights, method_state = (
+        exported_weights(state) if averaged else state["network"],
+        state.get("method", {}),
+    )
+    # First on the meta device: a forged recipe could claim a network of any size.
     with torch.device("meta"):
-        network, method = _built(recipe)
-    for part, own, given in (("network", network, weights), ("method", method.state, kept)):
-        if unlike := unlike_shapes(given, own.state_dict()):
-            raise ModelError(f"{where}: its {part} is not that of its recipe ({unlike[0]} differs)")
-    network, method = _built(recipe)
+        network, method = _build(recipe)
+    for part, module, tensors in (("network", network, weights), ("method", method.state, method_state)):
+        if mismatched := mismatched_shapes(tensors, module.state_dict()):
+            raise ModelError(f"{where}: the {part} does not fit the recipe ({mismatched[0]} differs)")
+    network, method = _build(recipe)
     network.load_state_dict(weights)
-    method.state.load_state_dict(kept)
+    method.state.load_state_dict(method_state)
     identities = len(state["centers"]["weight"])
     return TrainedNetwork(network.eval(), method, recipe.backbone, recipe, state["step"], identities)
 
 
-def _built(recipe: Recipe) -> tuple[FaceNetwork, Method]:
+def _build(recipe: Recipe) -> tuple[FaceNetwork, Method]:
     method = recipe.build_method()
     network = build_network(
         recipe.backbone.name,
@@ -235,16 +263,16 @@ def _built(recipe: Recipe) -> tuple[FaceNetwork, Method]:
     return network, method
 
 
-def unlike_shapes(given: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> list[str]:
-    """Names of what is missing, has another shape or is left over."""
+def mismatched_shapes(tensors: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> list[str]:
+    """Names of tensors that are missing, unexpected or of the wrong shape."""
     return [
         name
-        for name in dict.fromkeys((*own, *given))
-        if getattr(given.get(name), "shape", None) != getattr(own.get(name), "shape", None)
+        for name in dict.fromkeys((*expected, *tensors))
+        if getattr(tensors.get(name), "shape", None) != getattr(expected.get(name), "shape", None)
     ]
 
 
 def exported_weights(state: dict[str, Any]) -> dict[str, Tensor]:
-    """Those of a checkpoint that the run validated, by the names of its network."""
+    """The weights that the run validated: the moving average if there is one, else those of the last step."""
     weights: dict[str, Tensor] = state.get("average") or state["network"]
     return weights

@@ -1,4 +1,4 @@
-"""A network whose forward and backward passes torch.compile has fused."""
+"""Training steps compiled with torch.compile."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from facerts.training.nn import FaceNetwork
 
 
 def compiled(network: FaceNetwork) -> Callable[[Tensor], dict[str, Tensor]]:
-    """The network's forward pass, compiled at its first call for the size and the mode that it is called with.
+    """The network's forward pass, compiled on its first call for that input size and mode.
 
-    The network stays as it is, and so do the names of its weights: both calculate with the same ones.
+    The network itself and the names of its weights do not change; the compiled function uses the same weights.
 
     Raises:
-        Error: when called, on a machine where the network cannot be compiled.
+        Error: when the result is called on a machine that cannot compile the network.
     """
-    # Takes seconds to import, which only runs that compile should wait for.
+    # Imported here because the import takes seconds, and most runs do not compile.
     from torch._dynamo.exc import TorchDynamoException
 
     fused = torch.compile(network, dynamic=False)

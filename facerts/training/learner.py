@@ -1,4 +1,4 @@
-"""One training step, and the state that steps change."""
+"""A training step, and the state that it changes."""
 
 from __future__ import annotations
 
@@ -14,22 +14,21 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from facerts.errors import Error, NonFiniteLossError
 from facerts.training.class_head.centers import ClassCenters
-from facerts.training.class_head.row_updates import RowSteps
+from facerts.training.class_head.row_updates import RowUpdates
 from facerts.training.compiled import compiled
-from facerts.training.distillation.teacher import Teacher
-from facerts.training.distributed import gradients
-from facerts.training.distributed.collectives import Processes
-from facerts.training.init_weights import start_from
+from facerts.training.distillation.losses import Distillation
+from facerts.training.distributed.collectives import Processes, average_gradients, clip_gradients
 from facerts.training.methods import Batch, ClassificationMethod, Loss
 from facerts.training.network_embedder import NetworkEmbedder, to_network_input
-from facerts.training.nn import build_network, recompute_units
+from facerts.training.nn import build_network, recompute_activations
+from facerts.training.pretrained import init_weights
 from facerts.training.recipe import Optim, Recipe
 
 AUTOCAST = {"fp32": None, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 def choose_device(name: str) -> torch.device:
-    """ "auto" is a GPU where there is one."""
+    """The PyTorch device of a setting; "auto" is a GPU if there is one."""
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     return torch.device(name)
@@ -38,10 +37,15 @@ def choose_device(name: str) -> torch.device:
 def build_optimizer(
     groups: list[dict[str, Any]], settings: Optim, *, fused: bool = True
 ) -> torch.optim.Optimizer:
-    """The optimizer that a recipe asks for, over a method's parameter groups.
+    """The optimizer of a recipe, over a method's parameter groups.
 
-    Fused, it goes through weights, gradients and momenta once, with nothing of their size in between. With fp16 it
-    must not be: PyTorch 2.13 leaves the momenta undefined where the first step of all overflows.
+    The fused implementation updates everything in one pass without temporary tensors. It cannot be used with fp16:
+    PyTorch 2.13 leaves the momentum buffers uninitialized if the very first step overflows.
+
+    Args:
+        groups: parameter groups, see ``Method.parameter_groups``.
+        settings: the recipe's ``optim`` section.
+        fused: use the fused implementation.
     """
     common: dict[str, Any] = {"lr": settings.lr, "weight_decay": settings.weight_decay, "fused": fused}
     if settings.algorithm == "adamw":
@@ -52,20 +56,20 @@ def build_optimizer(
 class Learner:
     """Network, class centers and optimizer of a run.
 
-    Args:
-        recipe: what to build.
-        identities: C.
-        teacher: of the recipe, where it has one.
-        processes: that train together; each holds the network and its share of the class centers.
+    The initial weights are drawn from PyTorch's global generator, which is seeded with the recipe's seed.
 
-    Weights are drawn from PyTorch's generator, which the recipe's seed sets.
+    Args:
+        recipe: recipe of the run.
+        identities: C.
+        teacher: losses against the recipe's teachers, if it has any.
+        processes: processes that train together; each holds the network and its share of the class centers.
     """
 
     def __init__(
         self,
         recipe: Recipe,
         identities: int,
-        teacher: Teacher | None = None,
+        teacher: Distillation | None = None,
         processes: Processes | None = None,
     ) -> None:
         torch.manual_seed(recipe.seed)
@@ -85,7 +89,7 @@ class Learner:
         if recipe.compute.channels_last:
             self.network = self.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         if recipe.compute.recompute:
-            recompute_units(self.network)
+            recompute_activations(self.network)
         self.teacher = None if teacher is None else teacher.to(self.device)
         self.centers = (
             ClassCenters(
@@ -101,8 +105,8 @@ class Learner:
         )
         self.method.state.to(self.device)
         if backbone.weights is not None:
-            learning = self.centers if self.teacher is None else None
-            start_from(backbone.weights, self.network, self.method, learning)
+            learned_centers = self.centers if self.teacher is None else None
+            init_weights(backbone.weights, self.network, self.method, learned_centers)
         self.frozen = backbone.frozen or self.method.trains == "heads"
         if self.frozen:
             self.network.trunk.requires_grad_(False)
@@ -114,19 +118,19 @@ class Learner:
             recipe.optim,
             fused=recipe.compute.precision != "fp16",
         )
-        if isinstance(self.optimizer, torch.optim.SGD) and self._centers_step_by_themselves():
-            self.centers.row_steps = RowSteps(self.optimizer, self.centers.weight)
-        self._alone = self.processes.count == 1
-        self._whole: Any = self.network
-        if not self._alone:
-            self._check_recipe()
+        if isinstance(self.optimizer, torch.optim.SGD) and self._can_update_rows():
+            self.centers.row_updates = RowUpdates(self.optimizer, self.centers.weight)
+        self._single = self.processes.count == 1
+        self._parallel: Any = self.network
+        if not self._single:
+            self._check_distributed()
             if recipe.compute.sync_batch_norm:
                 self.network = nn.SyncBatchNorm.convert_sync_batchnorm(self.network)  # type: ignore[no-untyped-call]
-            self._whole = DistributedDataParallel(self.network)
-            # All began with the same weights; what is random in the network differs from here on.
+            self._parallel = DistributedDataParallel(self.network)
+            # The initial weights are the same in all processes; dropout differs from here on.
             torch.manual_seed(recipe.seed + self.processes.rank)
-        # Only steps are compiled: validation has other batch sizes, and each would be compiled anew.
-        self.forward = compiled(self._whole) if recipe.compute.compile else self._whole
+        # Only training steps are compiled: validation has other batch sizes, each of which would be compiled anew.
+        self.forward = compiled(self._parallel) if recipe.compute.compile else self._parallel
         self.average: AveragedModel | None = None
         if recipe.optim.average is not None:
             self.average = AveragedModel(
@@ -140,16 +144,16 @@ class Learner:
         """Forward, backward and one step of the optimizer.
 
         Args:
-            crops: ``(B, 112, 112, 3) uint8`` RGB, this process's.
+            crops: ``(B, 112, 112, 3) uint8`` RGB, this process's share.
             batch: labels and keys of the crops.
-            learning_rate: of this step.
+            learning_rate: learning rate of this step.
 
         Raises:
-            NonFiniteLossError: the loss of this or another process is not finite; no weights were changed by this step.
+            NonFiniteLossError: the loss of this or another process is not finite; the weights were not changed.
         """
         self.network.train()
         if self.frozen:
-            # Their statistics, too, stay as they were.
+            # BatchNorm statistics of frozen layers must not change either.
             self.network.trunk.eval()
             self.network.embedding.eval()
         self.centers.begin(batch.step)
@@ -159,14 +163,14 @@ class Learner:
         parts = self.recipe.compute.accumulate
         losses = []
         for number, (images, part) in enumerate(zip(crops.chunk(parts), split(batch, parts), strict=True), 1):
-            # Gradients are averaged over the processes once, after the last part.
-            with nullcontext() if number == parts or self._alone else self._whole.no_sync():
+            # Gradients are averaged over the processes only once, after the last part.
+            with nullcontext() if number == parts or self._single else self._parallel.no_sync():
                 losses.append(self._differentiate(images, part, parts, learning_rate))
-        gradients.average(self.method.state.parameters(), self.processes)
+        average_gradients(self.method.state.parameters(), self.processes)
         if self.recipe.optim.clip_norm is not None:
             self.scaler.unscale_(self.optimizer)
-            whole = [*self.network.parameters(), *self.method.state.parameters()]
-            gradients.clip(whole, self.centers.parameters(), self.recipe.optim.clip_norm, self.processes)
+            replicated = [*self.network.parameters(), *self.method.state.parameters()]
+            clip_gradients(replicated, self.centers.parameters(), self.recipe.optim.clip_norm, self.processes)
         self.scaler.step(self.optimizer)
         self.scaler.update()
         if self.average is not None:
@@ -174,7 +178,7 @@ class Learner:
         return joined(losses)
 
     def _differentiate(self, crops: Tensor, batch: Batch, parts: int, learning_rate: float) -> Loss:
-        """Forward and backward for one of a step's parts."""
+        """Forward and backward pass of one part of a step."""
         images = to_network_input(
             crops.to(self.device, non_blocking=True), channels_last=self.recipe.compute.channels_last
         )
@@ -188,14 +192,16 @@ class Learner:
     def _check_finite(
         self, loss: Loss, outputs: dict[str, Tensor], batch: Batch, learning_rate: float
     ) -> None:
-        """All processes end where the loss of one is not finite, and say why."""
+        """Stop all processes if the loss of any is not finite, with the cause in each of them."""
         finite = loss.total.detach().isfinite()
-        if self.processes.sum((~finite).int()).item() == 0:
+        if self.processes.all_reduce_sum((~finite).int()).item() == 0:
             return
-        causes = self.processes.tell(None if finite else _describe(loss, outputs, batch, learning_rate))
+        causes = self.processes.all_gather_object(
+            None if finite else _describe(loss, outputs, batch, learning_rate)
+        )
         raise NonFiniteLossError(
             "; ".join(
-                cause if self._alone else f"process {rank}: {cause}"
+                cause if self._single else f"process {rank}: {cause}"
                 for rank, cause in enumerate(causes)
                 if cause is not None
             )
@@ -204,77 +210,78 @@ class Learner:
     def _loss(self, outputs: dict[str, Tensor], batch: Batch, crops: Tensor) -> Loss:
         if self.teacher is None:
             return self.method.loss(outputs, batch, self.centers)
-        views = self.teacher.of_views(crops)
-        # The last images of a batch may have no identity; the method has nothing to say of them.
+        views = self.teacher.embed_views(crops)
+        # The last images of a batch may have no identity; the method's loss leaves them out.
         labeled = slice(len(batch.labels) - self.recipe.unlabeled_size)
-        known = replace(batch, labels=batch.labels[labeled], samples=batch.samples[labeled])
-        seen = {name: value[labeled] for name, value in self.teacher.method_outputs(outputs, views).items()}
-        method = self.method.loss(seen, known, self.teacher.centers_for(known))
+        labeled_batch = replace(batch, labels=batch.labels[labeled], samples=batch.samples[labeled])
+        method_outputs = self.teacher.method_outputs(outputs, views)
+        labeled_outputs = {name: value[labeled] for name, value in method_outputs.items()}
+        method = self.method.loss(labeled_outputs, labeled_batch, self.teacher.centers_for(labeled_batch))
         return self.teacher.loss(outputs["embedding"], batch, method, views)
 
     def embedder(self) -> NetworkEmbedder:
-        """The network as it is now, or the average of its weights where that is kept, for validation."""
+        """An embedder for validation: the current network, or the moving average of its weights if it is kept."""
         network: Any = self.network if self.average is None else self.average.module
         return NetworkEmbedder(network, self.method, name=self.recipe.name, autocast=self.autocast)
 
     def state_dict(self) -> dict[str, Any]:
-        """All that a later step depends on; the noise of the methods is keyed and has no state.
+        """Everything that later steps depend on; the noise of the methods is keyed and has no state.
 
-        It is that of one process, whatever their number: class centers are put together again on the first, and the
-        others have nothing of them. Generators are of each process.
+        The state does not depend on the number of processes: the class centers are gathered on the first process, and
+        are None on the others. Only the states of the random generators are per process.
         """
         return {
             "network": self.network.state_dict(),
             "average": None if self.average is None else self.average.module.state_dict(),
-            "centers": {"weight": self._collect(self.centers.weight.detach())},
+            "centers": {"weight": self._gather_rows(self.centers.weight.detach())},
             "method": self.method.state.state_dict(),
-            "optimizer": self._map_centers(self.optimizer.state_dict(), self._collect),
+            "optimizer": self._map_centers(self.optimizer.state_dict(), self._gather_rows),
             "scaler": self.scaler.state_dict(),
             "teacher": None if self.teacher is None else {"projection": self.teacher.projection},
-            "generators": self.processes.tell(self._generators()),
+            "generators": self.processes.all_gather_object(self._generators()),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from ``state_dict()`` of an earlier learner of the same recipe, in any number of processes.
+        """Continue from the ``state_dict()`` of a learner of the same recipe, with any number of processes.
 
-        With another number of them, what is random in the network (dropout) goes another way than it would have.
+        With a different number of processes, dropout draws differently than it would have.
         """
         self.network.load_state_dict(state["network"])
         if self.average is not None:
             self.average.module.load_state_dict(state["average"])
-            # At 0 it would take the network's weights for the average at the next step.
+            # At 0, the next step would replace the average by the network's weights.
             self.average.n_averaged.fill_(1)
         if self.teacher is not None and state.get("teacher") is not None:
-            self.teacher.take_projection(state["teacher"]["projection"])
-        self.centers.load_state_dict({"weight": self._own(state["centers"]["weight"])})
+            self.teacher.load_projection(state["teacher"]["projection"])
+        self.centers.load_state_dict({"weight": self._own_rows(state["centers"]["weight"])})
         self.method.state.load_state_dict(state["method"])
-        self.optimizer.load_state_dict(self._map_centers(state["optimizer"], self._own))
+        self.optimizer.load_state_dict(self._map_centers(state["optimizer"], self._own_rows))
         self.scaler.load_state_dict(state["scaler"])
         generators = state.get("generators", [])
         if len(generators) == self.processes.count:
-            own, of_device = generators[self.processes.rank]
-            torch.set_rng_state(own.cpu())
-            if self.device.type == "cuda" and of_device is not None:
-                torch.cuda.set_rng_state(of_device.cpu(), self.device)
+            cpu_state, gpu_state = generators[self.processes.rank]
+            torch.set_rng_state(cpu_state.cpu())
+            if self.device.type == "cuda" and gpu_state is not None:
+                torch.cuda.set_rng_state(gpu_state.cpu(), self.device)
 
     def _generators(self) -> tuple[Tensor, Tensor | None]:
         on_gpu = self.device.type == "cuda"
         return torch.get_rng_state(), torch.cuda.get_rng_state(self.device) if on_gpu else None
 
-    def _collect(self, rows: Tensor) -> Tensor | None:
-        """This process's rows of something about the centers to those of all, on the first."""
-        lengths = [
-            len(self.processes.classes(self.centers.identities, rank)) for rank in range(self.processes.count)
-        ]
-        return self.processes.collect(rows, lengths)
+    def _gather_rows(self, rows: Tensor) -> Tensor | None:
+        """The rows of all class centers on the first process, from those of each process; None on the others."""
+        identities, processes = self.centers.identities, range(self.processes.count)
+        lengths = [len(self.processes.own_classes(identities, rank)) for rank in processes]
+        return self.processes.gather_on_first(rows, lengths)
 
-    def _own(self, rows: Tensor) -> Tensor:
+    def _own_rows(self, rows: Tensor) -> Tensor:
+        """This process's rows of those of all class centers."""
         return rows[self.centers.classes.start : self.centers.classes.stop]
 
     def _map_centers(
         self, optimizer: dict[str, Any], change: Callable[[Tensor], Tensor | None]
     ) -> dict[str, Any]:
-        """An optimizer's state with something done to what has a row for each center."""
+        """An optimizer's state with ``change`` applied to the tensors that have one row per class center."""
         parameters = [p for group in self.optimizer.param_groups for p in group["params"]]
         states = {
             number: {
@@ -287,8 +294,8 @@ class Learner:
         }
         return {**optimizer, "state": states}
 
-    def _centers_step_by_themselves(self) -> bool:
-        """Whether the step of a center needs nothing but its own gradient, once."""
+    def _can_update_rows(self) -> bool:
+        """Whether the update of a class center depends only on its own gradient, which is computed once per step."""
         settings = self.recipe
         return (
             isinstance(self.method, ClassificationMethod)
@@ -302,22 +309,22 @@ class Learner:
             and settings.compute.precision != "fp16"
         )
 
-    def _check_recipe(self) -> None:
+    def _check_distributed(self) -> None:
         if self.recipe.compute.precision == "fp16":
             raise Error(
-                "compute.precision fp16 finds the scale of its loss in each process by itself, and they would drift "
-                "apart; train in several processes with bf16 or fp32"
+                "compute.precision fp16 trains in a single process only, because each process would choose its own "
+                "loss scale; use bf16 or fp32, or start without torchrun"
             )
         if not isinstance(self.method, ClassificationMethod) or self.teacher is not None:
-            what = "a teacher" if self.teacher is not None else self.method.name
+            reason = "a recipe with a teacher" if self.teacher is not None else f"method {self.method.name}"
             raise Error(
-                f"{what} looks at all images of a batch, or at all centers, at once, and trains in one process; "
-                "methods that classify by class centers train in several"
+                f"{reason} trains in a single process only, because its loss needs all images of a batch or all class "
+                "centers at once; start without torchrun, or use a classification method without a teacher"
             )
 
 
 def split(batch: Batch, parts: int) -> list[Batch]:
-    """A batch in equal parts, image by image."""
+    """Split a batch into equal parts."""
     return [
         replace(batch, labels=labels, samples=samples)
         for labels, samples in zip(batch.labels.chunk(parts), batch.samples.chunk(parts), strict=True)
@@ -329,27 +336,25 @@ def joined(losses: list[Loss]) -> Loss:
     if len(losses) == 1:
         return losses[0]
 
-    def together(values: list[Tensor]) -> Tensor:
+    def reduced(values: list[Tensor]) -> Tensor:
         stacked = torch.stack(values)
         return stacked.mean() if stacked.is_floating_point() else stacked.sum()
 
     first = losses[0]
     return Loss(
-        together([loss.total.detach() for loss in losses]),
-        {name: together([loss.parts[name] for loss in losses]) for name in first.parts},
+        reduced([loss.total.detach() for loss in losses]),
+        {name: reduced([loss.parts[name] for loss in losses]) for name in first.parts},
         {name: torch.cat([loss.per_image[name] for loss in losses]) for name in first.per_image},
     )
 
 
 def _describe(loss: Loss, outputs: dict[str, Tensor], batch: Batch, learning_rate: float) -> str:
-    """Where a non-finite loss came from."""
+    """Where a non-finite loss comes from, and what to do."""
     parts = ", ".join(f"{name} {value.item():.4g}" for name, value in loss.parts.items())
     broken = [name for name, value in outputs.items() if not torch.isfinite(value).all()]
-    network = (
-        f"the network's {' and '.join(broken)} not finite" if broken else "the network's outputs all finite"
-    )
+    network = f"network outputs not finite: {', '.join(broken)}" if broken else "all network outputs finite"
     return (
         f"the loss is {loss.total.item()} at step {batch.step}: {parts}; {network}; learning rate "
         f"{learning_rate:g}, margin ramp {batch.ramp:.2f}. Lower optim.lr, set optim.clip_norm, or use bf16 "
-        "for fp16; --resume goes on from the last checkpoint"
+        "instead of fp16; --resume continues from the last checkpoint"
     )

@@ -1,4 +1,4 @@
-"""Training images in batches: the same batches whatever the number of workers and wherever a run resumes."""
+"""Batches of training images, independent of the number of workers and of where a run is resumed."""
 
 from __future__ import annotations
 
@@ -19,56 +19,63 @@ from facerts.datasets import Joined, Source, open_source
 from facerts.datasets.sampler import UNLABELED, epoch_order, hold_out_identities, identity_order
 from facerts.errors import DataError, Error
 from facerts.images import CROP_SIZE
-from facerts.training.augment import Augmentation, Corruption, build_augmentation
+from facerts.training.augment import Augmenter, Corruption, build_augmentation
 from facerts.training.distributed.collectives import Processes
 from facerts.training.methods import METHODS
 from facerts.training.recipe import Recipe
 
-# The label of an image without identity.
+# Label of an image without identity.
 UNKNOWN = -1
 
-# (epoch, index, view): an image, and the key of its augmentation.
-Key = tuple[int, int, int]
+# (epoch, index, view): identifies an image and its augmentation.
+SampleKey = tuple[int, int, int]
 
 
 class TrainingData:
-    """The recipe's training images.
+    """The training images of a recipe.
+
+    Args:
+        recipe: recipe of the run.
+        processes: processes of the run, each of which loads its share of every batch.
 
     Attributes:
-        source: the labeled images as they are.
-        unlabeled: those without identity, or None.
+        source: the labeled images, without augmentation.
+        unlabeled: the images without identity, or None.
         identities: C.
-        heldout: the identities that the recipe keeps out, or None.
+        heldout: images of the identities that the recipe holds out, or None.
+
+    Raises:
+        DataError: the images cannot be used for training.
+        Error: the batch cannot be divided among the processes.
     """
 
     def __init__(self, recipe: Recipe, processes: Processes | None = None) -> None:
         self._processes = processes or Processes()
         if recipe.optim.batch_size % (self._processes.count * recipe.compute.accumulate):
             raise Error(
-                f"optim.batch_size {recipe.optim.batch_size} is the batch of all processes; it must be a multiple of "
-                f"their number, {self._processes.count}, and of compute.accumulate, {recipe.compute.accumulate}"
+                f"optim.batch_size {recipe.optim.batch_size} must be a multiple of the number of processes, "
+                f"{self._processes.count}, times compute.accumulate, {recipe.compute.accumulate}"
             )
         source = open_source(recipe.data.train)
         if source.labels is None:
             raise DataError(
-                f"{source.name} has no identities, which training needs; give a folder by identity, "
-                "a record directory or tar shards"
+                f"{source.name}: has no identities, but training needs them; use a folder by identity, a record "
+                "directory or tar shards"
             )
         self.heldout: Source | None = None
         if recipe.data.holdout_identities:
             source, self.heldout = hold_out_identities(source, recipe.data.holdout_identities, recipe.seed)
         self.identities = len(source.identities)
         if self.identities < 2:
-            raise DataError(f"{source.name} has only one identity; there is nothing to tell apart")
+            raise DataError(f"{source.name}: has only one identity; training needs at least two")
         if len(source) < recipe.labeled_size:
             raise DataError(
-                f"{source.name} has {len(source)} images, fewer than the {recipe.labeled_size} of one batch; "
+                f"{source.name}: has {len(source)} images, fewer than the {recipe.labeled_size} of one batch; "
                 "lower optim.batch_size"
             )
         self.source = source
         self.unlabeled = open_source(recipe.data.unlabeled) if recipe.data.unlabeled else None
         self._images = source if self.unlabeled is None else Joined([source, self.unlabeled])
-        # People's numbers, and none for whoever is unknown.
         unknown = np.full(len(self._images) - len(source), UNKNOWN, dtype=np.int64)
         assert source.labels is not None
         self._labels = np.concatenate([source.labels, unknown])
@@ -88,9 +95,12 @@ class TrainingData:
         """This process's share of the batches of steps ``start`` to ``stop − 1``.
 
         Yields:
-            crops ``(B, 112, 112, 3) uint8`` RGB, labels ``(B,) int64``, data set indices ``(B,) int64``; B is the batch
-            size times the method's views, all first views first, divided by the number of processes. Images without
-            identity are a batch's last, with the label −1 and indices after those of all labeled images.
+            crops ``(B, 112, 112, 3) uint8`` RGB, labels ``(B,) int64``, data set indices ``(B,) int64``. B is the batch
+            size times the number of views, divided by the number of processes; all first views come first. Images
+            without identity are at the end of the batch, with label −1 and indices after those of all labeled images.
+
+        Raises:
+            DataError: an image cannot be read.
         """
         recipe = self._recipe
         by_identity = recipe.data.per_identity if self._method.sampler == "identities" else None
@@ -110,37 +120,37 @@ class TrainingData:
                 stop,
                 views=self._method.views,
                 per_identity=by_identity,
-                share=self._processes.share(recipe.labeled_size),
+                share=self._processes.own_rows(recipe.labeled_size),
                 unlabeled=(len(self._images) - len(self.source), recipe.unlabeled_size),
             ),
             num_workers=recipe.data.workers,
-            # Its own, or starting it would draw from the generator that a resumed run has just restored.
+            # Without its own generator, the loader would draw from the global one that a resumed run has just restored.
             generator=torch.Generator(),
-            collate_fn=_as_is,
+            collate_fn=_identity,
             worker_init_fn=_start_worker,
             pin_memory=torch.cuda.is_available(),
             prefetch_factor=4 if recipe.data.workers else None,
         )
         for batch in loader:
             if isinstance(batch, Error):
-                raise DataError(f"{batch}; `facerts data pack` leaves such pictures out") from batch
+                raise DataError(f"{batch}; `facerts data pack` leaves such images out") from batch
             yield batch
 
 
-class StepSampler(Sampler[list[Key]]):
-    """The keys of each step's images; an epoch's last images that do not fill a batch are left out.
+class StepSampler(Sampler[list[SampleKey]]):
+    """The keys of the images of each step; the last images of an epoch that do not fill a batch are dropped.
 
     Args:
-        labels: ``(N,)`` person of each image.
-        batch_size: labeled images of a step.
-        seed: of the orders.
+        labels: ``(N,)`` identity of each image.
+        batch_size: labeled images per step.
+        seed: seed of the orders.
         start: first step.
         stop: the step after the last.
-        views: of each image.
-        per_identity: images of each person in a batch; None draws images whoever they are of.
-        share: which of a step's images; None for all.
-        unlabeled: how many images without identity there are, numbered after the N, and how many a step has. They come
-            in an order of their own, all of them before one comes again.
+        views: views of each image.
+        per_identity: images of each identity in a batch; None draws images regardless of identity.
+        share: the images of a step that this process loads; None for all.
+        unlabeled: total number of images without identity, whose indices start at N, and their number per step. They
+            have their own order, in which all of them come before any comes again.
     """
 
     def __init__(
@@ -168,33 +178,33 @@ class StepSampler(Sampler[list[Key]]):
     def __len__(self) -> int:
         return len(self._steps)
 
-    def __iter__(self) -> Iterator[list[Key]]:
+    def __iter__(self) -> Iterator[list[SampleKey]]:
         per_epoch = len(self._labels) // self._batch_size
-        order, ordered = np.empty(0, dtype=np.int64), -1
+        order, order_epoch = np.empty(0, dtype=np.int64), -1
         without_identity = self._without_identity()
         for step in self._steps:
             epoch, position = divmod(step, per_epoch)
-            if epoch != ordered:
-                order, ordered = self._order(epoch, per_epoch * self._batch_size), epoch
+            if epoch != order_epoch:
+                order, order_epoch = self._order(epoch, per_epoch * self._batch_size), epoch
             first = position * self._batch_size
             images = order[first : first + self._batch_size].tolist()
-            again = _repeats(images)
+            repeats = _repeats(images)
             yield [
                 (epoch, index, view + self._views * repeat)
                 for view in range(self._views)
-                for index, repeat in zip(images[self._share], again[self._share], strict=True)
+                for index, repeat in zip(images[self._share], repeats[self._share], strict=True)
             ] + list(islice(without_identity, self._unlabeled_size))
 
-    def _without_identity(self) -> Iterator[Key]:
-        """The images without identity from the first step on, epoch after epoch of their own."""
+    def _without_identity(self) -> Iterator[SampleKey]:
+        """The images without identity from the first step on, in epochs of their own."""
         count = self._unlabeled
         if not count:
             return
-        epoch, place = divmod(self._steps.start * self._unlabeled_size, count)
+        epoch, position = divmod(self._steps.start * self._unlabeled_size, count)
         while True:
             order = epoch_order(count, self._seed, epoch, UNLABELED)
-            yield from ((epoch, len(self._labels) + int(index), 0) for index in order[place:])
-            epoch, place = epoch + 1, 0
+            yield from ((epoch, len(self._labels) + int(index), 0) for index in order[position:])
+            epoch, position = epoch + 1, 0
 
     def _order(self, epoch: int, length: int) -> NDArray[np.int64]:
         if self._per_identity is None:
@@ -203,7 +213,7 @@ class StepSampler(Sampler[list[Key]]):
 
 
 def _repeats(images: list[int]) -> list[int]:
-    """How often each has come before: a picture that fills up its person's run comes again, as a view of its own."""
+    """How often each index has come before: an image that repeats within an identity gets another augmentation."""
     seen: Counter[int] = Counter()
     repeats = []
     for index in images:
@@ -213,14 +223,22 @@ def _repeats(images: list[int]) -> list[int]:
 
 
 class CropDataset(Dataset[tuple[Tensor, Tensor, Tensor]]):
-    """Decoded crops, corrupted and augmented, a whole batch at a time."""
+    """Decoded, corrupted and augmented crops, a whole batch at a time.
+
+    Args:
+        source: all images.
+        labels: ``(N,)`` their identities, −1 for unknown.
+        corrupt: blurs a fixed share of the images.
+        augment: augments each crop.
+        seed: seed of the augmentation.
+    """
 
     def __init__(
         self,
         source: Source,
         labels: NDArray[np.int64],
         corrupt: Corruption,
-        augment: Augmentation,
+        augment: Augmenter,
         seed: int,
     ) -> None:
         self._source = source
@@ -229,33 +247,33 @@ class CropDataset(Dataset[tuple[Tensor, Tensor, Tensor]]):
         self._augment = augment
         self._seed = seed
 
-    def __getitems__(self, keys: list[Key]) -> tuple[Tensor, Tensor, Tensor] | Error:
-        """A batch, or why there is none: raised in a worker, an error would arrive as a traceback's text."""
+    def __getitems__(self, keys: list[SampleKey]) -> tuple[Tensor, Tensor, Tensor] | Error:
+        """A batch, or an error, returned because one raised in a worker would arrive as the text of a traceback."""
         try:
             return self._batch(keys)
         except Error as error:
             return error
 
-    def _batch(self, keys: list[Key]) -> tuple[Tensor, Tensor, Tensor]:
+    def _batch(self, keys: list[SampleKey]) -> tuple[Tensor, Tensor, Tensor]:
         crops = np.empty((len(keys), CROP_SIZE, CROP_SIZE, 3), dtype=np.uint8)
         for row, (epoch, index, view) in enumerate(keys):
-            # The first view is what a method with one view sees.
+            # The first view is the one that a method with a single view gets.
             key = (self._seed, epoch, index) if view == 0 else (self._seed, epoch, index, view)
             crops[row] = self._augment(self._corrupt(self._source.crop(index), index), key)
         indices = np.array([index for _, index, _ in keys], dtype=np.int64)
         return torch.from_numpy(crops), torch.from_numpy(self._labels[indices]), torch.from_numpy(indices)
 
 
-def _as_is(batch: Any) -> Any:
-    """The data set already gives whole batches."""
+def _identity(batch: Any) -> Any:
+    """No collation: the data set already returns whole batches."""
     return batch
 
 
 def _start_worker(_: int) -> None:
-    """Workers share the cores, so OpenCV's own threads in each would only get in each other's way.
+    """Set up a worker process.
 
-    They end when the run does, and not by a signal that a terminal or a queue sends to all processes: the run is about
-    to save its step then, and could not without them.
+    OpenCV's threads are disabled, because the workers already share the cores. Signals that a terminal or a queue sends
+    to all processes are ignored: the run needs its workers to finish the step that it is about to save, and ends them.
     """
     cv2.setNumThreads(0)
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -1,4 +1,4 @@
-"""A run's log: one JSON object a line, and the same numbers for TensorBoard."""
+"""The log of a run: one JSON object per line, and the same values for TensorBoard."""
 
 from __future__ import annotations
 
@@ -19,9 +19,12 @@ class RunLog:
     """Appends to ``log.jsonl`` and to TensorBoard's event files in a run's folder.
 
     Args:
-        folder: of the run.
-        resumed_at: the step that the run starts from; lines of later steps, which the interrupted run wrote
-            after its last checkpoint, are removed, so that no step is logged twice.
+        folder: folder of the run.
+        resumed_at: step that the run starts from. Lines of later steps, which an interrupted run wrote after its last
+            checkpoint, are removed so that no step is logged twice.
+
+    Raises:
+        WriteError: the log cannot be written.
     """
 
     def __init__(self, folder: Path, resumed_at: int) -> None:
@@ -41,7 +44,16 @@ class RunLog:
             self._board = SummaryWriter(str(folder / "tensorboard"), purge_step=resumed_at)
 
     def write(self, kind: str, step: int, **fields: Any) -> None:
-        """Log one line; a name in ``fields`` groups TensorBoard's curves."""
+        """Log one line.
+
+        Args:
+            kind: kind of the line, "train" or "validation".
+            step: training step.
+            fields: values; ``name``, if given, groups TensorBoard's curves.
+
+        Raises:
+            WriteError: the line cannot be written.
+        """
         with writing(self._path):
             self._file.write(json.dumps({"kind": kind, "step": step, **fields}) + "\n")
             self._file.flush()
@@ -61,9 +73,9 @@ class RunLog:
 
 
 def _before(line: str, step: int) -> bool:
-    """Whether a line is whole and belongs to the steps before ``step`` (or to the validation at it)."""
+    """Whether a line is complete and its step is at most ``step``."""
     try:
         logged = json.loads(line).get("step", math.inf)
-    except (ValueError, RecursionError, AttributeError):  # the line that a killed run was writing
+    except (ValueError, RecursionError, AttributeError):  # a line that a killed run did not finish
         return False
     return isinstance(logged, int | float) and logged <= step

@@ -1,4 +1,4 @@
-"""The training loop: one visible loop from the recipe to the last checkpoint."""
+"""The training loop, from the recipe to the last checkpoint."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from facerts.errors import Error, ModelError, first_line
 from facerts.io.files import atomic_write, locked
 from facerts.io.progress import progress_bar, stderr
 from facerts.training import checkpoint
-from facerts.training.distillation.teacher import open_teacher
+from facerts.training.distillation.losses import open_distillation
 from facerts.training.distributed.collectives import Processes, connected
 from facerts.training.learner import Learner
 from facerts.training.loader import TrainingData
@@ -27,37 +27,37 @@ from facerts.training.recipe import Recipe, changed_fields
 from facerts.training.schedule import learning_rate, margin_ramp
 from facerts.training.validation import Validator
 
-# A terminal or a queue sends a signal to all processes, and torchrun passes on the one that it got: so long it is the
-# same wish.
-ECHO_SECONDS = 2.0
+# A terminal or a queue signals all processes, and torchrun forwards the signal that it got itself. Within this time, a
+# second signal counts as the same interrupt.
+SAME_INTERRUPT_S = 2.0
 
 
 def train(recipe: Recipe, folder: str | Path, *, resume: bool = False) -> Path:
-    """Train as the recipe says; the run's folder gets recipe, log and checkpoints.
+    """Train a recipe; recipe, log and checkpoints are written to the run's folder.
 
-    Where ``torchrun`` has started several processes they train together: each takes its share of every batch and of the
-    class centers, and the first writes and validates.
+    Processes that ``torchrun`` has started train together: each takes its share of every batch and of the class
+    centers; the first process writes the files and validates.
 
     Args:
-        recipe: the run.
-        folder: of the run; must be new unless ``resume``.
-        resume: go on from the folder's checkpoint, or start where it has none yet. An uninterrupted run
-            gives the same weights, on a CPU bit for bit.
+        recipe: recipe of the run.
+        folder: folder of the run; must be new or empty unless ``resume``.
+        resume: continue from the checkpoint in the folder, or start if there is none yet. The weights are the same as
+            those of an uninterrupted run, on a CPU bit for bit.
 
     Returns:
         The path of the last checkpoint.
 
     Raises:
-        NonFiniteLossError: the loss is no longer a number.
-        Error: the data or the folder cannot be used, or another process trains into it.
-        KeyboardInterrupt: interrupted; the step reached was saved and ``resume`` goes on from it.
+        NonFiniteLossError: the loss is infinite or NaN.
+        Error: the data or the folder cannot be used, or another process is training in the folder.
+        KeyboardInterrupt: interrupted; the current step was saved, and ``resume`` continues from it.
     """
     with connected(recipe.compute.device) as processes:
         file = Path(folder) / checkpoint.FILE
-        # The first may be about to write there.
-        if any(processes.tell(_has_something(file.parent))) and not resume:
+        # All processes exchange the result, because the first may be about to write to the folder.
+        if any(processes.all_gather_object(_is_not_empty(file.parent))) and not resume:
             raise Error(
-                f"{folder} is not empty; add --resume to go on with the run in it, or choose another --out"
+                f"{folder}: not empty; add --resume to continue the run in it, or choose another --out"
             )
         with locked(file) if processes.first else nullcontext():
             return _train(recipe, file, processes)
@@ -67,12 +67,12 @@ def _train(recipe: Recipe, file: Path, processes: Processes) -> Path:
     folder = file.parent
     if recipe.compute.threads is not None:
         torch.set_num_threads(recipe.compute.threads)
-    # Batches are of one size, so cuDNN may try which algorithm is fastest for it.
+    # All batches have the same size, so it pays to let cuDNN benchmark its algorithms.
     torch.backends.cudnn.benchmark = True
     data = TrainingData(recipe, processes)
     validator = Validator(recipe, data.heldout)
-    teacher = open_teacher(recipe, data.source, data.unlabeled, folder)
-    learner = Learner(recipe, data.identities, teacher, processes)
+    distillation = open_distillation(recipe, data.source, data.unlabeled, folder)
+    learner = Learner(recipe, data.identities, distillation, processes)
     step = _restore(learner, file) if file.exists() else 0
     if processes.first:
         with atomic_write(folder / "recipe.yaml", "w") as text:
@@ -93,7 +93,7 @@ def _train(recipe: Recipe, file: Path, processes: Processes) -> Path:
     def save() -> None:
         state = learner.state_dict()
         if processes.first:
-            saver.save(file, recipe, {"step": step, **state})
+            writer.save(file, recipe, {"step": step, **state})
 
     def progress_of(step: int) -> dict[str, Any]:
         images = step * recipe.optim.batch_size
@@ -103,7 +103,7 @@ def _train(recipe: Recipe, file: Path, processes: Processes) -> Path:
     with (
         RunLog(folder, step) if processes.first else nullcontext() as log,
         progress_bar(shown=processes.first) as bar,
-        checkpoint.Saver() as saver,
+        checkpoint.CheckpointWriter() as writer,
         _interruptible() as interrupted,
     ):
         task = bar.add_task(recipe.name, total=total * recipe.optim.batch_size, unit="images")
@@ -121,30 +121,30 @@ def _train(recipe: Recipe, file: Path, processes: Processes) -> Path:
                 description=f"{recipe.name} loss {loss.total.item():.3f}",
             )
             if step % recipe.logging.every_steps == 0 or step == total:
-                numbers = meter.read()
+                values = meter.read()
                 if log is not None:
-                    log.write("train", step, **progress_of(step), lr=rate, ramp=ramp, **numbers)
+                    log.write("train", step, **progress_of(step), lr=rate, ramp=ramp, **values)
             if step % validate_every == 0 or step == total:
-                # The others wait for the first in the next step.
+                # Only the first process validates; the others wait for it in the next step.
                 with meter.paused():
                     if log is not None:
-                        for name, measured in validator.measure(learner.embedder()):
-                            log.write("validation", step, **progress_of(step), name=name, **measured)
-                            bar.console.print(f"step {step} {name}: {_summary(measured)}", highlight=False)
+                        for name, metrics in validator.measure(learner.embedder()):
+                            log.write("validation", step, **progress_of(step), name=name, **metrics)
+                            bar.console.print(f"step {step} {name}: {_summary(metrics)}", highlight=False)
             if step % recipe.logging.checkpoint_steps == 0 or step == total:
                 with meter.paused():
                     save()
             elif processes.any(interrupted()):
                 save()
-                saver.wait()
+                writer.wait()
                 if processes.first:
-                    stderr.print(f"saved step {step} in {file}; --resume goes on from it")
+                    stderr.print(f"saved step {step} in {file}; --resume continues from it")
                 raise KeyboardInterrupt
     return file
 
 
 class Meter:
-    """Means, counts and percentiles of what the steps since the last log line gave, in all processes."""
+    """Aggregates the losses of the steps since the last log line, over all processes."""
 
     def __init__(self, processes: Processes | None = None) -> None:
         self._processes = processes or Processes()
@@ -158,6 +158,7 @@ class Meter:
         self._per_image: dict[str, list[torch.Tensor]] = defaultdict(list)
 
     def add(self, loss: Loss, images: int) -> None:
+        """Add the loss of a step with this many images."""
         self._images += images
         for name, value in {"loss": loss.total.detach(), **loss.parts}.items():
             self._parts[name].append(value)
@@ -166,41 +167,49 @@ class Meter:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Time in here is not training time."""
-        began = time.monotonic()
+        """Exclude the time spent in the block from the training time."""
+        start = time.monotonic()
         yield
-        self._pauses += time.monotonic() - began
+        self._pauses += time.monotonic() - start
 
     def read(self) -> dict[str, float]:
-        """The numbers since the last call: whole numbers are summed, others averaged. All processes call it."""
+        """The values since the last call: means, sums of integer parts, and percentiles of values per image.
+
+        All processes must call it together.
+        """
         seconds = time.monotonic() - self._started - self._pauses
-        numbers: dict[str, float] = {}
+        aggregated: dict[str, float] = {}
         for name, values in self._parts.items():
-            stacked = self._processes.gather(torch.stack(values))
-            numbers[name] = (stacked.mean() if stacked.is_floating_point() else stacked.sum()).item()
+            stacked = self._processes.all_gather(torch.stack(values))
+            aggregated[name] = (stacked.mean() if stacked.is_floating_point() else stacked.sum()).item()
         for name, values in self._per_image.items():
-            stacked = self._processes.gather(torch.cat(values).float())
-            numbers[f"{name}_mean"] = stacked.mean().item()
+            stacked = self._processes.all_gather(torch.cat(values).float())
+            aggregated[f"{name}_mean"] = stacked.mean().item()
             for percent in (5, 50, 95):
-                numbers[f"{name}_p{percent}"] = stacked.quantile(percent / 100).item()
-        numbers["images_per_second"] = round(self._processes.count * self._images / max(seconds, 1e-9), 2)
-        numbers["seconds"] = round(seconds, 3)
+                aggregated[f"{name}_p{percent}"] = stacked.quantile(percent / 100).item()
+        aggregated["images_per_second"] = round(self._processes.count * self._images / max(seconds, 1e-9), 2)
+        aggregated["seconds"] = round(seconds, 3)
         self._clear()
-        return numbers
+        return aggregated
 
 
-def _has_something(folder: Path) -> bool:
+def _is_not_empty(folder: Path) -> bool:
     return folder.exists() and any(folder.iterdir())
 
 
 def _restore(learner: Learner, file: Path) -> int:
-    """Load the checkpoint; a recipe that would train something else is refused."""
+    """Load the checkpoint into the learner and return its step.
+
+    Raises:
+        ModelError: the checkpoint is not complete.
+        Error: the checkpoint is of a recipe that trains something else.
+    """
     recipe, state = checkpoint.load_checkpoint(file)
     changed = changed_fields(recipe, learner.recipe)
     if changed:
         raise Error(
-            f"{file} was written by a different recipe ({', '.join(changed)} changed); "
-            "resume with the same recipe or choose another --out"
+            f"{file}: was written by a different recipe ({', '.join(changed)} changed); "
+            "resume with the same recipe, or choose another --out"
         )
     try:
         learner.load_state_dict(state)
@@ -208,30 +217,34 @@ def _restore(learner: Learner, file: Path) -> int:
         raise
     except (RuntimeError, ValueError, TypeError, LookupError, AttributeError) as error:
         raise ModelError(
-            f"{file}: not the whole state of a run ({first_line(error)}); take an earlier checkpoint, or begin anew"
+            f"{file}: not the complete state of a run ({first_line(error)}); use an earlier checkpoint, or start again"
         ) from error
     return int(state["step"])
 
 
-def _summary(measured: dict[str, Any]) -> str:
-    return ", ".join(f"{name} {value:.4f}" for name, value in measured.items() if isinstance(value, float))
+def _summary(metrics: dict[str, Any]) -> str:
+    return ", ".join(f"{name} {value:.4f}" for name, value in metrics.items() if isinstance(value, float))
 
 
 @contextmanager
 def _interruptible() -> Iterator[Any]:
-    """Turn an interrupt into a wish that the loop reads between steps; another one, later, ends at once."""
-    wished: float | None = None
+    """Turn SIGINT and SIGTERM into a flag that the loop checks between steps; a second one raises immediately.
 
-    def wish(number: int, frame: FrameType | None) -> None:
-        nonlocal wished
+    Yields:
+        A function that returns whether a signal has arrived.
+    """
+    interrupted_at: float | None = None
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        nonlocal interrupted_at
         now = time.monotonic()
-        if wished is not None and now - wished > ECHO_SECONDS:
+        if interrupted_at is not None and now - interrupted_at > SAME_INTERRUPT_S:
             raise KeyboardInterrupt
-        wished = wished or now
+        interrupted_at = interrupted_at or now
 
-    before = {number: signal.signal(number, wish) for number in (signal.SIGINT, signal.SIGTERM)}
+    previous = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield lambda: wished is not None
+        yield lambda: interrupted_at is not None
     finally:
-        for number, handler in before.items():
+        for number, handler in previous.items():
             signal.signal(number, handler)

@@ -1,4 +1,4 @@
-"""A network in training as an embedder, so that validation is the same code as evaluation."""
+"""A network in training as an embedder, so that validation uses the same code as evaluation."""
 
 from __future__ import annotations
 
@@ -17,16 +17,18 @@ STANDARD_OUTPUTS = ("embedding", "norm", "quality", "uncertainty")
 def to_network_input(crops: Tensor, *, channels_last: bool = True) -> Tensor:
     """``(B, 112, 112, 3) uint8`` RGB to ``(B, 3, 112, 112) float32``, (x − 127.5) / 127.5."""
     images = crops.permute(0, 3, 1, 2).float().sub_(127.5).div_(127.5)
-    # The permuted tensor already lies in memory with its channels last.
+    # The permuted tensor is already in channels-last memory format.
     return images if channels_last else images.contiguous()
 
 
 class NetworkEmbedder:
-    """Embeds crops with a network and its method's score; see ``embedder.outputs.Embedder``.
+    """Embeds crops with a network and the score of its method; see ``embedding.outputs.Embedder``.
 
     Args:
-        network: on any device; put into evaluation mode for each call and back into the mode it had.
-        autocast: the dtype of the trunk, or None for the weights' own.
+        network: on any device; each call switches it to evaluation mode and back.
+        method: scores the network's outputs.
+        name: name of the embedder.
+        autocast: dtype of the trunk, or None for that of the weights.
     """
 
     def __init__(

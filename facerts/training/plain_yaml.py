@@ -1,4 +1,4 @@
-"""YAML of plain values, as recipes and settings on the command line are."""
+"""YAML of plain values, for recipes and for settings on the command line."""
 
 from __future__ import annotations
 
@@ -9,40 +9,40 @@ import yaml
 from facerts.errors import Error
 
 # Recipes have a few thousand bytes; PyYAML takes seconds for a million.
-LARGEST = 1 << 16
+MAX_BYTES = 1 << 16
 
 
 class _Loader(yaml.SafeLoader):
-    """Without references: a few lines of them can stand for billions of values."""
+    """A safe loader that rejects references, with which a few lines can expand to billions of values."""
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         if self.check_event(yaml.AliasEvent):
             event = self.peek_event()  # type: ignore[no-untyped-call]
             raise yaml.composer.ComposerError(
-                None, None, "found a reference; write out what it stands for", event.start_mark
+                None, None, "references (*name) are not allowed; write out the value", event.start_mark
             )
         return super().compose_node(parent, index)
 
 
 def parse_yaml(text: str | bytes, where: object, *, error: type[Error] = Error) -> Any:
-    """What a YAML text holds.
+    """The value of a YAML text.
 
     Args:
-        text: as text, or encoded as UTF-8.
-        where: it comes from, for the error.
-        error: to raise.
+        text: the text, or its bytes in UTF-8.
+        where: where the text comes from, for errors.
+        error: class of the error to raise.
 
     Raises:
-        Error: of that type; it is not YAML, is too large, or has references.
+        Error: (of class ``error``) not valid YAML, too large, or with references.
     """
-    if len(text) > LARGEST:
-        raise error(f"{where}: {len(text):,} bytes are more than the limit of {LARGEST:,}")
+    if len(text) > MAX_BYTES:
+        raise error(f"{where}: {len(text):,} bytes exceed the limit of {MAX_BYTES:,} bytes")
     try:
         return yaml.load(text.decode("utf-8-sig") if isinstance(text, bytes) else text, Loader=_Loader)
     except RecursionError as reason:
-        raise error(f"{where}: not valid YAML: it is nested too deep") from reason
+        raise error(f"{where}: not valid YAML: nested too deeply") from reason
     except UnicodeDecodeError as reason:
         raise error(f"{where}: not UTF-8 text ({reason}); save it as UTF-8") from reason
     except (yaml.YAMLError, ValueError, OverflowError) as reason:
-        # Dates that there are not, and numbers of thousands of digits, are no errors of YAML's.
+        # Impossible dates and numbers with thousands of digits raise errors that are not YAMLErrors.
         raise error(f"{where}: not valid YAML: {' '.join(str(reason).split())}") from reason

@@ -1,72 +1,128 @@
-"""Networks to export: those of runs, and those that others have published."""
+"""Trained networks, to export or to initialize a new run from: those of runs, and published ones."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from pydantic import ValidationError
+from torch import Tensor
 
 from facerts.errors import ModelError
 from facerts.training.checkpoint import (
-    ReadyNetwork,
+    ScoringNetwork,
     TrainedNetwork,
+    check_parts,
+    exported_weights,
     is_checkpoint,
     read_file,
+    recipe_of,
     trained_network,
 )
-from facerts.training.methods import METHODS
+from facerts.training.class_head.centers import ClassCenters
+from facerts.training.methods import METHODS, Method
 from facerts.training.nn import FaceNetwork, build_network, pretrained
 from facerts.training.recipe import Backbone
 
 
 @dataclass(frozen=True)
-class PublishedNetwork(ReadyNetwork):
-    """A network whose weights were published; see ``facerts.training.nn.pretrained``.
+class PretrainedNetwork(ScoringNetwork):
+    """A network with published weights; see ``facerts.training.nn.pretrained``.
 
     Attributes:
-        file: that holds them.
+        file: file with the weights.
     """
 
     file: Path
 
 
-def open_network(weights: str | Path, *, averaged: bool = True) -> TrainedNetwork | PublishedNetwork:
-    """The network of a run, from its folder or a checkpoint, or that of a file of published weights.
+def open_network(weights: str | Path, *, averaged: bool = True) -> TrainedNetwork | PretrainedNetwork:
+    """The network of a run, from its folder or a checkpoint, or the network of a file of published weights.
 
-    Published weights do not say which loss they were trained with. They are scored as ArcFace's, whose quality is the
-    length of the embedding, as it is for every loss without a head of its own.
+    Published weights do not say which loss they were trained with. They are scored like ArcFace's, with the norm of the
+    embedding as quality, as for all losses without a head of their own.
 
     Args:
-        weights: the run, its checkpoint, or the file.
+        weights: folder of the run, checkpoint, or file of published weights.
         averaged: see ``trained_network``.
 
     Raises:
-        ModelError: no such file, or the network in it is not known.
+        ModelError: no such file, or the network in it is unknown.
     """
     state = read_file(weights)
     if is_checkpoint(state):
         return trained_network(state, weights, averaged=averaged)
     tensors = pretrained.state_dict(state, weights)
-    looks = pretrained.recognize(tensors)
-    if looks is None:
+    architecture = pretrained.recognize(tensors)
+    if architecture is None:
         raise ModelError(
-            f"{weights}: neither a checkpoint of ours nor an IResNet as insightface's arcface_torch saves it; the "
+            f"{weights}: neither a facerts checkpoint nor an IResNet as insightface's arcface_torch saves it; the "
             f"first weight in it is {next(iter(tensors))}"
         )
+    name, width, embedding_size = architecture.name, architecture.width, architecture.embedding_size
     try:
-        backbone = Backbone(name=looks.name, width=looks.width, embedding_size=looks.embedding_size)
+        backbone = Backbone(name=name, width=width, embedding_size=embedding_size)
     except ValidationError as error:
-        raise ModelError(f"{weights}: it looks like {looks}, which no network is") from error
+        raise ModelError(f"{weights}: it looks like {architecture}, which does not exist") from error
 
     def build() -> FaceNetwork:
-        return build_network(looks.name, embedding_size=looks.embedding_size, width=looks.width)
+        return build_network(name, embedding_size=embedding_size, width=width)
 
-    # First without memory: shapes that the file claims decide how much a network takes.
+    # First on the meta device: a forged file could claim a network of any size.
     with torch.device("meta"):
-        pretrained.check_published(build(), tensors, weights)
+        pretrained.check_pretrained(build(), tensors, weights)
     network = build()
-    pretrained.load_published(network, tensors, weights)
-    method = METHODS["arcface"](METHODS["arcface"].Config(), looks.embedding_size)
-    return PublishedNetwork(network.eval(), method, backbone, Path(weights))
+    pretrained.load_pretrained(network, tensors, weights)
+    method = METHODS["arcface"](METHODS["arcface"].Config(), embedding_size)
+    return PretrainedNetwork(network.eval(), method, backbone, Path(weights))
+
+
+def init_weights(
+    weights: str | Path, network: FaceNetwork, method: Method, centers: ClassCenters | None
+) -> None:
+    """Initialize trunk and embedding of a new network from a run or from a file of published weights.
+
+    From a run, the class centers are also taken if there are as many, and the heads and the method's state if it is the
+    same method with heads of the same size.
+
+    Args:
+        weights: folder of the run, checkpoint, or file that ``facerts.training.nn.pretrained`` can read.
+        network: changed in place.
+        method: its state is changed in place.
+        centers: changed in place; None if they are not learned.
+
+    Raises:
+        ModelError: no such file, or its network does not fit.
+    """
+    state = read_file(weights)
+    if not is_checkpoint(state):
+        pretrained.load_pretrained(network, pretrained.state_dict(state, weights), weights)
+        return
+    recipe = recipe_of(state, weights)
+    check_parts(state, weights)
+    tensors, own = exported_weights(state), network.state_dict()
+    heads = {name: value for name, value in own.items() if name.startswith("heads.")}
+    loaded = own.keys() - heads.keys()
+    if mismatched := _mismatched(tensors, {name: own[name] for name in own if name in loaded}):
+        raise ModelError(
+            f"{weights}: its network, {recipe.backbone.name} of width {recipe.backbone.width:g} with embeddings of "
+            f"size {recipe.backbone.embedding_size}, is not the network of this recipe ({mismatched[0]} differs)"
+        )
+    method_state, own_state = state.get("method", {}), method.state.state_dict()
+    same_method = recipe.method["name"] == method.name
+    if same_method and not _mismatched(tensors, heads) and not _mismatched(method_state, own_state):
+        loaded |= heads.keys()
+        method.state.load_state_dict({name: method_state[name] for name in own_state})
+    network.load_state_dict({**own, **{name: tensors[name] for name in loaded}})
+    rows = state["centers"]["weight"]
+    if centers is not None and rows.shape == (centers.identities, network.embedding_size):
+        centers.load_state_dict({"weight": rows[centers.classes.start : centers.classes.stop]})
+
+
+def _mismatched(tensors: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> list[str]:
+    """Names of expected tensors that are missing or of the wrong shape; others may be there too."""
+    return [
+        name for name, value in expected.items() if getattr(tensors.get(name), "shape", None) != value.shape
+    ]

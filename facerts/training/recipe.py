@@ -183,7 +183,7 @@ class Teacher(Section):
         return fields
 
     @property
-    def asked_about_views(self) -> bool:
+    def embeds_views(self) -> bool:
         """Whether the teachers see the augmented views."""
         return self.target == "view" or self.method_embedding == "teachers"
 
@@ -307,8 +307,8 @@ class Recipe(Section):
         name, options = settings.get("name"), {key: settings[key] for key in settings if key != "name"}
         if not isinstance(name, str) or name not in METHODS:
             raise ValueError(f"no method {name!r}{did_you_mean(str(name), METHODS)}")
-        known = METHODS[name].Config.model_fields
-        for unknown in options.keys() - known.keys():
+        known = METHODS[name].Config.setting_names()
+        for unknown in options.keys() - known:
             raise ValueError(f"{name} has no setting {unknown!r}{did_you_mean(str(unknown), known)}")
         return {"name": name, **METHODS[name].Config(**options).model_dump()}
 

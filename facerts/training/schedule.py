@@ -1,4 +1,4 @@
-"""What changes over a run: the learning rate and the margin."""
+"""Schedules of the learning rate and of the margin over a run."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def learning_rate(
     """The learning rate of a step.
 
     Args:
-        step: from 0.
-        base: the rate at its highest.
-        total: steps of the run.
-        schedule: "step" is ``base`` times ``decay`` for every milestone that has passed; "cosine" falls along half a
-            cosine to 0 at the end of the run (Loshchilov and Hutter, "SGDR", ICLR 2017, without restarts).
-        milestones: in steps.
-        decay: factor of a milestone.
-        warmup: steps over which the rate rises linearly to ``base``.
+        step: training step, from 0.
+        base: maximum rate.
+        total: number of steps of the run.
+        schedule: "step" multiplies the rate by ``decay`` at every milestone; "cosine" decreases it to 0 at the end of
+            the run along half a cosine (Loshchilov and Hutter, "SGDR", ICLR 2017, without restarts).
+        milestones: steps at which a "step" schedule decays.
+        decay: factor applied at each milestone.
+        warmup: number of steps over which the rate rises linearly to ``base``.
     """
     if schedule == "cosine":
         rate = base * 0.5 * (1.0 + math.cos(math.pi * max(step - warmup, 0) / max(total - warmup, 1)))
@@ -39,6 +39,6 @@ def learning_rate(
 
 
 def margin_ramp(step: int, total: int, share: float) -> float:
-    """How much of its margin a method uses: linear from 0 to 1 over the first ``share`` of the run."""
-    rising = share * total
-    return 1.0 if rising <= 0 else min(1.0, step / rising)
+    """Share of its margin that a method applies: linear from 0 to 1 over the first ``share`` of the run."""
+    ramp_steps = share * total
+    return 1.0 if ramp_steps <= 0 else min(1.0, step / ramp_steps)

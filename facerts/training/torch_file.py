@@ -1,8 +1,8 @@
-"""Files of PyTorch's, held against themselves before PyTorch makes anything of them.
+"""Integrity checks of PyTorch files before PyTorch loads them.
 
-Such a file is a zip archive of a pickle and of the bytes of its tensors, each with a CRC-32 that PyTorch does not
-look at; before version 1.6 it was a row of pickles with the bytes behind them. What the pickle says of its tensors
-decides how much memory they take.
+Such a file is a zip archive with a pickle and the bytes of each storage, all with a CRC-32 that PyTorch does not check.
+Before PyTorch 1.6 it was a sequence of pickles followed by the bytes. The sizes that the pickle claims decide how much
+memory PyTorch allocates.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import IO, Any
 from facerts.errors import ModelError
 from facerts.io.pickles import Buildable, Names, load_plain
 
-# Items of a storage in bytes, by the kind of the storage.
-ITEM = {
+# Bytes per item of a storage, by its type.
+ITEM_BYTES = {
     **dict.fromkeys(("Byte", "Char", "Bool", "QInt8", "QUInt8", "Untyped"), 1),
     **dict.fromkeys(("Short", "Half", "BFloat16"), 2),
     **dict.fromkeys(("Int", "Float", "QInt32"), 4),
@@ -27,36 +27,36 @@ ITEM = {
     "ComplexDouble": 16,
 }
 LEGACY_MAGIC = 0x1950A86A20F9469CFC6C
-MOST_AXES, LARGEST_SIDE = 64, 1 << 62
+MAX_AXES, MAX_SIDE = 64, 1 << 62
 
 
 def check_torch_file(path: Path) -> None:
-    """Refuse a file that is damaged, claims more than it has, or holds more than names, numbers and tensors.
+    """Reject a file that is damaged, claims more data than it has, or contains more than names, numbers and tensors.
 
     Raises:
-        ModelError: it is such a file.
-        OSError: it cannot be read.
+        ModelError: the file is rejected.
+        OSError: the file cannot be read.
     """
     with path.open("rb") as file:
         try:
-            zipped = file.read(4) == b"PK\x03\x04"
+            is_zip = file.read(4) == b"PK\x03\x04"
             file.seek(0)
-            _check_zip(file) if zipped else _check_legacy(file, path.stat().st_size)
+            _check_zip(file) if is_zip else _check_legacy(file, path.stat().st_size)
         except pickle.UnpicklingError as error:
             raise ModelError(f"{path}: not a readable checkpoint ({error})") from error
         except (zipfile.BadZipFile, EOFError, ValueError, OverflowError, RuntimeError, struct.error) as error:
             raise ModelError(
-                f"{path}: not a readable checkpoint, it is damaged ({error}); copy it again, or take an earlier one"
+                f"{path}: not a readable checkpoint: damaged ({error}); copy it again, or use an earlier one"
             ) from error
 
 
 class _Storage:
-    """Stands for the bytes of tensors.
+    """Stands in for a storage, the bytes of one or more tensors.
 
     Attributes:
-        key: it goes by.
-        items: how many numbers.
-        size: in bytes.
+        key: name of the storage in the file.
+        items: number of items.
+        size: size in bytes.
     """
 
     def __init__(self, key: str, items: int, size: int) -> None:
@@ -64,44 +64,44 @@ class _Storage:
 
 
 class _Ordered(dict[Any, Any], Buildable):
-    """Stands for an ``OrderedDict``, to which PyTorch gives further attributes."""
+    """Stands in for an ``OrderedDict``, which PyTorch pickles with further attributes."""
 
     def build(self, state: Any) -> None:
         if not isinstance(state, dict):
-            raise pickle.UnpicklingError("a mapping has a state of another form")
+            raise pickle.UnpicklingError("a mapping with an invalid state")
 
 
-class _Kind:
-    """Stands for a kind of storage, or a type of numbers; it is named and not called."""
+class _StorageType:
+    """Stands in for the type of a storage; pickles may name it but not call it."""
 
-    def __init__(self, item: int) -> None:
-        self.item = item
+    def __init__(self, item_bytes: int) -> None:
+        self.item_bytes = item_bytes
 
     def __call__(self, *_: object) -> None:
-        raise pickle.UnpicklingError("it makes tensors from nothing")
+        raise pickle.UnpicklingError("creates a storage without data")
 
 
 def _tensor(storage: Any, offset: Any, shape: Any, strides: Any, *_: object) -> None:
-    """A tensor is looked at and forgotten: its numbers lie in its storage, each at a place of its own."""
+    """Check that a tensor fits into its storage without overlapping itself; nothing is built."""
     if not (
         isinstance(storage, _Storage) and _is_shape((offset,)) and _is_shape(shape) and _is_shape(strides)
     ):
-        raise pickle.UnpicklingError("a tensor is of another form")
+        raise pickle.UnpicklingError("an invalid tensor")
     if len(shape) != len(strides):
-        raise pickle.UnpicklingError("a tensor has not as many strides as axes")
+        raise pickle.UnpicklingError(f"a tensor with {len(shape)} axes and {len(strides)} strides")
     count = math.prod(shape)
     last = offset + sum((side - 1) * stride for side, stride in zip(shape, strides, strict=True))
     if count and (last >= storage.items or count > storage.items):
         raise pickle.UnpicklingError(
-            f"a tensor of {count:,} numbers claims more than the {storage.items:,} there are"
+            f"a tensor of {count:,} items exceeds its storage of {storage.items:,} items"
         )
 
 
 def _is_shape(value: object) -> bool:
     return (
         isinstance(value, tuple)
-        and len(value) <= MOST_AXES
-        and all(isinstance(side, int) and 0 <= side <= LARGEST_SIDE for side in value)
+        and len(value) <= MAX_AXES
+        and all(isinstance(side, int) and 0 <= side <= MAX_SIDE for side in value)
     )
 
 
@@ -118,31 +118,32 @@ _NAMES: Names = {
     ("torch._utils", "_rebuild_tensor_v2"): _tensor,
     ("torch._utils", "_rebuild_parameter"): _parameter,
     ("torch", "Size"): _size,
-    ("torch.storage", "UntypedStorage"): _Kind(1),
-    **{("torch", f"{name}Storage"): _Kind(item) for name, item in ITEM.items()},
+    ("torch.storage", "UntypedStorage"): _StorageType(1),
+    **{("torch", f"{name}Storage"): _StorageType(size) for name, size in ITEM_BYTES.items()},
 }
 
 
-def _storages(found: dict[str, _Storage]) -> Callable[[Any], _Storage]:
-    """What gives the storage that a pickle names, and notes it."""
+def _persistent_load(storages: dict[str, _Storage]) -> Callable[[Any], _Storage]:
+    """A function that resolves the persistent id of a storage, and records the storage by its key."""
 
-    def fetch(said: Any) -> _Storage:
-        if not (isinstance(said, tuple) and len(said) >= 5):
-            raise pickle.UnpicklingError("it asks for something that is no storage")
-        what, kind, key, _, items = said[:5]
+    def load(persistent_id: Any) -> _Storage:
+        if not (isinstance(persistent_id, tuple) and len(persistent_id) >= 5):
+            raise pickle.UnpicklingError("refers to something that is not a storage")
+        tag, storage_type, key, _, items = persistent_id[:5]
         if (
-            what != "storage"
-            or not isinstance(kind, _Kind)
+            tag != "storage"
+            or not isinstance(storage_type, _StorageType)
             or not isinstance(key, str)
             or not _is_shape((items,))
         ):
-            raise pickle.UnpicklingError("it asks for something that is no storage")
-        storage = found.setdefault(key, _Storage(key, items, items * kind.item))
-        if storage.size != items * kind.item:
-            raise pickle.UnpicklingError(f"storage {key} is said to have two sizes")
+            raise pickle.UnpicklingError("refers to something that is not a storage")
+        size = items * storage_type.item_bytes
+        storage = storages.setdefault(key, _Storage(key, items, size))
+        if storage.size != size:
+            raise pickle.UnpicklingError(f"storage {key} has two different sizes")
         return storage
 
-    return fetch
+    return load
 
 
 def _check_zip(file: IO[bytes]) -> None:
@@ -150,33 +151,33 @@ def _check_zip(file: IO[bytes]) -> None:
         members = {member.filename: member for member in archive.infolist()}
         size = file.seek(0, 2)
         if len({name.lower() for name in members}) != len(archive.infolist()):
-            raise ValueError("two members have one name")
+            raise ValueError("two members have the same name")
         if any(member.compress_type != zipfile.ZIP_STORED for member in members.values()):
-            raise ValueError("a member is compressed, which PyTorch does not do")
+            raise ValueError("a member is compressed, which PyTorch never does")
         if sum(member.file_size for member in members.values()) > size:
-            raise ValueError("its members overlap")
+            raise ValueError("members overlap")
         if broken := archive.testzip():
-            raise ValueError(f"the checksum of {broken} is another")
+            raise ValueError(f"wrong checksum of {broken}")
         pickles = [name for name in members if name.endswith("/data.pkl")]
         if len(pickles) != 1:
-            raise ValueError("there is no one pickle in it")
-        found: dict[str, _Storage] = {}
+            raise ValueError(f"{len(pickles)} pickles instead of one")
+        storages: dict[str, _Storage] = {}
         with archive.open(pickles[0]) as data:
-            load_plain(data, members[pickles[0]].file_size, _NAMES, _storages(found))
+            load_plain(data, members[pickles[0]].file_size, _NAMES, _persistent_load(storages))
         folder = pickles[0].removesuffix("data.pkl")
-        for key, storage in found.items():
-            here = members.get(f"{folder}data/{key}")
-            if here is None or here.file_size != storage.size:
-                raise ValueError(f"storage {key} is not there, or not of its {storage.size:,} bytes")
+        for key, storage in storages.items():
+            member = members.get(f"{folder}data/{key}")
+            if member is None or member.file_size != storage.size:
+                raise ValueError(f"storage {key} is missing or does not have its {storage.size:,} bytes")
 
 
 def _check_legacy(file: IO[bytes], size: int) -> None:
-    found: dict[str, _Storage] = {}
+    storages: dict[str, _Storage] = {}
     for number in range(5):
-        # Magic number, version, the machine that wrote it, the tensors, and the keys of their storages.
-        told = load_plain(file, size - file.tell(), _NAMES, _storages(found))
-        if number == 0 and told != LEGACY_MAGIC:
-            raise pickle.UnpicklingError("it is no file of PyTorch's")
-    # Before the bytes of each storage stands their number.
-    if sum(storage.size + 8 for storage in found.values()) > size - file.tell():
-        raise ValueError("its tensors claim more than is there")
+        # Magic number, version, information on the machine, the tensors, and the keys of the storages.
+        value = load_plain(file, size - file.tell(), _NAMES, _persistent_load(storages))
+        if number == 0 and value != LEGACY_MAGIC:
+            raise pickle.UnpicklingError("not a PyTorch file")
+    # The bytes of each storage follow, preceded by their number in 8 bytes.
+    if sum(storage.size + 8 for storage in storages.values()) > size - file.tell():
+        raise ValueError("the tensors claim more data than the file has")

@@ -1,4 +1,4 @@
-"""What a run measures while it trains: the same code as evaluation, on the network as it is."""
+"""Validation during training, with the same code as evaluation."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class Validator:
     """Verification on held-out identities and on benchmarks.
 
     Args:
-        recipe: what to measure on.
-        heldout: identities that the recipe keeps out of its training data, or None.
+        recipe: its ``validation`` section names the sets.
+        heldout: images of the identities that the recipe holds out of its training data, or None.
     """
 
     def __init__(self, recipe: Recipe, heldout: Source | None) -> None:
@@ -32,7 +32,7 @@ class Validator:
         self._benchmarks += [open_benchmark(path) for path in settings.benchmarks]
 
     def measure(self, embedder: Embedder) -> Iterator[tuple[str, dict[str, float]]]:
-        """Each set's name with accuracy, AUROC, EER and TAR at each FAR."""
+        """Yield the name of each set with its accuracy, AUROC, EER and TAR at each FAR."""
         for benchmark in self._benchmarks:
             section, _ = evaluate_verification(embedder, benchmark, flip=self._flip)
             assert section.accuracy is not None  # pairs have folds; templates alone have none

@@ -249,7 +249,7 @@ def test_a_model_that_ships_is_taken_by_its_name(
     assert outputs(tmp_path / "small.onnx") == ["vector"]
     capsys.readouterr()
     assert run("export", "tiny-large", "--embedding-only", "--out", "large.onnx") == 2
-    assert "tiny-large: no checkpoint here" in capsys.readouterr().err
+    assert "tiny-large: no such file" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

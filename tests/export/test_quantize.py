@@ -161,7 +161,7 @@ def test_int8_spreads_its_steps_over_what_the_faces_gave(
         helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in read if name != told.name
     )
     onnx.save(float32, str(tmp_path / "all.onnx"))
-    faces = export_module._calibration_faces(export_module._own_pictures(load_network(trained_run)))
+    faces = export_module._calibration_faces(export_module._recipe_images(load_network(trained_run)))
     session = onnxruntime.InferenceSession(str(tmp_path / "all.onnx"), providers=["CPUExecutionProvider"])
     names = [output.name for output in session.get_outputs()]
     given = {told.name: to_input(faces, told)}
@@ -272,7 +272,7 @@ def test_a_network_that_does_not_bear_it_leaves_no_file(
 
     monkeypatch.setattr(export_module, "quantize", on_the_dark_side)
     with pytest.raises(
-        ModelError, match=r"no file was written: the network does not bear int8, export it as"
+        ModelError, match=r"no file was written: the network does not tolerate int8; export it as"
     ):
         export_run(trained_run, tmp_path / "m.onnx", precision="int8")
     assert list(tmp_path.iterdir()) == []
@@ -284,7 +284,7 @@ def test_the_limits_are_those_of_the_files_precision(
     trained = load_network(trained_run)
     check_parity(trained, load_embedder(half[0]), crops)
     trained.network.heads["log_scale"][1].bias.data.add_(0.01)
-    with pytest.raises(ModelError, match="does not bear fp16"):
+    with pytest.raises(ModelError, match="does not tolerate fp16"):
         check_parity(trained, load_embedder(half[0]), crops)
 
 
@@ -294,15 +294,15 @@ def test_int8_without_faces_is_refused(
     write_synthetic_faces(tmp_path / "few", identities=3, images=5)
     with pytest.raises(DataError, match=r"on at least 16 faces, and here are 15"):
         export_run(trained_run, tmp_path / "m.onnx", precision="int8", data=[str(tmp_path / "few")])
-    monkeypatch.setattr(export_module, "_own_pictures", lambda trained: None)
-    with pytest.raises(DataError, match=r"none of a recipe within reach; name some with --data"):
+    monkeypatch.setattr(export_module, "_recipe_images", lambda trained: None)
+    with pytest.raises(DataError, match=r"recipe's images are not available; give some with --data"):
         export_run(trained_run, tmp_path / "m.onnx", precision="int8")
     assert not (tmp_path / "m.onnx").exists()
 
 
 def test_an_unknown_precision_is_refused_before_any_work(tmp_path: Path) -> None:
     with pytest.raises(
-        Error, match=r"no precision 'fp61', did you mean 'fp16'\?; there are fp32, fp16, int8"
+        Error, match=r"no precision 'fp61', did you mean 'fp16'\?; available: fp32, fp16, int8"
     ):
         export_run(tmp_path / "no_run", tmp_path / "m.onnx", precision="fp61")
 

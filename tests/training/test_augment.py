@@ -18,10 +18,10 @@ def test_the_key_alone_decides() -> None:
     keys = [(1, 0, 5), (1, 0, 6), (1, 1, 5), (2, 0, 5)]
     first = [augment(FACE, key) for key in keys]
     second = [again(FACE, key) for key in reversed(keys)]
-    for picture, same in zip(first, reversed(second), strict=True):
-        assert np.array_equal(picture, same)
-    assert len({picture.tobytes() for picture in first}) == 4
-    assert all(picture.shape == FACE.shape and picture.dtype == np.uint8 for picture in first)
+    for image, same in zip(first, reversed(second), strict=True):
+        assert np.array_equal(image, same)
+    assert len({image.tobytes() for image in first}) == 4
+    assert all(image.shape == FACE.shape and image.dtype == np.uint8 for image in first)
 
 
 def test_half_of_the_pictures_are_mirrored() -> None:
@@ -43,33 +43,33 @@ def test_the_ladder_degrades_as_often_as_it_should() -> None:
 
 
 def test_flip_and_geometry_are_independent() -> None:
-    # One seed for both would move all mirrored pictures the same way.
+    # One seed for both would move all mirrored images the same way.
     augment = build_augmentation(flip=True, rotation=20)
     flat = build_augmentation(flip=True)
     mirrored = [not np.array_equal(flat(FACE, (0, 0, n)), FACE) for n in range(300)]
     # The first transform's seed is the same whether others follow.
     lean = []
     for n in range(300):
-        picture = augment(FACE, (0, 0, n))
-        lean.append(float(picture[:30].mean()) - float(picture[-30:].mean()))
+        image = augment(FACE, (0, 0, n))
+        lean.append(float(image[:30].mean()) - float(image[-30:].mean()))
     assert abs(np.corrcoef(mirrored, lean)[0, 1]) < 0.35
 
 
 def test_black_borders_come_as_often_as_asked_for_wherever_the_crop_went() -> None:
     white = np.full_like(FACE, 255)
-    how = {"flip": False, "shift": 0.1, "rotation": 20.0}
-    augment = build_augmentation(black_border=0.3, **how)
+    options = {"flip": False, "shift": 0.1, "rotation": 20.0}
+    augment = build_augmentation(black_border=0.3, **options)
     black = np.array([(augment(white, (0, 0, n)) == 0).any() for n in range(400)])
     assert 85 < black.sum() < 155
-    assert not any((build_augmentation(**how)(white, (0, 0, n)) == 0).any() for n in range(50))
+    assert not any((build_augmentation(**options)(white, (0, 0, n)) == 0).any() for n in range(50))
     # All of them have a border somewhere; where it lies does not depend on its color.
-    always = build_augmentation(black_border=1.0, **how)
+    always = build_augmentation(black_border=1.0, **options)
     above = np.array([(always(white, (0, 0, n))[:20] == 0).sum() for n in range(400)])
     assert abs(np.corrcoef(black, above)[0, 1]) < 0.15
 
 
 def chosen(fraction: float, seed: int = 1, images: int = 20_000) -> np.ndarray:
-    return Corruption(images, fraction=fraction, radius=3.0, seed=seed).chosen
+    return Corruption(images, fraction=fraction, radius=3.0, seed=seed).corrupted
 
 
 def test_the_share_of_corrupted_images_is_the_one_asked_for() -> None:
@@ -94,5 +94,5 @@ def test_seed_and_place_alone_decide_which_images_are_corrupted() -> None:
 def test_a_corrupted_image_is_the_ladders_blur_and_any_other_the_image_itself() -> None:
     corrupt = Corruption(200, fraction=0.3, radius=3.0, seed=4)
     blurred = degrade(FACE, "blur", 0.6)
-    for index, is_chosen in enumerate(corrupt.chosen):
-        assert np.array_equal(corrupt(FACE, index), blurred if is_chosen else FACE)
+    for index, is_corrupted in enumerate(corrupt.corrupted):
+        assert np.array_equal(corrupt(FACE, index), blurred if is_corrupted else FACE)

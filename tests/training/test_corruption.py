@@ -24,7 +24,7 @@ PLAIN = "data.augmentation={flip: false}"
 IMAGES, EPOCH = 64, 4
 
 
-def pictures(recipe: Recipe, epoch: int) -> dict[int, NDArray[np.uint8]]:
+def images_of(recipe: Recipe, epoch: int) -> dict[int, NDArray[np.uint8]]:
     """Every training image by its index, as an epoch brings it."""
     found = {}
     for crops, _, samples in TrainingData(recipe).batches(EPOCH * epoch, EPOCH * (epoch + 1)):
@@ -36,7 +36,7 @@ def pictures(recipe: Recipe, epoch: int) -> dict[int, NDArray[np.uint8]]:
 def blurred(recipe: Recipe, epoch: int, clean: dict[int, NDArray[np.uint8]], radius: float) -> set[int]:
     """Which images come blurred; all others must come as they are."""
     worse = set()
-    for index, crop in pictures(recipe, epoch).items():
+    for index, crop in images_of(recipe, epoch).items():
         if np.array_equal(crop, gaussian_blur(clean[index], radius)):
             worse.add(index)
         else:
@@ -68,9 +68,9 @@ def test_images_are_blurred_before_they_are_augmented(make_recipe: MakeRecipe, d
     """A blurred image's augmentation is the one that it would have had."""
     source, augment = open_source(drawn_faces), build_augmentation(flip=True, rotation=15)
     augmentation = "data.augmentation={flip: true, rotation: 15}"
-    for index, crop in pictures(make_recipe(augmentation, "data.corrupt_fraction=1"), 2).items():
+    for index, crop in images_of(make_recipe(augmentation, "data.corrupt_fraction=1"), 2).items():
         assert np.array_equal(crop, augment(gaussian_blur(source.crop(index), 3.0), (5, 2, index)))
-    for index, crop in pictures(make_recipe(augmentation), 2).items():
+    for index, crop in images_of(make_recipe(augmentation), 2).items():
         assert np.array_equal(crop, augment(source.crop(index), (5, 2, index)))
 
 

@@ -19,13 +19,12 @@ from facerts.training.checkpoint import FILE, load_checkpoint
 from facerts.training.class_head.centers import ClassCenters
 from facerts.training.distributed.collectives import Processes
 from facerts.training.export.from_checkpoint import describe, export_run
-from facerts.training.init_weights import start_from
 from facerts.training.learner import Learner
 from facerts.training.loop import train
 from facerts.training.methods import Batch
 from facerts.training.methods.rts import RTS
 from facerts.training.network_embedder import NetworkEmbedder
-from facerts.training.pretrained import open_network
+from facerts.training.pretrained import init_weights, open_network
 from facerts.training.recipe import Recipe, RecipeError
 from tests.command import run
 from tests.published import draw_published
@@ -78,8 +77,8 @@ def test_a_run_begins_with_published_weights_which_stay_where_they_are_frozen(
         make_recipe(*IRESNET, f"backbone.weights={published}", f"backbone.frozen={str(frozen).lower()}"), 4
     )
     before = snapshot(learner)
-    wanted = open_network(published).network.state_dict()
-    for name, value in wanted.items():
+    expected = open_network(published).network.state_dict()
+    for name, value in expected.items():
         assert torch.equal(before[name], value), name
     steps(learner, 2)
     moved = {name for name, value in snapshot(learner).items() if not torch.equal(value, before[name])}
@@ -173,8 +172,8 @@ def test_heads_that_do_not_fit_begin_anew(make_recipe: MakeRecipe, first_stage: 
     _, state = load_checkpoint(first_stage / FILE)
     learner, fresh = Learner(recipe, 8), Learner(make_recipe(other), 8)
     for name, value in learner.network.state_dict().items():
-        wanted = fresh.network.state_dict() if name.startswith("heads.") else state["average"]
-        assert torch.equal(value, wanted[name]), name
+        expected = fresh.network.state_dict() if name.startswith("heads.") else state["average"]
+        assert torch.equal(value, expected[name]), name
 
 
 def test_other_people_get_centers_of_their_own(make_recipe: MakeRecipe, first_stage: Path) -> None:
@@ -188,7 +187,7 @@ def test_each_process_takes_its_own_centers(make_recipe: MakeRecipe, first_stage
     _, state = load_checkpoint(first_stage / FILE)
     parts = [ClassCenters(8, 16, processes=Processes(rank, 3)) for rank in range(3)]
     for centers in parts:
-        start_from(first_stage, learner.network, learner.method, centers)
+        init_weights(first_stage, learner.network, learner.method, centers)
     assert torch.equal(torch.cat([centers.weight for centers in parts]), state["centers"]["weight"])
 
 
@@ -234,12 +233,12 @@ def test_tempnet_learns_its_temperature_beside_a_frozen_network(
     assert not any(parameter.requires_grad for parameter in learner.network.parameters())
 
 
-def test_a_recipe_for_another_network_is_told_what_the_file_is(
+def test_the_error_for_another_network_names_that_of_the_file(
     make_recipe: MakeRecipe, published: Path
 ) -> None:
     recipe = make_recipe(*IRESNET, "backbone.name=iresnet34", f"backbone.weights={published}")
     with pytest.raises(
-        ModelError, match=r"backbone\.pth: .*looks like iresnet18 of width 0\.25 with 16 numbers"
+        ModelError, match=r"backbone\.pth: .*looks like iresnet18 of width 0\.25 with embeddings of size 16"
     ):
         Learner(recipe, identities=4)
 
@@ -252,7 +251,7 @@ def test_a_file_that_holds_no_weights_is_named(make_recipe: MakeRecipe, tmp_path
     else:
         pickled = b"cposix\nsystem\n(S'touch " + str(evil).encode() + b"'\ntR."
         path.write_bytes(pickled if content == "pickle" else b"<html>")
-    with pytest.raises(ModelError, match=r"backbone\.pth: (not a readable checkpoint|holds a Tensor)"):
+    with pytest.raises(ModelError, match=r"backbone\.pth: (not a readable checkpoint|contains a Tensor)"):
         Learner(make_recipe(*IRESNET, f"backbone.weights={path}"), identities=4)
     assert not evil.exists()
 
@@ -264,21 +263,25 @@ def test_published_weights_are_exported_as_a_model_that_says_what_it_is(
     out = tmp_path / "m.onnx"
     assert run("export", published, "--out", out, "--terms", TERMS, "--json") == 0
     assert json.loads(capsys.readouterr().out)["smallest_cosine"] > 0.99999
-    told = load_embedder(out).description
-    assert (told.method, told.backbone, told.embedding_size) == ("arcface", "iresnet18 width 0.25", 16)
-    assert (told.terms, told.training_data, told.recipe_sha256) == (TERMS, "", "")
-    assert told.source == f"backbone.pth, SHA-256 {sha256_file(published)}"
+    description = load_embedder(out).description
+    assert (description.method, description.backbone, description.embedding_size) == (
+        "arcface",
+        "iresnet18 width 0.25",
+        16,
+    )
+    assert (description.terms, description.training_data, description.recipe_sha256) == (TERMS, "", "")
+    assert description.source == f"backbone.pth, SHA-256 {sha256_file(published)}"
     scored, ready = load_embedder(out)(crops), open_network(published)
-    wanted = NetworkEmbedder(ready.network, ready.method)(crops)
-    np.testing.assert_allclose(scored.embedding, wanted.embedding, atol=1e-5)
-    np.testing.assert_allclose(scored.quality, wanted.norm, rtol=1e-4)
+    expected = NetworkEmbedder(ready.network, ready.method)(crops)
+    np.testing.assert_allclose(scored.embedding, expected.embedding, atol=1e-5)
+    np.testing.assert_allclose(scored.quality, expected.norm, rtol=1e-4)
 
 
 def test_published_weights_without_terms_are_not_exported(
     published: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run("export", published, "--out", tmp_path / "m.onnx") == 2
-    assert "say with --terms" in " ".join(capsys.readouterr().err.split())
+    assert "state them with --terms" in " ".join(capsys.readouterr().err.split())
     assert list(tmp_path.iterdir()) == []
 
 
@@ -290,5 +293,5 @@ def test_weights_of_another_architecture_are_not_exported(tmp_path: Path) -> Non
 
 def test_terms_may_be_said_for_a_run_too(first_stage: Path) -> None:
     ready = open_network(first_stage)
-    for terms, wanted in (("", "none"), (TERMS, TERMS)):
-        assert describe(ready, ["embedding"], name="m", terms=terms).terms == wanted
+    for terms, expected in (("", "none"), (TERMS, TERMS)):
+        assert describe(ready, ["embedding"], name="m", terms=terms).terms == expected

@@ -93,8 +93,8 @@ def test_two_views_of_runs_of_people_reach_the_method(make_recipe: MakeRecipe) -
         "method.name=arcface", "data.augmentation={shift: 0.1, rotation: 8}", "optim.batch_size=64"
     )
     all_crops, _, all_samples = next(TrainingData(one_view).batches(0, 1))
-    place = all_samples.tolist().index(int(samples[0]))
-    assert torch.equal(all_crops[place], crops[0])
+    position = all_samples.tolist().index(int(samples[0]))
+    assert torch.equal(all_crops[position], crops[0])
 
 
 def test_a_batch_that_does_not_divide_into_people_is_refused(make_recipe: MakeRecipe) -> None:
@@ -135,7 +135,7 @@ def test_heads_are_trained_on_a_network_that_stays_as_it_was(make_recipe: MakeRe
 def test_weights_of_another_network_are_refused(make_recipe: MakeRecipe, tmp_path: Path) -> None:
     train(make_recipe("method.name=arcface", "optim.epochs=1", "optim.milestones=[]"), tmp_path / "first")
     other = make_recipe(f"backbone.weights={tmp_path / 'first'}", "backbone.embedding_size=8")
-    with pytest.raises(ModelError, match=r"mobilefacenet of width 0\.125 with 16 numbers"):
+    with pytest.raises(ModelError, match=r"mobilefacenet of width 0\.125 with embeddings of size 16"):
         Learner(other, identities=8)
 
 

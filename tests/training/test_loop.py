@@ -160,14 +160,14 @@ def test_a_non_finite_loss_stops_with_step_and_cause(make_recipe: MakeRecipe, tm
 def test_one_identity_is_not_enough(make_recipe: MakeRecipe, drawn_faces: Path, tmp_path: Path) -> None:
     only = tmp_path / "only" / "someone"
     only.mkdir(parents=True)
-    for number, picture in enumerate(sorted(drawn_faces.rglob("*.*g"))[:20]):
-        (only / f"{number}{picture.suffix}").write_bytes(picture.read_bytes())
+    for number, image in enumerate(sorted(drawn_faces.rglob("*.*g"))[:20]):
+        (only / f"{number}{image.suffix}").write_bytes(image.read_bytes())
     with pytest.raises(DataError, match="identity"):
         train(make_recipe(f"data.train={only.parent}", *SAID), tmp_path / "run")
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_a_broken_picture_is_named_and_the_run_can_go_on_without_it(
+def test_a_broken_image_is_named_and_the_run_can_go_on_without_it(
     make_recipe: MakeRecipe, drawn_faces: Path, tmp_path: Path, workers: int
 ) -> None:
     faces = tmp_path / "faces"

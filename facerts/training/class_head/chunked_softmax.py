@@ -1,20 +1,21 @@
-"""The softmax over all identities, a chunk of classes at a time and with classes shared out over processes.
+"""The softmax over all identities, one chunk of classes at a time, with the classes sharded over processes.
 
-A B x C matrix of logits is what fills the memory where identities go to millions. Nothing here is larger than
-B x chunk: forward, the sum of exponentials is gathered chunk by chunk with a running maximum; backward, each chunk's
-logits are computed once more. The result is exact, not sampled.
+With millions of identities a B x C matrix of logits does not fit in memory. Nothing here is larger than B x chunk: the
+forward pass accumulates the sum of exponentials chunk by chunk with a running maximum, and the backward pass recomputes
+the logits of each chunk. The result is exact, not sampled.
 
-The target's class is left out of the sum and its cosine is given by itself, so that any margin can be put on it by
-ordinary means. With L_i the logarithm of the other classes' sum and s_i the target's logit with margin,
+The target class is left out of the sum and its cosine is returned separately, so that any margin can be applied to it
+with ordinary tensor operations. With L_i the log-sum-exp of the other classes and s_i the target logit with margin,
 
     CE_i = log(exp L_i + exp s_i) − s_i.
 
-Each process holds C / R of the centers and B / R of the images (R processes). Embeddings, labels and scales are
-gathered; every process sums over its own classes; the sums are joined. Backward it goes the other way round. What comes
-out is the gradient of the sum of all processes' losses, as autograd's rules for these collectives have it.
+Each process holds C / R of the centers and B / R of the images (R processes). The forward pass gathers embeddings,
+labels and scales, sums over the process's own classes, and reduces the sums over the processes; the backward pass does
+the reverse. The gradient is that of the sum of the losses of all processes, as autograd defines it for these
+collectives.
 
-The gradient of the centers is as large as they are. Where their step needs nothing but it, each chunk's is handed on as
-soon as it is known, and is never kept.
+The gradient of the centers is as large as the centers. If their update needs nothing else, the gradient of each chunk
+is passed to the update as soon as it is computed, and is never stored.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from torch.nn import functional as F
 from facerts.training.distributed.collectives import Processes
 
 # As in torch.nn.functional.normalize.
-SMALLEST_NORM = 1e-12
+MIN_NORM = 1e-12
 
 
 def others_and_own(
@@ -41,26 +42,25 @@ def others_and_own(
     *,
     chunk: int,
     processes: Processes,
-    step: Callable[[slice, Tensor], None] | None = None,
+    update: Callable[[slice, Tensor], None] | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """What a softmax needs of all classes.
+    """The log-sum-exp of the logits of all other classes, and the cosine to the own class.
 
     Args:
-        unit: ``(B, d)`` embeddings of this process's images, at unit length.
-        weight: ``(C_r, d)`` centers of this process, of any length.
-        rows: ``(R·B,) int64`` row of ``weight`` that each image of all processes belongs to; −1 where another process
-            has it.
-        scale: ``(B,)``, multiplies an image's cosines.
-        chunk: classes that are looked at together.
-        processes: that share the classes.
-        step: takes, in the backward pass, some rows of ``weight`` and their gradient, which ``weight`` then does not
+        unit: ``(B, d)`` unit embeddings of this process's images.
+        weight: ``(C_r, d)`` centers of this process, of any norm.
+        rows: ``(R·B,) int64`` row of ``weight`` for each image of all processes; −1 if another process has its class.
+        scale: ``(B,)`` factor on the cosines of an image.
+        chunk: classes whose logits are in memory at a time.
+        processes: processes that share the classes.
+        update: called in the backward pass with rows of ``weight`` and their gradient, which ``weight`` then does not
             get; it may change these rows. None leaves the gradient to autograd.
 
     Returns:
-        log Σ_j exp(scale · cos θ_j) over all other classes of all processes, and the cosine to the own one: ``(B,)``
+        log Σ_j exp(scale · cos θ_j) over all other classes of all processes, and the cosine to the own class: ``(B,)``
         each, both differentiable.
     """
-    others, own = _Softmax.apply(unit, weight, rows, scale, chunk, processes, step)  # type: ignore[no-untyped-call]
+    others, own = _Softmax.apply(unit, weight, rows, scale, chunk, processes, update)  # type: ignore[no-untyped-call]
     return others, own
 
 
@@ -74,91 +74,96 @@ class _Softmax(torch.autograd.Function):
         scale: Tensor,
         chunk: int,
         processes: Processes,
-        step: Callable[[slice, Tensor], None] | None,
+        update: Callable[[slice, Tensor], None] | None,
     ) -> tuple[Tensor, Tensor]:
-        unit, scale = processes.gather(unit), processes.gather(scale)
-        highest = torch.full_like(scale, -torch.inf)
+        unit, scale = processes.all_gather(unit), processes.all_gather(scale)
+        maximum = torch.full_like(scale, -torch.inf)
         total = torch.zeros_like(scale)
         own = torch.zeros_like(scale)
         for start in range(0, len(weight), chunk):
             part = Chunk(unit, weight[start : start + chunk], rows - start)
             own += part.own()
             logits = part.others(scale)
-            now = torch.maximum(highest, logits.amax(dim=1))
-            # Where a process has no other class than the image's own there is nothing to add yet.
-            finite = now.masked_fill(now == -torch.inf, 0.0)
-            total = total * (highest - finite).exp() + logits.sub_(finite.unsqueeze(1)).exp_().sum(dim=1)
-            highest = now
-        others = processes.logsumexp(total.log() + highest.masked_fill(highest == -torch.inf, 0.0))
-        own = processes.sum(own)
+            new_maximum = torch.maximum(maximum, logits.amax(dim=1))
+            # Still −∞ if the only class so far is the image's own.
+            finite = new_maximum.masked_fill(new_maximum == -torch.inf, 0.0)
+            total = total * (maximum - finite).exp() + logits.sub_(finite.unsqueeze(1)).exp_().sum(dim=1)
+            maximum = new_maximum
+        others = processes.all_reduce_logsumexp(total.log() + maximum.masked_fill(maximum == -torch.inf, 0.0))
+        own = processes.all_reduce_sum(own)
         ctx.save_for_backward(unit, weight, rows, scale, others)
-        ctx.chunk, ctx.processes, ctx.step = chunk, processes, step
-        mine = processes.share(len(unit))
-        return others[mine], own[mine]
+        ctx.chunk, ctx.processes, ctx.update = chunk, processes, update
+        own_rows = processes.own_rows(len(unit))
+        return others[own_rows], own[own_rows]
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         unit, weight, rows, scale, others = ctx.saved_tensors
         processes: Processes = ctx.processes
-        to_others, to_own = (processes.gather(gradient.contiguous()) for gradient in gradients)
-        of_unit, of_scale = torch.zeros_like(unit), torch.zeros_like(scale)
-        of_weight = torch.empty_like(weight) if ctx.step is None else None
+        d_others, d_own = (processes.all_gather(gradient.contiguous()) for gradient in gradients)
+        d_unit, d_scale = torch.zeros_like(unit), torch.zeros_like(scale)
+        d_weight = torch.empty_like(weight) if ctx.update is None else None
         for start in range(0, len(weight), ctx.chunk):
-            here = slice(start, min(start + ctx.chunk, len(weight)))
-            part = Chunk(unit, weight[here], rows - start)
-            share = part.others(scale).sub_(others.unsqueeze(1)).exp_().mul_(to_others.unsqueeze(1))
-            of_scale += torch.einsum("bc,bc->b", share, part.cosine)
-            here_unit, of_part = part.differentiate(part.with_own(share.mul_(scale.unsqueeze(1)), to_own))
-            of_unit += here_unit
-            # The network's gradients are averaged over the processes after this; those of the centers are not.
-            of_part /= processes.count
-            if of_weight is None:
-                ctx.step(here, of_part)
+            chunk_rows = slice(start, min(start + ctx.chunk, len(weight)))
+            part = Chunk(unit, weight[chunk_rows], rows - start)
+            d_logits = part.others(scale).sub_(others.unsqueeze(1)).exp_().mul_(d_others.unsqueeze(1))
+            d_scale += torch.einsum("bc,bc->b", d_logits, part.cosine)
+            d_part_unit, d_part = part.differentiate(part.with_own(d_logits.mul_(scale.unsqueeze(1)), d_own))
+            d_unit += d_part_unit
+            # The network's gradients are averaged over the processes afterwards; those of the centers are not.
+            d_part /= processes.count
+            if d_weight is None:
+                ctx.update(chunk_rows, d_part)
             else:
-                of_weight[here] = of_part
-        mine = processes.share(len(unit))
-        return processes.sum(of_unit)[mine], of_weight, None, processes.sum(of_scale)[mine], None, None, None
+                d_weight[chunk_rows] = d_part
+        own_rows = processes.own_rows(len(unit))
+        d_unit = processes.all_reduce_sum(d_unit)[own_rows]
+        d_scale = processes.all_reduce_sum(d_scale)[own_rows]
+        return d_unit, d_weight, None, d_scale, None, None, None
 
 
 class Chunk:
-    """Cosines of all images to some of the classes.
+    """Cosines of all images to a chunk of the classes.
 
     Args:
-        unit: ``(B, d)``.
-        weight: ``(c, d)``.
-        rows: ``(B,)`` row of ``weight`` that each image belongs to; outside of 0 … c − 1 where it is of another class.
+        unit: ``(B, d)`` unit embeddings.
+        weight: ``(c, d)`` centers, of any norm.
+        rows: ``(B,)`` row of ``weight`` for each image; outside of 0 … c − 1 if its class is not in the chunk.
+
+    Attributes:
+        cosine: ``(B, c)``.
     """
 
     def __init__(self, unit: Tensor, weight: Tensor, rows: Tensor) -> None:
         self._unit, self._weight = unit, weight
-        # The cosines are divided by it and not the centers, of which each has more numbers than there are images.
-        self._length = torch.linalg.vector_norm(weight, dim=1).clamp_min(SMALLEST_NORM)
-        self.cosine = F.linear(unit, weight).div_(self._length)
-        self._here = (rows >= 0) & (rows < len(weight))
+        # Dividing the cosines is cheaper than dividing the centers, because usually B < d.
+        self._norm = torch.linalg.vector_norm(weight, dim=1).clamp_min(MIN_NORM)
+        self.cosine = F.linear(unit, weight).div_(self._norm)
+        self._in_chunk = (rows >= 0) & (rows < len(weight))
         self._index = rows.clamp(0, len(weight) - 1).unsqueeze(1)
 
     def own(self) -> Tensor:
-        """``(B,)`` cosines to the images' own classes; 0 where they are not among these."""
-        return self.cosine.gather(1, self._index).squeeze(1) * self._here
+        """``(B,)`` cosines to the images' own classes; 0 for classes outside the chunk."""
+        return self.cosine.gather(1, self._index).squeeze(1) * self._in_chunk
 
     def others(self, scale: Tensor) -> Tensor:
-        """``(B, c)`` logits, −∞ for an image's own class."""
+        """``(B, c)`` logits; −∞ for an image's own class."""
         logits = self.cosine * scale.unsqueeze(1)
-        kept = logits.gather(1, self._index).masked_fill(self._here.unsqueeze(1), -torch.inf)
-        return logits.scatter_(1, self._index, kept)
+        masked = logits.gather(1, self._index).masked_fill(self._in_chunk.unsqueeze(1), -torch.inf)
+        return logits.scatter_(1, self._index, masked)
 
     def with_own(self, values: Tensor, own: Tensor) -> Tensor:
-        """``values (B, c)`` with those of the images' own classes replaced, in place."""
-        kept = torch.where(self._here.unsqueeze(1), own.unsqueeze(1), values.gather(1, self._index))
-        return values.scatter_(1, self._index, kept)
+        """``values`` ``(B, c)`` with those of the images' own classes replaced by ``own`` ``(B,)``, in place."""
+        replaced = torch.where(self._in_chunk.unsqueeze(1), own.unsqueeze(1), values.gather(1, self._index))
+        return values.scatter_(1, self._index, replaced)
 
-    def differentiate(self, of_cosine: Tensor) -> tuple[Tensor, Tensor]:
-        """``(B, d)`` gradient of the embeddings and ``(c, d)`` of the centers; that of the cosines is used up.
+    def differentiate(self, d_cosine: Tensor) -> tuple[Tensor, Tensor]:
+        """Gradients ``(B, d)`` of the embeddings and ``(c, d)`` of the centers; overwrites ``d_cosine``.
 
-        With the length |w| of a center and cos = (u · w) / |w|, d cos / dw = u / |w| − cos · w / |w|².
+        With the norm |w| of a center and cos = (u · w) / |w|, d cos / dw = u / |w| − cos · w / |w|².
         """
-        along = torch.einsum("bc,bc->c", of_cosine, self.cosine) / self._length.square()
-        of_product = of_cosine.div_(self._length)
-        of_weight = (of_product.T @ self._unit).addcmul_(along.unsqueeze(1), self._weight, value=-1)
-        return of_product @ self._weight, of_weight
+        along = torch.einsum("bc,bc->c", d_cosine, self.cosine) / self._norm.square()
+        d_product = d_cosine.div_(self._norm)
+        d_weight = (d_product.T @ self._unit).addcmul_(along.unsqueeze(1), self._weight, value=-1)
+        return d_product @ self._weight, d_weight

@@ -1,4 +1,4 @@
-"""SGD for some rows of a parameter, as soon as their gradient is known."""
+"""SGD updates of single rows of a parameter, as soon as their gradient is known."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from torch import Tensor
 from torch.optim.sgd import sgd
 
 
-class RowSteps:
-    """Steps of an optimizer for a parameter that never has a gradient of its own size.
+class RowUpdates:
+    """SGD updates for a parameter whose full gradient is never stored.
 
-    What it keeps is the optimizer's own: rate, decay and momentum, so that a checkpoint has them as ever.
+    Learning rate, weight decay and momentum are those of the optimizer, so checkpoints contain them as usual.
 
     Args:
-        optimizer: has the parameter in one of its groups, and leaves it alone as long as it has no gradient.
+        optimizer: has the parameter in one of its groups, and skips it as long as it has no gradient.
         parameter: ``(N, …)``.
     """
 
@@ -25,25 +25,25 @@ class RowSteps:
             for number, group in enumerate(optimizer.param_groups)
             if any(other is parameter for other in group["params"])
         )
-        # Before the first step, too: all processes of a run save the same entries, also one that has no rows.
+        # Create the buffer now, so that all processes save the same entries, even one that holds no rows.
         self._momentum()
 
     @torch.no_grad()
     def __call__(self, rows: slice | Tensor, gradient: Tensor) -> None:
-        """Step for some rows.
+        """Update some rows.
 
         Args:
-            rows: which, each once: a run of them, or ``(n,) int64``.
-            gradient: ``(n, …)`` theirs.
+            rows: a slice, or ``(n,) int64`` without duplicates.
+            gradient: ``(n, …)`` gradient of these rows.
         """
         group = self._optimizer.param_groups[self._group]
         momentum = self._momentum()
         weight = self._parameter[rows]
-        moved = None if momentum is None else momentum[rows]
+        row_momentum = None if momentum is None else momentum[rows]
         sgd(
             [weight],
             [gradient],
-            [moved],
+            [row_momentum],
             fused=True,
             weight_decay=group["weight_decay"],
             momentum=group["momentum"],
@@ -52,16 +52,16 @@ class RowSteps:
             nesterov=group["nesterov"],
             maximize=group["maximize"],
         )
-        # A run of rows is a view and has moved in place; picked ones are copies.
+        # Indexing with a slice gives a view, which was updated in place; indexing with a tensor gives a copy.
         if isinstance(rows, Tensor):
             self._parameter.index_copy_(0, rows, weight)
-            if momentum is not None and moved is not None:
-                momentum.index_copy_(0, rows, moved)
-        # The fused step does not tell autograd, which is to notice where the rows are needed as they were.
+            if momentum is not None and row_momentum is not None:
+                momentum.index_copy_(0, rows, row_momentum)
+        # The fused update bypasses autograd's version counter, by which it detects use of the old values.
         torch.autograd.graph.increment_version(self._parameter)
 
     def _momentum(self) -> Tensor | None:
-        """The optimizer's, which a checkpoint that was loaded may have replaced or left out."""
+        """The optimizer's momentum buffer, which loading a checkpoint may have replaced or removed."""
         if not self._optimizer.param_groups[self._group]["momentum"]:
             return None
         state = self._optimizer.state[self._parameter]

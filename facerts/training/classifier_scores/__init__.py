@@ -1,6 +1,6 @@
-"""Scores that a trained classifier has of a picture without new training; rivals of every learned quality."""
+"""Scores of images from a trained classifier, without further training; baselines for every learned quality."""
 
 from facerts.training.classifier_scores.embedder import ClassifierEmbedder, load_run
-from facerts.training.classifier_scores.registry import SCORES
+from facerts.training.classifier_scores.registry import CLASSIFIER_SCORES
 
-__all__ = ["SCORES", "ClassifierEmbedder", "load_run"]
+__all__ = ["CLASSIFIER_SCORES", "ClassifierEmbedder", "load_run"]

@@ -1,4 +1,4 @@
-"""A training run as an embedder whose outputs carry the scores of its classifier."""
+"""A training run as an embedder whose outputs include the scores of its classifier."""
 
 from __future__ import annotations
 
@@ -14,24 +14,35 @@ from torch import Tensor
 from facerts.embedding.outputs import FaceOutputs
 from facerts.errors import Error
 from facerts.io.files import sha256_file
-from facerts.training.classifier_scores.ensemble import Ensemble
-from facerts.training.classifier_scores.registry import Score, Seen, parse_score
+from facerts.training.classifier_scores.ensemble import SoftmaxEnsemble
+from facerts.training.classifier_scores.registry import Activations, ClassifierScore, parse_score
 from facerts.training.classifier_scores.run import Classifier, load_classifier
 from facerts.training.network_embedder import NetworkEmbedder, to_network_input
 
 
 class ClassifierEmbedder:
-    """Embeds crops with a run; its scores are extras by their names. See ``embedder.outputs.Embedder``.
+    """Embeds crops with a run; the scores are extras of its outputs. See ``embedding.outputs.Embedder``.
+
+    Args:
+        classifier: network and class centers of the run.
+        scores: scores to compute.
+        ensemble: gives the score ``ensemble``, if any.
 
     Attributes:
-        name: of the run.
-        method: the training method.
-        sha256: of the checkpoint.
-        without_scores: the same embedder where only the embedding is wanted.
+        name: name of the run.
+        method: name of the training method.
+        sha256: SHA-256 of the checkpoint.
+        without_scores: the same embedder without the scores.
+
+    Raises:
+        Error: the run cannot give one of the scores.
     """
 
     def __init__(
-        self, classifier: Classifier, scores: Sequence[Score] = (), ensemble: Ensemble | None = None
+        self,
+        classifier: Classifier,
+        scores: Sequence[ClassifierScore] = (),
+        ensemble: SoftmaxEnsemble | None = None,
     ) -> None:
         for score in scores:
             score.check(classifier)
@@ -53,8 +64,8 @@ class ClassifierEmbedder:
         finally:
             hook.remove()
         images = to_network_input(torch.from_numpy(np.ascontiguousarray(crops)).to(self._classifier.device))
-        seen = Seen(images, features[0], self._classifier.network.embedding(features[0]))
-        scored = {score.name: score.of(self._classifier, seen) for score in self._scores}
+        activations = Activations(images, features[0], self._classifier.network.embedding(features[0]))
+        scored = {score.name: score.compute(self._classifier, activations) for score in self._scores}
         if self._ensemble is not None:
             scored["ensemble"] = self._ensemble(images)
         extras = {name: values.float().cpu().numpy() for name, values in scored.items()}
@@ -71,22 +82,22 @@ def load_run(
     """A training run as an embedder.
 
     Args:
-        run: its folder, or a checkpoint file.
-        scores: ``NAME`` or ``NAME:OPTION=VALUE,…``, see ``registry.SCORES``.
-        ensemble: other runs on the same identities; with any, there is the score ``ensemble``.
-        threads: of PyTorch.
+        run: folder of the run, or a checkpoint file.
+        scores: ``NAME`` or ``NAME:OPTION=VALUE,…``, see ``registry.CLASSIFIER_SCORES``.
+        ensemble: further runs on the same identities; if there are any, the outputs include the score ``ensemble``.
+        threads: number of threads of PyTorch.
 
     Raises:
         ModelError: no such run.
-        Error: a score that there is not, twice the same, or one that this run cannot give.
+        Error: a score is unknown, named twice, or not available for this run.
     """
     parsed = [parse_score(text) for text in scores]
     names = [score.name for score in parsed]
     for name in names:
         if names.count(name) > 1:
-            raise Error(f"--score {name} is given twice; a result has each score once")
+            raise Error(f"--score {name}: given twice; give each score once")
     if threads is not None:
         torch.set_num_threads(threads)
     classifier = load_classifier(run)
     members = [classifier, *map(load_classifier, ensemble)]
-    return ClassifierEmbedder(classifier, parsed, Ensemble(members) if ensemble else None)
+    return ClassifierEmbedder(classifier, parsed, SoftmaxEnsemble(members) if ensemble else None)

@@ -1,4 +1,4 @@
-"""Several runs on the same identities as one classifier."""
+"""Several runs on the same identities as an ensemble of classifiers."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from facerts.training.classifier_scores.run import Classifier
 from facerts.training.classifier_scores.scores import mean_softmax
 
 
-class Ensemble:
+class SoftmaxEnsemble:
     """Maximum of the mean softmax of several runs; see ``scores.mean_softmax``.
 
     Args:
-        members: the runs, which may differ in all but what they were trained to tell apart.
+        members: the runs, which may differ in everything but their classes.
 
     Raises:
-        Error: a run that has no logits, or other classes than the first.
+        Error: a run has no logits, or other classes than the first.
     """
 
     def __init__(self, members: Sequence[Classifier]) -> None:
@@ -29,23 +29,23 @@ class Ensemble:
             member.check_classifies()
             if _classes(member) != _classes(first):
                 raise Error(
-                    f"{member.path}: an ensemble takes the mean over the same classes, and this run has "
-                    f"{_told(member)}, while {first.path} has {_told(first)}; give runs on the same data"
+                    f"{member.path}: the runs of an ensemble must have the same classes; this one has "
+                    f"{_description(member)}, and {first.path} has {_description(first)}; use runs on the same data"
                 )
 
     def __call__(self, images: Tensor) -> Tensor:
-        """``(B, 3, 112, 112)`` network inputs to ``(B,)``, higher is better."""
+        """Scores ``(B,)`` of network inputs ``(B, 3, 112, 112)``; higher is better."""
         return mean_softmax(member.image_logits(images) for member in self._members)
 
 
 def _classes(member: Classifier) -> tuple[Any, ...]:
-    """What decides which identity a class is: the seed too, where it draws those that are kept out."""
+    """Everything that determines which identity a class is; the seed does, if it selects held-out identities."""
     data = member.recipe.data
-    drawn_by = member.recipe.seed if data.holdout_identities else None
-    return data.name, data.holdout_identities, drawn_by, member.identities
+    seed = member.recipe.seed if data.holdout_identities else None
+    return data.name, data.holdout_identities, seed, member.identities
 
 
-def _told(member: Classifier) -> str:
+def _description(member: Classifier) -> str:
     data = member.recipe.data
-    kept_out = f", {data.holdout_identities} kept out by seed {member.recipe.seed}"
-    return f"{member.identities} identities of {data.name!r}{kept_out if data.holdout_identities else ''}"
+    held_out = f", {data.holdout_identities} held out by seed {member.recipe.seed}"
+    return f"{member.identities} identities of {data.name!r}{held_out if data.holdout_identities else ''}"

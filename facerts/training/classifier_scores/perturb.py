@@ -1,4 +1,4 @@
-"""A small step of the input towards a higher score, before it is scored: ODIN's, and Generalized ODIN's."""
+"""Input perturbation towards a higher score, as in ODIN and Generalized ODIN."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from torch import Tensor
 
 
 def perturbed(score_of: Callable[[Tensor], Tensor], images: Tensor, epsilon: float) -> Tensor:
-    """x̃ = x − ε sign(−∇_x S(x)), which raises the score S most where it can be raised.
+    """x̃ = x − ε sign(−∇_x S(x)), a step that increases the score S.
 
     Liang, Li, Srikant: "Enhancing The Reliability of Out-of-distribution Image Detection in Neural Networks", ICLR
-    2018, Eq. 2, with S the logarithm of the largest softmax probability; Hsu et al., CVPR 2020, with S their own score.
+    2018, Eq. 2, with S the logarithm of the maximum softmax probability; Hsu et al., CVPR 2020, with their own score S.
 
     Args:
-        score_of: ``(B, 3, H, W)`` to ``(B,)``; an image's score may depend on no other's.
-        images: as the network takes them.
+        score_of: maps ``(B, 3, H, W)`` to scores ``(B,)``; the score of an image must not depend on the others.
+        images: ``(B, 3, H, W)`` network inputs.
         epsilon: ε, in the units of the images.
 
     Returns:
-        ``(B, 3, H, W)``, detached; the gradients of parameters stay as they were.
+        ``(B, 3, H, W)``, detached; the gradients of parameters are not changed.
     """
     with torch.enable_grad():
         images = images.detach().requires_grad_()

@@ -1,4 +1,4 @@
-"""The scores by name with their options, as ``facerts evaluate --score NAME:OPTION=VALUE,…`` takes them."""
+"""The scores by name, with their options, for ``facerts evaluate --score NAME:OPTION=VALUE,…``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from torch import Tensor
 
 from facerts.errors import Error, did_you_mean
-from facerts.training.classifier_scores.dropout import RATE, dropped_embeddings
+from facerts.training.classifier_scores.dropout import DEFAULT_RATE, dropped_embeddings
 from facerts.training.classifier_scores.perturb import perturbed
 from facerts.training.classifier_scores.run import Classifier
 from facerts.training.classifier_scores.scores import (
@@ -23,18 +23,20 @@ from facerts.training.classifier_scores.scores import (
     stability,
 )
 
-# Of a pixel in the network's input, [−1, 1]; ODIN's ε is a share of it.
+# Options by their names in earlier versions.
+FORMER_OPTIONS = {"floor": "tau_min"}
+# Range of a pixel in the network's input, [−1, 1]; ODIN's ε is a share of it.
 INPUT_RANGE = 2.0
 
 
 @dataclass(frozen=True)
-class Seen:
-    """A batch on its way through a network.
+class Activations:
+    """Input and intermediate outputs of a network for a batch.
 
     Attributes:
-        images: ``(B, 3, 112, 112)``, as the network takes them.
-        features: ``(B, F)``, of the trunk.
-        embedding: ``(B, d)``, of any length.
+        images: ``(B, 3, 112, 112)`` network inputs.
+        features: ``(B, F)`` outputs of the trunk.
+        embedding: ``(B, d)``, of any norm.
     """
 
     images: Tensor
@@ -42,30 +44,30 @@ class Seen:
     embedding: Tensor
 
 
-class Score(BaseModel, ABC):
+class ClassifierScore(BaseModel, ABC):
     """A score with its options.
 
     Attributes:
-        name: in results and on the command line.
+        name: name in results and on the command line.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
     name: ClassVar[str]
 
     def check(self, classifier: Classifier) -> None:
-        """Refuse a run that cannot give this score.
+        """Check that a run can give this score.
 
         Raises:
-            Error: the reason, and what to do.
+            Error: it cannot.
         """
         classifier.check_classifies()
 
     @abstractmethod
-    def of(self, classifier: Classifier, seen: Seen) -> Tensor:
-        """``(B,)``, higher is better."""
+    def compute(self, classifier: Classifier, activations: Activations) -> Tensor:
+        """The scores ``(B,)`` of a batch; higher is better."""
 
 
-class MaxSoftmax(Score):
+class MaxSoftmax(ClassifierScore):
     """See ``scores.max_softmax``.
 
     Attributes:
@@ -75,15 +77,14 @@ class MaxSoftmax(Score):
     name = "max_softmax"
     temperature: float = Field(1.0, gt=0)
 
-    def of(self, classifier: Classifier, seen: Seen) -> Tensor:
-        return max_softmax(classifier.logits(seen.embedding), self.temperature)
+    def compute(self, classifier: Classifier, activations: Activations) -> Tensor:
+        return max_softmax(classifier.logits(activations.embedding), self.temperature)
 
 
-class Odin(Score):
-    """Maximum softmax at a high temperature after a small step of the input; see ``perturb``.
+class Odin(ClassifierScore):
+    """Maximum softmax at a high temperature on a perturbed input; see ``perturb``.
 
-    The defaults are those of the authors' code. Where others are tried, choose on faces only: the ε with the largest
-    mean score.
+    The defaults are those of the authors' code. To tune ε, use faces only and take the ε with the highest mean score.
 
     Attributes:
         epsilon: ε, as a share of a pixel's range.
@@ -94,17 +95,18 @@ class Odin(Score):
     epsilon: float = Field(0.0014, ge=0)
     temperature: float = Field(1000.0, gt=0)
 
-    def of(self, classifier: Classifier, seen: Seen) -> Tensor:
-        def surest(images: Tensor) -> Tensor:
+    def compute(self, classifier: Classifier, activations: Activations) -> Tensor:
+        def score(images: Tensor) -> Tensor:
             return max_softmax(classifier.image_logits(images), self.temperature)
 
-        return surest(perturbed(surest, seen.images, INPUT_RANGE * self.epsilon))
+        return score(perturbed(score, activations.images, INPUT_RANGE * self.epsilon))
 
 
-class PerturbedQuality(Score):
-    """The run's own quality after a small step of the input that raises it; see ``perturb``.
+class PerturbedQuality(ClassifierScore):
+    """The quality of the run's own method on a perturbed input; see ``perturb``.
 
-    As Generalized ODIN scores (Hsu et al., CVPR 2020). Choose ε on faces only: the one with the largest mean score.
+    This is the score of Generalized ODIN (Hsu et al., CVPR 2020). To tune ε, use faces only and take the ε with the
+    highest mean score.
 
     Attributes:
         epsilon: ε, as a share of a pixel's range.
@@ -114,14 +116,14 @@ class PerturbedQuality(Score):
     epsilon: float = Field(0.0014, ge=0)
 
     def check(self, classifier: Classifier) -> None:
-        """Any run has a quality."""
+        """Every run has a quality."""
 
-    def of(self, classifier: Classifier, seen: Seen) -> Tensor:
-        moved = perturbed(classifier.image_quality, seen.images, INPUT_RANGE * self.epsilon)
-        return classifier.image_quality(moved)
+    def compute(self, classifier: Classifier, activations: Activations) -> Tensor:
+        images = perturbed(classifier.image_quality, activations.images, INPUT_RANGE * self.epsilon)
+        return classifier.image_quality(images)
 
 
-class Energy(Score):
+class Energy(ClassifierScore):
     """See ``scores.negative_energy``.
 
     Attributes:
@@ -131,103 +133,104 @@ class Energy(Score):
     name = "energy"
     temperature: float = Field(1.0, gt=0)
 
-    def of(self, classifier: Classifier, seen: Seen) -> Tensor:
-        return negative_energy(classifier.logits(seen.embedding), self.temperature)
+    def compute(self, classifier: Classifier, activations: Activations) -> Tensor:
+        return negative_energy(classifier.logits(activations.embedding), self.temperature)
 
 
-class Dropped(Score):
-    """Scores that need several passes under dropout.
+class DropoutScore(ClassifierScore):
+    """Base of the scores that need several forward passes under dropout.
 
     Attributes:
-        passes: how many.
-        rate: of the dropout; by default the run's own, and 0.5 where it was trained without.
+        passes: number of forward passes.
+        rate: dropout rate; by default the rate of the run, or 0.5 if it was trained without dropout.
     """
 
     passes: int = Field(100, ge=2)
     rate: float | None = Field(None, gt=0, lt=1)
 
-    def embeddings(self, classifier: Classifier, seen: Seen) -> list[Tensor]:
-        """The embedding of each pass, ``(B, d)``."""
-        rate = self.rate or classifier.recipe.backbone.dropout or RATE
-        return list(dropped_embeddings(classifier.network, seen.features, self.passes, rate))
+    def embeddings(self, classifier: Classifier, activations: Activations) -> list[Tensor]:
+        """The embeddings ``(B, d)`` of each pass."""
+        rate = self.rate or classifier.recipe.backbone.dropout or DEFAULT_RATE
+        return list(dropped_embeddings(classifier.network, activations.features, self.passes, rate))
 
 
-class MCDropout(Dropped):
-    """Maximum of the mean softmax over passes under dropout; see ``scores.mean_softmax``."""
+class MCDropout(DropoutScore):
+    """Maximum of the mean softmax over several passes under dropout; see ``scores.mean_softmax``."""
 
     name = "mc_dropout"
 
-    def of(self, classifier: Classifier, seen: Seen) -> Tensor:
-        return mean_softmax(map(classifier.logits, self.embeddings(classifier, seen)))
+    def compute(self, classifier: Classifier, activations: Activations) -> Tensor:
+        return mean_softmax(map(classifier.logits, self.embeddings(classifier, activations)))
 
 
-class SERFIQ(Dropped):
-    """Agreement of the embedding with itself under dropout; see ``scores.stability``."""
+class SERFIQ(DropoutScore):
+    """Robustness of the embedding under dropout; see ``scores.stability``."""
 
     name = "ser_fiq"
 
     def check(self, classifier: Classifier) -> None:
-        """Any run will do: no class center is asked."""
+        """Every run has an embedding; class centers are not used."""
 
-    def of(self, classifier: Classifier, seen: Seen) -> Tensor:
-        return stability(torch.stack(self.embeddings(classifier, seen)))
+    def compute(self, classifier: Classifier, activations: Activations) -> Tensor:
+        return stability(torch.stack(self.embeddings(classifier, activations)))
 
 
-class NewtonTemperature(Score):
-    """The temperature that TempNet would imitate; see ``scores.solved_temperature``.
+class NewtonTemperature(ClassifierScore):
+    """The temperature that TempNet learns to predict; see ``scores.solved_temperature``.
 
-    The default ρ is the one of 1, 3 and 6 that tells held-out faces best from the same faces degraded.
+    Of the values 1, 3 and 6, the default ρ separates held-out faces best from degraded versions of them.
 
     Attributes:
         rho: ρ, below log C.
-        floor: τ_0.
+        tau_min: τ_0.
     """
 
     name = "newton_temperature"
     rho: float = Field(1.0, gt=0)
-    floor: float = Field(0.001, gt=0)
+    tau_min: float = Field(0.001, gt=0)
 
     def check(self, classifier: Classifier) -> None:
         super().check(classifier)
-        highest = math.log(classifier.identities)
-        if self.rho >= highest:
+        max_rho = math.log(classifier.identities)
+        if self.rho >= max_rho:
             raise Error(
-                f"newton_temperature: rho {self.rho:g} must be below {highest:.4g}, the logarithm of the "
-                f"{classifier.identities} identities of {classifier.path}, or every temperature is the floor; give "
-                "--score newton_temperature:rho=…"
+                f"newton_temperature: rho {self.rho:g} must be below {max_rho:.4g}, the logarithm of the "
+                f"{classifier.identities} identities of {classifier.path}, or every temperature is tau_min; use a "
+                "smaller rho: --score newton_temperature:rho=…"
             )
 
-    def of(self, classifier: Classifier, seen: Seen) -> Tensor:
-        return solved_temperature(classifier.centers.cosines(seen.embedding), self.rho, self.floor)
+    def compute(self, classifier: Classifier, activations: Activations) -> Tensor:
+        return solved_temperature(classifier.centers.cosines(activations.embedding), self.rho, self.tau_min)
 
 
-SCORES: dict[str, type[Score]] = {
+CLASSIFIER_SCORES: dict[str, type[ClassifierScore]] = {
     score.name: score
     for score in (MaxSoftmax, Odin, Energy, MCDropout, SERFIQ, NewtonTemperature, PerturbedQuality)
 }
 
 
-def parse_score(text: str) -> Score:
-    """``NAME`` or ``NAME:OPTION=VALUE,…``.
+def parse_score(text: str) -> ClassifierScore:
+    """Parse ``NAME`` or ``NAME:OPTION=VALUE,…``.
 
     Raises:
-        Error: no such score or option, or a value that it cannot have.
+        Error: unknown score or option, or an invalid value.
     """
     name, _, rest = text.partition(":")
-    if name not in SCORES:
-        hint = did_you_mean(name, SCORES) or f"; there are {', '.join(SCORES)}"
+    if name not in CLASSIFIER_SCORES:
+        hint = did_you_mean(name, CLASSIFIER_SCORES) or f"; available: {', '.join(CLASSIFIER_SCORES)}"
         raise Error(f"no score {name!r}{hint} (--ensemble RUN gives the score of an ensemble)")
-    known, options = SCORES[name].model_fields, {}
+    known, options = CLASSIFIER_SCORES[name].model_fields, {}
     for part in rest.split(",") if rest else ():
         key, equals, value = part.partition("=")
+        key = FORMER_OPTIONS.get(key, key)
         if not equals:
-            raise Error(f"--score {text}: {part!r} is no OPTION=VALUE")
+            raise Error(f"--score {text}: {part!r} is not of the form OPTION=VALUE")
         if key not in known:
-            hint = did_you_mean(key, known) or f"; it has {', '.join(known)}"
+            hint = did_you_mean(key, known) or f"; available: {', '.join(known)}"
             raise Error(f"--score {text}: {name} has no option {key!r}{hint}")
         options[key] = value
     try:
-        return SCORES[name].model_validate(options)
+        return CLASSIFIER_SCORES[name].model_validate(options)
     except ValidationError as error:
         first = error.errors()[0]
         raise Error(f"--score {text}: {first['loc'][0]}: {first['msg']}") from error

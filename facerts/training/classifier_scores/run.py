@@ -1,4 +1,4 @@
-"""A training run as a classifier: its network, its class centers, and the logits that they give."""
+"""A training run as a classifier: its network, its class centers, and the logits."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from facerts.training.recipe import Recipe
 
 @dataclass(frozen=True)
 class Classifier:
-    """A run's network and class centers, both in evaluation mode and without gradients of their own.
+    """Network and class centers of a run, in evaluation mode and without gradients of their parameters.
 
     Attributes:
-        path: of the checkpoint file.
+        path: path of the checkpoint file.
         network: the network.
-        method: whose ``score`` reads its outputs.
-        recipe: of the run.
-        centers: of the C identities that it was trained on.
+        method: its ``score`` turns the network's outputs into the exported ones.
+        recipe: recipe of the run.
+        centers: class centers of the C training identities.
     """
 
     path: Path
@@ -36,51 +36,54 @@ class Classifier:
 
     @property
     def name(self) -> str:
-        """Of the run's folder, or of a checkpoint with a name of its own."""
+        """Name of the run's folder, or of the checkpoint file if it was renamed."""
         return self.path.parent.resolve().name if self.path.name == FILE else self.path.stem
 
     @property
     def identities(self) -> int:
-        """C."""
+        """C, the number of training identities."""
         return len(self.centers.weight)
 
     @property
     def device(self) -> torch.device:
-        """Where the network is."""
+        """The device of the network."""
         return self.centers.weight.device
 
     def check_classifies(self) -> None:
-        """Refuse methods that train no softmax over the class centers.
+        """Check that the method trains a softmax over the class centers.
 
         Raises:
-            Error: the method has no logit_scale.
+            Error: it does not (it has no logit_scale).
         """
         if not hasattr(self.method.config, "logit_scale"):
             raise Error(
                 f"{self.path}: {self.method.name} trains no softmax over class centers (it has no logit_scale), so "
-                "there are no logits to score by; give a run of a classification method such as arcface, or a "
-                "score of the embedding alone (ser_fiq)"
+                "there are no logits; use a run of a classification method such as arcface, or a score that needs "
+                "only the embedding (ser_fiq)"
             )
 
     def logits(self, embedding: Tensor) -> Tensor:
-        """``(B, d)`` embeddings of any length to ``(B, C)`` logits γ cos θ, without margin.
+        """Logits γ cos θ ``(B, C)`` of embeddings ``(B, d)`` of any norm, without margin.
 
-        A temperature that the method itself gives an image (RTS, relaxed softmax, GODIN) is left out: it is the
-        method's own quality.
+        Temperatures that the method predicts for an image (RTS, relaxed softmax, GODIN) are left out, because they are
+        the method's own quality.
         """
         return float(self.method.config.logit_scale) * self.centers.cosines(embedding)
 
     def image_logits(self, images: Tensor) -> Tensor:
-        """``(B, 3, 112, 112)`` network inputs to ``(B, C)`` logits."""
+        """Logits ``(B, C)`` of network inputs ``(B, 3, 112, 112)``."""
         return self.logits(self.network.embedding(self.network.trunk(images)))
 
     def image_quality(self, images: Tensor) -> Tensor:
-        """``(B, 3, 112, 112)`` network inputs to the method's own quality, ``(B,)``."""
+        """The method's own quality ``(B,)`` of network inputs ``(B, 3, 112, 112)``."""
         return self.method.score(self.network(images))["quality"]
 
 
 def load_classifier(run: str | Path) -> Classifier:
-    """A run's classifier, from its folder or from a checkpoint file; on a GPU where there is one.
+    """Load a run's classifier, onto a GPU if there is one.
+
+    Args:
+        run: folder of the run, or a checkpoint file.
 
     Raises:
         ModelError: no such run.

@@ -1,1 +1,1 @@
-"""Learning from trained embedders."""
+"""Distillation from trained embedders."""

@@ -1,4 +1,4 @@
-"""What the teachers say of images: asked once for each image as it is, or at every step for an augmented view."""
+"""Embeddings of the teachers: once for each original image (cached), or in every step for the augmented views."""
 
 from __future__ import annotations
 
@@ -16,46 +16,49 @@ from facerts.embedding.cache import cached_arrays, embedder_key
 from facerts.embedding.embed import embed_source
 from facerts.errors import Error
 
-# The folder of the cache inside a run's folder.
+# Name of the cache folder inside the run folder.
 CACHE = "teachers"
 
 
-class Ensemble:
-    """Several embedders as one: the cosine of two of its embeddings is the mean of the embedders' cosines.
+class TeacherEnsemble:
+    """Several embedders as one; the cosine of two of its embeddings is the mean of the embedders' cosines.
 
-    Unit embeddings one after the other, divided by √k, are such an embedding.
+    Its embedding is the concatenation of the k unit embeddings, divided by √k.
 
     Args:
-        models: ONNX files with their descriptions, or names of models that ship.
+        models: ONNX files with a description, or names of models that ship.
 
     Raises:
-        ModelError: one of them cannot be used.
+        ModelError: a model cannot be used.
     """
 
     def __init__(self, models: Sequence[str]) -> None:
         self._embedders: list[OnnxEmbedder] = [load_embedder(model) for model in models]
 
-    def of_views(self, crops: NDArray[np.uint8]) -> NDArray[np.float32]:
-        """``(B, D)`` unit embeddings of ``(B, 112, 112, 3)`` RGB crops just as they are given."""
+    def embed_crops(self, crops: NDArray[np.uint8]) -> NDArray[np.float32]:
+        """``(B, D)`` unit embeddings of RGB crops ``(B, 112, 112, 3)``, without flipping."""
         return _joined([embedder(crops).embedding for embedder in self._embedders])
 
-    def of_images(self, source: Source, *, flip: bool) -> NDArray[np.float32]:
-        """``(N, D)`` unit embeddings of a source's images as they are; with ``flip``, their mirrors added."""
+    def embed_source(self, source: Source, *, flip: bool) -> NDArray[np.float32]:
+        """``(N, D)`` unit embeddings of a source's images; with ``flip``, each image's plus its mirror's."""
         return _joined([embed_source(embedder, source, flip=flip).embedding for embedder in self._embedders])
 
-    def of_source(self, source: Source, cache: Path) -> NDArray[np.float32]:
-        """``(N, D)`` unit embeddings of a source's images, each teacher's the sum of the image's and of its mirror's.
+    def embed_cached(self, source: Source, cache: Path) -> NDArray[np.float32]:
+        """``(N, D)`` unit embeddings of a source's images plus their mirrors', from the cache if it has them.
 
         Args:
-            source: of aligned images.
-            cache: folder with a file for each teacher and set of images, which several runs may share.
+            source: aligned images.
+            cache: folder with one file per teacher and set of images; several runs may share it.
 
         Raises:
-            Error: the folder is a file.
-            DataError: a file in it is of another kind.
+            Error: the cache is a file.
+            DataError: a file in the cache is not a cache of embeddings.
         """
         if cache.is_file():
-            raise Error(f"{cache}: teacher.cache is a folder now, with a file for each teacher; name another")
+            raise Error(
+                f"{cache}: teacher.cache must be a folder (with one file per teacher), and this is a file; name a "
+                "folder"
+            )
         sha256 = hash_images(source).sha256
         parts = []
         for embedder in self._embedders:
@@ -71,7 +74,7 @@ class Ensemble:
 
 
 def _joined(unit: Sequence[NDArray[np.float32]]) -> NDArray[np.float32]:
-    """Unit embeddings of several teachers as unit embeddings whose cosine is the mean of theirs."""
+    """Unit embeddings of k teachers, concatenated and divided by √k."""
     if len(unit) == 1:
         return unit[0]
     return np.concatenate(unit, axis=1) / np.float32(np.sqrt(len(unit)))

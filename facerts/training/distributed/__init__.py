@@ -1,1 +1,1 @@
-"""Several processes of one run."""
+"""Collectives between the processes of a run, and how the processes find each other."""

@@ -1,13 +1,12 @@
-"""The processes of a run: one alone, or several that torch.distributed connects.
+"""The processes of a run, one or several connected by torch.distributed, and the collectives between them.
 
-What they say to each other is here, in a form that does nothing where there is only one, so that nobody else has to
-ask.
+With a single process every collective returns its input, so that callers need no special case.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -15,27 +14,27 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import Tensor
+from torch import Tensor, nn
 from torch.distributed.distributed_c10d import PrefixStore
-from torch.distributed.rendezvous import rendezvous
+from torch.distributed.rendezvous import rendezvous as env_rendezvous
 
-from facerts.training.distributed.rendezvous import meet
+from facerts.training.distributed.rendezvous import rendezvous
 
-# PyTorch 2.13 has given it another name.
+# PyTorch 2.13 renamed it.
 _all_gather: Any = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
-# How long it may take until all have met; torchrun begins again where one gives up.
-MEETING = timedelta(minutes=5)
-# How long one may wait for the others after that, who validate or write a checkpoint now and then.
-PATIENCE = timedelta(hours=2)
+# Maximum wait until all processes have connected; if one gives up, torchrun starts all of them again.
+RENDEZVOUS_TIMEOUT = timedelta(minutes=5)
+# Maximum wait in a collective afterwards: the first process sometimes validates or writes a checkpoint.
+COLLECTIVE_TIMEOUT = timedelta(hours=2)
 
 
 @dataclass(frozen=True)
 class Processes:
-    """Those that take part.
+    """This process among all processes of the run.
 
     Attributes:
-        rank: this one's number.
-        count: R.
+        rank: number of this process, from 0.
+        count: R, number of processes.
     """
 
     rank: int = 0
@@ -43,47 +42,60 @@ class Processes:
 
     @property
     def first(self) -> bool:
-        """Whether this is the one that writes files and speaks."""
+        """Whether this is the process that writes files and messages."""
         return self.rank == 0
 
-    def gather(self, value: Tensor) -> Tensor:
-        """``(N, …)`` of each to ``(R·N, …)`` of all, in the order of the ranks."""
+    def all_gather(self, value: Tensor) -> Tensor:
+        """``(N, …)`` of each process to ``(R·N, …)`` on all, in order of rank."""
         if self.count == 1:
             return value
         out = value.new_empty((self.count * len(value), *value.shape[1:]))
         _all_gather(out, value.contiguous())
         return out
 
-    def sum(self, value: Tensor) -> Tensor:
-        """The sum over all."""
+    def all_gather_object(self, value: Any) -> list[Any]:
+        """A small picklable object of each process, on all, in order of rank."""
+        if self.count == 1:
+            return [value]
+        values: list[Any] = [None] * self.count
+        dist.all_gather_object(values, value)
+        return values
+
+    def all_reduce_sum(self, value: Tensor) -> Tensor:
+        """Elementwise sum over all processes."""
         if self.count > 1:
             value = value.contiguous()
             dist.all_reduce(value)
         return value
 
-    def highest(self, value: Tensor) -> Tensor:
-        """The largest of all, number by number."""
+    def all_reduce_max(self, value: Tensor) -> Tensor:
+        """Elementwise maximum over all processes."""
         if self.count > 1:
             value = value.clone()
             dist.all_reduce(value, op=dist.ReduceOp.MAX)
         return value
 
-    def logsumexp(self, value: Tensor) -> Tensor:
-        """log Σ exp over all, number by number; −∞ adds nothing."""
+    def all_reduce_logsumexp(self, value: Tensor) -> Tensor:
+        """Elementwise log Σ exp over all processes; −∞ contributes nothing."""
         if self.count == 1:
             return value
-        highest = self.highest(value)
-        return self.sum((value - highest).exp()).log() + highest
+        maximum = self.all_reduce_max(value)
+        return self.all_reduce_sum((value - maximum).exp()).log() + maximum
 
-    def collect(self, value: Tensor, lengths: list[int]) -> Tensor | None:
-        """``(N_r, …)`` of each to ``(ΣN_r, …)`` on the CPU of the first; None for the others."""
+    def gather_on_first(self, value: Tensor, lengths: list[int]) -> Tensor | None:
+        """``(N_r, …)`` of each process to ``(ΣN_r, …)`` on the CPU of the first; None on the others.
+
+        Args:
+            value: ``(N_r, …)`` of this process.
+            lengths: N_r of every process.
+        """
         if self.count == 1:
             return value.cpu()
         if not self.first:
             if len(value):
                 dist.send(value.contiguous(), 0)
             return None
-        # One after the other, so that no device holds all of it.
+        # One process after the other, so that no device holds the whole tensor.
         whole = torch.empty((sum(lengths), *value.shape[1:]), dtype=value.dtype)
         whole[: len(value)] = value
         end = len(value)
@@ -96,33 +108,61 @@ class Processes:
         return whole
 
     def any(self, flag: bool) -> bool:
-        """Whether the flag is set in one of them."""
+        """Whether the flag is set in any process."""
         if self.count == 1:
             return flag
         on_gpu = dist.get_backend() == "nccl"
-        return bool(self.sum(torch.tensor(int(flag), device="cuda" if on_gpu else "cpu")).item())
+        return bool(self.all_reduce_sum(torch.tensor(int(flag), device="cuda" if on_gpu else "cpu")).item())
 
-    def tell(self, what: Any) -> list[Any]:
-        """What each has to say, for all to hear; of things that pickle, for a few words."""
-        if self.count == 1:
-            return [what]
-        said: list[Any] = [None] * self.count
-        dist.all_gather_object(said, what)
-        return said
-
-    def share(self, number: int) -> slice:
-        """Which of ``number`` things in a row, as ``gather`` puts them, are this one's."""
-        each = number // self.count
+    def own_rows(self, count: int) -> slice:
+        """The rows of this process among ``count`` rows in the order of ``all_gather``."""
+        each = count // self.count
         return slice(self.rank * each, (self.rank + 1) * each)
 
-    def classes(self, number: int, rank: int | None = None) -> range:
-        """Which of ``number`` classes are this one's, or another's; shares differ by one at most."""
+    def own_classes(self, count: int, rank: int | None = None) -> range:
+        """The classes of this (or another) process among ``count``; shares differ by at most one."""
         rank = self.rank if rank is None else rank
-        return range(rank * number // self.count, (rank + 1) * number // self.count)
+        return range(rank * count // self.count, (rank + 1) * count // self.count)
 
 
-def these_processes() -> Processes:
-    """Those that torch.distributed has connected, or this one alone."""
+def average_gradients(parameters: Iterable[nn.Parameter], processes: Processes) -> None:
+    """Average the gradients of replicated parameters over the processes, in place.
+
+    For parameters outside the network that DistributedDataParallel wraps.
+    """
+    if processes.count == 1:
+        return
+    for parameter in parameters:
+        if parameter.grad is not None:
+            parameter.grad = processes.all_reduce_sum(parameter.grad) / processes.count
+
+
+def clip_gradients(
+    replicated: Iterable[nn.Parameter], sharded: Iterable[nn.Parameter], max_norm: float, processes: Processes
+) -> Tensor:
+    """Scale gradients in place so that their joint norm is at most ``max_norm``.
+
+    Args:
+        replicated: parameters that every process has a copy of.
+        sharded: parameters of which every process has its own part.
+        max_norm: maximum norm over all parameters of all processes.
+        processes: the processes of the run.
+
+    Returns:
+        The norm before clipping.
+    """
+    replicas, shards = ([p.grad for p in group if p.grad is not None] for group in (replicated, sharded))
+    zero = replicas[0].new_zeros(())
+    squares = [sum((gradient.square().sum() for gradient in group), zero) for group in (replicas, shards)]
+    norm = (squares[0] + processes.all_reduce_sum(squares[1])).sqrt()
+    factor = (max_norm / (norm + 1e-6)).clamp(max=1.0)
+    for gradient in (*replicas, *shards):
+        gradient.mul_(factor)
+    return norm
+
+
+def current_processes() -> Processes:
+    """The processes that torch.distributed has connected, or this one alone."""
     if dist.is_available() and dist.is_initialized():
         return Processes(dist.get_rank(), dist.get_world_size())
     return Processes()
@@ -130,28 +170,31 @@ def these_processes() -> Processes:
 
 @contextmanager
 def connected(device: str) -> Iterator[Processes]:
-    """Connect with the others where ``torchrun`` has started several, by nccl on GPUs and gloo otherwise.
+    """Connect the processes that ``torchrun`` has started, by NCCL on GPUs and by gloo otherwise.
 
     Args:
         device: "auto", "cpu" or "cuda".
+
+    Raises:
+        Error: not all processes have connected in time.
     """
     if int(os.environ.get("WORLD_SIZE", "1")) == 1 or dist.is_initialized():
-        yield these_processes()
+        yield current_processes()
         return
     on_gpu = device != "cpu" and torch.cuda.is_available()
     if on_gpu:
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
-    store, rank, count = next(rendezvous("env://", timeout=MEETING))
-    # Several runs may have one store.
+    store, rank, count = next(env_rendezvous("env://", timeout=RENDEZVOUS_TIMEOUT))
+    # Several runs may share a store.
     own = PrefixStore(os.environ.get("TORCHELASTIC_RUN_ID", "facerts"), store)
     dist.init_process_group(
         "nccl" if on_gpu else "gloo",
-        store=meet(own, rank, count, MEETING),
+        store=rendezvous(own, rank, count, RENDEZVOUS_TIMEOUT),
         rank=rank,
         world_size=count,
-        timeout=MEETING,
+        timeout=RENDEZVOUS_TIMEOUT,
     )
-    dist.distributed_c10d._set_pg_timeout(PATIENCE)
-    yield these_processes()
-    # Not after an error, where it may wait for the others while they wait for this one.
+    dist.distributed_c10d._set_pg_timeout(COLLECTIVE_TIMEOUT)
+    yield current_processes()
+    # Not after an error: this could wait for the other processes while they wait for this one.
     dist.destroy_process_group()

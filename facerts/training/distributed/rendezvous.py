@@ -1,9 +1,9 @@
-"""How the processes of one start find each other, and none of an earlier start.
+"""Rendezvous: how the processes of one start find each other, and none of an earlier start.
 
-torchrun keeps one key-value store while it starts its processes again and again, and PyTorch 2.13 writes addresses
-there under the same names each time (github.com/pytorch/pytorch/issues/135712). So the first to come back after one
-has died may read the address of the dead, and cannot connect. How often torchrun has started them is no help: on
-several machines each counts for itself.
+When torchrun restarts its processes it keeps the same key-value store, and PyTorch 2.13 writes addresses there under
+the same keys each time (github.com/pytorch/pytorch/issues/135712). The first process to come back may therefore read
+the address of a dead one and fail to connect. The restart count does not help, because with several machines each one
+counts for itself.
 """
 
 from __future__ import annotations
@@ -17,30 +17,30 @@ from torch.distributed.distributed_c10d import PrefixStore, Store
 
 from facerts.errors import Error
 
-LOOK_AGAIN_S = 0.05
+POLL_INTERVAL_S = 0.05
 
 
-def meet(store: Store, rank: int, count: int, patience: timedelta) -> Store:
-    """Wait until all are here, and give them a part of ``store`` in which nobody has written before.
+def rendezvous(store: Store, rank: int, count: int, timeout: timedelta) -> Store:
+    """Wait until all processes are here, and return a part of the store that nobody has written to before.
 
-    Each says under its rank a token that was never used before. The first makes a list of the tokens, anew whenever
-    one of them changes, and all who find their own in it agree. A list with a token of an earlier start is never
-    agreed to by all, for whoever had that token is no more.
+    Each process writes a new random token under its rank. The first process publishes the list of tokens, again
+    whenever one of them changes, and every process that finds its own token in the list agrees to it. A list with a
+    token of an earlier start is never agreed to by all, because the process that wrote that token is gone.
 
     Args:
-        store: may hold what earlier starts wrote.
-        rank: of this process.
-        count: of processes.
-        patience: how long to wait for the others.
+        store: may contain keys of earlier starts.
+        rank: rank of this process.
+        count: number of processes.
+        timeout: maximum time to wait for the other processes.
 
     Raises:
-        Error: not all have come.
+        Error: not all processes have arrived in time.
     """
     own = secrets.token_hex(8)
     store.set(f"here/{rank}", own)
     listed: list[str] = []
     read = agreed = ""
-    deadline = time.monotonic() + patience.total_seconds()
+    deadline = time.monotonic() + timeout.total_seconds()
     while time.monotonic() < deadline:
         if rank == 0 and store.check([f"here/{other}" for other in range(count)]):
             here = [store.get(f"here/{other}").decode() for other in range(count)]
@@ -55,7 +55,8 @@ def meet(store: Store, rank: int, count: int, patience: timedelta) -> Store:
                 store.add(f"agreed/{agreed}", 1)
         if agreed and store.add(f"agreed/{agreed}", 0) == count:
             return PrefixStore(f"start/{agreed}", store)
-        time.sleep(LOOK_AGAIN_S)
+        time.sleep(POLL_INTERVAL_S)
     raise Error(
-        f"process {rank} of {count} waited {patience.total_seconds():.0f} s for the others in vain; see what they said"
+        f"process {rank} of {count}: the other processes did not all connect within {timeout.total_seconds():.0f} s; "
+        "see their output for the reason"
     )

@@ -1,1 +1,1 @@
-"""From PyTorch to ONNX."""
+"""Export from PyTorch to ONNX."""

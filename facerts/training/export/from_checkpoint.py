@@ -1,4 +1,4 @@
-"""A trained network as an ONNX file that describes itself, written only if it computes what PyTorch computes."""
+"""Exports a trained network as an ONNX file with a description, if its outputs agree with PyTorch's."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ from facerts.export.quantize import quantize, store_half
 from facerts.images import CROP_SIZE
 from facerts.io.files import sha256_file
 from facerts.onnx.contract import SCHEMA, Description
-from facerts.training.checkpoint import ReadyNetwork, TrainedNetwork
+from facerts.training.checkpoint import ScoringNetwork, TrainedNetwork
 from facerts.training.export.onnx_file import add_description, appearing, write_module
 from facerts.training.network_embedder import NetworkEmbedder
 from facerts.training.nn import fold_branches
-from facerts.training.pretrained import PublishedNetwork, open_network
+from facerts.training.pretrained import PretrainedNetwork, open_network
 from facerts.version import __version__
 
-# How far a file of each precision may be from PyTorch. Measured: ten times less than is allowed for fp16 and int8; they
-# are there to notice a network that does not bear it.
+# Permitted differences between a file of each precision and PyTorch. Measured differences for fp16 and int8 are about a
+# tenth of these; the limits detect networks that do not tolerate the precision.
 TOLERANCES = {
     "fp32": EXACT,
     "fp16": Tolerance(cosine=0.9999, quality_error=1e-3, quality_spreads=0.01),
     "int8": Tolerance(cosine=0.95, quality_error=1e-3, quality_spreads=1.0),
 }
 
-# Faces that int8 finds the ranges of its activations on.
-CALIBRATED, LEAST_CALIBRATED = 256, 16
+# Number of faces from which int8 calibrates the ranges of activations.
+CALIBRATION_FACES, MIN_CALIBRATION_FACES = 256, 16
 
 
-class _Scored(nn.Module):
-    """Network and score in one graph, outputs in a fixed order."""
+class _ScoringModule(nn.Module):
+    """Network and score as one module, with outputs in a fixed order."""
 
-    def __init__(self, trained: ReadyNetwork, names: Sequence[str]) -> None:
+    def __init__(self, trained: ScoringNetwork, names: Sequence[str]) -> None:
         super().__init__()
         self.network = fold_branches(trained.network)
         self.state = trained.method.state
@@ -64,36 +64,40 @@ def export_run(
     license: str = "",
     terms: str = "",
 ) -> Parity:
-    """Export the network of a training run, or one whose weights were published.
+    """Export the network of a training run, or of a file of published weights.
 
     Args:
-        run: the run's folder, a checkpoint file, or a file of published weights (``facerts.training.nn.pretrained``).
-        out: the .onnx file; it appears only if it passes the check.
-        precision: "fp32"; "fp16", weights stored in half the size; or "int8", convolutions in 8 bits. See
+        run: folder of the run, checkpoint, or file of published weights (``facerts.training.nn.pretrained``).
+        out: path of the .onnx file; written only if it passes the parity check.
+        precision: "fp32"; "fp16", with weights stored in 16 bits; or "int8", with convolutions in 8 bits. See
             ``facerts.export.quantize``.
-        embedding_only: one output, so that other packages' ArcFace loaders accept the file.
-        averaged: the moving average of the weights where the run kept one (``optim.average``), else the last step's.
-        data: pictures for the check, aligned faces for int8; by default the recipe's held-out or training pictures
-            where they are within reach, and drawn ones.
-        license: of the weights; written into the description.
-        terms: on which they may be used, likewise; by default the recipe's. Published weights come with none, and need
-            them said.
+        embedding_only: export a single output, so that the ArcFace loaders of other packages accept the file.
+        averaged: export the moving average of the weights if the run kept one (``optim.average``), else the weights of
+            the last step.
+        data: images for the parity check; for int8, aligned faces. By default the recipe's held-out or training images
+            if they are available, and synthetic faces.
+        license: license of the weights, for the description.
+        terms: terms of use of the weights, for the description; by default the recipe's. Required for published
+            weights.
+
+    Returns:
+        The differences between ONNX Runtime and PyTorch.
 
     Raises:
-        ModelError: no checkpoint, or ONNX Runtime and PyTorch are further apart than ``TOLERANCES`` allow.
-        DataError: too few faces for int8, or none within reach.
+        ModelError: no such file, or the differences between ONNX Runtime and PyTorch exceed ``TOLERANCES``.
+        DataError: too few faces for int8, or none available.
         Error: an unknown precision, or published weights without terms.
-        MissingExtraError: the exporter's packages are not installed.
+        MissingExtraError: the packages of the exporter are not installed.
     """
     if precision not in TOLERANCES:
         raise Error(
-            f"no precision {precision!r}{did_you_mean(precision, TOLERANCES)}; there are {', '.join(TOLERANCES)}"
+            f"no precision {precision!r}{did_you_mean(precision, TOLERANCES)}; available: {', '.join(TOLERANCES)}"
         )
     out = Path(out)
     trained = open_network(run, averaged=averaged)
     names = ["embedding"] if embedding_only else _output_names(trained)
     description = describe(trained, names, name=out.stem, license=license, terms=terms, precision=precision)
-    source = open_source(data) if data else _own_pictures(trained)
+    source = open_source(data) if data else _recipe_images(trained)
     faces = _calibration_faces(source) if precision == "int8" else None
     crops = check_crops(source)
     with appearing(out) as part:
@@ -106,11 +110,16 @@ def export_run(
         return check_parity(trained, OnnxEmbedder(part), crops)
 
 
-def check_parity(trained: ReadyNetwork, exported: OnnxEmbedder, crops: NDArray[np.uint8]) -> Parity:
-    """Compare an exported file with the network that it came from.
+def check_parity(trained: ScoringNetwork, exported: OnnxEmbedder, crops: NDArray[np.uint8]) -> Parity:
+    """Compare an exported file with the network it was exported from.
+
+    Args:
+        trained: the network.
+        exported: the file.
+        crops: ``(N, 112, 112, 3) uint8`` RGB.
 
     Raises:
-        ModelError: they are further apart than ``TOLERANCES`` allow for the file's precision.
+        ModelError: the differences exceed ``TOLERANCES`` for the file's precision.
     """
     precision = exported.description.precision
     try:
@@ -120,11 +129,11 @@ def check_parity(trained: ReadyNetwork, exported: OnnxEmbedder, crops: NDArray[n
     except ModelError as error:
         if precision == "fp32":
             raise
-        raise ModelError(f"{error}: the network does not bear {precision}, export it as fp32") from error
+        raise ModelError(f"{error}: the network does not tolerate {precision}; export it as fp32") from error
 
 
 def describe(
-    trained: TrainedNetwork | PublishedNetwork,
+    trained: TrainedNetwork | PretrainedNetwork,
     names: Sequence[str],
     *,
     name: str,
@@ -132,10 +141,18 @@ def describe(
     terms: str = "",
     precision: str = "fp32",
 ) -> Description:
-    """The description that the file carries.
+    """The description for the exported file.
+
+    Args:
+        trained: the network.
+        names: names of the outputs.
+        name: name of the model.
+        license: license of the weights.
+        terms: terms of use of the weights.
+        precision: precision of the file.
 
     Raises:
-        Error: the weights were published, and no terms are given.
+        Error: published weights without terms.
     """
     training_data = recipe_sha256 = source = ""
     if isinstance(trained, TrainedNetwork):
@@ -147,7 +164,7 @@ def describe(
         source = f"{trained.file.name}, SHA-256 {sha256_file(trained.file)}"
     else:
         raise Error(
-            f"{trained.file}: published weights; say with --terms on which terms they may be used (insightface's: for "
+            f"{trained.file}: published weights come without terms of use; state them with --terms (insightface's: "
             "non-commercial research only)"
         )
     backbone = trained.backbone
@@ -170,41 +187,41 @@ def describe(
 
 
 @torch.no_grad()
-def _output_names(trained: ReadyNetwork) -> list[str]:
+def _output_names(trained: ScoringNetwork) -> list[str]:
     scored = trained.method.score(trained.network(torch.zeros(2, 3, CROP_SIZE, CROP_SIZE)))
     return list(scored)
 
 
-def _write(trained: ReadyNetwork, names: Sequence[str], path: Path) -> None:
+def _write(trained: ScoringNetwork, names: Sequence[str], path: Path) -> None:
     example = torch.zeros(2, 3, CROP_SIZE, CROP_SIZE)
-    write_module(_Scored(trained, names).eval(), {"image": example}, names, path)
+    write_module(_ScoringModule(trained, names).eval(), {"image": example}, names, path)
 
 
 def _calibration_faces(source: Source | None) -> NDArray[np.uint8]:
-    """Some of the pictures, evenly spaced.
+    """Evenly spaced images of a source, to calibrate int8.
 
     Raises:
         DataError: there are none, or too few.
     """
     if source is None:
         raise DataError(
-            "int8 needs faces to find the ranges of its activations on, and there are none of a recipe within reach; "
-            "name some with --data"
+            "int8 needs faces to calibrate the ranges of activations, and the recipe's images are not available; give "
+            "some with --data"
         )
-    if len(source) < LEAST_CALIBRATED:
+    if len(source) < MIN_CALIBRATION_FACES:
         raise DataError(
-            f"{source.name}: int8 finds the ranges of its activations on at least {LEAST_CALIBRATED} faces, "
-            f"and here are {len(source)}"
+            f"{source.name}: int8 needs at least {MIN_CALIBRATION_FACES} faces to calibrate the ranges of activations, "
+            f"and there are only {len(source)}; give more with --data"
         )
-    rows = np.unique(np.linspace(0, len(source) - 1, CALIBRATED).astype(int))
+    rows = np.unique(np.linspace(0, len(source) - 1, CALIBRATION_FACES).astype(int))
     return np.stack([source.crop(int(row)) for row in rows])
 
 
-def _own_pictures(trained: ReadyNetwork) -> Source | None:
+def _recipe_images(trained: ScoringNetwork) -> Source | None:
     if not isinstance(trained, TrainedNetwork):
         return None
     settings = trained.recipe
     try:
         return open_source(settings.validation.heldout or settings.data.train)
-    except DataError:  # exported elsewhere than trained: the drawn pictures must do
+    except DataError:  # exported on another machine than trained; synthetic faces are used instead
         return None

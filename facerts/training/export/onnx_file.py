@@ -1,4 +1,4 @@
-"""ONNX files from PyTorch modules: the exporter, the description inside, and how they appear."""
+"""Writes ONNX files from PyTorch modules: atomically, and with the description inside."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ OPSET = 18
 
 @contextmanager
 def appearing(out: Path) -> Iterator[Path]:
-    """A path to write to, which becomes ``out`` if the block ends without an error, and else is removed.
+    """Yield a temporary path that is renamed to ``out`` if the block ends without an error, and removed otherwise.
 
     Raises:
-        WriteError: it cannot be written.
+        WriteError: the file cannot be written.
     """
     with writing(out):
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -43,17 +43,17 @@ def appearing(out: Path) -> Iterator[Path]:
 def write_module(
     module: nn.Module, examples: Mapping[str, Tensor], outputs: Sequence[str], path: Path
 ) -> None:
-    """Export a module for any number of rows.
+    """Export a module with a dynamic batch size.
 
     Args:
         module: in evaluation mode.
-        examples: its inputs by name, in the order of ``forward``. Two rows stand for any number: with one, the
-            exporter would take the batch size for a constant.
-        outputs: names of what it gives.
-        path: of the file.
+        examples: example inputs by name, in the order of ``forward``, with two rows each: with a single row, the
+            exporter would treat the batch size as a constant.
+        outputs: names of the outputs.
+        path: path of the file.
 
     Raises:
-        MissingExtraError: the exporter's packages are not installed.
+        MissingExtraError: the packages of the exporter are not installed.
     """
     try:
         import onnx  # noqa: F401
@@ -63,7 +63,7 @@ def write_module(
     rows = torch.export.Dim("N")
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)
     with warnings.catch_warnings():
-        # The exporter's notes are for its own developers.
+        # The exporter's warnings are meant for its own developers.
         warnings.simplefilter("ignore")
         torch.onnx.export(
             module,
@@ -77,11 +77,11 @@ def write_module(
             external_data=False,
             verbose=False,
         )
-    _forget_where(path)
+    _remove_source_locations(path)
 
 
-def _forget_where(path: Path) -> None:
-    """Take out what the exporter notes of each node: the paths and lines of the exporting machine's sources."""
+def _remove_source_locations(path: Path) -> None:
+    """Remove the exporter's metadata of each node, which contains source paths of the exporting machine."""
     import onnx
 
     model = onnx.load(str(path))
@@ -93,7 +93,7 @@ def _forget_where(path: Path) -> None:
 
 
 def add_description(path: Path, description: Description) -> None:
-    """Write a description into an ONNX file, in place of one that it has."""
+    """Write a description into an ONNX file, replacing the existing one if there is any."""
     import onnx
 
     model = onnx.load(str(path))

@@ -1,14 +1,14 @@
-"""AdaFace: a margin whose shape adapts to the image's quality, read from the length of its embedding.
+"""AdaFace: a margin that adapts to image quality, as measured by the norm of the embedding.
 
-Kim, Jain, Liu: "AdaFace: Quality Adaptive Margin for Face Recognition", CVPR 2022. μ and σ are moving mean and
+Kim, Jain, Liu: "AdaFace: Quality Adaptive Margin for Face Recognition", CVPR 2022. μ and σ are the moving mean and
 standard deviation of ‖y‖ over the batches:
 
-    ẑ = clip((‖y‖ − μ) / (σ / h), −1, 1)                                               no gradient through ẑ
+    ẑ = clip((‖y‖ − μ) / (σ / h), −1, 1)                                      no gradient flows through ẑ
     g_angle = −m ẑ,   g_add = m ẑ + m
     L = −log  exp(γ f) / (exp(γ f) + Σ_{j ≠ c} exp(γ cos θ_j)),   f = cos(θ_c + g_angle) − g_add
 
-with θ_c + g_angle clamped to [0, π]. At ẑ = −1 the head is ArcFace, at ẑ = 0 CosFace; at ẑ = 1 the angular margin is
-negative, so that hard images count for most where the quality is good and for least where it is poor.
+with θ_c + g_angle clamped to [0, π]. The head is ArcFace at ẑ = −1 and CosFace at ẑ = 0. At ẑ = 1 the angular margin is
+negative. Hard images therefore get the most weight when their quality is good and the least when it is poor.
 """
 
 from __future__ import annotations
@@ -26,22 +26,21 @@ from facerts.training.methods.base import (
     Margin,
     MarginConfig,
     Outputs,
-    unit_embedding,
 )
 from facerts.training.methods.margin import MarginGradient, clamped_angular
 
 NORM_RANGE = (1e-3, 100.0)
-# Lengths that are all alike would make ẑ 0/0.
-SMALLEST_DEVIATION = 1e-3
+# If all norms were equal, ẑ would be 0/0.
+MIN_DEVIATION = 1e-3
 
 
 class AdaFaceConfig(MarginConfig):
     """Settings of AdaFace; the defaults are the paper's.
 
     Attributes:
-        margin: m, of the angle in radians and of the cosine alike, after the ramp.
-        concentration: h, how much of the lengths' spread ẑ resolves before it is clipped.
-        momentum: the share of μ and σ that a batch leaves as it was.
+        margin: m after the ramp, used both for the angle (in radians) and for the cosine.
+        concentration: h. A larger value clips ẑ at a smaller distance from the mean.
+        momentum: weight of the old μ and σ in each update.
     """
 
     margin: float = Field(0.4, ge=0, lt=3.1415)
@@ -50,7 +49,7 @@ class AdaFaceConfig(MarginConfig):
 
 
 class NormStatistics(nn.Module):
-    """μ and σ: moving mean and standard deviation of the clipped lengths, from 20 and 100 as in the public code."""
+    """Moving mean μ and standard deviation σ of the clipped norms; initially 20 and 100, as in the authors' code."""
 
     mean: Tensor
     std: Tensor
@@ -61,28 +60,28 @@ class NormStatistics(nn.Module):
         self.register_buffer("std", torch.tensor(100.0))
 
     def update(self, norm: Tensor, momentum: float) -> None:
-        """Move towards the mean and deviation of a batch's lengths ``(B,)``."""
-        # Without Bessel's correction: it divides by 0 for a single image.
+        """Move towards the mean and standard deviation of a batch's norms ``(B,)``."""
+        # Bessel's correction would divide by 0 for a single image.
         self.mean.lerp_(norm.mean().to(self.mean), 1.0 - momentum)
         self.std.lerp_(norm.std(correction=0).to(self.std), 1.0 - momentum)
 
 
 def clipped_norm(embedding: Tensor) -> Tensor:
-    """‖y‖ within the range of the public code: ``(B, d)`` to ``(B,)``, without gradient."""
+    """‖y‖ clipped as in the authors' code: ``(B, d)`` to ``(B,)``, without gradient."""
     norm: Tensor = torch.linalg.vector_norm(embedding.detach(), dim=1)
     return norm.clamp(*NORM_RANGE)
 
 
 def relative_quality(norm: Tensor, mean: Tensor, std: Tensor, concentration: float) -> Tensor:
-    """ẑ: ``(B,)`` lengths to ``(B,)`` in [−1, 1], below 0 where an image is poorer than most."""
-    return ((norm - mean) * concentration / std.clamp_min(SMALLEST_DEVIATION)).clamp(-1.0, 1.0)
+    """ẑ: norms ``(B,)`` to ``(B,)`` in [−1, 1], negative for images of below-average quality."""
+    return ((norm - mean) * concentration / std.clamp_min(MIN_DEVIATION)).clamp(-1.0, 1.0)
 
 
 def adaptive_margin(cosine: Tensor, z: Tensor, margin: float, gradient: MarginGradient = "exact") -> Tensor:
     """f = cos(θ + g_angle) − g_add.
 
     Args:
-        cosine: ``(B,)`` cos θ of each embedding to its own class center.
+        cosine: ``(B,)`` cos θ between each embedding and its own class center.
         z: ``(B,)`` ẑ.
         margin: m.
         gradient: see ``margin.additive_angular``.
@@ -94,7 +93,7 @@ def adaptive_margin(cosine: Tensor, z: Tensor, margin: float, gradient: MarginGr
 
 
 class AdaFace(ClassificationMethod):
-    """Between ArcFace's margin for poor images and a negative angular one for good ones; quality is ‖y‖."""
+    """ArcFace's margin for poor images, a negative angular margin for good ones; quality is ‖y‖."""
 
     name = "adaface"
     Config = AdaFaceConfig
@@ -118,10 +117,8 @@ class AdaFace(ClassificationMethod):
         return lambda cosine: adaptive_margin(cosine, z, margin, self.config.margin_gradient)
 
     def loss(self, outputs: Outputs, batch: Batch, centers: Centers) -> Loss:
-        """The classification loss, after μ and σ have moved on with this batch."""
-        self.state.update(batch.processes.gather(clipped_norm(outputs["embedding"])), self.config.momentum)
+        """The classification loss, after updating μ and σ with this batch."""
+        self.state.update(
+            batch.processes.all_gather(clipped_norm(outputs["embedding"])), self.config.momentum
+        )
         return super().loss(outputs, batch, centers)
-
-    def score(self, outputs: Outputs) -> dict[str, Tensor]:
-        scored = unit_embedding(outputs)
-        return {**scored, "quality": scored["norm"], "uncertainty": -scored["norm"]}

@@ -5,14 +5,12 @@ CVPR 2019, Eq. 3:
 
     L = −log  exp(γ cos(θ_c + m)) / (exp(γ cos(θ_c + m)) + Σ_{j ≠ c} exp(γ cos θ_j))
 
-It learns no uncertainty of its own; the length of the embedding serves as its quality.
+It learns no uncertainty of its own; the norm of the embedding serves as quality.
 """
 
 from __future__ import annotations
 
-from torch import Tensor
-
-from facerts.training.methods.base import ClassificationMethod, MarginConfig, Outputs, unit_embedding
+from facerts.training.methods.base import ClassificationMethod, MarginConfig
 
 
 class ArcFace(ClassificationMethod):
@@ -20,7 +18,3 @@ class ArcFace(ClassificationMethod):
 
     name = "arcface"
     Config = MarginConfig
-
-    def score(self, outputs: Outputs) -> dict[str, Tensor]:
-        scored = unit_embedding(outputs)
-        return {**scored, "quality": scored["norm"], "uncertainty": -scored["norm"]}

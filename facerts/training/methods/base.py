@@ -1,7 +1,7 @@
-"""What a training method is: what it needs, its loss, and how it scores.
+"""The interface of a training method: what it needs, its loss, and its score.
 
 The training loop knows no method by name. A method declares its heads, views, sampler, trainable parts and parameter
-groups, and gives a loss; after training it turns the network's outputs into the exported ones.
+groups, and computes a loss. After training it turns the network's outputs into the exported ones.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Protocol
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -26,17 +26,17 @@ Margin = Callable[[Tensor], Tensor]
 
 @dataclass(frozen=True)
 class Batch:
-    """What the loop knows about a step's images.
+    """What the loop knows about the images of one step.
 
-    With V views of N images, B = V·N: row v·N + i is view v of image i, and labels and samples repeat.
+    With V views of N images, B = V·N. Row v·N + i is view v of image i, so labels and samples repeat V times.
 
     Attributes:
         labels: ``(B,) int64``.
         samples: ``(B,) int64``, indices into the data set; they key the noise.
-        step: of the run, from 0.
-        seed: of the run.
-        ramp: how much of its margin a method uses at this step, 0 to 1.
-        processes: each of which has a batch of its own at this step; what depends on the whole of them asks here.
+        step: step of the run, from 0.
+        seed: seed of the run.
+        ramp: share of its margin that a method applies at this step, 0 to 1.
+        processes: the processes of the run, each with its own batch; for statistics over all of them.
     """
 
     labels: Tensor
@@ -49,12 +49,12 @@ class Batch:
 
 @dataclass(frozen=True)
 class Loss:
-    """A step's loss.
+    """The loss of one step.
 
     Attributes:
         total: scalar to differentiate.
-        parts: named scalars to log, detached.
-        per_image: named ``(B,)`` values whose mean and percentiles are logged, detached.
+        parts: detached scalars to log, by name.
+        per_image: detached ``(B,)`` values, by name; their mean and percentiles are logged.
     """
 
     total: Tensor
@@ -63,16 +63,16 @@ class Loss:
 
 
 class Centers(Protocol):
-    """Class centers: the one place that knows all identities, whole or sharded over processes."""
+    """Class centers: the only part that knows all identities, whole or sharded over processes."""
 
     def __call__(self, embedding: Tensor, labels: Tensor, margin: Margin, scale: Tensor) -> Tensor:
         """Softmax cross-entropy of each embedding against every class center.
 
         Args:
-            embedding: ``(B, d)``, any length.
+            embedding: ``(B, d)``, of any norm.
             labels: ``(B,) int64``.
-            margin: changes the cosines of the targets, ``(B,)`` to ``(B,)``.
-            scale: multiplies an image's logits: a scalar or ``(B,)``.
+            margin: function applied to the target cosines, ``(B,)`` to ``(B,)``.
+            scale: factor on an image's logits: a scalar or ``(B,)``.
 
         Returns:
             ``(B,)`` cross-entropies.
@@ -80,31 +80,38 @@ class Centers(Protocol):
         ...
 
     def own_and_nearest(self, embedding: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """Cosine of each embedding to its own class center and the largest to another, ``(B,)`` each, no gradient."""
+        """Cosine to the own class center and maximum cosine to any other, ``(B,)`` each, without gradient."""
         ...
 
     def cosines(self, embedding: Tensor) -> Tensor:
-        """``(B, C)`` cosine of each embedding to every class center, for methods that need them all."""
+        """``(B, C)`` cosines of each embedding to every class center, for methods that need all of them."""
         ...
 
 
 class MethodConfig(BaseModel):
-    """Settings of a method, as a recipe gives them."""
+    """Settings of a method, as written in a recipe."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    @classmethod
+    def setting_names(cls) -> list[str]:
+        """Every key that a recipe may use, including those of earlier versions."""
+        aliases = [info.validation_alias for info in cls.model_fields.values()]
+        former = [str(key) for alias in aliases if isinstance(alias, AliasChoices) for key in alias.choices]
+        return list(dict.fromkeys([*cls.model_fields, *former]))
 
 
 class Method(ABC):
     """One training method with its settings.
 
     Attributes:
-        name: in the registry and in recipes.
-        Config: its settings.
+        name: name in the registry and in recipes.
+        Config: class of its settings.
         views: augmented views of each image in a batch.
-        sampler: how a batch is drawn: "shuffle", or "identities" for several images of each person in it.
-        trains: "network", or "heads" where trunk and embedding stay as they were trained before.
-        state: what the method itself has to keep: moving averages, parameters of its own. Checkpoints save it, and
-            exported files hold what ``score`` reads of it.
+        sampler: how batches are drawn: "shuffle", or "identities" for several images per identity.
+        trains: "network", or "heads" if trunk and embedding stay as they were trained before.
+        state: the method's own buffers and parameters, such as moving averages. Checkpoints save it, and exported files
+            contain what ``score`` reads of it.
     """
 
     name: ClassVar[str]
@@ -119,44 +126,47 @@ class Method(ABC):
         self.state = nn.Module()
 
     def heads(self) -> dict[str, HeadSpec]:
-        """The heads beside the embedding that the network must have."""
+        """Heads that the network needs in addition to the embedding, by name."""
         return {}
 
     def parameter_groups(self, network: nn.Module, centers: nn.Module) -> list[dict[str, Any]]:
-        """What is trained, in the optimizer's groups; by default everything alike.
+        """Parameter groups for the optimizer; by default a single group with everything that is trainable.
 
-        A group may have ``lr_scale``, which multiplies the schedule's learning rate, and its own ``weight_decay``.
+        A group may set ``lr_scale``, a factor on the scheduled learning rate, and its own ``weight_decay``.
         """
         parameters = [*network.parameters(), *centers.parameters(), *self.state.parameters()]
         return [{"params": [parameter for parameter in parameters if parameter.requires_grad]}]
 
     @abstractmethod
     def loss(self, outputs: Outputs, batch: Batch, centers: Centers) -> Loss:
-        """The loss of a step.
+        """The loss of one step.
 
         Args:
-            outputs: of the network, ``embedding`` ``(B, d)`` and the method's heads.
-            batch: labels and keys.
-            centers: the class centers, for methods that classify.
+            outputs: network outputs: ``embedding`` ``(B, d)`` and the method's heads.
+            batch: labels and keys of the images.
+            centers: class centers, for methods that classify.
         """
 
-    @abstractmethod
     def score(self, outputs: Outputs) -> dict[str, Tensor]:
-        """The exported outputs, from the network's outputs in evaluation mode.
+        """The exported outputs, computed from the network's outputs in evaluation mode.
+
+        By default the norm of the embedding is the quality. Methods that learn a quality override this.
 
         Returns:
             unit ``embedding`` ``(N, d)``; ``norm``, ``quality`` and ``uncertainty`` ``(N,)``; and extras.
         """
+        unit = unit_embedding(outputs)
+        return {**unit, "quality": unit["norm"], "uncertainty": -unit["norm"]}
 
 
 def unit_embedding(outputs: Outputs) -> dict[str, Tensor]:
-    """The part of a score that all methods share: the unit embedding and the length that it had."""
+    """The unit embedding and the norm before normalization, which are part of every method's score."""
     embedding = outputs["embedding"]
     return {"embedding": F.normalize(embedding, dim=1), "norm": torch.linalg.vector_norm(embedding, dim=1)}
 
 
 class MarginConfig(MethodConfig):
-    """Settings of every method with an ArcFace head.
+    """Settings shared by all methods with an ArcFace head.
 
     Attributes:
         logit_scale: γ.
@@ -171,14 +181,14 @@ class MarginConfig(MethodConfig):
 
 @dataclass(frozen=True)
 class ImageTerms:
-    """What a classification method says of each image, computed where the image is.
+    """The terms of a classification loss that depend on the image alone, computed by the process that has the image.
 
     Attributes:
         embedding: ``(B, d)``, compared with the class centers.
-        temperature: ``(B,)``, divides the image's logits; None for 1.
-        penalty: ``(B,)``, added to the image's cross-entropy; None for 0.
-        parts: named scalars to log.
-        per_image: named ``(B,)`` values to log.
+        temperature: ``(B,)`` divisor of the image's logits; None for 1.
+        penalty: ``(B,)`` term added to the image's cross-entropy; None for 0.
+        parts: scalars to log, by name.
+        per_image: ``(B,)`` values to log, by name.
     """
 
     embedding: Tensor
@@ -189,18 +199,18 @@ class ImageTerms:
 
 
 class ClassificationMethod(Method):
-    """Methods that tell identities apart by scaled cosines to class centers with a margin on the target.
+    """Methods that classify identities by scaled cosines to class centers, with a margin on the target.
 
-    A method says what it has to say of each image in ``image_terms`` and of the target's cosine in
-    ``margin``; the cross-entropy over all centers is the centers' own work, so that they can be sharded.
+    A method defines what depends on the image in ``image_terms``, and its margin on the target cosine in ``margin``.
+    The class centers compute the cross-entropy themselves, so that they can be sharded.
     """
 
     def image_terms(self, outputs: Outputs, batch: Batch) -> ImageTerms:
-        """Temperature, penalty and what else depends on the image alone; by default only its embedding."""
+        """Temperature, penalty and values to log of each image; by default only its embedding."""
         return ImageTerms(outputs["embedding"])
 
     def margin(self, terms: ImageTerms, batch: Batch) -> Margin:
-        """The function from the target's cosine to the cosine with margin; by default ArcFace's."""
+        """The function that applies the margin to the target cosines; by default ArcFace's."""
         margin = self.config.margin * batch.ramp
         return lambda cosine: additive_angular(cosine, margin, self.config.margin_gradient)
 

@@ -1,7 +1,7 @@
-"""What the contrastive methods share: cosines within a batch, who is whose positive, and InfoNCE.
+"""Building blocks of the contrastive methods: cosines within a batch, masks of positives, and InfoNCE.
 
-Functions of tensors alone. Rows are all views of all images, B = V·N; a row is never its own positive nor in its
-own pool.
+All functions take and return tensors. Rows are all views of all images, B = V·N. A row is never its own positive, and
+never part of its own pool (the rows in the denominator).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 
 def unit(embedding: Tensor) -> Tensor:
-    """ẑ = y/‖y‖, ``(B, d)``, in float32 or wider whatever comes in."""
+    """ẑ = y/‖y‖, ``(B, d)``, in float32 or wider regardless of the input's dtype."""
     return F.normalize(embedding.to(torch.promote_types(embedding.dtype, torch.float32)), dim=1)
 
 
@@ -24,10 +24,10 @@ def similarities(embedding: Tensor) -> Tensor:
 
 
 def positives(keys: Tensor) -> Tensor:
-    """P_i: the other rows with i's key.
+    """P_i: the other rows with the same key as i.
 
     Args:
-        keys: ``(B,) int64``: labels where identities are known, else samples, so that only views of one image agree.
+        keys: ``(B,) int64``: labels if identities are known, else samples, so that only views of one image match.
 
     Returns:
         ``(B, B) bool``, false on the diagonal.
@@ -36,7 +36,7 @@ def positives(keys: Tensor) -> Tensor:
 
 
 def members(labels: Tensor) -> Tensor:
-    """Which row belongs to which of the batch's K classes, ``(B,)`` to ``(B, K) bool``."""
+    """One-hot membership of each row in the K classes of the batch, ``(B,)`` to ``(B, K) bool``."""
     classes: Tensor = torch.unique(labels)
     return labels.unsqueeze(1) == classes
 
@@ -44,12 +44,12 @@ def members(labels: Tensor) -> Tensor:
 def log_pool(logits: Tensor) -> Tensor:
     """log Σ_{j≠i} exp l_ij, ``(B, B)`` to ``(B,)``."""
     itself = torch.eye(len(logits), dtype=torch.bool, device=logits.device)
-    # Not −∞: a batch of one row has an empty pool, whose gradient would not be a number.
+    # Not −∞: the pool of a batch of one row is empty, and its gradient would be NaN.
     return logits.masked_fill(itself, torch.finfo(logits.dtype).min).logsumexp(dim=1)
 
 
 def mean_over(values: Tensor, mask: Tensor) -> Tensor:
-    """Mean of each row's values where the mask holds, ``(B, B)`` to ``(B,)``; 0 where it holds nowhere."""
+    """Mean of each row's values where the mask is true, ``(B, B)`` to ``(B,)``; 0 if it is true nowhere."""
     return (values * mask).sum(dim=1) / mask.sum(dim=1).clamp_min(1)
 
 
@@ -57,7 +57,7 @@ def info_nce(logits: Tensor, positive: Tensor) -> Tensor:
     """−(1/|P_i|) Σ_{p∈P_i} log [exp l_ip / Σ_{k≠i} exp l_ik].
 
     Args:
-        logits: ``(B, B)``, similarities of anchor i (row) divided by a temperature.
+        logits: ``(B, B)``, similarities of anchor i (row) divided by its temperature.
         positive: ``(B, B) bool``, see ``positives``.
 
     Returns:

@@ -5,23 +5,14 @@ CVPR 2018, Eq. 4:
 
     L = −log  exp(γ (cos θ_c − m)) / (exp(γ (cos θ_c − m)) + Σ_{j ≠ c} exp(γ cos θ_j))
 
-It learns no uncertainty of its own; the length of the embedding serves as its quality.
+It learns no uncertainty of its own; the norm of the embedding serves as quality.
 """
 
 from __future__ import annotations
 
 from pydantic import Field
-from torch import Tensor
 
-from facerts.training.methods.base import (
-    Batch,
-    ClassificationMethod,
-    ImageTerms,
-    Margin,
-    MethodConfig,
-    Outputs,
-    unit_embedding,
-)
+from facerts.training.methods.base import Batch, ClassificationMethod, ImageTerms, Margin, MethodConfig
 
 
 class CosFaceConfig(MethodConfig):
@@ -29,7 +20,7 @@ class CosFaceConfig(MethodConfig):
 
     Attributes:
         logit_scale: γ.
-        margin: m, a difference of cosines, after the ramp; 0.4 in the best-known public code.
+        margin: m, subtracted from the cosine, after the ramp; insightface's code uses 0.4.
     """
 
     logit_scale: float = Field(64.0, gt=0)
@@ -45,7 +36,3 @@ class CosFace(ClassificationMethod):
     def margin(self, terms: ImageTerms, batch: Batch) -> Margin:
         margin = self.config.margin * batch.ramp
         return lambda cosine: cosine - margin
-
-    def score(self, outputs: Outputs) -> dict[str, Tensor]:
-        scored = unit_embedding(outputs)
-        return {**scored, "quality": scored["norm"], "uncertainty": -scored["norm"]}

@@ -3,11 +3,11 @@
 Boutros, Fang, Klemt, Fu, Damer: "CR-FIQA: Face Image Quality Assessment by Learning Sample Relative
 Classifiability", CVPR 2023. r(x) is the head's output:
 
-    CCS = cos θ_c,   NNCCS = max_{j ≠ c} cos θ_j                     similarity to the own and the nearest other center
+    CCS = cos θ_c,   NNCCS = max_{j ≠ c} cos θ_j                 cosine to the own and to the nearest other center
     CR = CCS / (NNCCS + 1 + ε),   ε = 1e-9                                                  certainty ratio
     L = L_ArcFace + λ SmoothL1(r(x), CR),   SmoothL1(e) = e²/2β where |e| < β, else |e| − β/2
 
-The ratio is computed without margin and is a constant to the gradient. r(x) is the quality.
+The ratio is computed without margin, and no gradient flows through it. r(x) is the quality.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from facerts.training.methods.base import (
 from facerts.training.nn.heads import HeadSpec
 
 EPSILON = 1e-9
-# Where the nearest other center is almost opposite, as it never is among many people, the ratio would reach 1e9 and its
-# regression would drive the network out of what 16 bits can hold.
-LARGEST_RATIO = 100.0
+# If the nearest other center is almost opposite (which never happens with many identities), the ratio reaches 1e9, and
+# regressing it would overflow 16-bit floats.
+MAX_RATIO = 100.0
 
 
 class CRFIQAConfig(MarginConfig):
@@ -39,7 +39,7 @@ class CRFIQAConfig(MarginConfig):
 
     Attributes:
         regression_weight: λ.
-        beta: β, the error at which the regression turns from squared to absolute.
+        beta: β, the error at which the regression loss changes from squared to absolute.
     """
 
     regression_weight: float = Field(10.0, ge=0)
@@ -51,17 +51,17 @@ def certainty_ratio(own: Tensor, nearest: Tensor) -> Tensor:
 
     Args:
         own: ``(B,)`` CCS, the cosine to the own class center.
-        nearest: ``(B,)`` NNCCS, the largest cosine to another.
+        nearest: ``(B,)`` NNCCS, the maximum cosine to any other class center.
 
     Returns:
         ``(B,)``.
     """
-    # A cosine may round to less than −1, which would divide by a negative number or by 0.
+    # Rounding may give a cosine below −1, and with it a negative or zero divisor.
     return own / (nearest.clamp_min(-1.0) + 1.0 + EPSILON)
 
 
 class CRFIQA(ClassificationMethod):
-    """ArcFace and a regression of the certainty ratio; quality is r(x)."""
+    """ArcFace plus a regression of the certainty ratio; quality is r(x)."""
 
     name = "crfiqa"
     Config = CRFIQAConfig
@@ -70,11 +70,11 @@ class CRFIQA(ClassificationMethod):
         return {"certainty_ratio": HeadSpec(1)}
 
     def loss(self, outputs: Outputs, batch: Batch, centers: Centers) -> Loss:
-        """ArcFace's loss plus λ times the regression's."""
+        """ArcFace's loss plus λ times the regression loss."""
         classification = super().loss(outputs, batch, centers)
         with torch.no_grad():
             ratio = certainty_ratio(*centers.own_and_nearest(outputs["embedding"], batch.labels))
-            target = ratio.clamp(-LARGEST_RATIO, LARGEST_RATIO)
+            target = ratio.clamp(-MAX_RATIO, MAX_RATIO)
         regression = F.smooth_l1_loss(
             outputs["certainty_ratio"].squeeze(1),
             target.to(outputs["certainty_ratio"]),

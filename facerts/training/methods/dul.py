@@ -2,15 +2,15 @@
 
 Chang, Lan, Cheng, Wei: "Data Uncertainty Learning in Face Recognition", CVPR 2020.
 
-An image is a Gaussian in the embedding space: the embedding is its mean μ, a second head gives log σ². Training
-classifies a sample of it, and a divergence from the standard normal keeps σ from shrinking to nothing:
+An image is a Gaussian in embedding space: the embedding is its mean μ, and a second head predicts log σ². Training
+classifies a sample of the Gaussian; its KL divergence from the standard normal keeps σ from collapsing to 0:
 
     s = μ + ε ⊙ σ,   ε ~ N(0, I)                                              one sample per image and step
-    L = CE(s) + λ L_KL                                                        CE with ArcFace logits of s
+    L = CE(s) + λ L_KL                                                        CE on the ArcFace logits of s
     L_KL = mean_l ½ (μ_l² + σ_l² − log σ_l² − 1)
 
-The divergence is the mean over the d dimensions, as in the authors' code; a sum would make λ d times as large.
-At inference the embedding is μ, nothing is random, and the harmonic mean of σ² is the uncertainty.
+The divergence is the mean over the d dimensions, as in the authors' code; with a sum, λ would be d times as large.
+Inference is deterministic: the embedding is μ, and the uncertainty is the harmonic mean of σ².
 """
 
 from __future__ import annotations
@@ -42,18 +42,26 @@ class DULConfig(MarginConfig):
 
 
 def kl_divergence(mean: Tensor, log_variance: Tensor) -> Tensor:
-    """Of N(μ, σ²) from N(0, 1), mean over the dimensions: ``(B, d)`` each to ``(B,)``; 0 at μ = 0, σ = 1."""
+    """KL divergence of N(μ, σ²) from N(0, 1), averaged over the dimensions.
+
+    Args:
+        mean: ``(B, d)`` μ.
+        log_variance: ``(B, d)`` log σ².
+
+    Returns:
+        ``(B,)``; 0 at μ = 0, σ = 1.
+    """
     return 0.5 * (mean.square() + log_variance.exp() - log_variance - 1.0).mean(dim=1)
 
 
 class DUL(ClassificationMethod):
-    """ArcFace on samples of Gaussians; quality is minus the harmonic mean of σ²."""
+    """ArcFace on samples from Gaussian embeddings; quality is minus the harmonic mean of σ²."""
 
     name = "dul"
     Config = DULConfig
 
     def heads(self) -> dict[str, HeadSpec]:
-        # Without a BatchNorm log σ² runs to its bound within a few steps.
+        # Without BatchNorm, log σ² hits its bound within a few steps.
         return {"log_variance": HeadSpec(self.embedding_size, batch_norm=True)}
 
     def image_terms(self, outputs: Outputs, batch: Batch) -> ImageTerms:

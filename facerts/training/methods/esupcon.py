@@ -1,16 +1,16 @@
-"""ESupCon: supervised contrastive learning with class prototypes in the pool.
+"""ESupCon: supervised contrastive learning with class prototypes among the contrasted rows.
 
 Aljundi, Patel, Sulc, Olmeda, Chumerin: "Contrastive Classification and Representation Learning with Probabilistic
-Interpretation", AAAI 2023. Prototypes θ_k are the unit class centers; all similarities are divided by τ:
+Interpretation", AAAI 2023. The prototypes θ_k are the unit class centers; all similarities are divided by τ:
 
     ℓ_pt(i)   = −s_{iθ_y} + log (Σ_k exp s_{iθ_k} + Σ_{j≠i} exp s_ij)
     ℓ_pt(θ_k) = mean over i of class k of ℓ_pt(i)
     L = (1/(2N + K)) (Σ_k ℓ_pt(θ_k) + Σ_i ℓ_SupCon(i))
 
-The inner Σ_k runs over all prototypes. The outer one, and so K, runs over the classes in the batch; in the paper
-they are all classes, which with many thousand identities a batch never holds.
+The inner Σ_k runs over all prototypes. The outer sum, and thus K, covers the classes in the batch. In the paper it
+covers all classes, but with many thousands of identities no batch contains them all.
 
-It learns no uncertainty of its own; the length of the embedding serves as its quality.
+It learns no uncertainty of its own; the norm of the embedding serves as quality.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ def prototype_loss(logits: Tensor, prototype_logits: Tensor, labels: Tensor) -> 
     """ℓ_pt(i) = −s_{iθ_y} + log (Σ_k exp s_{iθ_k} + Σ_{j≠i} exp s_ij).
 
     Args:
-        logits: ``(B, B)``, similarities of rows over τ.
-        prototype_logits: ``(B, C)``, similarities to the prototypes over τ.
+        logits: ``(B, B)``, similarities of the rows, divided by τ.
+        prototype_logits: ``(B, C)``, similarities to the prototypes, divided by τ.
         labels: ``(B,) int64``.
 
     Returns:
@@ -46,19 +46,19 @@ def prototype_loss(logits: Tensor, prototype_logits: Tensor, labels: Tensor) -> 
 
 
 def class_means(values: Tensor, labels: Tensor) -> Tensor:
-    """Mean of each class in the batch, ``(B,)`` to ``(K,)``."""
+    """Mean value of each class in the batch, ``(B,)`` to ``(K,)``."""
     member = members(labels).to(values)
     return values @ member / member.sum(dim=0)
 
 
 class ESupCon(IdentityContrast):
-    """SupCon and the prototypes' loss in one mean over rows and classes; quality is ‖y‖."""
+    """SupCon and the prototype loss, averaged jointly over rows and classes; quality is ‖y‖."""
 
     name = "esupcon"
     Config = SupConConfig
 
     def loss(self, outputs: Outputs, batch: Batch, centers: Centers) -> Loss:
-        """L above."""
+        """L of the module docstring."""
         embedding, temperature = outputs["embedding"], self.config.temperature
         logits = similarities(embedding) / temperature
         prototypes = class_means(

@@ -1,16 +1,16 @@
-"""Generalized ODIN: logits decomposed into a quotient.
+"""Generalized ODIN: logits as a quotient of class scores and one score of the image.
 
 Hsu, Shen, Jin, Kira: "Generalized ODIN: Detecting Out-of-distribution Image without Learning from
 Out-of-distribution Data", CVPR 2020.
 
-The logits are a quotient of class scores h_j(x) and one number g(x) for the image:
+Class scores h_j(x) are divided by one number g(x) per image:
 
     f_j(x) = h_j(x) / g(x),   g(x) = σ(BN(w·x + b)) in (0, 1)
-    L = CE(s' / g)                                            h_j are here the ArcFace logits s'
+    L = CE(s' / g)                                            the h_j are the ArcFace logits s'
 
-At inference g alone is the score; quality is log(g/(1 − g)) with a sign, which orders faces as g does but keeps
-apart what a sigmoid in float32 makes equal. The paper moves the input a little before it is scored, towards a higher
-score; that needs gradients, which an exported file does not have: see ``classifier.perturb``.
+At inference g alone is the score. The quality is ± log(g/(1 − g)), which ranks faces as g does but does not saturate
+in float32 as the sigmoid does. The paper also perturbs the input towards a higher score before scoring. That needs
+gradients, which an exported file does not have; see ``classifier_scores.perturb``.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from facerts.training.methods.base import (
 )
 from facerts.training.nn.heads import HeadSpec
 
-# A sigmoid may come out as 0 in float32, and the logits are divided by it.
-SMALLEST_DIVISOR = 1e-4
+# The logits are divided by a sigmoid, which can underflow to 0 in float32.
+MIN_DIVISOR = 1e-4
 
-# S = DIRECTION · log(g/(1 − g)). The paper leaves open which way g points for margin logits. The sign follows the loss,
-# which favors a small g (sharp logits) where the right identity wins, and heads on a finished embedder agree; networks
-# that are far from convergence may not: docs/decisions/0008.
-DIRECTION = -1.0
+# Quality is QUALITY_SIGN · log(g/(1 − g)). The paper leaves the direction of g open for logits with a margin. The sign
+# follows the loss, which favors a small g (sharp logits) where the right identity wins. Heads trained on a converged
+# embedder agree with it; networks far from convergence may not: docs/decisions/0008.
+QUALITY_SIGN = -1.0
 
 
 def divisor(x: Tensor) -> Tensor:
     """g = σ(x): ``(B, 1)`` to ``(B,)``, in (0, 1)."""
-    return x.squeeze(1).sigmoid().clamp_min(SMALLEST_DIVISOR)
+    return x.squeeze(1).sigmoid().clamp_min(MIN_DIVISOR)
 
 
 class GODIN(ClassificationMethod):
-    """ArcFace logits divided by a number in (0, 1) that the network predicts; quality is ± that number's log-odds."""
+    """ArcFace logits divided by a predicted g in (0, 1); quality is minus the log-odds of g."""
 
     name = "godin"
     Config = MarginConfig
@@ -58,6 +58,6 @@ class GODIN(ClassificationMethod):
         x = outputs["divisor"]
         return {
             **unit_embedding(outputs),
-            "quality": DIRECTION * x.squeeze(1),
-            "uncertainty": -DIRECTION * divisor(x),
+            "quality": QUALITY_SIGN * x.squeeze(1),
+            "uncertainty": -QUALITY_SIGN * divisor(x),
         }

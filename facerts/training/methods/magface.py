@@ -1,15 +1,15 @@
-"""MagFace: a margin and a regularizer that grow with the length of the embedding.
+"""MagFace: a margin that grows with the norm of the embedding, and a regularizer that rewards large norms.
 
 Meng, Zhao, Huang, Zhou: "MagFace: A Universal Representation for Face Recognition and Quality Assessment",
 CVPR 2021. With a = ‖y‖ clipped to [l_a, u_a]:
 
     m(a) = l_m + (u_m − l_m) (a − l_a) / (u_a − l_a)                                           margin, in radians
-    g(a) = a / u_a² + 1 / a                                                 convex, least at a = u_a
+    g(a) = a / u_a² + 1 / a                                                 convex, minimal at a = u_a
     L = −log  exp(γ cos(θ_c + m(a))) / (exp(γ cos(θ_c + m(a))) + Σ_{j ≠ c} exp(γ cos θ_j))  +  λ_g g(a)
 
-A long embedding has to keep a larger margin, which only easy faces can afford, and g rewards length: so that the
-length becomes a quality. It has one optimum in a, growing with cos θ_c, where λ_g ≥ γ K / −g'(l_a), K the slope of m:
-22.6 with the paper's settings.
+A large norm demands a large margin, which only easy faces can satisfy, and g rewards large norms. The norm therefore
+becomes a measure of quality. The loss has a single optimum in a, which grows with cos θ_c, if λ_g ≥ γ K / −g'(l_a)
+with K the slope of m; with the paper's settings this bound is 22.6.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from facerts.training.methods.base import (
     Margin,
     MethodConfig,
     Outputs,
-    unit_embedding,
 )
 from facerts.training.methods.margin import MarginGradient, additive_angular
 
@@ -35,10 +34,10 @@ class MagFaceConfig(MethodConfig):
 
     Attributes:
         logit_scale: γ.
-        lower_norm: l_a, below which lengths count as l_a.
-        upper_norm: u_a, above which lengths count as u_a.
-        lower_margin: l_m, the margin at l_a in radians, after the ramp.
-        upper_margin: u_m, the margin at u_a in radians, after the ramp.
+        lower_norm: l_a; smaller norms are clipped to it.
+        upper_norm: u_a; larger norms are clipped to it.
+        lower_margin: l_m, margin at norm l_a in radians, after the ramp.
+        upper_margin: u_m, margin at norm u_a in radians, after the ramp.
         regularizer_weight: λ_g.
         margin_gradient: see ``margin.additive_angular``.
     """
@@ -52,9 +51,9 @@ class MagFaceConfig(MethodConfig):
     margin_gradient: MarginGradient = "exact"
 
     @model_validator(mode="after")
-    def ranges_rise(self) -> MagFaceConfig:
+    def bounds_are_ordered(self) -> MagFaceConfig:
         if self.lower_norm >= self.upper_norm:
-            raise ValueError(f"lower_norm {self.lower_norm:g} must lie below upper_norm {self.upper_norm:g}")
+            raise ValueError(f"lower_norm {self.lower_norm:g} must be below upper_norm {self.upper_norm:g}")
         if self.lower_margin > self.upper_margin:
             raise ValueError(
                 f"lower_margin {self.lower_margin:g} must not exceed upper_margin {self.upper_margin:g}"
@@ -63,24 +62,24 @@ class MagFaceConfig(MethodConfig):
 
 
 def magnitude(embedding: Tensor, config: MagFaceConfig) -> Tensor:
-    """a: ``(B, d)`` to lengths ``(B,)`` in [l_a, u_a]; no gradient reaches embeddings outside."""
+    """a: embeddings ``(B, d)`` to norms ``(B,)`` in [l_a, u_a]; embeddings outside that range get no gradient."""
     norm: Tensor = torch.linalg.vector_norm(embedding, dim=1)
     return norm.clamp(config.lower_norm, config.upper_norm)
 
 
 def adaptive_margin(a: Tensor, config: MagFaceConfig) -> Tensor:
-    """m(a): ``(B,)`` lengths to ``(B,)`` radians, linear from l_m to u_m."""
+    """m(a): norms ``(B,)`` to margins ``(B,)`` in radians, linear from l_m to u_m."""
     slope = (config.upper_margin - config.lower_margin) / (config.upper_norm - config.lower_norm)
     return config.lower_margin + slope * (a - config.lower_norm)
 
 
 def regularizer(a: Tensor, config: MagFaceConfig) -> Tensor:
-    """g(a): ``(B,)`` lengths to ``(B,)``; g'(a) = 1/u_a² − 1/a²."""
+    """g(a): norms ``(B,)`` to ``(B,)``; g'(a) = 1/u_a² − 1/a²."""
     return a / config.upper_norm**2 + 1.0 / a
 
 
 class MagFace(ClassificationMethod):
-    """ArcFace whose margin grows with ‖y‖, and a reward for length; quality is ‖y‖."""
+    """ArcFace with a margin that grows with ‖y‖, and a reward for large norms; quality is ‖y‖."""
 
     name = "magface"
     Config = MagFaceConfig
@@ -98,7 +97,3 @@ class MagFace(ClassificationMethod):
     def margin(self, terms: ImageTerms, batch: Batch) -> Margin:
         margin = adaptive_margin(magnitude(terms.embedding, self.config), self.config) * batch.ramp
         return lambda cosine: additive_angular(cosine, margin, self.config.margin_gradient)
-
-    def score(self, outputs: Outputs) -> dict[str, Tensor]:
-        scored = unit_embedding(outputs)
-        return {**scored, "quality": scored["norm"], "uncertainty": -scored["norm"]}

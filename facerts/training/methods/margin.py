@@ -1,4 +1,4 @@
-"""Margins on the target's cosine, without trouble at the ends of the angle."""
+"""Margins on the target cosine, numerically stable at θ = 0 and θ = π."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from torch import Tensor
 
 MarginGradient = Literal["exact", "straight"]
 
-# Keeps the sine away from 0, where its gradient is infinite; far below what float32 resolves of 1 − cos².
-SMALLEST_SQUARED_SINE = 1e-10
+# Keeps sin θ away from 0, where its gradient is infinite; far below what float32 can resolve of 1 − cos².
+MIN_SQUARED_SINE = 1e-10
 
 
 def additive_angular(cosine: Tensor, margin: Tensor | float, gradient: MarginGradient = "exact") -> Tensor:
-    """cos(θ + m), and past θ + m > π the fallback cos θ − m·sin m, so that it never rises with θ.
+    """cos(θ + m), or for θ + m > π the fallback cos θ − m·sin m, so that the result never increases with θ.
 
     Args:
-        cosine: ``(B,)`` cos θ of each embedding to its own class center, float32 or wider.
+        cosine: ``(B,)`` cos θ between each embedding and its own class center, float32 or wider.
         margin: m in radians, in [0, π); a number or ``(B,)``.
-        gradient: "exact" differentiates the formula; "straight" passes the gradient through as if the margin
-            were the identity in θ, as the best-known public code of ArcFace does. Through a margin that is
-            itself learned, the gradient flows either way.
+        gradient: "exact" differentiates the formula. "straight" passes the gradient straight through, as if the
+            margin were the identity in θ, as insightface's ArcFace code does. The gradient with respect to a learned
+            margin is exact in both cases.
 
     Returns:
         ``(B,)`` cosine with margin.
@@ -31,22 +31,22 @@ def additive_angular(cosine: Tensor, margin: Tensor | float, gradient: MarginGra
     """
     margin = torch.as_tensor(margin, dtype=cosine.dtype, device=cosine.device)
     if gradient == "straight":
-        # With the angle detached, what is left of the gradient is the margin's own.
+        # With the angle detached, only the margin's own gradient remains.
         angular = additive_angular(cosine.detach(), margin)
         return angular + (cosine - cosine.detach())
-    sine = (1.0 - cosine.square()).clamp_min(SMALLEST_SQUARED_SINE).sqrt()
+    sine = (1.0 - cosine.square()).clamp_min(MIN_SQUARED_SINE).sqrt()
     shifted = cosine * margin.cos() - sine * margin.sin()
     fallback = cosine - margin * margin.sin()
     return torch.where(cosine > (math.pi - margin).cos(), shifted, fallback)
 
 
 def clamped_angular(cosine: Tensor, shift: Tensor, gradient: MarginGradient = "exact") -> Tensor:
-    """cos(θ + shift) with θ + shift clamped to [0, π], where its gradient is 0.
+    """cos(θ + shift) with θ + shift clamped to [0, π]; clamped angles get no gradient.
 
     Args:
-        cosine: ``(B,)`` cos θ of each embedding to its own class center, float32 or wider.
-        shift: ``(B,)`` radians in (−π, π), a margin of either sign.
-        gradient: see ``additive_angular``; "straight" gives clamped angles a gradient, too.
+        cosine: ``(B,)`` cos θ between each embedding and its own class center, float32 or wider.
+        shift: ``(B,)`` margin of either sign in radians, in (−π, π).
+        gradient: see ``additive_angular``; with "straight", clamped angles get a gradient too.
 
     Returns:
         ``(B,)``.
@@ -55,7 +55,7 @@ def clamped_angular(cosine: Tensor, shift: Tensor, gradient: MarginGradient = "e
     """
     if gradient == "straight":
         return clamped_angular(cosine.detach(), shift) + (cosine - cosine.detach())
-    sine = (1.0 - cosine.square()).clamp_min(SMALLEST_SQUARED_SINE).sqrt()
+    sine = (1.0 - cosine.square()).clamp_min(MIN_SQUARED_SINE).sqrt()
     shifted = cosine * shift.cos() - sine * shift.sin()
     # θ + shift < 0 where cos θ > cos(−shift); θ + shift > π where cos θ < cos(π − shift).
     below = (shift < 0) & (cosine > shift.cos())

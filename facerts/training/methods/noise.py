@@ -1,4 +1,4 @@
-"""Normal noise that depends on nothing but its key: the same for a resumed or a distributed run."""
+"""Normal noise that depends only on its key, so that resumed and distributed runs draw the same."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from torch import Tensor
 
 
 def _mix(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """SplitMix64's finaliser (Steele et al., OOPSLA 2014): every input bit moves half of the output bits."""
+    """The finalizer of SplitMix64 (Steele et al., OOPSLA 2014): each input bit flips about half of the output bits."""
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return x ^ (x >> np.uint64(31))
 
 
 def keyed_normal(seed: int, step: int, samples: Tensor, count: int) -> Tensor:
-    """Standard normal draws, a row for each sample, keyed by (seed, step, sample).
+    """Standard normal draws, one row per sample, keyed by (seed, step, sample).
 
-    A row does not change with the batch around it, the rank that draws it or the device: it is computed on
-    the CPU by a counter-based generator, which has no state beside its key.
+    A row depends neither on the rest of the batch nor on the rank or the device: it is computed on the CPU by a
+    counter-based generator, which has no state but its key.
 
     Args:
-        seed: of the run.
-        step: of the training loop.
-        samples: ``(B,) int64``, the data set's indices.
+        seed: seed of the run.
+        step: training step.
+        samples: ``(B,) int64``, indices into the data set.
         count: draws per sample.
 
     Returns:
@@ -41,7 +41,7 @@ def keyed_normal(seed: int, step: int, samples: Tensor, count: int) -> Tensor:
         pairs = (count + 1) // 2
         counters = np.arange(1, 2 * pairs + 1, dtype=np.uint64) * golden
         bits = _mix(rows[:, None] + counters[None, :])
-    # 53 bits to (0, 1], then Box and Muller's two normals from two uniforms.
+    # 53 bits to (0, 1], then the Box-Muller transform: two normals from two uniforms.
     uniform = ((bits >> np.uint64(11)).astype(np.float64) + 1.0) * 2.0**-53
     radius = np.sqrt(-2.0 * np.log(uniform[:, :pairs]))
     angle = 2.0 * math.pi * uniform[:, pairs:]

@@ -1,13 +1,13 @@
-"""PFE: probabilistic face embeddings, learned on a network that is trained already.
+"""PFE: probabilistic face embeddings, learned on top of a trained network.
 
 Shi, Jain: "Probabilistic Face Embeddings", ICCV 2019.
 
 The unit embedding of the frozen network is the mean μ of a Gaussian; a head on the same features learns log σ².
-Over the genuine pairs P of a batch, the mutual likelihood score (``mls.mutual_likelihood``, Eq. 3) is maximized:
+Training maximizes the mutual likelihood score (``mls.mutual_likelihood``, Eq. 3) of the genuine pairs P of a batch:
 
     L = −(1/|P|) Σ_{(i, j) ∈ P} MLS(x_i, x_j)
 
-The score is also the similarity of a pair. One number for a face's uncertainty is the harmonic mean of σ².
+The same score is the similarity of a pair. The uncertainty of a face is the harmonic mean of σ².
 """
 
 from __future__ import annotations
@@ -23,25 +23,26 @@ from facerts.training.nn.heads import HeadSpec
 
 
 def genuine_pairs(labels: Tensor, samples: Tensor) -> tuple[Tensor, Tensor]:
-    """Every pair of two images of one person, once.
+    """Every pair of two images of the same person, once.
 
-    An image that is in the batch twice is no pair with itself: its difference says nothing of a variance.
+    An image that occurs twice in the batch is not paired with itself: a difference of 0 carries no information about
+    its variance.
 
     Args:
-        labels: ``(B,)`` person of each row.
+        labels: ``(B,)`` identity of each row.
         samples: ``(B,)`` image of each row.
 
     Returns:
-        ``(P,)`` first and ``(P,)`` second rows.
+        ``(P,)`` rows of the first and ``(P,)`` rows of the second images.
     """
     samples = samples.to(labels.device)
-    wanted = (labels[:, None] == labels) & (samples[:, None] != samples)
-    first, second = torch.nonzero(wanted.triu(diagonal=1), as_tuple=True)
+    genuine = (labels[:, None] == labels) & (samples[:, None] != samples)
+    first, second = torch.nonzero(genuine.triu(diagonal=1), as_tuple=True)
     return first, second
 
 
 class PFE(Method):
-    """Variances for the embeddings of a frozen network; quality is minus the harmonic mean of σ²."""
+    """Learned variances for the embeddings of a frozen network; quality is minus the harmonic mean of σ²."""
 
     name = "pfe"
     Config = MethodConfig
@@ -49,18 +50,18 @@ class PFE(Method):
     trains = "heads"
 
     def heads(self) -> dict[str, HeadSpec]:
-        # Without the norm the flattened features of a large network make the variances diverge within a few steps.
+        # Without BatchNorm, the flattened features of a large network make the variances diverge within a few steps.
         return {"log_variance": HeadSpec(self.embedding_size, batch_norm=True)}
 
     def variance(self, outputs: Outputs) -> Tensor:
-        """σ² ``(B, d)``; 1/d, the mean square of a unit vector's entries, where the head gives 0."""
+        """σ² ``(B, d)``; where the head outputs 0 it is 1/d, the mean square of a unit vector's components."""
         return bounded(outputs["log_variance"] - math.log(self.embedding_size)).exp()
 
     def loss(self, outputs: Outputs, batch: Batch, centers: Centers) -> Loss:
         mean, variance = unit_embedding(outputs)["embedding"].detach(), self.variance(outputs)
         first, second = genuine_pairs(batch.labels, batch.samples)
         likelihood = mutual_likelihood(mean[first], variance[first], mean[second], variance[second])
-        # A batch without a pair adds nothing.
+        # A batch without genuine pairs contributes nothing.
         total = -likelihood.sum() / max(len(first), 1)
         return Loss(
             total,

@@ -5,10 +5,10 @@ Detection", NeurIPS 2018 workshop on Machine Learning for Intelligent Transporta
 
 A second head predicts α(x) = 1/T(x) > 0, which multiplies all logits of the image:
 
-    α = softplus(x + b),   softplus(b) = 1,   so that α = 1 at x = 0, where a BatchNorm starts x
-    L = CE(α s')                                                      s' the ArcFace logits
+    α = softplus(x + b),   softplus(b) = 1,   so that α = 1 at x = 0, the initial mean after BatchNorm
+    L = CE(α s')                                                      s' are the ArcFace logits
 
-α is a confidence: it may grow where the right identity wins and must shrink where it is beaten.
+α is a confidence: the loss raises it where the right identity wins and lowers it where another one does.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ from facerts.training.nn.heads import HeadSpec
 
 # softplus(b) = log(1 + exp b) = 1.
 BIAS = math.log(math.e - 1.0)
-# Far below 0 softplus is 0 in float32, and the temperature 1/α would be infinite.
-SMALLEST_ALPHA = 1e-4
+# Softplus underflows to 0 in float32, which would make the temperature 1/α infinite.
+MIN_ALPHA = 1e-4
 
 
 def inverse_temperature(x: Tensor) -> Tensor:
-    """α = softplus(x + b): ``(B, 1)`` to ``(B,)``; 1 at x = 0, positive, rising."""
-    return F.softplus(x.squeeze(1) + BIAS).clamp_min(SMALLEST_ALPHA)
+    """α = softplus(x + b): ``(B, 1)`` to ``(B,)``; positive, increasing, 1 at x = 0."""
+    return F.softplus(x.squeeze(1) + BIAS).clamp_min(MIN_ALPHA)
 
 
 class RelaxedSoftmax(ClassificationMethod):
-    """ArcFace logits multiplied by a confidence that the network predicts; quality is α."""
+    """ArcFace logits multiplied by a predicted confidence α; quality is α."""
 
     name = "relaxed_softmax"
     Config = MarginConfig
 
     def heads(self) -> dict[str, HeadSpec]:
-        # Without the norm the flattened features of a large network drive α to its bounds within a few steps.
+        # Without BatchNorm, the flattened features of a large network drive α to its bounds within a few steps.
         return {"confidence": HeadSpec(1, batch_norm=True)}
 
     def image_terms(self, outputs: Outputs, batch: Batch) -> ImageTerms:

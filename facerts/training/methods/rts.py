@@ -3,15 +3,14 @@
 Shang, Huang, Shi, Liu, Liu, Wang, Sun, Xie, Qiao: "Improving Training and Inference of Face Recognition Models via
 Random Temperature Scaling", AAAI 2023.
 
-A second head predicts log scales z ∈ R^δ of a random temperature; v = exp(z). A step of Algorithm 1:
+A second head predicts the log scales z ∈ R^δ of a random temperature; v = exp(z). One step of Algorithm 1:
 
-    ε_i ~ N(0, 1),   t = (1/(δ − 2)) Σ_i v_i ε_i²            one temperature per image, drawn anew each step
-    s_k = s'_k / t                                           s' the ArcFace logits
+    ε_i ~ N(0, 1),   t = (1/(δ − 2)) Σ_i v_i ε_i²            one temperature per image and step
+    s_k = s'_k / t                                           s' are the ArcFace logits
     L = CE(s) + λ L_KL,   L_KL = (1/δ) Σ_i ½ (v_i − log v_i − 1)                                       (Eq. 6)
 
-With one shared v the temperature is Γ(shape δ/2, rate (δ/2 − 1)/v), whose mode is v, and L_KL is the
-divergence of Γ(½, 1/(2v)) from the prior Γ(½, ½). Nothing is random at inference: v̄ = mean_i v_i is the
-uncertainty.
+With one shared v, the temperature is distributed as Γ(shape δ/2, rate (δ/2 − 1)/v), whose mode is v, and L_KL is the
+divergence of Γ(½, 1/(2v)) from the prior Γ(½, ½). Inference is deterministic: v̄ = mean_i v_i is the uncertainty.
 """
 
 from __future__ import annotations
@@ -33,8 +32,8 @@ from facerts.training.methods.base import (
 from facerts.training.methods.noise import keyed_normal
 from facerts.training.nn.heads import HeadSpec
 
-# A draw of all but zero noise would make the logits explode.
-SMALLEST_TEMPERATURE = 1e-4
+# A draw with almost no noise would make the logits explode.
+MIN_TEMPERATURE = 1e-4
 
 
 class RTSConfig(MarginConfig):
@@ -42,8 +41,8 @@ class RTSConfig(MarginConfig):
 
     Attributes:
         kl_weight: λ.
-        degrees: δ, the number of squared normals that add up to a temperature; above 2.
-        scale: "vector" predicts δ scales, "shared" one for all.
+        degrees: δ, degrees of freedom: the number of squared normals that a temperature sums; above 2.
+        scale: "vector" predicts δ scales, "shared" a single one.
     """
 
     kl_weight: float = Field(10.0, ge=0)
@@ -55,8 +54,8 @@ def temperature(v: Tensor, noise: Tensor) -> Tensor:
     """t = (1/(δ − 2)) Σ_i v_i ε_i² (Algorithm 1).
 
     Args:
-        v: ``(B, δ)``, or ``(B, 1)`` where the scale is shared.
-        noise: ``(B, δ)`` standard normal.
+        v: ``(B, δ)`` scales, or ``(B, 1)`` if shared.
+        noise: ``(B, δ)`` standard normal draws.
 
     Returns:
         ``(B,)``; E[t] = Σ v_i / (δ − 2), Var[t] = 2 Σ v_i² / (δ − 2)².
@@ -65,12 +64,12 @@ def temperature(v: Tensor, noise: Tensor) -> Tensor:
 
 
 def kl_divergence(z: Tensor) -> Tensor:
-    """(1/δ) Σ_i ½ (v_i − log v_i − 1) (Eq. 6): ``(B, δ)`` log scales to ``(B,)``; 0 at z = 0."""
+    """(1/δ) Σ_i ½ (v_i − log v_i − 1) (Eq. 6): log scales ``(B, δ)`` to ``(B,)``; 0 at z = 0."""
     return 0.5 * (z.exp() - z - 1.0).mean(dim=1)
 
 
 class RTS(ClassificationMethod):
-    """ArcFace logits divided by a random temperature whose scale the network predicts; quality is −log v̄."""
+    """ArcFace logits divided by a random temperature with a predicted scale; quality is −log v̄."""
 
     name = "rts"
     Config = RTSConfig
@@ -87,15 +86,15 @@ class RTS(ClassificationMethod):
         kl = kl_divergence(z)
         return ImageTerms(
             outputs["embedding"],
-            temperature=t.clamp_min(SMALLEST_TEMPERATURE),
+            temperature=t.clamp_min(MIN_TEMPERATURE),
             penalty=self.config.kl_weight * kl,
-            parts={"kl": kl.detach().mean(), "clamped": (t.detach() < SMALLEST_TEMPERATURE).sum()},
+            parts={"kl": kl.detach().mean(), "clamped": (t.detach() < MIN_TEMPERATURE).sum()},
             per_image={"v": v.detach().mean(dim=1)},
         )
 
     def score(self, outputs: Outputs) -> dict[str, Tensor]:
         z = outputs["log_scale"]
-        # log v̄ directly, which stays a number where exp(z) no longer is.
+        # Compute log v̄ directly: it is finite even where exp(z) overflows.
         log_mean = z.logsumexp(dim=1) - math.log(z.shape[1])
         return {
             **unit_embedding(outputs),

@@ -1,22 +1,22 @@
-"""SPCE: the simplified pairwise cross-entropy, with a classifier that only follows it.
+"""SPCE: the simplified pairwise cross-entropy, with a classifier learned from detached embeddings.
 
-Boudiaf, Rony, Ziko, Granger, Pedersoli, Piantanida, Ben Ayed: "A Unifying Mutual Information View of Metric
-Learning: Cross-Entropy vs. Pairwise Losses", ECCV 2020, define it; Aljundi, Patel, Sulc, Olmeda, Chumerin:
-"Contrastive Classification and Representation Learning with Probabilistic Interpretation", AAAI 2023, add the
-classifier's tightness term. Over the K classes of the batch:
+Defined by Boudiaf, Rony, Ziko, Granger, Pedersoli, Piantanida, Ben Ayed: "A Unifying Mutual Information View of
+Metric Learning: Cross-Entropy vs. Pairwise Losses", ECCV 2020. The tightness term of the classifier is from Aljundi,
+Patel, Sulc, Olmeda, Chumerin: "Contrastive Classification and Representation Learning with Probabilistic
+Interpretation", AAAI 2023. Over the K classes of the batch:
 
-    l_ik = (1/N) Σ_{j: y_j = k} z_j·z_i                     class sums over N, the pair with itself included
-    L = CE(l) − mean_i ẑ_i·θ_{y_i}                          the embedding detached in the second term
+    l_ik = (1/N) Σ_{j: y_j = k} z_j·z_i                     class sums divided by N, including j = i
+    L = CE(l) − mean_i ẑ_i·θ_{y_i}                          the embedding is detached in the second term
 
-N counts all rows. With unit vectors |l_ik| ≤ N_k/N, too little for a softmax to tell classes apart; here z is
-z = sqrt(K/τ)·ẑ, so that
+N counts all rows. With unit vectors |l_ik| ≤ N_k/N, which is too small for a softmax to separate the classes.
+Therefore z = sqrt(K/τ)·ẑ here, so that
 
     l_ik = (K/(N τ)) Σ_{j: y_j = k} ẑ_j·ẑ_i,
 
-which in a balanced batch (N_k = N/K) is the mean cosine to the class over τ, whatever the batch's size. Unnormalized
-z would let the loss fall by growing norms, which cosines at the end do not see.
+which in a balanced batch (N_k = N/K) is the mean cosine to the class divided by τ, for any batch size. With an
+unnormalized z, the loss could fall merely by growing norms, which do not affect the cosines used at inference.
 
-It learns no uncertainty of its own; the length of the embedding serves as its quality.
+It learns no uncertainty of its own; the norm of the embedding serves as quality.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from facerts.training.methods.supcon import IdentityContrast, SupConConfig
 
 
 def pairwise_cross_entropy(similarity: Tensor, labels: Tensor, temperature: float) -> Tensor:
-    """CE over the batch's classes of l_ik = (K/(N τ)) Σ_{j: y_j = k} s_ij.
+    """Cross-entropy over the classes of the batch, with logits l_ik = (K/(N τ)) Σ_{j: y_j = k} s_ij.
 
     Args:
-        similarity: ``(B, B)``, s_ij = ẑ_i·ẑ_j.
+        similarity: ``(B, B)`` cosines s_ij = ẑ_i·ẑ_j.
         labels: ``(B,) int64``.
         temperature: τ.
 
@@ -47,13 +47,13 @@ def pairwise_cross_entropy(similarity: Tensor, labels: Tensor, temperature: floa
 
 
 class SPCE(IdentityContrast):
-    """Cross-entropy against the batch's class sums, plus a classifier learnt from detached embeddings; ‖y‖."""
+    """Cross-entropy against the batch's class sums, plus a detached classifier; quality is ‖y‖."""
 
     name = "spce"
     Config = SupConConfig
 
     def loss(self, outputs: Outputs, batch: Batch, centers: Centers) -> Loss:
-        """L above."""
+        """L of the module docstring."""
         embedding = outputs["embedding"]
         entropy = pairwise_cross_entropy(
             similarities(embedding), batch.labels, self.config.temperature

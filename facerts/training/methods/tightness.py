@@ -1,14 +1,14 @@
-"""Tightness: SupCon for the embedding, and a classifier that only follows it.
+"""Tightness: SupCon for the embedding, with a classifier learned from detached embeddings.
 
 Aljundi, Patel, Sulc, Olmeda, Chumerin: "Contrastive Classification and Representation Learning with Probabilistic
-Interpretation", AAAI 2023. With prototypes θ_k, the unit class centers:
+Interpretation", AAAI 2023. The prototypes θ_k are the unit class centers:
 
     L = L_SupCon − mean_i ẑ_i·θ_{y_i}
 
-The embedding is detached in the second term, which therefore moves the prototypes alone, each towards the mean
-direction of its identity; it is not divided by τ.
+The embedding is detached in the second term, which therefore moves only the prototypes, each towards the mean
+direction of its identity. That term is not divided by τ.
 
-It learns no uncertainty of its own; the length of the embedding serves as its quality.
+It learns no uncertainty of its own; the norm of the embedding serves as quality.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from facerts.training.methods.supcon import IdentityContrast, SupConConfig
 
 
 class Tightness(IdentityContrast):
-    """SupCon plus a classifier learnt from detached embeddings; quality is ‖y‖."""
+    """SupCon plus a detached classifier; quality is ‖y‖."""
 
     name = "tightness"
     Config = SupConConfig
 
     def loss(self, outputs: Outputs, batch: Batch, centers: Centers) -> Loss:
-        """L above."""
+        """L of the module docstring."""
         embedding = outputs["embedding"]
         logits = similarities(embedding) / self.config.temperature
         supcon = info_nce(logits, positives(batch.labels)).mean()

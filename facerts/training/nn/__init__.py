@@ -1,4 +1,4 @@
-"""Backbones and their heads: one function builds a network by name."""
+"""Backbones and heads; ``build_network`` builds a network by name."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from facerts.training.nn.compact import PLANS, Compact, fold_branches
 from facerts.training.nn.heads import FaceNetwork, HeadSpec
 from facerts.training.nn.iresnet import BLOCKS_PER_STAGE, IResNet
 from facerts.training.nn.mobilefacenet import MobileFaceNet
-from facerts.training.nn.residual_block import recompute_units
+from facerts.training.nn.residual_block import recompute_activations
 
-__all__ = ["BACKBONES", "FaceNetwork", "HeadSpec", "build_network", "fold_branches", "recompute_units"]
+__all__ = ["BACKBONES", "FaceNetwork", "HeadSpec", "build_network", "fold_branches", "recompute_activations"]
 
-# Every trunk takes `width` and `dropout` and has `features`, its number of outputs.
+# Every trunk takes `width` and `dropout`, and has the attribute `features`, its number of outputs.
 BACKBONES: dict[str, Callable[..., IResNet | MobileFaceNet | Compact]] = {
     **{f"iresnet{depth}": partial(IResNet, depth) for depth in BLOCKS_PER_STAGE},
     **{f"iresnet{depth}_se": partial(IResNet, depth, se=True) for depth in BLOCKS_PER_STAGE},
@@ -32,6 +32,14 @@ def build_network(
     width: float = 1.0,
     dropout: float = 0.0,
 ) -> FaceNetwork:
-    """A backbone by its name in ``BACKBONES`` with an embedding head and the heads that a method asks for."""
+    """Build a backbone with an embedding head and the further heads of a method.
+
+    Args:
+        backbone: name in ``BACKBONES``.
+        embedding_size: d.
+        heads: further heads by name.
+        width: factor on the number of channels.
+        dropout: probability of dropout before the heads.
+    """
     trunk = BACKBONES[backbone](width=width, dropout=dropout)
     return FaceNetwork(trunk, trunk.features, embedding_size, heads or {})

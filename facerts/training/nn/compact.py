@@ -1,15 +1,15 @@
-"""Compact residual networks, made for use on a CPU core.
+"""Compact residual networks for inference on a CPU core.
 
-What a CPU's time goes into is not multiply-adds alone, so the plan is another one than IResNet's (``iresnet.py``):
+Time on a CPU is not determined by multiply-adds alone, so the design differs from IResNet's (``iresnet.py``):
 
-- two strided convolutions bring 112 x 112 to 28 x 28 before the first block, because large maps of few channels keep
-  neither vector nor matrix units busy; from there on no layer has fewer than 64 channels;
-- every BatchNorm follows a convolution and every activation is a ReLU, so that a runtime folds both into the
-  convolution (a BatchNorm before a padded convolution cannot be folded, and ONNX Runtime has no fused PReLU);
-- plain 3 x 3 convolutions, which train many times as fast on a CPU as depthwise ones; the other kinds of block are
-  there to be compared;
-- the last map is squeezed by a 1 x 1 convolution before it is flattened, for the linear layers on it would otherwise
-  hold most of the weights.
+- Two strided convolutions reduce 112 x 112 to 28 x 28 before the first block, because large maps with few channels
+  keep neither vector nor matrix units busy. After them no layer has fewer than 64 channels.
+- Every BatchNorm follows a convolution and every activation is a ReLU, so that a runtime can fold both into the
+  convolution. (A BatchNorm before a padded convolution cannot be folded, and ONNX Runtime has no fused PReLU.)
+- The convolutions are plain 3 x 3, which train many times as fast on a CPU as depthwise ones. The other kinds of block
+  exist for comparison.
+- A 1 x 1 convolution reduces the channels of the last map before it is flattened, because the linear layers on it
+  would otherwise hold most of the weights.
 
 Blocks: He et al., "Deep Residual Learning", CVPR 2016 (basic, bottleneck), without the activation after the sum;
 Ding et al., "RepVGG", CVPR 2021 (parallel branches that become one convolution); Sandler et al., "MobileNetV2",
@@ -26,21 +26,21 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from facerts.training.nn.residual_block import Unit
+from facerts.training.nn.residual_block import ResidualBlock
 
 FINAL_SIZE = 7  # 28 halved twice
-# Channels are multiples of this, which is what matrix units take at a time.
-STEP = 16
+# Channels are multiples of this, the width of matrix units.
+CHANNEL_MULTIPLE = 16
 
 
 @dataclass(frozen=True)
-class Stage:
-    """A run of blocks on maps of one size.
+class CompactStage:
+    """A sequence of blocks on maps of the same size.
 
     Attributes:
-        kind: of the blocks, see ``BLOCKS``.
-        channels: between blocks.
-        blocks: how many.
+        kind: kind of the blocks, see ``BLOCKS``.
+        channels: channels between blocks.
+        blocks: number of blocks.
         hidden: channels inside a bottleneck or an inverted block.
     """
 
@@ -52,42 +52,54 @@ class Stage:
 
 @dataclass(frozen=True)
 class Plan:
-    """A trunk.
+    """The design of a trunk.
 
     Attributes:
         stem: channels after each of the two strided convolutions.
-        stages: on maps of 28, 14 and 7.
-        squeezed: channels of the last map when it is flattened.
-        pooled: whether the features also have the mean activation of every channel after each stage: how much there
-            is of an edge or a texture, which blur and noise change, and which the last map has no reason to keep.
+        stages: stages on maps of 28, 14 and 7 pixels.
+        squeezed: channels of the last map before it is flattened.
+        pooled: whether the features also include the mean activation of every channel after each stage. They measure
+            the amount of edges and texture, which blur and noise change and which the last map need not keep.
     """
 
     stem: tuple[int, int]
-    stages: tuple[Stage, Stage, Stage]
+    stages: tuple[CompactStage, CompactStage, CompactStage]
     squeezed: int = 64
     pooled: bool = False
 
 
-BASIC = Stage("basic", 64, 1), Stage("basic", 128, 3), Stage("basic", 256, 1)
+BASIC = CompactStage("basic", 64, 1), CompactStage("basic", 128, 3), CompactStage("basic", 256, 1)
 
 
 PLANS = {
     "compact": Plan((32, 64), BASIC),
     "compact_pooled": Plan((32, 64), BASIC, pooled=True),
     "compact_bottleneck": Plan(
-        (32, 64), (Stage("basic", 64, 1), Stage("bottleneck", 256, 7, 64), Stage("bottleneck", 512, 3, 128))
+        (32, 64),
+        (
+            CompactStage("basic", 64, 1),
+            CompactStage("bottleneck", 256, 7, 64),
+            CompactStage("bottleneck", 512, 3, 128),
+        ),
     ),
     "compact_inverted": Plan(
-        (32, 64), (Stage("basic", 64, 2), Stage("inverted", 128, 6, 256), Stage("inverted", 192, 3, 384))
+        (32, 64),
+        (
+            CompactStage("basic", 64, 2),
+            CompactStage("inverted", 128, 6, 256),
+            CompactStage("inverted", 192, 3, 384),
+        ),
     ),
-    "compact_rep": Plan((32, 64), (Stage("rep", 64, 3), Stage("rep", 128, 5), Stage("rep", 256, 1))),
+    "compact_rep": Plan(
+        (32, 64), (CompactStage("rep", 64, 3), CompactStage("rep", 128, 5), CompactStage("rep", 256, 1))
+    ),
 }
 
 
 def conv(
     inputs: int, outputs: int, kernel: int, stride: int = 1, *, groups: int = 1, activation: bool = True
 ) -> nn.Sequential:
-    """Convolution padded to keep the size at stride 1, BatchNorm and, unless it ends a branch, ReLU."""
+    """A convolution padded to keep the size at stride 1, BatchNorm and, if ``activation``, ReLU."""
     layers: list[nn.Module] = [
         nn.Conv2d(inputs, outputs, kernel, stride, kernel // 2, groups=groups, bias=False),
         nn.BatchNorm2d(outputs),
@@ -95,8 +107,8 @@ def conv(
     return nn.Sequential(*layers, nn.ReLU(inplace=True)) if activation else nn.Sequential(*layers)
 
 
-class Residual(Unit):
-    """The sum of a branch and of a shortcut, which is a 1 x 1 convolution where their shapes differ."""
+class Residual(ResidualBlock):
+    """The sum of a branch and a shortcut; the shortcut is a 1 x 1 convolution if the shapes differ."""
 
     def __init__(self, branch: nn.Sequential, inputs: int, outputs: int, stride: int) -> None:
         super().__init__()
@@ -116,7 +128,7 @@ def basic(inputs: int, outputs: int, stride: int, hidden: int) -> Residual:
 
 
 def bottleneck(inputs: int, outputs: int, stride: int, hidden: int) -> Residual:
-    """A 3 x 3 convolution between two of 1 x 1, on fewer channels than there are around them."""
+    """A 3 x 3 convolution between two 1 x 1 convolutions, with fewer channels inside than outside."""
     branch = nn.Sequential(
         conv(inputs, hidden, 1), conv(hidden, hidden, 3, stride), conv(hidden, outputs, 1, activation=False)
     )
@@ -124,7 +136,7 @@ def bottleneck(inputs: int, outputs: int, stride: int, hidden: int) -> Residual:
 
 
 def inverted(inputs: int, outputs: int, stride: int, hidden: int) -> Residual:
-    """A depthwise 3 x 3 convolution between two of 1 x 1, on more channels than there are around them."""
+    """A depthwise 3 x 3 convolution between two 1 x 1 convolutions, with more channels inside than outside."""
     branch = nn.Sequential(
         conv(inputs, hidden, 1),
         conv(hidden, hidden, 3, stride, groups=hidden),
@@ -133,8 +145,8 @@ def inverted(inputs: int, outputs: int, stride: int, hidden: int) -> Residual:
     return Residual(branch, inputs, outputs, stride)
 
 
-class RepBlock(Unit):
-    """Convolutions of 3 x 3 and of 1 x 1 and the input itself, each with a BatchNorm, summed; then a ReLU."""
+class RepBlock(ResidualBlock):
+    """ReLU of the sum of a 3 x 3 convolution, a 1 x 1 convolution and the identity, each with its BatchNorm."""
 
     def __init__(self, inputs: int, outputs: int, stride: int) -> None:
         super().__init__()
@@ -148,37 +160,37 @@ class RepBlock(Unit):
 
     @torch.no_grad()
     def folded(self) -> nn.Sequential:
-        """The one 3 x 3 convolution, with its ReLU, that computes the same in evaluation mode."""
+        """A single 3 x 3 convolution with ReLU that computes the same in evaluation mode."""
         square, point = self.square[0], self.point[0]
         assert isinstance(square, nn.Conv2d)
         assert isinstance(point, nn.Conv2d)
         branches = [(square.weight, self.square[1]), (F.pad(point.weight, [1, 1, 1, 1]), self.point[1])]
         if self.identity is not None:
-            same = torch.zeros_like(square.weight)
-            same[range(len(same)), range(len(same)), 1, 1] = 1.0
-            branches.append((same, self.identity))
-        one = nn.Conv2d(square.in_channels, square.out_channels, 3, square.stride[0], 1).to(square.weight)
-        one.weight.zero_()
-        assert one.bias is not None
-        one.bias.zero_()
+            identity = torch.zeros_like(square.weight)
+            identity[range(len(identity)), range(len(identity)), 1, 1] = 1.0
+            branches.append((identity, self.identity))
+        folded = nn.Conv2d(square.in_channels, square.out_channels, 3, square.stride[0], 1).to(square.weight)
+        folded.weight.zero_()
+        assert folded.bias is not None
+        folded.bias.zero_()
         for kernel, norm in branches:
             assert isinstance(norm, nn.BatchNorm2d)
             assert norm.running_mean is not None
             assert norm.running_var is not None
             scale = norm.weight / (norm.running_var + norm.eps).sqrt()
-            one.weight += kernel * scale[:, None, None, None]
-            one.bias += norm.bias - norm.running_mean * scale
-        return nn.Sequential(one, nn.ReLU())
+            folded.weight += kernel * scale[:, None, None, None]
+            folded.bias += norm.bias - norm.running_mean * scale
+        return nn.Sequential(folded, nn.ReLU())
 
 
 def fold_branches(network: nn.Module) -> nn.Module:
-    """A copy of a network in evaluation mode whose parallel branches are folded, for use and not for training."""
-    copied = copy.deepcopy(network)
-    for module in list(copied.modules()):
+    """A copy of a network in evaluation mode with all RepVGG branches folded; for inference only."""
+    network = copy.deepcopy(network)
+    for module in list(network.modules()):
         for name, child in module.named_children():
             if isinstance(child, RepBlock):
                 setattr(module, name, child.folded())
-    return copied
+    return network
 
 
 def rep(inputs: int, outputs: int, stride: int, hidden: int) -> RepBlock:
@@ -186,7 +198,7 @@ def rep(inputs: int, outputs: int, stride: int, hidden: int) -> RepBlock:
     return RepBlock(inputs, outputs, stride)
 
 
-BLOCKS: dict[str, Callable[[int, int, int, int], Unit]] = {
+BLOCKS: dict[str, Callable[[int, int, int, int], ResidualBlock]] = {
     "basic": basic,
     "bottleneck": bottleneck,
     "inverted": inverted,
@@ -198,24 +210,24 @@ class Compact(nn.Module):
     """The trunk: ``(B, 3, 112, 112)`` to ``(B, features)``.
 
     Args:
-        plan: by its name in ``PLANS``.
-        width: multiplies every number of channels, rounded to a multiple of 16.
-        dropout: probability, before the features are flattened.
+        plan: name in ``PLANS``.
+        width: factor on every number of channels, rounded to a multiple of 16.
+        dropout: probability of dropout before the features are flattened.
     """
 
     def __init__(self, plan: str, *, width: float = 1.0, dropout: float = 0.0) -> None:
         super().__init__()
 
         def scaled(channels: int) -> int:
-            return max(STEP, round(width * channels / STEP) * STEP)
+            return max(CHANNEL_MULTIPLE, round(width * channels / CHANNEL_MULTIPLE) * CHANNEL_MULTIPLE)
 
-        chosen = PLANS[plan]
-        first, inputs = map(scaled, chosen.stem)
+        design = PLANS[plan]
+        first, inputs = map(scaled, design.stem)
         self.stem = nn.Sequential(conv(3, first, 3, 2), conv(first, inputs, 3, 2))
         self.stages = nn.ModuleList()
-        self.pooled = chosen.pooled
+        self.pooled = design.pooled
         pooled = 0
-        for number, stage in enumerate(chosen.stages):
+        for number, stage in enumerate(design.stages):
             outputs, hidden = scaled(stage.channels), scaled(stage.hidden)
             blocks = []
             for block in range(stage.blocks):
@@ -223,8 +235,8 @@ class Compact(nn.Module):
                 blocks.append(BLOCKS[stage.kind](inputs, outputs, stride, hidden))
                 inputs = outputs
             self.stages.append(nn.Sequential(*blocks))
-            pooled += outputs if chosen.pooled else 0
-        squeezed = scaled(chosen.squeezed)
+            pooled += outputs if design.pooled else 0
+        squeezed = scaled(design.squeezed)
         self.last = nn.Sequential(conv(inputs, squeezed, 1), nn.Dropout(dropout), nn.Flatten())
         self.features = squeezed * FINAL_SIZE**2 + pooled
         for module in self.modules():

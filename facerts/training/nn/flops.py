@@ -1,4 +1,4 @@
-"""What a network costs: parameters and multiply-adds, counted as the field's tables count them."""
+"""The cost of a network: parameters and multiply-adds, counted as published tables count them."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from facerts.images import CROP_SIZE
 
 
 def count_parameters(module: nn.Module) -> int:
-    """Parameters, trained or not."""
+    """The number of parameters, trainable or not."""
     return sum(parameter.numel() for parameter in module.parameters())
 
 
 @torch.no_grad()
 def count_multiply_adds(module: nn.Module) -> int:
-    """Multiply-adds for one crop; model zoos print this number as "FLOPs".
+    """Multiply-adds for one crop, which model zoos call "FLOPs".
 
-    A convolution or linear layer counts one for each weight at each place; BatchNorm two for each element, PReLU
-    and ReLU one.
+    A convolution or linear layer counts one per weight and output position, BatchNorm two per element, PReLU and ReLU
+    one per element.
     """
     total = 0
 

@@ -1,4 +1,4 @@
-"""Heads on a backbone's features: the embedding, and whatever else a method reads from them."""
+"""Heads on a backbone's features: the embedding, and the further outputs that a method needs."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from torch import Tensor, nn
 
 @dataclass(frozen=True)
 class HeadSpec:
-    """One further output of the network, read from the same features as the embedding.
+    """A further output of the network, computed from the same features as the embedding.
 
     Attributes:
-        size: numbers per image.
+        size: number of outputs per image.
         batch_norm: whether a BatchNorm follows the linear layer.
     """
 
@@ -23,7 +23,7 @@ class HeadSpec:
 
 
 class FeatureHead(nn.Sequential):
-    """A linear layer and, where asked for, a BatchNorm over its outputs."""
+    """A linear layer, followed by a BatchNorm if the spec says so."""
 
     def __init__(self, features: int, spec: HeadSpec) -> None:
         layers: list[nn.Module] = [nn.Linear(features, spec.size)]
@@ -33,9 +33,9 @@ class FeatureHead(nn.Sequential):
 
 
 class EmbeddingHead(nn.Sequential):
-    """Linear layer and BatchNorm whose scale stays 1, as in the field's code.
+    """A linear layer and a BatchNorm with its scale fixed at 1, as in insightface's arcface_torch.
 
-    Norm-based qualities depend on that fixed scale: with a free one the network could stretch all norms.
+    Norm-based qualities depend on the fixed scale: with a learned one the network could stretch all norms.
     """
 
     def __init__(self, features: int, embedding_size: int) -> None:
@@ -45,13 +45,13 @@ class EmbeddingHead(nn.Sequential):
 
 
 class FaceNetwork(nn.Module):
-    """A trunk that flattens a face to features, and heads that read them.
+    """A trunk that computes features, and the heads on them.
 
     Args:
         trunk: maps ``(B, 3, 112, 112) float32`` to ``(B, features)``.
-        features: the trunk's number of outputs.
+        features: number of outputs of the trunk.
         embedding_size: d.
-        heads: further heads by name, as the method asks for them.
+        heads: further heads of the method, by name.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class FaceNetwork(nn.Module):
         self.heads = nn.ModuleDict({name: FeatureHead(features, spec) for name, spec in heads.items()})
 
     def forward(self, images: Tensor) -> dict[str, Tensor]:
-        """Run the network.
+        """The outputs of all heads.
 
         Args:
             images: ``(B, 3, 112, 112)``, RGB, (x − 127.5) / 127.5.
@@ -73,7 +73,7 @@ class FaceNetwork(nn.Module):
             ``embedding`` ``(B, d)`` before normalization and ``(B, size)`` of each further head, float32.
         """
         features = self.trunk(images)
-        # Angles and log scales lose too much in 16 bits, and the heads are a small part of the work.
+        # Angles and log scales lose too much precision in 16 bits, and the heads are a small part of the computation.
         with torch.autocast(features.device.type, enabled=False):
             features = features.to(self.embedding[0].weight.dtype)
             outputs = {"embedding": self.embedding(features)}

@@ -1,10 +1,10 @@
 """IResNet: the residual network of ArcFace (Deng et al., CVPR 2019, "LResNetXE-IR"; Han et al. 2017).
 
-Against the ResNet of He et al.: the stem keeps the full resolution, every block is
+Differences from the ResNet of He et al.: the stem keeps the full resolution, every block is
 BN – conv – BN – PReLU – conv(stride) – BN, and the features are flattened, not pooled.
 
-The lite form halves the resolution in the stem in place of the first stage. At 112 x 112 little is seen that
-56 x 56 does not show, and that is where most of the time goes: for the same time the lite form is wider.
+The lite variant halves the resolution in the stem instead of in the first stage. Most of the time is spent at
+112 x 112, which shows little more than 56 x 56 does. In the same time the lite variant can be wider.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from facerts.training.nn.residual_block import Unit
+from facerts.training.nn.residual_block import ResidualBlock
 
 BLOCKS_PER_STAGE = {
     18: (2, 2, 2, 2),
@@ -24,13 +24,13 @@ BLOCKS_PER_STAGE = {
 }
 STAGE_CHANNELS = (64, 128, 256, 512)
 FINAL_SIZE = 7  # 112 halved four times
-# With fewer, the CPU build of PyTorch 2.13 writes past its memory in the backward pass of a strided
-# 1 x 1 convolution, channels last.
-LEAST_CHANNELS = 16
+# With fewer, the CPU build of PyTorch 2.13 writes out of bounds in the backward pass of a strided 1 x 1 convolution
+# in channels-last layout.
+MIN_CHANNELS = 16
 
 
 class SqueezeExcite(nn.Module):
-    """Channel attention (Hu et al., CVPR 2018): scale each channel by a gate read from all their means."""
+    """Channel attention (Hu et al., CVPR 2018): each channel is scaled by a gate computed from the means of all."""
 
     def __init__(self, channels: int, reduction: int = 16) -> None:
         super().__init__()
@@ -47,8 +47,8 @@ class SqueezeExcite(nn.Module):
         return torch.mul(x, self.gate(x))
 
 
-class Block(Unit):
-    """One improved residual unit; the second convolution carries the stride."""
+class IResNetBlock(ResidualBlock):
+    """The improved residual block; the second convolution has the stride."""
 
     def __init__(self, inputs: int, outputs: int, stride: int, se: bool) -> None:
         super().__init__()
@@ -76,16 +76,16 @@ class IResNet(nn.Sequential):
 
     Args:
         depth: 18, 34, 50, 64, 100 or 200.
-        width: multiplies every stage's channels; none gets fewer than 16.
-        se: with SqueezeExcite in every block.
-        lite: the stem has the stride of the first stage.
-        dropout: probability, before the features are flattened.
+        width: factor on the channels of every stage; the minimum is 16 channels.
+        se: add SqueezeExcite to every block.
+        lite: move the stride of the first stage to the stem.
+        dropout: probability of dropout before the features are flattened.
     """
 
     def __init__(
         self, depth: int, *, width: float = 1.0, se: bool = False, lite: bool = False, dropout: float = 0.0
     ) -> None:
-        stem, *_ = channels = [max(LEAST_CHANNELS, round(width * full)) for full in STAGE_CHANNELS]
+        stem, *_ = channels = [max(MIN_CHANNELS, round(width * full)) for full in STAGE_CHANNELS]
         stem_stride, *strides = (2, 1, 2, 2, 2) if lite else (1, 2, 2, 2, 2)
         layers: list[nn.Module] = [
             nn.Sequential(
@@ -96,8 +96,8 @@ class IResNet(nn.Sequential):
         ]
         inputs = stem
         for blocks, outputs, stride in zip(BLOCKS_PER_STAGE[depth], channels, strides, strict=True):
-            stage = [Block(inputs, outputs, stride, se)]
-            stage += [Block(outputs, outputs, 1, se) for _ in range(blocks - 1)]
+            stage = [IResNetBlock(inputs, outputs, stride, se)]
+            stage += [IResNetBlock(outputs, outputs, 1, se) for _ in range(blocks - 1)]
             layers.append(nn.Sequential(*stage))
             inputs = outputs
         layers += [nn.BatchNorm2d(inputs), nn.Dropout(dropout), nn.Flatten()]

@@ -1,7 +1,7 @@
-"""MobileFaceNet (Chen et al., CCBR 2018), as in the paper and in the widened form that the field trains.
+"""MobileFaceNet (Chen et al., CCBR 2018): the paper's network, and the widened variant that is commonly trained.
 
-Inverted residuals as in MobileNetV2, PReLU, and a depthwise convolution over the whole last map in
-place of global pooling, so that the corners of a face may count less than its center.
+Inverted residuals as in MobileNetV2, PReLU, and a depthwise convolution over the whole last map in place of global
+pooling, so that the corners of a face can count less than its center.
 """
 
 from __future__ import annotations
@@ -10,14 +10,21 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from facerts.training.nn.residual_block import Unit
+from facerts.training.nn.residual_block import ResidualBlock
 
 FINAL_SIZE = 7  # 112 halved four times
 
 
 @dataclass(frozen=True)
-class Stage:
-    """A run of bottlenecks: ``blocks`` of them, the first with ``stride``; ``hidden`` channels inside."""
+class BottleneckStage:
+    """A sequence of bottlenecks.
+
+    Attributes:
+        hidden: channels inside the bottlenecks.
+        outputs: channels between them.
+        blocks: number of bottlenecks.
+        stride: stride of the first one.
+    """
 
     hidden: int
     outputs: int
@@ -27,33 +34,33 @@ class Stage:
 
 # Table 1 of the paper: expansion 2 in the stages, 4 where the map shrinks.
 PAPER = (
-    Stage(128, 64, 5, 2),
-    Stage(256, 128, 1, 2),
-    Stage(256, 128, 6, 1),
-    Stage(512, 128, 1, 2),
-    Stage(256, 128, 2, 1),
+    BottleneckStage(128, 64, 5, 2),
+    BottleneckStage(256, 128, 1, 2),
+    BottleneckStage(256, 128, 6, 1),
+    BottleneckStage(512, 128, 1, 2),
+    BottleneckStage(256, 128, 2, 1),
 )
-# The field's variant: twice the channels between bottlenecks, the same hidden channels.
+# The common variant: twice the channels between bottlenecks, the same hidden channels.
 WIDENED = (
-    Stage(128, 128, 1, 2),
-    Stage(128, 128, 4, 1),
-    Stage(256, 256, 1, 2),
-    Stage(256, 256, 6, 1),
-    Stage(512, 256, 1, 2),
-    Stage(256, 256, 2, 1),
+    BottleneckStage(128, 128, 1, 2),
+    BottleneckStage(128, 128, 4, 1),
+    BottleneckStage(256, 256, 1, 2),
+    BottleneckStage(256, 256, 6, 1),
+    BottleneckStage(512, 256, 1, 2),
+    BottleneckStage(256, 256, 2, 1),
 )
 
 
 def conv(inputs: int, outputs: int, kernel: int, stride: int = 1, groups: int = 1) -> nn.Sequential:
-    """Convolution and BatchNorm, padded to keep the size at stride 1."""
+    """A convolution padded to keep the size at stride 1, and BatchNorm."""
     return nn.Sequential(
         nn.Conv2d(inputs, outputs, kernel, stride, kernel // 2, groups=groups, bias=False),
         nn.BatchNorm2d(outputs),
     )
 
 
-class Bottleneck(Unit):
-    """Expand, convolve each channel by itself, project without a non-linearity."""
+class Bottleneck(ResidualBlock):
+    """Inverted residual: expand, convolve depthwise, project linearly."""
 
     def __init__(self, inputs: int, hidden: int, outputs: int, stride: int) -> None:
         super().__init__()
@@ -75,9 +82,9 @@ class MobileFaceNet(nn.Sequential):
     """The trunk: ``(B, 3, 112, 112)`` to ``(B, 512 · width)``.
 
     Args:
-        widened: the field's variant in place of the paper's.
-        width: multiplies every number of channels.
-        dropout: probability, before the heads.
+        widened: the common variant instead of the paper's.
+        width: factor on every number of channels.
+        dropout: probability of dropout before the heads.
     """
 
     def __init__(self, *, widened: bool = False, width: float = 1.0, dropout: float = 0.0) -> None:

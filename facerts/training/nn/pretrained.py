@@ -1,8 +1,8 @@
-"""Published weights of IResNets, as insightface's arcface_torch saves them, under our names.
+"""Pretrained weights of IResNets, as insightface's arcface_torch saves them.
 
-Its ``backbone.pth`` is the state dict of the network of Deng et al., CVPR 2019: stem ``conv1``, ``bn1``, ``prelu``;
-blocks ``layer1.0`` to ``layer4.N``; then ``bn2``, ``fc`` and ``features``. Our trunk and embedding are the same
-network, with input of the same size, color and scale.
+Its ``backbone.pth`` is the state dict of the network of Deng et al., CVPR 2019: the stem ``conv1``, ``bn1``, ``prelu``;
+the blocks ``layer1.0`` to ``layer4.N``; then ``bn2``, ``fc`` and ``features``. Our trunk and embedding are the same
+network with other names, for input of the same size, color order and scale.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from facerts.errors import ModelError
 from facerts.training.nn.heads import FaceNetwork
 from facerts.training.nn.iresnet import BLOCKS_PER_STAGE, STAGE_CHANNELS
 
-# Our modules, and their names there.
-AROUND_THE_STAGES = {
+# Our module names and those of arcface_torch.
+OUTSIDE_BLOCKS = {
     "trunk.0.0": "conv1",
     "trunk.0.1": "bn1",
     "trunk.0.2": "prelu",
@@ -27,7 +27,7 @@ AROUND_THE_STAGES = {
     "embedding.0": "fc",
     "embedding.1": "features",
 }
-IN_A_BLOCK = {
+INSIDE_BLOCKS = {
     "residual.0": "bn1",
     "residual.1": "conv1",
     "residual.2": "bn2",
@@ -37,21 +37,21 @@ IN_A_BLOCK = {
     "shortcut.0": "downsample.0",
     "shortcut.1": "downsample.1",
 }
-# Where training scripts put the state dict among other things, and what several processes put before each name.
+# Keys under which training scripts store the state dict, and the prefix that DistributedDataParallel adds to names.
 WRAPPERS = ("state_dict", "state_dict_backbone")
 PREFIX = "module."
-# BatchNorm's count of batches, which some savers leave out; with a fixed momentum nothing depends on it.
+# BatchNorm's count of batches, which some scripts do not save; with a fixed momentum it has no effect.
 COUNTER = "num_batches_tracked"
-LISTED = 3
+MAX_LISTED = 3
 
 
 @dataclass(frozen=True)
-class Recognized:
-    """The backbone that a file's names and shapes speak of.
+class Architecture:
+    """The backbone that the names and shapes of weights belong to.
 
     Attributes:
-        name: as in ``BACKBONES``.
-        width: of its first convolution, as a share of the published one.
+        name: name in ``BACKBONES``.
+        width: channels of its first convolution, relative to the standard network.
         embedding_size: d.
     """
 
@@ -60,110 +60,110 @@ class Recognized:
     embedding_size: int
 
     def __str__(self) -> str:
-        return f"{self.name} of width {self.width:g} with {self.embedding_size} numbers"
+        return f"{self.name} of width {self.width:g} with embeddings of size {self.embedding_size}"
 
 
 def state_dict(saved: Mapping[str, Any], where: object) -> dict[str, Tensor]:
-    """The tensors of a saved file by their plain names.
+    """The tensors of a saved file, by name without prefix.
 
     Args:
-        saved: what the file holds: a state dict, or a mapping that has one under ``state_dict``.
-        where: the file, for errors.
+        saved: content of the file: a state dict, or a mapping with one under ``state_dict``.
+        where: name of the file, for errors.
 
     Raises:
-        ModelError: it holds something else.
+        ModelError: the file contains something else.
     """
     for wrapper in WRAPPERS:
         if isinstance(saved.get(wrapper), Mapping):
             saved = saved[wrapper]
     if not saved or not all(isinstance(k, str) and isinstance(v, Tensor) for k, v in saved.items()):
-        raise ModelError(f"{where}: neither a checkpoint of ours nor a network's weights by their names")
+        raise ModelError(f"{where}: neither a facerts checkpoint nor a state dict of a network")
     return {name.removeprefix(PREFIX): value for name, value in saved.items() if not name.endswith(COUNTER)}
 
 
-def recognize(weights: Mapping[str, Tensor]) -> Recognized | None:
-    """The backbone whose weights these are; None where they are no IResNet's."""
-    blocks = [re.match(r"layer([1-4])\.(\d+)\.", name) for name in weights]
-    found = {match.groups() for match in blocks if match}
-    per_stage = tuple(sum(stage == str(number) for stage, _ in found) for number in range(1, 5))
+def recognize(weights: Mapping[str, Tensor]) -> Architecture | None:
+    """The backbone that weights belong to, or None if it is not an IResNet."""
+    matches = [re.match(r"layer([1-4])\.(\d+)\.", name) for name in weights]
+    blocks = {match.groups() for match in matches if match}
+    per_stage = tuple(sum(stage == str(number) for stage, _ in blocks) for number in range(1, 5))
     depths = [depth for depth, counts in BLOCKS_PER_STAGE.items() if counts == per_stage]
     if not depths or not all(getattr(weights.get(name), "ndim", 0) for name in ("conv1.weight", "fc.weight")):
         return None
-    gated = any(part.startswith("se") for name in weights for part in name.split("."))
-    return Recognized(
-        f"iresnet{depths[0]}" + ("_se" if gated else ""),
+    has_se = any(part.startswith("se") for name in weights for part in name.split("."))
+    return Architecture(
+        f"iresnet{depths[0]}" + ("_se" if has_se else ""),
         len(weights["conv1.weight"]) / STAGE_CHANNELS[0],
         len(weights["fc.weight"]),
     )
 
 
-def load_published(network: FaceNetwork, weights: Mapping[str, Tensor], where: object) -> None:
-    """Give a network's trunk and embedding published weights; its other heads stay as they are.
+def load_pretrained(network: FaceNetwork, weights: Mapping[str, Tensor], where: object) -> None:
+    """Load pretrained weights into a network's trunk and embedding; its other heads do not change.
 
     Args:
-        network: to change.
-        weights: by their published names, from ``state_dict``.
-        where: the file, for errors.
+        network: changed in place.
+        weights: tensors by their arcface_torch names, from ``state_dict``.
+        where: name of the file, for errors.
 
     Raises:
-        ModelError: as ``check_published``; nothing was changed.
+        ModelError: see ``check_pretrained``; the network was not changed.
     """
-    theirs = check_published(network, weights, where)
+    names = check_pretrained(network, weights, where)
     network.load_state_dict(
-        {**network.state_dict(), **{name: weights[published] for name, published in theirs.items()}}
+        {**network.state_dict(), **{own: weights[pretrained] for own, pretrained in names.items()}}
     )
 
 
-def check_published(network: FaceNetwork, weights: Mapping[str, Tensor], where: object) -> dict[str, str]:
-    """Hold published weights against a network, which may be one without memory.
+def check_pretrained(network: FaceNetwork, weights: Mapping[str, Tensor], where: object) -> dict[str, str]:
+    """Check that pretrained weights fit a network's trunk and embedding.
 
     Args:
-        network: whose trunk and embedding they are to be.
-        weights: by their published names, from ``state_dict``.
-        where: the file, for errors.
+        network: may be on the meta device.
+        weights: tensors by their arcface_torch names, from ``state_dict``.
+        where: name of the file, for errors.
 
     Returns:
-        The published name of each weight of the network.
+        The arcface_torch name of each weight of the trunk and the embedding.
 
     Raises:
-        ModelError: names are missing or left over, or shapes differ.
+        ModelError: weights are missing or unexpected, or have the wrong shape.
     """
     own = {
         name: value
         for name, value in network.state_dict().items()
         if not name.startswith("heads.") and not name.endswith(COUNTER)
     }
-    theirs = {name: published_name(name) for name in own}
-    wanted = {theirs[name]: value.shape for name, value in own.items()}
+    names = {name: arcface_torch_name(name) for name in own}
+    expected = {names[name]: value.shape for name, value in own.items()}
     problems = {
-        "missing": sorted(wanted.keys() - weights.keys()),
-        "left over": sorted(weights.keys() - wanted.keys()),
-        "of another shape": [
-            f"{name} {tuple(weights[name].shape)} for {tuple(shape)}"
-            for name, shape in wanted.items()
+        "missing": sorted(expected.keys() - weights.keys()),
+        "unexpected": sorted(weights.keys() - expected.keys()),
+        "wrong shape": [
+            f"{name} {tuple(weights[name].shape)}, expected {tuple(shape)}"
+            for name, shape in expected.items()
             if name in weights and weights[name].shape != shape
         ],
     }
     if any(problems.values()):
-        listed = "; ".join(f"{what}: {_first(names)}" for what, names in problems.items() if names)
-        looks = recognize(weights)
-        like = f"like {looks}" if looks else "like no IResNet of insightface's arcface_torch"
+        listed = "; ".join(f"{problem}: {_first(names)}" for problem, names in problems.items() if names)
+        architecture = recognize(weights)
         raise ModelError(
-            f"{where}: its weights are not those of this network; {listed}. The file looks {like}"
+            f"{where}: the weights do not fit this network; {listed}. The file looks like "
+            + (str(architecture) if architecture else "no IResNet of insightface's arcface_torch")
         )
-    return theirs
+    return names
 
 
-def published_name(name: str) -> str:
-    """What a weight of ours is called there; its own name where it is in no network that is published."""
+def arcface_torch_name(name: str) -> str:
+    """The arcface_torch name of one of our weights; the name itself if arcface_torch has no such weight."""
     module, _, entry = name.rpartition(".")
     block = re.fullmatch(r"trunk\.([1-4])\.(\d+)\.(.+)", module)
-    if block and block[3] in IN_A_BLOCK:
-        return f"layer{block[1]}.{block[2]}.{IN_A_BLOCK[block[3]]}.{entry}"
-    return f"{AROUND_THE_STAGES[module]}.{entry}" if module in AROUND_THE_STAGES else name
+    if block and block[3] in INSIDE_BLOCKS:
+        return f"layer{block[1]}.{block[2]}.{INSIDE_BLOCKS[block[3]]}.{entry}"
+    return f"{OUTSIDE_BLOCKS[module]}.{entry}" if module in OUTSIDE_BLOCKS else name
 
 
 def _first(names: Sequence[str]) -> str:
-    """The first few of many names."""
-    listed = ", ".join(names[:LISTED])
-    return f"{listed} and {len(names) - LISTED} more" if len(names) > LISTED else listed
+    """The first few names, and how many more there are."""
+    listed = ", ".join(names[:MAX_LISTED])
+    return f"{listed} and {len(names) - MAX_LISTED} more" if len(names) > MAX_LISTED else listed

@@ -1,4 +1,4 @@
-"""Residual units, the parts of a network whose activations may be computed twice in place of being kept.
+"""Residual blocks whose activations can be recomputed in the backward pass instead of being stored.
 
 Chen, Xu, Zhang, Guestrin: "Training Deep Nets with Sublinear Memory Cost", 2016.
 """
@@ -14,11 +14,11 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils.checkpoint import checkpoint
 
 
-class Unit(nn.Module):
-    """One of the units that a trunk is made of; subclasses have ``transform`` for their forward pass.
+class ResidualBlock(nn.Module):
+    """Base class of the blocks of a trunk; subclasses implement ``transform`` in place of ``forward``.
 
     Attributes:
-        recompute: keep the input alone in training, and compute what is between again in the backward pass.
+        recompute: in training, store only the block's input and recompute its activations in the backward pass.
     """
 
     recompute = False
@@ -29,16 +29,16 @@ class Unit(nn.Module):
         return checkpoint(self.transform, x, use_reentrant=False, context_fn=self._contexts)  # type: ignore[no-any-return]
 
     def transform(self, x: Tensor) -> Tensor:
-        """``(B, C, H, W)`` to the unit's output."""
+        """The block's output for ``(B, C, H, W)``."""
         raise NotImplementedError
 
     def _contexts(self) -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
-        """What surrounds the first pass, and what the second."""
-        return nullcontext(), self._statistics_kept()
+        """Contexts of the forward pass and of the recomputation."""
+        return nullcontext(), self._frozen_statistics()
 
     @contextmanager
-    def _statistics_kept(self) -> Iterator[None]:
-        """BatchNorm has moved its running statistics in the first pass, and moves copies of them in the second."""
+    def _frozen_statistics(self) -> Iterator[None]:
+        """Let BatchNorm update copies of its running statistics, which the forward pass has already updated."""
         norms = [module for module in self.modules() if isinstance(module, _BatchNorm)]
         own = [dict(norm.named_buffers()) for norm in norms]
         for norm, buffers in zip(norms, own, strict=True):
@@ -50,8 +50,8 @@ class Unit(nn.Module):
                 norm._buffers.update(buffers)
 
 
-def recompute_units(network: nn.Module) -> None:
-    """Let all of a network's units compute their activations again in place of keeping them."""
+def recompute_activations(network: nn.Module) -> None:
+    """Make all residual blocks of a network recompute their activations in the backward pass."""
     for module in network.modules():
-        if isinstance(module, Unit):
+        if isinstance(module, ResidualBlock):
             module.recompute = True

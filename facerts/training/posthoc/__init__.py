@@ -1,6 +1,6 @@
-"""Quality for an embedder that is trained already: heads on what it says, grafted behind its own graph."""
+"""Quality for a trained embedder: heads on its outputs, grafted onto its ONNX graph."""
 
-from facerts.training.posthoc.run import Graft, add_quality
-from facerts.training.posthoc.train import Settings
+from facerts.training.posthoc.run import GraftResult, add_quality
+from facerts.training.posthoc.train import HeadSettings
 
-__all__ = ["Graft", "Settings", "add_quality"]
+__all__ = ["GraftResult", "HeadSettings", "add_quality"]

@@ -1,4 +1,4 @@
-"""What a frozen embedder says of pictures and of views of them, computed once and kept in a file."""
+"""Outputs of a frozen embedder for images and their augmented views, computed once and cached in a file."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from facerts.training.posthoc.views import Views
 
 Floats = NDArray[np.float32]
 
-# The role of a tensor that is tapped from the graph.
+# Role of the tapped tensor, an intermediate tensor of the graph.
 TAP = "facerts_tap"
 
 
 @dataclass(frozen=True)
 class Features:
-    """What heads read, of N images; of V views of each, N is V times as many: row v·N + i is view v of image i.
+    """The inputs of the heads, for V views of N images; row v·N + i is view v of image i.
 
     Attributes:
-        unit: ``(N, d)``, the embedding at unit length.
-        norm: ``(N,)``, the length that it had; 1 where the embedder hides it.
-        tap: ``(N, f)``, an earlier tensor of the graph; f is 0 where none is tapped.
+        unit: ``(V·N, d)`` unit embeddings.
+        norm: ``(V·N,)`` norms before normalization; 1 if the embedder does not output them.
+        tap: ``(V·N, f)`` values of the tapped tensor; f is 0 if none is tapped.
     """
 
     unit: Floats
@@ -38,7 +38,7 @@ class Features:
 
     @property
     def embedding(self) -> Floats:
-        """``(N, d)`` before normalization."""
+        """``(V·N, d)`` embeddings before normalization."""
         return self.unit * self.norm[:, None]
 
 
@@ -46,14 +46,14 @@ def features_of(outputs: FaceOutputs) -> Features:
     """The features in an embedder's outputs.
 
     Raises:
-        ModelError: the tapped tensor is not one row for each crop.
+        ModelError: the tapped tensor does not have one row per crop.
     """
     count = len(outputs)
     norm = np.ones(count, dtype=np.float32) if outputs.norm is None else outputs.norm
     tap = outputs.extras.get(TAP, np.empty((count, 0), dtype=np.float32))
     if len(tap) != count:
         raise ModelError(
-            f"the tapped tensor has {len(tap)} rows for {count} crops; tap one with a row for each"
+            f"the tapped tensor has {len(tap)} rows for {count} crops; tap a tensor with one row per crop"
         )
     return Features(outputs.embedding, norm, tap)
 
@@ -61,14 +61,14 @@ def features_of(outputs: FaceOutputs) -> Features:
 def cached_features(
     embedder: OnnxEmbedder, source: Source, cache: Path, *, key: str, views: Views
 ) -> Features:
-    """The features of a source's views, from the cache where it has them.
+    """The features of a source's views, from the cache if it has them.
 
     Args:
-        embedder: the frozen embedder, with the tapped tensor among its extras where there is one.
-        source: of aligned pictures; their bytes are hashed, and decoded only if the cache does not have them.
-        cache: an .npz file, written where it is missing, or of another embedder, other pictures or other views.
-        key: of the embedder and how it is asked, see ``evaluate.cache.embedder_key``.
-        views: of each picture.
+        embedder: the frozen embedder, with the tapped tensor among its extras if there is one.
+        source: aligned images; their bytes are always hashed, but decoded only if the cache cannot be used.
+        cache: an .npz file; written if it is missing or belongs to another embedder, other images or other views.
+        key: key of the embedder and its options, see ``embedding.cache.embedder_key``.
+        views: views of each image.
 
     Raises:
         DataError: the cache is a file of another kind.

@@ -1,4 +1,4 @@
-"""Heads joined to the graph of somebody else's embedder: one ONNX file with its outputs and the heads' own."""
+"""Grafts quality heads onto the graph of an existing embedder: one ONNX file with the outputs of both."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from facerts.errors import ModelError
 from facerts.onnx.contract import Description
 from facerts.training.export.onnx_file import write_module
 from facerts.training.posthoc.features import TAP, Features
-from facerts.training.posthoc.train import Trained
+from facerts.training.posthoc.train import TrainedHeads
 
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-# What the embedder gives already, as it was.
-KEPT = ("embedding", "norm")
+# Roles that the embedder itself provides, if it has them.
+EMBEDDER_ROLES = ("embedding", "norm")
 
 
-class Scorer(nn.Module):
-    """Heads and their method's score in one graph, without what the embedder gives itself.
+class QualityModule(nn.Module):
+    """Heads and their method's score as one module, without the outputs of the embedder itself.
 
     Attributes:
-        roles: of its outputs, in their order.
+        roles: roles of its outputs, in order.
     """
 
-    def __init__(self, trained: Trained) -> None:
+    def __init__(self, trained: TrainedHeads) -> None:
         super().__init__()
         self.heads = trained.heads
         self.state = trained.method.state
@@ -40,10 +40,10 @@ class Scorer(nn.Module):
         self.eval()
         with torch.no_grad():
             scored = self._score(self.heads(*self.examples()))
-        self.roles = [role for role in scored if role not in KEPT]
+        self.roles = [role for role in scored if role not in EMBEDDER_ROLES]
 
     def examples(self) -> list[Tensor]:
-        """What ``forward`` takes, for two images."""
+        """Example inputs of ``forward``, for two images."""
         return [torch.zeros(2, size) for size in self.heads.sizes if size]
 
     def forward(self, vector: Tensor, tap: Tensor | None = None) -> tuple[Tensor, ...]:
@@ -52,21 +52,26 @@ class Scorer(nn.Module):
 
     @torch.no_grad()
     def outputs(self, features: Features) -> FaceOutputs:
-        """What the grafted file should give, by PyTorch."""
+        """The expected outputs of the grafted file, computed by PyTorch."""
         values = self(torch.from_numpy(features.embedding), torch.from_numpy(features.tap))
         scored = {role: value.numpy() for role, value in zip(self.roles, values, strict=True)}
         quality, uncertainty = scored.pop("quality"), scored.pop("uncertainty")
         return FaceOutputs(features.unit, features.norm, quality, uncertainty, scored)
 
 
-def add_features(model: ModelProto, told: Description, tap: str | None) -> list[str]:
-    """Give a graph the tensors that heads read, as outputs of (N, …); a tapped map is pooled to its mean.
+def add_features(model: ModelProto, description: Description, tap: str | None) -> list[str]:
+    """Add the inputs of the heads to the outputs of a graph, each of shape (N, …).
+
+    Args:
+        model: changed in place.
+        description: description of the model.
+        tap: name of a tensor to tap, if any; feature maps are averaged over their positions.
 
     Returns:
-        their names: the embedding before normalization and, where there is one, the tapped tensor.
+        The names of the added outputs: the embedding before normalization and, if there is one, the tapped tensor.
 
     Raises:
-        ModelError: there is no tensor of the tapped name, or none that heads can read.
+        ModelError: the tapped tensor does not exist or cannot be used.
     """
     from onnx import TensorProto, helper
 
@@ -79,9 +84,9 @@ def add_features(model: ModelProto, told: Description, tap: str | None) -> list[
         graph.node.append(helper.make_node(kind, inputs, [name], name, **axis))  # type: ignore[arg-type]
         return name
 
-    vector = add("Flatten", [told.outputs["embedding"]], "embedding")
-    if "norm" in told.outputs and not told.normalize_embedding:
-        norm = add("Flatten", [told.outputs["norm"]], "norm")
+    vector = add("Flatten", [description.outputs["embedding"]], "embedding")
+    if "norm" in description.outputs and not description.normalize_embedding:
+        norm = add("Flatten", [description.outputs["norm"]], "norm")
         vector = add("Mul", [vector, norm], "vector")
     tensors = [vector]
     if tap is not None:
@@ -93,45 +98,51 @@ def add_features(model: ModelProto, told: Description, tap: str | None) -> list[
 
 
 def tapped(embedder: OnnxEmbedder, model: ModelProto, tensor: str, threads: int | None) -> OnnxEmbedder:
-    """An embedder that gives a tensor of its graph among its extras, see ``add_features``."""
+    """The embedder with a further output among its extras.
+
+    Args:
+        embedder: the original embedder.
+        model: its graph, after ``add_features``.
+        tensor: name of the output that ``add_features`` added for the tapped tensor.
+        threads: threads of ONNX Runtime.
+    """
     import onnx
 
-    told = embedder.description
+    description = embedder.description
     with TemporaryDirectory() as scratch:
         path = Path(scratch) / "tapped.onnx"
         onnx.save(model, str(path))
-        description = told.model_copy(update={"outputs": {**told.outputs, TAP: tensor}})
         return OnnxEmbedder(
             path,
-            description=description,
+            description=description.model_copy(update={"outputs": {**description.outputs, TAP: tensor}}),
             providers=embedder.providers,
             threads=threads,
             batch_size=embedder.batch_size,
         )
 
 
-def graft(model: ModelProto, inputs: Sequence[str], scorer: Scorer, path: Path) -> dict[str, str]:
-    """Write the embedder with the scorer behind it.
+def graft(model: ModelProto, inputs: Sequence[str], quality: QualityModule, path: Path) -> dict[str, str]:
+    """Write the embedder with the quality module appended to its graph.
 
     Args:
-        model: the embedder's graph.
-        inputs: what ``add_features`` added to it.
-        scorer: what to join.
-        path: of the file.
+        model: graph of the embedder, after ``add_features``.
+        inputs: names of the outputs that ``add_features`` added.
+        quality: the module to append.
+        path: path of the file.
 
     Returns:
-        the tensor of each role that the scorer adds.
+        The output name of each role that the module adds.
 
     Raises:
-        ModelError: the two graphs cannot be brought to one version of ONNX's operators.
+        ModelError: the graphs cannot be converted to a common ONNX opset.
     """
     import onnx
     from onnx import compose
 
     with TemporaryDirectory() as scratch:
-        part = Path(scratch) / "scorer.onnx"
-        examples = dict(zip(("vector", "tap"), scorer.examples(), strict=False))
-        write_module(scorer, examples, scorer.roles, part)
+        part = Path(scratch) / "quality.onnx"
+        examples = dict(zip(("vector", "tap"), quality.examples(), strict=False))
+        write_module(quality, examples, quality.roles, part)
         head = onnx.load(str(part))
     version = max(_opset(model), _opset(head))
     model, head = _converted(model, version), _converted(head, version)
@@ -139,7 +150,7 @@ def graft(model: ModelProto, inputs: Sequence[str], scorer: Scorer, path: Path) 
     taken = _names(model)
     prefix = _unused("facerts/", lambda prefix: any(name.startswith(prefix) for name in taken))
     head = compose.add_prefix(head, prefix)
-    names = {role: _unused(role, taken.__contains__) for role in scorer.roles}
+    names = {role: _unused(role, taken.__contains__) for role in quality.roles}
     _rename(head, {f"{prefix}{role}": name for role, name in names.items()})
     kept = [output.name for output in model.graph.output if output.name not in inputs]
     joined = compose.merge_models(
@@ -154,23 +165,23 @@ def graft(model: ModelProto, inputs: Sequence[str], scorer: Scorer, path: Path) 
 
 
 def _rank(model: ModelProto, tensor: str) -> int:
-    """How many axes a tensor has.
+    """The number of axes of a tensor.
 
     Raises:
-        ModelError: there is none of that name, it is not float32, or its shape is not known.
+        ModelError: there is no such tensor, it is not float32, or its shape is unknown.
     """
     from onnx import TensorProto, shape_inference
 
     known = [name for node in model.graph.node for name in node.output if name]
     if tensor not in known:
-        near = difflib.get_close_matches(tensor, known, n=3, cutoff=0.3) or known[-3:]
-        raise ModelError(f"the model computes no tensor {tensor!r}; there are {', '.join(near)}, and others")
+        suggestions = difflib.get_close_matches(tensor, known, n=3, cutoff=0.3) or known[-3:]
+        raise ModelError(f"the model has no tensor {tensor!r}; it has {', '.join(suggestions)} and others")
     graph = shape_inference.infer_shapes(model).graph
     types = {value.name: value.type.tensor_type for value in (*graph.value_info, *graph.output)}
     if tensor not in types or not types[tensor].HasField("shape"):
-        raise ModelError(f"the shape of the tensor {tensor!r} cannot be told from the model; tap another")
+        raise ModelError(f"the shape of tensor {tensor!r} cannot be inferred; tap another one")
     if types[tensor].elem_type != TensorProto.FLOAT:
-        raise ModelError(f"the tensor {tensor!r} does not hold float32 numbers; tap another")
+        raise ModelError(f"tensor {tensor!r} is not float32; tap another one")
     return len(types[tensor].shape.dim)
 
 
@@ -192,7 +203,7 @@ def _converted(model: ModelProto, version: int) -> ModelProto:
         return version_converter.convert_version(model, version)
     except Exception as error:  # the converter's errors share no base class but Exception
         raise ModelError(
-            f"the model's operators are those of ONNX opset {_opset(model)}, and cannot be brought to {version} "
+            f"the model uses ONNX opset {_opset(model)} and cannot be converted to opset {version} "
             f"({str(error).strip().splitlines()[0]})"
         ) from error
 
@@ -204,7 +215,7 @@ def _unused(name: str, taken: Callable[[str], bool]) -> str:
 
 
 def _rename(model: ModelProto, names: Mapping[str, str]) -> None:
-    """Give tensors other names, wherever they stand."""
+    """Rename tensors everywhere in the graph."""
     for node in model.graph.node:
         node.input[:] = [names.get(name, name) for name in node.input]
         node.output[:] = [names.get(name, name) for name in node.output]

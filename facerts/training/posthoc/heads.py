@@ -1,4 +1,4 @@
-"""Perceptrons that read a frozen embedder's features."""
+"""Perceptrons on the features of a frozen embedder."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from torch.nn import functional as F
 from facerts.training.nn import HeadSpec
 from facerts.training.nn.heads import FeatureHead
 
-# A feature that never changes says nothing; dividing by its deviation would make noise of its rounding.
-SMALLEST_DEVIATION = 1e-6
-# The logarithm of an embedding of length 0 must be a number.
-SMALLEST_NORM = 1e-6
+# Dividing a constant feature by its standard deviation would amplify rounding errors.
+MIN_DEVIATION = 1e-6
+# Keeps the logarithm of a zero norm finite.
+MIN_NORM = 1e-6
 
 
 class QualityHeads(nn.Module):
-    """A perceptron with one hidden layer for each head of a method.
+    """One perceptron with one hidden layer for each head of a method.
 
     Args:
-        embedding: ``(N, d)`` of the training images before normalization.
-        tap: ``(N, f)`` of theirs.
-        heads: what the method asks for.
-        hidden: units of each hidden layer.
-        norm: whether they read the logarithm of the embedding's length too.
+        embedding: ``(N, d)`` embeddings of the training images before normalization.
+        tap: ``(N, f)`` values of the tapped tensor; f may be 0.
+        heads: heads of the method, by name.
+        hidden: number of units of each hidden layer.
+        norm: use the logarithm of the embedding's norm as a further feature.
 
     Attributes:
         sizes: d and f.
@@ -48,7 +48,7 @@ class QualityHeads(nn.Module):
         self._norm = norm
         features = self._features(embedding, tap)
         self.register_buffer("mean", features.mean(dim=0))
-        self.register_buffer("deviation", features.std(dim=0).clamp_min(SMALLEST_DEVIATION))
+        self.register_buffer("deviation", features.std(dim=0).clamp_min(MIN_DEVIATION))
         self.heads = nn.ModuleDict(
             {
                 name: nn.Sequential(
@@ -62,16 +62,16 @@ class QualityHeads(nn.Module):
         )
 
     def forward(self, embedding: Tensor, tap: Tensor | None = None) -> dict[str, Tensor]:
-        """``embedding`` as it is, and each head's ``(B, size)``, from what a network of ours would give a method."""
+        """The outputs that a network would have: ``embedding`` unchanged, and ``(B, size)`` of each head."""
         features = (self._features(embedding, tap) - self.mean) / self.deviation
         return {"embedding": embedding, **{name: head(features) for name, head in self.heads.items()}}
 
     def _features(self, embedding: Tensor, tap: Tensor | None) -> Tensor:
-        """``(B, d + f)``, or one more with the norm."""
+        """``(B, d + f)`` features, or ``(B, d + f + 1)`` with the norm."""
         parts = [F.normalize(embedding)]
         if tap is not None:
             parts.append(tap)
         if self._norm:
-            length: Tensor = torch.linalg.vector_norm(embedding, dim=1, keepdim=True)
-            parts.append(length.clamp_min(SMALLEST_NORM).log())
+            norm: Tensor = torch.linalg.vector_norm(embedding, dim=1, keepdim=True)
+            parts.append(norm.clamp_min(MIN_NORM).log())
         return torch.cat(parts, dim=1)

@@ -1,4 +1,4 @@
-"""A method and its settings from what a command line gives, and whether features are enough for it."""
+"""Builds a method from the command line's settings, and checks that it can be trained on features."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from facerts.training.plain_yaml import parse_yaml
 
 
 def build_method(name: str, config: Any, embedding_size: int, seed: int) -> Method:
-    """A method; what it keeps of its own is drawn by the seed, and nothing that a caller draws afterwards changes."""
+    """Build a method, with its own parameters drawn by the seed; PyTorch's global generator does not change."""
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         return METHODS[name](config, embedding_size)
 
 
 def configure(name: str, overrides: Sequence[str]) -> Any:
-    """A method's settings.
+    """Parse the settings of a method.
 
     Args:
-        name: in the registry.
-        overrides: ``key=value`` each.
+        name: name in the registry.
+        overrides: settings of the form ``key=value``.
 
     Raises:
-        Error: no such method or setting, or a method that trains nothing but the embedding.
+        Error: unknown method or setting, an invalid value, or a method that trains nothing but the embedding.
     """
     if name not in METHODS:
         raise Error(f"no method {name!r}{did_you_mean(name, METHODS)}")
@@ -37,9 +37,10 @@ def configure(name: str, overrides: Sequence[str]) -> Any:
     for override in overrides:
         key, equals, value = override.partition("=")
         if not equals:
-            raise Error(f"{override!r}: a setting reads key=value, e.g. margin=0.4")
-        if key not in method.Config.model_fields:
-            raise Error(f"{name} has no setting {key!r}{did_you_mean(key, method.Config.model_fields)}")
+            raise Error(f"{override!r}: not of the form key=value, e.g. margin=0.4")
+        known = method.Config.setting_names()
+        if key not in known:
+            raise Error(f"{name} has no setting {key!r}{did_you_mean(key, known)}")
         fields[key] = parse_yaml(value, f"{override!r}")
     try:
         config = method.Config(**fields)
@@ -50,14 +51,14 @@ def configure(name: str, overrides: Sequence[str]) -> Any:
         )
         raise Error(f"{name}: {problems}") from error
     if not _learns(name, config):
-        fit = [known for known in METHODS if _learns(known, METHODS[known].Config())]
+        suitable = [known for known in METHODS if _learns(known, METHODS[known].Config())]
         raise Error(
-            f"{name} trains the embedding alone, which stays as it is post hoc; there are {', '.join(fit)}"
+            f"{name} trains only the embedding, which does not change post hoc; use one of {', '.join(suitable)}"
         )
     return config
 
 
 def _learns(name: str, config: Any) -> bool:
-    """Whether a method has anything to train beside the embedding: heads, or parameters of its own."""
+    """Whether a method trains anything besides the embedding: heads, or parameters of its own."""
     method = build_method(name, config, 2, 0)
     return bool(method.heads()) or any(parameter.requires_grad for parameter in method.state.parameters())

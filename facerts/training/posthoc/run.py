@@ -1,4 +1,4 @@
-"""The whole way: from an ONNX embedder and pictures to one file with embedding and quality."""
+"""From an ONNX embedder and labeled images to one ONNX file with embedding and quality."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ from facerts.onnx.packs import is_pack
 from facerts.training.export.onnx_file import add_description, appearing
 from facerts.training.methods import Method
 from facerts.training.posthoc.features import cached_features, features_of
-from facerts.training.posthoc.graft import Scorer, add_features, graft, tapped
+from facerts.training.posthoc.graft import QualityModule, add_features, graft, tapped
 from facerts.training.posthoc.method import build_method, configure
-from facerts.training.posthoc.train import Settings, Trained, train_heads
-from facerts.training.posthoc.views import AUGMENTATION, SEVERAL, Views
+from facerts.training.posthoc.train import HeadSettings, TrainedHeads, train_heads
+from facerts.training.posthoc.views import AUGMENTATION, DEFAULT_VIEWS, Views
 from facerts.training.recipe import Augmentation
 from facerts.version import __version__
 
 
 @dataclass(frozen=True)
-class Graft:
-    """What was done.
+class GraftResult:
+    """The result of ``add_quality``.
 
     Attributes:
         trained: the heads and their losses.
-        parity: of the file with PyTorch.
-        cache: where the features are.
+        parity: differences between the file and PyTorch.
+        cache: path of the cached features.
     """
 
-    trained: Trained
+    trained: TrainedHeads
     parity: Parity
     cache: Path
 
@@ -51,7 +51,7 @@ def add_quality(
     out: str | Path,
     *,
     overrides: Sequence[str] = (),
-    settings: Settings | None = None,
+    settings: HeadSettings | None = None,
     views: int | None = None,
     augmentation: Augmentation | None = None,
     tap: str | None = None,
@@ -60,128 +60,142 @@ def add_quality(
     providers: Sequence[str] | None = None,
     threads: int | None = None,
     batch_size: int = 64,
-) -> Graft:
+) -> GraftResult:
     """Train a quality head on a frozen embedder and write both as one ONNX file.
 
     Args:
-        method: by its registry name; one that trains more than the embedding.
+        method: registry name of a method that trains more than the embedding.
         model: an ONNX embedder with its description, or a model pack.
-        data: pictures with identities, whatever ``open_source`` takes.
-        out: the .onnx file; it appears only if it passes the check.
-        overrides: settings of the method, ``key=value`` each.
-        settings: of the training.
-        views: of each picture, itself and augmented ones; by default itself alone, or four where the method compares
-            views.
-        augmentation: of the views, see ``views.AUGMENTATION``.
-        tap: an earlier tensor of the graph, which heads read beside the embedding.
-        cache: the .npz file for the features; beside ``out`` by default.
-        terms: on which the pictures may be used; the file carries them beside the embedder's own.
-        providers: ONNX Runtime's execution providers by name.
-        threads: of ONNX Runtime.
-        batch_size: crops in a run of the embedder.
+        data: labeled images, in any layout that ``open_source`` accepts.
+        out: path of the .onnx file; written only if it passes the parity check.
+        overrides: settings of the method, of the form ``key=value``.
+        settings: settings of the training.
+        views: number of views of each image, the original included; by default 1, or 4 if the method compares views.
+        augmentation: augmentation of the views; by default ``views.AUGMENTATION``.
+        tap: name of an intermediate tensor of the graph, as a further input of the heads.
+        cache: path of the .npz file for the features; by default next to ``out``.
+        terms: terms of use of the images; the file carries them in addition to the embedder's own.
+        providers: ONNX Runtime execution providers, by name.
+        threads: threads of ONNX Runtime.
+        batch_size: crops per batch of the embedder.
 
     Raises:
         ModelError: the embedder or the tapped tensor cannot be used, or ONNX Runtime and PyTorch disagree.
-        DataError: the pictures have no identities, or too few.
-        Error: an unknown method or setting, a method that cannot be trained on features, or too few views for it.
+        DataError: the images have no identities, or too few.
+        Error: unknown method or setting, a method that cannot be trained on features, or too few views for it.
     """
     try:
         import onnx
     except ImportError as error:
         raise MissingExtraError("grafting needs onnx: pip install 'facerts[train]'") from error
     out = Path(out)
-    settings = settings or Settings()
+    settings = settings or HeadSettings()
     config = configure(method, overrides)
     source = _with_identities(data)
     with TemporaryDirectory() as scratch:
-        file, described = (
+        file, pack_description = (
             find_recognizer(Path(model), Path(scratch)) if is_pack(Path(model)) else (model, None)
         )
         embedder = load_embedder(
-            file, description=described, providers=providers, threads=threads, batch_size=batch_size
+            file, description=pack_description, providers=providers, threads=threads, batch_size=batch_size
         )
         graph = onnx.load(str(file))
-    told = embedder.description
-    tensors = add_features(graph, told, tap)
-    reader = embedder if tap is None else tapped(embedder, graph, tensors[-1], threads)
+    description = embedder.description
+    tensors = add_features(graph, description, tap)
+    feature_embedder = embedder if tap is None else tapped(embedder, graph, tensors[-1], threads)
     cache = out.with_suffix(".features.npz") if cache is None else Path(cache)
     size = embedder(np.empty((0, CROP_SIZE, CROP_SIZE, 3), dtype=np.uint8)).embedding.shape[1]
     built = build_method(method, config, size, settings.seed)
-    settings = replace(settings, norm=_reads_norm(built, told, settings.norm, tap))
-    shown = _views(built, views, augmentation or AUGMENTATION, settings.seed)
-    features = cached_features(reader, source, cache, key=embedder_key(embedder, tap=tap), views=shown)
+    settings = replace(settings, norm=_uses_norm(built, description, settings.norm, tap))
+    features = cached_features(
+        feature_embedder,
+        source,
+        cache,
+        key=embedder_key(embedder, tap=tap),
+        views=_views(built, views, augmentation or AUGMENTATION, settings.seed),
+    )
     assert source.labels is not None
     trained = train_heads(built, features, source.labels, settings)
-    scorer = Scorer(trained)
+    quality = QualityModule(trained)
     crops = check_crops(source)
     with appearing(out) as part:
-        names = graft(graph, tensors, scorer, part)
-        add_description(part, _describe(told, names, trained, source, out.stem, terms))
-        parity = compare_outputs(scorer.outputs(features_of(reader(crops))), OnnxEmbedder(part)(crops))
-    return Graft(trained, parity, cache)
+        names = graft(graph, tensors, quality, part)
+        add_description(part, _describe(description, names, trained, source, out.stem, terms))
+        parity = compare_outputs(
+            quality.outputs(features_of(feature_embedder(crops))), OnnxEmbedder(part)(crops)
+        )
+    return GraftResult(trained, parity, cache)
 
 
 def _describe(
-    told: Description, names: dict[str, str], trained: Trained, source: Source, name: str, terms: str
+    embedder: Description,
+    names: dict[str, str],
+    trained: TrainedHeads,
+    source: Source,
+    name: str,
+    terms: str,
 ) -> Description:
-    """The embedder's description with the quality's part in it."""
-    learned = f"quality head: {source.name} ({trained.images:,} images of {trained.identities:,} identities)"
-    return told.model_copy(
+    """The embedder's description, updated for the quality."""
+    head_data = (
+        f"quality head: {source.name} ({trained.images:,} images of {trained.identities:,} identities)"
+    )
+    return embedder.model_copy(
         update={
             "name": name,
             "method": f"{trained.method.name}, post hoc",
             "embedding_size": trained.heads.sizes[0],
-            "outputs": {**told.outputs, **names},
+            "outputs": {**embedder.outputs, **names},
             "quality": f"output:{names['quality']}",
             "polarity": "higher_is_better",
-            # They were thresholds of another quality.
+            # The embedder's thresholds, if any, are for another quality.
             "thresholds": {},
             "calibration": None,
-            "training_data": "; ".join(filter(None, (told.training_data, learned))),
-            "terms": "; ".join(dict.fromkeys(filter(None, (told.terms, terms)))),
+            "training_data": "; ".join(filter(None, (embedder.training_data, head_data))),
+            "terms": "; ".join(dict.fromkeys(filter(None, (embedder.terms, terms)))),
             "facerts_version": __version__,
         }
     )
 
 
 def _views(method: Method, count: int | None, augmentation: Augmentation, seed: int) -> Views:
-    """The views that a method is given.
+    """The views of each image for a method.
 
     Raises:
-        Error: fewer than the method compares, or an augmentation of none.
+        Error: fewer views than the method compares, or an augmentation without augmented views.
     """
     if count is None:
-        count = 1 if method.views == 1 else SEVERAL
+        count = 1 if method.views == 1 else DEFAULT_VIEWS
     if count < method.views:
         raise Error(
             f"{method.name} compares {method.views} views of each image; --views must be {method.views} or more"
         )
     if count == 1 and augmentation != AUGMENTATION:
         raise Error(
-            "the one view of a picture is the picture as it is; to augment others give --views 2 or more"
+            "with a single view only the original image is used; give --views 2 or more to use augmentation"
         )
     return Views(count, augmentation, seed)
 
 
-def _reads_norm(method: Method, told: Description, wanted: bool | None, tap: str | None) -> bool:
-    """Whether heads read the embedding's length: where there is one and they can, unless somebody decided.
+def _uses_norm(method: Method, description: Description, norm: bool | None, tap: str | None) -> bool:
+    """Whether the heads use the embedding's norm; by default if it is available and there are heads.
 
     Raises:
-        Error: features are asked for that are not there, or that nothing would read.
+        ModelError: the norm is requested but not available.
+        Error: the norm or a tapped tensor is requested for a method that would not use it.
     """
-    known = told.normalize_embedding or "norm" in told.outputs
-    if wanted and not known:
-        raise ModelError("the embedder does not tell the norm of its embedding; leave out --norm")
-    if not method.heads() and (wanted or tap is not None):
-        raise Error(f"{method.name} reads the unit embedding alone; leave out --norm and --tap")
-    return bool(known and method.heads()) if wanted is None else wanted
+    available = description.normalize_embedding or "norm" in description.outputs
+    if norm and not available:
+        raise ModelError("the embedder does not output the norm of its embedding; leave out --norm")
+    if not method.heads() and (norm or tap is not None):
+        raise Error(f"{method.name} uses only the unit embedding; leave out --norm and --tap")
+    return bool(available and method.heads()) if norm is None else norm
 
 
 def _with_identities(data: str | Path | Sequence[str | Path]) -> Source:
     source = open_source(data)
     if source.labels is None:
         raise DataError(
-            f"{source.name} has no identities, which a quality head is trained on; give a folder by identity, "
-            "a record directory or tar shards"
+            f"{source.name}: has no identities, but training a quality head needs them; use a folder by identity, a "
+            "record directory or tar shards"
         )
     return source

@@ -1,4 +1,4 @@
-"""Quality heads, and what a method keeps of its own, trained with its own loss on features that stay as they are."""
+"""Trains a method's quality heads and its own parameters on fixed features, with the method's own loss."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from facerts.training.posthoc.heads import QualityHeads
 
 
 @dataclass(frozen=True)
-class Settings:
-    """How heads are trained, by Adam, whose weight decay is 0 but where a method asks for one.
+class HeadSettings:
+    """Settings of the training of heads, by AdamW without weight decay unless the method sets one.
 
     Attributes:
         hidden: units of the hidden layer.
-        epochs: at most.
+        epochs: maximum number of epochs.
         batch_size: images per step.
         lr: learning rate.
-        holdout: share of the identities that are kept out, to stop when the loss on them rises; 0 for none.
-        seed: of weights, orders, views and held-out identities.
-        device: "auto" takes a GPU where there is one.
-        per_identity: images of each person in a batch, for methods that draw batches by identity.
-        norm: whether heads read the logarithm of the embedding's length too; None where it is there and they can.
+        holdout: share of the identities to hold out; training stops when the loss on them rises. 0 holds out none.
+        seed: seed of weights, orders, views and held-out identities.
+        device: "auto", "cpu" or "cuda"; "auto" is a GPU if there is one.
+        per_identity: images of each identity in a batch, for methods that draw batches by identity.
+        norm: use the logarithm of the embedding's norm as a feature; None uses it if it is available.
     """
 
     hidden: int = 256
@@ -49,16 +49,16 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Trained:
-    """What training gives.
+class TrainedHeads:
+    """The result of training heads.
 
     Attributes:
-        heads: as they were after the best epoch, in evaluation mode, on the CPU.
-        method: whose ``score`` reads their outputs.
-        loss: the mean of each epoch.
-        heldout_loss: after each epoch; empty where nobody is held out.
-        images: that were trained on.
-        identities: whose images they are.
+        heads: heads of the best epoch, in evaluation mode, on the CPU.
+        method: its ``score`` turns the heads' outputs into the exported ones.
+        loss: mean loss of each epoch.
+        heldout_loss: loss on the held-out identities after each epoch; empty if none are held out.
+        images: number of training images.
+        identities: number of training identities.
     """
 
     heads: QualityHeads
@@ -69,28 +69,28 @@ class Trained:
     identities: int
 
 
-def train_heads(method: Method, features: Features, labels: Labels, settings: Settings) -> Trained:
+def train_heads(method: Method, features: Features, labels: Labels, settings: HeadSettings) -> TrainedHeads:
     """Train a method's heads on features.
 
     Args:
-        method: with its settings; what its ``state`` learns, it learns here too.
-        features: of V views of N images, all first views first.
-        labels: ``(N,)`` the images' identities, numbered without gaps.
-        settings: of the training.
+        method: with its settings; its ``state`` is trained too.
+        features: features of V views of N images, all first views first.
+        labels: ``(N,)`` identities of the images, numbered without gaps.
+        settings: settings of the training.
 
     Raises:
         DataError: too few identities with two images.
-        Error: the method compares more views of an image than there are, or too few people.
-        NonFiniteLossError: the loss is no longer a number.
+        Error: the method compares more views of an image than there are, or there are too few identities for it.
+        NonFiniteLossError: the loss is infinite or NaN.
     """
-    # Random numbers of its own: what a caller draws afterwards does not change.
+    # PyTorch's global generator must not change for the caller.
     with torch.random.fork_rng():
         torch.manual_seed(settings.seed)
         return _Training(method, features, labels, settings).run()
 
 
 def held_out(labels: Labels, share: float, seed: int) -> NDArray[np.bool_]:
-    """``(N,)`` the images of a share of the identities, drawn by the seed.
+    """Mask ``(N,)`` of the images of a share of the identities, drawn by the seed.
 
     Raises:
         DataError: fewer than two identities with two images are left to train on.
@@ -99,27 +99,27 @@ def held_out(labels: Labels, share: float, seed: int) -> NDArray[np.bool_]:
     count = math.ceil(share * len(several))
     if len(several) - count < 2:
         raise DataError(
-            f"{len(several)} identities have two images or more and {count} of them are to be held out; at least two "
-            "must be left to train on"
+            f"only {len(several)} identities have two images or more, of which {count} would be held out; at least two "
+            "must remain for training"
         )
     return np.isin(labels, np.random.default_rng(seed).choice(several, count, replace=False))
 
 
-class _Images:
-    """Views of images, and the means of the identities that they are compared with.
+class _ImageSet:
+    """Views of images, and the mean embeddings of the identities that they are compared with.
 
     Args:
-        features: of V views of all images.
-        labels: of all images.
-        compared: ``(N,)`` the images that the means are of.
-        chosen: ``(N,)`` those of them that a loss is computed on, where their identity has others.
-        device: of the tensors.
+        features: features of V views of all images.
+        labels: identities of all images.
+        in_means: ``(N,)`` mask of the images whose identities have means.
+        in_loss: ``(N,)`` mask of those images on which the loss is computed, if their identity has other images.
+        device: device of the tensors.
 
     Attributes:
-        images: ``(n,)`` the images that a loss is computed on, as numbered in the data.
-        labels: ``(n,)`` theirs.
-        unit: ``(V·n, d)``; row v·n + i is view v of image i.
-        tap: ``(V·n, f)``.
+        images: ``(n,)`` indices of the images on which the loss is computed.
+        labels: ``(n,)`` rows of their identities' means.
+        unit: ``(V·n, d)`` unit embeddings; row v·n + i is view v of image i.
+        tap: ``(V·n, f)`` values of the tapped tensor.
         centers: the means.
     """
 
@@ -127,24 +127,24 @@ class _Images:
         self,
         features: Features,
         labels: Labels,
-        compared: NDArray[np.bool_],
-        chosen: NDArray[np.bool_],
+        in_means: NDArray[np.bool_],
+        in_loss: NDArray[np.bool_],
         device: torch.device,
     ) -> None:
-        identities, numbers = np.unique(labels[compared], return_inverse=True)
-        place = np.full(len(labels), -1)
-        place[compared] = numbers
-        images = np.flatnonzero(chosen & (np.bincount(labels)[labels] >= 2))
+        identities, mean_rows = np.unique(labels[in_means], return_inverse=True)
+        mean_of_image = np.full(len(labels), -1)
+        mean_of_image[in_means] = mean_rows
+        images = np.flatnonzero(in_loss & (np.bincount(labels)[labels] >= 2))
         views = np.arange(len(features.unit) // len(labels))[:, None]
         rows = (views * len(labels) + images).reshape(-1)
         self.images = torch.from_numpy(images)
-        self.labels = torch.from_numpy(place[images]).to(device)
+        self.labels = torch.from_numpy(mean_of_image[images]).to(device)
         self.unit = torch.from_numpy(features.unit[rows]).to(device)
         self._norm = torch.from_numpy(features.norm[rows]).to(device)
         self.tap = torch.from_numpy(features.tap[rows]).to(device)
         self.centers = LeaveOneOutMeans(
-            torch.from_numpy(features.unit[: len(labels)][compared]),
-            torch.from_numpy(numbers),
+            torch.from_numpy(features.unit[: len(labels)][in_means]),
+            torch.from_numpy(mean_rows),
             len(identities),
         ).to(device)
 
@@ -152,22 +152,24 @@ class _Images:
         return len(self.images)
 
     def embedding(self, rows: slice | Tensor = slice(None)) -> Tensor:
-        """``(B, d)`` before normalization."""
+        """``(B, d)`` embeddings before normalization."""
         return self.unit[rows] * self._norm[rows].unsqueeze(1)
 
 
 class _Training:
-    """Heads, optimizer and images of a run."""
+    """Heads, optimizer and images of one training of heads."""
 
-    def __init__(self, method: Method, features: Features, labels: Labels, settings: Settings) -> None:
+    def __init__(self, method: Method, features: Features, labels: Labels, settings: HeadSettings) -> None:
         views = len(features.unit) // len(labels)
         if method.views > views:
-            raise Error(f"{method.name} compares {method.views} views of each image, and there are {views}")
+            raise Error(
+                f"{method.name} compares {method.views} views of each image, but there are only {views}"
+            )
         device = choose_device(settings.device)
         held = held_out(labels, settings.holdout, settings.seed)
-        self._images = _Images(features, labels, ~held, ~held, device)
-        # Held-out images meet everybody, as new people will.
-        self._heldout = _Images(features, labels, np.ones_like(held), held, device)
+        self._images = _ImageSet(features, labels, ~held, ~held, device)
+        # Held-out images are compared with the means of all identities, as images of new people would be.
+        self._heldout = _ImageSet(features, labels, np.ones_like(held), held, device)
         self._method, self._settings = method, settings
         self._batches, self._heldout_batches = (
             Batches(method, images.labels.cpu().numpy(), views, settings.per_identity, settings.seed)
@@ -182,14 +184,14 @@ class _Training:
         ).to(device)
         self._learned = nn.ModuleDict({"heads": self._heads, "state": method.state}).to(device)
         groups = method.parameter_groups(self._heads, self._images.centers)
-        # A method that asks for weight decay means one that Adam's steps do not scale.
+        # Decoupled weight decay, which is what methods that set their own expect.
         self._optimizer = torch.optim.AdamW(groups, lr=settings.lr, weight_decay=0.0)
         for group in self._optimizer.param_groups:
             group["lr"] *= group.get("lr_scale", 1.0)
         self._size = min(settings.batch_size, len(self._images))
 
-    def run(self) -> Trained:
-        """Train until the held-out loss rises, or to the end."""
+    def run(self) -> TrainedHeads:
+        """Train until the held-out loss rises, or for all epochs."""
         losses: list[float] = []
         heldout_losses: list[float] = []
         best = copy.deepcopy(self._learned.state_dict())
@@ -199,18 +201,18 @@ class _Training:
             for epoch in range(self._settings.epochs):
                 losses.append(self._epoch(epoch, steps))
                 bar.update(task, advance=steps)
-                said = f"epoch {epoch + 1} loss {losses[-1]:.4f}"
+                message = f"epoch {epoch + 1} loss {losses[-1]:.4f}"
                 if len(self._heldout):
                     heldout_losses.append(self._measure())
-                    said += f", on held-out identities {heldout_losses[-1]:.4f}"
-                bar.console.print(said, highlight=False)
+                    message += f", on held-out identities {heldout_losses[-1]:.4f}"
+                bar.console.print(message, highlight=False)
                 if heldout_losses and heldout_losses[-1] > min(heldout_losses):
                     break
                 best = copy.deepcopy(self._learned.state_dict())
         self._learned.load_state_dict(best)
         self._learned.eval().cpu()
         images, identities = len(self._images), len(torch.unique(self._images.labels))
-        return Trained(self._heads, self._method, losses, heldout_losses, images, identities)
+        return TrainedHeads(self._heads, self._method, losses, heldout_losses, images, identities)
 
     def _epoch(self, epoch: int, steps: int) -> float:
         self._learned.train()
@@ -228,22 +230,22 @@ class _Training:
 
     @torch.no_grad()
     def _measure(self) -> float:
-        """The mean loss on the held-out images, always on the same views and with the same noise."""
+        """Mean loss on the held-out images, always with the same views and noise."""
         self._learned.eval()
         parts = self._heldout_batches.of_all(self._settings.batch_size)
         try:
             total = sum(len(rows) * self._loss(self._heldout, rows, 0).item() for rows in parts)
         except Error as error:
-            raise Error(f"on {len(self._heldout)} held-out images: {error}; or change --holdout") from error
+            raise Error(f"on {len(self._heldout)} held-out images: {error}, or change --holdout") from error
         return total / sum(len(rows) for rows in parts)
 
-    def _loss(self, images: _Images, rows: Tensor, step: int) -> Tensor:
-        which = rows % len(images)
-        samples = images.images[which]
-        at, which = rows.to(images.unit.device), which.to(images.unit.device)
-        labels = images.labels[which]
-        outputs = self._heads(images.embedding(at), images.tap[at])
+    def _loss(self, images: _ImageSet, rows: Tensor, step: int) -> Tensor:
+        # Rows of the first views, which are the original images.
+        originals = rows % len(images)
+        samples = images.images[originals]
+        rows, originals = rows.to(images.unit.device), originals.to(images.unit.device)
+        labels = images.labels[originals]
+        outputs = self._heads(images.embedding(rows), images.tap[rows])
         batch = Batch(labels, samples, step, self._settings.seed)
-        # The first view, which the means are of.
-        centers = images.centers.without(images.unit[which], labels)
+        centers = images.centers.without(images.unit[originals], labels)
         return self._method.loss(outputs, batch, centers).total

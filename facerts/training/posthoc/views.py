@@ -1,4 +1,4 @@
-"""Versions of each picture that a frozen embedder is shown: the picture as it is, and augmented ones."""
+"""Views of each image for a frozen embedder: the original, and augmented ones."""
 
 from __future__ import annotations
 
@@ -10,42 +10,42 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.datasets import Source
-from facerts.training.augment import Augmentation, build_augmentation
-from facerts.training.recipe import Augmentation as AugmentationSettings
+from facerts.training.augment import Augmenter, build_augmentation
+from facerts.training.recipe import Augmentation
 
-# Where a method compares views and nothing else is asked for.
-SEVERAL = 4
-# What the recipes of the methods that compare views have.
-AUGMENTATION = AugmentationSettings(flip=True, scale=0.15, shift=0.04, rotation=8.0, ladder=0.5)
+# Number of views by default, for methods that compare views.
+DEFAULT_VIEWS = 4
+# As in the recipes of the methods that compare views.
+AUGMENTATION = Augmentation(flip=True, scale=0.15, shift=0.04, rotation=8.0, ladder=0.5)
 
 
 @dataclass(frozen=True)
 class Views:
-    """Which versions of each picture are embedded.
+    """The views of each image to embed.
 
     Attributes:
-        count: V. The first view is the picture as it is, the others are augmented.
-        augmentation: of the others, as recipes have it.
-        seed: of the augmentation; view v of picture i depends on (seed, i, v) alone.
+        count: V. The first view is the original image, the others are augmented.
+        augmentation: augmentation of the others, as in recipes.
+        seed: seed of the augmentation; view v of image i depends only on (seed, i, v).
     """
 
     count: int = 1
-    augmentation: AugmentationSettings = AUGMENTATION
+    augmentation: Augmentation = AUGMENTATION
     seed: int = 0
 
     @property
     def key(self) -> str:
-        """All that the views of a picture depend on beside it; nothing where there is only the picture itself."""
+        """Everything that the views depend on besides the images; empty if there are only the originals."""
         if self.count == 1:
             return ""
-        how = {"views": self.count, "seed": self.seed, **self.augmentation.model_dump(mode="json")}
-        return f" {json.dumps(how, sort_keys=True)}"
+        settings = {"views": self.count, "seed": self.seed, **self.augmentation.model_dump(mode="json")}
+        return f" {json.dumps(settings, sort_keys=True)}"
 
     def of(self, source: Source) -> Iterator[Source]:
-        """The source once for each view.
+        """Yield the source once for each view.
 
         Raises:
-            MissingExtraError: there are augmented views, and albumentations is not installed.
+            MissingExtraError: there are augmented views, but albumentations is not installed.
         """
         yield source
         if self.count > 1:
@@ -55,9 +55,9 @@ class Views:
 
 
 class _AugmentedView(Source):
-    """A source whose crops are augmented."""
+    """A source with augmented crops."""
 
-    def __init__(self, source: Source, augment: Augmentation, seed: int, number: int) -> None:
+    def __init__(self, source: Source, augment: Augmenter, seed: int, number: int) -> None:
         self.name = f"{source.name}, view {number + 1}"
         self.labels, self.identities = source.labels, source.identities
         self._source = source
@@ -77,5 +77,5 @@ class _AugmentedView(Source):
         return self._source.read(index)
 
     def crop(self, index: int) -> NDArray[np.uint8]:
-        # As in training, where the epoch is a part of the key; these views are of no epoch.
+        # Keyed as in training; there are no epochs here, so the epoch is 0.
         return self._augment(self._source.crop(index), (self._seed, 0, index, self._number))

@@ -42,11 +42,11 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> str:
 def test_every_score_stands_beside_the_models_own(
     trained_run: Path, pairs: Path, drawn_faces: Path, drawn_things: Path, tmp_path: Path
 ) -> None:
-    given = ["--model", trained_run, *SCORES, "--ensemble", trained_run / FILE, "--out", tmp_path]
-    assert run("evaluate", "verification", *given, "--data", pairs) == 0
-    assert run("evaluate", "reject", *given, "--data", pairs, "--fmr", "0.05") == 0
-    assert run("evaluate", "ood", *given, "--in", drawn_faces, "--out-of", drawn_things) == 0
-    assert run("evaluate", "corruptions", *given, "--data", drawn_faces, "--images", "2") == 0
+    arguments = ["--model", trained_run, *SCORES, "--ensemble", trained_run / FILE, "--out", tmp_path]
+    assert run("evaluate", "verification", *arguments, "--data", pairs) == 0
+    assert run("evaluate", "reject", *arguments, "--data", pairs, "--fmr", "0.05") == 0
+    assert run("evaluate", "ood", *arguments, "--in", drawn_faces, "--out-of", drawn_things) == 0
+    assert run("evaluate", "corruptions", *arguments, "--data", drawn_faces, "--images", "2") == 0
     content = json.loads((tmp_path / "result.json").read_text())
     expected = ["quality", "norm", "sharpness", *CLASSIFIER_SCORES]
     assert content["model"]["method"] == "rts"
@@ -87,7 +87,7 @@ def test_scores_need_a_run(
     assert "no score 'enrgy', did you mean 'energy'" in refused(capsys, *command, *model, "--score", "enrgy")
     provider = refused(capsys, *command, *model, "--provider", "CPUExecutionProvider")
     assert "--provider is for ONNX Runtime" in provider
-    assert "no checkpoint here" in refused(capsys, *command, "--model", tmp_path / "none.pt")
+    assert "no such file" in refused(capsys, *command, "--model", tmp_path / "none.pt")
     assert not (tmp_path / "r").exists()
 
 

@@ -41,14 +41,17 @@ def test_max_softmax_tells_apart_what_is_one_in_float32() -> None:
 @pytest.mark.parametrize("temperature", [0.5, 1.0, 10.0])
 @pytest.mark.parametrize("scale", [1.0, 300.0])
 def test_negative_energy_against_a_loop(temperature: float, scale: float) -> None:
-    given = logits(scale=scale)
+    example = logits(scale=scale)
     expected = []
-    for row in given.tolist():
+    for row in example.tolist():
         top = max(row)
         summed = math.fsum(math.exp((value - top) / temperature) for value in row)
         expected.append(top + temperature * math.log(summed))
     torch.testing.assert_close(
-        negative_energy(given, temperature), torch.tensor(expected, dtype=torch.float64), rtol=1e-12, atol=0.0
+        negative_energy(example, temperature),
+        torch.tensor(expected, dtype=torch.float64),
+        rtol=1e-12,
+        atol=0.0,
     )
 
 
@@ -62,7 +65,7 @@ def test_mean_softmax_against_a_loop_over_members() -> None:
             mean += exponentials / exponentials.sum() / len(members)
         expected.append(math.log(mean.max()))
     np.testing.assert_allclose(mean_softmax(members), expected, rtol=1e-12)
-    with pytest.raises(ValueError, match="no member"):
+    with pytest.raises(ValueError, match="at least one member"):
         mean_softmax([])
 
 
@@ -77,7 +80,7 @@ def test_stability_against_a_loop_over_pairs() -> None:
     torch.testing.assert_close(stability(passes[:1].expand(6, 4, 9)), torch.ones(4).double())
 
 
-def test_embeddings_that_hardly_differ_are_told_apart() -> None:
+def test_embeddings_that_hardly_differ_are_separated() -> None:
     base = F.normalize(torch.randn(1, 1, 64, generator=torch.Generator().manual_seed(2)), dim=2)
     noise = torch.randn(30, 1, 64, generator=torch.Generator().manual_seed(3))
     scored = [stability(base + size * noise).item() for size in (1e-5, 2e-5, 4e-5)]
@@ -120,8 +123,8 @@ def test_odins_step_against_finite_differences(temperature: float) -> None:
     images = torch.randn(3, 3, 4, 4, generator=torch.Generator().manual_seed(6)).double()
     classes = network(images).argmax(dim=1).tolist()
 
-    def surest(given: Tensor) -> Tensor:
-        return max_softmax(network(given), temperature)
+    def score(images: Tensor) -> Tensor:
+        return max_softmax(network(images), temperature)
 
     def log_probability(image: Tensor, label: int) -> float:
         scores = (network(image[None])[0] / temperature).tolist()
@@ -134,28 +137,28 @@ def test_odins_step_against_finite_differences(temperature: float) -> None:
             step[place] = 1e-5
             up, down = (log_probability(images[row] + sign * step, classes[row]) for sign in (1, -1))
             expected[row][place] += 0.25 * math.copysign(1.0, up - down)
-    moved = perturbed(surest, images, 0.25)
+    moved = perturbed(score, images, 0.25)
     torch.testing.assert_close(moved, expected)
     assert not moved.requires_grad
     assert all(parameter.grad is None for parameter in network.parameters())
-    assert torch.equal(perturbed(surest, images, 0.0), images)
+    assert torch.equal(perturbed(score, images, 0.0), images)
 
 
 def test_pytorch_ood_gives_the_same_numbers() -> None:
     detector = pytest.importorskip(
         "pytorch_ood.detector", reason="needs pytorch-ood and torchvision", exc_type=ImportError
     )
-    given = logits().double()
-    torch.testing.assert_close(max_softmax(given, 3.0).exp(), -detector.MaxSoftmax.score(given, 3.0))
-    torch.testing.assert_close(negative_energy(given, 3.0), -detector.EnergyBased.score(given, 3.0))
+    example = logits().double()
+    torch.testing.assert_close(max_softmax(example, 3.0).exp(), -detector.MaxSoftmax.score(example, 3.0))
+    torch.testing.assert_close(negative_energy(example, 3.0), -detector.EnergyBased.score(example, 3.0))
     network = Tiny()
     images = torch.randn(3, 3, 4, 4, generator=torch.Generator().manual_seed(7)).double()
     odin = detector.ODIN(network, eps=0.01, temperature=1000.0)
 
-    def surest(given: Tensor) -> Tensor:
-        return max_softmax(network(given), 1000.0)
+    def score(images: Tensor) -> Tensor:
+        return max_softmax(network(images), 1000.0)
 
-    own = surest(perturbed(surest, images, 0.01))
+    own = score(perturbed(score, images, 0.01))
     torch.testing.assert_close(own.exp(), -odin(images))
     # Without dropout every pass of theirs is the network itself.
     passes = detector.MCD(network, samples=3, mode="mean")

@@ -93,9 +93,9 @@ def test_at_minus_one_it_is_arcface_short_of_the_end_of_the_angle() -> None:
 def test_the_loss_at_zero_is_cosface_and_at_minus_one_arcface(mean: float, same: Method) -> None:
     torch.manual_seed(0)
     centers, outputs = ClassCenters(9, 6).double(), {"embedding": of_lengths(30, 30, 30, 30)}
-    given = batch([0, 8, 3, 3])
-    loss = with_statistics(mean, 2.0).loss(outputs, given, centers)
-    torch.testing.assert_close(loss.total, same.loss(outputs, given, centers).total)
+    step_batch = batch([0, 8, 3, 3])
+    loss = with_statistics(mean, 2.0).loss(outputs, step_batch, centers)
+    torch.testing.assert_close(loss.total, same.loss(outputs, step_batch, centers).total)
 
 
 def test_without_margin_it_is_scaled_cosine_softmax() -> None:

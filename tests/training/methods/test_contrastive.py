@@ -24,16 +24,16 @@ def test_cosines_by_hand() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "wanted"),
+    ("dtype", "expected"),
     [(torch.bfloat16, torch.float32), (torch.float32, torch.float32), (torch.float64, torch.float64)],
 )
-def test_cosines_have_at_least_single_precision(given: torch.dtype, wanted: torch.dtype) -> None:
-    embedding = torch.randn(5, 7).to(given)
+def test_cosines_have_at_least_single_precision(dtype: torch.dtype, expected: torch.dtype) -> None:
+    embedding = torch.randn(5, 7).to(dtype)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        got = similarities(embedding)
-    assert got.dtype == wanted
+        actual = similarities(embedding)
+    assert actual.dtype == expected
     exact = F.normalize(embedding.double()) @ F.normalize(embedding.double()).T
-    torch.testing.assert_close(got.double(), exact, atol=1e-6, rtol=0)
+    torch.testing.assert_close(actual.double(), exact, atol=1e-6, rtol=0)
 
 
 def test_a_row_is_not_its_own_positive_and_classes_are_the_batchs() -> None:

@@ -78,8 +78,8 @@ def test_the_target_is_a_constant_to_the_gradient() -> None:
     arcface = ArcFace(MarginConfig())
     plain = torch.autograd.grad(arcface.loss(outputs, batch([0, 1, 2]), centers).total, inputs)
     loss = CRFIQA(CRFIQAConfig()).loss(outputs, batch([0, 1, 2]), centers).total
-    *got, slope = torch.autograd.grad(loss, (*inputs, r))
-    for one, other in zip(got, plain, strict=True):
+    *actual, slope = torch.autograd.grad(loss, (*inputs, r))
+    for one, other in zip(actual, plain, strict=True):
         torch.testing.assert_close(one, other)
     # SmoothL1's slope is e/β within β and its sign beyond; the mean divides by 3, λ is 10.
     error = -torch.tensor(slow_ratios(embedding, [0, 1, 2], centers), dtype=torch.float64)

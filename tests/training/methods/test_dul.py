@@ -41,8 +41,8 @@ def test_the_divergence_by_numerical_integration(mean: float, variance: float) -
     value, _ = integrate.quad(
         lambda x: p.pdf(x) * (p.logpdf(x) - q.logpdf(x)), -20, 20, points=[mean - 4, mean, mean + 4]
     )
-    got = kl_divergence(torch.tensor([[mean]]).double(), torch.tensor([[math.log(variance)]]).double())
-    assert got.item() == pytest.approx(value, abs=1e-6)
+    actual = kl_divergence(torch.tensor([[mean]]).double(), torch.tensor([[math.log(variance)]]).double())
+    assert actual.item() == pytest.approx(value, abs=1e-6)
 
 
 def test_a_tiny_variance_is_arcface_and_a_constant() -> None:
@@ -61,8 +61,8 @@ def test_the_loss_by_a_slow_loop() -> None:
     torch.manual_seed(2)
     centers = ClassCenters(5, SIZE).double()
     mean, log_variance = torch.randn(2, 4, SIZE, dtype=torch.float64).unbind()
-    given = batch(4)
-    noise = keyed_normal(given.seed, given.step, given.samples, SIZE).double()
+    step_batch = batch(4)
+    noise = keyed_normal(step_batch.seed, step_batch.step, step_batch.samples, SIZE).double()
     expected = 0.0
     for i in range(4):
         sample = [mean[i, j] + noise[i, j] * math.exp(log_variance[i, j] / 2) for j in range(SIZE)]
@@ -73,7 +73,7 @@ def test_the_loss_by_a_slow_loop() -> None:
         for m, x in zip(mean[i].tolist(), log_variance[i].tolist(), strict=True):
             expected += 0.3 * 0.5 * (m * m + math.exp(x) - x - 1) / SIZE
     outputs = {"embedding": mean, "log_variance": log_variance}
-    loss = method(logit_scale=8, margin=0.2, kl_weight=0.3).loss(outputs, given, centers)
+    loss = method(logit_scale=8, margin=0.2, kl_weight=0.3).loss(outputs, step_batch, centers)
     assert loss.total.item() == pytest.approx(expected / 4, rel=1e-9)
 
 
@@ -133,9 +133,9 @@ def test_loss_and_gradients_are_finite_at_the_ends(
     loss = method().loss({"embedding": mean, "log_variance": raw}, batch(5), centers)
     loss.total.backward()
     assert torch.isfinite(loss.total)
-    for given in (mean, raw, centers.weight):
-        assert given.grad is not None
-        assert torch.isfinite(given.grad).all()
+    for tensor in (mean, raw, centers.weight):
+        assert tensor.grad is not None
+        assert torch.isfinite(tensor.grad).all()
 
 
 def test_the_divergence_brings_a_vanished_variance_back() -> None:

@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 from facerts.training.class_head.centers import ClassCenters
 from facerts.training.methods import METHODS, Batch
-from facerts.training.methods.godin import GODIN, SMALLEST_DIVISOR, divisor
+from facerts.training.methods.godin import GODIN, MIN_DIVISOR, divisor
 
 
 def batch(size: int) -> Batch:
@@ -95,7 +95,7 @@ def test_loss_and_gradients_are_finite_at_the_ends(dtype: torch.dtype, where: fl
     loss = method().loss({"embedding": embedding, "divisor": raw}, batch(5), centers)
     loss.total.backward()
     assert torch.isfinite(loss.total)
-    assert divisor(raw).min() >= SMALLEST_DIVISOR
-    for given in (embedding, raw, centers.weight):
-        assert given.grad is not None
-        assert torch.isfinite(given.grad).all()
+    assert divisor(raw).min() >= MIN_DIVISOR
+    for tensor in (embedding, raw, centers.weight):
+        assert tensor.grad is not None
+        assert torch.isfinite(tensor.grad).all()

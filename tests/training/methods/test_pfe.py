@@ -22,8 +22,8 @@ def method() -> PFE:
 
 
 def batch(labels: list[int], samples: list[int] | None = None) -> Batch:
-    given = list(range(len(labels))) if samples is None else samples
-    return Batch(torch.tensor(labels), torch.tensor(given), step=0, seed=1)
+    indices = list(range(len(labels))) if samples is None else samples
+    return Batch(torch.tensor(labels), torch.tensor(indices), step=0, seed=1)
 
 
 def test_genuine_pairs_by_a_slow_loop() -> None:

@@ -6,7 +6,7 @@ from torch.nn import functional as F
 
 from facerts.training.class_head.centers import ClassCenters
 from facerts.training.methods import METHODS, Batch
-from facerts.training.methods.relaxed_softmax import SMALLEST_ALPHA, RelaxedSoftmax, inverse_temperature
+from facerts.training.methods.relaxed_softmax import MIN_ALPHA, RelaxedSoftmax, inverse_temperature
 
 
 def batch(size: int) -> Batch:
@@ -21,7 +21,7 @@ def test_alpha_is_one_at_zero_positive_and_rising() -> None:
     x = torch.linspace(-200, 200, 4001, dtype=torch.float64).unsqueeze(1)
     alpha = inverse_temperature(x)
     assert alpha[2000].item() == pytest.approx(1, abs=1e-12)
-    assert (alpha >= SMALLEST_ALPHA).all()
+    assert (alpha >= MIN_ALPHA).all()
     assert (alpha.diff() >= 0).all()
     assert torch.isfinite(1 / alpha).all()
 
@@ -97,6 +97,6 @@ def test_loss_and_gradients_are_finite_at_the_ends(dtype: torch.dtype, where: fl
     loss = method().loss({"embedding": embedding, "confidence": confidence}, batch(5), centers)
     loss.total.backward()
     assert torch.isfinite(loss.total)
-    for given in (embedding, confidence, centers.weight):
-        assert given.grad is not None
-        assert torch.isfinite(given.grad).all()
+    for tensor in (embedding, confidence, centers.weight):
+        assert tensor.grad is not None
+        assert torch.isfinite(tensor.grad).all()

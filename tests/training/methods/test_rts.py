@@ -14,7 +14,7 @@ from facerts.training.class_head.centers import ClassCenters
 from facerts.training.methods import METHODS, Batch
 from facerts.training.methods import rts as rts_module
 from facerts.training.methods.noise import keyed_normal
-from facerts.training.methods.rts import RTS, SMALLEST_TEMPERATURE, RTSConfig, kl_divergence, temperature
+from facerts.training.methods.rts import MIN_TEMPERATURE, RTS, RTSConfig, kl_divergence, temperature
 
 DEGREES = 16
 
@@ -30,8 +30,8 @@ def test_the_divergence_is_that_of_the_gammas() -> None:
             Gamma(torch.tensor(0.5, dtype=torch.float64), torch.tensor(0.5 / v, dtype=torch.float64)),
             Gamma(torch.tensor(0.5, dtype=torch.float64), torch.tensor(0.5, dtype=torch.float64)),
         )
-        got = kl_divergence(torch.full((1, DEGREES), math.log(v), dtype=torch.float64))
-        torch.testing.assert_close(got[0], expected)
+        actual = kl_divergence(torch.full((1, DEGREES), math.log(v), dtype=torch.float64))
+        torch.testing.assert_close(actual[0], expected)
 
 
 @pytest.mark.parametrize("v", [0.3, 1.0, 2.5])
@@ -41,8 +41,8 @@ def test_the_divergence_by_numerical_integration(v: float) -> None:
     value, _ = integrate.quad(
         lambda u: p.pdf(u * u) * (p.logpdf(u * u) - q.logpdf(u * u)) * 2 * u, 1e-9, math.sqrt(80 * max(v, 1))
     )
-    got = kl_divergence(torch.tensor([[math.log(v)]], dtype=torch.float64)).item()
-    assert got == pytest.approx(value, abs=2e-5)
+    actual = kl_divergence(torch.tensor([[math.log(v)]], dtype=torch.float64)).item()
+    assert actual == pytest.approx(value, abs=2e-5)
 
 
 def test_the_divergence_is_least_at_one() -> None:
@@ -95,21 +95,21 @@ def test_gradients_are_the_papers(scale: str) -> None:
     centers = ClassCenters(7, 12).double()
     embedding = torch.randn(5, 12, dtype=torch.float64)
     z = (0.4 * torch.randn(5, size, dtype=torch.float64)).requires_grad_()
-    given = batch(5)
+    step_batch = batch(5)
     method = RTS(RTSConfig(scale=scale, kl_weight=0.0, logit_scale=8.0, margin=0.2))
-    loss = method.loss({"embedding": embedding, "log_scale": z}, given, centers)
+    loss = method.loss({"embedding": embedding, "log_scale": z}, step_batch, centers)
     (gradient,) = torch.autograd.grad(loss.total, z)
 
-    noise = keyed_normal(given.seed, given.step, given.samples, DEGREES).double()
+    noise = keyed_normal(step_batch.seed, step_batch.step, step_batch.samples, DEGREES).double()
     v = z.detach().exp()
     t = temperature(v, noise)
     cosine = F.normalize(embedding) @ F.normalize(centers.weight.detach()).T
-    target = torch.cos(torch.arccos(cosine[torch.arange(5), given.labels]) + 0.2)
+    target = torch.cos(torch.arccos(cosine[torch.arange(5), step_batch.labels]) + 0.2)
     s = cosine.clone()
-    s[torch.arange(5), given.labels] = target
+    s[torch.arange(5), step_batch.labels] = target
     s = 8.0 * s / t.unsqueeze(1)
     p = s.softmax(dim=1)
-    p[torch.arange(5), given.labels] -= 1
+    p[torch.arange(5), step_batch.labels] -= 1
     inner = (p * s).sum(dim=1, keepdim=True)
     share = v * noise.square() / ((DEGREES - 2) * t.unsqueeze(1)) if scale == "vector" else torch.ones(5, 1)
     torch.testing.assert_close(gradient, -share * inner / 5, rtol=1e-7, atol=1e-12)
@@ -148,7 +148,7 @@ def test_tiny_draws_are_clamped_and_counted(monkeypatch: pytest.MonkeyPatch) -> 
     assert torch.isfinite(z.grad).all()  # type: ignore[arg-type]
     terms = RTS(RTSConfig()).image_terms({"embedding": torch.randn(4, 5), "log_scale": z}, batch(4))
     assert terms.temperature is not None
-    assert terms.temperature.min() >= SMALLEST_TEMPERATURE
+    assert terms.temperature.min() >= MIN_TEMPERATURE
 
 
 def test_a_larger_scale_means_more_uncertainty_and_less_quality() -> None:

@@ -25,7 +25,7 @@ def build(name: str, temperature: float = 0.1) -> Method:
     return METHODS[name](METHODS[name].Config(temperature=temperature))
 
 
-def given(size: int = 5, dtype: torch.dtype = torch.float64) -> tuple[ClassCenters, Tensor, Batch]:
+def example(size: int = 5, dtype: torch.dtype = torch.float64) -> tuple[ClassCenters, Tensor, Batch]:
     torch.manual_seed(11)
     batch = views_batch(LABELS)
     centers = ClassCenters(CLASSES, size).to(dtype)
@@ -54,14 +54,14 @@ def test_two_views_and_several_images_of_a_person(name: str) -> None:
 
 
 def test_supcon_against_a_slow_reading_of_equation_2() -> None:
-    centers, embedding, batch = given()
+    centers, embedding, batch = example()
     loss = build("supcon", 0.3).loss({"embedding": embedding}, batch, centers).total.item()
     slow = slow_supcon(embedding, batch.labels.tolist(), 0.3)
     assert loss == pytest.approx(sum(slow) / len(slow), rel=1e-10)
 
 
 def test_two_views_without_labels_make_supcon_simclrs_loss() -> None:
-    centers, embedding, batch = given()
+    centers, embedding, batch = example()
     unlabeled = Batch(batch.samples, batch.samples, batch.step, batch.seed)
     loss = build("supcon", 0.2).loss({"embedding": embedding}, unlabeled, centers).total.item()
     assert loss == pytest.approx(slow_nt_xent(embedding, 0.2), rel=1e-10)
@@ -69,7 +69,7 @@ def test_two_views_without_labels_make_supcon_simclrs_loss() -> None:
 
 def test_the_prototype_loss_joins_cross_entropy_and_supcon() -> None:
     # log(exp ℓ_CE + exp ℓ_SupCon − 1), the own prototype the one positive of a pool that it has joined.
-    centers, embedding, batch = given()
+    centers, embedding, batch = example()
     tau = 0.5
     logits, prototypes = similarities(embedding) / tau, centers.cosines(embedding) / tau
     entropy = F.cross_entropy(prototypes, batch.labels, reduction="none")
@@ -84,7 +84,7 @@ def test_the_prototype_loss_joins_cross_entropy_and_supcon() -> None:
 
 
 def test_esupcon_against_a_slow_reading() -> None:
-    centers, embedding, batch = given()
+    centers, embedding, batch = example()
     tau, labels = 0.4, batch.labels.tolist()
     z, theta = units(embedding), units(centers.weight)
     per_row = []
@@ -107,14 +107,14 @@ def test_class_means_by_hand() -> None:
 
 
 def test_prototypes_of_absent_classes_are_pushed_away() -> None:
-    centers, embedding, batch = given()
+    centers, embedding, batch = example()
     absent = sorted(set(range(CLASSES)) - set(LABELS))
     build("esupcon").loss({"embedding": embedding}, batch, centers).total.backward()
     assert (centers.weight.grad[absent].norm(dim=1) > 0).all()  # type: ignore[index]
 
 
 def test_tightness_is_supcon_and_a_classifier_that_leaves_the_embedding_alone() -> None:
-    centers, embedding, batch = given()
+    centers, embedding, batch = example()
     embedding.requires_grad_()
     supcon = build("supcon").loss({"embedding": embedding}, batch, centers).total
     loss = build("tightness").loss({"embedding": embedding}, batch, centers).total
@@ -133,7 +133,7 @@ def test_tightness_is_supcon_and_a_classifier_that_leaves_the_embedding_alone() 
 
 
 def test_spce_against_a_slow_reading() -> None:
-    centers, embedding, batch = given()
+    centers, embedding, batch = example()
     tau, labels = 0.3, batch.labels.tolist()
     present, count = sorted(set(labels)), len(labels)
     # The paper's equation with z = sqrt(K/τ) ẑ.
@@ -156,7 +156,7 @@ def test_spce_of_perfectly_separated_identities_is_a_softmax_over_one_inverse_te
 
 
 def test_spces_classifier_leaves_the_embedding_alone() -> None:
-    centers, embedding, batch = given()
+    centers, embedding, batch = example()
     embedding.requires_grad_()
     other = ClassCenters(CLASSES, 5).double()
     one = build("spce").loss({"embedding": embedding}, batch, centers)
@@ -180,7 +180,7 @@ class Prototypes:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_gradients_by_gradcheck(name: str) -> None:
-    centers, embedding, batch = given(size=3)
+    centers, embedding, batch = example(size=3)
     weight = centers.weight.detach().clone()
     # What is detached is constant to autograd, but not to finite differences.
     fixed = None if name in {"supcon", "esupcon"} else centers.cosines(embedding).detach()
@@ -199,7 +199,7 @@ def test_gradients_by_gradcheck(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_order_of_the_batch_does_not_matter(name: str) -> None:
-    centers, embedding, batch = given()
+    centers, embedding, batch = example()
     order = torch.randperm(len(embedding))
     method = build(name)
     before = method.loss({"embedding": embedding}, batch, centers).total
@@ -209,7 +209,7 @@ def test_the_order_of_the_batch_does_not_matter(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_lengths_do_not_matter_to_the_loss_and_are_the_quality(name: str) -> None:
-    centers, embedding, batch = given()
+    centers, embedding, batch = example()
     lengths = torch.rand(len(embedding), 1, dtype=torch.float64) + 0.5
     method = build(name)
     torch.testing.assert_close(
@@ -231,7 +231,7 @@ def test_lengths_do_not_matter_to_the_loss_and_are_the_quality(name: str) -> Non
 def test_loss_and_gradient_are_finite(
     name: str, where: str, rounding: torch.dtype, temperature: float
 ) -> None:
-    centers, embedding, batch = given(dtype=torch.float32)
+    centers, embedding, batch = example(dtype=torch.float32)
     own = F.normalize(centers.weight.detach())[batch.labels]
     if where in {"own center", "opposite", "zero"}:
         embedding = own * {"own center": 1.0, "opposite": -1.0, "zero": 0.0}[where]
@@ -254,7 +254,7 @@ def test_loss_and_gradient_are_finite(
 
 @pytest.mark.parametrize("name", NAMES)
 def test_descent_gathers_people_and_where_there_is_one_the_classifier_too(name: str) -> None:
-    centers, embedding, batch = given(size=8, dtype=torch.float32)
+    centers, embedding, batch = example(size=8, dtype=torch.float32)
     embedding.requires_grad_()
     optimizer = torch.optim.Adam([embedding, centers.weight], lr=0.05)
     for _ in range(300):

@@ -12,12 +12,15 @@ from facerts.training.methods.base import Batch
 from facerts.training.methods.contrastive import similarities
 from facerts.training.methods.tau import TaU, TaUConfig, temperature
 from facerts.training.nn.heads import HeadSpec
+from facerts.training.recipe import load_recipe
 from tests.contrastive import permuted, slow_info_nce, slow_nt_xent, views_batch
 
 IMAGES = 5
 
 
-def given(size: int = 4, dtype: torch.dtype = torch.float64) -> tuple[ClassCenters, dict[str, Tensor], Batch]:
+def example(
+    size: int = 4, dtype: torch.dtype = torch.float64
+) -> tuple[ClassCenters, dict[str, Tensor], Batch]:
     torch.manual_seed(12)
     embedding = torch.randn(2 * IMAGES, size, dtype=dtype)
     u = torch.randn(2 * IMAGES, 1, dtype=dtype)
@@ -25,7 +28,7 @@ def given(size: int = 4, dtype: torch.dtype = torch.float64) -> tuple[ClassCente
 
 
 def build(smallest: float = 0.1) -> TaU:
-    return TaU(TaUConfig(smallest_temperature=smallest))
+    return TaU(TaUConfig(tau_min=smallest))
 
 
 def test_two_shuffled_views_and_one_more_output() -> None:
@@ -35,7 +38,7 @@ def test_two_shuffled_views_and_one_more_output() -> None:
 
 @pytest.mark.parametrize("u", [-2.0, 0.0, 1.5])
 def test_a_constant_u_gives_simclrs_loss_at_its_temperature(u: float) -> None:
-    centers, outputs, batch = given()
+    centers, outputs, batch = example()
     outputs["log_odds"] = torch.full_like(outputs["log_odds"], u)
     loss = build(0.2).loss(outputs, batch, centers).total.item()
     tau = 0.2 * (1 + math.exp(-u))
@@ -43,7 +46,7 @@ def test_a_constant_u_gives_simclrs_loss_at_its_temperature(u: float) -> None:
 
 
 def test_every_view_divides_by_a_temperature_of_its_own() -> None:
-    centers, outputs, batch = given()
+    centers, outputs, batch = example()
     loss = build(0.3).loss(outputs, batch, centers)
     taus = [0.3 / (1 / (1 + math.exp(-float(u)))) for u in outputs["log_odds"]]
     positive = [[(i + IMAGES) % (2 * IMAGES)] for i in range(2 * IMAGES)]
@@ -53,14 +56,14 @@ def test_every_view_divides_by_a_temperature_of_its_own() -> None:
 
 
 def test_labels_play_no_part() -> None:
-    centers, outputs, batch = given()
+    centers, outputs, batch = example()
     relabeled = Batch(torch.arange(2 * IMAGES) % 3, batch.samples, batch.step, batch.seed)
     before, after = (build().loss(outputs, b, centers).total for b in (batch, relabeled))
     assert torch.equal(before, after)
 
 
 def test_the_order_of_the_batch_does_not_matter() -> None:
-    centers, outputs, batch = given()
+    centers, outputs, batch = example()
     order = torch.randperm(2 * IMAGES)
     shuffled = {name: value[order] for name, value in outputs.items()}
     torch.testing.assert_close(
@@ -70,7 +73,7 @@ def test_the_order_of_the_batch_does_not_matter() -> None:
 
 
 def test_the_gradient_by_gradcheck_and_us_by_hand() -> None:
-    centers, outputs, batch = given()
+    centers, outputs, batch = example()
 
     def total(embedding: Tensor, u: Tensor) -> Tensor:
         return build(0.5).loss({"embedding": embedding, "log_odds": u}, batch, centers).total
@@ -117,7 +120,7 @@ def test_quality_is_u_where_the_sigmoid_has_run_together() -> None:
 @pytest.mark.parametrize("u", [-1e4, 0.0, 1e4])
 @pytest.mark.parametrize("rounding", [torch.float32, torch.bfloat16, torch.float16])
 def test_loss_and_gradient_are_finite(where: str, u: float, rounding: torch.dtype) -> None:
-    centers, outputs, batch = given(dtype=torch.float32)
+    centers, outputs, batch = example(dtype=torch.float32)
     embedding = outputs["embedding"]
     if where in {"own center", "opposite", "zero"}:
         own = F.normalize(centers.weight.detach())[batch.labels]
@@ -137,7 +140,7 @@ def test_loss_and_gradient_are_finite(where: str, u: float, rounding: torch.dtyp
 
 
 def test_an_image_whose_other_view_is_lost_learns_a_higher_temperature() -> None:
-    centers, outputs, batch = given(size=12, dtype=torch.float32)
+    centers, outputs, batch = example(size=12, dtype=torch.float32)
     embedding = outputs["embedding"]
     embedding[IMAGES:] = embedding[:IMAGES] + 0.1 * torch.randn(IMAGES, 12)
     embedding[IMAGES] = -embedding[0]
@@ -154,7 +157,12 @@ def test_an_image_whose_other_view_is_lost_learns_a_higher_temperature() -> None
     assert quality[lost].max() < 0 < quality[found].min()
 
 
-@pytest.mark.parametrize("settings", [{"smallest_temperature": 0}, {"temperature": 0.1}])
+def test_recipes_written_before_have_another_name_for_the_minimum() -> None:
+    recipe = load_recipe("casia_rts", ["method={name: tau, smallest_temperature: 0.2}"])
+    assert recipe.method == {"name": "tau", "tau_min": 0.2}
+
+
+@pytest.mark.parametrize("settings", [{"tau_min": 0}, {"temperature": 0.1}])
 def test_impossible_settings_are_refused(settings: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=next(iter(settings))):
         TaUConfig(**settings)

@@ -27,6 +27,8 @@ from facerts.training.methods.tempnet import (
     TempNetConfig,
     batch_contrast,
 )
+from facerts.training.posthoc.method import configure
+from facerts.training.recipe import load_recipe
 
 FLOOR = 1e-3
 
@@ -69,13 +71,13 @@ def test_derivatives_are_those_of_autograd(masked: bool) -> None:
     logits, positive = cosines(40, 9), cosines(40, 1, seed=1).squeeze(1)
     among = torch.rand(40, 9, generator=torch.Generator().manual_seed(2)) < 0.6
     among[:, 0] = True
-    given = among if masked else None
+    mask = among if masked else None
     tau = torch.logspace(-2.5, 1, 40, dtype=torch.float64).requires_grad_()
-    value = robust_loss(logits, positive, tau, 0.8, given)
+    value = robust_loss(logits, positive, tau, 0.8, mask)
     (first,) = torch.autograd.grad(value.sum(), tau, create_graph=True)
     (second,) = torch.autograd.grad(first.sum(), tau)
-    torch.testing.assert_close(first_derivative(logits, tau, 0.8, given), first, rtol=1e-9, atol=1e-9)
-    torch.testing.assert_close(second_derivative(logits, tau, given), second, rtol=1e-6, atol=1e-9)
+    torch.testing.assert_close(first_derivative(logits, tau, 0.8, mask), first, rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(second_derivative(logits, tau, mask), second, rtol=1e-6, atol=1e-9)
 
 
 def test_what_is_not_contrasted_with_plays_no_part() -> None:
@@ -101,7 +103,7 @@ def test_the_gradient_is_that_of_the_formula() -> None:
     among = torch.ones(4, 6, dtype=torch.bool)
     among[:, 4] = False
     assert torch.autograd.gradcheck(
-        lambda *given: robust_loss(given[0], given[1], given[2], 0.5, among), (logits, positive, tau)
+        lambda *inputs: robust_loss(inputs[0], inputs[1], inputs[2], 0.5, among), (logits, positive, tau)
     )
 
 
@@ -123,18 +125,18 @@ def test_the_derivative_runs_from_the_largest_divergence_to_rho() -> None:
 
 def test_a_temperature_of_one_is_cross_entropy() -> None:
     logits, labels = 5 * cosines(8, 11), torch.arange(8)
-    got = robust_loss(logits, logits[labels, labels], torch.ones(8, dtype=torch.float64), 0.0)
-    torch.testing.assert_close(got, F.cross_entropy(logits, labels, reduction="none") - math.log(11))
+    actual = robust_loss(logits, logits[labels, labels], torch.ones(8, dtype=torch.float64), 0.0)
+    torch.testing.assert_close(actual, F.cross_entropy(logits, labels, reduction="none") - math.log(11))
 
 
 def test_the_excess_keeps_its_bounds() -> None:
     logits = cosines(500, 20)
     tau = torch.logspace(-3, 2, 500, dtype=torch.float64)
-    got = excess(logits, tau)
-    assert (got >= -1e-12).all()
-    assert (got <= logits.amax(dim=1) - logits.mean(dim=1) + 1e-12).all()
-    assert got[0] > 0.9 * (logits[0].max() - logits[0].mean())
-    assert got[-1] < 1e-2 * (logits[-1].max() - logits[-1].mean())
+    actual = excess(logits, tau)
+    assert (actual >= -1e-12).all()
+    assert (actual <= logits.amax(dim=1) - logits.mean(dim=1) + 1e-12).all()
+    assert actual[0] > 0.9 * (logits[0].max() - logits[0].mean())
+    assert actual[-1] < 1e-2 * (logits[-1].max() - logits[-1].mean())
 
 
 # Newton's temperature
@@ -169,7 +171,7 @@ def test_newton_finds_the_minimum(kind: str, rho: float) -> None:
     assert torch.isfinite(tau).all()
     assert (tau >= FLOOR).all()
     shifted = logits.double() - logits.double().amax(dim=1, keepdim=True)
-    for row, got in zip(shifted[:5], tau[:5].tolist(), strict=True):
+    for row, actual in zip(shifted[:5], tau[:5].tolist(), strict=True):
 
         def value(log_tau: float, row: Tensor = row) -> float:
             at = torch.tensor([math.exp(log_tau)], dtype=torch.float64)
@@ -180,7 +182,7 @@ def test_newton_finds_the_minimum(kind: str, rho: float) -> None:
             value, bounds=(math.log(FLOOR), math.log(1e14)), method="bounded", options={"xatol": 1e-8}
         )
         least = min(found.fun, value(math.log(FLOOR)))
-        assert value(math.log(got)) <= least + 1e-9 * max(abs(least), 1e-6)
+        assert value(math.log(actual)) <= least + 1e-9 * max(abs(least), 1e-6)
     slope = first_derivative(shifted, tau, rho)
     inside = tau > FLOOR
     assert (slope[~inside] >= 0).all()
@@ -235,7 +237,7 @@ def test_no_network_beats_newton() -> None:
     best = robust_loss(logits, positive, newton_temperature(logits, 2.0, FLOOR, among), 2.0, among)
     for seed in range(5):
         torch.manual_seed(seed)
-        network = TemperatureNetwork(8, TempNetConfig(rho=2.0, highest=10.0 ** (seed - 2))).double()
+        network = TemperatureNetwork(8, TempNetConfig(rho=2.0, tau_max=10.0 ** (seed - 2))).double()
         with torch.no_grad():
             predicted = robust_loss(logits, positive, network(embedding), 2.0, among)
         assert (best <= predicted + 1e-12).all()
@@ -247,7 +249,7 @@ def test_no_network_beats_newton() -> None:
 
 def test_the_network_by_a_slow_reading_of_its_equations() -> None:
     torch.manual_seed(1)
-    config = TempNetConfig(hidden=6, references=5, rho=1.5, lowest=0.01, highest=0.3)
+    config = TempNetConfig(hidden=6, references=5, rho=1.5, tau_min=0.01, tau_max=0.3)
     network = TemperatureNetwork(4, config).double()
     with torch.no_grad():
         network.weight.normal_()
@@ -255,10 +257,10 @@ def test_the_network_by_a_slow_reading_of_its_equations() -> None:
         network.log_sharpness.fill_(math.log(0.3))
         network.features.bias.normal_()
     embedding = F.normalize(torch.randn(3, 4, dtype=torch.float64))
-    got = network(embedding)
+    actual = network(embedding)
     w1, b1 = network.features.weight.detach().numpy(), network.features.bias.detach().numpy()
     w2, w3 = network.references.detach().numpy(), network.weight.detach().numpy()
-    for row, tau in zip(embedding.numpy(), got.tolist(), strict=True):
+    for row, tau in zip(embedding.numpy(), actual.tolist(), strict=True):
         v = np.maximum(w1 @ row + b1, 0)
         u = [w2[:, k] @ v / np.sqrt((w2[:, k] ** 2).sum()) for k in range(5)]
         p = np.exp(np.array(u) / 0.3) / np.exp(np.array(u) / 0.3).sum()
@@ -309,13 +311,13 @@ def test_contrast_in_the_batch_is_with_other_people() -> None:
 @pytest.mark.parametrize("contrast", ["batch", "centers"])
 def test_the_loss_of_a_step_by_a_slow_loop(contrast: str) -> None:
     torch.manual_seed(3)
-    given = method(contrast=contrast, rho=0.5, loss_scale=3.0)
-    given.state.double()
+    tempnet = method(contrast=contrast, rho=0.5, loss_scale=3.0)
+    tempnet.state.double()
     centers, embedding = ClassCenters(5, 8).double(), torch.randn(6, 8, dtype=torch.float64)
     labels = [0, 1, 4, 0, 1, 4]
-    loss = given.loss({"embedding": embedding}, batch(labels), centers)
+    loss = tempnet.loss({"embedding": embedding}, batch(labels), centers)
     unit = F.normalize(embedding)
-    tau = given.state(unit).tolist()
+    tau = tempnet.state(unit).tolist()
     values = []
     for i in range(6):
         if contrast == "batch":
@@ -335,12 +337,12 @@ def test_no_gradient_reaches_the_embedding_through_the_temperature(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     embedding = torch.randn(6, 8, requires_grad=True)
-    given, centers = method(rho=0.5), ClassCenters(5, 8)
-    loss = given.loss({"embedding": embedding}, batch([0, 1, 2, 0, 1, 2]), centers)
+    tempnet, centers = method(rho=0.5), ClassCenters(5, 8)
+    loss = tempnet.loss({"embedding": embedding}, batch([0, 1, 2, 0, 1, 2]), centers)
     (through,) = torch.autograd.grad(loss.total, embedding)
     tau = loss.per_image["tau"]
-    monkeypatch.setattr(given, "state", lambda _: tau)
-    loss = given.loss({"embedding": embedding}, batch([0, 1, 2, 0, 1, 2]), centers)
+    monkeypatch.setattr(tempnet, "state", lambda _: tau)
+    loss = tempnet.loss({"embedding": embedding}, batch([0, 1, 2, 0, 1, 2]), centers)
     (alone,) = torch.autograd.grad(loss.total, embedding)
     assert alone.abs().max() > 0
     torch.testing.assert_close(through, alone, rtol=0, atol=0)
@@ -350,7 +352,7 @@ def test_no_gradient_reaches_the_embedding_through_the_temperature(
 @pytest.mark.parametrize("where", ["own center", "opposite", "zero", "bf16", "fp16"])
 def test_loss_and_gradient_are_finite_at_the_ends(contrast: str, where: str) -> None:
     torch.manual_seed(4)
-    centers, given = ClassCenters(5, 8), method(contrast=contrast, rho=0.5)
+    centers, tempnet = ClassCenters(5, 8), method(contrast=contrast, rho=0.5)
     center = F.normalize(centers.weight.detach()[:3]).repeat(2, 1)
     embedding: Callable[[], Tensor] = {
         "own center": lambda: center,
@@ -360,18 +362,18 @@ def test_loss_and_gradient_are_finite_at_the_ends(contrast: str, where: str) -> 
         "fp16": lambda: (1e3 * torch.randn(6, 8)).half().float(),
     }[where]
     rows = embedding().clone().requires_grad_()
-    loss = given.loss({"embedding": rows}, batch([0, 1, 2, 0, 1, 2]), centers)
+    loss = tempnet.loss({"embedding": rows}, batch([0, 1, 2, 0, 1, 2]), centers)
     loss.total.backward()
     assert torch.isfinite(loss.total)
     assert torch.isfinite(rows.grad).all()  # type: ignore[arg-type]
-    for parameter in given.state.parameters():
+    for parameter in tempnet.state.parameters():
         assert torch.isfinite(parameter.grad).all()  # type: ignore[arg-type]
 
 
 def test_images_with_nobody_to_contrast_with_are_left_out() -> None:
-    given, centers = method(rho=0.5), ClassCenters(5, 8)
+    tempnet, centers = method(rho=0.5), ClassCenters(5, 8)
     embedding = torch.randn(6, 8, requires_grad=True)
-    loss = given.loss({"embedding": embedding}, batch([3] * 6), centers)
+    loss = tempnet.loss({"embedding": embedding}, batch([3] * 6), centers)
     loss.total.backward()
     assert loss.total == 0
     assert (embedding.grad == 0).all()  # type: ignore[union-attr]
@@ -383,21 +385,21 @@ def test_too_large_a_rho_is_refused(contrast: str, hint: str) -> None:
     labels = batch([0, 1, 2, 0, 1, 2])
     # Six views: four are of other people; and there are four centers.
     assert torch.isfinite(method(contrast=contrast, rho=1.38).loss(outputs, labels, centers).total)
-    with pytest.raises(Error, match=rf"method\.rho 1\.39 .* the 4 that .*{hint}"):
+    with pytest.raises(Error, match=rf"method\.rho 1\.39 .* log\(4\).*{hint}"):
         method(contrast=contrast, rho=1.39).loss(outputs, labels, centers)
 
 
 def test_the_temperature_network_has_groups_of_its_own() -> None:
-    given, network, centers = method(temperature_lr=0.2), torch.nn.Linear(3, 3), ClassCenters(4, 8)
+    tempnet, network, centers = method(temperature_lr=0.2), torch.nn.Linear(3, 3), ClassCenters(4, 8)
     network.bias.requires_grad_(False)
-    main, matrices, rest = given.parameter_groups(network, centers)
+    main, matrices, rest = tempnet.parameter_groups(network, centers)
     assert {id(p) for p in main["params"]} == {id(network.weight), id(centers.weight)}
     assert set(main) == {"params"}
     assert {id(p) for p in matrices["params"]} == {
-        id(given.state.features.weight),
-        id(given.state.references),
+        id(tempnet.state.features.weight),
+        id(tempnet.state.references),
     }
-    assert len(matrices["params"]) + len(rest["params"]) == len(list(given.state.parameters()))
+    assert len(matrices["params"]) + len(rest["params"]) == len(list(tempnet.state.parameters()))
     assert (matrices["lr_scale"], matrices["weight_decay"]) == (0.2, 0.02)
     assert (rest["lr_scale"], rest["weight_decay"]) == (0.2, 0.0)
 
@@ -409,7 +411,7 @@ def test_training_brings_the_network_to_newtons_temperatures() -> None:
     embedding = torch.cat([crowd, F.normalize(torch.randn(40, 8))])
     labels = torch.arange(80)
     logits, positive, among = batch_contrast(embedding, labels)
-    network = TemperatureNetwork(8, TempNetConfig(rho=1.5, highest=0.6, hidden=64, references=32))
+    network = TemperatureNetwork(8, TempNetConfig(rho=1.5, tau_max=0.6, hidden=64, references=32))
     best = newton_temperature(logits, 1.5, FLOOR, among)
 
     def mean_loss(tau: Tensor) -> Tensor:
@@ -421,25 +423,43 @@ def test_training_brings_the_network_to_newtons_temperatures() -> None:
         optimizer.zero_grad()
         mean_loss(network(embedding)).backward()  # type: ignore[no-untyped-call]
         optimizer.step()
-    after, least = mean_loss(network(embedding)).item(), mean_loss(best.float()).item()
-    assert least <= after < least + 0.1 * (before - least)
+    after, minimum = mean_loss(network(embedding)).item(), mean_loss(best.float()).item()
+    assert minimum <= after < minimum + 0.1 * (before - minimum)
     learned = network(embedding).detach()
     assert np.corrcoef(learned.numpy(), best.numpy())[0, 1] > 0.8
 
 
 def test_a_high_temperature_is_a_poor_image() -> None:
-    given = method()
+    tempnet = method()
     embedding = 7 * torch.randn(5, 8)
-    scored = given.score({"embedding": embedding})
+    scored = tempnet.score({"embedding": embedding})
     torch.testing.assert_close(scored["embedding"], F.normalize(embedding))
-    torch.testing.assert_close(scored["uncertainty"], given.state(F.normalize(embedding)))
+    torch.testing.assert_close(scored["uncertainty"], tempnet.state(F.normalize(embedding)))
     torch.testing.assert_close(scored["quality"], -scored["uncertainty"])
     assert scored["uncertainty"].min() > 0
 
 
+def test_recipes_written_before_have_other_names_for_the_range() -> None:
+    assert TempNetConfig(lowest=0.01, highest=0.2) == TempNetConfig(tau_min=0.01, tau_max=0.2)  # type: ignore[call-arg]
+    with pytest.raises(ValueError, match="lowest"):
+        TempNetConfig(lowest=0.01, tau_min=0.01)  # type: ignore[call-arg]
+    recipe = load_recipe("casia_rts", ["method={name: tempnet, lowest: 0.01, tau_max: 0.2}"])
+    assert (recipe.method["tau_min"], recipe.method["tau_max"]) == (0.01, 0.2)
+    assert "lowest" not in recipe.method
+    assert recipe.build_method().config.tau_min == 0.01
+    assert configure("tempnet", ["highest=0.2"]).tau_max == 0.2
+
+
 @pytest.mark.parametrize(
     "settings",
-    [{"contrast": "memory"}, {"rho": 0}, {"lowest": 0.05}, {"highest": 0}, {"references": 1}, {"tau_max": 1}],
+    [
+        {"contrast": "memory"},
+        {"rho": 0},
+        {"tau_min": 0.05},
+        {"tau_max": 0},
+        {"references": 1},
+        {"temperature": 1},
+    ],
 )
 def test_impossible_settings_are_refused(settings: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=next(iter(settings))):

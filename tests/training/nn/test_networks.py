@@ -8,7 +8,7 @@ from torch import nn
 
 from facerts.training.nn import BACKBONES, HeadSpec, build_network, fold_branches
 from facerts.training.nn.flops import count_multiply_adds, count_parameters
-from facerts.training.nn.iresnet import LEAST_CHANNELS
+from facerts.training.nn.iresnet import MIN_CHANNELS
 
 
 # Multiply-adds in G as model zoos publish them, and parameters in M of the field's own implementations.
@@ -75,8 +75,7 @@ def test_width_scales_the_channels_and_never_below_sixteen() -> None:
     assert ratio == pytest.approx(0.25, abs=0.02)
     narrow = BACKBONES["iresnet18"](width=0.01)
     assert (
-        min(layer.out_channels for layer in narrow.modules() if isinstance(layer, nn.Conv2d))
-        == LEAST_CHANNELS
+        min(layer.out_channels for layer in narrow.modules() if isinstance(layer, nn.Conv2d)) == MIN_CHANNELS
     )
 
 
@@ -154,8 +153,8 @@ def test_folded_branches_compute_the_same_in_evaluation_mode() -> None:
     folded = fold_branches(network)
     images = torch.randn(3, 3, 112, 112, dtype=torch.float64)
     with torch.no_grad():
-        wanted, given = network(images)["embedding"], folded(images)["embedding"]
-    assert torch.allclose(given, wanted, rtol=1e-9, atol=1e-9 * wanted.abs().max())
+        expected, actual = network(images)["embedding"], folded(images)["embedding"]
+    assert torch.allclose(actual, expected, rtol=1e-9, atol=1e-9 * expected.abs().max())
     kept = [name for name, _ in folded.named_modules() if "identity" in name or "point" in name]
     assert kept == []
     assert any("identity" in name for name, _ in network.named_modules())

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from facerts.errors import ModelError
 from facerts.training.nn import HeadSpec, build_network
-from facerts.training.nn.pretrained import load_published, recognize, state_dict
+from facerts.training.nn.pretrained import load_pretrained, recognize, state_dict
 from tests.published import draw_published
 
 BLOCKS = {"iresnet18": (2, 2, 2, 2), "iresnet50": (3, 4, 14, 3)}
@@ -48,15 +48,15 @@ def embed(weights: dict[str, Tensor], images: Tensor) -> Tensor:
 def test_the_embeddings_are_those_of_the_published_network(name: str) -> None:
     weights = draw_published(BLOCKS[name], CHANNELS, embedding_size=24)
     network = build_network(name, embedding_size=24, width=0.25).double().eval()
-    load_published(network, state_dict(weights, "backbone.pth"), "backbone.pth")
+    load_pretrained(network, state_dict(weights, "backbone.pth"), "backbone.pth")
     images = (
         torch.rand(2, 3, 112, 112, dtype=torch.float64, generator=torch.Generator().manual_seed(2)) * 2 - 1
     )
     with torch.no_grad():
-        wanted, got = embed(weights, images), network(images)["embedding"]
-    assert wanted.std() > 0.1
-    assert (wanted[0] - wanted[1]).abs().max() > 1e-3
-    torch.testing.assert_close(got, wanted, rtol=1e-10, atol=1e-10)
+        expected, actual = embed(weights, images), network(images)["embedding"]
+    assert expected.std() > 0.1
+    assert (expected[0] - expected[1]).abs().max() > 1e-3
+    torch.testing.assert_close(actual, expected, rtol=1e-10, atol=1e-10)
 
 
 def test_every_weight_is_taken_and_further_heads_stay() -> None:
@@ -65,7 +65,7 @@ def test_every_weight_is_taken_and_further_heads_stay() -> None:
         "iresnet18", embedding_size=24, width=0.25, heads={"log_scale": HeadSpec(4, True)}
     )
     before = {name: value.clone() for name, value in network.state_dict().items()}
-    load_published(network, state_dict(weights, "backbone.pth"), "backbone.pth")
+    load_pretrained(network, state_dict(weights, "backbone.pth"), "backbone.pth")
     for name, value in network.state_dict().items():
         stays = name.startswith("heads.") or name.endswith("num_batches_tracked")
         # The last BatchNorm's scale is 1 in both.
@@ -82,7 +82,7 @@ def test_what_savers_put_around_the_weights_makes_no_difference(wrap: str) -> No
         "without counters": {n: value for n, value in weights.items() if not n.endswith("tracked")},
     }[wrap]  # type: ignore[assignment]
     network = build_network("iresnet18", embedding_size=24, width=0.25).double()
-    load_published(network, state_dict(saved, "backbone.pth"), "backbone.pth")
+    load_pretrained(network, state_dict(saved, "backbone.pth"), "backbone.pth")
     assert torch.equal(network.embedding[0].weight, weights["fc.weight"])
 
 
@@ -92,45 +92,45 @@ def test_what_savers_put_around_the_weights_makes_no_difference(wrap: str) -> No
         (
             {"backbone": "iresnet34"},
             r"missing: layer1\.2\.bn1\.bias, layer1\.2\.bn1\.running_mean, layer1\.2\.bn1\.running_var and \d+ more\. "
-            r"The file looks like iresnet18 of width 0\.25 with 24 numbers",
+            r"The file looks like iresnet18 of width 0\.25 with embeddings of size 24",
         ),
-        ({"embedding_size": 32}, r"of another shape: fc\.weight \(24, 6272\) for \(32, 6272\), fc\.bias"),
-        ({"width": 0.5}, r"of another shape: conv1\.weight \(16, 3, 3, 3\) for \(32, 3, 3, 3\)"),
+        ({"embedding_size": 32}, r"wrong shape: fc\.weight \(24, 6272\), expected \(32, 6272\), fc\.bias"),
+        ({"width": 0.5}, r"wrong shape: conv1\.weight \(16, 3, 3, 3\), expected \(32, 3, 3, 3\)"),
         ({"backbone": "iresnet18_se"}, r"missing: trunk\.1\.0\.residual\.6\.gate.*looks like iresnet18 of"),
         (
             {"backbone": "iresnet18_lite"},
-            r"left over: layer1\.0\.downsample\.0\.weight.*looks like iresnet18 of",
+            r"unexpected: layer1\.0\.downsample\.0\.weight.*looks like iresnet18 of",
         ),
         ({"backbone": "mobilefacenet"}, r"looks like iresnet18 of"),
     ],
 )
-def test_another_network_is_told_what_the_file_looks_like(own: dict[str, object], message: str) -> None:
+def test_the_error_for_another_network_says_what_the_file_looks_like(
+    own: dict[str, object], message: str
+) -> None:
     weights = state_dict(draw_published(BLOCKS["iresnet18"], CHANNELS, embedding_size=24), "backbone.pth")
     shape = {"backbone": "iresnet18", "embedding_size": 24, "width": 0.25, **own}
     network = build_network(**shape)  # type: ignore[arg-type]
     before = {name: value.clone() for name, value in network.state_dict().items()}
     with pytest.raises(ModelError, match=r"^backbone\.pth: .*" + message):
-        load_published(network, weights, "backbone.pth")
+        load_pretrained(network, weights, "backbone.pth")
     assert all(torch.equal(value, before[name]) for name, value in network.state_dict().items())
 
 
-def test_a_name_too_many_is_told() -> None:
+def test_an_unexpected_name_is_an_error() -> None:
     weights = state_dict(draw_published(BLOCKS["iresnet18"], CHANNELS, embedding_size=24), "backbone.pth")
     weights["layer2.0.se.fc.0.weight"] = torch.zeros(4)
     network = build_network("iresnet18", embedding_size=24, width=0.25)
     with pytest.raises(
-        ModelError, match=r"left over: layer2\.0\.se\.fc\.0\.weight\. .* looks like iresnet18_se of"
+        ModelError, match=r"unexpected: layer2\.0\.se\.fc\.0\.weight\. .* looks like iresnet18_se of"
     ):
-        load_published(network, weights, "backbone.pth")
+        load_pretrained(network, weights, "backbone.pth")
 
 
 @pytest.mark.parametrize(
     "saved", [{}, {"epoch": 1}, {"state_dict": {"epoch": 1}}, {0: torch.zeros(1)}], ids=repr
 )
 def test_what_is_no_state_dict_is_refused(saved: dict[str, object]) -> None:
-    with pytest.raises(
-        ModelError, match=r"^backbone\.pth: neither a checkpoint of ours nor a network's weights"
-    ):
+    with pytest.raises(ModelError, match=r"^backbone\.pth: neither a facerts checkpoint nor a state dict"):
         state_dict(saved, "backbone.pth")
 
 
@@ -140,4 +140,4 @@ def test_weights_of_another_architecture_are_not_recognized() -> None:
     )
     network = build_network("iresnet18", embedding_size=24, width=0.25)
     with pytest.raises(ModelError, match="looks like no IResNet of insightface's arcface_torch"):
-        load_published(network, {"stem.weight": torch.zeros(1)}, "backbone.pth")
+        load_pretrained(network, {"stem.weight": torch.zeros(1)}, "backbone.pth")

@@ -1,4 +1,4 @@
-"""A small ONNX embedder whose embedding carries the quality of a picture, as those of trained networks do."""
+"""A small ONNX embedder whose embedding carries the quality of an image, as those of trained networks do."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FACES = 64
 def write_sharp_embedder(path: Path, *, likeness: float = 0.5) -> Path:
     """Colors pooled to 7 x 7 and projected, as far as the strength of the edges is usual.
 
-    Blurred and noisy pictures go astray instead, each in a direction of its own and, by ``likeness``, in one that they
+    Blurred and noisy images go astray instead, each in a direction of its own and, by ``likeness``, in one that they
     share.
     """
     faces = np.stack([draw_face(identity, 0, seed=77) for identity in range(FACES)])
@@ -65,7 +65,7 @@ def write_sharp_embedder(path: Path, *, likeness: float = 0.5) -> Path:
         ("Mul", ["astray", "shut"], "lost", {}),
         ("Add", ["gated", "lost"], "vector", {}),
     ]
-    nodes = [helper.make_node(kind, inputs, [name], **how) for kind, inputs, name, how in steps]
+    nodes = [helper.make_node(kind, inputs, [name], **options) for kind, inputs, name, options in steps]
     graph = helper.make_graph(
         nodes,
         "sharp",

@@ -21,48 +21,48 @@ from facerts.images.corruptions import degrade
 from facerts.training.class_head.leave_one_out_means import LeaveOneOutMeans
 from facerts.training.methods import METHODS
 from facerts.training.methods.robust_loss import newton_temperature
-from facerts.training.posthoc import Graft, Settings, add_quality
+from facerts.training.posthoc import GraftResult, HeadSettings, add_quality
 from facerts.training.posthoc.batches import Batches
 from facerts.training.posthoc.features import Features
 from facerts.training.posthoc.heads import QualityHeads
 from facerts.training.posthoc.method import build_method
-from facerts.training.posthoc.train import _Images
+from facerts.training.posthoc.train import _ImageSet
 from facerts.training.posthoc.views import Views
 from facerts.training.recipe import Augmentation
 from tests.foreign import write_description
 from tests.training.posthoc.embedder import SIZE, write_sharp_embedder
 
-SHORT = Settings(hidden=8, epochs=2, batch_size=16, holdout=0.25)
+SHORT = HeadSettings(hidden=8, epochs=2, batch_size=16, holdout=0.25)
 # Few people are contrasted with each other: ρ must be small, and the temperatures that it asks for are large.
-LOW_RHO = ["rho=1", "highest=1"]
+LOW_RHO = ["rho=1", "tau_max=1"]
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("views")
     write_sharp_embedder(folder / "theirs.onnx")
     write_synthetic_faces(folder / "faces", identities=16, images=6, seed=3)
     return folder
 
 
-def graft(place: Path, out: Path, method: str, **how: Any) -> Graft:
+def graft(folder: Path, out: Path, method: str, **options: Any) -> GraftResult:
     overrides = LOW_RHO if method == "tempnet" else []
     return add_quality(
         method,
-        place / "theirs.onnx",
-        place / "faces",
+        folder / "theirs.onnx",
+        folder / "faces",
         out,
-        **{"settings": SHORT, "overrides": overrides, "cache": place / f"{method}.npz", **how},
+        **{"settings": SHORT, "overrides": overrides, "cache": folder / f"{method}.npz", **options},
     )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ["pfe", "tau", "tempnet"])
-def test_each_is_written_and_the_same_again(method: str, place: Path, tmp_path: Path) -> None:
+def test_each_is_written_and_the_same_again(method: str, folder: Path, tmp_path: Path) -> None:
     crops = np.stack([draw_face(identity, 0, seed=5) for identity in range(4)])
     state = torch.get_rng_state()
-    done = graft(place, tmp_path / "a.onnx", method)
-    again = graft(place, tmp_path / "b.onnx", method, cache=tmp_path / "anew.npz")
+    done = graft(folder, tmp_path / "a.onnx", method)
+    again = graft(folder, tmp_path / "b.onnx", method, cache=tmp_path / "anew.npz")
     assert torch.equal(torch.get_rng_state(), state)
     assert done.trained.heldout_loss
     assert np.isfinite(done.trained.heldout_loss).all()
@@ -74,24 +74,24 @@ def test_each_is_written_and_the_same_again(method: str, place: Path, tmp_path: 
     np.testing.assert_array_equal(first.quality, second.quality)  # type: ignore[arg-type]
     assert first.quality is not None
     assert np.ptp(first.quality) > 0
-    theirs = load_embedder(place / "theirs.onnx")(crops)
+    theirs = load_embedder(folder / "theirs.onnx")(crops)
     np.testing.assert_array_equal(first.embedding, theirs.embedding)
-    other = graft(place, tmp_path / "c.onnx", method, settings=Settings(8, 2, 16, holdout=0.25, seed=1))
+    other = graft(folder, tmp_path / "c.onnx", method, settings=HeadSettings(8, 2, 16, holdout=0.25, seed=1))
     assert other.trained.loss != done.trained.loss
 
 
-def _clean_and_blurred(place: Path) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+def _clean_and_blurred(folder: Path) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
     clean = np.stack([draw_face(100 + number // 4, number % 4, seed=9) for number in range(32)])
     return clean, np.stack([degrade(crop, "blur", 0.7) for crop in clean])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ["pfe", "tau"])
-def test_degraded_pictures_of_strangers_get_less_quality(method: str, place: Path, tmp_path: Path) -> None:
-    long = Settings(hidden=32, epochs=60, batch_size=32, holdout=0.0, lr=3e-3)
+def test_degraded_images_of_strangers_get_less_quality(method: str, folder: Path, tmp_path: Path) -> None:
+    long = HeadSettings(hidden=32, epochs=60, batch_size=32, holdout=0.0, lr=3e-3)
     out = tmp_path / "a.onnx"
-    graft(place, out, method, settings=long, views=4)
-    clean, blurred = _clean_and_blurred(place)
+    graft(folder, out, method, settings=long, views=4)
+    clean, blurred = _clean_and_blurred(folder)
     embedder = load_embedder(out)
     good, poor = embedder(clean).quality, embedder(blurred).quality
     assert good is not None
@@ -100,59 +100,59 @@ def test_degraded_pictures_of_strangers_get_less_quality(method: str, place: Pat
 
 
 @pytest.mark.slow
-def test_the_temperature_network_learns_where_the_loss_is_least(place: Path, tmp_path: Path) -> None:
-    """Whether blurred pictures get a higher or a lower temperature is the embedder's doing: ask the minimum itself."""
+def test_the_temperature_network_learns_where_the_loss_is_least(folder: Path, tmp_path: Path) -> None:
+    """Whether blurred images get a higher or a lower temperature is the embedder's doing: ask the minimum itself."""
     out = tmp_path / "a.onnx"
-    settings = Settings(epochs=100, batch_size=32, holdout=0.0, lr=3e-3)
+    settings = HeadSettings(epochs=100, batch_size=32, holdout=0.0, lr=3e-3)
     model = write_sharp_embedder(tmp_path / "theirs.onnx", likeness=1.0)
-    done = add_quality("tempnet", model, place / "faces", out, overrides=LOW_RHO, settings=settings, views=4)
-    clean, blurred = _clean_and_blurred(place)
+    done = add_quality("tempnet", model, folder / "faces", out, overrides=LOW_RHO, settings=settings, views=4)
+    clean, blurred = _clean_and_blurred(folder)
     with np.load(done.cache) as stored:
         others = torch.from_numpy(stored["unit"])
     embedder = load_embedder(out)
-    least, learned = [], []
+    minima, learned = [], []
     for crops in (clean, blurred):
         outputs = embedder(crops)
         assert outputs.uncertainty is not None
         logits = torch.from_numpy(outputs.embedding) @ others.T
-        least.append(newton_temperature(logits, 1.0, 0.001).median().item())
+        minima.append(newton_temperature(logits, 1.0, 0.001).median().item())
         learned.append(float(np.median(outputs.uncertainty)))
-    assert abs(np.log(least[1] / least[0])) > 0.2
-    np.testing.assert_allclose(learned, least, rtol=0.2)
+    assert abs(np.log(minima[1] / minima[0])) > 0.2
+    np.testing.assert_allclose(learned, minima, rtol=0.2)
 
 
 @pytest.mark.slow
 def test_views_are_kept_and_made_anew_where_they_are_others(
-    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cache = tmp_path / "cache.npz"
-    graft(place, tmp_path / "a.onnx", "tau", cache=cache, views=3)
+    graft(folder, tmp_path / "a.onnx", "tau", cache=cache, views=3)
     with np.load(cache) as stored:
         views = stored["unit"].reshape(3, 96, SIZE)
-    source = open_source(place / "faces")
+    source = open_source(folder / "faces")
     crops = np.stack([source.crop(index) for index in range(len(source))])
-    np.testing.assert_allclose(views[0], load_embedder(place / "theirs.onnx")(crops).embedding, atol=1e-6)
+    np.testing.assert_allclose(views[0], load_embedder(folder / "theirs.onnx")(crops).embedding, atol=1e-6)
     assert not np.allclose(views[0], views[1], atol=1e-3)
     assert not np.allclose(views[1], views[2], atol=1e-3)
 
     def refuse(*_: object, **__: object) -> None:
-        raise AssertionError("pictures were embedded")
+        raise AssertionError("images were embedded")
 
     monkeypatch.setattr("facerts.training.posthoc.features.embed_source", refuse)
-    graft(place, tmp_path / "a.onnx", "tau", cache=cache, views=3)
-    graft(place, tmp_path / "a.onnx", "rts", cache=cache, views=3)
+    graft(folder, tmp_path / "a.onnx", "tau", cache=cache, views=3)
+    graft(folder, tmp_path / "a.onnx", "rts", cache=cache, views=3)
     others: list[dict[str, Any]] = [
         {"views": 2},
         {"views": 3, "augmentation": Augmentation(ladder=0.5)},
-        {"views": 3, "settings": Settings(8, 2, 16, holdout=0.25, seed=1)},
+        {"views": 3, "settings": HeadSettings(8, 2, 16, holdout=0.25, seed=1)},
     ]
     for other in others:
         with pytest.raises(AssertionError, match="embedded"):
-            graft(place, tmp_path / "a.onnx", "tau", **{"cache": cache, **other})
+            graft(folder, tmp_path / "a.onnx", "tau", **{"cache": cache, **other})
 
 
-def test_a_view_depends_on_its_keys_alone(place: Path) -> None:
-    source = open_source(place / "faces")
+def test_a_view_depends_on_its_keys_alone(folder: Path) -> None:
+    source = open_source(folder / "faces")
     first, again = list(Views(3).of(source)), list(Views(4).of(source))
     for number in range(3):
         assert np.array_equal(first[number].crop(7), again[number].crop(7))
@@ -170,20 +170,20 @@ def test_every_view_of_an_image_leaves_that_image_out_by_a_slow_loop() -> None:
         unit.reshape(24, 5).astype(np.float32), np.ones(24, np.float32), np.empty((24, 0), np.float32)
     )
     everybody = np.ones(8, dtype=bool)
-    images = _Images(features, labels, everybody, everybody, torch.device("cpu"))
+    images = _ImageSet(features, labels, everybody, everybody, torch.device("cpu"))
     assert images.images.tolist() == [0, 1, 2, 3, 4, 5, 6]
     rows = torch.arange(21)
     which = rows % 7
     centers = images.centers.without(images.unit[which], images.labels[which])
     assert isinstance(centers, LeaveOneOutMeans)
-    got = centers.cosines(images.embedding(rows)).numpy()
+    actual = centers.cosines(images.embedding(rows)).numpy()
     for view in range(3):
         for image in range(7):
             for identity in range(4):
                 others = [unit[0, j] for j in range(8) if labels[j] == identity and j != image]
                 mean = np.sum(others, axis=0)
-                wanted = unit[view, image] @ mean / np.linalg.norm(mean)
-                assert got[view * 7 + image, identity] == pytest.approx(wanted, abs=1e-5)
+                expected = unit[view, image] @ mean / np.linalg.norm(mean)
+                assert actual[view * 7 + image, identity] == pytest.approx(expected, abs=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -210,25 +210,37 @@ def test_batches_are_as_the_method_declares_them(method: str, cached: int) -> No
         assert np.array_equal(np.bincount(seen, minlength=100), np.full(100, built.views))
 
 
-def test_a_contrast_of_too_few_held_out_people_is_said(place: Path, tmp_path: Path) -> None:
-    with pytest.raises(Error, match=r"held-out images: tempnet: .*or change --holdout"):
+def test_too_few_held_out_people_to_contrast_are_refused(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(Error, match=r"held-out images: tempnet: .*, or change --holdout"):
         graft(
-            place,
+            folder,
             tmp_path / "a.onnx",
             "tempnet",
             overrides=["rho=3.5"],
-            settings=Settings(8, 1, 32, holdout=0.1),
+            settings=HeadSettings(8, 1, 32, holdout=0.1),
         )
 
 
 @pytest.mark.slow
-def test_the_command_gives_its_views(place: Path, tmp_path: Path) -> None:
+def test_the_command_gives_its_views(folder: Path, tmp_path: Path) -> None:
     cache = tmp_path / "cache.npz"
-    files = ["--model", str(place / "theirs.onnx"), "--data", str(place / "faces"), "--cache", str(cache)]
+    files = ["--model", str(folder / "theirs.onnx"), "--data", str(folder / "faces"), "--cache", str(cache)]
     files += ["--out", str(tmp_path / "a.onnx")]
-    how = ["--views", "2", "--no-flip", "--scale", "0", "--shift", "0", "--rotation", "0", "--ladder", "0"]
+    options = [
+        "--views",
+        "2",
+        "--no-flip",
+        "--scale",
+        "0",
+        "--shift",
+        "0",
+        "--rotation",
+        "0",
+        "--ladder",
+        "0",
+    ]
     short = ["--hidden", "8", "--epochs", "1", "--train-batch", "16", "--holdout", "0.25", "--norm"]
-    ran = CliRunner().invoke(build_app(), ["posthoc", "tau", *files, *how, *short, "--json"])
+    ran = CliRunner().invoke(build_app(), ["posthoc", "tau", *files, *options, *short, "--json"])
     assert ran.exit_code == 0, ran.output
     # Nothing was left to vary.
     with np.load(cache) as stored:
@@ -237,7 +249,7 @@ def test_the_command_gives_its_views(place: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_heads_read_the_norm_and_the_file_does_too(place: Path, tmp_path: Path) -> None:
+def test_heads_read_the_norm_and_the_file_does_too(folder: Path, tmp_path: Path) -> None:
     random = np.random.default_rng(0)
     vectors = torch.from_numpy(random.normal(size=(50, 6)).astype(np.float32))
     vectors *= torch.linspace(0.5, 4, 50).unsqueeze(1)
@@ -250,15 +262,15 @@ def test_heads_read_the_norm_and_the_file_does_too(place: Path, tmp_path: Path) 
         short, long = heads(vectors), heads(3 * vectors)
     assert not torch.allclose(short["log_scale"], long["log_scale"])
     assert torch.isfinite(heads(torch.zeros(1, 6))["log_scale"]).all()
-    settings = Settings(8, 2, 16, holdout=0.25, norm=True)
-    done = graft(place, tmp_path / "a.onnx", "pfe", settings=settings)
+    settings = HeadSettings(8, 2, 16, holdout=0.25, norm=True)
+    done = graft(folder, tmp_path / "a.onnx", "pfe", settings=settings)
     assert done.parity.quality_error is not None
     assert done.parity.quality_error <= 1e-3
     assert done.trained.heads.mean.shape == (SIZE + 1,)
 
 
-def test_a_norm_that_is_not_told_is_refused(place: Path, tmp_path: Path) -> None:
-    model = onnx.load(str(place / "theirs.onnx"))
+def test_a_norm_that_is_not_an_output_is_refused(folder: Path, tmp_path: Path) -> None:
+    model = onnx.load(str(folder / "theirs.onnx"))
     model.graph.node.append(helper.make_node("LpNormalization", ["vector"], ["unit"], axis=1))
     del model.graph.output[:]
     model.graph.output.append(helper.make_tensor_value_info("unit", TensorProto.FLOAT, ["N", SIZE]))
@@ -266,7 +278,7 @@ def test_a_norm_that_is_not_told_is_refused(place: Path, tmp_path: Path) -> None
     onnx.save(model, str(path))
     assert onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     write_description(path, normalize_embedding=False, outputs={"embedding": "unit"}, quality="none")
-    with pytest.raises(ModelError, match="does not tell the norm"):
-        add_quality("rts", path, place / "faces", tmp_path / "a.onnx", settings=Settings(norm=True))
+    with pytest.raises(ModelError, match="does not output the norm"):
+        add_quality("rts", path, folder / "faces", tmp_path / "a.onnx", settings=HeadSettings(norm=True))
     with pytest.raises(Error, match="unit embedding alone"):
-        graft(place, tmp_path / "a.onnx", "tempnet", settings=Settings(norm=True))
+        graft(folder, tmp_path / "a.onnx", "tempnet", settings=HeadSettings(norm=True))

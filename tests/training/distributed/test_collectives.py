@@ -23,8 +23,12 @@ from facerts.datasets.synthetic import draw_face
 from facerts.errors import Error
 from facerts.training.checkpoint import FILE, load_checkpoint, save_checkpoint
 from facerts.training.class_head.centers import ClassCenters
-from facerts.training.distributed import gradients
-from facerts.training.distributed.collectives import Processes, these_processes
+from facerts.training.distributed.collectives import (
+    Processes,
+    average_gradients,
+    clip_gradients,
+    current_processes,
+)
 from facerts.training.learner import Learner
 from facerts.training.loader import TrainingData
 from facerts.training.methods import METHODS, Batch, ClassificationMethod
@@ -43,7 +47,7 @@ def batch_of(processes: Processes, step: int) -> tuple[Tensor, Batch]:
     features = torch.randn(BATCH, FEATURES, generator=generator, dtype=torch.float64) * 3
     labels = torch.randint(0, IDENTITIES, (BATCH,), generator=generator)
     samples = torch.randint(0, 10_000, (BATCH,), generator=generator)
-    mine = processes.share(BATCH)
+    mine = processes.own_rows(BATCH)
     return features[mine], Batch(labels[mine], samples[mine], step, 7, 0.8, processes)
 
 
@@ -71,14 +75,14 @@ def gradients_of(name: str, processes: Processes, chunk: int = 4) -> list[Tensor
         outputs = {head: layer(features) for head, layer in network.items()}
         optimizer.zero_grad()
         method.loss(outputs, batch, centers).total.backward()  # type: ignore[no-untyped-call]
-        gradients.average(whole, processes)
-        gradients.clip(whole, centers.parameters(), 1.0, processes)
+        average_gradients(whole, processes)
+        clip_gradients(whole, centers.parameters(), 1.0, processes)
         optimizer.step()
-    rows = [len(processes.classes(IDENTITIES, rank)) for rank in range(processes.count)]
+    rows = [len(processes.own_classes(IDENTITIES, rank)) for rank in range(processes.count)]
     assert centers.weight.grad is not None
     found = [p.grad for p in whole if p.grad is not None] + list(method.state.buffers())
     for shared in (centers.weight.grad, centers.weight.detach()):
-        together = processes.collect(shared, rows)
+        together = processes.gather_on_first(shared, rows)
         if together is not None:
             found.append(together)
     return found
@@ -89,7 +93,7 @@ def talk(rank: int, count: int, port: int, folder: str) -> None:
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     torch.set_num_threads(1)
     torch.distributed.init_process_group("gloo", rank=rank, world_size=count)
-    processes = these_processes()
+    processes = current_processes()
     found = {name: gradients_of(name, processes) for name in CLASSIFY}
     if processes.first:
         torch.save(found, Path(folder) / "found.pt")
@@ -168,7 +172,7 @@ def learn(rank: int, count: int, port: int, recipes: dict[str, str], folder: str
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     torch.set_num_threads(1)
     torch.distributed.init_process_group("gloo", rank=rank, world_size=count)
-    processes = these_processes()
+    processes = current_processes()
     with exactly():
         found = {way: trained(Recipe.model_validate_json(text), processes) for way, text in recipes.items()}
     if processes.first:
@@ -347,9 +351,9 @@ def test_a_process_that_dies_is_made_good(
         while not (run / FILE).exists() and process.poll() is None:
             time.sleep(0.01)
         os.kill(int(children.read_text().split()[-1]), signal.SIGKILL)
-        _, said = process.communicate(timeout=300)
-    assert process.returncode == 0, said
-    assert "will restart worker group" in said
+        _, output = process.communicate(timeout=300)
+    assert process.returncode == 0, output
+    assert "will restart worker group" in output
     recipe, state = load_checkpoint(run / FILE)
     assert state["step"] == 6 * (len(TrainingData(recipe)) // recipe.optim.batch_size)
 
@@ -360,7 +364,7 @@ def test_shares_of_a_batch_are_the_batch(make_recipe: Callable[..., Recipe]) -> 
     parts = [next(iter(TrainingData(recipe, Processes(rank, 4)).batches(3, 4))) for rank in range(4)]
     for mine, expected in zip(zip(*parts, strict=True), whole, strict=True):
         assert torch.equal(torch.cat(mine), expected)
-    with pytest.raises(Error, match=r"optim\.batch_size 16 .* multiple of their number, 3"):
+    with pytest.raises(Error, match=r"optim\.batch_size 16 .* multiple of the number of processes, 3"):
         TrainingData(recipe, Processes(0, 3))
 
 
@@ -389,9 +393,9 @@ def test_a_batch_in_parts_has_the_gradients_of_the_whole(
 
 def test_methods_that_look_at_everything_stay_in_one_process(make_recipe: Callable[..., Recipe]) -> None:
     recipe = make_recipe("method={name: tightness}")
-    with pytest.raises(Error, match="tightness looks at all images"):
+    with pytest.raises(Error, match="tightness trains in a single process only"):
         Learner(recipe, 8, processes=Processes(0, 2))
-    with pytest.raises(Error, match="fp16 finds the scale"):
+    with pytest.raises(Error, match="fp16 trains in a single process only"):
         Learner(make_recipe("compute.precision=fp16"), 8, processes=Processes(0, 2))
 
 

@@ -1,4 +1,4 @@
-"""The processes of one start find each other, whatever an earlier start left behind."""
+"""The processes of one start find each other, whatever an earlier start has left in the store."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from torch.distributed import HashStore  # type: ignore[attr-defined]
 from torch.distributed.distributed_c10d import Store
 
 from facerts.errors import Error
-from facerts.training.distributed.rendezvous import meet
+from facerts.training.distributed.rendezvous import rendezvous
 from tests.ports import free_port
 
-PATIENCE = timedelta(seconds=30)
+TIMEOUT = timedelta(seconds=30)
 
 
-def start(store: Store, late: list[float]) -> list[Store]:
-    """Let processes meet that come so many seconds late; what each was given."""
+def start(store: Store, delays: list[float]) -> list[Store]:
+    """Let processes rendezvous after delays in seconds, and return the store that each gets."""
 
-    def come(rank: int) -> Store:
-        time.sleep(late[rank])
-        return meet(store, rank, len(late), PATIENCE)
+    def join(rank: int) -> Store:
+        time.sleep(delays[rank])
+        return rendezvous(store, rank, len(delays), TIMEOUT)
 
-    with ThreadPoolExecutor(len(late)) as threads:
-        return list(threads.map(come, range(len(late))))
+    with ThreadPoolExecutor(len(delays)) as threads:
+        return list(threads.map(join, range(len(delays))))
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def start(store: Store, late: list[float]) -> list[Store]:
     [[0.0], [0.0, 0.0], [0.3, 0.0, 0.0], [0.0, 0.3, 0.1, 0.0]],
     ids=["one", "two", "first late", "four"],
 )
-def test_each_start_has_a_part_of_its_own(late: list[float]) -> None:
+def test_each_start_gets_its_own_part_of_the_store(late: list[float]) -> None:
     store = HashStore()
     for round_ in ("first", "second", "third"):
         parts = start(store, late)
@@ -49,24 +49,24 @@ def test_each_start_has_a_part_of_its_own(late: list[float]) -> None:
         assert [part.get("address") for part in parts] == [round_.encode()] * len(late)
 
 
-def test_nobody_is_given_the_dead_for_the_living() -> None:
+def test_no_process_connects_to_one_of_an_earlier_start() -> None:
     store = HashStore()
     start(store, [0.0, 0.0])
     with ThreadPoolExecutor(1) as threads:
-        early = threads.submit(meet, store, 0, 2, PATIENCE)
+        early = threads.submit(rendezvous, store, 0, 2, TIMEOUT)
         time.sleep(0.5)
-        assert not early.done(), "the second of the first start counted as here"
-        part = meet(store, 1, 2, PATIENCE)
+        assert not early.done(), "the second process of the first start was counted"
+        part = rendezvous(store, 1, 2, TIMEOUT)
         part.set("address", "new")
         assert early.result().get("address") == b"new"
 
 
-def test_who_died_while_they_met_is_not_waited_for_by_the_next_start() -> None:
+def test_a_process_that_died_during_the_rendezvous_does_not_block_the_next_start() -> None:
     store = HashStore()
-    with pytest.raises(Error, match=r"process 1 of 2 waited 0 s"):
-        meet(store, 1, 2, timedelta(seconds=0.2))
+    with pytest.raises(Error, match=r"process 1 of 2: the other processes did not all connect within 0 s"):
+        rendezvous(store, 1, 2, timedelta(seconds=0.2))
     with pytest.raises(Error, match=r"process 0 of 2"):
-        meet(store, 0, 2, timedelta(seconds=0.3))
+        rendezvous(store, 0, 2, timedelta(seconds=0.3))
     parts = start(store, [0.2, 0.0])
     parts[0].set("address", "new")
     assert parts[1].get("address") == b"new"
@@ -79,9 +79,9 @@ if again and rank == 1:
     time.sleep(3)
 from facerts.training.distributed.collectives import connected
 with connected("cpu") as processes:
-    said = processes.tell((rank, again))
+    gathered = processes.all_gather_object((rank, again))
     if processes.first:
-        print(said, flush=True)
+        print(gathered, flush=True)
     if not again:
         os._exit(1) if rank == 1 else time.sleep(60)
 """
@@ -89,13 +89,13 @@ with connected("cpu") as processes:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("where", ["--standalone", "--master-port"])
-def test_torchrun_starts_again_although_one_comes_late(where: str, tmp_path: Path) -> None:
+def test_torchrun_restarts_although_one_process_is_late(where: str, tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
-    told = [where] if where == "--standalone" else [where, str(free_port())]
+    options = [where] if where == "--standalone" else [where, str(free_port())]
     torchrun = (sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--max-restarts", "1")
     done = subprocess.run(
-        [*torchrun, *told, str(program)], check=False, capture_output=True, text=True, timeout=200
+        [*torchrun, *options, str(program)], check=False, capture_output=True, text=True, timeout=200
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == ["[(0, 0), (1, 0)]", "[(0, 1), (1, 1)]"]

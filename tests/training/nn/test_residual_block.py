@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from facerts.training.nn import FaceNetwork, build_network, recompute_units
-from facerts.training.nn.residual_block import Unit
+from facerts.training.nn import FaceNetwork, build_network, recompute_activations
+from facerts.training.nn.residual_block import ResidualBlock
 
 NAMES = ["iresnet18_lite", "iresnet18_se", "mobilefacenet"]
 
@@ -19,7 +19,7 @@ def two(name: str, dropout: float = 0.0) -> tuple[FaceNetwork, FaceNetwork]:
     torch.manual_seed(0)
     kept = build_network(name, embedding_size=8, width=0.25, dropout=dropout).double().train()
     again = copy.deepcopy(kept)
-    recompute_units(again)
+    recompute_activations(again)
     return kept, again
 
 
@@ -67,15 +67,15 @@ def test_what_is_kept_for_the_backward_pass_is_less(name: str) -> None:
 
 def test_nothing_is_computed_twice_where_no_gradient_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     _, again = two("mobilefacenet")
-    passes: list[Unit] = []
+    passes: list[ResidualBlock] = []
 
     class Counted(nn.Identity):
         def forward(self, x: Tensor) -> Tensor:
-            passes.append(unit)
+            passes.append(block)
             return x
 
-    unit = next(module for module in again.modules() if isinstance(module, Unit))
-    monkeypatch.setattr(unit, "layers", nn.Sequential(Counted(), *unit.layers))
+    block = next(module for module in again.modules() if isinstance(module, ResidualBlock))
+    monkeypatch.setattr(block, "layers", nn.Sequential(Counted(), *block.layers))
     faces = torch.randn(2, 3, 112, 112, dtype=torch.double)
     with torch.no_grad():
         again(faces)
@@ -88,13 +88,13 @@ def test_nothing_is_computed_twice_where_no_gradient_is_asked_for(monkeypatch: p
 
 def test_the_statistics_are_put_back_where_the_second_pass_fails() -> None:
     _, again = two("iresnet18_lite")
-    unit = next(module for module in again.modules() if isinstance(module, Unit))
-    own = dict(unit.named_buffers())
+    block = next(module for module in again.modules() if isinstance(module, ResidualBlock))
+    own = dict(block.named_buffers())
 
     def fail() -> None:
-        assert not any(value is own[name] for name, value in unit.named_buffers())
+        assert not any(value is own[name] for name, value in block.named_buffers())
         raise ZeroDivisionError
 
-    with pytest.raises(ZeroDivisionError), unit._contexts()[1]:
+    with pytest.raises(ZeroDivisionError), block._contexts()[1]:
         fail()
-    assert all(value is own[name] for name, value in unit.named_buffers())
+    assert all(value is own[name] for name, value in block.named_buffers())

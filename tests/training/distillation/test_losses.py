@@ -13,9 +13,8 @@ from facerts.datasets.synthetic import write_synthetic_faces
 from facerts.embedding import load_embedder
 from facerts.errors import Error
 from facerts.training.checkpoint import load_network
-from facerts.training.distillation.embeddings import Ensemble
-from facerts.training.distillation.teacher import Teacher as Distillation
-from facerts.training.distillation.teacher import open_teacher, principal_directions
+from facerts.training.distillation.embeddings import TeacherEnsemble
+from facerts.training.distillation.losses import Distillation, open_distillation, principal_directions
 from facerts.training.learner import Learner
 from facerts.training.loader import TrainingData
 from facerts.training.loop import train
@@ -78,7 +77,7 @@ def test_the_loss_is_what_a_loop_over_images_and_pairs_gives() -> None:
 def test_its_gradient_is_that_of_finite_differences() -> None:
     teacher, embedding, batch = distillation()
     assert torch.autograd.gradcheck(
-        lambda given: teacher.loss(given, batch, method_loss(0.0)).total, (embedding,)
+        lambda values: teacher.loss(values, batch, method_loss(0.0)).total, (embedding,)
     )
 
 
@@ -90,8 +89,8 @@ def test_an_image_is_left_out_of_its_own_mean() -> None:
         person = sample // 2
         for other in range(3):
             images = [i for i in (2 * other, 2 * other + 1) if other != person or i != sample]
-            wanted = F.cosine_similarity(embedding[row].detach(), t[images].sum(dim=0), dim=0)
-            assert cosines[row, other].item() == pytest.approx(wanted.item(), rel=1e-5)
+            expected = F.cosine_similarity(embedding[row].detach(), t[images].sum(dim=0), dim=0)
+            assert cosines[row, other].item() == pytest.approx(expected.item(), rel=1e-5)
 
 
 def test_a_persons_only_image_stays_its_own_mean() -> None:
@@ -106,22 +105,22 @@ def test_a_teacher_sees_images_as_they_are_and_mirrored_and_is_asked_once(
     teacher_model: Path, drawn_faces: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source, cache = open_source(drawn_faces), tmp_path / "cache"
-    embeddings = Ensemble([str(teacher_model)]).of_source(source, cache)
+    embeddings = TeacherEnsemble([str(teacher_model)]).embed_cached(source, cache)
     embedder = load_embedder(teacher_model)
     crop = source.crop(5)[None]
     summed = embedder(crop).embedding[0] + embedder(np.ascontiguousarray(crop[:, :, ::-1])).embedding[0]
     assert embeddings[5] == pytest.approx(summed / np.linalg.norm(summed), abs=1e-6)
     monkeypatch.setattr("facerts.training.distillation.embeddings.embed_source", None)
-    assert np.array_equal(Ensemble([str(teacher_model)]).of_source(source, cache), embeddings)
+    assert np.array_equal(TeacherEnsemble([str(teacher_model)]).embed_cached(source, cache), embeddings)
 
 
 def test_each_teacher_has_a_file_of_its_own_in_the_cache(
     teacher_model: Path, other_teacher: Path, drawn_faces: Path, tmp_path: Path
 ) -> None:
     source = open_source(drawn_faces)
-    Ensemble([str(teacher_model)]).of_source(source, tmp_path)
+    TeacherEnsemble([str(teacher_model)]).embed_cached(source, tmp_path)
     alone = {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
-    Ensemble([str(other_teacher), str(teacher_model)]).of_source(source, tmp_path)
+    TeacherEnsemble([str(other_teacher), str(teacher_model)]).embed_cached(source, tmp_path)
     assert len(list(tmp_path.iterdir())) == 2
     assert {path: path.stat().st_mtime_ns for path in alone} == alone
 
@@ -129,22 +128,22 @@ def test_each_teacher_has_a_file_of_its_own_in_the_cache(
 def test_a_cache_that_is_a_file_is_refused(teacher_model: Path, drawn_faces: Path, tmp_path: Path) -> None:
     file = tmp_path / "teacher.npz"
     file.touch()
-    with pytest.raises(Error, match=r"teacher\.npz: teacher\.cache is a folder"):
-        Ensemble([str(teacher_model)]).of_source(open_source(drawn_faces), file)
+    with pytest.raises(Error, match=r"teacher\.npz: teacher\.cache must be a folder"):
+        TeacherEnsemble([str(teacher_model)]).embed_cached(open_source(drawn_faces), file)
 
 
 def test_the_cosine_of_several_teachers_is_the_mean_of_theirs(
     teacher_model: Path, other_teacher: Path, crops: np.ndarray
 ) -> None:
-    together = Ensemble([str(teacher_model), str(other_teacher)]).of_views(crops).astype(np.float64)
+    together = TeacherEnsemble([str(teacher_model), str(other_teacher)]).embed_crops(crops).astype(np.float64)
     assert together.shape == (len(crops), SIZE + OTHER_SIZE)
     each = [
         load_embedder(model)(crops).embedding.astype(np.float64) for model in (teacher_model, other_teacher)
     ]
     for i in range(len(crops)):
         for j in range(len(crops)):
-            wanted = sum(float(unit[i] @ unit[j]) for unit in each) / 2
-            assert together[i] @ together[j] == pytest.approx(wanted, abs=1e-6)
+            expected = sum(float(unit[i] @ unit[j]) for unit in each) / 2
+            assert together[i] @ together[j] == pytest.approx(expected, abs=1e-6)
 
 
 def test_the_loss_of_two_teachers_is_what_a_loop_gives() -> None:
@@ -163,8 +162,8 @@ def test_the_loss_of_two_teachers_is_what_a_loop_gives() -> None:
     directions = np.linalg.svd(together, full_matrices=False)[2][:4]
     # The signs of directions are nobody's business but the projection's own.
     signs = np.sign((directions * teacher.projection.numpy().T).sum(axis=1))
-    places = [signs * (directions @ row) for row in together[samples]]
-    distance = np.mean([1 - s[i] @ place / np.linalg.norm(place) for i, place in enumerate(places)])
+    targets = [signs * (directions @ row) for row in together[samples]]
+    distance = np.mean([1 - s[i] @ target / np.linalg.norm(target) for i, target in enumerate(targets)])
     errors = []
     for i in range(4):
         for j in range(4):
@@ -220,7 +219,7 @@ def test_unlabeled_images_change_no_loss_of_the_method(
         f"teacher={{models: [{teacher_model}]}}", f"data.unlabeled={unlabeled_faces}", *UNLABELED, *SHORT
     )
     data = TrainingData(recipe)
-    teacher = open_teacher(recipe, data.source, data.unlabeled, tmp_path)
+    teacher = open_distillation(recipe, data.source, data.unlabeled, tmp_path)
     learner = Learner(recipe, data.identities, teacher)
     crops, labels, samples = next(data.batches(0, 1))
     assert labels.tolist()[12:] == [-1] * 4
@@ -288,17 +287,17 @@ def test_teachers_asked_about_views_say_of_each_crop_what_they_say_of_it_alone(
         "data.augmentation.ladder=1",
     )
     data = TrainingData(recipe)
-    learner = Learner(recipe, data.identities, open_teacher(recipe, data.source, None, tmp_path))
+    learner = Learner(recipe, data.identities, open_distillation(recipe, data.source, None, tmp_path))
     crops, labels, samples = next(data.batches(0, 1))
     outputs = {
         "embedding": torch.randn(16, SIZE, requires_grad=True),
         "log_scale": torch.zeros(16, 16, requires_grad=True),
     }
     loss = learner._loss(outputs, Batch(labels, samples, step=0, seed=5), crops)
-    views = torch.from_numpy(Ensemble(recipe.teacher.models).of_views(crops.numpy()))
-    place = F.normalize(views @ learner.teacher.projection)
-    wanted = 1 - F.cosine_similarity(outputs["embedding"].detach(), place).mean()
-    assert loss.parts["teacher_distance"].item() == pytest.approx(wanted.item(), rel=1e-5)
+    views = torch.from_numpy(TeacherEnsemble(recipe.teacher.models).embed_crops(crops.numpy()))
+    target = F.normalize(views @ learner.teacher.projection)
+    expected = 1 - F.cosine_similarity(outputs["embedding"].detach(), target).mean()
+    assert loss.parts["teacher_distance"].item() == pytest.approx(expected.item(), rel=1e-5)
     # The method's loss reaches its own head, and not the embedding that it did not look at.
     reached = torch.autograd.grad(
         learner.method.loss(
@@ -317,20 +316,22 @@ def test_teachers_asked_about_views_say_of_each_crop_what_they_say_of_it_alone(
 def test_a_network_comes_closer_to_its_teacher_and_resumes_as_if_nothing_had_happened(
     teacher_model: Path, make_recipe: MakeRecipe, tmp_path: Path
 ) -> None:
-    how = (f"teacher={{models: [{teacher_model}]}}", "backbone.dropout=0.2", "optim.milestones=[]")
-    recipe = make_recipe(*how, "optim.epochs=10", "logging.checkpoint_steps=1000")
+    options = (f"teacher={{models: [{teacher_model}]}}", "backbone.dropout=0.2", "optim.milestones=[]")
+    recipe = make_recipe(*options, "optim.epochs=10", "logging.checkpoint_steps=1000")
     train(recipe, tmp_path / "whole")
     trained = load_network(tmp_path / "whole").network
     data = TrainingData(recipe)
-    wanted = Ensemble([str(teacher_model)]).of_source(data.source, tmp_path / "whole" / "teachers")
+    expected = TeacherEnsemble([str(teacher_model)]).embed_cached(
+        data.source, tmp_path / "whole" / "teachers"
+    )
 
     def closeness(network: torch.nn.Module) -> float:
         crops = np.stack([data.source.crop(index) for index in range(len(data))])
         images = torch.from_numpy(crops).permute(0, 3, 1, 2).float().sub(127.5).div(127.5)
         with torch.no_grad():
-            return float(F.cosine_similarity(network(images)["embedding"], torch.from_numpy(wanted)).mean())
+            return float(F.cosine_similarity(network(images)["embedding"], torch.from_numpy(expected)).mean())
 
-    few = train(make_recipe(*how, "optim.epochs=0.25"), tmp_path / "few")
+    few = train(make_recipe(*options, "optim.epochs=0.25"), tmp_path / "few")
     assert closeness(trained) > closeness(load_network(few).network) + 0.2
 
 
@@ -374,8 +375,8 @@ def test_an_embedding_larger_than_the_teachers_is_refused_before_training(
     teacher_model: Path, make_recipe: MakeRecipe, tmp_path: Path
 ) -> None:
     recipe = make_recipe(f"teacher={{models: [{teacher_model}]}}", "backbone.embedding_size=17")
-    with pytest.raises(Error, match=r"16 numbers in all.*embedding_size must be at most 16, not 17"):
-        open_teacher(recipe, TrainingData(recipe).source, None, tmp_path)
+    with pytest.raises(Error, match=r"embedding_size 17 must be at most 16, the size of the embeddings"):
+        open_distillation(recipe, TrainingData(recipe).source, None, tmp_path)
 
 
 def test_a_resumed_run_keeps_its_projection(
@@ -384,8 +385,10 @@ def test_a_resumed_run_keeps_its_projection(
     """Another machine may find the same directions with other signs, where the network would have to begin anew."""
     recipe = make_recipe(f"teacher={{models: [{teacher_model}, {other_teacher}]}}", *SHORT)
     source = TrainingData(recipe).source
-    learners = [Learner(recipe, 8, open_teacher(recipe, source, None, tmp_path / "cache")) for _ in range(2)]
-    learners[0].teacher.take_projection(-learners[0].teacher.projection)
+    learners = [
+        Learner(recipe, 8, open_distillation(recipe, source, None, tmp_path / "cache")) for _ in range(2)
+    ]
+    learners[0].teacher.load_projection(-learners[0].teacher.projection)
     targets = learners[0].teacher.targets
     assert not torch.equal(targets, learners[1].teacher.targets)
     learners[1].load_state_dict(learners[0].state_dict())
@@ -410,7 +413,7 @@ def test_a_head_learns_from_the_teachers_cosines_beside_a_frozen_network(
 
 def test_no_teacher_is_asked_for_nothing(make_recipe: MakeRecipe, tmp_path: Path) -> None:
     recipe = make_recipe()
-    assert open_teacher(recipe, TrainingData(recipe).source, None, tmp_path) is None
+    assert open_distillation(recipe, TrainingData(recipe).source, None, tmp_path) is None
 
 
 def test_a_recipe_from_before_there_were_several_teachers_is_read(make_recipe: MakeRecipe) -> None:
@@ -426,7 +429,9 @@ def test_an_unknown_key_of_the_teacher_names_the_nearest(make_recipe: MakeRecipe
 def test_the_recipe_of_the_model_that_ships_fits_its_teachers(reference_models: Path) -> None:
     recipe = load_recipe("facerts_small")
     assert recipe.teacher is not None
-    numbers = Ensemble(recipe.teacher.models).of_views(np.zeros((1, 112, 112, 3), np.uint8)).shape[1]
+    numbers = (
+        TeacherEnsemble(recipe.teacher.models).embed_crops(np.zeros((1, 112, 112, 3), np.uint8)).shape[1]
+    )
     assert recipe.backbone.embedding_size <= numbers
     assert 0 < recipe.unlabeled_size < recipe.labeled_size
 

@@ -1,19 +1,19 @@
-"""Distillation: the network learns to embed as trained embedders do.
+"""Distillation: the network learns to reproduce the embeddings of trained embedders (teachers).
 
-The teachers say of each training image where it lies; the network is shown the image augmented and degraded and is to
-find the same place. With s the unit embeddings of the network, and t those of the teachers, whose cosine is the mean
-of the teachers' cosines (k unit embeddings one after the other, divided by √k),
+The teachers embed each training image; the network sees the image augmented and degraded and learns to predict the same
+embedding. With s the unit embeddings of the network, and t those of the teachers (k unit embeddings concatenated and
+divided by √k, so that their cosine is the mean of the teachers' cosines),
 
     L_cos = mean_i (1 − s_i · P t_i)
     L_sim = mean_{i≠j} (s_i · s_j − t_i · t_j)²        (Park et al., "Relational Knowledge Distillation", CVPR 2019,
                                                         with the cosine as the relation)
     L = w_cos L_cos + w_sim L_sim + w_method L_method
 
-P maps the teachers' D numbers to the d of the network and back to length 1: the projection to the d principal
-directions of the training images' embeddings, which keeps their cosines better than any other linear map to d numbers
-does in the mean square (Eckart and Young, Psychometrika 1936). It is the identity where d = D.
+P maps the D dimensions of the teachers to the d of the network and normalizes: it projects to the d principal
+directions of the training images' embeddings. Of all linear maps to d dimensions it preserves their cosines best in
+the mean square (Eckart and Young, Psychometrika 1936). If d = D it is the identity.
 
-The method's own loss sees the labeled images, compared with the means of P t of each person.
+The method's own loss is computed on the labeled images, with each person's mean of P t as class center.
 """
 
 from __future__ import annotations
@@ -29,27 +29,27 @@ from torch.nn import functional as F
 from facerts.datasets import Source
 from facerts.errors import Error
 from facerts.training.class_head.leave_one_out_means import LeaveOneOutMeans
-from facerts.training.distillation.embeddings import CACHE, Ensemble
+from facerts.training.distillation.embeddings import CACHE, TeacherEnsemble
 from facerts.training.methods import Batch, Loss
 from facerts.training.methods.base import Outputs
 from facerts.training.recipe import Recipe
-from facerts.training.recipe import Teacher as Settings
+from facerts.training.recipe import Teacher as TeacherSettings
 
 
-class Teacher(nn.Module):
+class Distillation(nn.Module):
     """The teachers' embeddings of the training images, and the losses against them.
 
     Args:
-        settings: the weights of the losses.
-        embeddings: ``(N + U, D)`` unit, of the labeled images and then of the unlabeled, in the order of the data.
-        labels: ``(N,)`` people, numbered without gaps.
+        settings: weights of the losses.
+        embeddings: ``(N + U, D)`` unit embeddings of the labeled and then the unlabeled images, in data order.
+        labels: ``(N,)`` identities, numbered without gaps.
         size: d of the network's embedding, at most D.
-        ensemble: the teachers, where they are asked about views.
+        ensemble: the teachers, if they embed the augmented views.
 
     Attributes:
-        centers: the people's means.
-        projection: ``(D, d)`` principal directions; saved with the run, which would not find the same places with
-            another basis. Empty where d = D.
+        centers: mean embeddings of the identities.
+        projection: ``(D, d)`` principal directions; empty if d = D. Checkpoints save it, because a resumed run needs
+            the same basis.
     """
 
     embeddings: Tensor
@@ -58,11 +58,11 @@ class Teacher(nn.Module):
 
     def __init__(
         self,
-        settings: Settings,
+        settings: TeacherSettings,
         embeddings: NDArray[np.float32],
         labels: NDArray[np.int64],
         size: int,
-        ensemble: Ensemble | None = None,
+        ensemble: TeacherEnsemble | None = None,
     ) -> None:
         super().__init__()
         self._settings = settings
@@ -76,34 +76,34 @@ class Teacher(nn.Module):
         )
 
     def project(self, embeddings: Tensor) -> Tensor:
-        """P: ``(B, D)`` of the teachers to ``(B, d)`` unit."""
+        """P: teachers' embeddings ``(B, D)`` to unit embeddings ``(B, d)``."""
         return (
             F.normalize(embeddings @ self.projection.to(embeddings)) if len(self.projection) else embeddings
         )
 
-    def take_projection(self, projection: Tensor) -> None:
-        """Go on with the projection of an earlier part of the run; the means of people come from its checkpoint."""
+    def load_projection(self, projection: Tensor) -> None:
+        """Use the projection of a checkpoint; the class centers are loaded separately."""
         self.projection = projection.to(self.embeddings.device)
         self.targets = self.project(self.embeddings)
 
     def centers_for(self, batch: Batch) -> LeaveOneOutMeans:
-        """The people's means, each image of the batch left out of its own."""
+        """The mean embeddings of the identities, each image of the batch left out of its own."""
         return self.centers.without(self.targets[self._rows(batch)], batch.labels)
 
-    def of_views(self, crops: Tensor) -> Tensor | None:
-        """``(B, D)`` what the teachers say of a batch's augmented crops; None where nothing depends on it.
+    def embed_views(self, crops: Tensor) -> Tensor | None:
+        """The teachers' embeddings ``(B, D)`` of augmented crops; None if no loss depends on them.
 
         Args:
             crops: ``(B, 112, 112, 3) uint8`` RGB.
         """
         if self._ensemble is None:
             return None
-        return torch.from_numpy(self._ensemble.of_views(crops.cpu().numpy())).to(self.embeddings.device)
+        return torch.from_numpy(self._ensemble.embed_crops(crops.cpu().numpy())).to(self.embeddings.device)
 
     def method_outputs(self, outputs: Outputs, views: Tensor | None) -> Outputs:
-        """What the method's loss sees: the network's outputs, or with the teachers' embedding of the view in them.
+        """The outputs for the method's loss: the network's, or with the teachers' embedding of the view instead.
 
-        With the teachers' embedding a learned scale speaks of the image, and not of what the network has yet to learn.
+        With the teachers' embedding, a learned uncertainty describes the image, not what the network has yet to learn.
         """
         if self._settings.method_embedding == "student":
             return outputs
@@ -111,13 +111,13 @@ class Teacher(nn.Module):
         return {**outputs, "embedding": self.project(views)}
 
     def loss(self, embedding: Tensor, batch: Batch, method: Loss, views: Tensor | None = None) -> Loss:
-        """The whole loss of a step.
+        """The total loss of a step.
 
         Args:
-            embedding: ``(B, d)`` of the network.
-            batch: of the step, with the unlabeled images.
-            method: the method's loss, of the labeled images.
-            views: ``(B, D)`` of the teachers, where they are asked about views.
+            embedding: ``(B, d)`` embeddings of the network.
+            batch: the step's batch, including the unlabeled images.
+            method: the method's loss on the labeled images.
+            views: ``(B, D)`` the teachers' embeddings of the views, see ``embed_views``.
         """
         rows, weights = self._rows(batch), self._settings
         of_view = weights.target == "view"
@@ -126,8 +126,8 @@ class Teacher(nn.Module):
         with torch.autocast(embedding.device.type, enabled=False):
             student = F.normalize(embedding)
             teacher = views if of_view and views is not None else self.embeddings[rows]
-            place = self.project(teacher) if of_view else self.targets[rows]
-            distance = (1.0 - (student * place).sum(dim=1)).mean()
+            target = self.project(teacher) if of_view else self.targets[rows]
+            distance = (1.0 - (student * target).sum(dim=1)).mean()
             others = ~torch.eye(len(student), dtype=torch.bool, device=student.device)
             similarities = (student @ student.T - teacher @ teacher.T)[others].square().mean()
         total = (
@@ -141,38 +141,40 @@ class Teacher(nn.Module):
 
 
 def principal_directions(unit: NDArray[np.float32], size: int) -> NDArray[np.float64]:
-    """``(D, d)`` orthonormal directions in which embeddings ``(N, D)`` differ from 0 most, largest first."""
+    """The top d principal directions (uncentered) of embeddings ``(N, D)``: ``(D, d)`` orthonormal, largest first."""
     values = unit.astype(np.float64)
     _, directions = np.linalg.eigh(values.T @ values)
     return np.ascontiguousarray(directions[:, ::-1][:, :size])
 
 
-def open_teacher(recipe: Recipe, source: Source, unlabeled: Source | None, folder: Path) -> Teacher | None:
-    """The recipe's teachers, or None where it has none.
+def open_distillation(
+    recipe: Recipe, source: Source, unlabeled: Source | None, folder: Path
+) -> Distillation | None:
+    """The distillation from a recipe's teachers, or None if it has no teachers.
 
     Args:
-        recipe: of the run.
-        source: the labeled training images.
-        unlabeled: those without identities.
-        folder: of the run, where the teachers' embeddings are kept unless the recipe says otherwise.
+        recipe: recipe of the run.
+        source: labeled training images.
+        unlabeled: training images without identities.
+        folder: folder of the run, for the cache of embeddings unless the recipe names another.
 
     Raises:
-        Error: a teacher cannot be used, or the network is to embed in more numbers than the teachers do.
+        Error: a teacher cannot be used, or its embedding is smaller than the network's.
     """
     settings = recipe.teacher
     if settings is None:
         return None
     assert source.labels is not None
-    ensemble = Ensemble(settings.models)
+    ensemble = TeacherEnsemble(settings.models)
     cache = Path(settings.cache) if settings.cache else folder / CACHE
-    parts = [ensemble.of_source(images, cache) for images in (source, unlabeled) if images is not None]
+    parts = [ensemble.embed_cached(images, cache) for images in (source, unlabeled) if images is not None]
     embeddings = parts[0] if len(parts) == 1 else np.concatenate(parts)
-    given, size = embeddings.shape[1], recipe.backbone.embedding_size
-    if size > given:
+    max_size, size = embeddings.shape[1], recipe.backbone.embedding_size
+    if size > max_size:
         raise Error(
-            f"{' and '.join(settings.models)}: {given} numbers in all, and the network learns to embed as they do: "
-            f"backbone.embedding_size must be at most {given}, not {size}"
+            f"backbone.embedding_size {size} must be at most {max_size}, the size of the embeddings of "
+            f"{' and '.join(settings.models)} together"
         )
-    return Teacher(
-        settings, embeddings, source.labels, size, ensemble if settings.asked_about_views else None
+    return Distillation(
+        settings, embeddings, source.labels, size, ensemble if settings.embeds_views else None
     )

@@ -114,10 +114,10 @@ def test_a_zoom_moves_a_dot_where_arithmetic_says() -> None:
         for lift in (0.0, 0.5, 1.0):
             matrix = geometry.matrix(Chosen(np.zeros((5, 2)), [0.19, lift], [share, 0, 0, 0, 0]))
             place = mean + np.array([12, -9])
-            wanted = mean + [0, lift * (55.5 - mean[1])] + factor * np.array([12, -9])
-            assert moved(matrix, place[None])[0] == pytest.approx(wanted)
+            expected = mean + [0, lift * (55.5 - mean[1])] + factor * np.array([12, -9])
+            assert moved(matrix, place[None])[0] == pytest.approx(expected)
             warped = cv2.warpAffine(dot(*place), matrix, (112, 112))
-            assert centroid(warped) == pytest.approx(wanted, abs=0.15)
+            assert centroid(warped) == pytest.approx(expected, abs=0.15)
 
 
 def test_tight_and_loose_crops_come_as_often_and_as_far_as_asked_for() -> None:
@@ -188,8 +188,8 @@ def test_the_crop_goes_where_the_matrix_says_not_back() -> None:
     for seed in range(20):
         geometry.set_random_seed(seed)
         place = np.array([62.0, 50.0])
-        wanted = moved(geometry.matrix(np.random.default_rng(seed)), place[None])[0]
-        assert centroid(geometry(image=dot(*place))["image"]) == pytest.approx(wanted, abs=0.15)
+        expected = moved(geometry.matrix(np.random.default_rng(seed)), place[None])[0]
+        assert centroid(geometry(image=dot(*place))["image"]) == pytest.approx(expected, abs=0.15)
 
 
 def test_an_option_that_is_switched_on_leaves_the_other_draws_as_they_are() -> None:

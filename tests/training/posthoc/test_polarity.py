@@ -1,7 +1,7 @@
-"""Higher quality is a better picture, whatever a method's own number is: measured on faces made worse.
+"""Higher quality is a better image, whatever a method's own number is: measured on faces made worse.
 
 Heads are trained on a real embedder's features with each method's own loss, half of whose views are augmented; then
-faces of people whom nobody saw in training are compared with the same faces degraded.
+faces of people who were not in the training data are compared with the same faces degraded.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from facerts.embedding import load_embedder
 from facerts.hub.registry import find_model
 from facerts.images.corruptions import degrade
 from facerts.metrics.ood import separation
-from facerts.training.posthoc import Settings, add_quality
+from facerts.training.posthoc import HeadSettings, add_quality
 
 # The heads share the features of the embedder, which one process computes once.
 pytestmark = pytest.mark.xdist_group("polarity")
@@ -63,7 +63,7 @@ def train_head(method: str, data: Path, models: Path, out: Path, cache: Path) ->
         models / "mobilefacenet.onnx",
         data / "faces" / "train-000000.tar",
         out,
-        settings=Settings(epochs=8, batch_size=256),
+        settings=HeadSettings(epochs=8, batch_size=256),
         views=2,
         cache=cache,
     )

@@ -21,14 +21,14 @@ from facerts.embedding import load_embedder
 from facerts.errors import DataError, Error, ModelError
 from facerts.training.class_head.leave_one_out_means import LeaveOneOutMeans
 from facerts.training.methods import METHODS
-from facerts.training.posthoc import Graft, Settings, add_quality
+from facerts.training.posthoc import GraftResult, HeadSettings, add_quality
 from facerts.training.posthoc import run as run_module
 from facerts.training.posthoc.features import Features
 from facerts.training.posthoc.train import held_out, train_heads
 from facerts.training.recipe import Augmentation
 from tests.foreign import SIZE, write_description, write_embedder
 
-SHORT = Settings(hidden=16, epochs=3, batch_size=16, holdout=0.25)
+SHORT = HeadSettings(hidden=16, epochs=3, batch_size=16, holdout=0.25)
 
 
 @pytest.fixture
@@ -38,8 +38,8 @@ def foreign(tmp_path: Path) -> Path:
     return model
 
 
-def scored(model: Path, faces: Path, out: Path, method: str = "rts", **how: Any) -> Graft:
-    return add_quality(method, model, faces, out, **{"settings": SHORT, **how})
+def scored(model: Path, faces: Path, out: Path, method: str = "rts", **options: Any) -> GraftResult:
+    return add_quality(method, model, faces, out, **{"settings": SHORT, **options})
 
 
 def test_the_file_has_their_embedding_and_our_quality(
@@ -58,13 +58,17 @@ def test_the_file_has_their_embedding_and_our_quality(
     np.testing.assert_allclose(ours.uncertainty, np.exp(-ours.quality), rtol=1e-5)
     assert ours.extras["log_scale"].shape == (len(crops), 16)
     assert np.ptp(ours.quality) > 1e-3
-    said = after.description
-    assert said.input == before.description.input
-    assert said.outputs["embedding"] == "vector"
-    assert (said.method, said.quality) == ("rts, post hoc", "output:quality")
-    assert (said.license, said.source, said.terms) == ("theirs", "a friend", "ask; drawn")
-    assert said.embedding_size == SIZE
-    assert "48 images of 6 identities" in said.training_data
+    description = after.description
+    assert description.input == before.description.input
+    assert description.outputs["embedding"] == "vector"
+    assert (description.method, description.quality) == ("rts, post hoc", "output:quality")
+    assert (description.license, description.source, description.terms) == (
+        "theirs",
+        "a friend",
+        "ask; drawn",
+    )
+    assert description.embedding_size == SIZE
+    assert "48 images of 6 identities" in description.training_data
     assert facerts.load(out).score(list(crops))[0].quality == pytest.approx(float(ours.quality[0]), abs=1e-6)
     assert sorted(path.name for path in out.parent.iterdir()) == ["scored.features.npz", "scored.onnx"]
 
@@ -96,14 +100,14 @@ def test_every_method_that_fits_works(
 ) -> None:
     out = tmp_path / "scored.onnx"
     scored(foreign, drawn_faces, out, method, cache=tmp_path / "cache.npz")
-    got = load_embedder(out)(crops)
-    assert got.quality is not None
-    assert np.isfinite(got.quality).all()
+    actual = load_embedder(out)(crops)
+    assert actual.quality is not None
+    assert np.isfinite(actual.quality).all()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("made", "said"),
+    ("embedder", "description"),
     [
         ({"batch": 1}, {"input_batch": 1}),
         ({"batch": 4}, {"input_batch": 4}),
@@ -112,13 +116,17 @@ def test_every_method_that_fits_works(
     ],
 )
 def test_inputs_of_every_kind(
-    made: dict[str, Any], said: dict[str, Any], drawn_faces: Path, tmp_path: Path, crops: NDArray[np.uint8]
+    embedder: dict[str, Any],
+    description: dict[str, Any],
+    drawn_faces: Path,
+    tmp_path: Path,
+    crops: NDArray[np.uint8],
 ) -> None:
-    model = write_embedder(tmp_path / "theirs.onnx", **made)
-    write_description(model, **said)
+    model = write_embedder(tmp_path / "theirs.onnx", **embedder)
+    write_description(model, **description)
     out = tmp_path / "scored.onnx"
-    # An embedding that is not of unit length, though said to be, cannot agree with itself.
-    if said.get("normalize_embedding") is False:
+    # An embedding that is not of unit length, though described as such, cannot agree with itself.
+    if description.get("normalize_embedding") is False:
         _normalize(model)
     scored(model, drawn_faces, out)
     theirs, ours = load_embedder(model)(crops[:5]), load_embedder(out)(crops[:5])
@@ -167,7 +175,7 @@ def test_a_tapped_tensor_is_read_too(
     assert done.trained.heads.sizes == (SIZE, size)
     with np.load(done.cache) as stored:
         assert stored["tap"].shape == (64, size)
-        # The mean over a map, or the tensor itself: here both say how bright a picture is.
+        # The mean over a map, or the tensor itself: here both say how bright an image is.
         crop = open_source(drawn_faces).crop(5).astype(np.float64) / 127.5 - 1
         np.testing.assert_allclose(stored["tap"][5].mean(), crop.mean(), atol=1e-5)
     assert np.array_equal(load_embedder(foreign)(crops).embedding, load_embedder(out)(crops).embedding)
@@ -185,13 +193,13 @@ def test_the_cache_saves_decoding(
     written = cache.stat().st_mtime_ns
 
     def refuse(*_: object, **__: object) -> None:
-        raise AssertionError("pictures were embedded")
+        raise AssertionError("images were embedded")
 
     monkeypatch.setattr("facerts.training.posthoc.features.embed_source", refuse)
     second = scored(foreign, drawn_faces, tmp_path / "b.onnx", cache=cache)
     assert cache.stat().st_mtime_ns == written
     assert second.trained.loss == first.trained.loss
-    # Another embedder, other pictures, another tensor: not what the cache holds.
+    # Another embedder, other images, another tensor: not what the cache holds.
     write_description(foreign, input_mean=[0, 0, 0])
     with pytest.raises(AssertionError, match="embedded"):
         scored(foreign, drawn_faces, tmp_path / "c.onnx", cache=cache)
@@ -221,7 +229,7 @@ def test_a_file_that_is_no_cache_is_left_alone(foreign: Path, drawn_faces: Path,
 def test_the_same_seed_gives_the_same_weights(foreign: Path, drawn_faces: Path, tmp_path: Path) -> None:
     def weights_of(seed: int) -> dict[str, torch.Tensor]:
         state = torch.get_rng_state()
-        settings = Settings(hidden=16, epochs=2, batch_size=16, seed=seed)
+        settings = HeadSettings(hidden=16, epochs=2, batch_size=16, seed=seed)
         done = scored(foreign, drawn_faces, tmp_path / "a.onnx", settings=settings)
         assert torch.equal(torch.get_rng_state(), state)
         return done.trained.heads.state_dict()
@@ -266,8 +274,8 @@ def test_means_without_the_image_by_a_slow_loop() -> None:
             expected[i, identity] = embedding[i] @ mean / np.linalg.norm(embedding[i]) / np.linalg.norm(mean)
     at = torch.from_numpy(labels[rows])
     bound = means.without(torch.from_numpy(unit[rows]), at)
-    got = bound.cosines(torch.from_numpy(embedding))
-    np.testing.assert_allclose(got, expected, atol=1e-12)
+    actual = bound.cosines(torch.from_numpy(embedding))
+    np.testing.assert_allclose(actual, expected, atol=1e-12)
     own, nearest = bound.own_and_nearest(torch.from_numpy(embedding), at)
     np.testing.assert_allclose(own, expected[np.arange(4), labels[rows]], atol=1e-12)
     others = np.where(np.arange(5) == labels[rows][:, None], -np.inf, expected)
@@ -287,23 +295,25 @@ def test_means_without_the_image_by_a_slow_loop() -> None:
     )
 
 
-def _people(identities: int, pictures: int, spoiled: int) -> tuple[Features, NDArray[np.int64]]:
-    """Identities in 8 dimensions; the last pictures of each are noise, and shorter."""
+def _people(identities: int, images: int, spoiled: int) -> tuple[Features, NDArray[np.int64]]:
+    """Identities in 8 dimensions; the last images of each are noise, and shorter."""
     random = np.random.default_rng(0)
-    labels = np.repeat(np.arange(identities), pictures)
+    labels = np.repeat(np.arange(identities), images)
     centers = random.normal(size=(identities, 8))
     vectors = centers[labels] + 0.2 * random.normal(size=(len(labels), 8))
-    poor = np.tile(np.arange(pictures) >= pictures - spoiled, identities)
+    poor = np.tile(np.arange(images) >= images - spoiled, identities)
     vectors[poor] = random.normal(size=(poor.sum(), 8)) + 3.0 * np.eye(8)[0]
     norm = np.linalg.norm(vectors, axis=1)
     unit = (vectors / norm[:, None]).astype(np.float32)
     return Features(unit, norm.astype(np.float32), np.empty((len(labels), 0), np.float32)), labels
 
 
-def test_pictures_that_cannot_be_told_get_less_quality() -> None:
+def test_unidentifiable_images_get_less_quality() -> None:
     features, labels = _people(60, 6, 1)
     method = METHODS["rts"](METHODS["rts"].Config(logit_scale=16.0, margin=0.2, kl_weight=1.0), 8)
-    trained = train_heads(method, features, labels, Settings(hidden=32, epochs=20, batch_size=64, lr=1e-2))
+    trained = train_heads(
+        method, features, labels, HeadSettings(hidden=32, epochs=20, batch_size=64, lr=1e-2)
+    )
     with torch.no_grad():
         quality = method.score(trained.heads(torch.from_numpy(features.embedding)))["quality"].numpy()
     quality = quality.reshape(60, 6)
@@ -312,7 +322,7 @@ def test_pictures_that_cannot_be_told_get_less_quality() -> None:
 
 def test_training_ends_when_the_heldout_loss_rises_and_keeps_the_best() -> None:
     features, labels = _people(12, 4, 1)
-    settings = Settings(hidden=64, epochs=200, batch_size=16, lr=3e-2, holdout=0.3)
+    settings = HeadSettings(hidden=64, epochs=200, batch_size=16, lr=3e-2, holdout=0.3)
     method = METHODS["rts"](METHODS["rts"].Config(logit_scale=16.0, kl_weight=0.1), 8)
     long = train_heads(method, features, labels, settings)
     losses = long.heldout_loss
@@ -321,13 +331,13 @@ def test_training_ends_when_the_heldout_loss_rises_and_keeps_the_best() -> None:
     assert best < len(losses) - 1
     again = METHODS["rts"](METHODS["rts"].Config(logit_scale=16.0, kl_weight=0.1), 8)
     short = train_heads(
-        again, features, labels, Settings(hidden=64, epochs=best + 1, batch_size=16, lr=3e-2, holdout=0.3)
+        again, features, labels, HeadSettings(hidden=64, epochs=best + 1, batch_size=16, lr=3e-2, holdout=0.3)
     )
     for name, value in long.heads.state_dict().items():
         assert torch.equal(value, short.heads.state_dict()[name]), name
 
 
-def test_heldout_identities_are_whole_and_people_with_one_picture_are_not_among_them() -> None:
+def test_heldout_identities_are_whole_and_people_with_one_image_are_not_among_them() -> None:
     labels = np.array([0, 0, 1, 2, 2, 3, 3, 4, 4, 4, 5])
     held = held_out(labels, 0.5, 1)
     assert 0 < held.sum() < len(labels)
@@ -335,38 +345,38 @@ def test_heldout_identities_are_whole_and_people_with_one_picture_are_not_among_
         assert len(set(held[labels == identity])) == 1
     assert not held[[2, 10]].any()
     assert not held_out(labels, 0.0, 1).any()
-    with pytest.raises(DataError, match="at least two must be left"):
+    with pytest.raises(DataError, match="at least two must remain"):
         held_out(labels, 0.9, 1)
-    with pytest.raises(DataError, match="at least two must be left"):
+    with pytest.raises(DataError, match="at least two must remain"):
         held_out(np.arange(5), 0.0, 1)
 
 
 @pytest.mark.parametrize(
-    ("method", "how", "message"),
+    ("method", "options", "message"),
     [
         ("rst", {}, "no method 'rst', did you mean 'rts'"),
-        ("arcface", {}, "arcface trains the embedding alone, .* there are rts, .*tempnet"),
-        ("supcon", {}, "supcon trains the embedding alone"),
+        ("arcface", {}, "arcface trains only the embedding, .* use one of rts, .*tempnet"),
+        ("supcon", {}, "supcon trains only the embedding"),
         ("tau", {"views": 1}, "tau compares 2 views of each image; --views must be 2 or more"),
-        ("tempnet", {"tap": "flat"}, "tempnet reads the unit embedding alone"),
+        ("tempnet", {"tap": "flat"}, "tempnet uses only the unit embedding"),
         ("rts", {"augmentation": Augmentation(flip=False)}, "--views 2 or more"),
         ("rts", {"overrides": ["kl_wieght=3"]}, "rts has no setting 'kl_wieght', did you mean 'kl_weight'"),
         ("rts", {"overrides": ["margin"]}, "key=value"),
         ("rts", {"overrides": ["margin=["]}, "valid YAML"),
         ("rts", {"overrides": ["margin=wide"]}, "margin: .*number"),
-        ("rts", {"tap": "flt"}, "computes no tensor 'flt'; there are flat,"),
-        ("rts", {"tap": "face"}, "computes no tensor 'face'"),
+        ("rts", {"tap": "flt"}, "has no tensor 'flt'; it has flat,"),
+        ("rts", {"tap": "face"}, "has no tensor 'face'"),
     ],
 )
-def test_what_cannot_be_done_is_said(
-    method: str, how: dict[str, Any], message: str, foreign: Path, drawn_faces: Path, tmp_path: Path
+def test_what_cannot_be_done_is_refused(
+    method: str, options: dict[str, Any], message: str, foreign: Path, drawn_faces: Path, tmp_path: Path
 ) -> None:
     with pytest.raises(Error, match=message):
-        scored(foreign, drawn_faces, tmp_path / "new" / "a.onnx", method, **how)
+        scored(foreign, drawn_faces, tmp_path / "new" / "a.onnx", method, **options)
     assert not (tmp_path / "new").exists()
 
 
-def test_pictures_without_identities_are_refused(foreign: Path, drawn_things: Path, tmp_path: Path) -> None:
+def test_images_without_identities_are_refused(foreign: Path, drawn_things: Path, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no identities"):
         scored(foreign, drawn_things, tmp_path / "a.onnx")
 
@@ -396,8 +406,8 @@ def test_the_command(foreign: Path, drawn_faces: Path, tmp_path: Path) -> None:
     ]
     ran = CliRunner().invoke(build_app(), [*arguments, "--terms", "drawn", "--json"])
     assert ran.exit_code == 0, ran.output
-    said = json.loads(ran.stdout)
-    assert said["file"] == str(out)
-    assert said["features"] == str(cache)
-    assert len(said["loss"]) == len(said["heldout_loss"]) <= 2
+    result = json.loads(ran.stdout)
+    assert result["file"] == str(out)
+    assert result["features"] == str(cache)
+    assert len(result["loss"]) == len(result["heldout_loss"]) <= 2
     assert load_embedder(out).description.terms == "ask; drawn"

@@ -36,7 +36,7 @@ def test_a_recipe_may_begin_with_a_byte_order_mark_and_is_written_without_refere
 
 
 def test_a_value_on_the_command_line_has_no_references_either() -> None:
-    with pytest.raises(RecipeError, match=r"'seed=\*a': not valid YAML: found a reference"):
+    with pytest.raises(RecipeError, match=r"'seed=\*a': not valid YAML: references .* are not allowed"):
         load_recipe("faces_small_rts", ["seed=*a"])
 
 
@@ -54,9 +54,9 @@ def test_no_checkpoint_ends_a_command_otherwise_than_with_a_sentence(
     trained_run: Path, tmp_path: Path
 ) -> None:
     paths = checkpoints.write_changes(trained_run / FILE, tmp_path)
-    told = read_bounded("checkpoint", list(paths.values()))
+    messages = read_bounded("checkpoint", list(paths.values()))
     for what, path in paths.items():
-        assert told[path].startswith(str(path)), what
+        assert messages[path].startswith(str(path)), what
 
 
 def same(one: object, other: object) -> bool:
@@ -93,9 +93,7 @@ def test_a_number_that_has_changed_is_found(trained_run: Path, tmp_path: Path) -
     weight = read_file(trained_run / FILE)["centers"]["weight"]
     content[content.index(weight.numpy().tobytes())] ^= 1
     (tmp_path / "broken.pt").write_bytes(content)
-    with pytest.raises(
-        ModelError, match=r"broken\.pt: .*damaged \(the checksum of .* is another\); copy it again"
-    ):
+    with pytest.raises(ModelError, match=r"broken\.pt: .*damaged \(wrong checksum of .*\); copy it again"):
         load_network(tmp_path / "broken.pt")
 
 
@@ -135,6 +133,6 @@ def test_a_run_whose_state_is_not_whole_is_not_resumed(
         broken = {name: value for name, value in state.items() if name != part}
         torch.save(broken, tmp_path / "run" / FILE)
         assert run("train", tmp_path / "recipe.yaml", "--out", tmp_path / "run", "--resume") == 2
-        told = capsys.readouterr().err
-        assert f"error: {tmp_path / 'run' / FILE}: " in told
-        assert part in told
+        error = capsys.readouterr().err
+        assert f"error: {tmp_path / 'run' / FILE}: " in error
+        assert part in error

@@ -12,7 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from facerts.errors import Error
 from facerts.training.class_head.centers import ClassCenters
-from facerts.training.class_head.row_updates import RowSteps
+from facerts.training.class_head.row_updates import RowUpdates
 from facerts.training.learner import Learner
 from facerts.training.loader import TrainingData
 from facerts.training.methods import METHODS, Batch, ClassificationMethod
@@ -32,7 +32,7 @@ def test_all_rows_in_runs_are_an_ordinary_step(momentum: float) -> None:
     expected = nn.Parameter(torch.randn(10, 3, dtype=torch.double))
     found = nn.Parameter(expected.detach().clone())
     ordinary, by_rows = sgd(expected, momentum), sgd(found, momentum)
-    steps = RowSteps(by_rows, found)
+    steps = RowUpdates(by_rows, found)
     for _ in range(3):
         gradient = torch.randn(10, 3, dtype=torch.double)
         expected.grad = gradient
@@ -52,7 +52,7 @@ def test_all_rows_in_runs_are_an_ordinary_step(momentum: float) -> None:
 def test_picked_rows_step_and_the_others_rest() -> None:
     weight = nn.Parameter(torch.randn(10, 3, dtype=torch.double))
     before = weight.detach().clone()
-    steps = RowSteps(sgd(weight), weight)
+    steps = RowUpdates(sgd(weight), weight)
     picked, gradient = torch.tensor([7, 2, 3]), torch.randn(3, 3, dtype=torch.double)
     expected = nn.Parameter(before[picked].clone())
     ordinary = sgd(expected)
@@ -111,13 +111,13 @@ def test_every_classification_method_learns_what_it_learns_by_ordinary_steps(
 )
 def test_what_needs_the_whole_gradient_has_it(make_recipe: Callable[..., Recipe], override: str) -> None:
     overrides = [override, "data.per_identity=2"] if "supcon" in override else [override]
-    assert Learner(make_recipe(*overrides), 24).centers.row_steps is None
+    assert Learner(make_recipe(*overrides), 24).centers.row_updates is None
 
 
 def stepping(identities: int, sample: float | None = None) -> tuple[ClassCenters, torch.optim.SGD]:
     centers = ClassCenters(identities, 8, chunk=100, sample=sample).double()
     optimizer = sgd(centers.weight)
-    centers.row_steps = RowSteps(optimizer, centers.weight)
+    centers.row_updates = RowUpdates(optimizer, centers.weight)
     return centers, optimizer
 
 
@@ -144,7 +144,7 @@ def test_centers_that_step_are_compared_once() -> None:
 
 def test_autograd_notices_that_rows_have_moved() -> None:
     weight = nn.Parameter(torch.randn(4, 3))
-    steps = RowSteps(sgd(weight), weight)
+    steps = RowUpdates(sgd(weight), weight)
     squares = weight.square().sum()
     steps(slice(0, 2), torch.ones(2, 3))
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
@@ -191,7 +191,7 @@ def test_nothing_as_large_as_the_centers_is_made() -> None:
 def test_of_centers_that_are_sampled_those_that_were_drawn_step() -> None:
     centers, optimizer = stepping(200, sample=0.2)
     dense = copy.deepcopy(centers)
-    dense.row_steps = None
+    dense.row_updates = None
     before = centers.weight.detach().clone()
     torch.testing.assert_close(differentiate(centers), differentiate(dense), rtol=1e-12, atol=1e-12)
     assert dense.weight.grad is not None

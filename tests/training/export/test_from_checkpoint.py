@@ -30,18 +30,18 @@ def test_the_file_follows_the_contract(exported: Path) -> None:
     assert set(outputs) == {"embedding", "norm", "quality", "uncertainty", "log_scale"}
     assert outputs["embedding"][1] == 16
     assert outputs["log_scale"][1] == 16
-    said = json.loads(session.get_modelmeta().custom_metadata_map["facerts"])
-    assert said["schema"] == "facerts.model/1"
-    assert said["method"] == "rts"
-    assert said["training_data"] == "drawn"
-    assert said["input"]["mean"] == [127.5] * 3
-    assert len(said["recipe_sha256"]) == 64
+    description = json.loads(session.get_modelmeta().custom_metadata_map["facerts"])
+    assert description["schema"] == "facerts.model/1"
+    assert description["method"] == "rts"
+    assert description["training_data"] == "drawn"
+    assert description["input"]["mean"] == [127.5] * 3
+    assert len(description["recipe_sha256"]) == 64
 
 
 def test_the_file_says_nothing_of_the_machine_it_was_exported_on(exported: Path) -> None:
     content = exported.read_bytes()
-    for told in (str(Path(__file__).parents[1]), "heads.py", "stack_trace"):
-        assert told.encode() not in content, told
+    for text in (str(Path(__file__).parents[3]), "heads.py", "stack_trace"):
+        assert text.encode() not in content, text
 
 
 @pytest.mark.parametrize("count", [1, 2, 7])
@@ -49,13 +49,13 @@ def test_onnx_runtime_and_pytorch_agree(
     exported: Path, trained_run: Path, crops: NDArray[np.uint8], count: int
 ) -> None:
     trained = load_network(trained_run)
-    wanted = NetworkEmbedder(trained.network, trained.method)(crops[:count])
-    got = load_embedder(exported)(crops[:count])
-    np.testing.assert_allclose(got.embedding, wanted.embedding, atol=1e-4)
-    np.testing.assert_allclose(got.quality, wanted.quality, atol=1e-3)
-    np.testing.assert_allclose(got.uncertainty, wanted.uncertainty, atol=1e-3)
-    np.testing.assert_allclose(got.extras["log_scale"], wanted.extras["log_scale"], atol=1e-3)
-    np.testing.assert_allclose(np.linalg.norm(got.embedding, axis=1), 1, atol=1e-5)
+    expected = NetworkEmbedder(trained.network, trained.method)(crops[:count])
+    actual = load_embedder(exported)(crops[:count])
+    np.testing.assert_allclose(actual.embedding, expected.embedding, atol=1e-4)
+    np.testing.assert_allclose(actual.quality, expected.quality, atol=1e-3)
+    np.testing.assert_allclose(actual.uncertainty, expected.uncertainty, atol=1e-3)
+    np.testing.assert_allclose(actual.extras["log_scale"], expected.extras["log_scale"], atol=1e-3)
+    np.testing.assert_allclose(np.linalg.norm(actual.embedding, axis=1), 1, atol=1e-5)
 
 
 def test_a_crops_numbers_do_not_depend_on_the_batch_around_it(
@@ -73,11 +73,11 @@ def test_a_network_that_is_not_the_exported_one_fails_the_check(
     check_parity(trained, load_embedder(exported), crops)
     with torch.no_grad():
         trained.network.heads["log_scale"][1].bias.add_(0.01)
-    with pytest.raises(ModelError, match="qualities 0"):
+    with pytest.raises(ModelError, match="qualities differ by up to 0"):
         check_parity(trained, load_embedder(exported), crops)
     with torch.no_grad():
         trained.network.embedding[0].weight.mul_(torch.rand_like(trained.network.embedding[0].weight))
-    with pytest.raises(ModelError, match="smallest cosine"):
+    with pytest.raises(ModelError, match="minimum cosine"):
         check_parity(trained, load_embedder(exported), crops)
 
 
@@ -123,5 +123,5 @@ def test_embedding_only_has_one_output(trained_run: Path, tmp_path: Path, crops:
 
 
 def test_a_folder_without_a_run_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="no checkpoint here"):
+    with pytest.raises(ModelError, match="no such file"):
         export_run(tmp_path, tmp_path / "m.onnx")

@@ -21,7 +21,7 @@ from facerts.datasets import open_source
 from facerts.embedding import load_embedder
 from facerts.training.methods import METHODS
 
-PAGE = (Path(__file__).parents[1] / "docs" / "adding-a-method.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[3] / "docs" / "adding-a-method.md").read_text(encoding="utf-8")
 METHOD, TEST = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 (COMMAND,) = re.findall(r"^(facerts train .*)$", PAGE, re.MULTILINE)
 
