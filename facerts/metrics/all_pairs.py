@@ -240,7 +240,7 @@ def resampled_thresholds(
 
 
 def _blocks(images: int, ends: NDArray[np.intp]) -> Iterator[tuple[int, int, int, int]]:
-    """Blocks of the upper triangle; those on the diagonal have all genuine pairs of their rows."""
+    """Blocks of rows and columns over the upper triangle; those on the diagonal hold all genuine pairs."""
     for top in range(0, images, ROWS):
         bottom = min(top + ROWS, images)
         end = int(ends[bottom - 1])

@@ -1,4 +1,4 @@
-"""Models with one output, made of finished files."""
+"""Models reduced to their embedding."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def outputs(path: Path) -> list[str]:
     return [output.name for output in session.get_outputs()]
 
 
-def test_the_embedding_is_left_and_what_it_is_computed_from(tmp_path: Path, crops: Crops) -> None:
+def test_only_the_embedding_and_the_nodes_it_needs_are_left(tmp_path: Path, crops: Crops) -> None:
     model = write_model(tmp_path / "model.onnx")
     before = model.read_bytes()
     kept = keep_embedding(model, tmp_path / "new" / "small.onnx")
@@ -67,7 +67,7 @@ def test_the_embedding_is_left_and_what_it_is_computed_from(tmp_path: Path, crop
     assert model.read_bytes() == before
 
 
-def test_the_heads_of_our_own_exports_go(exported: Path, tmp_path: Path, crops: Crops) -> None:
+def test_the_heads_of_our_own_exports_are_removed(exported: Path, tmp_path: Path, crops: Crops) -> None:
     keep_embedding(exported, tmp_path / "m.onnx")
     assert outputs(tmp_path / "m.onnx") == ["embedding"]
     before, after = onnx.load(str(exported)), onnx.load(str(tmp_path / "m.onnx"))
@@ -84,21 +84,25 @@ def test_the_heads_of_our_own_exports_go(exported: Path, tmp_path: Path, crops: 
     )
 
 
-def test_the_description_says_nothing_of_quality_any_more(tmp_path: Path) -> None:
+def test_quality_is_removed_from_the_description(tmp_path: Path) -> None:
     model = write_model(tmp_path / "model.onnx", license="ours", **CALIBRATED)
     keep_embedding(model, tmp_path / "small.onnx")
-    told = load_embedder(tmp_path / "small.onnx").description
-    assert (told.outputs, told.quality, told.thresholds) == ({"embedding": "vector"}, "none", {})
-    assert told.calibration is not None
-    assert told.calibration.quantiles == ()
+    description = load_embedder(tmp_path / "small.onnx").description
+    assert (description.outputs, description.quality, description.thresholds) == (
+        {"embedding": "vector"},
+        "none",
+        {},
+    )
+    assert description.calibration is not None
+    assert description.calibration.quantiles == ()
     before = load_embedder(model).description
     assert before.calibration is not None
-    assert told.calibration.matching == before.calibration.matching is not None
+    assert description.calibration.matching == before.calibration.matching is not None
     for name in ("name", "method", "license", "terms", "training_data", "input", "normalize_embedding"):
-        assert getattr(told, name) == getattr(before, name), name
+        assert getattr(description, name) == getattr(before, name), name
 
 
-def test_quality_that_is_the_embeddings_own_length_stays(tmp_path: Path, crops: Crops) -> None:
+def test_quality_from_the_embeddings_length_is_kept(tmp_path: Path, crops: Crops) -> None:
     model = write_model(tmp_path / "model.onnx", quality="norm", thresholds=CALIBRATED["thresholds"])
     keep_embedding(model, tmp_path / "small.onnx")
     embedder = load_embedder(tmp_path / "small.onnx")
@@ -108,7 +112,7 @@ def test_quality_that_is_the_embeddings_own_length_stays(tmp_path: Path, crops: 
     assert embedder.description.thresholds["0.95"].quality == 3.5
 
 
-def test_other_metadata_stays(tmp_path: Path) -> None:
+def test_other_metadata_is_kept(tmp_path: Path) -> None:
     path = write_model(tmp_path / "model.onnx")
     model = onnx.load(str(path))
     entry = model.metadata_props.add()
@@ -123,32 +127,32 @@ def test_a_foreign_model_gets_its_description_beside_it(tmp_path: Path, crops: C
     model = write_embedder(tmp_path / "foreign.onnx", quality=True)
     write_description(model, quality="output:bright", source="somewhere")
     keep_embedding(model, tmp_path / "out" / "small.onnx")
-    told = json.loads((tmp_path / "out" / "small.json").read_text())
-    assert (told["quality"], told["source"]) == ("none", "somewhere")
+    description = json.loads((tmp_path / "out" / "small.json").read_text())
+    assert (description["quality"], description["source"]) == ("none", "somewhere")
     assert load_embedder(tmp_path / "out" / "small.onnx")(crops).embedding.shape == (len(crops), SIZE)
 
 
 @pytest.mark.parametrize(
-    ("changes", "wants"),
+    ("changes", "message"),
     [
-        ({"input_color": "BGR"}, "color BGR, and other packages' ArcFace loaders would feed color RGB"),
+        ({"input_color": "BGR"}, "color BGR, but other packages' ArcFace loaders use color RGB"),
         ({"input_mean": [0, 0, 0], "input_std": [1, 1, 1]}, "mean (0.0, 0.0, 0.0)"),
         ({"input_std": [58.4, 57.1, 57.4]}, "std (58.4"),
         ({"input_layout": "NHWC"}, "layout NHWC"),
     ],
 )
-def test_what_others_would_feed_wrongly_is_refused(
-    tmp_path: Path, changes: dict[str, Any], wants: str
+def test_models_that_need_other_preprocessing_are_refused(
+    tmp_path: Path, changes: dict[str, Any], message: str
 ) -> None:
     model = write_embedder(tmp_path / "m.onnx", quality=True, layout=changes.get("input_layout", "NCHW"))
     write_description(model, **changes)
     with pytest.raises(ModelError) as raised:
         keep_embedding(model, tmp_path / "small.onnx")
-    assert wants in str(raised.value)
+    assert message in str(raised.value)
     assert not (tmp_path / "small.onnx").exists()
 
 
-def test_names_that_would_mislead_insightface_are_changed(tmp_path: Path, crops: Crops) -> None:
+def test_node_names_that_would_mislead_insightface_are_changed(tmp_path: Path, crops: Crops) -> None:
     path = write_model(tmp_path / "model.onnx")
     model = onnx.load(str(path))
     for node, name in zip(model.graph.node, ("Sub_0", "_mulscalar0", "Last"), strict=False):
@@ -160,7 +164,7 @@ def test_names_that_would_mislead_insightface_are_changed(tmp_path: Path, crops:
     assert names[2] == "Last"
 
 
-def test_what_graphs_inside_of_nodes_read_stays(tmp_path: Path, crops: Crops) -> None:
+def test_tensors_read_by_subgraphs_are_kept(tmp_path: Path, crops: Crops) -> None:
     path = write_model(tmp_path / "model.onnx")
     model = onnx.load(str(path))
     product = next(node for node in model.graph.node if node.op_type == "MatMul")
@@ -183,9 +187,7 @@ def test_what_graphs_inside_of_nodes_read_stays(tmp_path: Path, crops: Crops) ->
     )
 
 
-def test_other_embeddings_are_noticed_and_leave_no_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_with_other_embeddings_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def wrong(graph: onnx.GraphProto, tensor: str) -> None:
         prune(graph, tensor)
         (matrix,) = graph.initializer
@@ -219,7 +221,7 @@ def test_a_missing_onnx_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         keep_embedding(model, tmp_path / "small.onnx")
 
 
-def test_the_command_takes_files_and_names_without_pytorch(tmp_path: Path) -> None:
+def test_the_command_accepts_files_and_names_without_pytorch(tmp_path: Path) -> None:
     model = write_model(tmp_path / "model.onnx")
     code = (
         "import sys; sys.modules['torch'] = None; from facerts.cli import main; "
@@ -228,13 +230,13 @@ def test_the_command_takes_files_and_names_without_pytorch(tmp_path: Path) -> No
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
-    said = json.loads(ran.stdout)
-    assert said["bytes"] == (tmp_path / "small.onnx").stat().st_size
-    assert said["smallest_cosine"] > 0.99999
+    summary = json.loads(ran.stdout)
+    assert summary["bytes"] == (tmp_path / "small.onnx").stat().st_size
+    assert summary["smallest_cosine"] > 0.99999
     assert outputs(tmp_path / "small.onnx") == ["vector"]
 
 
-def test_a_model_that_ships_is_taken_by_its_name(
+def test_a_shipped_model_can_be_given_by_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from facerts.hub import registry
@@ -255,7 +257,7 @@ def test_a_model_that_ships_is_taken_by_its_name(
 @pytest.mark.parametrize(
     "options", [[], ["--embedding-only", "--precision", "fp16"], ["--embedding-only", "--license", "ours"]]
 )
-def test_a_finished_model_is_exported_with_nothing_else(
+def test_options_for_training_runs_are_refused_for_finished_models(
     tmp_path: Path, options: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     model = write_model(tmp_path / "model.onnx")

@@ -1,4 +1,4 @@
-"""Exports that store or compute in fewer bits, beside the float32 export of the same run."""
+"""Exports that store or compute in fewer bits, compared with the float32 export of the same run."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.foreign import write_embedder
 
 @pytest.fixture(scope="module", autouse=True)
 def _written_already(exported: Path) -> Iterator[None]:
-    """PyTorch's exporter takes most of the time of an export, and has written this network once."""
+    """Reuse the network that PyTorch's exporter, the slowest part of an export, has already written."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(export_module, "_write", lambda trained, names, path: shutil.copy(exported, path))
         yield
@@ -54,7 +54,7 @@ def tensors(path: Path) -> dict[str, NDArray[np.generic]]:
 
 
 def weights(path: Path) -> set[str]:
-    """Names of what the convolutions and linear layers of the float32 export multiply with."""
+    """Names of the weights of the convolutions and linear layers in the float32 export."""
     graph = onnx.load(str(path)).graph
     return {node.input[1] for node in graph.node if node.op_type in {"Conv", "Gemm", "MatMul"}}
 
@@ -63,7 +63,7 @@ def cosines(one: FaceOutputs, other: FaceOutputs) -> NDArray[np.float64]:
     return np.sum(one.embedding.astype(np.float64) * other.embedding, axis=1)
 
 
-def test_fp16_stores_the_weights_rounded_and_everything_else_as_it_was(
+def test_fp16_rounds_the_weights_and_leaves_the_rest_unchanged(
     exported: Path, half: tuple[Path, Parity]
 ) -> None:
     before, after, halved = tensors(exported), tensors(half[0]), weights(exported)
@@ -76,11 +76,11 @@ def test_fp16_stores_the_weights_rounded_and_everything_else_as_it_was(
             np.testing.assert_array_equal(after[name], values, strict=True)
     assert len(after) == len(before)
     saved = exported.stat().st_size - half[0].stat().st_size
-    # A Cast node is all that is added.
+    # Only Cast nodes are added.
     assert saved > 2 * sum(before[name].size for name in halved) - 200 * len(halved) > 0
 
 
-def test_fp16_computes_in_float32_and_the_casts_are_gone_once_it_is_open(
+def test_fp16_computes_in_float32_and_the_casts_are_folded(
     exported: Path, half: tuple[Path, Parity], tmp_path: Path
 ) -> None:
     model = onnx.shape_inference.infer_shapes(onnx.load(str(half[0])), strict_mode=True)
@@ -100,19 +100,17 @@ def test_fp16_computes_in_float32_and_the_casts_are_gone_once_it_is_open(
     assert opened(half[0]) == opened(exported)
 
 
-def test_fp16_gives_what_float32_gives(
+def test_fp16_gives_the_same_outputs_as_float32(
     exported: Path, half: tuple[Path, Parity], crops: NDArray[np.uint8]
 ) -> None:
-    wanted, got = load_embedder(exported)(crops), load_embedder(half[0])(crops)
-    assert cosines(wanted, got).min() >= 0.9999
-    assert np.abs(wanted.quality - got.quality).max() <= 0.1 * np.std(wanted.quality)  # type: ignore[operator]
+    expected, got = load_embedder(exported)(crops), load_embedder(half[0])(crops)
+    assert cosines(expected, got).min() >= 0.9999
+    assert np.abs(expected.quality - got.quality).max() <= 0.1 * np.std(expected.quality)  # type: ignore[operator]
     # It is not the float32 file.
-    assert np.abs(wanted.embedding - got.embedding).max() > 1e-6
+    assert np.abs(expected.embedding - got.embedding).max() > 1e-6
 
 
-def test_int8_convolves_in_8_bits_and_leaves_the_heads_alone(
-    exported: Path, eighth: tuple[Path, Parity]
-) -> None:
+def test_int8_quantizes_convolutions_but_not_the_heads(exported: Path, eighth: tuple[Path, Parity]) -> None:
     model = onnx.load(str(eighth[0]))
     onnx.checker.check_model(model, full_check=True)
     maker = {output: node for node in model.graph.node for output in node.output}
@@ -130,7 +128,7 @@ def test_int8_convolves_in_8_bits_and_leaves_the_heads_alone(
         original = before[node.input[1].removesuffix("_DequantizeLinear_Output")]
         step = scale[:, None, None, None]
         assert np.abs(integers * step - original).max() <= step.max() / 2 + 1e-6
-    # What comes after the flattening: the float32 export's nodes, reading weights stored as fp16 stores them.
+    # After the flattening: the nodes of the float32 export, with weights stored as in fp16.
     behind = [node.op_type for node in model.graph.node[-20:] if "Quantize" not in node.op_type]
     assert behind.count("Gemm") == 2
     for node in model.graph.node:
@@ -144,7 +142,7 @@ def test_int8_convolves_in_8_bits_and_leaves_the_heads_alone(
             assert before[node.input[2]].dtype == stored[node.input[2]].dtype == np.float32
 
 
-def test_int8_spreads_its_steps_over_what_the_faces_gave(
+def test_int8_ranges_match_the_activations_on_the_faces(
     trained_run: Path, exported: Path, eighth: tuple[Path, Parity], tmp_path: Path
 ) -> None:
     model = onnx.load(str(eighth[0]))
@@ -156,35 +154,35 @@ def test_int8_spreads_its_steps_over_what_the_faces_gave(
             written = maker[shown.input[0]]
             assert list(written.input[1:]) == list(shown.input[1:])
             read[written.input[0]] = stored[shown.input[1]], stored[shown.input[2]]
-    told, float32 = InputSpec(), onnx.load(str(exported))
+    spec, float32 = InputSpec(), onnx.load(str(exported))
     float32.graph.output.extend(
-        helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in read if name != told.name
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in read if name != spec.name
     )
     onnx.save(float32, str(tmp_path / "all.onnx"))
     faces = export_module._calibration_faces(export_module._recipe_images(load_network(trained_run)))
     session = onnxruntime.InferenceSession(str(tmp_path / "all.onnx"), providers=["CPUExecutionProvider"])
     names = [output.name for output in session.get_outputs()]
-    given = {told.name: to_input(faces, told)}
-    seen = {**given, **dict(zip(names, session.run(names, given), strict=True))}
+    feeds = {spec.name: to_input(faces, spec)}
+    activations = {**feeds, **dict(zip(names, session.run(names, feeds), strict=True))}
     for name, (scale, zero) in read.items():
-        low, high = min(seen[name].min(), 0.0), max(seen[name].max(), 0.0)
+        low, high = min(activations[name].min(), 0.0), max(activations[name].max(), 0.0)
         assert scale == pytest.approx((high - low) / 255, rel=1e-3), name
         assert int(zero) == pytest.approx(-low / scale, abs=0.6), name
 
 
-def test_int8_gives_nearly_what_float32_gives(
+def test_int8_gives_nearly_the_same_outputs_as_float32(
     exported: Path, eighth: tuple[Path, Parity], crops: NDArray[np.uint8]
 ) -> None:
-    wanted, got = load_embedder(exported)(crops), load_embedder(eighth[0])(crops)
-    # One face or another may lie further off, of a network that has seen a few pictures.
-    assert TOLERANCES["int8"].cosine <= cosines(wanted, got).mean() < 0.99999
+    expected, got = load_embedder(exported)(crops), load_embedder(eighth[0])(crops)
+    # Single faces may differ more, in a network trained on a few images.
+    assert TOLERANCES["int8"].cosine <= cosines(expected, got).mean() < 0.99999
     outputs = {output.name for output in load_embedder(eighth[0]).session.get_outputs()}
     assert outputs == {"embedding", "norm", "quality", "uncertainty", "log_scale"}
     np.testing.assert_allclose(np.linalg.norm(got.embedding, axis=1), 1, atol=1e-5)
 
 
 @pytest.mark.parametrize("precision", ["fp16", "int8"])
-def test_the_file_and_the_parity_say_what_was_done(
+def test_the_description_and_the_parity_report_the_precision(
     precision: str,
     half: tuple[Path, Parity],
     eighth: tuple[Path, Parity],
@@ -195,13 +193,17 @@ def test_the_file_and_the_parity_say_what_was_done(
     assert load_embedder(path).description.precision == precision
     assert load_embedder(exported).description.precision == "fp32"
     assert parity.crops == 16 + 8 + 8 + 64
-    # The twelve crops are among what is checked, or like it.
+    # The twelve crops are among those checked, or similar.
     assert parity.cosine <= cosines(load_embedder(exported)(crops), load_embedder(path)(crops)).mean()
     assert parity.quality_error is not None
-    assert 0 < parity.quality_error <= TOLERANCES[precision].spreads * (parity.quality_spread or 0) + 1e-3
+    assert (
+        0
+        < parity.quality_error
+        <= TOLERANCES[precision].quality_spreads * (parity.quality_spread or 0) + 1e-3
+    )
 
 
-def test_more_bits_are_nearer_to_the_trained_network(
+def test_more_bits_are_closer_to_the_trained_network(
     half: tuple[Path, Parity], eighth: tuple[Path, Parity]
 ) -> None:
     assert eighth[1].cosine < half[1].cosine
@@ -216,22 +218,22 @@ def test_the_command_prints_the_parity(
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["precision"] == "int8"
-    assert told["bytes"] == (tmp_path / "m.onnx").stat().st_size
-    assert 0.95 <= told["smallest_cosine"] < 1
-    assert 0 < told["largest_quality_error"] <= told["quality_spread"] + 1e-3
+    summary = json.loads(capsys.readouterr().out)
+    assert summary["precision"] == "int8"
+    assert summary["bytes"] == (tmp_path / "m.onnx").stat().st_size
+    assert 0.95 <= summary["smallest_cosine"] < 1
+    assert 0 < summary["largest_quality_error"] <= summary["quality_spread"] + 1e-3
 
 
-def outputs(quality: list[float], turned: float = 0.0) -> FaceOutputs:
-    """Unit embeddings in the plane, turned by an angle."""
-    angle = np.arange(len(quality)) + turned
-    embedding = np.stack([np.cos(angle), np.sin(angle)], axis=1).astype(np.float32)
+def outputs(quality: list[float], angle: float = 0.0) -> FaceOutputs:
+    """Unit embeddings in the plane, rotated by an angle."""
+    angles = np.arange(len(quality)) + angle
+    embedding = np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
     return FaceOutputs(embedding, quality=np.array(quality, dtype=np.float32))
 
 
 @pytest.mark.parametrize(
-    ("precision", "turned", "error", "passes"),
+    ("precision", "angle", "error", "passes"),
     [
         # Qualities 0 and 20 have a standard deviation of 10; cos 0.01 = 0.99995, cos 0.02 = 0.9998.
         ("fp32", 0.0, 0.0009, True),
@@ -246,29 +248,29 @@ def outputs(quality: list[float], turned: float = 0.0) -> FaceOutputs:
         ("int8", np.nan, 0.0, False),
     ],
 )
-def test_each_precision_has_its_limits(precision: str, turned: float, error: float, passes: bool) -> None:
-    wanted, got = outputs([0, 20]), outputs([0, 20 + error], turned)
+def test_each_precision_has_its_limits(precision: str, angle: float, error: float, passes: bool) -> None:
+    expected, got = outputs([0, 20]), outputs([0, 20 + error], angle)
     if passes:
-        parity = compare_outputs(wanted, got, TOLERANCES[precision])
+        parity = compare_outputs(expected, got, TOLERANCES[precision])
         assert parity.quality_spread == pytest.approx(10)
         assert parity.quality_error == pytest.approx(error, abs=1e-5)
     else:
         with pytest.raises(ModelError, match="no file was written"):
-            compare_outputs(wanted, got, TOLERANCES[precision])
+            compare_outputs(expected, got, TOLERANCES[precision])
 
 
-def test_where_qualities_hardly_differ_a_thousandth_is_still_allowed() -> None:
-    wanted = outputs([1.0, 1.0])
-    assert compare_outputs(wanted, outputs([1.0, 1.0009]), TOLERANCES["fp16"]).quality_spread == 0
-    with pytest.raises(ModelError, match=r"0\.0012 apart \(at most 0\.001\)"):
-        compare_outputs(wanted, outputs([1.0, 1.0012]), TOLERANCES["fp16"])
+def test_with_nearly_constant_quality_a_thousandth_is_still_allowed() -> None:
+    expected = outputs([1.0, 1.0])
+    assert compare_outputs(expected, outputs([1.0, 1.0009]), TOLERANCES["fp16"]).quality_spread == 0
+    with pytest.raises(ModelError, match=r"qualities differ by up to 0\.0012 \(at most 0\.001\)"):
+        compare_outputs(expected, outputs([1.0, 1.0012]), TOLERANCES["fp16"])
 
 
-def test_a_network_that_does_not_bear_it_leaves_no_file(
+def test_a_network_that_cannot_be_quantized_leaves_no_file(
     trained_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def on_the_dark_side(path: Path, faces: NDArray[np.uint8]) -> None:
-        quantize(path, np.zeros_like(faces))  # ranges that no face keeps to
+        quantize(path, np.zeros_like(faces))  # ranges that do not fit any face
 
     monkeypatch.setattr(export_module, "quantize", on_the_dark_side)
     with pytest.raises(
@@ -278,7 +280,7 @@ def test_a_network_that_does_not_bear_it_leaves_no_file(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_limits_are_those_of_the_files_precision(
+def test_limits_depend_on_the_precision(
     half: tuple[Path, Parity], trained_run: Path, crops: NDArray[np.uint8]
 ) -> None:
     trained = load_network(trained_run)
@@ -314,6 +316,6 @@ def test_a_weight_beyond_float16_is_refused(tmp_path: Path) -> None:
     matrix.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(matrix) * np.float32(1e5), matrix.name))
     onnx.save(model, str(path))
     before = path.read_bytes()
-    with pytest.raises(ModelError, match=r"the weight matrix has .* beyond the range of float16"):
+    with pytest.raises(ModelError, match=r"the weight matrix has a value of .* beyond the range of float16"):
         store_half(path)
     assert path.read_bytes() == before
