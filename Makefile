@@ -59,7 +59,7 @@ $(OLDEST)/.ready: setup.cfg
 test-oldest: $(OLDEST)/.ready
 	$(OLDEST)/bin/python -m pytest -n 2 -m "not slow" $(NEED_TORCH:%=--ignore=tests/%)
 
-# Which lines tests reach, as a page in out/coverage; TESTS=tests/serve for a part.
+# Which lines tests reach, as a page in out/coverage; TESTS=tests/serving for a part.
 TESTS ?= tests
 coverage: $(READY)
 	rm -f .coverage .coverage.*

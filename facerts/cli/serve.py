@@ -116,8 +116,8 @@ def serve(
     Example: facerts serve --detector yunet --detector-model yunet.onnx --port 8000
     """
     from facerts.scoring import load
-    from facerts.serve import Settings, build, listen
-    from facerts.serve import serve as run_server
+    from facerts.serving import Settings, build, listen
+    from facerts.serving import serve as run_server
 
     settings = Settings(
         token=_token(token, token_file),

@@ -37,7 +37,7 @@ from facerts.evaluation.result_folder import naming_folders
 from facerts.images import decode
 from facerts.report import sections
 from facerts.report.subject import load_subjects
-from facerts.serve.multipart import split_parts
+from facerts.serving.multipart import split_parts
 from tests.fuzz import corpus
 from tests.fuzz.sandbox import Files, Read
 from tests.hostile.readers import read_checkpoint, read_images, read_model, read_recipe, read_table

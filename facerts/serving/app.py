@@ -18,11 +18,11 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from facerts.images import CROP_SIZE
 from facerts.images.align import TEMPLATE
 from facerts.scoring import Scorer
-from facerts.serve.access import AccessControl
-from facerts.serve.errors import STATUS, RequestError, add_exception_handlers, error_response
-from facerts.serve.limits import BodyLimits, cancel_if_abandoned
-from facerts.serve.metrics import Metrics, RequestMonitor
-from facerts.serve.schemas import (
+from facerts.serving.access import AccessControl
+from facerts.serving.errors import STATUS, RequestError, add_exception_handlers, error_response
+from facerts.serving.limits import BodyLimits, cancel_if_abandoned
+from facerts.serving.metrics import Metrics, RequestMonitor
+from facerts.serving.schemas import (
     Code,
     Health,
     ModelInfo,
@@ -32,9 +32,9 @@ from facerts.serve.schemas import (
     Scores,
     request_body,
 )
-from facerts.serve.service import Service
-from facerts.serve.settings import Settings
-from facerts.serve.uploads import merge_options, read_uploads
+from facerts.serving.service import Service
+from facerts.serving.settings import Settings
+from facerts.serving.uploads import merge_options, read_uploads
 from facerts.version import __version__
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def build(scorer: Scorer, settings: Settings) -> ASGIApp:
 
     Examples:
         >>> import facerts
-        >>> from facerts.serve import Settings, build
+        >>> from facerts.serving import Settings, build
         >>> app = build(facerts.load(), Settings(keep=0.95))  # for uvicorn or any other ASGI server
         >>> callable(app)
         True
@@ -98,7 +98,7 @@ def build(scorer: Scorer, settings: Settings) -> ASGIApp:
 
 def _add_pages(app: FastAPI) -> None:
     for path, name in PAGES.items():
-        html = resources.files("facerts.serve").joinpath(name).read_text(encoding="utf-8")
+        html = resources.files("facerts.serving").joinpath(name).read_text(encoding="utf-8")
         page = HTMLResponse(html, headers={"Content-Security-Policy": _content_security_policy(html)})
         app.add_api_route(path, lambda page=page: page, include_in_schema=False)
     app.add_api_route("/openapi.json", lambda: JSONResponse(app.openapi()), include_in_schema=False)

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from facerts.errors import did_you_mean
-from facerts.serve.errors import RequestError, validation_message
-from facerts.serve.multipart import MultipartError, Part, TooManyPartsError, boundary_of, split_parts
-from facerts.serve.schemas import FORM_TYPE, IMAGE_TYPES, IMAGES_FIELD, Options
+from facerts.serving.errors import RequestError, validation_message
+from facerts.serving.multipart import MultipartError, Part, TooManyPartsError, boundary_of, split_parts
+from facerts.serving.schemas import FORM_TYPE, IMAGE_TYPES, IMAGES_FIELD, Options
 
 if TYPE_CHECKING:
     from starlette.requests import Request

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from facerts.images import encode_png
 from facerts.images.align import align
 from facerts.scoring import Scorer
-from facerts.serve import Settings
-from tests.serve.browser import CHROMIUM, Tab, browser
-from tests.serve.conftest import running
-from tests.serve.test_score import photo
+from facerts.serving import Settings
+from tests.serving.browser import CHROMIUM, Tab, browser
+from tests.serving.conftest import running
+from tests.serving.test_score import photo
 
 pytestmark = pytest.mark.skipif(
     CHROMIUM is None, reason="no Chromium is installed (Debian: apt install chromium)"

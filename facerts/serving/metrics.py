@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
-from facerts.serve.errors import CLIENT_CLOSED_REQUEST
+from facerts.serving.errors import CLIENT_CLOSED_REQUEST
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-LOG = logging.getLogger("facerts.serve")
+LOG = logging.getLogger("facerts.serving")
 SECONDS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 CROPS = (1, 2, 4, 8, 16, 32, 64, 128)
 # Monitoring systems ask for these every few seconds.

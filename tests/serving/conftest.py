@@ -21,8 +21,8 @@ from facerts.detection import Detection
 from facerts.embedding import FaceOutputs
 from facerts.images import encode_png
 from facerts.scoring import Scorer
-from facerts.serve import Settings, build, listen
-from facerts.serve.server import make_server
+from facerts.serving import Settings, build, listen
+from facerts.serving.server import make_server
 from tests.shipped import write_model
 
 Serve = Callable[..., AbstractContextManager[httpx.Client]]

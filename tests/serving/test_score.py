@@ -17,9 +17,9 @@ from facerts.errors import ModelError
 from facerts.images import encode_jpeg, encode_png
 from facerts.images.align import TEMPLATE
 from facerts.scoring import Scorer
-from facerts.serve import Settings, build
+from facerts.serving import Settings, build
 from tests.foreign import slow_embedding, write_description, write_embedder
-from tests.serve.conftest import Serve, Wrapped, crop
+from tests.serving.conftest import Serve, Wrapped, crop
 
 
 def quality(level: float) -> float:

@@ -13,9 +13,9 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from facerts.errors import Error, ModelError
-from facerts.serve.schemas import Code, ImageResult, Problem
+from facerts.serving.schemas import Code, ImageResult, Problem
 
-LOG = logging.getLogger("facerts.serve")
+LOG = logging.getLogger("facerts.serving")
 STATUS: dict[Code, int] = {
     "bad_request": 400,
     "unauthorized": 401,

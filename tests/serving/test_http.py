@@ -8,8 +8,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from facerts.scoring import Scorer
-from facerts.serve import Settings
-from tests.serve.conftest import Serve, crop
+from facerts.serving import Settings
+from tests.serving.conftest import Serve, crop
 
 TOKEN = "correct-horse-battery-staple"
 GUARDED = (("GET", "/v1/model"), ("GET", "/metrics"), ("POST", "/v1/score"))

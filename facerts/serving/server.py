@@ -14,12 +14,12 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from facerts.errors import Error
-from facerts.serve.settings import Settings
+from facerts.serving.settings import Settings
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
-LOG = logging.getLogger("facerts.serve")
+LOG = logging.getLogger("facerts.serving")
 # Connections that wait to be accepted.
 BACKLOG = 512
 # Seconds beyond the timeout for requests in flight when the service shuts down.

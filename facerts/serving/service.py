@@ -18,12 +18,12 @@ from facerts.errors import ModelError
 from facerts.images import CROP_SIZE, decode
 from facerts.scoring import LazyImage, RowBuilder, ScoredFace, Scorer
 from facerts.scoring.prepare import PreparedImage, prepare, printable
-from facerts.serve.batching import Batcher
-from facerts.serve.errors import RequestError
-from facerts.serve.metrics import Metrics
-from facerts.serve.schemas import Face, ImageResult, Options, Scores
-from facerts.serve.settings import Settings
-from facerts.serve.uploads import Upload
+from facerts.serving.batching import Batcher
+from facerts.serving.errors import RequestError
+from facerts.serving.metrics import Metrics
+from facerts.serving.schemas import Face, ImageResult, Options, Scores
+from facerts.serving.settings import Settings
+from facerts.serving.uploads import Upload
 
 # Images in memory for each crop of a batch: enough to fill the next batches, and no more.
 AHEAD = 4

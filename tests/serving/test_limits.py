@@ -18,10 +18,10 @@ import pytest
 from facerts.errors import Error
 from facerts.images import encode_png
 from facerts.scoring import Scorer
-from facerts.serve import Settings, listen
-from facerts.serve.errors import RequestError
-from facerts.serve.limits import BodyLimits
-from tests.serve.conftest import Serve, Wrapped, address, crop, running, talk
+from facerts.serving import Settings, listen
+from facerts.serving.errors import RequestError
+from facerts.serving.limits import BodyLimits
+from tests.serving.conftest import Serve, Wrapped, address, crop, running, talk
 
 SMALL = Settings(max_bytes=50_000, max_pixels=40_000, max_pictures=3, queue=10, timeout=0.5)
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from starlette.requests import ClientDisconnect
 
-from facerts.serve.errors import RequestError
-from facerts.serve.settings import Settings
+from facerts.serving.errors import RequestError
+from facerts.serving.settings import Settings
 
 if TYPE_CHECKING:
     from starlette.requests import Request

@@ -7,12 +7,12 @@ Raises:
 from facerts.errors import MissingExtraError
 
 try:
-    from facerts.serve.app import build
-    from facerts.serve.server import listen, serve
+    from facerts.serving.app import build
+    from facerts.serving.server import listen, serve
 except ModuleNotFoundError as error:
     raise MissingExtraError(
         f"serving needs {error.name}, which is not installed: pip install 'facerts[serve]'"
     ) from error
-from facerts.serve.settings import Settings
+from facerts.serving.settings import Settings
 
 __all__ = ["Settings", "build", "listen", "serve"]

@@ -11,10 +11,10 @@ import httpx
 import pytest
 
 from facerts.scoring import Scorer
-from facerts.serve import Settings, build
+from facerts.serving import Settings, build
 from tests.command import run
-from tests.serve.conftest import Serve, address, crop, talk
-from tests.serve.test_command import served
+from tests.serving.conftest import Serve, address, crop, talk
+from tests.serving.test_command import served
 
 OWN = ("127.0.0.1", "localhost", "LOCALHOST", "localhost.", "127.8.9.10", "[::1]", "[::ffff:127.0.0.1]")
 FOREIGN = (
@@ -220,7 +220,7 @@ def test_the_name_to_listen_on_is_one_of_the_service(
     model_file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     given: list[Settings] = []
-    monkeypatch.setattr("facerts.serve.build", lambda scorer, settings: given.append(settings))
+    monkeypatch.setattr("facerts.serving.build", lambda scorer, settings: given.append(settings))
     # Nobody has this name, so nothing is opened.
     host = ("--host", "faces.invalid", "--token", "a")
     assert run("serve", "--model", model_file, *host, "--allowed-host", "other.invalid") == 2

@@ -11,8 +11,8 @@ import ipaddress
 import re
 from typing import TYPE_CHECKING
 
-from facerts.serve.errors import RequestError, error_response
-from facerts.serve.settings import ANY, Settings
+from facerts.serving.errors import RequestError, error_response
+from facerts.serving.settings import ANY, Settings
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send

@@ -21,9 +21,9 @@ import typer
 
 from facerts.cli.app import build_app
 from facerts.images import encode_png
-from facerts.serve import Settings
+from facerts.serving import Settings
 from tests.command import run
-from tests.serve.conftest import crop
+from tests.serving.conftest import crop
 
 
 @contextmanager

@@ -10,9 +10,9 @@ import httpx
 import pytest
 
 from facerts.scoring import Scorer
-from facerts.serve import Settings
-from tests.serve.conftest import Serve, address, crop, started
-from tests.serve.test_limits import alive, head
+from facerts.serving import Settings
+from tests.serving.conftest import Serve, address, crop, started
+from tests.serving.test_limits import alive, head
 
 HEADERS, TIMEOUT = 0.5, 1.0
 # Seconds after which a slow machine, too, would have closed a connection; without a limit it stays for ever.

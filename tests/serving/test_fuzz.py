@@ -14,9 +14,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from facerts.scoring import Scorer
-from facerts.serve import Settings
-from facerts.serve.schemas import Problem, Scores
-from tests.serve.conftest import address, crop, running
+from facerts.serving import Settings
+from facerts.serving.schemas import Problem, Scores
+from tests.serving.conftest import address, crop, running
 
 PICTURES = [
     bytes(cv2.imencode(kind, np.random.default_rng(0).integers(0, 256, (24, 80, 3), dtype=np.uint8))[1])

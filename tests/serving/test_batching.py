@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from facerts.embedding import FaceOutputs
-from facerts.serve.batching import Batcher
+from facerts.serving.batching import Batcher
 
 Crops = NDArray[np.uint8]
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from facerts.serve.multipart import MultipartError, Part, TooManyPartsError, boundary_of, split_parts
+from facerts.serving.multipart import MultipartError, Part, TooManyPartsError, boundary_of, split_parts
 
 
 def told(content_type: str) -> Message:
