@@ -130,7 +130,9 @@ def test_a_full_disk_gives_a_message(model: Path, images: Path, tmp_path: Path) 
     }.items():
         process = run_process(*command, "--out", tmp_path / out, max_file_size=100)
         assert process.returncode == 2, (out, process.stderr)
-        assert re.search(r"error: \S+: cannot be written \(File too large\); make room", process.stderr), out
+        assert re.search(
+            r"error: \S+: cannot be written \(File too large\); free up space", process.stderr
+        ), out
         assert "Traceback" not in process.stderr
         assert "ignored" not in process.stderr
         leftover = [path for path in tmp_path.rglob("*") if path.name.endswith(".part") and path.is_file()]
@@ -166,7 +168,7 @@ def test_an_unwritable_path_gives_a_message(
     }.items():
         assert run(*command, "--out", home / out) == 2, out
         message = capsys.readouterr().err
-        assert re.search(rf"error: {home}/\S+: cannot be written \(.+\); make room", message), message
+        assert re.search(rf"error: {home}/\S+: cannot be written \(.+\); free up space", message), message
 
 
 def test_a_broken_pipe_has_its_own_status() -> None:
