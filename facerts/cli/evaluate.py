@@ -1,4 +1,4 @@
-"""``facerts evaluate``: how good a model is, and how good its scores of pictures are."""
+"""``facerts evaluate``: how good a model is, and how good its scores of images are."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ CHECKPOINT = "checkpoint.pt"
 
 
 class Combining(str, Enum):
-    """How two pictures' qualities become their pair's."""
+    """How two images' qualities become their pair's."""
 
     MIN = "min"
     MEAN = "mean"
@@ -98,7 +98,7 @@ Data = Annotated[
 Out = Annotated[Path, typer.Option(help="The result folder; several commands may share one.")]
 Flip = Annotated[bool, typer.Option(help="Add each crop's mirror to its embedding.")]
 AllPairs = Annotated[
-    bool, typer.Option("--all-pairs", help="Measure every pair of the benchmark's pictures too (millions).")
+    bool, typer.Option("--all-pairs", help="Measure every pair of the benchmark's images too (millions).")
 ]
 SimilarityOption = Annotated[
     Comparing,
@@ -107,8 +107,13 @@ SimilarityOption = Annotated[
         help="How a pair is compared; mls: mutual likelihood, for models with a variance (PFE).",
     ),
 ]
-Pictures = Annotated[
-    bool, typer.Option(help="Keep the crops that a report shows: worst pairs, best and worst faces.")
+Crops = Annotated[
+    bool,
+    typer.Option(
+        "--crops/--no-crops",
+        "--pictures/--no-pictures",
+        help="Keep the crops that a report shows: worst pairs, best and worst faces.",
+    ),
 ]
 DetectorModel = Annotated[
     str | None,
@@ -140,7 +145,7 @@ def verification(
     similarity: SimilarityOption = Comparing.COSINE,
     all_pairs: AllPairs = False,
     flip: Flip = True,
-    pictures: Pictures = True,
+    crops: Crops = True,
     align: Align = None,
     detector_model: DetectorModel = None,
     reference: Reference = None,
@@ -154,7 +159,7 @@ def verification(
     Example: facerts evaluate verification --model m.onnx --data lfw/ --all-pairs --out results
     """
     judged = _judged(model, embeddings, provider, threads, batch_size, score, ensemble)
-    how = _measuring(batch_size, pictures, align, detector_model, reference, flip=flip, every_pair=all_pairs)
+    how = _measuring(batch_size, crops, align, detector_model, reference, flip=flip, every_pair=all_pairs)
     how = replace(how, fars=tuple(far) if far else None)
     _pairs("verification", judged, data, out, how, similarity, json)
 
@@ -194,12 +199,12 @@ def reject(
 @evaluate.command()
 def identification(
     data: Annotated[
-        list[str], typer.Option(help="An IJB folder, or pictures with identities; may be repeated.")
+        list[str], typer.Option(help="An IJB folder, or images with identities; may be repeated.")
     ],
     out: Out,
     model: ModelOption = None,
     embeddings: Embeddings = None,
-    enrolled: Annotated[int, typer.Option(min=1, help="Pictures of each person in a drawn gallery.")] = 1,
+    enrolled: Annotated[int, typer.Option(min=1, help="Images of each person in a drawn gallery.")] = 1,
     unknown: Annotated[
         float, typer.Option(min=0.0, max=1.0, help="Share of the people that a drawn gallery does not have.")
     ] = 0.5,
@@ -230,8 +235,8 @@ def identification(
 
 @evaluate.command()
 def ood(
-    faces: Annotated[list[str], typer.Option("--in", help="Pictures of faces; may be repeated.")],
-    others: Annotated[list[str], typer.Option("--out-of", help="Pictures of other things; may be repeated.")],
+    faces: Annotated[list[str], typer.Option("--in", help="Images of faces; may be repeated.")],
+    others: Annotated[list[str], typer.Option("--out-of", help="Images of other things; may be repeated.")],
     out: Out,
     model: ModelOption = None,
     embeddings: Embeddings = None,
@@ -241,7 +246,7 @@ def ood(
     exclude_out_of: Annotated[
         str | None, typer.Option(help="File names to leave out of --out-of, with *.")
     ] = None,
-    pictures: Pictures = True,
+    crops: Crops = True,
     align: Align = None,
     detector_model: DetectorModel = None,
     reference: Reference = None,
@@ -250,14 +255,14 @@ def ood(
     provider: Provider = None,
     json: Json = False,
 ) -> None:
-    """Faces against what is no face, by the model's quality, by its embedding norm and by baselines.
+    """Faces against non-faces, by the model's quality, by its embedding norm and by baselines.
 
     Example: facerts evaluate ood --model m.onnx --in lfw/ --in aaf/ --out-of pets/ --out results
     """
     from facerts.evaluation.ood import run_ood
 
     judged = _judged(model, embeddings, provider, threads, batch_size, score, ensemble)
-    how = _measuring(batch_size, pictures, align, detector_model, reference)
+    how = _measuring(batch_size, crops, align, detector_model, reference)
     with _alone(out):
         result = run_ood(
             judged, faces, others, out, how, exclude_faces=exclude_in, exclude_others=exclude_out_of
@@ -384,7 +389,7 @@ def _is_run(model: Path) -> bool:
 
 def _measuring(
     batch_size: int,
-    pictures: bool,
+    crops: bool,
     align: str | None,
     detector_model: str | None,
     reference: str | None,
@@ -398,7 +403,7 @@ def _measuring(
 
     return Measuring(
         batch_size=batch_size,
-        pictures=pictures,
+        keep_crops=crops,
         align=None if align is None else open_any_detector(align),
         detector=(
             None

@@ -35,7 +35,7 @@ def identification_of(
     anew in every replicate.
 
     Args:
-        outputs: of the benchmark's pictures, in their order.
+        outputs: of the benchmark's images, in their order.
         benchmark: with galleries and probes.
         ranks: of the closed set.
         fpirs: of the open set; those at which not even one of the non-mated probes may pass are left out.
@@ -80,12 +80,12 @@ def identification_of(
 
 
 def _search(
-    templates: NDArray[np.float32], gallery: Roster, probes: Roster, highest: int, backend: Backend
+    templates: NDArray[np.float32], gallery: Roster, probes: Roster, max_rank: int, backend: Backend
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """``(P,)`` best score of each probe, and ``(P,)`` rank of its person, 0 where it is beyond ``highest``."""
-    # Whoever has rank r has fewer than r × most templates of others ahead. One more tells whether a tie goes on beyond.
+    """``(P,)`` best score of each probe, and ``(P,)`` rank of its person, 0 where it is beyond ``max_rank``."""
+    # Whoever has rank r has fewer than r × most templates of others ahead. One more shows whether a tie goes on beyond.
     most = int(np.unique(gallery.subjects, return_counts=True)[1].max())
-    depth = highest * most + 1
+    depth = max_rank * most + 1
     found = find(templates[gallery.templates], templates[probes.templates], depth, backend)
     return found.scores[:, 0], mate_ranks(found, gallery.subjects, probes.subjects)
 

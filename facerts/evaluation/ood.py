@@ -1,4 +1,4 @@
-"""Faces against what is no face, by each score that an embedder has of a picture."""
+"""Faces against non-faces, by each score that an embedder has of an image."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def ood_of(
     Args:
         faces: outputs of each in-distribution source by its name.
         others: outputs of each out-of-distribution source by its name.
-        names: the pictures of every source.
+        names: the images of every source.
 
     Returns:
         The section ``ood`` of a result, and its arrays by source.
@@ -49,7 +49,9 @@ def ood_of(
         if all(name in scores for scores in named.values()):
             by[name] = _by({source: scores[name] for source, scores in named.items()}, faces, others)
     if not by:
-        raise Error("this model gives neither quality nor norm, so there is nothing to tell faces by")
+        raise Error(
+            "this model gives neither quality nor norm, so there is nothing to separate faces from non-faces by"
+        )
     arrays: Arrays = {}
     for source, outputs in sources.items():
         kept = image_arrays(outputs, names[source])
@@ -58,7 +60,7 @@ def ood_of(
         faces={name: len(outputs) for name, outputs in faces.items()},
         others={name: len(outputs) for name, outputs in others.items()},
         by=by,
-        interval="bootstrap over pictures",
+        interval="bootstrap over images",
     )
     return section, arrays
 
@@ -104,14 +106,14 @@ def run_ood(
     section, arrays = ood_of(
         {name: outputs[name] for name in inside}, {name: outputs[name] for name in outside}, names
     )
-    # Embeddings that were computed elsewhere may be of other pictures.
+    # Embeddings that were computed elsewhere may be of other images.
     looked_at = {} if isinstance(judged, EmbeddingTable) else inside
     section.notes = [
         f"{name}: {note}" for name, source in looked_at.items() for note in alignment_notes(source)
     ]
     section.excluded = ExcludedFiles(faces=exclude_faces, others=exclude_others)
     section.data_sha256 = {name: hash_images(source).sha256 for name, source in sources.items()}
-    if how.pictures:
+    if how.keep_crops:
         for name, source in sources.items():
             rows = np.concatenate([end for s in image_scores(outputs[name]).values() for end in extremes(s)])
             shown = shown_images(source, rows)

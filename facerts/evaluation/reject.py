@@ -1,4 +1,4 @@
-"""Error versus reject of an embedder on a verification benchmark, by each score that there is of a picture."""
+"""Error versus reject of an embedder on a verification benchmark, by each score that there is of an image."""
 
 from __future__ import annotations
 
@@ -55,19 +55,19 @@ def reject_of(
     """Curves by every score: on the benchmark's pairs with both conventions, and on every pair with a fixed threshold.
 
     Args:
-        outputs: of the benchmark's pictures.
+        outputs: of the benchmark's images.
         benchmark: whose pairs are measured.
         fmr: false match rate at which the threshold is chosen.
-        combine: how two pictures' qualities become their pair's.
+        combine: how two images' qualities become their pair's.
         similarity: of the benchmark's pairs.
-        every: all pairs of its pictures, where they are to be measured too; compared by the cosine.
-        rows: the pictures that ``every`` is of.
+        every: all pairs of its images, where they are to be measured too; compared by the cosine.
+        rows: the images that ``every`` is of.
 
     Returns:
         The section ``reject[NAME]`` of a result.
 
     Raises:
-        ModelError: there is no score of a picture, or not what the similarity needs.
+        ModelError: there is no score of an image, or not what the similarity needs.
         Error: the scores cannot be combined so, or there are too few impostor pairs for the rate.
     """
     named = image_scores(outputs)

@@ -73,7 +73,7 @@ def run_pairs(
     templates = [path for path in data if is_template_benchmark(path)]
     if templates and ("reject" in kinds or how.every_pair):
         what = "error versus reject needs" if "reject" in kinds else "all pairs are"
-        raise Error(f"{templates[0]}: {what} pairs of pictures, and this benchmark has templates")
+        raise Error(f"{templates[0]}: {what} pairs of images, and this benchmark has templates")
     if not similarity.of_directions:
         _check_listed_pairs(similarity, templates, how)
     benchmarks = [
@@ -110,14 +110,14 @@ def run_identification(
     seed: int = 0,
     backend: Backend = "numpy",
 ) -> Result:
-    """Search people in galleries: IJB's own, or one that is drawn from any pictures with identities.
+    """Search people in galleries: IJB's own, or one that is drawn from any images with identities.
 
     Args:
         judged: the model, or a table of embeddings.
         data: IJB folders, or sources with identities.
         out: the result folder.
         how: to measure.
-        enrolled: pictures of each person in a drawn gallery.
+        enrolled: images of each person in a drawn gallery.
         unknown: share of the people that a drawn gallery does not have.
         seed: of the drawing.
         backend: of the search.
@@ -184,9 +184,9 @@ def _measure_pairs(
         if every is not None:
             section.all_pairs, more = all_pairs_of(every, benchmark.name, how.fars)
             arrays.update(more)
-        if how.pictures:
+        if how.keep_crops:
             scores = similarity.of_pairs(outputs, benchmark.pairs)
-            arrays.update(shown_images(benchmark.images, _telling_pictures(benchmark, outputs, scores)))
+            arrays.update(shown_images(benchmark.images, _shown_rows(benchmark, outputs, scores)))
         folder.add(Sections(verification={name: section}), arrays)
     if "reject" in kinds:
         curves = reject_of(
@@ -208,14 +208,14 @@ def _measure_pairs(
 
 
 def _looked_at(judged: AnyEmbedder, images: Source) -> list[str]:
-    """What is to be said of pictures that were embedded; embeddings computed elsewhere may be of others."""
+    """What is to be said of images that were embedded; embeddings computed elsewhere may be of others."""
     return [] if isinstance(judged, EmbeddingTable) else alignment_notes(images)
 
 
-def _telling_pictures(
+def _shown_rows(
     benchmark: PairBenchmark, outputs: FaceOutputs, scores: NDArray[np.float64]
 ) -> NDArray[np.int64]:
-    """Pictures of the pairs that are furthest on the wrong side, and of the best and worst by each score."""
+    """Images of the pairs that are furthest on the wrong side, and of the best and worst by each score."""
     genuine, impostors = np.flatnonzero(benchmark.same), np.flatnonzero(~benchmark.same)
     worst = np.concatenate(
         [
@@ -232,7 +232,7 @@ def _telling_pictures(
 def _every_pair(
     benchmark: PairBenchmark, outputs: FaceOutputs, hashed: ImageHashes
 ) -> tuple[NDArray[np.int64], AllPairs]:
-    """All pairs of the pictures that are not repetitions, and which pictures these are."""
+    """All pairs of the images that are not repetitions, and which images these are."""
     labels = benchmark.images.labels
     assert labels is not None  # _check_pairs saw to it
     rows = np.flatnonzero(hashed.first == np.arange(len(labels)))
@@ -284,7 +284,7 @@ def _check_pairs(benchmark: PairBenchmark, kinds: Sequence[Kind], how: Measuring
             )
     if how.every_pair and benchmark.images.labels is None:
         raise Error(
-            f"{benchmark.name}: all pairs need to know who is in each picture, and this benchmark does not say; "
+            f"{benchmark.name}: all pairs need to know who is in each image, and this benchmark does not say; "
             "a .bin set never does, use the raw layout"
         )
     impostors = int((~benchmark.same).sum())
@@ -307,7 +307,7 @@ def _check_listed_pairs(similarity: Similarity, templates: Sequence[str | Path],
         )
     if templates:
         raise Error(
-            f"{templates[0]}: templates cannot be compared by {similarity.name}: pictures are pooled into one unit "
+            f"{templates[0]}: templates cannot be compared by {similarity.name}: images are pooled into one unit "
             "embedding, which has no variance; compare them by the cosine"
         )
 

@@ -23,12 +23,12 @@ POOLINGS = ("mean", "quality", "inverse_variance", "norm")
 def pooled(outputs: FaceOutputs, benchmark: TemplateBenchmark) -> dict[str, NDArray[np.float32]]:
     """The benchmark's templates, ``(T, d)`` of unit length, by each of ``POOLINGS`` that the outputs allow.
 
-    Pictures weigh the same ("mean"), by the rank of their quality, by the inverse of their uncertainty or by the norm
+    Images weigh the same ("mean"), by the rank of their quality, by the inverse of their uncertainty or by the norm
     of their embedding. An uncertainty that is no more than minus the quality is no variance, and neither is
     one that is 0 or less somewhere; a norm must lie above 0 as well. What does not hold is left out.
 
     Args:
-        outputs: of the benchmark's pictures, in their order.
+        outputs: of the benchmark's images, in their order.
         benchmark: whose templates.
     """
     weights: dict[str, NDArray[np.floating] | None] = {"mean": None}
@@ -66,7 +66,7 @@ def template_verification_of(
     """Measure the benchmark's pairs of templates.
 
     Args:
-        outputs: of the benchmark's pictures, in their order.
+        outputs: of the benchmark's images, in their order.
         benchmark: with pairs.
         fars: false accept rates; those that the impostor pairs cannot show are left out.
         flip: whether mirrors were added; None where that is not known.

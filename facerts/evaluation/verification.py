@@ -1,4 +1,4 @@
-"""An embedder on a verification benchmark: on the pairs that it lists, and on every pair of its pictures."""
+"""An embedder on a verification benchmark: on the pairs that it lists, and on every pair of its images."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def evaluate_verification(
     batch_size: int = 64,
     progress: bool = True,
 ) -> tuple[VerificationResult, Arrays]:
-    """Embed a benchmark's pictures and measure.
+    """Embed a benchmark's images and measure.
 
     Returns:
         The section ``verification[NAME]`` of a result, and its arrays.
@@ -59,7 +59,7 @@ def verification_of(
     """Measure embeddings that are there already; see ``evaluate_verification``.
 
     Args:
-        outputs: of the benchmark's pictures.
+        outputs: of the benchmark's images.
         benchmark: whose pairs are measured.
         flip: whether mirrors were added; None where that is not known.
         fars: at which TAR is measured; by default those of ``FARS`` that the impostor pairs can show.
@@ -114,7 +114,7 @@ def verification_of(
 def all_pairs_of(
     pairs: AllPairs, name: str, fars: Sequence[float] | None = None
 ) -> tuple[AllPairsResult, Arrays]:
-    """Measure every pair of a benchmark's pictures.
+    """Measure every pair of a benchmark's images.
 
     Returns:
         ``verification[NAME].all_pairs`` of a result, and its arrays.

@@ -10,7 +10,7 @@ from facerts.io.files import atomic_write
 
 TOPICS = {
     "verification": "Verification: the same person or not",
-    "ood": "Faces against what is no face",
+    "ood": "Faces against non-faces",
     "reject": "Error versus reject, each quality on its own embedding",
     "embedding": "Error versus reject, all qualities on one embedding",
     "corruptions": "Blur",

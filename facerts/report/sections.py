@@ -14,7 +14,7 @@ from facerts.evaluation.results.verification import AccuracyResult, PairNumbers,
 from facerts.io.shown import shown_argument
 from facerts.metrics.intervals import Interval
 from facerts.report import figures
-from facerts.report.pictures import Shown, ShownPair, best_and_worst, worst_pairs
+from facerts.report.crops import Shown, ShownPair, best_and_worst, worst_pairs
 from facerts.report.subject import Subject, by_name
 
 REJECTED = (0.0, 0.05, 0.1, 0.2)
@@ -230,7 +230,7 @@ def reject(subjects: Sequence[Subject]) -> list[RejectPart]:
         if every:
             drawn.append(
                 (
-                    "Every pair of its pictures; threshold fixed.",
+                    "Every pair of its images; threshold fixed.",
                     figures.reject_curves(every, name, "fixed", "all"),
                 )
             )

@@ -79,7 +79,7 @@ def load_subjects(folders: Sequence[str | Path]) -> list[Subject]:
     """
     read = [_load(Path(folder)) for folder in folders]
     names = Counter(subject.label for subject in read)
-    # Two models of one name are told apart by their folders.
+    # Two models of one name are distinguished by their folders.
     return [
         subject if names[subject.label] == 1 else replace(subject, label=place)
         for place, subject in zip(shown_paths(folders), read, strict=True)

@@ -84,7 +84,7 @@ def test_verification_with_all_pairs(capsys: pytest.CaptureFixture[str], home: P
     assert section["all_pairs"]["impostors"] == images * (images - TAKEN) // 2
     with np.load(tmp_path / "arrays.npz") as arrays:
         assert "verification/lfw/shown_jpeg" in arrays
-    assert run(*command, "--all-pairs", "--out", tmp_path, "--no-pictures", "--no-flip") == 0
+    assert run(*command, "--all-pairs", "--out", tmp_path, "--no-crops", "--no-flip") == 0
     shown = capsys.readouterr().out
     assert "lfw, all pairs" in shown
     assert "TAR@FAR 0.001" in shown

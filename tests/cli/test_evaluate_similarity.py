@@ -117,7 +117,7 @@ def test_a_table_needs_its_variances(capsys: pytest.CaptureFixture[str], home: P
     np.savez(tmp_path / "zero.npz", **columns, variance=0 * outputs.extras["variance"])
     np.savez(tmp_path / "whole.npz", **columns, variance=outputs.extras["variance"])
     command = ("evaluate", "verification", "--data", data, "--similarity", "mls")
-    for name, message in (("bare", "no variance beside"), ("zero", "entry 0 of picture 0 has 0")):
+    for name, message in (("bare", "no variance beside"), ("zero", "entry 0 of image 0 has 0")):
         given = ("--embeddings", tmp_path / f"{name}.npz", "--out", tmp_path / name)
         assert message in refused(capsys, *command, *given)
     given = ("--embeddings", tmp_path / "whole.npz", "--out", tmp_path / "whole")

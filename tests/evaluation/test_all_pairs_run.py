@@ -19,7 +19,7 @@ from facerts.evaluation.run import run_pairs
 from facerts.metrics.verification import roc
 from tests.evaluation.conftest import Plain
 
-EVERY = Measuring(every_pair=True, pictures=False, flip=False, fmr=0.01)
+EVERY = Measuring(every_pair=True, keep_crops=False, flip=False, fmr=0.01)
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +100,7 @@ def test_intervals_are_over_people_and_hold_their_value(repeated: Path, tmp_path
 def test_without_identities_all_pairs_are_refused_by_name(
     plain: Plain, benchmark_folder: Path, tmp_path: Path
 ) -> None:
-    with pytest.raises(Error, match=r"people: all pairs need to know who is in each picture.*\.bin"):
+    with pytest.raises(Error, match=r"people: all pairs need to know who is in each image.*\.bin"):
         run_pairs(plain, ["verification"], [benchmark_folder / "people.bin"], tmp_path / "r", EVERY)
     assert not (tmp_path / "r").exists()
     assert not plain.batches  # nothing is embedded for nothing
@@ -110,7 +110,7 @@ def test_without_identities_all_pairs_are_refused_by_name(
 def test_a_rate_beyond_the_pairs_names_itself_and_how_many_it_needs(
     plain: Plain, named: Path, tmp_path: Path, every: bool, far: float
 ) -> None:
-    how = Measuring(every_pair=every, fars=(0.1, far), pictures=False)
+    how = Measuring(every_pair=every, fars=(0.1, far), keep_crops=False)
     with pytest.raises(Error) as error:
         run_pairs(plain, ["verification"], [named], tmp_path / "r", how)
     assert f"FAR {far:g} needs at least {round(1 / far):,} impostor pairs" in str(error.value)
@@ -127,7 +127,7 @@ def test_a_rate_beyond_the_pairs_names_itself_and_how_many_it_needs(
 def test_a_rate_that_is_none_is_refused(
     plain: Plain, named: Path, tmp_path: Path, every: bool, far: float
 ) -> None:
-    how = Measuring(every_pair=every, fars=(far,), pictures=False)
+    how = Measuring(every_pair=every, fars=(far,), keep_crops=False)
     with pytest.raises(Error, match=r"FAR .* above 0 and at most 1"):
         run_pairs(plain, ["verification"], [named], tmp_path / "r", how)
 
@@ -151,7 +151,7 @@ def test_an_fmr_beyond_the_pairs_names_itself_and_how_many_it_needs(
 def test_rates_asked_for_are_those_of_all_pairs_where_these_are_measured(
     plain: Plain, named: Path, tmp_path: Path
 ) -> None:
-    how = Measuring(every_pair=True, fars=(0.2, 0.001), pictures=False)
+    how = Measuring(every_pair=True, fars=(0.2, 0.001), keep_crops=False)
     run_pairs(plain, ["verification"], [named], tmp_path, how)
     section = load_result(tmp_path)[0].verification["named"]
     assert list(section.all_pairs.tar_at_far) == ["0.2", "0.001"]

@@ -130,7 +130,7 @@ def test_the_flip_of_the_references_is_that_of_the_pictures(
     reference = open_source(drawn_faces)
     known = np.stack([reference.crop(row) for row in range(len(reference))])
     for flip in (False, True):
-        how = Measuring(flip=flip, reference=reference, pictures=False)
+        how = Measuring(flip=flip, reference=reference, keep_crops=False)
         run_pairs(plain, ["verification"], [named], tmp_path / str(flip), how)
         arrays = load_result(tmp_path / str(flip))[1]
         images = open_source(named.parent)

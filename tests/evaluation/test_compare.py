@@ -18,7 +18,7 @@ from facerts.metrics.verification import auroc
 from tests.evaluation.conftest import Plain
 
 MEASURES = ("accuracy", "auroc", "tar_at_far")
-BARE = Measuring(pictures=False)
+BARE = Measuring(keep_crops=False)
 # 100 impostor pairs cannot show the FMR of error versus reject.
 UNREACHED = [
     f"{name}: FMR 0.001 needs at least 1,000 impostor pairs, and there are 100, so no qualities are compared on one "

@@ -22,7 +22,7 @@ from facerts.evaluation.run import run_pairs
 from facerts.metrics.reject import error_versus_reject, pair_quality, partial_area
 from tests.evaluation.conftest import Plain
 
-HOW = Measuring(pictures=False, flip=False, fmr=0.05)
+HOW = Measuring(keep_crops=False, flip=False, fmr=0.05)
 
 
 class Seeded(Plain):
@@ -252,7 +252,7 @@ def test_other_data_is_noted_and_gives_no_quality_on_the_chosen_embedding(
         lambda told: told["verification"]["named"].update(data_sha256="0" * 64),
     )
     found = compare([folders["plain"], other])
-    assert sum("named" in note and "other pictures" in note for note in found.notes) == 2
+    assert sum("named" in note and "other images" in note for note in found.notes) == 2
     cells = row(table(found, "Error versus reject on named, all qualities on the embedding of plain"), "poor")
     assert set(cells.values()) == {None}
     assert row(table(found, "Verification accuracy"), "poor")["named"] is not None
@@ -272,7 +272,7 @@ def test_runs_of_one_label_must_be_of_one_method_on_the_same_data(
     other = changed(
         folders["two"], tmp_path / "other", lambda told: told["ood"]["data_sha256"].update(things="0" * 64)
     )
-    assert "other pictures" in refused(other)
+    assert "other images" in refused(other)
     of_rts = changed(folders["two"], tmp_path / "rts", lambda told: told["model"].update(method="rts"))
     assert "of method unknown" in refused(of_rts)
 

@@ -185,8 +185,8 @@ def test_what_templates_cannot_be_asked_for_is_refused_and_not_left_out(
 ) -> None:
     impostors = int((~templates.same).sum())
     for kind, how, message in (
-        ("reject", Measuring(), "pooled: error versus reject needs pairs of pictures, .* has templates"),
-        ("verification", Measuring(every_pair=True), "pooled: all pairs are pairs of pictures, .* templates"),
+        ("reject", Measuring(), "pooled: error versus reject needs pairs of images, .* has templates"),
+        ("verification", Measuring(every_pair=True), "pooled: all pairs are pairs of images, .* templates"),
         ("verification", Measuring(fars=(1e-5,)), f"pooled: FAR 1e-05 needs .* there are {impostors:,}"),
     ):
         with pytest.raises(Error, match=message):
@@ -310,7 +310,7 @@ def test_names_that_would_overwrite_each_other_are_refused(
         run_ood(plain, [str(drawn_faces)], [str(drawn_faces)], tmp_path / "r")
     with pytest.raises(Error, match="two benchmarks are called 'faces'"):
         run_identification(plain, [str(drawn_faces)] * 2, tmp_path / "r")
-    with pytest.raises(DataError, match="leaves no picture"):
+    with pytest.raises(DataError, match="leaves no image"):
         run_ood(plain, [str(drawn_faces)], [str(drawn_faces)], tmp_path / "r", exclude_faces="*")
 
 

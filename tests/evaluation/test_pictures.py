@@ -156,7 +156,7 @@ def test_a_result_keeps_the_crops_of_the_worst_pairs_unless_told_not_to(
     plain: Plain, named: Path, tmp_path: Path
 ) -> None:
     run_pairs(plain, ["verification"], [named], tmp_path / "with")
-    run_pairs(plain, ["verification"], [named], tmp_path / "without", Measuring(pictures=False))
+    run_pairs(plain, ["verification"], [named], tmp_path / "without", Measuring(keep_crops=False))
     content, arrays = load_result(tmp_path / "with")
     bare, fewer = load_result(tmp_path / "without")
     assert content.verification == bare.verification

@@ -67,7 +67,7 @@ def test_a_model_that_is_given_its_colors_the_wrong_way_round_is_told(
 ) -> None:
     sentence = probed(Coarse(0, 0, 1), in_red, flip=flip)
     assert sentence is not None
-    assert sentence.startswith("With red and blue swapped, 128 pairs are told apart better (mean margin ")
+    assert sentence.startswith("With red and blue swapped, 128 pairs are separated better (mean margin ")
     assert 'see "color" in its description' in sentence
 
 

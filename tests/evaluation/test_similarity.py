@@ -27,7 +27,7 @@ from facerts.evaluation.similarity import COSINE, MLS, SIMILARITIES, GaussianEmb
 from facerts.evaluation.verification import verification_of
 from tests.evaluation.conftest import Plain
 
-BARE = Measuring(flip=False, pictures=False, fmr=0.02)
+BARE = Measuring(flip=False, keep_crops=False, fmr=0.02)
 
 
 class Gaussian(Plain):
@@ -229,13 +229,13 @@ WRONG = {
     "none": (None, "there is no variance beside the embeddings"),
     "one a picture": (np.ones(3), r"each entry of the embedding, \(3, 2\), and the variance is \(3,\)"),
     "too many": (np.ones((3, 4)), r"each entry of the embedding, \(3, 2\), and the variance is \(3, 4\)"),
-    "zero": ([[1, 1], [1, 0], [1, 1]], "above 0, and entry 1 of picture 1 has 0"),
-    "below": ([[1, 1], [1, 1], [-2, 1]], "above 0, and entry 0 of picture 2 has -2"),
+    "zero": ([[1, 1], [1, 0], [1, 1]], "above 0, and entry 1 of image 1 has 0"),
+    "below": ([[1, 1], [1, 1], [-2, 1]], "above 0, and entry 0 of image 2 has -2"),
     "no number": (
         [[1, np.nan], [1, 1], [1, 1]],
-        "finite variances above 0, and entry 1 of picture 0 has nan",
+        "finite variances above 0, and entry 1 of image 0 has nan",
     ),
-    "endless": ([[1, 1], [np.inf, 1], [1, 1]], "finite variances above 0, and entry 0 of picture 1 has inf"),
+    "endless": ([[1, 1], [np.inf, 1], [1, 1]], "finite variances above 0, and entry 0 of image 1 has inf"),
 }
 
 

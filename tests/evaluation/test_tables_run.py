@@ -18,7 +18,7 @@ from facerts.evaluation.result_folder import load_result
 from facerts.evaluation.run import run_identification, run_pairs
 from tests.evaluation.conftest import Plain
 
-HOW = Measuring(flip=False, every_pair=True, fmr=0.01, pictures=False)
+HOW = Measuring(flip=False, every_pair=True, fmr=0.01, keep_crops=False)
 
 
 def table_of(path: Path, *sources: Source, flip: bool = False) -> EmbeddingTable:

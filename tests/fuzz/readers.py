@@ -365,7 +365,7 @@ def _results() -> list[Files]:
         pairs = write_pairs(
             pairs_from_identities(open_source(people), genuine=30, impostors=30, seed=2), people / "p.csv"
         )
-        run_pairs(Plain(), ["verification"], [pairs], out, Measuring(pictures=False))
+        run_pairs(Plain(), ["verification"], [pairs], out, Measuring(keep_crops=False))
         return [{path.name: path.read_bytes() for path in sorted(out.iterdir())}]
 
 

@@ -35,7 +35,7 @@ def methods(
     """Two seeds of "A=1" with training logs, and "B", much worse."""
     people, listing = named_folder
     home = tmp_path_factory.mktemp("compared")
-    how = Measuring(flip=False, pictures=False, fmr=0.05)
+    how = Measuring(flip=False, keep_crops=False, fmr=0.05)
     labeled = []
     for number, (label, noise) in enumerate((("A=1", 0.02), ("A=1", 0.02), ("B", 0.5))):
         out, model = home / str(number), Seeded(label, number, noise)

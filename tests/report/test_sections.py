@@ -23,7 +23,7 @@ from facerts.images import encode_jpeg
 from facerts.images import read as read_crop
 from facerts.report import write_report
 from facerts.report.comparison import subjects_of, write_comparison_report
-from facerts.report.pictures import best_and_worst, worst_pairs
+from facerts.report.crops import best_and_worst, worst_pairs
 from facerts.report.subject import load_subjects
 from tests.evaluation.conftest import Plain
 
@@ -133,7 +133,7 @@ def test_best_and_worst_are_in_order(results: list[Path]) -> None:
 
 
 def test_without_pictures_there_are_none_on_the_page(named_folder: tuple[Path, Path], tmp_path: Path) -> None:
-    how = Measuring(flip=False, pictures=False)
+    how = Measuring(flip=False, keep_crops=False)
     run_pairs(Plain(), ["verification"], [named_folder[1]], tmp_path / "r", how)
     assert "data:image" not in page_of([tmp_path / "r"], tmp_path / "page.html")
 

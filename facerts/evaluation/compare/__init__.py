@@ -1,7 +1,7 @@
 """Several methods on the same data: their numbers side by side, and which differences are more than chance.
 
 Results of one label are training runs of one method: tables give their mean and range. The first result is the
-reference of the paired differences; every other one is compared with it on the same pairs and pictures.
+reference of the paired differences; every other one is compared with it on the same pairs and images.
 """
 
 from __future__ import annotations

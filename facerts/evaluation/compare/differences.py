@@ -1,4 +1,4 @@
-"""Paired differences between two results on the same pairs and pictures."""
+"""Paired differences between two results on the same pairs and images."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PairStatistic = Literal["accuracy", "auroc", "tar_at_far"]
 
 
 def same_pairs(one: Saved, other: Saved, name: str) -> bool:
-    """Whether both were measured on the same pairs of the same pictures, and say so pair by pair."""
+    """Whether both were measured on the same pairs of the same images, and say so pair by pair."""
     prefix = f"verification/{name}/"
     both = (one, other)
     return (
@@ -78,7 +78,7 @@ def differences_of_separations(
 
 
 def scores_of(result: Saved, score: str, sources: Sequence[str]) -> NDArray[np.float32]:
-    """``(N,)`` a score of the pictures of several OOD sources, one after the other."""
+    """``(N,)`` a score of the images of several OOD sources, one after the other."""
     return np.concatenate([result.array(f"ood/{source}/{score}") for source in sources])
 
 
@@ -101,11 +101,11 @@ def verification_difference(
         return None
     if not same_pairs(first, other, name):
         notes.append(
-            f"{name}: {other.place} was measured on other pictures or pairs than {first.place}; no difference "
+            f"{name}: {other.place} was measured on other images or pairs than {first.place}; no difference "
             "between them is tested, and their numbers may not compare."
         )
         return None
-    # The lowest rate that both could show is the one that tells most.
+    # The lowest rate that both could show says most.
     far = min(map(float, first.content.verification[name].tar_at_far), default=max(FARS))
     differences = differences_of_pairs(other, first, name, far)
     return VerificationDifference(
@@ -132,7 +132,7 @@ def ood_difference(
         return None
     if not same_sources(first, other):
         notes.append(
-            f"ood: {other.place} was measured on other pictures than {first.place}; no difference between them is "
+            f"ood: {other.place} was measured on other images than {first.place}; no difference between them is "
             "tested, and their numbers may not compare."
         )
         return None

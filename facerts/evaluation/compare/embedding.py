@@ -205,7 +205,7 @@ def _scores(method: Method, pairs: _Pairs, notes: list[str]) -> list[str]:
         return []
     if any(section.data_sha256 != expected for section in sections):
         notes.append(
-            f"{pairs.name}: {method.label} was measured on other pictures than {pairs.first.place}, so its quality is "
+            f"{pairs.name}: {method.label} was measured on other images than {pairs.first.place}, so its quality is "
             "not used on that embedding."
         )
         return []

@@ -57,7 +57,7 @@ class Method:
 def methods_of(results: Sequence[Saved]) -> list[Method]:
     """Group results by their labels, in the order of the first of each.
 
-    Results without a label of their own are methods by themselves, told apart by their folders where the names of
+    Results without a label of their own are methods by themselves, distinguished by their folders where the names of
     their models are not enough.
 
     Raises:
@@ -110,7 +110,7 @@ def _check_runs(runs: Sequence[Saved]) -> None:
         for name, data in expected.items():
             if own[name] != data:
                 raise DataError(
-                    f"{run.label}: {run.folder} was measured on other pictures than {first.folder} ({name}); evaluate "
+                    f"{run.label}: {run.folder} was measured on other images than {first.folder} ({name}); evaluate "
                     "all runs of one label on the same data, or give them other labels"
                 )
 

@@ -113,7 +113,7 @@ def _table(methods: Sequence[Method], first: OodResult, sides: _Sides) -> Compar
         rows += rows_of(Method(EVERY, (run,)), [score], COLUMNS, sides.measure)
     tested = mark_best(rows, COLUMNS, sides.test)
     counts = [
-        f"{what}: {', '.join(f'{name} ({images[name]:,} pictures)' for name in names)}"
+        f"{what}: {', '.join(f'{name} ({images[name]:,} images)' for name in names)}"
         for what, images, names in (
             ("Faces", first.faces, sides.faces),
             ("Others", first.others, sides.others),

@@ -72,7 +72,7 @@ def _table(methods: Sequence[Method], name: str, pairs: PairSet, first: RejectRe
     intervals = [] if first.interval is None else [first.interval]
     note = (
         f"FNMR at FMR {first.fmr:g} while a share of the genuine pairs, those of lowest quality, is left out, on "
-        f"{'every pair of its pictures' if every else 'its pairs'}: {first.genuine:,} genuine pairs. Each method "
+        f"{'every pair of its images' if every else 'its pairs'}: {first.genuine:,} genuine pairs. Each method "
         f"has similarities and a threshold of its own, chosen once on {first.impostors:,} impostor pairs, of which "
         f"{first.impostors_accepted:,} pass. Lower is better. {reading(methods, intervals)} {UNTESTED}"
     )

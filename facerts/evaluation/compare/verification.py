@@ -76,7 +76,7 @@ def _accuracy(methods: Sequence[Method], sections: Mapping[str, VerificationResu
     tested = mark_best(rows, names, _paired(lambda column: (column, 1e-3, "accuracy")))
     counts = "; ".join(
         f"{name}: {section.genuine:,} genuine and {section.impostors:,} impostor pairs of "
-        f"{section.images:,} pictures"
+        f"{section.images:,} images"
         for name, section in sections.items()
     )
     mean = (
@@ -114,7 +114,7 @@ def _tar(methods: Sequence[Method], name: str, section: PairNumbers, *, every: b
     tested = not every and mark_best(rows, columns, _paired(tested_as))
     note = (
         "True accept rate at the laxest threshold whose false accept rate is not above the target, on "
-        f"{'every pair of its pictures' if every else 'its pairs'}: {section.genuine:,} genuine and "
+        f"{'every pair of its images' if every else 'its pairs'}: {section.genuine:,} genuine and "
         f"{section.impostors:,} impostor pairs. {reading(methods, [section.interval])} "
         f"{TESTED if tested else UNTESTED}"
     )

@@ -24,7 +24,7 @@ def blur_panels(values: Mapping[str, Mapping[str, NDArray[np.floating]]], score:
     """A panel for each model, each with a scale of its own: scores of different methods have no common one.
 
     Args:
-        values: of each model by its label, ``(N,)`` by step, the pictures as they are first.
+        values: of each model by its label, ``(N,)`` by step, the clean images first.
         score: what it is.
         source: of the faces.
     """

@@ -1,4 +1,4 @@
-"""Score distributions of faces and of what is no face."""
+"""Score distributions of faces and of non-faces."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def reject_curves(
 ) -> str:
     """FNMR over the share rejected, with the best and the random order for reference.
 
-    Lines of one model are told apart by their style, models by their color; alone, a model's scores have colors of
+    Lines of one model are distinguished by their style, models by their color; alone, a model's scores have colors of
     their own. The band is the 95 % interval of each model's first score.
     """
     figure, axes = new_figure()

@@ -1,4 +1,4 @@
-"""The crops that a result kept, as pictures of a page: wrong decisions, and the best and worst by each score."""
+"""The crops that a result kept, as images of a page: wrong decisions, and the best and worst by each score."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from numpy.typing import NDArray
 
 from facerts.report.subject import Subject
 
-PAIRS, PICTURES = 12, 12
+PAIRS, IMAGES = 12, 12
 
 
 @dataclass(frozen=True)
 class Shown:
-    """A picture with what is to be said of it.
+    """An image with what is to be said of it.
 
     Attributes:
         source: a data URI.
-        name: of the picture.
+        name: of the image.
         text: its number or numbers.
     """
 
@@ -30,7 +30,7 @@ class Shown:
 
 @dataclass(frozen=True)
 class ShownPair:
-    """Two pictures, and how alike they are by which similarity."""
+    """Two images, and how alike they are by which similarity."""
 
     first: Shown
     second: Shown
@@ -39,7 +39,7 @@ class ShownPair:
 
 
 def worst_pairs(subject: Subject, benchmark: str) -> dict[str, list[ShownPair]]:
-    """The genuine pairs least alike and the impostor pairs most alike, the worst first; nothing without pictures."""
+    """The genuine pairs least alike and the impostor pairs most alike, the worst first; nothing without images."""
     prefix = f"verification/{benchmark}/"
     crops = _crops(subject, prefix)
     if not crops:
@@ -53,18 +53,16 @@ def worst_pairs(subject: Subject, benchmark: str) -> dict[str, list[ShownPair]]:
     ):
         shown = []
         for row in rows[:PAIRS]:
-            first, second = (int(picture) for picture in pairs[row])
+            first, second = (int(image) for image in pairs[row])
             if first in crops and second in crops:
-                one, other = (
-                    _shown(subject, prefix, crops, picture, "quality") for picture in (first, second)
-                )
+                one, other = (_shown(subject, prefix, crops, image, "quality") for image in (first, second))
                 shown.append(ShownPair(one, other, similarity, float(scores[row])))
         found[heading] = shown
     return found
 
 
 def best_and_worst(subject: Subject, prefix: str, score: str) -> dict[str, list[Shown]]:
-    """The pictures of lowest and of highest score that were kept; nothing where there are none."""
+    """The images of lowest and of highest score that were kept; nothing where there are none."""
     crops = _crops(subject, prefix)
     values = subject.arrays.get(prefix + score)
     quality = subject.arrays.get(prefix + "quality")
@@ -77,8 +75,8 @@ def best_and_worst(subject: Subject, prefix: str, score: str) -> dict[str, list[
     return {
         heading: [_shown(subject, prefix, crops, int(row), score) for row in rows if int(row) in crops]
         for heading, rows in (
-            (f"lowest {score}", order[:PICTURES]),
-            (f"highest {score}", order[::-1][:PICTURES]),
+            (f"lowest {score}", order[:IMAGES]),
+            (f"highest {score}", order[::-1][:IMAGES]),
         )
     }
 
