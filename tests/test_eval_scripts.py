@@ -36,6 +36,8 @@ from facerts.metrics.reject import error_versus_reject, pair_quality
 from tests.evaluation.conftest import Plain
 from tests.scripts import run_script
 
+pytestmark = pytest.mark.slow
+
 EVAL = Path(__file__).parents[1] / "eval"
 FMR = 0.05
 
@@ -418,7 +420,6 @@ def test_results_on_other_pictures_are_told_of(tmp_path: Path, results: dict[str
     assert "first:" in ran.stderr
 
 
-@pytest.mark.slow
 def test_crops_of_the_packages_pictures_are_squares_of_them_and_the_same_every_time(
     tmp_path: Path, module: Any
 ) -> None:

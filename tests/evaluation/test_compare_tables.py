@@ -22,6 +22,8 @@ from facerts.evaluation.run import run_pairs
 from facerts.metrics.reject import error_versus_reject, pair_quality, partial_area
 from tests.evaluation.conftest import Plain
 
+pytestmark = pytest.mark.slow
+
 HOW = Measuring(keep_crops=False, flip=False, fmr=0.05)
 
 
@@ -142,7 +144,6 @@ def test_rejection_of_others_is_told_pooled_and_by_source(
     assert [method for method, score in scores if score == "sharpness"] == ["any"]
 
 
-@pytest.mark.slow
 def test_the_best_is_marked_only_where_a_paired_test_says_so(folders: dict[str, Path]) -> None:
     clear = compare([folders["poor"], folders["plain"]])
     found = table(clear, "Verification on named")
@@ -179,7 +180,6 @@ def test_error_versus_reject_is_the_results_on_its_own_embedding(
     assert cells["5 %"].ci95 == (own["fnmr_ci95"][0][5], own["fnmr_ci95"][1][5])
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("label", "key"), [(None, "plain"), ("bad", "poor")])
 def test_all_qualities_are_measured_on_the_chosen_embedding(
     folders: dict[str, Path], label: str | None, key: str
@@ -220,7 +220,6 @@ def test_all_qualities_are_measured_on_the_chosen_embedding(
     assert cells[name, "quality"]["mean to 20 %"].ci95 == pytest.approx(own["ci95"]["0.2"], abs=1e-6)
 
 
-@pytest.mark.slow
 def test_sections_that_are_missing_are_empty_cells(
     folders: dict[str, Path], named: Path, tmp_path: Path
 ) -> None:
@@ -242,7 +241,6 @@ def changed(folder: Path, out: Path, change: Any) -> Path:
     return out
 
 
-@pytest.mark.slow
 def test_other_data_is_noted_and_gives_no_quality_on_the_chosen_embedding(
     folders: dict[str, Path], tmp_path: Path
 ) -> None:
@@ -277,7 +275,6 @@ def test_runs_of_one_label_must_be_of_one_method_on_the_same_data(
     assert "of method unknown" in refused(of_rts)
 
 
-@pytest.mark.slow
 def test_folders_of_one_name_without_labels_are_methods_of_their_own(folders: dict[str, Path]) -> None:
     found = compare([folders["one"], folders["two"]])
     assert [method.label for method in found.methods] == ["one", "two"]

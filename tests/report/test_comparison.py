@@ -22,6 +22,8 @@ from facerts.report import figures
 from facerts.report.comparison import subjects_of, write_comparison_report
 from tests.evaluation.test_compare_tables import Seeded
 
+pytestmark = pytest.mark.slow
+
 LOG = [
     {"kind": "train", "step": s, "epoch": s / 4, "v_p5": 1.0, "v_p50": 1.5 + s, "v_p95": 9.0}
     for s in range(1, 5)
@@ -115,7 +117,6 @@ def test_the_page_has_the_tables_and_figures(written: Path, comparison: Comparis
     assert "<title>A &amp; B</title>" in page
 
 
-@pytest.mark.slow
 def test_the_best_is_bold(methods: list[Method], tmp_path: Path) -> None:
     single = [Method("A", methods[0].runs[:1]), methods[1]]
     comparison = compare_methods(single)

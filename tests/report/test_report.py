@@ -108,6 +108,7 @@ def test_the_tables_show_the_results_numbers(result: Path, tmp_path: Path) -> No
     assert content["model"]["sha256"][:16] in page
 
 
+@pytest.mark.slow
 def test_figures_take_the_pages_color(result: Path, tmp_path: Path) -> None:
     write_report([result], tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text()
@@ -116,6 +117,7 @@ def test_figures_take_the_pages_color(result: Path, tmp_path: Path) -> None:
     assert not re.search(r"fill: ?#ffffff", page)
 
 
+@pytest.mark.slow
 def test_several_folders_stand_side_by_side(result: Path, tmp_path: Path) -> None:
     run = tmp_path / "other_run"
     run.mkdir()

@@ -27,6 +27,8 @@ from facerts.report.crops import best_and_worst, worst_pairs
 from facerts.report.subject import load_subjects
 from tests.evaluation.conftest import Plain
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def results(

@@ -277,6 +277,7 @@ def test_a_service_with_a_token_asks_for_it(tab: Tab, photo_scorer: Scorer, pict
         assert tab.run("JSON.stringify([localStorage, sessionStorage, document.cookie])") == '[{},{},""]'
 
 
+@pytest.mark.slow
 def test_the_reference_shows_the_whole_schema(tab: Tab, client: httpx.Client) -> None:
     tab.errors.clear()
     tab.open(f"{client.base_url}docs" if str(client.base_url).endswith("/") else f"{client.base_url}/docs")

@@ -210,6 +210,7 @@ def test_batches_are_as_the_method_declares_them(method: str, cached: int) -> No
         assert np.array_equal(np.bincount(seen, minlength=100), np.full(100, built.views))
 
 
+@pytest.mark.slow
 def test_too_few_held_out_people_to_contrast_are_refused(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(Error, match=r"held-out images: tempnet: .*, or change --holdout"):
         graft(
