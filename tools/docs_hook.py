@@ -18,6 +18,7 @@ import sys
 from pathlib import Path
 
 from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
@@ -39,6 +40,7 @@ PAGES = {
 }
 # A number's interval, which stays on its line.
 INTERVAL = re.compile(r"(?<=\d) \[([^\]\s]+), ([^\]\s]+)\]")
+UNRUN = re.compile(r"exec=(?:\"|&quot;)")
 LINK = re.compile(r"(?<!!)\[(?P<text>[^\]]+)\]\((?P<target>[^)#\s]+)(?P<anchor>#[^)\s]*)?\)")
 
 
@@ -82,3 +84,9 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         return f"[{text}]({posixpath.relpath(uri, posixpath.dirname(here) or '.')}{anchor})"
 
     return INTERVAL.sub("\u00a0[\\1,\u00a0\\2]", LINK.sub(rewritten, markdown))
+
+
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> None:
+    """Refuse a page with a block that was to be run and was not, which Markdown passes over in silence."""
+    if UNRUN.search(html):
+        raise PluginError(f"{page.file.src_uri}: a block with exec was not run; see the options of its fence")
