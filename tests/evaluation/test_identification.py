@@ -272,7 +272,7 @@ def test_an_empty_gallery_and_other_sizes_are_refused(backend: Backend) -> None:
     vectors = np.eye(4, dtype=np.float32)
     with pytest.raises(ValueError, match="needs a gallery"):
         find(vectors[:0], vectors, 1, backend)
-    with pytest.raises(ValueError, match="of one size"):
+    with pytest.raises(ValueError, match="of the same size"):
         find(vectors, vectors[:, :3], 1, backend)
 
 
