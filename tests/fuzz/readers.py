@@ -1,4 +1,4 @@
-"""What is fuzzed: for each kind of file, how a user would read it, and whole files to begin with.
+"""The readers to fuzz: for each kind of file, how a user would read it, and valid files to start from.
 
 A case is a folder of files, by name. Where a format holds parts behind checksums or in an archive, the parts are what
 is mutated, and ``pack`` makes the file of them, so that mutations get past the outermost check.
@@ -42,22 +42,22 @@ from tests.fuzz import corpus
 from tests.fuzz.sandbox import Files, Read
 from tests.hostile.readers import read_checkpoint, read_images, read_model, read_recipe, read_table
 
-# Of a source, so that a mutated count does not make a case long by itself.
-MOST_IMAGES = 50
+# Maximum number of images to read of a source, so that a mutated count alone does not make a case slow.
+MAX_IMAGES = 50
 BOUNDARY = b"frontier"
 
 
 @dataclass(frozen=True)
 class Reader:
-    """A kind of file.
+    """A reader of a kind of file.
 
     Attributes:
-        read: what a user does with a folder that holds such files; raises an ``Error`` where they are bad.
-        seeds: whole files, of which the first can be read.
-        pack: the file of its parts, or with its checksums made anew.
-        parse: the tree in a text file, for formats that are trees.
-        write: the text of a tree.
-        hostile: further files, which need not be read.
+        read: reads a folder with such files as a user would; raises an ``Error`` if they are bad.
+        seeds: valid files; the first can be read.
+        pack: builds the file from its parts, or with new checksums.
+        parse: parses a text file into a tree, for formats that are trees.
+        write: writes a tree as text.
+        hostile: further files, which need not be readable.
     """
 
     read: Read
@@ -68,7 +68,7 @@ class Reader:
     hostile: Callable[[], list[Files]] = list
 
     def whole(self, parts: Files) -> Files:
-        """The files that a user would have."""
+        """The files as a user would have them."""
         return parts if self.pack is None else self.pack(parts)
 
 
@@ -83,9 +83,9 @@ def _decode(folder: Path) -> None:
 
 
 def _read_all(source: Source) -> None:
-    """Every image, as scoring reads them: a bad one is a row with an error, and only that none can be read is one."""
-    errors = read_images(source, MOST_IMAGES, lambda source, index: source.crop(index))
-    if errors and len(errors) == min(len(source), MOST_IMAGES):
+    """Read every image as scoring does: a bad image is skipped, and it is an error only if none can be read."""
+    errors = read_images(source, MAX_IMAGES, lambda source, index: source.crop(index))
+    if errors and len(errors) == min(len(source), MAX_IMAGES):
         raise errors[0]
 
 

@@ -1,4 +1,4 @@
-"""A short, fixed share of the fuzzing; ``make fuzz`` does the rest."""
+"""A short, reproducible run of the fuzzer; ``make fuzz`` runs it for longer."""
 
 from __future__ import annotations
 

@@ -185,7 +185,7 @@ def test_pair_cosine_chunks_agree_with_the_plain_product() -> None:
     [
         ([0.1, np.nan], [True, False], "score 1 is not a finite"),
         ([0.1, 0.2], [True, True], "both genuine and impostor"),
-        ([0.1], [True, False], "one length"),
+        ([0.1], [True, False], "the same length"),
     ],
 )
 def test_invalid_scores_are_refused(scores: list[float], same: list[bool], message: str) -> None:
