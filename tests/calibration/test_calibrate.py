@@ -644,7 +644,7 @@ def test_images_that_look_like_photos_give_a_warning(model: Path, tmp_path: Path
         face = np.kron(draw_face(number, 0), np.ones((2, 2, 1), dtype=np.uint8))
         (folder / f"{number:03}.png").write_bytes(encode_png(face))
     calibrate(model, folder)
-    assert "give --align" in calibration_of(model).notes[0]
+    assert "use --align" in calibration_of(model).notes[0]
 
 
 # The command

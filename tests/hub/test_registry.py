@@ -112,7 +112,7 @@ def test_verify_compares_the_manifest_with_the_models_descriptions(shipped: Path
     found = verify_shipped()
     assert found["tiny-small"] == ["its card tiny-small.md is missing"]
     assert sorted(problem.split(" is ")[0] for problem in found["large"]) == sorted(wrong)
-    assert "method is 'rts' in the file, and 'arcface' in the manifest" in found["large"]
+    assert "method is 'rts' in the file, but 'arcface' in the manifest" in found["large"]
 
 
 def test_verify_finds_a_file_that_is_not_a_model_and_one_under_another_name(shipped: Path) -> None:
@@ -123,7 +123,7 @@ def test_verify_finds_a_file_that_is_not_a_model_and_one_under_another_name(ship
     write_manifest(shipped, entry, other | {"name": "renamed"}, default="renamed")
     found = verify_shipped()
     assert "cannot load" in found["large"][0]
-    assert found["renamed"] == ["name is 'tiny-small' in the file, and 'renamed' in the manifest"]
+    assert found["renamed"] == ["name is 'tiny-small' in the file, but 'renamed' in the manifest"]
 
 
 def test_without_shipped_models_the_error_says_what_to_do(shipped: Path) -> None:
@@ -277,7 +277,7 @@ def test_a_shipped_model_is_not_calibrated_in_place(
     before = (shipped / "large.onnx").read_bytes()
     command = ("calibrate", "--model", "large", "--faces", tmp_path / "people")
     assert run(*command) == 2
-    assert "large ships with facerts and stays as it is; give the file to write" in capsys.readouterr().err
+    assert "large ships with facerts and is not changed; name the file to write" in capsys.readouterr().err
     assert run(*command, "--out", tmp_path / "mine.onnx") == 0
     assert (shipped / "large.onnx").read_bytes() == before
     assert facerts.load(tmp_path / "mine.onnx").threshold(0.95) is not None
