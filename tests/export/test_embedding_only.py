@@ -18,8 +18,8 @@ from onnx import TensorProto, helper
 
 from facerts.embedding import load_embedder
 from facerts.errors import Error, MissingExtraError, ModelError
-from facerts.export.embedding_only import keep_embedding
 from facerts.export import embedding_only
+from facerts.export.embedding_only import keep_embedding
 from tests.command import run
 from tests.foreign import SIZE, slow_embedding, write_description, write_embedder
 from tests.shipped import write_model
