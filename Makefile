@@ -5,8 +5,11 @@ TORCH_CPU ?= torch==2.13.0
 
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+OLDEST := $(VENV)-oldest
 
-.PHONY: demo test check fuzz bench clean
+INTEGRATIONS := $(VENV)-integrations
+
+.PHONY: demo test test-fast test-integrations test-oldest coverage check docs fuzz bench clean
 
 # A GPU takes the ordinary PyTorch; without one, the small CPU build.
 $(READY): setup.cfg pyproject.toml
@@ -23,8 +26,46 @@ $(READY): setup.cfg pyproject.toml
 demo: $(READY)
 	$(BIN)/python demo/run.py --out out/demo
 
-test: $(READY)
-	$(BIN)/python -m pytest -n 2
+# insightface and uniface bring another OpenCV, so they are installed apart from what facerts is developed with.
+$(INTEGRATIONS)/.ready: setup.cfg pyproject.toml
+	$(PYTHON) -m venv $(INTEGRATIONS)
+	$(INTEGRATIONS)/bin/python -m pip install --quiet --upgrade pip
+	$(INTEGRATIONS)/bin/python -m pip install --quiet --editable ".[cpu,integrations]"
+	touch $(INTEGRATIONS)/.ready
+
+# All tests, dealt out to two processes; those of one group share what is costly to make.
+test: export FACERTS_INTEGRATIONS_PYTHON := $(abspath $(INTEGRATIONS))/bin/python
+test: $(READY) $(INTEGRATIONS)/.ready
+	$(BIN)/python -m pytest -n 2 --dist loadgroup
+
+# All but the slow ones.
+test-fast: $(READY)
+	$(BIN)/python -m pytest -n 2 -m "not slow"
+
+# Only those against insightface and uniface.
+test-integrations: export FACERTS_INTEGRATIONS_PYTHON := $(abspath $(INTEGRATIONS))/bin/python
+test-integrations: $(READY) $(INTEGRATIONS)/.ready
+	$(BIN)/python -m pytest -m integrations
+
+# Fast tests of what needs no PyTorch, with the oldest versions that setup.cfg allows; on the oldest Python, best.
+NEED_TORCH := training test_docs.py test_export.py test_posthoc.py test_precision.py
+$(OLDEST)/.ready: setup.cfg
+	$(PYTHON) -m venv $(OLDEST)
+	$(OLDEST)/bin/python -m pip install --quiet uv
+	$(OLDEST)/bin/uv pip install --quiet --python $(OLDEST)/bin/python --resolution lowest-direct \
+		--editable ".[cpu,faiss,parquet,report,serve,sklearn,test]"
+	touch $(OLDEST)/.ready
+
+test-oldest: $(OLDEST)/.ready
+	$(OLDEST)/bin/python -m pytest -n 2 -m "not slow" $(NEED_TORCH:%=--ignore=tests/%)
+
+# Which lines tests reach, as a page in out/coverage; TESTS=tests/serving for a part.
+TESTS ?= tests
+coverage: $(READY)
+	rm -f .coverage .coverage.*
+	$(BIN)/python -m coverage run -m pytest $(TESTS); status=$$?; \
+	$(BIN)/python -m coverage combine --quiet && $(BIN)/python -m coverage html --quiet -d out/coverage && \
+	$(BIN)/python -m coverage report && exit $$status
 
 # Hostile files for every reader; MINUTES=600 goes on for ten hours.
 MINUTES ?= 10
@@ -35,6 +76,14 @@ check: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+# The site, in out/site: tutorials are run as it is built, and every warning is an error.
+$(VENV)/.docs: $(READY)
+	$(BIN)/python -m pip install --quiet --editable ".[docs]"
+	touch $(VENV)/.docs
+
+docs: $(VENV)/.docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 # The demo's model is the one that evaluation is timed with.
 out/demo/demo.onnx: $(READY)
@@ -47,4 +96,4 @@ bench: $(READY) out/demo/demo.onnx
 	$(BIN)/python tools/bench_metrics.py
 
 clean:
-	rm -rf $(VENV) out build *.egg-info
+	rm -rf $(VENV) $(INTEGRATIONS) $(OLDEST) out build *.egg-info .coverage .coverage.*

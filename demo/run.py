@@ -2,7 +2,7 @@
 
 Every step but the drawing is a `facerts` command, printed before it runs. The people are cartoons, so the numbers
 say how well cartoons are told apart, and nothing about real faces; and two minutes of training are enough to tell
-people apart, but hardly for the uncertainty to spread. docs/results.md has runs on real faces, and the real pictures
+people apart, but hardly for the uncertainty to spread. docs/results/ has runs on real faces, and the real pictures
 at the end are scored by the model that ships with the package, which was trained on such.
 
     python demo/run.py --out out/demo
@@ -25,7 +25,7 @@ import skimage.data
 from facerts.benchmarks import pairs_from_identities
 from facerts.benchmarks.bin_sets import save_bin
 from facerts.datasets import open_source
-from facerts.datasets.synthetic import write_drawn, write_non_faces
+from facerts.datasets.synthetic import write_non_faces, write_synthetic_faces
 from facerts.hub.registry import read_manifest
 from facerts.images import encode_png, fit_crop
 from facerts.images.align import align
@@ -56,14 +56,14 @@ def main() -> None:
     shutil.rmtree(out, ignore_errors=True)
 
     say("Draw people to train on, other people to test on, and things that are no faces")
-    write_drawn(out / "faces", identities=TRAIN_IDENTITIES, pictures=TRAIN_PICTURES)
-    write_drawn(
+    write_synthetic_faces(out / "faces", identities=TRAIN_IDENTITIES, images=TRAIN_PICTURES)
+    write_synthetic_faces(
         out / "heldout",
         identities=HELD_OUT_IDENTITIES,
-        pictures=HELD_OUT_PICTURES,
+        images=HELD_OUT_PICTURES,
         first_identity=TRAIN_IDENTITIES,
     )
-    write_non_faces(out / "things", pictures=NON_FACES)
+    write_non_faces(out / "things", images=NON_FACES)
     pairs = pairs_from_identities(open_source(out / "heldout"), genuine=PAIRS, impostors=PAIRS, seed=0)
     save_bin(pairs, out / "heldout.bin")
     write_real_pictures(out / "real")

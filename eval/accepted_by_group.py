@@ -43,7 +43,7 @@ def main() -> None:
     options = parser.parse_args()
     saved = load_labeled([options.result])[0]
     threshold = load(options.model).threshold(options.keep)
-    rows = [accepted(saved, source, threshold) for source in saved.section("ood")["in"]]
+    rows = [accepted(saved, source, threshold) for source in saved.ood.faces]
     if options.source:
         rows += by_number(saved, options.source, options.number, options.edges, threshold)
     print(markdown_table(["faces", "number", "accepted", "median quality"], rows, words=1))

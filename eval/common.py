@@ -6,7 +6,6 @@ import argparse
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +13,7 @@ from numpy.typing import NDArray
 from facerts.cli.ending import ending
 from facerts.cli.output import warn
 from facerts.errors import DataError
-from facerts.evaluation import labeled as labeled
+from facerts.evaluation import labeled
 from facerts.evaluation.labeled import Measured, Saved, by_cosine, mean_of
 from facerts.report import markdown
 
@@ -61,14 +60,19 @@ def split_label(text: str) -> tuple[str, str]:
     return label, value
 
 
-def warn_of_other_data(results: Sequence[Saved], kind: str, name: str | None = None) -> None:
-    """Warn about results that were measured on other images than the first, according to the hash of the data."""
+def warn_of_other_data(results: Sequence[Saved], name: str, hash_of: Callable[[Saved], object]) -> None:
+    """Warn about results that were measured on other images than the first, according to the hash of the data.
+
+    Args:
+        results: the first is the one that the others are compared with.
+        name: name of the benchmark or section, for the warning.
+        hash_of: gets a result's hash of the data.
+    """
     first, *others = results
-    expected = first.section(kind, name).get("data_sha256")
     for saved in others:
-        if saved.section(kind, name).get("data_sha256") != expected:
+        if hash_of(saved) != hash_of(first):
             warn(
-                f"{name or kind}: {saved.folder} was measured on other images (or other crops) than "
+                f"{name}: {saved.folder} was measured on other images (or other crops) than "
                 f"{first.folder}, so their values may not be comparable"
             )
 
@@ -86,24 +90,31 @@ def accuracy_sets(results: Sequence[Saved], sets: Sequence[str] | None) -> list[
     Raises:
         DataError: a result lacks one of them, or its accuracy.
     """
-    sections: dict[str, Any] = {}
-    for saved in results:
-        sections.update(saved.section("verification"))
+    sections = {name: section for saved in results for name, section in saved.content.verification.items()}
     names = list(
         sets
-        or [
-            name
-            for name, section in sections.items()
-            if by_cosine(section) and section["accuracy"] is not None
-        ]
+        or [name for name, section in sections.items() if by_cosine(section) and section.accuracy is not None]
     )
     if not names:
-        raise DataError(f"{results[0].folder}: none of its benchmarks has a cross-validated accuracy")
+        raise DataError(
+            f"{results[0].folder}: none of its benchmarks has a cross-validated accuracy; `facerts evaluate "
+            "verification` adds it"
+        )
     for name in names:
         for saved in results:
             accuracy(saved, name)
-        warn_of_other_data(results, "verification", name)
+        warn_of_other_pairs(results, name)
     return names
+
+
+def warn_of_other_pairs(results: Sequence[Saved], benchmark: str) -> None:
+    """Warn about results whose verification was measured on other images than that of the first."""
+    warn_of_other_data(results, benchmark, lambda saved: saved.verification(benchmark).data_sha256)
+
+
+def warn_of_other_ood(results: Sequence[Saved]) -> None:
+    """Warn about results whose faces and non-faces are not those of the first."""
+    warn_of_other_data(results, "ood", lambda saved: saved.ood.data_sha256)
 
 
 def accuracy(saved: Saved, name: str) -> Measured:
@@ -112,10 +123,10 @@ def accuracy(saved: Saved, name: str) -> Measured:
     Raises:
         DataError: the benchmark was not measured, or has no folds.
     """
-    measured = saved.section("verification", name)["accuracy"]
+    measured = saved.verification(name).accuracy
     if measured is None:
         raise DataError(f"{saved.folder}: {name} has no cross-validated accuracy; leave it out of --sets")
-    return Measured(measured["value"], *measured["ci95"])
+    return Measured(measured.value, *measured.ci95)
 
 
 def mean_accuracy(saved: Saved, names: Iterable[str]) -> Measured:
@@ -129,13 +140,13 @@ def corruption_source(results: Sequence[Saved], source: str | None) -> str:
     Raises:
         DataError: a result lacks it, or there are several to choose from.
     """
-    sources = results[0].section("ladder")
+    sources = results[0].content.corruptions
     if source is None and len(sources) > 1:
         raise DataError(
             f"{results[0].folder}: has corruption benchmarks of {', '.join(sources)}; choose one with --source"
         )
-    name = source or next(iter(sources))
-    warn_of_other_data(results, "ladder", name)
+    name = source or next(iter(sources), "")
+    warn_of_other_data(results, name, lambda saved: saved.corruptions(name).data_sha256)
     return name
 
 
@@ -155,8 +166,8 @@ def corruption_scores(saved: Saved, source: str, step: str, score: str) -> NDArr
         DataError: no such score or step, or v of another method.
     """
     if score != "v":
-        return saved.array(f"ladder/{source}/{step}/{score}").astype(np.float64)
-    method = saved.content["model"]["method"]
+        return saved.array(f"corruptions/{source}/{step}/{score}").astype(np.float64)
+    method = saved.content.model.method
     if method != "rts":
         raise DataError(f"{saved.folder}: only RTS has a score v, but this model's method is {method}")
     v: NDArray[np.float64] = np.exp(-corruption_scores(saved, source, step, "quality"))

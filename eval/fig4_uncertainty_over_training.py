@@ -2,8 +2,8 @@
 
 python eval/fig4_uncertainty_over_training.py 1000=results/step1000 20000=results/step20000 --out fig4.svg
 
-Each folder has the results of one checkpoint, exported and evaluated with `facerts evaluate ladder`. Clear images are
-the original faces, poor images the same faces degraded. Lines are medians, bands reach from the 5th to the 95th
+Each folder has the results of one checkpoint, exported and evaluated with `facerts evaluate corruptions`. Clear images
+are the original faces, poor images the same faces degraded. Lines are medians, bands reach from the 5th to the 95th
 percentile.
 """
 

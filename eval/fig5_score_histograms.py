@@ -23,8 +23,7 @@ def main() -> None:
     options = parser.parse_args()
     svgs = {}
     for saved in load_labeled(options.results):
-        section = saved.section("ood")
-        for source in (*section["in"], *section["out"]):
+        for source in (*saved.ood.faces, *saved.ood.others):
             saved.array(f"ood/{source}/{options.score}")
         subject = Subject(label=saved.label, result=saved.content, arrays=saved.arrays, log=[])
         svgs[f"fig5_{saved.label}_{options.score}"] = score_histograms(subject, options.score)

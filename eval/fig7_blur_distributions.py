@@ -2,7 +2,7 @@
 
 python eval/fig7_blur_distributions.py RTS=results/rts DUL=results/dul --radius 2 3 5 --out fig7.svg
 
-Results come from `facerts evaluate ladder`, whose blur has radii of 1 to 5 pixels.
+Results come from `facerts evaluate corruptions`, whose blur has radii of 1 to 5 pixels.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from common import (
     load_labeled,
     parser_of,
     run,
-    warn_of_other_data,
+    warn_of_other_pairs,
 )
 from numpy.typing import NDArray
 
@@ -53,14 +53,16 @@ def main() -> None:
     first = results[0]
     sets = options.sets or [
         name
-        for name, section in first.section("verification").items()
+        for name, section in first.content.verification.items()
         if by_cosine(section) and f"verification/{name}/scores" in first.arrays
     ]
     if not sets:
-        raise DataError(f"{first.folder}: none of its benchmarks has pairs of images")
+        raise DataError(
+            f"{first.folder}: none of its benchmarks has pairs of images; `facerts evaluate verification` adds them"
+        )
     svgs = {}
     for name in sets:
-        warn_of_other_data(results, "verification", name)
+        warn_of_other_pairs(results, name)
         curves, best = reject_curves(results, name, options.score, options.fmr)
         methods = [(label, curve.fnmr[None]) for label, curve in curves.items()]
         label = f"FNMR at FMR {options.fmr:g}, {name}"

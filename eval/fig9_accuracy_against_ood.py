@@ -17,7 +17,7 @@ from common import (
     mean_accuracy,
     parser_of,
     run,
-    warn_of_other_data,
+    warn_of_other_ood,
 )
 
 from facerts.errors import DataError
@@ -37,7 +37,7 @@ def main() -> None:
     options = parser.parse_args()
     results = load_labeled(options.results)
     sets = accuracy_sets(results, options.sets)
-    warn_of_other_data(results, "ood")
+    warn_of_other_ood(results)
     points = [
         (saved.label, [Point(ood_auroc(saved, options.score), mean_accuracy(saved, sets))])
         for saved in results
@@ -51,10 +51,10 @@ def ood_auroc(saved: Saved, score: str) -> Measured:
     Raises:
         DataError: no OOD section, or no such score.
     """
-    by = saved.section("ood")["by"]
+    by = saved.ood.by
     if score not in by:
         raise DataError(f"{saved.folder}: has no OOD results for {score!r}, only for {', '.join(by)}")
-    return Measured(by[score]["auroc"], *by[score]["ci95"]["auroc"])
+    return Measured(by[score].auroc, *by[score].ci95["auroc"])
 
 
 if __name__ == "__main__":

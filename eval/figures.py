@@ -1,4 +1,4 @@
-"""Draws the figures of docs/results.md from runs whose evaluations were written into their own folders.
+"""Draws the figures of docs/results/ from runs whose evaluations were written into their own folders.
 
 python eval/figures.py runs/faces_small_rts runs/faces_small_arcface --benchmark lfw --out docs/figures
 """
@@ -28,7 +28,7 @@ def main() -> None:
         "reject": figures.reject_curves(subjects, options.benchmark, "fixed"),
     }
     for subject in subjects:
-        for score in subject.result["ood"]["by"]:
+        for score in subject.sections.ood.by if subject.sections.ood else ():
             svgs[f"ood_{subject.label}_{score}"] = figures.score_histograms(subject, score)
     figures.write_svgs(options.out, svgs)
 

@@ -119,7 +119,8 @@ def accuracy_of(embedding: Embedding, source: Source, seed: int) -> str:
     """10-fold accuracy with its interval, in percent."""
     benchmark = pairs_from_identities(source, genuine=3000, impostors=3000, seed=seed)
     section, _ = verification_of(FaceOutputs(embedding, None, None, None, {}), benchmark, flip=None)
-    return percent(section["accuracy"]["value"], section["accuracy"]["ci95"])
+    assert section.accuracy is not None  # drawn pairs have folds
+    return percent(section.accuracy.value, section.accuracy.ci95)
 
 
 def resampled_tars(pairs: AllPairs, fars: list[float], replicates: int, seed: int) -> NDArray[np.float64]:

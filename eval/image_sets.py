@@ -38,7 +38,7 @@ class Changed(Source):
 
     def __init__(self, source: Source, name: str, change: Change, seed: int) -> None:
         self.name = f"{source.name}, {name}"
-        self.labels, self.identities, self.others = source.labels, source.identities, source.others
+        self.labels, self.identities, self.other_files = source.labels, source.identities, source.other_files
         self._source, self._change, self._seed = source, change, seed
 
     def __len__(self) -> int:

@@ -1,7 +1,7 @@
 """Trains recipes with several seeds and settings, exports and evaluates each: comparisons and sweeps in one command.
 
 python eval/train_and_judge.py rts=faces_small_rts arcface=faces_small_arcface --seeds 1 2 3 --out out/methods \\
-    --data lfw/ --in lfw/ --out-of pets/ --ladder val.tar
+    --data lfw/ --in lfw/ --out-of pets/ --corruptions val.tar
 python eval/train_and_judge.py rts=casia_rts --sweep method.kl_weight=0.1,1,10,30 --data lfw.bin --out out/table4
 
 Each run has a folder OUT/LABEL_seedN with recipe, log, checkpoint, model and results, which `facerts compare`,
@@ -123,7 +123,10 @@ def main() -> None:
 def read_options() -> argparse.Namespace:
     parser = parser_of(__doc__)
     parser.add_argument(
-        "recipes", nargs="+", metavar="[LABEL=]RECIPE", help="Recipe files, or names of recipes that ship."
+        "recipes",
+        nargs="+",
+        metavar="[LABEL=]RECIPE",
+        help="Recipe files, or names of recipes that ship; BASE_METHOD is short for BASE with method=METHOD.",
     )
     parser.add_argument("--out", type=Path, required=True, help="Folder for the folders of the runs.")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1], help="Seeds of the runs (default: 1).")
@@ -168,10 +171,14 @@ def read_options() -> argparse.Namespace:
     parser.add_argument("--exclude-in", help="Pattern of file names to leave out of the faces.")
     parser.add_argument("--exclude-out-of", help="Pattern of file names to leave out of the non-faces.")
     parser.add_argument(
-        "--ladder", nargs="+", default=[], help="Held-out faces for the corruption benchmark."
+        "--corruptions",
+        "--ladder",
+        nargs="+",
+        default=[],
+        help="Held-out faces for the corruption benchmark.",
     )
     parser.add_argument(
-        "--ladder-images",
+        "--corrupted-images",
         "--ladder-pictures",
         type=int,
         help="Number of images of the corruption benchmark (default: 500).",
@@ -196,9 +203,9 @@ def evaluations(options: argparse.Namespace) -> dict[str, list[str]]:
             *_option("--exclude-out-of", options.exclude_out_of),
             *threads,
         ]
-    if options.ladder:
-        images = _option("--pictures", options.ladder_images)
-        commands["ladder"] = [*_repeated("--data", options.ladder), *images, *threads]
+    if options.corruptions:
+        images = _option("--images", options.corrupted_images)
+        commands["corruptions"] = [*_repeated("--data", options.corruptions), *images, *threads]
     return commands
 
 

@@ -66,7 +66,7 @@ def main() -> None:
 
 def intervals(results: list[Saved], sets: list[str]) -> str:
     """How the intervals were computed."""
-    kinds = [saved.section("verification", name)["interval"] for saved in results for name in sets]
+    kinds = [saved.verification(name).interval for saved in results for name in sets]
     return " or ".join(dict.fromkeys(kinds))
 
 

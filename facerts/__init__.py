@@ -1,13 +1,41 @@
-"""Face recognition that knows how far to trust each face.
+"""Face recognition that knows how much to trust each face.
 
 scorer = facerts.load("model.onnx")
 for row in scorer.score(["a.jpg", "b.jpg"]):
     print(row.path, row.quality, row.error)
 """
 
-from facerts.embedding import Embedder, FaceOutputs
-from facerts.errors import Error
-from facerts.scoring import Row, Scorer, load
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from facerts.version import __version__
 
+if TYPE_CHECKING:
+    from facerts.embedding import Embedder, FaceOutputs
+    from facerts.errors import Error
+    from facerts.scoring import Row, Scorer, load
+
 __all__ = ["Embedder", "Error", "FaceOutputs", "Row", "Scorer", "__version__", "load"]
+
+# Imported when they are first used: every command imports this package, and few need NumPy and OpenCV to print a help.
+_MODULES = {
+    "Embedder": "facerts.embedding",
+    "Error": "facerts.errors",
+    "FaceOutputs": "facerts.embedding",
+    "Row": "facerts.scoring",
+    "Scorer": "facerts.scoring",
+    "load": "facerts.scoring",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(_MODULES[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

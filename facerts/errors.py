@@ -1,4 +1,4 @@
-"""The errors that users see, and what helps them along."""
+"""The errors that users see, and helpers to word them."""
 
 from __future__ import annotations
 
@@ -7,40 +7,44 @@ from collections.abc import Iterable
 
 
 class Error(Exception):
-    """Something the user can mend: the sentence says what was wrong, where, and what to do."""
+    """Something the user can fix: the message says what is wrong, where, and what to do."""
 
 
 class ImageError(Error):
-    """One picture could not be read; batch commands turn it into a row with an error."""
+    """An image could not be read; batch commands turn it into a row with an error."""
 
 
 class DataError(Error):
-    """A data set or benchmark on disk is broken or is not what it was taken for."""
+    """A data set or benchmark on disk is missing, broken, or of another format."""
 
 
 class ModelError(Error):
-    """A model file is missing, broken, or does not do what its description says."""
+    """A model file is missing, broken, or does not match its description."""
+
+
+class RecipeError(Error):
+    """A training recipe that cannot be run; the message names the recipe, and the field or override."""
 
 
 class WriteError(Error):
-    """A file or a folder cannot be written: a full or read-only disk, or a file where a folder is wanted."""
+    """A file or folder cannot be written: the disk is full or read-only, or a file is where a folder should be."""
 
 
 class NonFiniteLossError(Error):
-    """Training stopped on a loss that is not a finite number."""
+    """Training stopped because the loss is not a finite number."""
 
 
 class MissingExtraError(Error):
-    """An optional package is needed; the message names the extra to install."""
+    """An optional package is missing; the message names the extra to install."""
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """The end of a sentence about a name that is not known: the nearest one that is, or nothing."""
+    """The end of an error message about an unknown name: the closest known name, or an empty string."""
     matches = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
     return f", did you mean {matches[0]!r}?" if matches else ""
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of what an error says, or its kind where it says nothing."""
-    said = str(error).strip().splitlines()
-    return said[0] if said else type(error).__name__
+    """The first line of an error's message, or its class name if the message is empty."""
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__

@@ -1,1 +1,1 @@
-"""Complete recipes, one per run that a person would start: `facerts train NAME`."""
+"""Recipes: `facerts train NAME`, or `facerts train BASE method=NAME` with what is special of a method in methods/."""

@@ -13,16 +13,24 @@ from numpy.typing import NDArray
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("NO_ALBUMENTATIONS_UPDATE", "1")
 
-from facerts.datasets.synthetic import draw_face, write_drawn, write_non_faces
+from facerts.datasets.synthetic import draw_face, write_non_faces, write_synthetic_faces
 
 SHARED = Path(__file__).parents[2] / "shared"
+SLOW_FIXTURES = {"facerts_data", "reference_models", "trained_run"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests of real data and of a trained run are slow, besides those that are marked themselves."""
+    for item in items:
+        if SLOW_FIXTURES & set(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(scope="session")
 def drawn_faces(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder by identity: 8 people, 8 pictures each."""
     folder = tmp_path_factory.mktemp("drawn") / "faces"
-    write_drawn(folder, identities=8, pictures=8, seed=3)
+    write_synthetic_faces(folder, identities=8, images=8, seed=3)
     return folder
 
 
@@ -30,7 +38,7 @@ def drawn_faces(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def drawn_things(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A flat folder of 24 pictures without faces."""
     folder = tmp_path_factory.mktemp("drawn") / "things"
-    write_non_faces(folder, pictures=24)
+    write_non_faces(folder, images=24)
     return folder
 
 
@@ -40,22 +48,28 @@ def crops() -> NDArray[np.uint8]:
     return np.stack([draw_face(identity, picture) for identity in range(4) for picture in range(3)])
 
 
+def shared_folder(variable: str, name: str, holds: str) -> Path:
+    """A folder of real data: where the environment says, or below ../shared.
+
+    Without it a test is skipped, and fails where FACERTS_REQUIRE_REAL_DATA=1 says that the data is there.
+    """
+    folder = Path(os.environ.get(variable, SHARED / name))
+    if not (folder / holds).exists():
+        missing = pytest.fail if os.environ.get("FACERTS_REQUIRE_REAL_DATA") == "1" else pytest.skip
+        missing(f"{folder} does not have {holds}; set {variable} to a folder that has it")
+    return folder
+
+
 @pytest.fixture(scope="session")
 def facerts_data() -> Path:
-    """The real pictures: FACERTS_DATA, or ../shared/data."""
-    folder = Path(os.environ.get("FACERTS_DATA", SHARED / "data"))
-    if not (folder / "faces").is_dir():
-        pytest.skip(f"the real pictures are not at {folder}; set FACERTS_DATA to run this")
-    return folder
+    """The real images: FACERTS_DATA, or ../shared/data."""
+    return shared_folder("FACERTS_DATA", "data", "faces")
 
 
 @pytest.fixture(scope="session")
 def reference_models() -> Path:
-    """Reference models beside the real pictures."""
-    folder = SHARED / "models"
-    if not (folder / "mobilefacenet.onnx").is_file():
-        pytest.skip(f"the reference models are not at {folder}")
-    return folder
+    """The reference models beside the real images: FACERTS_MODELS, or ../shared/models."""
+    return shared_folder("FACERTS_MODELS", "models", "mobilefacenet.onnx")
 
 
 @pytest.fixture(scope="session")

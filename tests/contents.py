@@ -1,4 +1,4 @@
-"""What is in a data set, whatever its layout and order: the measure of tools that must lose nothing."""
+"""The contents of a data set in comparable form, whatever its layout and order."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ Content = Counter[tuple[str, bytes]]
 
 
 def content(data: Source | Path | str) -> Content:
-    """Identity and bytes of every picture."""
+    """Identity and bytes of every image."""
     source = data if isinstance(data, Source) else open_source(data)
     return Counter((identity, data) for identity, _, data in rows(source))
 
 
 def rows(data: Source | Path | str) -> list[tuple[str, str, bytes]]:
-    """Identity, file name and bytes of every picture, in order."""
+    """Identity, file name and bytes of every image, in order."""
     source = data if isinstance(data, Source) else open_source(data)
     identities = [""] * len(source)
     if source.labels is not None:
@@ -28,5 +28,5 @@ def rows(data: Source | Path | str) -> list[tuple[str, str, bytes]]:
 
 
 def files_in(folder: Path) -> list[str]:
-    """Everything below a folder, hidden files too."""
+    """All files below a folder, including hidden ones."""
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))

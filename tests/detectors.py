@@ -1,11 +1,11 @@
-"""Small networks that answer like SCRFD and like YuNet, made by the tests; of the first also what it answers, slowly.
+"""Small networks with the interfaces of SCRFD and YuNet, and a slow reference implementation of the former.
 
-In the first red makes faces at stride 8, green at 16, blue at 32: an anchor's score is how bright its square of the
-picture is in that color, times 1 for the first anchor of a place and ``SECOND`` for the other. Boxes and points are
-always where ``distances`` and ``POINTS`` say, as seen from the place, in strides.
+In the SCRFD network red produces faces at stride 8, green at 16 and blue at 32: an anchor's score is the brightness of
+its cell of the image in that color, times 1 for a location's first anchor and ``SECOND`` for the other. Boxes and
+points are always at ``distances`` and ``POINTS`` relative to the location, in strides.
 
-In the second blue makes faces at stride 8, green at 16, red at 32; the brighter, the surer and the larger, and the
-further from the corner of their square. OpenCV runs it too.
+In the YuNet network blue produces faces at stride 8, green at 16 and red at 32; brighter cells give higher scores,
+larger boxes, and boxes further from the cell's corner. OpenCV can run it too.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from onnx import TensorProto, helper, numpy_helper
 
 STRIDES = (8, 16, 32)
 SECOND = 0.4
-# By stride and anchor: left, top, right, bottom. A first anchor's box is its own square.
+# By stride and anchor: left, top, right, bottom. The box of a first anchor is its own cell.
 DISTANCES = np.array([[[0, 0, 1, 1], [1, 0.5, 2, 3]]] * 3, dtype=np.float32)
 POINTS = np.array([[0.2, 0.3], [0.8, 0.3], [0.5, 0.5], [0.3, 0.8], [0.7, 0.8]], dtype=np.float32)
 
 
-class Slow(NamedTuple):
-    """A face, in pixels of the input."""
+class ReferenceFace(NamedTuple):
+    """A detected face, in pixels of the input."""
 
     box: NDArray[np.float64]
     points: NDArray[np.float64]
@@ -47,26 +47,27 @@ def write_scrfd(
     distances: NDArray[np.float32] = DISTANCES,
     not_a_number: bool = False,
 ) -> Path:
-    """The network.
+    """Write the SCRFD network.
 
     Args:
-        sides: of the input, height and width.
-        batch: of the input.
-        batch_axis: outputs are (1, A, C) and not (A, C).
-        order: of the outputs; in its own order the scores of all strides come first, then boxes, then points.
-        strides: of the levels, of which there are three.
-        outputs: how many of them there are.
-        points: of a face.
+        path: the file to write.
+        sides: height and width of the input.
+        batch: batch size of the input.
+        batch_axis: whether outputs are (1, A, C) rather than (A, C).
+        order: order of the outputs; by default the scores of all strides come first, then boxes, then points.
+        strides: strides of the three levels.
+        outputs: number of outputs.
+        points: number of points per face.
         distances: (stride, anchor, side).
-        not_a_number: scores are NaN.
+        not_a_number: whether scores are NaN.
     """
     nodes, weights = [], {}
     names: dict[str, list[str]] = {"score": [], "box": [], "points": []}
-    marks = np.resize(POINTS, (points, 2))
+    landmarks = np.resize(POINTS, (points, 2))
     for level, stride in enumerate(strides):
         weights[f"channel{level}"] = np.array([level], dtype=np.int64)
         nodes += [
-            helper.make_node("Gather", ["picture", f"channel{level}"], [f"plane{level}"], axis=1),
+            helper.make_node("Gather", ["image", f"channel{level}"], [f"plane{level}"], axis=1),
             helper.make_node(
                 "AveragePool",
                 [f"plane{level}"],
@@ -75,13 +76,13 @@ def write_scrfd(
                 strides=[stride, stride],
             ),
         ]
-        # The brightness from 0 to 1 of what came as (x - 127.5) / 128.
+        # Brightness from 0 to 1 of an input normalized as (x - 127.5) / 128.
         score = np.array([1, SECOND], dtype=np.float32)
         score = score * np.float32(np.nan) if not_a_number else score
         maps = {
             "score": (score * np.float32(128 / 255), score / 2, 1),
             "box": (np.zeros(8, np.float32), distances[level].reshape(-1), 4),
-            "points": (np.zeros(4 * points, np.float32), np.tile(marks.reshape(-1), 2), 2 * points),
+            "points": (np.zeros(4 * points, np.float32), np.tile(landmarks.reshape(-1), 2), 2 * points),
         }
         for kind, (factor, offset, columns) in maps.items():
             name = f"{kind}{level}"
@@ -98,14 +99,14 @@ def write_scrfd(
             names[kind].append(f"out_{name}")
     columns = {"score": 1, "box": 4, "points": 2 * points}
     listed = [(name, columns[kind]) for kind, of_kind in names.items() for name in of_kind]
-    given = []
-    for place in list(order)[:outputs]:
-        name, width = listed[place]
+    output_infos = []
+    for index in list(order)[:outputs]:
+        name, width = listed[index]
         shape: list[Any] = [1, "A", width][not batch_axis :]
-        given.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, shape))
-    taken = helper.make_tensor_value_info("picture", TensorProto.FLOAT, [batch, 3, *sides])
+        output_infos.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, shape))
+    input_info = helper.make_tensor_value_info("image", TensorProto.FLOAT, [batch, 3, *sides])
     initial = [numpy_helper.from_array(values, name) for name, values in weights.items()]
-    graph = helper.make_graph(nodes, "scrfd", [taken], given, initial)
+    graph = helper.make_graph(nodes, "scrfd", [input_info], output_infos, initial)
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), str(path))
     return path
 
@@ -117,27 +118,28 @@ def write_yunet(
     columns: Sequence[int] = (1, 1, 4, 10),
     level: float = 0.0,
     largest: float = 1.0,
-    told: bool = True,
+    intermediate_shapes: bool = True,
 ) -> Path:
-    """The network, with the names of YuNet's outputs.
+    """Write the YuNet network, with the names of YuNet's outputs.
 
     Args:
-        sides: of the input, height and width.
-        columns: of cls, obj, bbox and kps.
-        level: is added to the first.
+        path: the file to write.
+        sides: height and width of the input.
+        columns: number of columns of cls, obj, bbox and kps.
+        level: added to cls.
         largest: logarithm of a side of the brightest box, in strides.
-        told: the shapes of all that lies between are in the file, as exporters write them.
+        intermediate_shapes: whether the file has the shapes of intermediate tensors, as exporters write them.
     """
-    nodes, weights, given = [], {}, []
-    marks = np.resize(POINTS, columns[3])
-    # By kind: what the brightness from 0 to 1 is multiplied by, and what is added.
-    answers = [
+    nodes, weights, output_infos = [], {}, []
+    landmarks = np.resize(POINTS, columns[3])
+    # Factor and offset of the brightness from 0 to 1, by kind of output.
+    maps = [
         (np.full(columns[0], 1.2), np.full(columns[0], level)),
         (np.full(columns[1], 0.8), np.full(columns[1], 0.15)),
         (np.resize([0.9, 0.4, largest, 0.7], columns[2]), np.resize([0.1, 0.3, 0.2, -0.2], columns[2])),
-        (marks * 0.5, marks),
+        (landmarks * 0.5, landmarks),
     ]
-    for kind, (factor, offset) in zip(("cls", "obj", "bbox", "kps"), answers, strict=True):
+    for kind, (factor, offset) in zip(("cls", "obj", "bbox", "kps"), maps, strict=True):
         for number, stride in enumerate(STRIDES):
             name = f"{kind}_{stride}"
             weights[f"channel_{name}"] = np.zeros((len(factor), 3, 1, 1))
@@ -160,23 +162,25 @@ def write_yunet(
                 helper.make_node("Transpose", [f"map_{name}"], [f"last_{name}"], perm=[0, 2, 3, 1]),
                 helper.make_node("Reshape", [f"last_{name}", f"shape_{name}"], [name]),
             ]
-            places = int(np.prod(sides)) // stride**2 if isinstance(sides[0], int) else f"places_{stride}"
-            given.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, places, len(factor)]))
+            cells = int(np.prod(sides)) // stride**2 if isinstance(sides[0], int) else f"cells_{stride}"
+            output_infos.append(
+                helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, cells, len(factor)])
+            )
     initial = [numpy_helper.from_array(values.astype(np.float32), name) for name, values in weights.items()]
     initial += [
         numpy_helper.from_array(np.array([1, -1, len(factor)]), f"shape_{kind}_{stride}")
-        for kind, (factor, _) in zip(("cls", "obj", "bbox", "kps"), answers, strict=True)
+        for kind, (factor, _) in zip(("cls", "obj", "bbox", "kps"), maps, strict=True)
         for stride in STRIDES
     ]
-    taken = helper.make_tensor_value_info("input", TensorProto.FLOAT, [1, 3, *sides])
-    graph = helper.make_graph(nodes, "yunet", [taken], given, initial)
+    input_info = helper.make_tensor_value_info("input", TensorProto.FLOAT, [1, 3, *sides])
+    graph = helper.make_graph(nodes, "yunet", [input_info], output_infos, initial)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 11)], ir_version=6)
-    onnx.save(onnx.shape_inference.infer_shapes(model) if told else model, str(path))
+    onnx.save(onnx.shape_inference.infer_shapes(model) if intermediate_shapes else model, str(path))
     return path
 
 
-def slow_faces(canvas: NDArray[np.uint8], threshold: float, overlap: float = 0.4) -> list[Slow]:
-    """What SCRFD must see in a picture that is as large as the input, the best first."""
+def reference_faces(canvas: NDArray[np.uint8], threshold: float, max_iou: float = 0.4) -> list[ReferenceFace]:
+    """The faces that the SCRFD network must detect in an image of the input's size, best first."""
     found = []
     for level, stride in enumerate(STRIDES):
         for row in range(canvas.shape[0] // stride):
@@ -189,17 +193,17 @@ def slow_faces(canvas: NDArray[np.uint8], threshold: float, overlap: float = 0.4
                         continue
                     distance = DISTANCES[level, anchor].astype(np.float64) * stride
                     box = np.array([left, top, left, top]) + distance * [-1, -1, 1, 1]
-                    found.append(Slow(box, np.array([left, top]) + POINTS * stride, score))
+                    found.append(ReferenceFace(box, np.array([left, top]) + POINTS * stride, score))
     found.sort(key=lambda face: -face.score)
-    kept: list[Slow] = []
+    kept: list[ReferenceFace] = []
     for face in found:
-        if all(slow_overlap(face.box, better.box) <= overlap for better in kept):
+        if all(iou(face.box, better.box) <= max_iou for better in kept):
             kept.append(face)
     return kept
 
 
-def slow_overlap(box: NDArray[Any], other: NDArray[Any]) -> float:
-    """Intersection over union; nothing where both are empty."""
+def iou(box: NDArray[Any], other: NDArray[Any]) -> float:
+    """Intersection over union; 0 if both boxes are empty."""
     width = min(box[2], other[2]) - max(box[0], other[0])
     height = min(box[3], other[3]) - max(box[1], other[1])
     shared = max(width, 0) * max(height, 0)

@@ -1,4 +1,4 @@
-"""Small ONNX embedders as others might hand them out, made by the tests."""
+"""Small ONNX embedders and quality models, as others might distribute them, for the tests."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def quality_weights(size: int) -> NDArray[np.float32]:
 
 
 def write_quality(path: Path, *, size: int = 96, numbers: int = 1) -> Path:
-    """A model that gives quality alone, as (N, 1): a weight for each value of a BGR crop of that size, and a sum."""
+    """A quality-only model with output (N, 1): a weighted sum of the values of a BGR crop of that size."""
     flat = quality_weights(size)[:, :, ::-1].transpose(2, 0, 1).reshape(-1, 1)
     matrix = numpy_helper.from_array(np.repeat(flat, numbers, axis=1), "matrix")
     nodes = [
@@ -85,7 +85,7 @@ def write_quality(path: Path, *, size: int = 96, numbers: int = 1) -> Path:
 
 
 def quality_description(size: int = 96, **changes: Any) -> dict[str, Any]:
-    """Of such a model."""
+    """The description of a model from ``write_quality``."""
     return {
         "schema": "facerts.model/1",
         "input": {
@@ -122,7 +122,7 @@ def write_description(model: Path, **changes: Any) -> Path:
 def slow_embedding(
     crops: NDArray[np.uint8], mean: Any = 127.5, std: Any = 127.5, bgr: bool = False, size: int = SIZE
 ) -> NDArray[Any]:
-    """What the model computes, in NumPy, before normalization."""
+    """The embedding of the model, computed in NumPy, before normalization."""
     if bgr:
         crops = crops[..., ::-1]
     x = (crops.astype(np.float64) - mean) / std

@@ -1,4 +1,4 @@
-"""Folders of models as they ship, made by the tests."""
+"""Folders of shipped models, for the tests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.foreign import SIZE, write_embedder
 
 
 def write_model(path: Path, **changes: Any) -> Path:
-    """A small model that carries its description; keyword arguments replace fields of it."""
+    """A small model with its description inside; keyword arguments replace fields of the description."""
     description = {
         "schema": "facerts.model/1",
         "name": path.stem,
@@ -33,7 +33,7 @@ def write_model(path: Path, **changes: Any) -> Path:
 
 
 def write_entry(folder: Path, name: str, **changes: Any) -> dict[str, Any]:
-    """A model with its card in a folder, and what a manifest says of it; keyword arguments replace fields of that."""
+    """Write a model and its card to a folder, and return its manifest entry; keyword arguments replace fields of it."""
     path = write_model(folder / f"{name}.onnx")
     (folder / f"{name}.md").write_text(f"# {name}\n")
     content = path.read_bytes()
@@ -53,7 +53,7 @@ def write_entry(folder: Path, name: str, **changes: Any) -> dict[str, Any]:
 def write_manifest(
     folder: Path, *entries: dict[str, Any], default: str | None = None, **changes: Any
 ) -> Path:
-    """The manifest of a folder."""
+    """Write the manifest of a folder."""
     path = folder / "manifest.json"
     path.write_text(
         json.dumps({"schema": "facerts.models/1", "default": default, "models": entries} | changes)

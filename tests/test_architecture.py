@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import configparser
+import importlib
 import subprocess
 import sys
 from pathlib import Path
@@ -149,3 +150,20 @@ def test_the_training_side_says_what_to_install_where_pytorch_is_missing(
     assert ran.returncode == 2
     assert "needs torch, which is not installed: pip install 'facerts[train]'" in ran.stderr
     assert "Traceback" not in ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("insightface", "integrations.insightface"),
+        ("serve", "serving"),
+        ("sklearn", "integrations.sklearn"),
+    ],
+)
+def test_public_modules_are_still_found_where_they_were(old: str, new: str) -> None:
+    sys.modules.pop(f"facerts.{old}", None)
+    with pytest.warns(DeprecationWarning, match=f"facerts.{old} has moved to facerts.{new}"):
+        moved = importlib.import_module(f"facerts.{old}")
+    there = importlib.import_module(f"facerts.{new}")
+    assert moved.__all__
+    assert all(getattr(moved, name) is getattr(there, name) for name in moved.__all__)

@@ -1,4 +1,4 @@
-"""The scripts that redraw the RTS paper's tables and figures, run as people run them."""
+"""The scripts that redraw the RTS paper's tables and figures, on small results."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import math
 import re
 import shutil
 import subprocess
-import sys
 from base64 import b64encode
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,17 +22,21 @@ from numpy.typing import NDArray
 from facerts.benchmarks import PairBenchmark, pairs_from_identities
 from facerts.benchmarks.bin_sets import save_bin
 from facerts.datasets import open_source
-from facerts.datasets.synthetic import write_drawn
+from facerts.datasets.synthetic import write_synthetic_faces
 from facerts.embedding import FaceOutputs
 from facerts.errors import DataError
-from facerts.evaluation.corruption_benchmark import run_ladder
+from facerts.evaluation.corruption_benchmark import run_corruptions
 from facerts.evaluation.labeled import load_labeled
 from facerts.evaluation.ood import run_ood
 from facerts.evaluation.options import Measuring
 from facerts.evaluation.result_folder import load_result
+from facerts.evaluation.results.verification import AccuracyResult
 from facerts.evaluation.run import run_pairs
 from facerts.metrics.reject import error_versus_reject, pair_quality
 from tests.evaluation.conftest import Plain
+from tests.scripts import run_script
+
+pytestmark = pytest.mark.slow
 
 EVAL = Path(__file__).parents[1] / "eval"
 FMR = 0.05
@@ -55,7 +58,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two benchmarks of drawn people: "first" and "second"."""
     folder = tmp_path_factory.mktemp("benchmarks")
     for name, seed in (("first", 11), ("second", 12)):
-        write_drawn(folder / f"{name}_people", identities=20, pictures=4, seed=seed)
+        write_synthetic_faces(folder / f"{name}_people", identities=20, images=4, seed=seed)
         save_bin(benchmark(folder / f"{name}_people"), folder / f"{name}.bin")
     return folder
 
@@ -77,13 +80,12 @@ def results(
         run_pairs(embedder, ["verification", "reject"], [data / "first.bin", data / "second.bin"], out, how)
         faces = [str(drawn_faces), str(data / "first_people")]
         run_ood(embedder, faces, [str(drawn_things)], out, how)
-        run_ladder(embedder, [str(drawn_faces)], out, how, pictures=40)
+        run_corruptions(embedder, [str(drawn_faces)], out, how, images=40)
     return found
 
 
 def script(name: str, *arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(EVAL / f"{name}.py"), *[str(argument) for argument in arguments]]
-    return subprocess.run(command, capture_output=True, text=True, encoding="utf-8", check=False)
+    return run_script(EVAL / f"{name}.py", *arguments)
 
 
 def table(name: str, *arguments: object) -> list[list[str]]:
@@ -146,7 +148,7 @@ def test_benchmarks_of_another_similarity_are_shown_where_they_are_asked_for(
     told["verification"]["first (mls)"] = {
         **told["verification"]["first"],
         "similarity": "mls",
-        "accuracy": {"value": 0.5, "ci95": [0.4, 0.6]},
+        "accuracy": {"value": 0.5, "fold_std": 0.1, "ci95": [0.4, 0.6]},
     }
     (both / "result.json").write_text(json.dumps(told), encoding="utf-8")
     header, row, _ = table("verification_table", f"a={both}", f"b={results['doubtful']}")
@@ -164,9 +166,11 @@ def test_the_interval_of_a_mean_of_equal_independent_ones_is_narrower_by_the_roo
     module: Any, results: dict[str, Path]
 ) -> None:
     common = module("common")
-    accuracy = {"accuracy": {"value": 0.9, "ci95": [0.86, 0.92]}}
-    result = {"verification": dict.fromkeys("abcd", accuracy)}
-    mean = common.mean_accuracy(common.Saved("x", Path("x"), result, {}), "abcd")
+    (saved,) = common.load_labeled([str(results["plain"])])
+    section = saved.verification("first")
+    section.accuracy = AccuracyResult(value=0.9, fold_std=0.01, ci95=(0.86, 0.92))
+    saved.content.verification = dict.fromkeys("abcd", section)
+    mean = common.mean_accuracy(saved, "abcd")
     np.testing.assert_allclose(mean, (0.9, 0.88, 0.91))
 
 
@@ -229,7 +233,7 @@ def test_figure_4_draws_the_median_of_v_of_clear_and_poor_pictures_by_step(
     )
     common = module("common")
     (saved,) = common.load_labeled([str(later)])
-    by = content(later)["ladder"]["faces"]["kinds"]["blur"]["by"]["quality"]["p50"]
+    by = content(later)["corruptions"]["faces"]["kinds"]["blur"]["by"]["quality"]["p50"]
     for step, place in (("clean", 0), ("blur/1", -1)):
         v = common.corruption_scores(saved, "faces", step, "v")
         # The median of an even number of pictures is not quite exp of that of log v.
@@ -294,9 +298,7 @@ def test_figure_7_has_a_panel_for_each_method_and_a_histogram_for_each_radius(
     assert all(label in shown for label in labels)
 
 
-def test_figure_7_refuses_a_radius_that_no_step_of_the_ladder_has(
-    tmp_path: Path, results: dict[str, Path]
-) -> None:
+def test_figure_7_refuses_a_radius_that_was_not_measured(tmp_path: Path, results: dict[str, Path]) -> None:
     ran = script("fig7_blur_distributions", results["plain"], "--radius", 2.5, "--out", tmp_path / "f.svg")
     assert ran.returncode == 2
     assert "blur/0.5/quality" in ran.stderr
@@ -333,7 +335,7 @@ def test_figure_8_matches_pictures_by_name_whatever_their_order(
     renamed = other.arrays["verification/first/names"].copy()
     lost, renamed[0] = renamed[0], "else"
     other.arrays["verification/first/names"] = renamed
-    with pytest.raises(DataError, match=f"first has no picture '{lost}'"):
+    with pytest.raises(DataError, match=f"first has no image '{lost}'"):
         fig8.reject_curves([first, other], "first", "quality", FMR)
 
 
@@ -372,10 +374,10 @@ def test_figure_9_has_a_labeled_point_for_each_method(tmp_path: Path, results: d
     [
         ("verification_table", "verification"),
         ("ood_table", "ood"),
-        ("fig4_uncertainty_over_training", "ladder"),
+        ("fig4_uncertainty_over_training", "corruptions"),
         ("fig5_score_histograms", "ood"),
         ("fig6_sorted_faces", "ood"),
-        ("fig7_blur_distributions", "ladder"),
+        ("fig7_blur_distributions", "corruptions"),
         ("fig8_error_versus_reject", "verification"),
         ("fig9_accuracy_against_ood", "ood"),
     ],
@@ -441,7 +443,7 @@ def test_accepted_shares_are_counted_by_source_and_by_the_number_in_the_names(
 ) -> None:
     groups = module("accepted_by_group")
     [saved] = load_labeled([str(results["plain"])])
-    source, *_ = saved.section("ood")["in"]
+    source, *_ = saved.ood.faces
     quality, names = (saved.array(f"ood/{source}/{what}") for what in ("quality", "names"))
     threshold = float(np.sort(quality)[5])
     label, faces, share, median = groups.accepted(saved, source, threshold)

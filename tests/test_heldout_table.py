@@ -1,19 +1,18 @@
-"""eval/heldout_table.py, run as people run it."""
+"""eval/heldout_table.py, on drawn people."""
 
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from facerts.datasets import open_source
-from facerts.datasets.synthetic import write_drawn
+from facerts.datasets.synthetic import write_synthetic_faces
 from facerts.embedding import load_embedder
 from tests.foreign import write_description, write_embedder
+from tests.scripts import run_script
 
 pytest.importorskip("torch")
 SCRIPT = Path(__file__).parents[1] / "eval" / "heldout_table.py"
@@ -22,7 +21,7 @@ SCRIPT = Path(__file__).parents[1] / "eval" / "heldout_table.py"
 @pytest.fixture(scope="module")
 def people(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("heldout") / "people"
-    write_drawn(folder, identities=20, pictures=5, seed=4)
+    write_synthetic_faces(folder, identities=20, images=5, seed=4)
     return folder
 
 
@@ -40,8 +39,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 def table(*arguments: object) -> dict[str, list[str]]:
     """The script's rows by their labels."""
-    command = [sys.executable, str(SCRIPT), *map(str, arguments), "--replicates", "50"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = run_script(SCRIPT, *arguments, "--replicates", 50)
     assert done.returncode == 0, done.stderr
     rows = [line.strip("| ").split(" | ") for line in done.stdout.splitlines()[2:]]
     return {label: cells for label, *cells in rows}
@@ -91,7 +89,6 @@ def test_images_without_identities_are_refused(people: Path, models: list[Path],
     flat = tmp_path / "flat"
     flat.mkdir()
     (flat / "a.jpg").write_bytes(image.read_bytes())
-    command = [sys.executable, str(SCRIPT), str(models[0]), "--data", str(flat)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = run_script(SCRIPT, models[0], "--data", flat)
     assert done.returncode == 2
     assert re.search("use a source with identities", done.stderr)

@@ -23,6 +23,7 @@ from facerts.images.align import TEMPLATE
 from facerts.images.corruptions import KINDS
 from facerts.metrics.resample import subject_counts
 from tests.foreign import quality_description, write_description, write_embedder, write_quality
+from tests.scripts import run_script
 
 EVAL = Path(__file__).parents[1] / "eval"
 PEOPLE, IMAGES = 30, 5
@@ -138,6 +139,7 @@ def areas(embedding: NDArray[np.float32], people: NDArray[np.int64], qualities: 
     return areas_of.reject_areas(embedding, people, qualities, [0.02, 0.005], 40, 3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fmr", [0.02, 0.005])
 @pytest.mark.parametrize("label", ["good", "nothing", "coarse", "oracle"])
 def test_the_area_is_that_of_a_slow_loop(
@@ -158,6 +160,7 @@ def test_the_area_is_that_of_a_slow_loop(
     assert found.areas[label].value == pytest.approx(area, abs=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("label", ["good", "coarse", "oracle"])
 def test_a_replicate_counts_pairs_as_often_as_their_people_were_drawn(
     areas: Any,
@@ -251,6 +254,7 @@ def test_clean_images_are_as_they_are(drawn_faces: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_degraded_images_are_of_every_kind_and_strength(monkeypatch: pytest.MonkeyPatch) -> None:
     assert set(image_sets.DEGRADED_BY) <= set(KINDS)
     drawn: list[tuple[str, float, tuple[int, ...]]] = []
@@ -316,8 +320,7 @@ def command(models: Path, faces: Path, *arguments: object) -> subprocess.Complet
         *["--data", faces, "--recognizer", models / "one.onnx", f"second={models / 'two.onnx'}"],
         *["--fmr", 0.05, 0.01, "--replicates", 20, "--threads", 1, *arguments],
     ]
-    script = [sys.executable, str(EVAL / "quality_across_recognizers.py"), *map(str, given)]
-    return subprocess.run(script, capture_output=True, text=True, encoding="utf-8", check=False)
+    return run_script(EVAL / "quality_across_recognizers.py", *given)
 
 
 def tables(text: str) -> list[list[list[str]]]:

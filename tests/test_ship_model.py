@@ -5,8 +5,6 @@ from __future__ import annotations
 import hashlib
 import importlib
 import json
-import subprocess
-import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -15,6 +13,7 @@ import pytest
 from facerts.errors import Error
 from facerts.hub.registry import read_manifest
 from tests.foreign import write_description, write_embedder
+from tests.scripts import run_script
 from tests.shipped import write_manifest, write_model
 
 TOOL = Path(__file__).parents[1] / "tools" / "ship_model.py"
@@ -39,8 +38,7 @@ def folder(tmp_path: Path) -> Path:
 
 def test_the_command_copies_a_model_and_adds_it_to_the_manifest(folder: Path, tmp_path: Path) -> None:
     model = write_model(tmp_path / "first.onnx", terms="research only")
-    command = [sys.executable, str(TOOL), str(model), "--name", "first", "--summary", "for tests"]
-    process = subprocess.run([*command, "--models", str(folder)], capture_output=True, text=True, check=False)
+    process = run_script(TOOL, model, "--name", "first", "--summary", "for tests", "--models", folder)
     assert process.returncode == 0, process.stderr
     digest = hashlib.sha256(model.read_bytes()).hexdigest()
     assert digest in process.stdout
@@ -134,8 +132,7 @@ def test_a_description_next_to_the_model_is_not_enough(
 
 
 def test_an_error_is_one_line_and_an_exit_status(folder: Path, tmp_path: Path) -> None:
-    command = [sys.executable, str(TOOL), str(tmp_path / "no.onnx"), "--name", "first", "--summary", "s"]
-    process = subprocess.run([*command, "--models", str(folder)], capture_output=True, text=True, check=False)
+    process = run_script(TOOL, tmp_path / "no.onnx", "--name", "first", "--summary", "s", "--models", folder)
     assert process.returncode == 2
     assert process.stderr.startswith("error: ")
     assert "Traceback" not in process.stderr

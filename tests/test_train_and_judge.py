@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -20,9 +21,11 @@ pytest.importorskip("torch")
 from facerts.benchmarks import pairs_from_identities
 from facerts.benchmarks.bin_sets import save_bin
 from facerts.datasets import open_source
-from facerts.datasets.synthetic import write_drawn
+from facerts.datasets.synthetic import write_synthetic_faces
 from facerts.evaluation.result_folder import load_result
+from facerts.evaluation.results import Result
 from facerts.training.checkpoint import load_checkpoint, load_network
+from tests.scripts import run_script
 
 SCRIPT = Path(__file__).parents[1] / "eval" / "train_and_judge.py"
 NAMES = ["arcface_seed1", "rts_seed1", "arcface_seed2", "rts_seed2"]
@@ -32,7 +35,7 @@ NAMES = ["arcface_seed1", "rts_seed1", "arcface_seed2", "rts_seed2"]
 def data(tmp_path_factory: pytest.TempPathFactory, drawn_faces: Path) -> Path:
     """A recipe of a few steps, and a benchmark of synthetic people."""
     folder = tmp_path_factory.mktemp("runs")
-    write_drawn(folder / "people", identities=20, pictures=4, seed=21)
+    write_synthetic_faces(folder / "people", identities=20, images=4, seed=21)
     pairs = pairs_from_identities(open_source(folder / "people"), genuine=40, impostors=40, seed=2)
     save_bin(pairs, folder / "pairs.bin")
     fields = {
@@ -64,7 +67,7 @@ def train_and_evaluate(out: Path, *arguments: object) -> tuple[int, str, str]:
     return process.returncode, output, errors
 
 
-def content(folder: Path) -> dict[str, Any]:
+def content(folder: Path) -> Result:
     return load_result(folder)[0]
 
 
@@ -112,12 +115,12 @@ def test_an_interrupted_comparison_continues_to_a_result_for_each_run(data: Path
         trained = load_network(out / name)
         assert (trained.recipe.name, trained.recipe.seed) == (name, int(name[-1]))
         result = content(out / name)
-        assert result["model"]["name"] == name
-        assert result["model"]["method"] == name.partition("_")[0]
-        assert set(result["verification"]) == set(result["reject"]) == {"pairs"}
-        assert result["reject"]["pairs"][0]["fmr"] == 0.05
+        assert result.model.name == name
+        assert result.model.method == name.partition("_")[0]
+        assert set(result.verification) == set(result.reject) == {"pairs"}
+        assert result.reject["pairs"][0].fmr == 0.05
     # Two seeds are two networks.
-    assert content(out / "rts_seed1")["model"]["sha256"] != content(out / "rts_seed2")["model"]["sha256"]
+    assert content(out / "rts_seed1").model.sha256 != content(out / "rts_seed2").model.sha256
 
 
 @pytest.mark.slow
@@ -136,12 +139,13 @@ def test_a_sweep_continues_after_a_failure_and_repeats_only_changed_evaluations(
     ood = ["--in", data / "people", "--out-of", drawn_things, "--exclude-out-of", "*[01].*"]
     arguments[2] = "optim.lr=0.02"
     status, _, errors = train_and_evaluate(
-        out, *arguments, *ood, "--ladder", data / "people", "--ladder-images", 4
+        out, *arguments, *ood, "--corruptions", data / "people", "--corrupted-images", 4
     )
     assert status == 0, errors
-    assert commands(good) == ["train", "export", "ood", "ladder"]
-    assert content(good)["ood"]["excluded"] == {"in": None, "out": "*[01].*"}
-    assert content(good)["ladder"]["people"]["pictures"] == 4
+    assert commands(good) == ["train", "export", "ood", "corruptions"]
+    excluded = content(good).ood.excluded
+    assert (excluded.faces, excluded.others) == (None, "*[01].*")
+    assert content(good).corruptions["people"].images == 4
     # Another recipe in the same folder is not taken for the one that was trained.
     status, _, errors = train_and_evaluate(out, *arguments, "--set", "optim.momentum=0.5")
     assert status == 1
@@ -157,7 +161,7 @@ def test_a_sweep_continues_after_a_failure_and_repeats_only_changed_evaluations(
         ),
         (["rts.yaml", "--sweep", "method.kl_weight"], "must be KEY=VALUE,VALUE"),
         (["rts.yaml", "--sweep", "method.kl_weight=[1"], "not valid YAML"),
-        # With the former name of --ladder-images.
+        # With the former name of --corrupted-images.
         (["rts.yaml", "--in", "faces", "--ladder-pictures", "4"], "--in and --out-of must be used together"),
         (["rts.yaml", "rts.yaml"], "two recipes have the same label"),
         (["rts.yaml", "--seeds", "1", "1"], "2 runs would have the name rts_seed1"),
@@ -168,7 +172,42 @@ def test_errors_are_found_before_anything_is_trained(
     data: Path, tmp_path: Path, arguments: list[str], message: str
 ) -> None:
     paths = [data / one if one == "rts.yaml" else one for one in arguments]
-    status, _, errors = train_and_evaluate(tmp_path / "out", *paths)
-    assert status == 2
-    assert message in errors
+    ran = run_script(SCRIPT, *paths, "--out", tmp_path / "out")
+    assert ran.returncode == 2
+    assert message in ran.stderr
     assert not (tmp_path / "out").exists()
+
+
+def documented() -> list[list[str]]:
+    """Arguments of the script in docs/training.md."""
+    page = (SCRIPT.parents[1] / "docs" / "training.md").read_text(encoding="utf-8").replace("\\\n", " ")
+    return [
+        shlex.split(line)
+        for line in re.findall(r"^python eval/train_and_judge\.py (.*)$", page, re.MULTILINE)
+    ]
+
+
+def test_the_documented_comparisons_are_there() -> None:
+    assert len(documented()) == 4
+
+
+@pytest.mark.parametrize("command", documented(), ids=lambda command: command[0])
+def test_a_documented_comparison_has_complete_recipes(
+    command: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(SCRIPT.parent)
+    script = importlib.import_module("train_and_judge")
+    monkeypatch.setattr(sys, "argv", [SCRIPT.name, *command])
+    runs = script.plan(script.read_options())
+    assert len(runs) >= 3
+    for one in runs:
+        assert "base" not in yaml.safe_load(one.recipe)
+
+
+def test_one_base_is_swept_over_methods(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(SCRIPT.parent)
+    script = importlib.import_module("train_and_judge")
+    monkeypatch.setattr(sys, "argv", [SCRIPT.name, "casia", "--sweep", "method=rts,dul", "--out", "out"])
+    runs = script.plan(script.read_options())
+    assert [one.folder.name for one in runs] == ["casia_method_rts_seed1", "casia_method_dul_seed1"]
+    assert [yaml.safe_load(one.recipe)["method"]["name"] for one in runs] == ["rts", "dul"]

@@ -22,7 +22,7 @@ import numpy as np
 
 from facerts.curation.pack import pack_records
 from facerts.datasets import Source, open_source
-from facerts.datasets.synthetic import write_drawn
+from facerts.datasets.synthetic import write_synthetic_faces
 from facerts.training.loader import TrainingData
 from facerts.training.recipe import load_recipe
 
@@ -46,7 +46,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         scratch, processes = Path(folder), options.processes
         if not options.data:
-            write_drawn(scratch / "faces", identities=100, pictures=20)
+            write_synthetic_faces(scratch / "faces", identities=100, images=20)
         pack_records(open_source(options.data or scratch / "faces"), scratch / "rec", check=False)
         records = open_source(scratch / "rec")
         count = min(options.images, len(records))

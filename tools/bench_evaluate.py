@@ -23,7 +23,7 @@ import numpy as np
 from facerts.benchmarks import open_benchmark, pairs_from_identities
 from facerts.benchmarks.bin_sets import save_bin
 from facerts.datasets import open_source
-from facerts.datasets.synthetic import write_drawn
+from facerts.datasets.synthetic import write_synthetic_faces
 from facerts.embedding import load_embedder
 from facerts.embedding.onnx_embedder import to_input
 from facerts.evaluation.options import Measuring
@@ -104,7 +104,7 @@ def whole(model: str, data: str, flip: bool) -> float:
 
 
 def draw(folder: Path) -> str:
-    write_drawn(folder / "people", identities=200, pictures=6)
+    write_synthetic_faces(folder / "people", identities=200, images=6)
     pairs = pairs_from_identities(open_source(folder / "people"), genuine=1000, impostors=1000, seed=0)
     save_bin(pairs, folder / "people.bin")
     return str(folder / "people.bin")

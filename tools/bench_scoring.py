@@ -1,16 +1,16 @@
-"""How much of the bare network's speed `facerts score` keeps, photos against a loop of one face at a time, and memory.
+"""Compare the speed of `facerts score` with the bare model and with a loop over single faces, and watch its memory.
 
-Everything takes turns in one run, so that what else the machine does meets all alike; medians over rounds are shown.
+The candidates alternate, so that other load on the machine affects all equally; medians over rounds are shown.
 
     python tools/bench_scoring.py --model models/facerts-small-noteacher.onnx
     python tools/bench_scoring.py --photos photos/ --yunet yunet.onnx --scrfd scrfd_500m_kps.onnx
     python tools/bench_scoring.py --memory 20000
 
-Crops: `facerts score` from a tar shard to CSV, against the network alone on crops that are decoded and stacked: the
-faster of one run with all cores and of single-threaded runs on every core.
+Crops: `facerts score` from a tar shard to CSV, against the model alone on decoded crops in memory: one batch at a time
+on all cores, or single-threaded batches on every core, whichever is faster.
 
-Photos: `facerts score --detector yunet` against the loop that insightface's FaceAnalysis makes: SCRFD at 640 x 640,
-one photo after the other, then the same recognizer, one face after the other, ONNX Runtime as it is by default. With
+Photos: `facerts score --detector yunet` against a loop like that of insightface's FaceAnalysis: SCRFD at 640 x 640 on
+one photo at a time, then the same recognizer on one face at a time, with the defaults of ONNX Runtime. With
 --insightface PYTHON (an interpreter that has insightface, see tools/check_integrations.py) it is insightface itself.
 """
 
@@ -42,7 +42,7 @@ from facerts.images import encode_jpeg, read
 from facerts.images.align import align
 from facerts.scoring import Job, Scorer, Task, load, run_job
 
-# Runs where insightface is: photos by their paths in, seconds and faces out, each time that a line comes in.
+# Runs in the interpreter with insightface: for each input line it processes all photos, and prints time and faces.
 INSIGHTFACE = """
 import json, sys, time
 import cv2
@@ -64,11 +64,17 @@ def main() -> None:
     parser.add_argument("--model", default="facerts-small")
     parser.add_argument("--crops", type=int, default=2000)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--photos", help="photos to detect in, instead of crops")
+    parser.add_argument("--photos", help="photos to score, instead of crops")
     parser.add_argument("--yunet", type=Path)
     parser.add_argument("--scrfd", type=Path)
-    parser.add_argument("--insightface", help="a Python with insightface, for its own loop")
-    parser.add_argument("--memory", type=int, help="crops to score while memory is watched, instead")
+    parser.add_argument(
+        "--insightface", help="Python interpreter with insightface, to compare with its own loop"
+    )
+    parser.add_argument(
+        "--memory",
+        type=int,
+        help="number of crops to score while watching memory, instead of measuring speed",
+    )
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         if options.memory:
@@ -86,53 +92,55 @@ def crops(options: argparse.Namespace, scratch: Path) -> None:
     source = open_images(shard)
     stacked = np.stack([source.crop(index) for index in range(len(source))])
     batches = [stacked[start : start + 64] for start in range(0, len(stacked), 64)]
-    wide = load(options.model).embedder
+    multithreaded = load(options.model).embedder
     cores = os.cpu_count() or 1
 
-    def one_run() -> None:
+    def one_batch_at_a_time() -> None:
         for batch in batches:
-            wide(batch)
+            multithreaded(batch)
 
-    def a_run_on_each_core() -> None:
+    def one_batch_per_core() -> None:
         with ThreadPoolExecutor(cores) as pool:
             list(pool.map(scorer.embedder, batches))
 
-    ways = {
-        "network alone, one run with all cores": one_run,
-        "network alone, a run on each core": a_run_on_each_core,
+    candidates = {
+        "model alone, one batch on all cores": one_batch_at_a_time,
+        "model alone, one batch per core": one_batch_per_core,
         "facerts score": lambda: score(scorer, shard, scratch / "rows.csv"),
     }
-    rates = turns(ways, options.crops, options.rounds, "crops")
-    bare = max(statistics.median(rates[name]) for name in list(ways)[:2])
-    print(f"facerts score keeps {statistics.median(rates['facerts score']) / bare:.3f} of the network's rate")
+    rates = measure(candidates, options.crops, options.rounds, "crops")
+    bare = max(statistics.median(rates[name]) for name in list(candidates)[:2])
+    print(
+        f"facerts score keeps {statistics.median(rates['facerts score']) / bare:.3f} of the speed of the model alone"
+    )
 
 
 def photos(options: argparse.Namespace, scratch: Path) -> None:
     source = open_images(options.photos)
     paths = [source.location(index) for index in range(len(source))]
     scorer = load(options.model, detector="yunet", detector_model=options.yunet, threads=1)
-    found: dict[str, list[int]] = {}
+    face_counts: dict[str, list[int]] = {}
 
-    def ours() -> None:
+    def run_facerts() -> None:
         rows = score(scorer, options.photos, scratch / "rows.csv")
         counts = dict.fromkeys(paths, 0)
         for path, face in rows:
             counts[path] += face is not None
-        found["facerts score"] = list(counts.values())
+        face_counts["facerts score"] = list(counts.values())
 
     with peer(options, paths, scratch) as (name, loop):
 
-        def theirs() -> None:
-            found[name] = loop()
+        def run_peer() -> None:
+            face_counts[name] = loop()
 
-        rates = turns({"facerts score": ours, name: theirs}, len(paths), options.rounds, "photos")
-    ratios = [mine / other for mine, other in zip(rates["facerts score"], rates[name], strict=True)]
+        rates = measure({"facerts score": run_facerts, name: run_peer}, len(paths), options.rounds, "photos")
+    ratios = [own / other for own, other in zip(rates["facerts score"], rates[name], strict=True)]
     print(
         f"facerts score / {name}: {statistics.median(ratios):.2f} (rounds {min(ratios):.2f} to {max(ratios):.2f})"
     )
-    for who, faces in found.items():
+    for candidate, faces in face_counts.items():
         print(
-            f"{who}: a face in {sum(count > 0 for count in faces)} of {len(faces)} photos, {sum(faces)} faces"
+            f"{candidate}: a face in {sum(count > 0 for count in faces)} of {len(faces)} photos, {sum(faces)} faces"
         )
 
 
@@ -201,36 +209,36 @@ def memory(options: argparse.Namespace, scratch: Path) -> None:
     job.begin(resume=False)
     done = 0
 
-    def watch(pictures: int) -> None:
+    def watch(images: int) -> None:
         nonlocal done
-        done += pictures
+        done += images
         if done % max(options.memory // 10, 1) == 0:
-            print(f"{done:,} crops: {resident():,.0f} MiB now, {peak():,.0f} MiB at most", flush=True)
+            print(f"{done:,} crops: {resident():,.0f} MiB now, {peak():,.0f} MiB peak", flush=True)
 
     run_job(scorer, source, job, Task(), watch)
     for _ in job.finish():
         pass
-    print(f"rows joined: {resident():,.0f} MiB now, {peak():,.0f} MiB at most")
+    print(f"rows joined: {resident():,.0f} MiB now, {peak():,.0f} MiB peak")
 
 
-def turns(
-    ways: dict[str, Callable[[], object]], number: int, rounds: int, unit: str
+def measure(
+    candidates: dict[str, Callable[[], object]], count: int, rounds: int, unit: str
 ) -> dict[str, list[float]]:
-    """Items per second of each way, round by round; one more round warms up."""
-    rates: dict[str, list[float]] = {name: [] for name in ways}
+    """Items per second of each candidate in each round, after a warm-up round."""
+    rates: dict[str, list[float]] = {name: [] for name in candidates}
     for turn in range(rounds + 1):
-        for name, way in ways.items():
-            began = time.perf_counter()
-            way()
+        for name, candidate in candidates.items():
+            start = time.perf_counter()
+            candidate()
             if turn:
-                rates[name].append(number / (time.perf_counter() - began))
+                rates[name].append(count / (time.perf_counter() - start))
     for name, values in rates.items():
         print(f"{name}: {statistics.median(values):,.1f} {unit}/s ({min(values):,.1f} to {max(values):,.1f})")
     return rates
 
 
 def score(scorer: Scorer, paths: str | Path, out: Path) -> list[tuple[str, int | None]]:
-    """As the command does; each row's picture and face."""
+    """Score like the command; the path and face number of each row."""
     source = open_images(paths)
     job = Job(out, source, scorer.settings())
     job.begin(resume=False)
@@ -239,7 +247,7 @@ def score(scorer: Scorer, paths: str | Path, out: Path) -> list[tuple[str, int |
 
 
 def write_shard(path: Path, crops: int, copies: int = 1) -> None:
-    """Drawn faces as JPEG, some times over."""
+    """Write synthetic faces as JPEG, each ``copies`` times."""
     faces = path.with_suffix("")
     faces.mkdir()
     for number in range(crops):
@@ -251,13 +259,13 @@ def write_shard(path: Path, crops: int, copies: int = 1) -> None:
 
 
 def resident() -> float:
-    """MiB of this process, now."""
+    """Current memory of this process in MiB."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * resource.getpagesize() / (1 << 20)
 
 
 def peak() -> float:
-    """MiB of this process, the most so far."""
+    """Peak memory of this process in MiB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 

@@ -1,13 +1,15 @@
-"""Hold insightface and uniface against facerts: do they load its models, and get the same embeddings and faces?
+"""Check that insightface and uniface load models of facerts and get the same embeddings and faces.
 
-The packages are installed from the package index into an environment of their own, which is removed afterwards: they
-bring opencv-python, which shares a folder with the opencv-python-headless of facerts. They are given drawn crops, and
-scenes of turned and scaled drawn faces with their points; with --photos and --detector also real photos.
+The packages are in an environment of their own, whose Python is given with --python, because their opencv-python
+conflicts with the opencv-python-headless of facerts. They get synthetic crops, and scenes of rotated and scaled
+synthetic faces with landmarks; with --photos and --detector also real photos.
 
-    python tools/check_integrations.py
-    python tools/check_integrations.py --photos PHOTOS --detector scrfd_500m_kps.onnx
+    python -m venv .venv-integrations
+    .venv-integrations/bin/python -m pip install '.[cpu,integrations]'
+    python tools/check_integrations.py --python .venv-integrations/bin/python
+    python tools/check_integrations.py --python .venv-integrations/bin/python --photos PHOTOS --detector scrfd.onnx
 
-Ends with 0 if all is as wanted, with 1 if something is not, with 3 if a package cannot be installed in time.
+Exits with status 0 if all comparisons pass, and 1 if one fails.
 """
 
 from __future__ import annotations
@@ -20,7 +22,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import venv
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -40,161 +41,122 @@ from facerts.integrations.insightface import FaceAnalysis
 from facerts.report.markdown import markdown_table
 
 ROOT = Path(__file__).parents[1]
-EXIT_DIFFERENT, EXIT_NOT_INSTALLED = 1, 3
-
-PACKAGES = {"insightface": ["insightface"], "uniface": ["uniface"]}
-# What facerts needs besides, which is imported from its sources there: its own OpenCV must not be installed.
-FACERTS = ["onnxruntime", "pydantic>=2.9", "pyyaml>=6.0", "rich>=14.1"]
-# For wheels only, and soon: what would have to be built takes too long for a check.
-PIP = ["-m", "pip", "install", "--quiet", "--no-input", "--disable-pip-version-check", "--no-compile"]
-PIP += ["--only-binary", ":all:", "--retries", "1", "--timeout", "15"]
+PACKAGES = ("insightface", "uniface")
 
 CROPS, SCENES, FACES_IN_SCENE = 24, 2, 6
-LEAST_COSINE = 0.9999
-# Faces larger than twice the crop are reduced by area first, which the others leave out.
-LARGEST_ALIKE = 2.0
-QUALITY_ERROR = 1e-3
-# Two detectors found the same face where none of its points is further apart, in distances between the eyes: faces of
-# a few pixels differ most, as the two reduce photos differently.
-POINTS_APART = 0.5
-LEAST_FOUND_BY_BOTH = 0.95
+MIN_COSINE = 0.9999
+# facerts shrinks faces larger than twice the crop by area averaging first, which the other packages do not.
+MAX_COMPARABLE_SCALE = 2.0
+MAX_QUALITY_ERROR = 1e-3
+# Maximum distance of the landmarks of the same face, relative to the distance of the eyes. Faces of a few pixels differ
+# most, because the detectors resize photos differently.
+MAX_LANDMARK_DISTANCE = 0.5
+MIN_FOUND_BY_BOTH = 0.95
 
 Arrays = Mapping[str, NDArray]
 
 
-class NotInstalledError(Exception):
-    """The packages cannot be had, or not in time."""
-
-
 @dataclass(frozen=True)
-class Row:
+class Comparison:
     """One comparison.
 
     Attributes:
-        package: with its version.
-        compared: what was.
-        number: of faces, or of examples.
-        found: the worst of them.
-        wanted: the bound; empty where there is none, as the two differ by design.
-        ok: whether it holds.
+        package: the package and its version.
+        compared: what was compared.
+        number: number of faces or examples.
+        worst: the worst result.
+        required: the bound; empty if there is none, because the packages differ by design.
+        ok: whether the bound holds.
     """
 
     package: str
     compared: str
     number: int
-    found: str
-    wanted: str
+    worst: str
+    required: str
     ok: bool
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument(
+        "--python",
+        type=Path,
+        required=True,
+        help="interpreter of an environment with facerts[cpu,integrations]",
+    )
     parser.add_argument("--model", help="name or .onnx file, with a quality (default: the default model)")
     parser.add_argument("--only", choices=PACKAGES, help="check one package (default: all)")
-    parser.add_argument("--photos", type=Path, help="a folder of photos, of which --number are taken")
-    parser.add_argument("--detector", type=Path, help="an .onnx file of SCRFD, for --photos")
-    parser.add_argument("--number", type=int, default=12, help="of photos (default: 12)")
-    parser.add_argument("--limit", type=float, default=120, help="seconds for installing (default: 120)")
-    parser.add_argument("--json", action="store_true", help="print the rows as JSON")
+    parser.add_argument("--photos", type=Path, help="folder of photos, see --number")
+    parser.add_argument("--detector", type=Path, help="path of an .onnx file of SCRFD, for --photos")
+    parser.add_argument("--number", type=int, default=12, help="number of photos (default: 12)")
+    parser.add_argument("--json", action="store_true", help="print the comparisons as JSON")
     options = parser.parse_args()
     if (options.photos is None) != (options.detector is None):
-        parser.error("--photos and --detector go together")
-    with ending():
-        try:
-            with tempfile.TemporaryDirectory(prefix="facerts") as scratch:
-                rows = check(
-                    Path(scratch),
-                    find_model(options.model),
-                    packages=[options.only] if options.only else list(PACKAGES),
-                    photos=None
-                    if options.photos is None
-                    else sorted(options.photos.iterdir())[: options.number],
-                    detector=options.detector,
-                    limit=options.limit,
-                )
-        except NotInstalledError as error:
-            print(error, file=sys.stderr)
-            sys.exit(EXIT_NOT_INSTALLED)
+        parser.error("--photos and --detector must be used together")
+    with ending(), tempfile.TemporaryDirectory(prefix="facerts") as scratch:
+        rows = check(
+            Path(scratch),
+            find_model(options.model),
+            # Not resolved: the link in an environment is what makes it one.
+            python=options.python.absolute(),
+            packages=[options.only] if options.only else list(PACKAGES),
+            photos=None if options.photos is None else sorted(options.photos.iterdir())[: options.number],
+            detector=options.detector,
+        )
     if options.json:
         print(json.dumps([asdict(row) for row in rows], indent=1))
     else:
         cells = [
-            [row.package, row.compared, str(row.number), row.found, row.wanted, "yes" if row.ok else "NO"]
+            [row.package, row.compared, str(row.number), row.worst, row.required, "yes" if row.ok else "NO"]
             for row in rows
         ]
-        print(markdown_table(["package", "compared", "number", "worst", "wanted", "ok"], cells, words=2))
-    sys.exit(0 if all(row.ok for row in rows) else EXIT_DIFFERENT)
+        print(markdown_table(["package", "compared", "number", "worst", "required", "ok"], cells, words=2))
+    sys.exit(0 if all(row.ok for row in rows) else 1)
 
 
 def check(
     scratch: Path,
     model: Path,
     *,
+    python: Path,
     packages: list[str],
     photos: list[Path] | None,
     detector: Path | None,
-    limit: float,
-) -> list[Row]:
-    """Compare facerts with each package.
-
-    Raises:
-        NotInstalledError: they cannot be installed within the limit.
-    """
-    given = scratch / "given"
-    given.mkdir()
-    shutil.copy(model, given / "whole.onnx")
-    keep_embedding(given / "whole.onnx", given / "embedding.onnx")
+) -> list[Comparison]:
+    """Compare facerts with each package, as an interpreter imports it."""
+    inputs = scratch / "inputs"
+    inputs.mkdir()
+    shutil.copy(model, inputs / "whole.onnx")
+    keep_embedding(inputs / "whole.onnx", inputs / "embedding.onnx")
     crops = np.stack([draw_face(identity, 0) for identity in range(CROPS)])
-    np.savez(given / "crops.npz", crops=crops)
+    np.savez(inputs / "crops.npz", crops=crops)
     points = {}
     for number in range(SCENES):
         scene, points[f"{number:03}"] = draw_scene(number)
-        (given / f"{number:03}.png").write_bytes(encode_png(scene))
-    np.savez(given / "points.npz", **points)
+        (inputs / f"{number:03}.png").write_bytes(encode_png(scene))
+    np.savez(inputs / "points.npz", **points)
     if photos is not None and detector is not None:
-        (given / "photos").mkdir()
-        shutil.copy(detector, given / "detector.onnx")
+        (inputs / "photos").mkdir()
+        shutil.copy(detector, inputs / "detector.onnx")
         for number, photo in enumerate(photos):
-            (given / "photos" / f"{number:03}.png").write_bytes(encode_png(read(photo)))
+            (inputs / "photos" / f"{number:03}.png").write_bytes(encode_png(read(photo)))
 
-    python = install(scratch / "environment", packages, limit)
     rows = []
     for package in packages:
         folder = scratch / package
-        shutil.copytree(given, folder)
+        shutil.copytree(inputs, folder)
         script = ROOT / "tools" / "integrations" / f"in_{package}.py"
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
         subprocess.run([python, "-W", "ignore", script, folder], env=environment, check=True)
-        with np.load(folder / "seen.npz") as seen:
-            rows += compare(folder, package, dict(seen))
+        with np.load(folder / "outputs.npz") as outputs:
+            rows += compare(folder, package, dict(outputs))
         rows.append(run_documented(python, folder, package, rows[-1].package))
     return rows
 
 
-def install(folder: Path, packages: list[str], limit: float) -> Path:
-    """An environment with packages; gives its Python.
-
-    Raises:
-        NotInstalledError: they cannot be had, or not within the limit.
-    """
-    venv.EnvBuilder(with_pip=True, symlinks=os.name != "nt").create(folder)
-    python = folder / ("Scripts" if os.name == "nt" else "bin") / "python"
-    wanted = [requirement for package in packages for requirement in PACKAGES[package]]
-    what = " and ".join(packages)
-    try:
-        subprocess.run(
-            [python, *PIP, *wanted, *FACERTS], capture_output=True, text=True, check=True, timeout=limit
-        )
-    except subprocess.TimeoutExpired as error:
-        raise NotInstalledError(f"installing {what} took longer than {limit:g} s") from error
-    except subprocess.CalledProcessError as error:
-        said = error.stderr.strip().splitlines() or ["pip does not say why"]
-        raise NotInstalledError(f"{what} cannot be installed: {said[-1]}") from error
-    return python
-
-
-def run_documented(python: Path, folder: Path, package: str, name: str) -> Row:
-    """Run what docs/integrations.md shows of a package by itself, with the files that it names."""
+def run_documented(python: Path, folder: Path, package: str, name: str) -> Comparison:
+    """Run the examples in docs/integrations.md that use only the package, with the files that they name."""
     shutil.copy(folder / "embedding.onnx", folder / "small-embedding.onnx")
     with np.load(folder / "crops.npz") as file:
         (folder / "crop.png").write_bytes(encode_png(file["crops"][0]))
@@ -214,48 +176,57 @@ def run_documented(python: Path, folder: Path, package: str, name: str) -> Row:
         for block in blocks
         if subprocess.run([python, "-W", "ignore", "-c", block], cwd=folder, check=False).returncode
     ]
-    return Row(name, "examples of the documentation", len(blocks), f"{len(failed)} fail", "0", not failed)
+    return Comparison(
+        name, "examples of the documentation", len(blocks), f"{len(failed)} fail", "0", not failed
+    )
 
 
-def compare(folder: Path, package: str, seen: Arrays) -> list[Row]:
-    """What a package saw, beside what facerts sees."""
+def compare(folder: Path, package: str, outputs: Arrays) -> list[Comparison]:
+    """Compare the outputs of a package with those of facerts."""
     scorer = facerts.load(folder / "whole.onnx")
-    name = f"{package} {seen['version']}"
+    name = f"{package} {outputs['version']}"
     with np.load(folder / "crops.npz") as file:
-        rows = [_cosines(name, "drawn crops", seen["crops"], scorer.embed(file["crops"]).embedding)]
+        rows = [_cosines(name, "synthetic crops", outputs["crops"], scorer.embed(file["crops"]).embedding)]
     theirs, ours, qualities = [], [], []
     with np.load(folder / "points.npz") as points:
         for scene in points.files:
-            picture = read(folder / f"{scene}.png")
-            found = scorer.embed(np.stack([align(picture, face) for face in points[scene]]))
-            theirs.append(seen[f"{scene}_embedding"])
-            ours.append(found.embedding)
-            if f"{scene}_quality" in seen:
-                qualities.append(np.abs(seen[f"{scene}_quality"] - found.quality))
-    rows.append(_cosines(name, "drawn faces in scenes", np.concatenate(theirs), np.concatenate(ours)))
+            image = read(folder / f"{scene}.png")
+            own = scorer.embed(np.stack([align(image, face) for face in points[scene]]))
+            theirs.append(outputs[f"{scene}_embedding"])
+            ours.append(own.embedding)
+            if f"{scene}_quality" in outputs:
+                qualities.append(np.abs(outputs[f"{scene}_quality"] - own.quality))
+    rows.append(_cosines(name, "synthetic faces in scenes", np.concatenate(theirs), np.concatenate(ours)))
     if qualities:
-        apart = np.concatenate(qualities)
-        worst = float(apart.max())
-        wanted = f"at most {QUALITY_ERROR:g} apart"
+        errors = np.concatenate(qualities)
+        worst = float(errors.max())
+        required = f"error at most {MAX_QUALITY_ERROR:g}"
         rows.append(
-            Row(name, "add_quality, its Face", len(apart), f"{worst:.1e}", wanted, worst <= QUALITY_ERROR)
+            Comparison(
+                name,
+                "add_quality, its Face",
+                len(errors),
+                f"{worst:.1e}",
+                required,
+                worst <= MAX_QUALITY_ERROR,
+            )
         )
-    return rows + (_compare_photos(folder, name, seen) if "photo_000_kps" in seen else [])
+    return rows + (_compare_photos(folder, name, outputs) if "photo_000_kps" in outputs else [])
 
 
 def draw_scene(number: int) -> tuple[NDArray[np.uint8], NDArray[np.float32]]:
-    """Drawn faces, turned and scaled, on noise: ``(H, W, 3) uint8`` and their points ``(K, 5, 2)``."""
+    """Rotated and scaled synthetic faces on noise: ``(H, W, 3) uint8`` and landmarks ``(K, 5, 2)`` in pixels."""
     random = np.random.default_rng(number)
     side = 2 * CROP_SIZE
     scene = random.integers(90, 120, (2 * side, FACES_IN_SCENE // 2 * side, 3), dtype=np.uint8)
     points = []
-    for place in range(FACES_IN_SCENE):
-        scale, turn = random.uniform(0.7, 1.4), random.uniform(-0.4, 0.4)
-        turned = scale * np.array([[np.cos(turn), -np.sin(turn)], [np.sin(turn), np.cos(turn)]])
-        corner = np.array([place % 3, place // 3]) * side
-        middle = corner + side / 2
-        matrix = np.hstack([turned, (middle - turned @ np.full(2, CROP_SIZE / 2))[:, None]])
-        face = draw_face(1000 + number, place)
+    for index in range(FACES_IN_SCENE):
+        scale, angle = random.uniform(0.7, 1.4), random.uniform(-0.4, 0.4)
+        rotation = scale * np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+        corner = np.array([index % 3, index // 3]) * side
+        center = corner + side / 2
+        matrix = np.hstack([rotation, (center - rotation @ np.full(2, CROP_SIZE / 2))[:, None]])
+        face = draw_face(1000 + number, index)
         canvas = scene.copy()
         cv2.warpAffine(face, matrix, scene.shape[1::-1], dst=canvas, borderMode=cv2.BORDER_TRANSPARENT)
         x, y = corner
@@ -264,41 +235,46 @@ def draw_scene(number: int) -> tuple[NDArray[np.uint8], NDArray[np.float32]]:
     return scene, np.array(points, dtype=np.float32)
 
 
-def _compare_photos(folder: Path, name: str, seen: Arrays) -> list[Row]:
-    """Faces that insightface's detector found, aligned by facerts; and those that facerts' own detector found."""
+def _compare_photos(folder: Path, name: str, outputs: Arrays) -> list[Comparison]:
+    """Compare embeddings of the faces found by insightface, and the faces found by insightface and facerts."""
     scorer = facerts.load(folder / "whole.onnx")
     app = FaceAnalysis(folder / "whole.onnx", detector="scrfd", detector_model=folder / "detector.onnx")
     app.prepare(ctx_id=-1, det_size=(640, 640))
-    theirs, ours, sizes, both, all_faces = [], [], [], 0, 0
+    theirs, ours, scales, both, all_faces = [], [], [], 0, 0
     for path in sorted((folder / "photos").iterdir()):
-        points = seen[f"photo_{path.stem}_kps"]
-        found = np.array([face.kps for face in app.get(cv2.imread(str(path)))]).reshape(-1, 5, 2)
+        points = outputs[f"photo_{path.stem}_kps"]
+        own_points = np.array([face.kps for face in app.get(cv2.imread(str(path)))]).reshape(-1, 5, 2)
         eyes = np.linalg.norm(points[:, 1] - points[:, 0], axis=1)
-        apart = np.linalg.norm(points[:, None] - found[None], axis=3).max(axis=2) / eyes[:, None]
-        same = int((apart <= POINTS_APART).any(axis=1).sum())
-        both, all_faces = both + same, all_faces + len(points) + len(found) - same
+        distance = np.linalg.norm(points[:, None] - own_points[None], axis=3).max(axis=2) / eyes[:, None]
+        same = int((distance <= MAX_LANDMARK_DISTANCE).any(axis=1).sum())
+        both, all_faces = both + same, all_faces + len(points) + len(own_points) - same
         if len(points):
-            picture = read(path)
-            theirs.append(seen[f"photo_{path.stem}_embedding"])
-            ours.append(scorer.embed(np.stack([align(picture, face) for face in points])).embedding)
-            sizes += [1 / np.linalg.norm(similarity_transform(face, TEMPLATE)[0, :2]) for face in points]
-    embeddings, own, alike = np.concatenate(theirs), np.concatenate(ours), np.array(sizes) <= LARGEST_ALIKE
-    rows = [_cosines(name, "faces in photos", embeddings[alike], own[alike])]
-    if not alike.all():
-        rows.append(_cosines(name, "larger faces in photos", embeddings[~alike], own[~alike], least=None))
-    ok = both >= LEAST_FOUND_BY_BOTH * all_faces
-    share = f"{LEAST_FOUND_BY_BOTH:.0%}"
-    rows.append(Row(name, "found by FaceAnalysis of both", all_faces, str(both), share, ok))
+            image = read(path)
+            theirs.append(outputs[f"photo_{path.stem}_embedding"])
+            ours.append(scorer.embed(np.stack([align(image, face) for face in points])).embedding)
+            scales += [1 / np.linalg.norm(similarity_transform(face, TEMPLATE)[0, :2]) for face in points]
+    embeddings, own = np.concatenate(theirs), np.concatenate(ours)
+    comparable = np.array(scales) <= MAX_COMPARABLE_SCALE
+    rows = [_cosines(name, "faces in photos", embeddings[comparable], own[comparable])]
+    if not comparable.all():
+        rows.append(
+            _cosines(name, "larger faces in photos", embeddings[~comparable], own[~comparable], minimum=None)
+        )
+    ok = both >= MIN_FOUND_BY_BOTH * all_faces
+    share = f"{MIN_FOUND_BY_BOTH:.0%}"
+    rows.append(Comparison(name, "found by FaceAnalysis of both", all_faces, str(both), share, ok))
     return rows
 
 
 def _cosines(
-    package: str, compared: str, theirs: NDArray, ours: NDArray, least: float | None = LEAST_COSINE
-) -> Row:
+    package: str, compared: str, theirs: NDArray, ours: NDArray, minimum: float | None = MIN_COSINE
+) -> Comparison:
     unit = theirs / np.linalg.norm(theirs, axis=1, keepdims=True)
     worst = float(np.einsum("nd,nd->n", unit.astype(np.float64), ours).min())
-    wanted = "" if least is None else f"cosine {least:g}"
-    return Row(package, compared, len(ours), f"{worst:.7f}", wanted, least is None or worst >= least)
+    required = "" if minimum is None else f"cosine {minimum:g}"
+    return Comparison(
+        package, compared, len(ours), f"{worst:.7f}", required, minimum is None or worst >= minimum
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Benchmarks on disk, as pictures and pairs, or as templates."""
+"""Benchmarks on disk, as images and pairs, or as templates and galleries."""
 
 from facerts.benchmarks.heldout import pairs_from_identities
 from facerts.benchmarks.listed import load_pair_list

@@ -1,9 +1,9 @@
-"""AgeDB: faces by age, and pairs of pictures that are thirty years apart.
+"""AgeDB: faces by age, and pairs of images that are thirty years apart.
 
-Moschoglou et al., "AgeDB: the first manually collected, in-the-wild age database", CVPRW 2017. A picture is
-``16_JohnDoe_45_m.jpg``: number, person, age, sex. The pairs of the 30-year protocol differ in age by 30 years
-exactly, ten folds of 300 genuine pairs and 300 of strangers; where no list of them is in the folder, pairs are
-drawn by that rule.
+Moschoglou et al., "AgeDB: the first manually collected, in-the-wild age database", CVPRW 2017. An image is named
+``16_JohnDoe_45_m.jpg``: number, person, age, sex. In the 30-year protocol the ages of a pair differ by exactly 30
+years; there are ten folds of 300 genuine and 300 impostor pairs. If the folder has no list of pairs, they are sampled
+by that rule.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.benchmarks.listed import FOLDS, LIST_SUFFIXES, build, load_pair_list
+from facerts.benchmarks.listed import FOLDS, LIST_SUFFIXES, build_benchmark, load_pair_list
 from facerts.benchmarks.pairs import PairBenchmark
-from facerts.datasets.folder import IMAGE_SUFFIXES
+from facerts.datasets.folder import is_image_name
 from facerts.errors import DataError
 
 NAME = "agedb_30"
@@ -28,79 +28,77 @@ _STEM = re.compile(r"\d+_(?P<person>.+)_(?P<age>\d{1,3})_(?P<sex>[mf])", re.IGNO
 
 
 def is_agedb(folder: Path) -> bool:
-    """Whether a picture in the folder is named as AgeDB names them."""
+    """Whether the folder contains an image named like AgeDB's."""
     with os.scandir(folder) as entries:
-        return any(_is_picture(entry.name) and _STEM.fullmatch(Path(entry.name).stem) for entry in entries)
+        return any(is_image_name(entry.name) and _STEM.fullmatch(Path(entry.name).stem) for entry in entries)
 
 
 def load_agedb(folder: str | Path, *, seed: int = 0) -> PairBenchmark:
     """AgeDB's 30-year protocol.
 
-    The one list of pairs in the folder (.txt or .csv, see ``load_pair_list``) is read; without one, pairs are
-    drawn, the same for the same seed, with nobody in two folds.
+    If the folder has exactly one list of pairs (.txt or .csv, see ``load_pair_list``), it is read; otherwise pairs are
+    sampled, the same for the same seed, with nobody in two folds.
 
     Args:
-        folder: flat, with the pictures.
-        seed: of the drawing.
+        folder: a flat folder with the images.
+        seed: seed for sampling pairs.
 
     Raises:
-        DataError: pictures have other names, the list is broken, or there are too few people for ten folds.
+        DataError: images have other names, the list is broken, or there are too few people for ten folds.
     """
     folder = Path(folder)
     names = sorted(os.listdir(folder))
     lists = [name for name in names if Path(name).suffix.lower() in LIST_SUFFIXES]
     if len(lists) == 1:
         return load_pair_list(folder / lists[0], name=NAME, subject_of=lambda key: _parts(folder, key)[0])
-    why = f"{len(lists)} lists ({', '.join(lists)}) are" if lists else "no list is"
+    reason = f"{len(lists)} lists ({', '.join(lists)})" if lists else "no list of pairs"
     note = (
-        f"The pairs were drawn by the {YEARS}-year rule with seed {seed}, because {why} in the folder: "
-        "numbers are not comparable with published ones."
+        f"The pairs were sampled by the {YEARS}-year rule with seed {seed}, because the folder has {reason}: "
+        "results are not comparable with published ones."
     )
-    return _draw(folder, [name for name in names if _is_picture(name)], seed, note)
-
-
-def _is_picture(name: str) -> bool:
-    return os.path.splitext(name)[1].lower() in IMAGE_SUFFIXES and not name.startswith(".")
+    return _sample(folder, [name for name in names if is_image_name(name)], seed, note)
 
 
 def _parts(folder: Path, key: str) -> tuple[str, int, str]:
-    """Person, age and sex, from a picture's name."""
+    """Person, age and sex, from an image's name."""
     match = _STEM.fullmatch(Path(key).stem)
     if match is None:
         raise DataError(
-            f"{folder / key}: AgeDB's pictures have names as 16_JohnDoe_45_m.jpg; rename or remove it"
+            f"{folder / key}: AgeDB's images have names like 16_JohnDoe_45_m.jpg; rename or remove it"
         )
     return match["person"], int(match["age"]), match["sex"].lower()
 
 
-def _draw(folder: Path, keys: list[str], seed: int, note: str) -> PairBenchmark:
+def _sample(folder: Path, keys: list[str], seed: int, note: str) -> PairBenchmark:
     random = np.random.default_rng(seed)
     parts = [_parts(folder, key) for key in keys]
     people = {name: row for row, name in enumerate(dict.fromkeys(name for name, _, _ in parts))}
     person = np.array([people[name] for name, _, _ in parts], dtype=np.int64)
     age = np.array([years for _, years, _ in parts], dtype=np.int64)
     sex = np.array([letter == "f" for _, _, letter in parts], dtype=np.int64)
-    fold_of = _deal(folder, person, age, random)[person]
+    fold_of = _assign_folds(folder, person, age, random)[person]
     pairs: list[NDArray[np.int64]] = []
     counts: list[tuple[int, int]] = []
     for fold in range(FOLDS):
         rows = np.flatnonzero(fold_of == fold)
-        genuine = _apart(rows, person, person, age, random, same=True)
-        strangers = _apart(rows, sex, person, age, random, same=False)
-        pairs += [genuine, strangers]
-        counts.append((len(genuine), len(strangers)))
-    genuine_counts, stranger_counts = (list(numbers) for numbers in zip(*counts, strict=True))
-    if not sum(stranger_counts):
-        raise DataError(f"{folder}: no two people of one sex and fold are {YEARS} years apart; add pictures")
+        genuine = _sample_pairs(rows, person, person, age, random, same=True)
+        impostors = _sample_pairs(rows, sex, person, age, random, same=False)
+        pairs += [genuine, impostors]
+        counts.append((len(genuine), len(impostors)))
+    genuine_counts, impostor_counts = (list(numbers) for numbers in zip(*counts, strict=True))
+    if not sum(impostor_counts):
+        raise DataError(
+            f"{folder}: no two people of the same sex and fold are {YEARS} years apart; add images"
+        )
     notes = [note]
-    if min(genuine_counts + stranger_counts) < PAIRS_PER_FOLD:
+    if min(genuine_counts + impostor_counts) < PAIRS_PER_FOLD:
         notes.append(
             f"Some folds have fewer than {PAIRS_PER_FOLD} pairs of each kind: "
-            f"genuine {genuine_counts}, strangers {stranger_counts}."
+            f"genuine {genuine_counts}, impostors {impostor_counts}."
         )
     chosen = np.concatenate(pairs)
     sizes = np.array(counts).reshape(-1)
-    return build(
+    return build_benchmark(
         NAME,
         folder,
         [(keys[first], keys[second]) for first, second in chosen.tolist()],
@@ -112,24 +110,24 @@ def _draw(folder: Path, keys: list[str], seed: int, note: str) -> PairBenchmark:
     )
 
 
-def _deal(
+def _assign_folds(
     folder: Path, person: NDArray[np.int64], age: NDArray[np.int64], random: np.random.Generator
 ) -> NDArray[np.int64]:
-    """The fold of each person; those who make genuine pairs are dealt first, so that every fold has some."""
+    """The fold of each person; people with genuine pairs are assigned first, so that every fold has some."""
     seen = set(zip(person.tolist(), age.tolist(), strict=True))
-    able = sorted({one for one, years in seen if (one, years + YEARS) in seen})
-    if len(able) < FOLDS:
+    eligible = sorted({one for one, years in seen if (one, years + YEARS) in seen})
+    if len(eligible) < FOLDS:
         raise DataError(
-            f"{folder}: {len(able)} people have pictures {YEARS} years apart, which is too few for {FOLDS} folds"
+            f"{folder}: only {len(eligible)} people have images {YEARS} years apart, too few for {FOLDS} folds"
         )
-    others = np.setdiff1d(person, able)
-    dealt = np.concatenate([random.permutation(able), random.permutation(others)])
-    fold_of = np.empty(len(dealt), dtype=np.int64)
-    fold_of[dealt] = np.arange(len(dealt)) % FOLDS
+    others = np.setdiff1d(person, eligible)
+    order = np.concatenate([random.permutation(eligible), random.permutation(others)])
+    fold_of = np.empty(len(order), dtype=np.int64)
+    fold_of[order] = np.arange(len(order)) % FOLDS
     return fold_of
 
 
-def _apart(
+def _sample_pairs(
     rows: NDArray[np.int64],
     group: NDArray[np.int64],
     person: NDArray[np.int64],
@@ -138,20 +136,20 @@ def _apart(
     *,
     same: bool,
 ) -> NDArray[np.int64]:
-    """Up to ``PAIRS_PER_FOLD`` pairs of rows of one group, the second picture ``YEARS`` older.
+    """Sample up to ``PAIRS_PER_FOLD`` pairs within groups, the second image ``YEARS`` years older.
 
-    The pairs are counted by ages and sampled by their numbers, because there are too many to list.
+    Pairs are counted by age and sampled by index, because there are too many to list.
 
     Args:
-        rows: pictures of the fold.
-        group: what the two pictures have in common: the person, or the sex.
-        person: of every picture.
-        age: of every picture.
-        random: draws.
-        same: whether the two pictures are of one person.
+        rows: images of the fold.
+        group: what both images of a pair have in common: the person or the sex, for every image.
+        person: the person of every image.
+        age: the age in every image.
+        random: the random generator.
+        same: whether both images of a pair are of the same person.
 
     Returns:
-        ``(P, 2) int64``, no pair twice.
+        ``(P, 2) int64`` without duplicates.
     """
     stride = int(age.max()) + YEARS + 1
     cell_of = group[rows] * stride + age[rows]

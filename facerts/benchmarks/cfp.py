@@ -1,8 +1,8 @@
 """Celebrities in Frontal-Profile: frontal against frontal, and frontal against profile.
 
 Sengupta et al., "Frontal to profile face verification in the wild", WACV 2016. ``Protocol/Pair_list_F.txt`` and
-``Pair_list_P.txt`` number the frontal and the profile pictures; ``Protocol/Split/FF/01/same.txt`` pairs them by
-these numbers, fold by fold. A person is a folder of ``Data/Images``.
+``Pair_list_P.txt`` number the frontal and the profile images; ``Protocol/Split/FF/01/same.txt`` lists pairs of these
+numbers, fold by fold. Each person has a folder in ``Data/Images``.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import posixpath
 from pathlib import Path
 
-from facerts.benchmarks.listed import FOLDS, build, numbered_lines, unlike_published
+from facerts.benchmarks.listed import FOLDS, build_benchmark, count_notes, numbered_lines
 from facerts.benchmarks.pairs import PairBenchmark
 from facerts.errors import DataError
 
@@ -19,13 +19,13 @@ PUBLISHED_PAIRS = 7000
 
 
 def load_cfp(folder: str | Path) -> list[PairBenchmark]:
-    """CFP as its authors hand it out: ``cfp_ff`` and ``cfp_fp``.
+    """CFP as its authors distribute it: ``cfp_ff`` and ``cfp_fp``.
 
     Raises:
-        DataError: a list is missing or broken (the line is named), or names pictures that are not there.
+        DataError: a list is missing or broken (the line is named), or lists missing images.
     """
     folder = Path(folder)
-    frontal, profile = _numbered_pictures(folder, FRONTAL), _numbered_pictures(folder, PROFILE)
+    frontal, profile = _numbered_images(folder, FRONTAL), _numbered_images(folder, PROFILE)
     return [
         _load(folder, "cfp_ff", "FF", (frontal, frontal), (FRONTAL, FRONTAL)),
         _load(folder, "cfp_fp", "FP", (frontal, profile), (FRONTAL, PROFILE)),
@@ -33,7 +33,7 @@ def load_cfp(folder: str | Path) -> list[PairBenchmark]:
 
 
 def _load(
-    folder: Path, name: str, part: str, pictures: tuple[dict[str, str], ...], lists: tuple[str, str]
+    folder: Path, name: str, part: str, images: tuple[dict[str, str], ...], lists: tuple[str, str]
 ) -> PairBenchmark:
     pairs: list[tuple[str, str]] = []
     same: list[bool] = []
@@ -46,15 +46,15 @@ def _load(
                 numbers = [number.strip() for number in line.split(",")]
                 if len(numbers) != 2:
                     raise DataError(
-                        f"{listing}, line {row}: {line!r} is not two numbers with a comma between"
+                        f"{listing}, line {row}: {line!r} is not two numbers separated by a comma"
                     )
-                for number, known, source in zip(numbers, pictures, lists, strict=True):
+                for number, known, source in zip(numbers, images, lists, strict=True):
                     if number not in known:
-                        raise DataError(f"{listing}, line {row}: {source} has no picture {number!r}")
-                pairs.append((pictures[0][numbers[0]], pictures[1][numbers[1]]))
+                        raise DataError(f"{listing}, line {row}: {source} has no image {number!r}")
+                pairs.append((images[0][numbers[0]], images[1][numbers[1]]))
                 same.append(flag)
                 folds.append(fold)
-    return build(
+    return build_benchmark(
         name,
         folder,
         pairs,
@@ -62,26 +62,26 @@ def _load(
         folds,
         listing=split,
         subjects={key: _subject(key) for pair in pairs for key in pair},
-        notes=unlike_published(len(pairs), PUBLISHED_PAIRS, "pairs"),
+        notes=count_notes(len(pairs), PUBLISHED_PAIRS, "pairs"),
     )
 
 
-def _numbered_pictures(folder: Path, name: str) -> dict[str, str]:
-    """From a picture's number to its path below the folder."""
+def _numbered_images(folder: Path, name: str) -> dict[str, str]:
+    """The path of each image below the folder, by its number."""
     listing = folder / name
-    pictures: dict[str, str] = {}
+    images: dict[str, str] = {}
     for row, line in numbered_lines(listing):
         number, *path = line.split(maxsplit=1)
-        # The paths start from the folder of the list.
+        # Paths are relative to the folder of the list.
         key = posixpath.normpath(posixpath.join(posixpath.dirname(name), *path))
         if not number.isdigit() or key.count("/") < 2 or key.startswith(("/", "..")):
             raise DataError(
-                f"{listing}, line {row}: {line!r} is not a number and a path as ../Data/Images/001/frontal/01.jpg"
+                f"{listing}, line {row}: {line!r} is not a number and a path like ../Data/Images/001/frontal/01.jpg"
             )
-        if number in pictures:
-            raise DataError(f"{listing}, line {row}: the number {number} stands there twice")
-        pictures[number] = key
-    return pictures
+        if number in images:
+            raise DataError(f"{listing}, line {row}: the number {number} is listed twice")
+        images[number] = key
+    return images
 
 
 def _subject(key: str) -> str:

@@ -1,4 +1,4 @@
-"""Identification (1:N) from any labeled source: some people are enrolled, the rest are unknown."""
+"""Identification (1:N) benchmarks from any labeled source: some people are enrolled, the rest are unknown."""
 
 from __future__ import annotations
 
@@ -12,37 +12,36 @@ from facerts.errors import DataError
 def templates_from_identities(
     source: Source, *, enrolled: int = 1, unknown: float = 0.5, seed: int = 0
 ) -> TemplateBenchmark:
-    """Deal people at random into a gallery and unknown ones, the same for the same seed.
+    """Split people at random into enrolled and unknown ones, the same for the same seed.
 
-    Somebody can be enrolled who has a picture left to be searched with. ``enrolled`` of such a person's pictures, drawn
-    at random, are one template of the gallery; every other picture of the source is a probe by itself. There are
-    no pairs.
+    A person can be enrolled who has an image left to use as a probe. ``enrolled`` random images of such a person form a
+    template of the gallery; every other image of the source is a probe of its own. There are no pairs.
 
     Args:
-        source: pictures with identities.
-        enrolled: pictures of a person in the gallery.
-        unknown: share of the people who could be enrolled that is not, rounded to whole people; those with too
-            few pictures are not enrolled either.
-        seed: of the dealing.
+        source: images with identities.
+        enrolled: number of images of a person in the gallery.
+        unknown: share of the eligible people who are not enrolled, rounded to whole people; people with too few images
+            are not enrolled either.
+        seed: seed of the random split.
 
     Raises:
-        DataError: no identities, or the gallery would hold nobody or everybody.
+        DataError: the source has no identities, or nobody or everybody would be enrolled.
     """
     if source.labels is None:
         raise DataError(f"{source.name}: a gallery needs identities, and this source has none")
     if enrolled < 1 or not 0 <= unknown <= 1:
         raise DataError(
-            f"{source.name}: {enrolled} pictures enrolled and a share of {unknown:g} unknown make no gallery; "
-            "enrol at least 1, and let the share lie between 0 and 1"
+            f"{source.name}: cannot enroll {enrolled} images with a share of {unknown:g} unknown; "
+            "enroll at least 1 image, and choose a share between 0 and 1"
         )
     random = np.random.default_rng(seed)
     labels, people = source.labels, len(source.identities)
-    able = np.flatnonzero(np.bincount(labels, minlength=people) > enrolled)
-    known = random.permutation(able)[round(unknown * len(able)) :]
+    eligible = np.flatnonzero(np.bincount(labels, minlength=people) > enrolled)
+    known = random.permutation(eligible)[round(unknown * len(eligible)) :]
     if not len(known):
         raise DataError(
-            f"{source.name}: nobody would be enrolled: {len(able)} of {people} people have the {enrolled + 1} pictures "
-            f"that it takes, and a share of {unknown:g} of them is to be unknown"
+            f"{source.name}: nobody would be enrolled: {len(eligible)} of {people} people have the required "
+            f"{enrolled + 1} images, and a share of {unknown:g} of them is to be unknown"
         )
     if len(known) == people:
         raise DataError(
@@ -52,19 +51,19 @@ def templates_from_identities(
     order = random.permutation(len(labels))
     order = order[np.argsort(labels[order], kind="stable")]
     by_person = labels[order]
-    turn = np.arange(len(labels)) - np.searchsorted(by_person, by_person)  # 0, 1, … within a person
+    rank = np.arange(len(labels)) - np.searchsorted(by_person, by_person)  # 0, 1, … within a person
     chosen = np.zeros(len(labels), dtype=bool)
-    chosen[order] = (turn < enrolled) & np.isin(by_person, known)
+    chosen[order] = (rank < enrolled) & np.isin(by_person, known)
     probes = np.flatnonzero(~chosen)
-    # Templates of the gallery come first, in the order of the people; then the probes, in that of the pictures.
+    # Gallery templates come first, in the order of the people, then the probes, in the order of the images.
     subjects, of_gallery = np.unique(labels[chosen], return_inverse=True)
     template = np.empty(len(labels), dtype=np.int64)
     template[chosen] = of_gallery
     template[probes] = len(subjects) + np.arange(len(probes))
     mated = int(np.isin(labels[probes], subjects).sum())
     note = (
-        f"{len(subjects)} of {people} people were enrolled with {enrolled} picture{'' if enrolled == 1 else 's'} "
-        f"each, drawn with seed {seed}; {mated} probes are of them, {len(probes) - mated} of people not enrolled."
+        f"{len(subjects)} of {people} people were enrolled with {enrolled} image{'' if enrolled == 1 else 's'} "
+        f"each, sampled with seed {seed}; {mated} probes are of them, {len(probes) - mated} of people not enrolled."
     )
     return TemplateBenchmark(
         source.name,

@@ -1,4 +1,4 @@
-"""A verification set from identities that were held out of training."""
+"""A verification benchmark from identities held out of training."""
 
 from __future__ import annotations
 
@@ -13,19 +13,29 @@ FOLDS = 10
 
 
 def pairs_from_identities(source: Source, *, genuine: int, impostors: int, seed: int) -> PairBenchmark:
-    """Draw pairs from a labeled source, the same for the same seed.
+    """Sample pairs from a labeled source, the same for the same seed.
 
-    Identities are dealt into ten folds, and both pictures of a pair are of one fold, so that no identity stands
-    in two folds. Where a fold has fewer pairs than asked for, it gives all that it has.
+    Identities are assigned to ten folds, and both images of a pair are from the same fold, so that no identity appears
+    in two folds. A fold with fewer pairs than requested contributes all of them.
 
     Args:
-        source: pictures with identities.
-        genuine: pairs of one identity, over all folds.
-        impostors: pairs of two identities.
-        seed: of the drawing.
+        source: images with identities.
+        genuine: number of genuine pairs over all folds.
+        impostors: number of impostor pairs over all folds.
+        seed: seed of the sampling.
 
     Raises:
-        DataError: no identities, or too few to make both kinds of pairs in two folds.
+        DataError: the source has no identities, or too few for both kinds of pairs in two folds.
+
+    Examples:
+        >>> from tempfile import TemporaryDirectory
+        >>> from facerts.datasets import open_source
+        >>> from facerts.datasets.synthetic import write_synthetic_faces
+        >>> with TemporaryDirectory() as folder:
+        ...     write_synthetic_faces(folder, identities=20, images=2)
+        ...     benchmark = pairs_from_identities(open_source(folder), genuine=20, impostors=20, seed=0)
+        >>> benchmark.pairs.shape, int(benchmark.same.sum())
+        ((40, 2), 20)
     """
     if source.labels is None:
         raise DataError(f"{source.name}: pairs need identities, and this source has none")
@@ -37,11 +47,11 @@ def pairs_from_identities(source: Source, *, genuine: int, impostors: int, seed:
         raise DataError(
             f"{source.name}: {len(source.identities)} identities are too few for pairs in two folds"
         )
-    # Identities that can make genuine pairs are dealt first, so that every fold has some.
+    # Identities with genuine pairs are assigned first, so that every fold has some.
     singles = np.setdiff1d(np.arange(len(source.identities)), with_pairs)
-    dealt = np.concatenate([random.permutation(with_pairs), random.permutation(singles)])
-    fold_of = np.empty(len(dealt), dtype=np.int64)
-    fold_of[dealt] = np.arange(len(dealt)) % folds
+    order = np.concatenate([random.permutation(with_pairs), random.permutation(singles)])
+    fold_of = np.empty(len(order), dtype=np.int64)
+    fold_of[order] = np.arange(len(order)) % folds
     pairs: list[NDArray[np.int64]] = []
     same: list[bool] = []
     fold_numbers: list[int] = []
@@ -49,9 +59,9 @@ def pairs_from_identities(source: Source, *, genuine: int, impostors: int, seed:
         rows = np.flatnonzero(fold_of[labels] == fold)
         upper = np.stack(np.triu_indices(len(rows), 1), axis=1)
         is_same = labels[rows[upper[:, 0]]] == labels[rows[upper[:, 1]]]
-        for flag, wanted in ((True, genuine), (False, impostors)):
+        for flag, requested in ((True, genuine), (False, impostors)):
             candidates = upper[is_same == flag]
-            share = wanted // folds + (fold < wanted % folds)
+            share = requested // folds + (fold < requested % folds)
             chosen = random.permutation(len(candidates))[:share]
             pairs.append(rows[candidates[chosen]])
             same += [flag] * len(chosen)

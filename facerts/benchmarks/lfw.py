@@ -1,7 +1,7 @@
 """Labeled Faces in the Wild: ``pairs.txt`` over a folder by person.
 
-Huang et al., "Labeled Faces in the Wild", 2007, view 2. The first line of pairs.txt gives folds and pairs per
-fold and class; "NAME 1 4" is a genuine pair, "NAME 1 OTHER 2" an impostor pair; picture 1 of NAME is
+Huang et al., "Labeled Faces in the Wild", 2007, view 2. The first line of pairs.txt gives the number of folds and of
+pairs per fold and class; "NAME 1 4" is a genuine pair, "NAME 1 OTHER 2" an impostor pair; image 1 of NAME is
 NAME/NAME_0001.jpg.
 """
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from facerts.benchmarks.listed import build, numbered_lines
+from facerts.benchmarks.listed import build_benchmark, numbered_lines
 from facerts.benchmarks.pairs import PairBenchmark
 from facerts.errors import DataError
 
@@ -19,15 +19,15 @@ PAIRS = "pairs.txt"
 
 
 def load_lfw(folder: str | Path) -> PairBenchmark:
-    """LFW, or any set in its layout.
+    """Load LFW, or any benchmark in its layout.
 
     Raises:
-        DataError: pairs.txt is missing or broken (the line is named), or names pictures that are not there.
+        DataError: pairs.txt is missing or broken (the line is named), or lists missing images.
     """
     folder = Path(folder)
     listing = folder / PAIRS
     if not listing.is_file():
-        raise DataError(f"{folder}: no {PAIRS} here; LFW's view 2 lists its pairs in it")
+        raise DataError(f"{folder}: no {PAIRS}, the list of pairs of LFW's view 2")
     lines = list(numbered_lines(listing))
     header = lines.pop(0)[1] if lines else ""
     try:
@@ -38,15 +38,15 @@ def load_lfw(folder: str | Path) -> PairBenchmark:
         ) from error
     if len(lines) != 2 * folds * per_class:
         raise DataError(
-            f"{listing}: {len(lines)} pairs, but its first line promises {folds} x 2 x {per_class}; it is truncated"
+            f"{listing}: {len(lines)} pairs, but its first line announces {folds} x 2 x {per_class}; it is truncated"
         )
     subjects: dict[str, str] = {}
 
-    def key(person: str, picture: str, where: str) -> str:
+    def key(person: str, number: str, where: str) -> str:
         try:
-            name = f"{person}/{person}_{int(picture):04d}.jpg"
+            name = f"{person}/{person}_{int(number):04d}.jpg"
         except ValueError as error:
-            raise DataError(f"{where}: {picture!r} is not the number of a picture") from error
+            raise DataError(f"{where}: {number!r} is not the number of an image") from error
         subjects[name] = person
         return name
 
@@ -59,7 +59,7 @@ def load_lfw(folder: str | Path) -> PairBenchmark:
         person, first, *others, second = fields
         pairs.append((key(person, first, where), key(others[0] if others else person, second, where)))
         same.append(not others)
-    return build(
+    return build_benchmark(
         folder.name,
         folder,
         pairs,

@@ -1,4 +1,4 @@
-"""From lists of pairs on disk to benchmarks: what the readers of all layouts share, and anybody's own pairs."""
+"""Benchmarks from lists of pairs: helpers shared by all layouts, and users' own lists."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from facerts.errors import DataError
 FOLDS = 10
 LIST_SUFFIXES = frozenset({".csv", ".txt"})
 
-_NEEDED = ("first", "second", "same")
+_REQUIRED = ("first", "second", "same")
 _OPTIONAL = ("fold", "first_subject", "second_subject")
 _FLAGS = {"0": False, "1": True, "false": False, "true": True}
 
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """The lines of a text file that are not blank, stripped, with their numbers from 1.
+    """The non-blank lines of a text file, stripped, with their numbers from 1.
 
     Raises:
-        DataError: the file is not there or is no text.
+        DataError: the file is missing or not UTF-8 text.
     """
     try:
         with path.open(encoding="utf-8-sig") as file:
@@ -40,30 +40,30 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
         raise DataError(f"{path}: not UTF-8 text; save the list as UTF-8") from error
 
 
-def equal_runs(count: int, where: str) -> NDArray[np.int64]:
-    """The folds of pairs whose list names none: ten equal runs, in order.
+def equal_folds(count: int, where: str) -> NDArray[np.int64]:
+    """Folds for pairs whose list has none: ten equal runs, in order.
 
     Args:
-        count: pairs.
-        where: names the pairs in the error.
+        count: number of pairs.
+        where: names the list in errors.
 
     Raises:
         DataError: there are fewer pairs than folds.
     """
     if count < FOLDS:
-        raise DataError(f"{where}: {count} pairs cannot make {FOLDS} folds")
+        raise DataError(f"{where}: {count} pairs are too few for {FOLDS} folds")
     sizes = np.diff(np.linspace(0, count, FOLDS + 1).round().astype(int))
     return np.repeat(np.arange(FOLDS, dtype=np.int64), sizes)
 
 
-def unlike_published(found: int, published: int, what: str) -> tuple[str, ...]:
-    """A note where a number is not the published one; nothing otherwise."""
-    return (
-        () if found == published else (f"There are {found:,} {what} here, and {published:,} as published.",)
-    )
+def count_notes(actual: int, published: int, what: str) -> tuple[str, ...]:
+    """A note if a count differs from the published one."""
+    if actual == published:
+        return ()
+    return (f"There are {actual:,} {what} here, but {published:,} in the published benchmark.",)
 
 
-def build(
+def build_benchmark(
     name: str,
     root: Path,
     pairs: Sequence[tuple[str, str]],
@@ -74,20 +74,20 @@ def build(
     subjects: Mapping[str, str] | None = None,
     notes: Sequence[str] = (),
 ) -> PairBenchmark:
-    """A benchmark from pairs of picture files.
+    """Build a benchmark from pairs of image files.
 
     Args:
-        name: for tables and results.
-        root: what the keys are relative to.
-        pairs: two keys each.
+        name: name of the benchmark, for tables and results.
+        root: the folder to which keys are relative.
+        pairs: two keys for each pair.
         same: True for a genuine pair.
-        folds: a fold for each pair.
-        listing: the list that names the pairs, for errors.
-        subjects: the subject of every key, where the list or the names of the files tell them.
-        notes: to go with the benchmark; one is added where ``same`` and ``subjects`` disagree.
+        folds: the fold of each pair.
+        listing: the list of the pairs, for errors.
+        subjects: the subject of every key, if the list or the file names give them.
+        notes: notes on the benchmark; one is added if ``same`` and ``subjects`` disagree.
 
     Raises:
-        DataError: there are no pairs, or pictures are missing.
+        DataError: there are no pairs, or images are missing.
     """
     keys = list(dict.fromkeys(key for pair in pairs for key in pair))
     if not keys:
@@ -95,18 +95,19 @@ def build(
     missing = [key for key in keys if not os.path.isfile(root / key)]
     if missing:
         raise DataError(
-            f"{root}: {len(missing)} of {len(keys)} pictures that {listing} names "
+            f"{root}: {len(missing)} of {len(keys)} images that {listing} lists "
             f"are missing, the first is {missing[0]}"
         )
     notes = list(notes)
     if subjects is not None:
-        odd = sum(
+        contradictions = sum(
             (subjects[first] == subjects[second]) != flag
             for (first, second), flag in zip(pairs, same, strict=True)
         )
-        if odd:
+        if contradictions:
             notes.append(
-                f"In {odd} of {len(pairs)} pairs {listing} and the subjects' names disagree on same."
+                f"In {contradictions} of {len(pairs)} pairs {listing} and the subjects' names disagree on whether "
+                "both images are of the same person."
             )
     number = {key: row for row, key in enumerate(keys)}
     return PairBenchmark(
@@ -122,24 +123,24 @@ def build(
 def load_pair_list(
     path: str | Path, *, name: str | None = None, subject_of: Callable[[str], str] | None = None
 ) -> PairBenchmark:
-    """Anybody's own pairs, from a .csv or .txt file.
+    """Load a user's own pairs from a .csv or .txt file.
 
-    A .csv has a header with ``first``, ``second``, ``same`` (0, 1, true, false) and, as far as they are known,
-    ``fold`` (0 … 9), ``first_subject`` and ``second_subject``. A .txt has "PATH PATH LABEL" or "LABEL PATH PATH"
-    on each line, as AgeDB-30 is handed out; the label is 0 or 1. Paths are relative to the file's folder.
-    Without folds the pairs make ten equal runs, in order.
+    A .csv has a header with ``first``, ``second``, ``same`` (0, 1, true, false) and, optionally, ``fold`` (0 … 9),
+    ``first_subject`` and ``second_subject``. A .txt has "PATH PATH LABEL" or "LABEL PATH PATH" on each line, like
+    AgeDB-30; the label is 0 or 1. Paths are relative to the file's folder. Without folds, ten equal runs of pairs are
+    the folds.
 
     Args:
         path: the list.
-        name: of the benchmark; the file's name without it.
-        subject_of: tells the subject from a path, for lists that do not name subjects.
+        name: name of the benchmark; by default the file's.
+        subject_of: gives the subject of a path, for lists that do not name subjects.
 
     Raises:
-        DataError: a broken list (the line is named), too few pairs, or pictures that are not there.
+        DataError: the list is broken (the line is named), has too few pairs, or lists missing images.
     """
     path = Path(path)
     if path.suffix.lower() not in LIST_SUFFIXES:
-        raise DataError(f"{path}: a list of pairs is a .csv or a .txt file")
+        raise DataError(f"{path}: a list of pairs must be a .csv or .txt file")
     rows = _read_csv(path) if path.suffix.lower() == ".csv" else _read_txt(path)
     notes: list[str] = []
     subjects: dict[str, str] | None = None
@@ -149,14 +150,14 @@ def load_pair_list(
     elif rows and not unnamed:
         subjects = _subjects(rows)
     elif unnamed < len(rows):
-        notes.append(f"{unnamed} of {len(rows)} pairs name no subjects, so none are known.")
+        notes.append(f"{unnamed} of {len(rows)} pairs do not name their subjects, so subjects are ignored.")
     if any(row.fold is not None for row in rows):
         folds = np.array([row.fold for row in rows], dtype=np.int64)
         if len(np.unique(folds)) < 2:
-            raise DataError(f"{path}: all pairs are of fold {folds[0]}; give at least two folds, or none")
+            raise DataError(f"{path}: all pairs are in fold {folds[0]}; use at least two folds, or none")
     else:
-        folds = equal_runs(len(rows), str(path))
-    return build(
+        folds = equal_folds(len(rows), str(path))
+    return build_benchmark(
         name or path.stem,
         path.parent,
         [(row.first, row.second) for row in rows],
@@ -169,7 +170,9 @@ def load_pair_list(
 
 
 @dataclass(frozen=True)
-class _Row:
+class _ListedPair:
+    """A line of a list of pairs; ``where`` names it in errors."""
+
     where: str
     first: str
     second: str
@@ -186,51 +189,52 @@ def _flag(text: str, where: str) -> bool:
     return flag
 
 
-def _read_txt(path: Path) -> list[_Row]:
-    rows: list[_Row] = []
+def _read_txt(path: Path) -> list[_ListedPair]:
+    rows: list[_ListedPair] = []
     label_first: bool | None = None
     for number, line in numbered_lines(path):
         where, fields = f"{path}, line {number}", line.split()
         if len(fields) != 3:
             raise DataError(
                 f"{where}: {line!r} is neither PATH PATH LABEL nor LABEL PATH PATH; "
-                "paths with blanks need a .csv"
+                "paths with spaces need a .csv"
             )
         if label_first is None:
             label_first = fields[0] in {"0", "1"}
         first, second, label = (fields[1], fields[2], fields[0]) if label_first else fields
-        rows.append(_Row(where, first, second, _flag(label, where)))
+        rows.append(_ListedPair(where, first, second, _flag(label, where)))
     return rows
 
 
-def _read_csv(path: Path) -> list[_Row]:
+def _read_csv(path: Path) -> list[_ListedPair]:
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             reader = csv.DictReader(file)
+            # Read while the file is open: an empty file is asked for its header again.
+            columns = reader.fieldnames or ()
             lines = [(f"{path}, line {reader.line_num}", line) for line in reader]
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror})") from error
     except (csv.Error, UnicodeDecodeError) as error:
-        raise DataError(f"{path}: no table in UTF-8 with commas ({error})") from error
-    columns = reader.fieldnames or ()
-    unknown = [column for column in columns if column not in (*_NEEDED, *_OPTIONAL)]
-    lacking = [column for column in _NEEDED if column not in columns]
-    if unknown or lacking or len(set(columns)) != len(columns):
+        raise DataError(f"{path}: not a comma-separated table in UTF-8 ({error})") from error
+    unknown = [column for column in columns if column not in (*_REQUIRED, *_OPTIONAL)]
+    missing = [column for column in _REQUIRED if column not in columns]
+    if unknown or missing or len(set(columns)) != len(columns):
         raise DataError(
-            f"{path}, line 1: the columns {','.join(columns)!r} are not {','.join(_NEEDED)} and, "
-            f"if you like, {', '.join(_OPTIONAL)}"
+            f"{path}, line 1: the columns {','.join(columns)!r} are not {','.join(_REQUIRED)} and, "
+            f"optionally, {', '.join(_OPTIONAL)}"
         )
-    rows: list[_Row] = []
+    rows: list[_ListedPair] = []
     for where, line in lines:
         if None in line or None in line.values():
-            raise DataError(f"{where}: the header has {len(columns)} columns, this line has not")
+            raise DataError(f"{where}: the header has {len(columns)} columns, but this line does not")
         if not (line["first"] and line["second"]):
             raise DataError(f"{where}: a pair needs two paths")
         fold = line.get("fold")
         if fold is not None and fold not in set("0123456789"):
             raise DataError(f"{where}: fold {fold!r} is not a whole number from 0 to 9")
         rows.append(
-            _Row(
+            _ListedPair(
                 where,
                 line["first"],
                 line["second"],
@@ -243,14 +247,14 @@ def _read_csv(path: Path) -> list[_Row]:
     return rows
 
 
-def _subjects(rows: Sequence[_Row]) -> dict[str, str]:
+def _subjects(rows: Sequence[_ListedPair]) -> dict[str, str]:
     subjects: dict[str, str] = {}
     for row in rows:
         for key, subject in ((row.first, row.first_subject), (row.second, row.second_subject)):
             if subjects.setdefault(key, subject) != subject:
                 raise DataError(
-                    f"{row.where}: {key} is of {subject} here and of {subjects[key]} above; it can be of one only"
+                    f"{row.where}: {key} is of {subject} here, but of {subjects[key]} above; fix one of them"
                 )
         if (row.first_subject == row.second_subject) != row.same:
-            raise DataError(f"{row.where}: same contradicts the subjects' names; mend one of them")
+            raise DataError(f"{row.where}: same contradicts the subjects' names; fix one of them")
     return subjects

@@ -1,4 +1,4 @@
-"""From what a user names to a benchmark."""
+"""Open a benchmark from a path."""
 
 from __future__ import annotations
 
@@ -18,41 +18,48 @@ from facerts.benchmarks.templates import TemplateBenchmark
 from facerts.errors import DataError
 
 
-class _Layout(NamedTuple):
+class _BenchmarkLayout(NamedTuple):
+    """A folder layout: ``mark`` is the file that marks it, or a description of its files."""
+
     name: str
     mark: str
     fits: Callable[[Path], bool]
     load: Callable[[Path], list[PairBenchmark]]
 
 
-def _marked(name: str, mark: str, load: Callable[[Path], PairBenchmark]) -> _Layout:
-    return _Layout(name, mark, lambda folder: (folder / mark).is_file(), lambda folder: [load(folder)])
+def _marked(name: str, mark: str, load: Callable[[Path], PairBenchmark]) -> _BenchmarkLayout:
+    return _BenchmarkLayout(
+        name, mark, lambda folder: (folder / mark).is_file(), lambda folder: [load(folder)]
+    )
 
 
-# LFW comes last: AgeDB's list, too, may be called pairs.txt.
+# LFW comes last, because AgeDB's list may also be named pairs.txt.
 _LAYOUTS = (
-    _Layout("CFP", FRONTAL, lambda folder: (folder / FRONTAL).is_file(), load_cfp),
+    _BenchmarkLayout("CFP", FRONTAL, lambda folder: (folder / FRONTAL).is_file(), load_cfp),
     _marked("CALFW", CALFW_PAIRS, load_calfw),
     _marked("CPLFW", CPLFW_PAIRS, load_cplfw),
-    _Layout("AgeDB", "pictures as 16_JohnDoe_45_m.jpg", is_agedb, lambda folder: [load_agedb(folder)]),
+    _BenchmarkLayout(
+        "AgeDB", "images like 16_JohnDoe_45_m.jpg", is_agedb, lambda folder: [load_agedb(folder)]
+    ),
     _marked("LFW", PAIRS, load_lfw),
 )
 _TEMPLATES = "IJB-B and IJB-C (meta/ijbc_face_tid_mid.txt)"
 _KNOWN = (
-    "known are a .bin set, a .csv or .txt list of pairs, folders laid out as "
+    "supported are a .bin set, a .csv or .txt list of pairs, folders in the layout of "
     + ", ".join(f"{layout.name} ({layout.mark})" for layout in _LAYOUTS)
-    + f", and with templates {_TEMPLATES}"
+    + f", and, for templates, {_TEMPLATES}"
 )
 
 
 def open_benchmarks(path: str | Path) -> list[PairBenchmark]:
-    """All verification benchmarks that a path holds.
+    """Open all verification benchmarks at a path.
 
-    A .bin set, a list of pairs (.csv, .txt), or a folder in the layout of LFW, CFP (which gives two), AgeDB,
-    CALFW or CPLFW, told by the files that mark it.
+    Args:
+        path: a .bin set, a list of pairs (.csv, .txt), or a folder in the layout of LFW, CFP (which contains two),
+            AgeDB, CALFW or CPLFW, recognized by its files.
 
     Raises:
-        DataError: none of these, or broken.
+        DataError: the path is none of these, or broken.
     """
     path = Path(path)
     if path.is_dir():
@@ -61,28 +68,26 @@ def open_benchmarks(path: str | Path) -> list[PairBenchmark]:
                 return layout.load(path)
         if is_ijb(path):
             raise DataError(
-                f"{path}: this is a benchmark of templates, not of pairs of pictures; open_templates reads it"
+                f"{path}: this is a benchmark of templates, not of pairs of images; open it with open_templates"
             )
-        raise DataError(
-            f"{path}: no {PAIRS} here, nor what marks another layout, so its pairs are unknown; {_KNOWN}"
-        )
+        raise DataError(f"{path}: no {PAIRS} and no other known layout, so its pairs are unknown; {_KNOWN}")
     if path.is_file() and path.suffix.lower() == ".bin":
         return [load_bin(path)]
     if path.is_file() and path.suffix.lower() in LIST_SUFFIXES:
         return [load_pair_list(path)]
-    raise DataError(f"{path}: no such verification set; {_KNOWN}")
+    raise DataError(f"{path}: no such verification benchmark; {_KNOWN}")
 
 
 def open_benchmark(path: str | Path) -> PairBenchmark:
-    """The one verification benchmark that a path holds; see ``open_benchmarks``.
+    """Open the only verification benchmark at a path; see ``open_benchmarks``.
 
     Raises:
-        DataError: as there, or the path holds several.
+        DataError: as there, or the path contains several benchmarks.
     """
     found = open_benchmarks(path)
     if len(found) > 1:
         names = ", ".join(benchmark.name for benchmark in found)
-        raise DataError(f"{path}: it holds several benchmarks ({names}), and one is wanted here")
+        raise DataError(f"{path}: it contains several benchmarks ({names}), but only one can be used here")
     return found[0]
 
 
@@ -92,17 +97,17 @@ def is_pair_benchmark(path: str | Path) -> bool:
 
 
 def is_template_benchmark(path: str | Path) -> bool:
-    """Whether ``open_templates`` is the one to open a path."""
+    """Whether a path is to be opened by ``open_templates``."""
     return is_ijb(Path(path))
 
 
 def open_templates(path: str | Path) -> TemplateBenchmark:
-    """A benchmark of templates: a folder in the layout of IJB-B or IJB-C.
+    """Open a benchmark of templates: a folder in the layout of IJB-B or IJB-C.
 
     Raises:
-        DataError: it is none, or broken.
+        DataError: the path is not such a folder, or broken.
     """
     path = Path(path)
     if not is_template_benchmark(path):
-        raise DataError(f"{path}: no benchmark of templates; {_KNOWN}")
+        raise DataError(f"{path}: not a benchmark of templates; {_KNOWN}")
     return load_ijb(path)

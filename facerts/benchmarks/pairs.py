@@ -1,4 +1,4 @@
-"""The form that every verification benchmark takes once it is read."""
+"""The in-memory form of all verification benchmarks."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from facerts.metrics.resample import pair_subjects
 
 @dataclass(frozen=True)
 class PairBenchmark:
-    """Pictures, and pairs of them to be told same from different.
+    """Images, and genuine and impostor pairs of them.
 
     Attributes:
-        name: for tables and results.
-        images: the pictures, aligned; labels are the subjects where the benchmark names them.
+        name: name of the benchmark, for tables and results.
+        images: aligned images; labels are the subjects if the benchmark names them.
         pairs: ``(P, 2) int64`` indices into ``images``.
         same: ``(P,) bool``, True for a genuine pair.
         folds: ``(P,) int64`` in ``0 … 9``.
-        notes: what was found and what is missing, one sentence each.
+        notes: warnings about the benchmark, one sentence each.
     """
 
     name: str
@@ -32,11 +32,11 @@ class PairBenchmark:
     notes: tuple[str, ...] = field(default=())
 
 
-def people_of_pairs(benchmark: PairBenchmark) -> NDArray[np.int64] | None:
-    """``(P, 2)`` people of each pair, for intervals that resample people.
+def subjects_of_pairs(benchmark: PairBenchmark) -> NDArray[np.int64] | None:
+    """``(P, 2)`` subjects of each pair, for intervals that resample subjects.
 
-    None, so that pairs are drawn, where the people are unknown or contradict the pairs: a benchmark whose list and
-    names disagree (its notes say so) does not tell which of the two is wrong.
+    None, so that pairs are resampled, if the subjects are unknown or contradict the pairs: if a benchmark's list and
+    its names disagree, as its notes say, either of them may be wrong.
     """
     subjects = pair_subjects(benchmark.images.labels, benchmark.pairs)
     if subjects is None or ((subjects[:, 0] == subjects[:, 1]) != benchmark.same).any():

@@ -1,4 +1,4 @@
-"""Benchmarks that contain the same image more than once."""
+"""Find benchmarks that contain the same image more than once."""
 
 from __future__ import annotations
 
@@ -9,29 +9,34 @@ from facerts.benchmarks.pairs import PairBenchmark
 
 
 def repeated_images(benchmark: PairBenchmark, first: NDArray[np.int64]) -> tuple[str, ...]:
-    """What is wrong with a benchmark in which the same bytes stand more than once, one sentence each."""
+    """Warnings about images that occur more than once in a benchmark, one sentence each.
+
+    Args:
+        benchmark: the benchmark.
+        first: ``(N,)`` index of the first image with the same bytes, from ``fingerprint.hash_images``.
+    """
     notes = []
-    pictures = first[benchmark.pairs]
-    twice = pictures[:, 0] == pictures[:, 1]
+    images = first[benchmark.pairs]
+    twice = images[:, 0] == images[:, 1]
     for flag, what in ((True, "genuine"), (False, "impostor")):
         rows = np.flatnonzero(twice & (benchmark.same == flag))
         if len(rows):
             notes.append(
-                f"{len(rows)} {what} pairs are one picture twice, the first is "
-                + _named(benchmark, pictures[rows[0], 0])
-                + ("." if flag else ": they are labeled wrongly.")
+                f"{len(rows)} {what} pairs consist of the same image twice, the first is "
+                + _key(benchmark, images[rows[0], 0])
+                + ("." if flag else ": they are mislabeled.")
             )
-    used = np.unique(np.stack([pictures.reshape(-1), np.repeat(benchmark.folds, 2)], axis=1), axis=0)
+    used = np.unique(np.stack([images.reshape(-1), np.repeat(benchmark.folds, 2)], axis=1), axis=0)
     shared, folds = np.unique(used[:, 0], return_counts=True)
     across = shared[folds > 1]
     if len(across):
-        where = sorted(used[used[:, 0] == across[0], 1].tolist())
+        folds_of_first = sorted(used[used[:, 0] == across[0], 1].tolist())
         notes.append(
-            f"{len(across)} pictures stand in more than one fold, the first is {_named(benchmark, across[0])} in folds "
-            f"{', '.join(str(fold) for fold in where)}: thresholds chosen on the other folds have seen them."
+            f"{len(across)} images occur in more than one fold, the first is {_key(benchmark, across[0])} in folds "
+            f"{', '.join(str(fold) for fold in folds_of_first)}: thresholds chosen on the other folds have seen them."
         )
     return tuple(notes)
 
 
-def _named(benchmark: PairBenchmark, row: int) -> str:
+def _key(benchmark: PairBenchmark, row: int) -> str:
     return benchmark.images.key(int(row))

@@ -1,4 +1,4 @@
-"""The form that benchmarks of templates take once they are read: several pictures stand for a person."""
+"""The in-memory form of template benchmarks, in which several images represent a person."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from facerts.datasets.source import Source
 
 @dataclass(frozen=True)
 class Roster:
-    """Templates whose subjects are known: a gallery, or the probes of a search.
+    """Templates with known subjects: a gallery, or the probes of a search.
 
     Attributes:
-        name: for tables and results.
+        name: name for tables and results.
         templates: ``(K,) int64`` rows of templates.
-        subjects: ``(K,) int64`` as the benchmark numbers them.
+        subjects: ``(K,) int64`` subjects, as the benchmark numbers them.
     """
 
     name: str
@@ -27,19 +27,19 @@ class Roster:
 
 @dataclass(frozen=True)
 class TemplateBenchmark:
-    """Pictures in templates, pairs of templates, and searches of probes in galleries.
+    """Images grouped into templates, pairs of templates, and searches for probes in galleries.
 
     Attributes:
-        name: for tables and results.
-        images: the pictures; their crops are aligned.
-        template: ``(N,) int64`` row of each picture's template.
-        media: ``(N,) int64`` of each picture; pictures of one video share it.
-        template_ids: ``(T,) int64``, the templates as the benchmark numbers them.
-        pairs: ``(P, 2)`` rows of templates, of any integer type; ``(0, 2)`` where the pairs are not there.
+        name: name of the benchmark, for tables and results.
+        images: the images; their crops are aligned.
+        template: ``(N,) int64`` row of each image's template.
+        media: ``(N,) int64`` medium of each image; frames of the same video share it.
+        template_ids: ``(T,) int64`` templates, as the benchmark numbers them.
+        pairs: ``(P, 2)`` rows of templates, of any integer type; ``(0, 2)`` if the benchmark has no pairs.
         same: ``(P,) bool``, True for a genuine pair.
-        galleries: what is searched, one after the other.
-        probes: what is searched for, or None.
-        notes: what was found and what is missing, one sentence each.
+        galleries: the galleries, each searched separately.
+        probes: the probes, or None.
+        notes: warnings about the benchmark, one sentence each.
     """
 
     name: str

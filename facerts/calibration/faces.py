@@ -1,4 +1,4 @@
-"""All faces of a source with their numbers, read as scoring reads them."""
+"""The faces of a source with their quality and embeddings, read the same way as for scoring."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from numpy.typing import NDArray
 
 from facerts.datasets import Source, Subset
 from facerts.embedding import Embedder, FaceOutputs, OnnxEmbedder
-from facerts.embedding.aligned import AlignedPhotos, photo_notes
+from facerts.embedding.aligned import AlignedPhotos, alignment_notes
 from facerts.embedding.embed import embed_crops
 from facerts.errors import DataError, ModelError
 from facerts.io.progress import track
 from facerts.scoring.pipeline import score_images
-from facerts.scoring.prepare import Picture
+from facerts.scoring.prepare import LazyImage
 from facerts.scoring.row_builder import RowBuilder
 
-# Lengths that differ from 1 by no more are rounding.
+# A larger deviation from length 1 is not rounding.
 UNIT_TOLERANCE = 1e-2
 
 
 @dataclass(frozen=True)
 class Faces:
-    """The pictures of a source that gave a face.
+    """The images of a source that have a face.
 
     Attributes:
-        source: of them alone.
-        rows: ``(F,) int64`` which pictures of the whole source they are.
-        quality: ``(F,) float64`` as rows have it; None where the model gives none.
-        embedding: ``(F, d) float32`` of unit length; None where it was not asked for.
-        left_out: why other pictures could not be read, one sentence each.
-        notes: what else is to be said of the pictures.
+        source: only these images.
+        rows: ``(F,) int64`` their indices in the whole source.
+        quality: ``(F,) float64`` as in rows; None if the model has no quality.
+        embedding: ``(F, d) float32`` of unit length; None if embeddings were not requested.
+        left_out: why the other images could not be read, one sentence each.
+        notes: remarks on the images for the report.
     """
 
     source: Source
@@ -43,8 +43,8 @@ class Faces:
     notes: tuple[str, ...]
 
 
-class _WithMirror:
-    """A model whose embeddings are those of the crop and of its mirror added."""
+class _FlipEmbedder:
+    """An embedder that adds the embedding of the mirror image of each crop."""
 
     def __init__(self, embedder: Embedder) -> None:
         self.name, self.method, self.sha256 = embedder.name, embedder.method, embedder.sha256
@@ -55,41 +55,41 @@ class _WithMirror:
 
 
 def read_faces(embedder: OnnxEmbedder, source: Source, *, embed: bool, flip: bool = False) -> Faces:
-    """Score every picture of a source of crops, one face each.
+    """Score every image of a source of crops, one face each.
 
-    Pictures that cannot be read, and photos without a face, are left out.
+    Images that cannot be read, and photos without a face, are left out.
 
     Args:
         embedder: the model.
-        source: of crops, or of ``AlignedPhotos``.
+        source: crops, or ``AlignedPhotos``.
         embed: keep the embeddings.
-        flip: add each crop's mirror to its embedding.
+        flip: add the embedding of the mirror image of each crop.
 
     Raises:
-        DataError: no picture gives a face.
-        ModelError: the model gives a number that is not finite, or an embedding without a direction.
+        DataError: no image has a face.
+        ModelError: the model returns a number that is not finite, or an embedding that is not of unit length.
     """
-    pictures = (Picture(source.location(row), partial(source.crop, row)) for row in range(len(source)))
-    shown = track(pictures, f"scoring {source.name}", total=len(source), unit="pictures")
-    model = _WithMirror(embedder) if flip and embed else embedder
+    images = (LazyImage(source.location(row), partial(source.crop, row)) for row in range(len(source)))
+    tracked = track(images, f"scoring {source.name}", total=len(source), unit="images")
+    model = _FlipEmbedder(embedder) if flip and embed else embedder
     quality: dict[int, float | None] = {}
     vectors: dict[int, NDArray[np.float32] | None] = {}
     left_out = []
-    for row, (scored,) in enumerate(score_images(RowBuilder(model), shown, batch_size=embedder.batch_size)):
-        if scored.row.error is not None:
-            left_out.append(scored.row.error)
+    for row, (face,) in enumerate(score_images(RowBuilder(model), tracked, batch_size=embedder.batch_size)):
+        if face.row.error is not None:
+            left_out.append(face.row.error)
             continue
-        quality[row] = scored.row.quality
-        vectors[row] = scored.embedding if embed else None
+        quality[row] = face.row.quality
+        vectors[row] = face.embedding if embed else None
     faceless = dict.fromkeys(source.without_face()) if isinstance(source, AlignedPhotos) else {}
     rows = [row for row in quality if row not in faceless]
     if not rows:
-        raise DataError(f"{source.name}: no face in {len(source)} pictures; {' '.join(left_out[:1])}")
+        raise DataError(f"{source.name}: no face in {len(source)} images; {' '.join(left_out[:1])}")
     if faceless:
         first = source.key(next(iter(faceless)))
-        notes = [f"No face was found in {len(faceless)} photos, the first is {first}; they are left out."]
+        notes = [f"No face was found in {len(faceless)} photos, first {first}; they are left out."]
     else:
-        notes = photo_notes(source)
+        notes = alignment_notes(source)
     numbers = [number for row in rows if (number := quality[row]) is not None]
     embeddings = [vector for row in rows if (vector := vectors[row]) is not None]
     faces = Faces(
@@ -106,15 +106,15 @@ def read_faces(embedder: OnnxEmbedder, source: Source, *, embed: bool, flip: boo
 
 def _check(faces: Faces, model: str) -> None:
     if faces.quality is not None:
-        wrong = np.flatnonzero(~np.isfinite(faces.quality))
-        if len(wrong):
-            where = faces.source.location(int(wrong[0]))
-            raise ModelError(f"{where}: the quality that {model} gives it is not a finite number")
+        invalid = np.flatnonzero(~np.isfinite(faces.quality))
+        if len(invalid):
+            where = faces.source.location(int(invalid[0]))
+            raise ModelError(f"{where}: {model} returns a quality that is not a finite number")
     if faces.embedding is not None:
         length = np.linalg.norm(faces.embedding, axis=1)
-        wrong = np.flatnonzero(~(np.abs(length - 1) < UNIT_TOLERANCE))
-        if len(wrong):
-            where = faces.source.location(int(wrong[0]))
+        invalid = np.flatnonzero(~(np.abs(length - 1) < UNIT_TOLERANCE))
+        if len(invalid):
+            where = faces.source.location(int(invalid[0]))
             raise ModelError(
-                f"{where}: its embedding by {model} has length {length[wrong[0]]:g}, not 1, so it cannot be matched"
+                f"{where}: {model} returns an embedding of length {length[invalid[0]]:g}, which must be 1 for matching"
             )

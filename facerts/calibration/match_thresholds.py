@@ -1,4 +1,4 @@
-"""Match thresholds with their errors, and what rejecting poor faces does to these."""
+"""Match thresholds, their error rates, and how these change when faces of low quality are rejected."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.benchmarks import PairBenchmark
-from facerts.benchmarks.pairs import people_of_pairs
+from facerts.benchmarks.pairs import subjects_of_pairs
 from facerts.benchmarks.repeated import repeated_images
 from facerts.calibration.faces import Faces
 from facerts.calibration.pairs import EveryPair, ListedPairs, Pairs
@@ -25,50 +25,49 @@ from facerts.metrics.verification import pair_cosine
 from facerts.onnx.contract import KeptPairs, Matching, MatchThreshold
 
 FMRS = (1e-2, 1e-3, 1e-4)
-# Impostor pairs above a threshold that a rate rests on: with ten, its standard error is a third of it even if no two
-# pairs shared a person.
-LEAST_FALSE_MATCHES = 10
+# With ten expected false matches the standard error of a rate is a third of it, even if no two pairs share a person.
+MIN_FALSE_MATCHES = 10
 
-Found = tuple[Matching | None, list[str]]
+# The calibration, None if there are too few pairs for any rate; and remarks for the report.
+MatchingAndNotes = tuple[Matching | None, list[str]]
 
 
 def match_every_pair(
     faces: Faces, hashed: ImageHashes, fmrs: Sequence[float] | None, keep: Mapping[str, float], *, flip: bool
-) -> Found:
-    """Match thresholds on all pairs of faces that have identities, each picture taken once.
+) -> MatchingAndNotes:
+    """Match thresholds on all pairs of faces with known identities; duplicate images count once.
 
     Args:
-        faces: with embeddings.
-        hashed: their pictures.
-        fmrs: as ``reachable_rates``.
-        keep: thresholds of quality by name, see ``match_thresholds``.
-        flip: whether mirrors were added.
-
-    Returns:
-        What was found, None where there are too few pairs for any rate; and what is to be said of it.
+        faces: the faces, with embeddings.
+        hashed: the hashes of their images.
+        fmrs: see ``reachable_rates``.
+        keep: quality thresholds by name, see ``match_thresholds``.
+        flip: whether the embeddings include the mirror images.
 
     Raises:
-        Error: as ``reachable_rates``.
+        Error: see ``reachable_rates``.
     """
     labels, name = faces.source.labels, faces.source.name
     assert labels is not None
     assert faces.embedding is not None
-    once = np.flatnonzero(hashed.first == np.arange(len(labels)))
+    unique = np.flatnonzero(hashed.first == np.arange(len(labels)))
     notes = []
-    if len(once) < len(labels):
-        notes.append(f"{len(labels) - len(once)} pictures stand there a second time; pairs take each once.")
-    wanted, missing = reachable_rates(fmrs, *pairs_among(labels[once]), name)
+    if len(unique) < len(labels):
+        notes.append(f"{len(labels) - len(unique)} duplicate images are left out of the pairs.")
+    rates, missing = reachable_rates(fmrs, *pairs_among(labels[unique]), name)
     notes += missing
-    if not wanted:
+    if not rates:
         return None, notes
-    total = len(once) * (len(once) - 1) // 2
+    total = len(unique) * (len(unique) - 1) // 2
     with progress_bar() as bar:
         task = bar.add_task(f"all pairs of {name}", total=total, unit="pairs")
-        every = all_pairs(faces.embedding[once], labels[once], progress=lambda done: bar.advance(task, done))
+        every = all_pairs(
+            faces.embedding[unique], labels[unique], progress=lambda done: bar.advance(task, done)
+        )
         bar.update(task, completed=total)
-    quality = None if faces.quality is None else faces.quality[once]
-    thresholds = match_thresholds(EveryPair(every), wanted, quality=quality, keep=keep)
-    return _matching(Subset(faces.source, once), hashed, "all", thresholds, flip, by_people=True), notes
+    quality = None if faces.quality is None else faces.quality[unique]
+    thresholds = match_thresholds(EveryPair(every), rates, quality=quality, keep=keep)
+    return _matching(Subset(faces.source, unique), hashed, "all", thresholds, flip, by_people=True), notes
 
 
 def match_listed_pairs(
@@ -78,85 +77,88 @@ def match_listed_pairs(
     keep: Mapping[str, float],
     *,
     flip: bool,
-) -> Found:
-    """Match thresholds on the pairs of a benchmark, without those that have a picture which could not be read.
+) -> MatchingAndNotes:
+    """Match thresholds on the pairs of a benchmark, without pairs that have an unreadable image.
 
     Args:
-        faces: of the benchmark's pictures, with embeddings.
-        benchmark: that lists the pairs.
-        fmrs: as ``reachable_rates``.
-        keep: thresholds of quality by name, see ``match_thresholds``.
-        flip: whether mirrors were added.
-
-    Returns:
-        As ``match_every_pair``.
+        faces: the faces of the benchmark's images, with embeddings.
+        benchmark: the pairs.
+        fmrs: see ``reachable_rates``.
+        keep: quality thresholds by name, see ``match_thresholds``.
+        flip: whether the embeddings include the mirror images.
 
     Raises:
-        Error: as ``reachable_rates``.
+        Error: see ``reachable_rates``.
     """
     assert faces.embedding is not None
-    place = np.full(len(benchmark.images), -1)
-    place[faces.rows] = np.arange(len(faces.rows))
-    pairs = place[benchmark.pairs]
-    read = (pairs >= 0).all(axis=1)
-    left = replace(
+    new_row = np.full(len(benchmark.images), -1)
+    new_row[faces.rows] = np.arange(len(faces.rows))
+    pairs = new_row[benchmark.pairs]
+    readable = (pairs >= 0).all(axis=1)
+    remaining = replace(
         benchmark,
         images=faces.source,
-        pairs=pairs[read],
-        same=benchmark.same[read],
-        folds=benchmark.folds[read],
+        pairs=pairs[readable],
+        same=benchmark.same[readable],
+        folds=benchmark.folds[readable],
     )
-    hashed = hash_images(left.images)
-    notes = [*left.notes, *repeated_images(left, hashed.first)]
-    if not read.all():
-        notes.append(f"{int((~read).sum())} pairs are left out with their pictures.")
-    wanted, missing = reachable_rates(fmrs, int(left.same.sum()), int((~left.same).sum()), left.name)
+    hashed = hash_images(remaining.images)
+    notes = [*remaining.notes, *repeated_images(remaining, hashed.first)]
+    if not readable.all():
+        notes.append(f"{int((~readable).sum())} pairs with an unreadable image are left out.")
+    rates, missing = reachable_rates(
+        fmrs, int(remaining.same.sum()), int((~remaining.same).sum()), remaining.name
+    )
     notes += missing
-    if not wanted:
+    if not rates:
         return None, notes
-    subjects = people_of_pairs(left)
-    scored = ListedPairs(pair_cosine(faces.embedding, left.pairs), left.same, left.pairs, subjects)
-    thresholds = match_thresholds(scored, wanted, quality=faces.quality, keep=keep)
-    return _matching(left.images, hashed, "listed", thresholds, flip, by_people=subjects is not None), notes
+    subjects = subjects_of_pairs(remaining)
+    scored = ListedPairs(
+        pair_cosine(faces.embedding, remaining.pairs), remaining.same, remaining.pairs, subjects
+    )
+    thresholds = match_thresholds(scored, rates, quality=faces.quality, keep=keep)
+    return _matching(
+        remaining.images, hashed, "listed", thresholds, flip, by_people=subjects is not None
+    ), notes
 
 
 def reachable_rates(
     fmrs: Sequence[float] | None, genuine: int, impostors: int, name: str
 ) -> tuple[list[float], list[str]]:
-    """The false match rates that there are enough pairs for, and why others are left out.
+    """The false match rates that there are enough pairs for, and the reasons why other rates are left out.
 
     Args:
-        fmrs: asked for; None for those of ``FMRS`` that are possible.
-        genuine: pairs of one person.
-        impostors: pairs of two people.
-        name: of the pictures, for errors.
+        fmrs: the requested rates; None for as many of ``FMRS`` as possible.
+        genuine: number of pairs of the same person.
+        impostors: number of pairs of two people.
+        name: name of the images, for errors.
 
     Raises:
-        Error: there are too few pairs for a rate that was asked for.
+        Error: there are too few pairs for a requested rate.
     """
     missing = []
     if not genuine or not impostors:
         missing.append(
-            f"There are {genuine:,} pairs of one person and {impostors:,} of two, so there are no match thresholds; "
-            "they need two people, and two pictures of one."
+            f"There are {genuine:,} genuine pairs and {impostors:,} impostor pairs, so there are no match thresholds; "
+            "they need at least two people and two images of one person."
         )
-        wanted = []
+        reachable = []
     else:
-        given = FMRS if fmrs is None else fmrs
-        wanted = [fmr for fmr in given if fmr * impostors >= LEAST_FALSE_MATCHES - 1e-9]
+        requested = FMRS if fmrs is None else fmrs
+        reachable = [fmr for fmr in requested if fmr * impostors >= MIN_FALSE_MATCHES - 1e-9]
         missing += [
-            f"FMR {fmr:g} needs {int(np.ceil(LEAST_FALSE_MATCHES / fmr - 1e-9)):,} impostor pairs, of which "
-            f"{LEAST_FALSE_MATCHES} would match, and there are {impostors:,}; it is left out."
-            for fmr in given
-            if fmr not in wanted
+            f"FMR {fmr:g} is left out: it needs {int(np.ceil(MIN_FALSE_MATCHES / fmr - 1e-9)):,} impostor pairs for "
+            f"{MIN_FALSE_MATCHES} false matches, and there are {impostors:,}."
+            for fmr in requested
+            if fmr not in reachable
         ]
     if fmrs is not None and missing:
-        raise Error(f"{name}: {missing[0]} Give more pictures, or choose other rates.")
-    return wanted, missing
+        raise Error(f"{name}: {missing[0]} Add images, or choose other rates.")
+    return reachable, missing
 
 
 def pairs_among(labels: NDArray[np.integer]) -> tuple[int, int]:
-    """How many pairs of one person and of two people pictures make."""
+    """The number of genuine and of impostor pairs among images with these labels."""
     sizes = np.bincount(labels).astype(np.int64)
     genuine = int(np.sum(sizes * (sizes - 1)) // 2)
     return genuine, len(labels) * (len(labels) - 1) // 2 - genuine
@@ -169,18 +171,18 @@ def match_thresholds(
     quality: NDArray[np.floating] | None = None,
     keep: Mapping[str, float] | None = None,
 ) -> dict[str, MatchThreshold]:
-    """A threshold for each false match rate, with FNMR among all genuine pairs and among those that are kept.
+    """A threshold for each false match rate, with the FNMR among all genuine pairs and among the kept ones.
 
-    A threshold is chosen once, on all impostor pairs, and stays while pairs are rejected. Intervals are percentiles of
-    the bootstrap that ``pairs`` draws, each replicate with a threshold of its own. Where no pair fails there is
-    little to draw from; then the interval reaches up to 3 / n at least (the rule of three), n being the people, who
-    are independent, or the pairs where people are not known. Likewise where all fail.
+    The threshold is chosen on all impostor pairs and does not change as pairs are rejected. Intervals are percentiles
+    of the bootstrap over ``pairs``; each replicate has its own threshold. If no pair fails, resampling says little, so
+    the interval extends to at least 3 / n (the rule of three), where n is the number of people, who are independent,
+    or of pairs if the people are unknown. The same applies if all pairs fail.
 
     Args:
-        pairs: of the pictures.
+        pairs: the pairs of N images.
         fmrs: false match rates.
-        quality: ``(N,)`` of the pictures.
-        keep: thresholds of quality by name; a pair is kept where both its pictures are at or above.
+        quality: ``(N,)`` quality of the images.
+        keep: quality thresholds by name; a pair is kept if both of its images reach the threshold.
     """
     order = np.argsort(pairs.genuine, kind="stable")
     genuine = pairs.genuine[order]
@@ -188,42 +190,42 @@ def match_thresholds(
     kept = {"": np.ones(len(genuine), dtype=bool)}
     if quality is not None and keep is not None:
         worse = pair_quality(quality, pairs.genuine_pairs[order])
-        kept |= {name: worse >= limit for name, limit in keep.items()}
-    drawn: dict[str, list[NDArray[np.float64]]] = {name: [] for name in kept}
+        kept |= {name: worse >= minimum for name, minimum in keep.items()}
+    resampled: dict[str, list[NDArray[np.float64]]] = {name: [] for name in kept}
     for limits, weights in pairs.replicates(fmrs):
         failed = np.searchsorted(genuine, limits, side="right")
-        for name, those in kept.items():
-            running = np.append(0.0, np.cumsum(weights[order] * those, dtype=np.float64))
-            if running[-1] > 0:  # a replicate may lose the few people that are left
-                drawn[name].append(running[failed] / running[-1])
+        for name, mask in kept.items():
+            cumulative = np.append(0.0, np.cumsum(weights[order] * mask, dtype=np.float64))
+            if cumulative[-1] > 0:  # with few people left, a replicate may have none of them
+                resampled[name].append(cumulative[failed] / cumulative[-1])
 
-    def errors(name: str, place: int, threshold: float) -> KeptPairs:
-        those = kept[name]
-        count = int(those.sum())
+    def error_rate(name: str, column: int, threshold: float) -> KeptPairs:
+        mask = kept[name]
+        count = int(mask.sum())
         if not count:
             return KeptPairs(genuine=0, fnmr=None, ci95=None)
-        fnmr = float(np.mean(genuine[those] < threshold))
-        units = count if people is None else len(np.unique(people[those]))
-        ci95 = _interval(np.array(drawn[name])[:, place], fnmr, units)
+        fnmr = float(np.mean(genuine[mask] < threshold))
+        units = count if people is None else len(np.unique(people[mask]))
+        ci95 = _interval(np.array(resampled[name])[:, column], fnmr, units)
         return KeptPairs(genuine=count, fnmr=fnmr, ci95=ci95)
 
-    found = {}
-    for place, fmr in enumerate(fmrs):
+    thresholds = {}
+    for column, fmr in enumerate(fmrs):
         threshold = pairs.threshold(fmr)
-        told = {name: errors(name, place, threshold) for name in kept}
-        whole = told.pop("")
-        assert whole.fnmr is not None  # there are genuine pairs
-        assert whole.ci95 is not None
-        found[str(fmr)] = MatchThreshold(
+        error_rates = {name: error_rate(name, column, threshold) for name in kept}
+        overall = error_rates.pop("")
+        assert overall.fnmr is not None  # there are genuine pairs
+        assert overall.ci95 is not None
+        thresholds[str(fmr)] = MatchThreshold(
             similarity=threshold,
             achieved_fmr=pairs.accepted(threshold) / pairs.impostors,
             impostors=pairs.impostors,
-            genuine=whole.genuine,
-            fnmr=whole.fnmr,
-            ci95=whole.ci95,
-            kept=told,
+            genuine=overall.genuine,
+            fnmr=overall.fnmr,
+            ci95=overall.ci95,
+            kept=error_rates,
         )
-    return found
+    return thresholds
 
 
 def _interval(values: NDArray[np.float64], rate: float, units: int) -> Interval:

@@ -1,4 +1,4 @@
-"""Pairs of pictures that match thresholds are chosen on: those of a list, or every pair there is."""
+"""The pairs of images that match thresholds are chosen on: the pairs of a benchmark, or all pairs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.metrics.all_pairs import TAIL_MARGIN, AllPairs, resampled_thresholds
-from facerts.metrics.reject import resampled_limits
+from facerts.metrics.reject import resampled_fmr_limits
 from facerts.metrics.verification import fmr_threshold
 
 REPLICATES = 300
@@ -19,13 +19,13 @@ Replicates = Iterator[tuple[Sequence[float], NDArray[np.float32]]]
 
 
 class Pairs(Protocol):
-    """Pairs of N pictures: the genuine ones by themselves, of the impostors what thresholds need.
+    """Pairs of N images: all genuine pairs, and as much of the impostor pairs as thresholds need.
 
     Attributes:
-        genuine: ``(G,)`` cosines of the genuine pairs.
-        genuine_pairs: ``(G, 2)`` rows of their pictures.
-        people: ``(G,)`` whose they are; None where that is not known.
-        impostors: how many impostor pairs there are.
+        genuine: ``(G,)`` cosine similarities of the genuine pairs.
+        genuine_pairs: ``(G, 2)`` indices of their images.
+        people: ``(G,)`` the person of each genuine pair; None if unknown.
+        impostors: number of impostor pairs.
     """
 
     @property
@@ -42,23 +42,23 @@ class Pairs(Protocol):
         ...
 
     def accepted(self, threshold: float) -> int:
-        """How many impostor pairs are at or above a threshold."""
+        """The number of impostor pairs at or above a threshold."""
         ...
 
     def replicates(self, fmrs: Sequence[float]) -> Replicates:
-        """Of the bootstrap: the highest similarity that is not accepted at each FMR, and ``(G,)`` weights."""
+        """For each bootstrap replicate: the highest rejected similarity at each FMR, and ``(G,)`` weights."""
         ...
 
 
 @dataclass(frozen=True)
 class ListedPairs:
-    """The pairs that a benchmark lists; see ``Pairs``.
+    """The pairs of a benchmark; see ``Pairs``.
 
     Attributes:
-        scores: ``(P,) float64``.
-        same: ``(P,) bool``.
-        pairs: ``(P, 2)`` rows of pictures.
-        subjects: ``(P, 2)`` their people, who are drawn then; None to draw pairs.
+        scores: ``(P,) float64`` cosine similarities.
+        same: ``(P,) bool`` whether a pair is genuine.
+        pairs: ``(P, 2)`` indices of the images.
+        subjects: ``(P, 2)`` the people of each pair, to bootstrap over people; None to bootstrap over pairs.
     """
 
     scores: NDArray[np.float64]
@@ -89,18 +89,18 @@ class ListedPairs:
         return int((self.scores[~self.same] >= threshold).sum())
 
     def replicates(self, fmrs: Sequence[float]) -> Replicates:
-        # One seed: the weights are the same for every rate.
-        drawn = (
-            resampled_limits(self.scores, self.same, self.subjects, fmr, replicates=REPLICATES)
+        # The same seed gives the same weights for every rate.
+        per_rate = (
+            resampled_fmr_limits(self.scores, self.same, self.subjects, fmr, replicates=REPLICATES)
             for fmr in fmrs
         )
-        for at_rates in zip(*drawn, strict=True):
+        for at_rates in zip(*per_rate, strict=True):
             yield [limit for limit, _ in at_rates], at_rates[0][1]
 
 
 @dataclass(frozen=True)
 class EveryPair:
-    """Every pair of a set of pictures; see ``Pairs``."""
+    """All pairs of a set of images; see ``Pairs``."""
 
     every: AllPairs
 
@@ -127,10 +127,10 @@ class EveryPair:
         return self.every.accepted(threshold)
 
     def replicates(self, fmrs: Sequence[float]) -> Replicates:
-        # Below the tail there are so many impostors that chance hardly moves the threshold: there it stays.
-        room = len(self.every.tail) / (TAIL_MARGIN * self.impostors)
-        inside = [fmr for fmr in fmrs if fmr <= room]
+        # Below the tail there are so many impostor pairs that the threshold hardly varies, so it stays fixed.
+        max_fmr = len(self.every.tail) / (TAIL_MARGIN * self.impostors)
+        resampled = [fmr for fmr in fmrs if fmr <= max_fmr]
         fixed = [np.nextafter(self.threshold(fmr), -np.inf) for fmr in fmrs]
-        for drawn, weights in resampled_thresholds(self.every, inside, replicates=REPLICATES):
-            at = dict(zip(inside, drawn, strict=True))
-            yield [at.get(fmr, limit) for fmr, limit in zip(fmrs, fixed, strict=True)], weights
+        for limits, weights in resampled_thresholds(self.every, resampled, replicates=REPLICATES):
+            varying = dict(zip(resampled, limits, strict=True))
+            yield [varying.get(fmr, limit) for fmr, limit in zip(fmrs, fixed, strict=True)], weights

@@ -1,4 +1,4 @@
-"""Thresholds for a model on a user's own faces, with their error rates, written into its description."""
+"""Quality and match thresholds of a model on the user's own faces, written into the model's description."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ from facerts.embedding.aligned import AlignedPhotos
 from facerts.errors import DataError, Error, ModelError
 from facerts.hub.registry import find_model
 from facerts.images import CROP_SIZE
-from facerts.onnx.contract import QUANTILES, Calibration, Description, Threshold, store_description
+from facerts.onnx.contract import QUANTILES, Calibration, Description, QualityThreshold, store_description
 from facerts.onnx.packs import is_pack
 from facerts.version import __version__
 
 KEEP = (0.99, 0.95, 0.9, 0.8)
-# With fewer, one face is more than one percent, and to keep 99 % of them means to keep all.
-LEAST_FACES = 100
+# With fewer, one face is more than one percent, so keeping 99 % means keeping all.
+MIN_FACES = 100
 
 
 @dataclass(frozen=True)
-class Calibrated:
-    """What calibrating a model gave.
+class CalibrationResult:
+    """The result of calibrating a model.
 
     Attributes:
-        file: that holds the description now: the model, or the .json beside it.
-        description: with thresholds and calibration.
-        left_out: why pictures could not be read, one sentence each.
+        file: the file with the new description: the model, or the .json beside it.
+        description: the new description, with thresholds and calibration.
+        left_out: why images could not be read, one sentence each.
     """
 
     file: Path
@@ -62,89 +62,99 @@ def calibrate(
     providers: Sequence[str] | None = None,
     threads: int | None = None,
     batch_size: int = 64,
-) -> Calibrated:
-    """Choose thresholds on faces, measure their errors, and write both into the model's description.
+) -> CalibrationResult:
+    """Choose thresholds on faces, measure their error rates, and write both into the model's description.
 
-    Match thresholds are chosen on all pairs of the faces where these have identities, or on ``pairs``. Pictures that
-    cannot be read, and photos without a face, are left out. What an earlier calibration found is replaced.
+    Match thresholds are chosen on all pairs of the faces if their identities are known, or on ``pairs``. Images that
+    cannot be read, and photos without a face, are left out. An earlier calibration is replaced.
 
     Args:
-        model: the name of a model that ships, or an .onnx embedder, ours or one with its description beside it.
-        faces: whatever ``open_source`` takes.
-        pairs: a verification benchmark to choose match thresholds on, in place of the faces.
-        out: the .onnx file to write; ``model`` itself where it is None, unless it ships with facerts.
-        keep: shares of the faces that thresholds of quality are to keep; ``KEEP`` by default.
-        fmr: false match rates to choose match thresholds for; by default 0.01, 0.001 and 0.0001, as far as there are
-            enough pairs for them.
-        flip: match embeddings of the crop and its mirror added, and not those of the crop alone, which are what
-            scoring gives.
-        align: finds the faces of photos; None where pictures are aligned crops.
-        providers: ONNX Runtime's execution providers; None for the CPU.
-        threads: of one run of the network.
-        batch_size: crops in a run.
+        model: the name of a shipped model, or an .onnx embedder (a foreign one with its description beside it).
+        faces: anything that ``open_source`` accepts.
+        pairs: a verification benchmark to choose match thresholds on, instead of all pairs of the faces.
+        out: the .onnx file to write; None writes to ``model`` itself, which is not possible for a shipped model.
+        keep: shares of the faces that the quality thresholds keep; ``KEEP`` by default.
+        fmr: false match rates of the match thresholds; by default those of ``FMRS`` that there are enough pairs for.
+        flip: match sums of the embeddings of a crop and its mirror image; scoring embeds only the crop.
+        align: finds the faces in photos; None if the images are aligned crops.
+        providers: ONNX Runtime execution providers; None for the CPU.
+        threads: threads per batch; None leaves the choice to ONNX Runtime.
+        batch_size: crops per batch.
 
     Raises:
-        DataError: the pictures cannot be opened, or are too few.
-        ModelError: the model cannot be opened or written to, or gives a number that is not finite.
-        Error: something that is asked for cannot be had from these faces; the message says what and why.
+        DataError: the images cannot be opened, or there are too few.
+        ModelError: the model cannot be opened or written, or returns a number that is not finite.
+        Error: a requested threshold cannot be chosen on these faces; the message says why.
+
+    Examples:
+        >>> from pathlib import Path
+        >>> from tempfile import TemporaryDirectory
+        >>> from facerts.datasets.synthetic import write_synthetic_faces
+        >>> with TemporaryDirectory() as folder:
+        ...     write_synthetic_faces(Path(folder, "faces"), identities=25, images=4)
+        ...     found = calibrate("facerts-small-noteacher", f"{folder}/faces", out=f"{folder}/mine.onnx")
+        >>> sorted(found.description.thresholds)
+        ['0.8', '0.9', '0.95', '0.99']
     """
     path = find_model(model)
     if out is None and path != Path(model):
-        raise Error(f"{model} ships with facerts and stays as it is; give the file to write (--out)")
-    target = _target(path, path if out is None else Path(out))
+        raise Error(f"{model} ships with facerts and is not changed; name the file to write (--out)")
+    target = _check_target(path, path if out is None else Path(out))
     shares = _shares(KEEP if keep is None else keep, "a share of the faces to keep")
     rates = None if fmr is None else _shares(fmr, "a false match rate")
     embedder = load_embedder(path, providers=providers, threads=threads, batch_size=batch_size)
     has_quality = _has_quality(embedder)
     if keep is not None and not has_quality:
-        raise ModelError(f"{path}: the model gives no quality to keep faces by; leave out the shares to keep")
+        raise ModelError(
+            f"{path}: the model has no quality, so it cannot have quality thresholds; leave out the shares to keep"
+        )
     source = _crops(open_source(faces), align)
     listed = None if pairs is None else open_benchmark(pairs)
     if listed is not None:
         listed = replace(listed, images=_crops(listed.images, align))
-    matches = _check_pairs(source, listed, rates)
-    if not has_quality and not matches:
+    has_pairs = _check_pairs(source, listed, rates)
+    if not has_quality and not has_pairs:
         raise Error(
-            f"{path}: the model gives no quality and {source.name} no pairs, so there is nothing to calibrate"
+            f"{path}: the model has no quality and {source.name} has no pairs, so there is nothing to calibrate"
         )
 
-    read = read_faces(embedder, source, embed=matches and listed is None, flip=flip)
-    if has_quality and len(read.rows) < LEAST_FACES:
+    scored = read_faces(embedder, source, embed=has_pairs and listed is None, flip=flip)
+    if has_quality and len(scored.rows) < MIN_FACES:
         raise DataError(
-            f"{source.name}: {len(read.rows)} faces are too few for thresholds of quality, as each would be more than "
-            f"one percent; give at least {LEAST_FACES}, better thousands"
+            f"{source.name}: {len(scored.rows)} faces are too few for quality thresholds; use at least {MIN_FACES}, "
+            "better thousands"
         )
-    hashed = hash_images(read.source)
-    notes = list(read.notes)
-    thresholds: dict[str, Threshold] = {}
+    hashed = hash_images(scored.source)
+    notes = list(scored.notes)
+    thresholds: dict[str, QualityThreshold] = {}
     quantiles: tuple[float, ...] = ()
-    if read.quality is not None:
-        thresholds = quality_thresholds(read.quality, shares, hashed.sha256)
-        quantiles = quality_quantiles(read.quality)
+    if scored.quality is not None:
+        thresholds = quality_thresholds(scored.quality, shares, hashed.sha256)
+        quantiles = quality_quantiles(scored.quality)
     else:
-        notes.append("The model gives no quality, so there are no thresholds of quality and no percentiles.")
-    limits = {share: threshold.quality for share, threshold in thresholds.items()}
+        notes.append("The model has no quality, so there are no quality thresholds and no percentiles.")
+    minimums = {share: threshold.quality for share, threshold in thresholds.items()}
 
-    left_out, matching = read.left_out, None
+    left_out, matching = scored.left_out, None
     if listed is not None:
-        of_pairs = read_faces(embedder, listed.images, embed=True, flip=flip)
-        left_out += of_pairs.left_out
-        matching, found = match_listed_pairs(of_pairs, listed, rates, limits, flip=flip)
-        notes += [*of_pairs.notes, *found]
-    elif matches:
-        matching, found = match_every_pair(read, hashed, rates, limits, flip=flip)
-        notes += found
+        pair_faces = read_faces(embedder, listed.images, embed=True, flip=flip)
+        left_out += pair_faces.left_out
+        matching, match_notes = match_listed_pairs(pair_faces, listed, rates, minimums, flip=flip)
+        notes += [*pair_faces.notes, *match_notes]
+    elif has_pairs:
+        matching, match_notes = match_every_pair(scored, hashed, rates, minimums, flip=flip)
+        notes += match_notes
     else:
-        notes.append("It is not known who is in each picture, so there are no match thresholds.")
+        notes.append("The identities of the images are unknown, so there are no match thresholds.")
 
     if not thresholds and matching is None:
         raise Error(f"{path}: there is nothing to calibrate. {' '.join(notes)}")
 
-    labels = read.source.labels
+    labels = scored.source.labels
     calibration = Calibration(
         data=source.name,
         data_sha256=hashed.sha256,
-        faces=len(read.rows),
+        faces=len(scored.rows),
         identities=None if labels is None else len(np.unique(labels)),
         quantiles=quantiles,
         matching=matching,
@@ -154,70 +164,69 @@ def calibrate(
     description = embedder.description.model_copy(
         update={"thresholds": thresholds, "calibration": calibration}
     )
-    return Calibrated(store_description(path, description, target), description, left_out)
+    return CalibrationResult(store_description(path, description, target), description, left_out)
 
 
 def quality_thresholds(
     quality: NDArray[np.float64], shares: Sequence[float], data_sha256: str
-) -> dict[str, Threshold]:
-    """For each share of the faces the largest threshold that keeps at least that share.
+) -> dict[str, QualityThreshold]:
+    """For each share of the faces, the largest threshold that keeps at least that share.
 
-    That is the quality of the face which is the ⌈share · N⌉th from the top. Faces of equal quality are accepted or
-    rejected together, so that where some stand at the threshold more are kept than were asked for; ``kept`` says how
-    many.
+    It is the quality of the ⌈share · N⌉th best face. Faces of equal quality are accepted or rejected together, so ties
+    at the threshold keep a larger share than requested; ``kept`` is the actual share.
 
     Args:
-        quality: ``(N,)``, higher is better; accepted at or above.
+        quality: ``(N,)``, higher is better; a face at the threshold is accepted.
         shares: above 0, at most 1.
-        data_sha256: of the faces.
+        data_sha256: the SHA-256 of the images.
     """
-    falling = np.sort(quality)[::-1]
+    descending = np.sort(quality)[::-1]
     thresholds = {}
     for share in shares:
-        limit = falling[max(int(np.ceil(share * len(falling) - 1e-9)), 1) - 1]
-        kept = float(np.mean(quality >= limit))
-        thresholds[str(share)] = Threshold(quality=float(limit), data_sha256=data_sha256, kept=kept)
+        minimum = descending[max(int(np.ceil(share * len(descending) - 1e-9)), 1) - 1]
+        kept = float(np.mean(quality >= minimum))
+        thresholds[str(share)] = QualityThreshold(quality=float(minimum), data_sha256=data_sha256, kept=kept)
     return thresholds
 
 
 def quality_quantiles(quality: NDArray[np.float64]) -> tuple[float, ...]:
-    """The quantiles at 0, 1, …, 100 %, interpolated between two faces, with the digits of float32."""
+    """The quantiles at 0, 1, …, 100 %, interpolated linearly and rounded to float32."""
     quantiles = np.quantile(quality, np.linspace(0, 1, QUANTILES)).astype(np.float32)
     return tuple(float(str(value)) for value in quantiles)
 
 
-def _target(model: Path, out: Path) -> Path:
-    """Where to write.
+def _check_target(model: Path, out: Path) -> Path:
+    """The file to write.
 
     Raises:
-        ModelError: the model is a pack, which has no place for a description.
-        Error: ``out`` is no .onnx file.
+        ModelError: the model is a pack, which cannot hold a description.
+        Error: ``out`` is not an .onnx file.
     """
     if is_pack(model):
         raise ModelError(
-            f"{model}: a model pack has no place for thresholds; give its .onnx file, with a description beside it "
-            "(see docs/foreign-models.md)"
+            f"{model}: a model pack cannot hold thresholds; use its .onnx file, with a description beside it (see "
+            "docs/foreign-models.md)"
         )
     if out.suffix.lower() != ".onnx":
-        raise Error(f"{out}: a calibrated model is written as .onnx; choose that ending")
+        raise Error(f"{out}: a calibrated model is written as .onnx; choose a file with that suffix")
     return out
 
 
-def _shares(given: Sequence[float], what: str) -> list[float]:
-    """Each once.
+def _shares(shares: Sequence[float], what: str) -> list[float]:
+    """The shares without duplicates.
 
     Raises:
-        Error: one is not above 0 and below 1.
+        Error: a share is not between 0 and 1.
     """
-    for share in given:
+    for share in shares:
         if not 0 < share < 1:
-            raise Error(f"{share:g} is not {what}; give one above 0 and below 1")
-    return list(dict.fromkeys(float(share) for share in given))
+            raise Error(f"{share:g} is not {what}; it must be above 0 and below 1")
+    return list(dict.fromkeys(float(share) for share in shares))
 
 
 def _has_quality(embedder: OnnxEmbedder) -> bool:
-    nothing = np.empty((0, CROP_SIZE, CROP_SIZE, 3), dtype=np.uint8)
-    return embedder(nothing).quality is not None
+    no_crops = np.empty((0, CROP_SIZE, CROP_SIZE, 3), dtype=np.uint8)
+    return embedder(no_crops).quality is not None
 
 
 def _crops(source: Source, align: Detector | None) -> Source:
@@ -225,10 +234,10 @@ def _crops(source: Source, align: Detector | None) -> Source:
 
 
 def _check_pairs(source: Source, listed: PairBenchmark | None, rates: Sequence[float] | None) -> bool:
-    """Whether there are pairs, before anything is embedded.
+    """Whether there are pairs; checked before anything is embedded.
 
     Raises:
-        Error: rates were asked for that these pairs cannot show, or there are none.
+        Error: there are no pairs, or too few for a requested rate.
     """
     if listed is not None:
         reachable_rates(rates, int(listed.same.sum()), int((~listed.same).sum()), listed.name)
@@ -238,7 +247,7 @@ def _check_pairs(source: Source, listed: PairBenchmark | None, rates: Sequence[f
         return True
     if rates is not None:
         raise Error(
-            f"{source.name}: a false match rate needs to know who is in each picture; give a folder by identity, a "
-            "record directory or tar shards, or name a benchmark of pairs"
+            f"{source.name}: false match rates need the identity of each image; use a folder by identity, a record "
+            "directory, tar shards or a benchmark of pairs (--pairs)"
         )
     return False

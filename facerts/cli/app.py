@@ -1,4 +1,4 @@
-"""The ``facerts`` command: its subcommands, and what all of them share."""
+"""The ``facerts`` command with its subcommands and shared options."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from facerts.cli.ending import DEBUG_VARIABLE, ending, tell
+from facerts.cli.ending import DEBUG_VARIABLE, ending, report_error
+from facerts.version import __version__
 
 # One file per command; each has `register(app)`.
 COMMANDS = (
@@ -32,13 +33,13 @@ COMMANDS = (
 
 
 class _Group(TyperGroup):
-    """The subcommands; Typer would give some of their errors a status that means something else here."""
+    """The subcommands; Typer would map some errors to statuses that have another meaning here."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
         except (BrokenPipeError, EOFError, KeyboardInterrupt) as error:
-            sys.exit(tell(error))
+            sys.exit(report_error(error))
 
 
 def build_app() -> typer.Typer:
@@ -47,7 +48,6 @@ def build_app() -> typer.Typer:
         name="facerts",
         cls=_Group,
         no_args_is_help=True,
-        add_completion=False,
         pretty_exceptions_enable=False,
     )
     app.callback()(shared)
@@ -56,12 +56,20 @@ def build_app() -> typer.Typer:
     return app
 
 
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"facerts {__version__}")
+        raise typer.Exit
+
+
 def shared(
     debug: Annotated[
         bool,
-        typer.Option(
-            "--debug", help=f"Show where in the program an error happened, as {DEBUG_VARIABLE}=1 does."
-        ),
+        typer.Option("--debug", help=f"Show a traceback for errors, like {DEBUG_VARIABLE}=1."),
+    ] = False,
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit."),
     ] = False,
 ) -> None:
     """Train, export, evaluate and run face embedders that know how far to trust each face."""
@@ -70,10 +78,10 @@ def shared(
 
 
 def main() -> None:
-    """Run the command line; every error ends it with a sentence and a status, see ``facerts.cli.ending``."""
+    """Run the command line; errors end it with a message and a status, see ``facerts.cli.ending``."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
-            # Names of files may hold what the terminal's encoding, or any, does not.
+            # File names may contain characters that the encoding of the terminal does not have.
             stream.reconfigure(errors="backslashreplace")
     with ending():
         try:

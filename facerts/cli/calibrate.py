@@ -24,30 +24,38 @@ def calibrate(
     faces: Annotated[
         list[str],
         typer.Option(
-            help="Faces of your own: a folder by identity or a flat one, records, shards; may be repeated."
+            help="Your own faces: a folder by identity or a flat folder, a record directory or tar shards; may be "
+            "repeated."
         ),
     ],
     pairs: Annotated[
         str | None,
         typer.Option(
-            help="A benchmark of pairs to choose match thresholds on, in place of all pairs of the faces."
+            help="Verification benchmark to choose match thresholds on, instead of all pairs of the faces."
         ),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="The .onnx file to write; the model itself by default.")
+        Path | None, typer.Option(help="Path of the .onnx file to write; by default the model itself.")
     ] = None,
     keep: Annotated[
         list[float] | None,
-        typer.Option(help="Share of the faces to keep; may be repeated. 0.99, 0.95, 0.9 and 0.8 by default."),
+        typer.Option(
+            help="Share of the faces that a quality threshold keeps; may be repeated. By default 0.99, 0.95, 0.9 and "
+            "0.8."
+        ),
     ] = None,
     fmr: Annotated[
         list[float] | None,
         typer.Option(
-            help="False match rate; may be repeated. 0.01, 0.001 and 0.0001 by default, as the pairs allow."
+            help="False match rate of a match threshold; may be repeated. By default 0.01, 0.001 and 0.0001, if there "
+            "are enough pairs."
         ),
     ] = None,
     flip: Annotated[
-        bool, typer.Option(help="Match embeddings to which the crop's mirror was added; embed adds none.")
+        bool,
+        typer.Option(
+            help="Match sums of the embeddings of a crop and its mirror image; facerts embed uses only the crop."
+        ),
     ] = False,
     align: Align = None,
     batch_size: Batch = 64,
@@ -55,16 +63,16 @@ def calibrate(
     provider: Provider = None,
     json: Json = False,
 ) -> None:
-    """Choose thresholds of quality and of similarity on your own faces, and write them into the model.
+    """Choose quality thresholds and match thresholds on your own faces, and write them into the model.
 
-    Ends with 1 if any picture could not be read.
+    Exits with status 1 if any image could not be read.
 
     Example: facerts calibrate --model m.onnx --faces faces/
     """
     from facerts.calibration.quality_thresholds import calibrate as run
     from facerts.detection import open_any_detector
 
-    done = run(
+    result = run(
         model,
         faces,
         pairs=pairs,
@@ -77,58 +85,59 @@ def calibrate(
         threads=threads,
         batch_size=batch_size,
     )
-    found = done.description.calibration
-    assert found is not None
-    for sentence in (*found.notes, *(f"left out: {problem}" for problem in done.left_out)):
-        warn(sentence)
+    calibration = result.description.calibration
+    assert calibration is not None
+    for note in (*calibration.notes, *(f"left out: {problem}" for problem in result.left_out)):
+        warn(note)
     if json:
-        told = done.description.model_dump(mode="json", include={"thresholds", "calibration"})
-        print_json({"file": str(done.file), **told, "left_out": list(done.left_out)})
+        content = result.description.model_dump(mode="json", include={"thresholds", "calibration"})
+        print_json({"file": str(result.file), **content, "left_out": list(result.left_out)})
     else:
-        _show(done.description, found)
-        fields_table({"file": str(done.file), "left_out": len(done.left_out)})
-    if done.left_out:
+        _show(result.description, calibration)
+        fields_table({"file": str(result.file), "left_out": len(result.left_out)})
+    if result.left_out:
         raise typer.Exit(EXIT_SOME_FAILED)
 
 
-def _show(description: Description, found: Calibration) -> None:
-    matches = found.matching.thresholds if found.matching else {}
-    if found.matching is not None:
-        kind = "all pairs of" if found.matching.pairs == "all" else "the listed pairs of"
-        made = "the crop and its mirror" if found.matching.flip else "the crop alone"
+def _show(description: Description, calibration: Calibration) -> None:
+    matching = calibration.matching
+    matches = matching.thresholds if matching else {}
+    if matching is not None:
+        pairs = "all pairs of" if matching.pairs == "all" else "the listed pairs of"
+        views = "the crop and its mirror image" if matching.flip else "only the crop"
         rows_table(
-            f"Match thresholds on {kind} {found.matching.images:,} pictures, embeddings of {made}",
-            ["FMR", "same person from", "achieved", "impostor pairs", "genuine pairs", "FNMR (95 %)"],
+            f"Match thresholds on {pairs} {matching.images:,} images, embeddings of {views}",
+            ["FMR", "min. similarity", "achieved FMR", "impostor pairs", "genuine pairs", "FNMR (95 %)"],
             [
                 [
                     rate,
-                    f"{of.similarity:.4f}",
-                    f"{of.achieved_fmr:.3g}",
-                    f"{of.impostors:,}",
-                    f"{of.genuine:,}",
-                    _fnmr(of),
+                    f"{threshold.similarity:.4f}",
+                    f"{threshold.achieved_fmr:.3g}",
+                    f"{threshold.impostors:,}",
+                    f"{threshold.genuine:,}",
+                    _fnmr(threshold),
                 ]
-                for rate, of in matches.items()
+                for rate, threshold in matches.items()
             ],
         )
     if description.thresholds:
         rows_table(
-            f"Thresholds of quality on {found.faces:,} faces, and FNMR of the pairs whose two faces pass",
-            ["keep", "accepted from", "faces kept", "pairs kept", *(f"at FMR {rate}" for rate in matches)],
+            f"Quality thresholds on {calibration.faces:,} faces, and FNMR of the pairs whose two faces pass",
+            ["keep", "min. quality", "faces kept", "pairs kept", *(f"at FMR {rate}" for rate in matches)],
             [
                 [
                     share,
-                    f"{of.quality:.4f}",
-                    f"{of.kept:.4f}",
+                    f"{threshold.quality:.4f}",
+                    f"{threshold.kept:.4f}",
                     next((f"{match.kept[share].genuine:,}" for match in matches.values()), "–"),
                     *(_fnmr(match.kept[share]) for match in matches.values()),
                 ]
-                for share, of in description.thresholds.items()
+                for share, threshold in description.thresholds.items()
             ],
         )
 
 
-def _fnmr(told: MatchThreshold | KeptPairs) -> str:
-    if told.fnmr is None or told.ci95 is None:
+def _fnmr(errors: MatchThreshold | KeptPairs) -> str:
+    if errors.fnmr is None or errors.ci95 is None:
         return "–"
-    return f"{told.fnmr:.4f} [{told.ci95[0]:.4f}, {told.ci95[1]:.4f}]"
+    return f"{errors.fnmr:.4f} [{errors.ci95[0]:.4f}, {errors.ci95[1]:.4f}]"

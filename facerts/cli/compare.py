@@ -57,6 +57,6 @@ def compare(
     comparison = compare_methods(methods, embedding=embedding)
     write_comparison(comparison, out)
     write_comparison_report(methods, subjects, comparison, out, title=title)
-    for note in comparison["notes"]:
+    for note in comparison.notes:
         warn(note)
-    print_json(comparison) if json else show_comparison(comparison)
+    print_json(comparison.to_json()) if json else show_comparison(comparison)

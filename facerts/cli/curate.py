@@ -1,4 +1,4 @@
-"""The commands of ``facerts data`` that make data sets from data sets: split, merge, shuffle, dedup, disjoin."""
+"""Commands of ``facerts data`` that make data sets: split, merge, shuffle, dedup, exclude-overlap."""
 
 from __future__ import annotations
 
@@ -14,18 +14,19 @@ from facerts.cli.output import EXIT_SOME_FAILED, fields_table, print_json, rows_
 from facerts.errors import Error
 
 if TYPE_CHECKING:
-    from facerts.curation.embeddings import Embedding
+    from facerts.curation.embeddings import SourceEmbedder
+    from facerts.detection import Detector
 
-# Reasons to leave a picture out that are not the command's purpose.
-BROKEN = ("cannot be read", "cannot be decoded")
-# Options of dedup that mean something with --by embedding alone.
-OF_EMBEDDINGS = (
+# Reasons for dropped images that are errors, not the purpose of the command.
+UNREADABLE = ("cannot be read", "cannot be decoded")
+# Options of dedup that have an effect only with --by embedding.
+EMBEDDING_OPTIONS = (
     *(
         "model",
         "threshold",
         "identity_threshold",
         "min_own_cosine",
-        "pictures_across",
+        "images_across",
         "align",
         "flip",
         "cache",
@@ -33,19 +34,19 @@ OF_EMBEDDINGS = (
     *("search", "batch_size", "threads", "provider"),
 )
 # Rows of a table; the report and its lists have more.
-SHOWN = 10
+MAX_ROWS = 10
 
 
 class By(str, Enum):
-    """What pictures are equal by."""
+    """How images are compared."""
 
     HASH = "hash"
     PIXELS = "pixels"
     EMBEDDING = "embedding"
 
 
-class Searching(str, Enum):
-    """What compares embeddings; both are exact."""
+class SearchBackend(str, Enum):
+    """The backend that compares embeddings; both are exact."""
 
     NUMPY = "numpy"
     FAISS = "faiss"
@@ -54,71 +55,70 @@ class Searching(str, Enum):
 Sources = Annotated[
     list[str],
     typer.Argument(
-        help="Folders, record directories, .tar shards, .bin sets, list files; patterns with * are expanded.",
+        help="Folders, record directories, .tar shards, .bin sets or list files; patterns with * are expanded.",
         metavar="SRC...",
     ),
 ]
 Out = Annotated[
     Path,
-    typer.Option(
-        help="A folder that does not exist yet, for a record directory or tar shards; or a .tar file."
-    ),
+    typer.Option(help="Path to write to: a new folder for a record directory or tar shards, or a .tar file."),
 ]
 Shards = Annotated[
-    int | None, typer.Option(min=1, help="Write as many tar shards, and not a record directory.")
+    int | None, typer.Option(min=1, help="Write this number of tar shards instead of a record directory.")
 ]
-Seed = Annotated[int, typer.Option(min=0, help="Of the drawing.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Write the report and its lists, and no pictures.")]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of the random choice.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Write only the report and its lists, no images.")]
 Report = Annotated[
     Path | None,
-    typer.Option(
-        help="The .json file of the report; by default OUT.report.json, in a dry run OUT.dry-run.json."
-    ),
+    typer.Option(help="Path of the .json report; by default OUT.report.json, in a dry run OUT.dry-run.json."),
 ]
-Cache = Annotated[
-    Path | None, typer.Option(help="A folder to keep embeddings in; later commands take them from it.")
+Cache = Annotated[Path | None, typer.Option(help="Folder that keeps embeddings for later commands.")]
+Flip = Annotated[bool, typer.Option(help="Add the embedding of the mirror image of each crop.")]
+SearchBy = Annotated[
+    SearchBackend, typer.Option("--search", help="Backend that compares embeddings; both are exact.")
 ]
-Flip = Annotated[bool, typer.Option(help="Add each crop's mirror to its embedding.")]
-SearchBy = Annotated[Searching, typer.Option("--search", help="What compares embeddings; both are exact.")]
 
 
 def add_to(data: typer.Typer) -> None:
     """Add the commands to ``facerts data``."""
-    for command in (split, merge, shuffle, dedup, disjoin):
+    for command in (split, merge, shuffle, dedup, exclude_overlap):
         data.command()(command)
+    data.command("disjoin", hidden=True)(exclude_overlap)  # its former name
 
 
 def split(
     sources: Sources,
     out: Out,
-    held_out: Annotated[Path, typer.Option(help="As --out, for the identities that are held out.")],
-    identities: Annotated[int | None, typer.Option(min=1, help="Identities to hold out.")] = None,
-    share: Annotated[float | None, typer.Option(help="Or the share of them, above 0 and below 1.")] = None,
+    held_out: Annotated[Path, typer.Option(help="Path for the held-out identities, see --out.")],
+    identities: Annotated[int | None, typer.Option(min=1, help="Number of identities to hold out.")] = None,
+    share: Annotated[
+        float | None, typer.Option(help="Share of the identities to hold out, above 0 and below 1.")
+    ] = None,
     seed: Seed = 0,
     shards: Shards = None,
     dry_run: DryRun = False,
     report: Report = None,
     json: Json = False,
 ) -> None:
-    """Split by identity: nobody is in both parts.
+    """Split a data set by identity, so that nobody is in both parts.
 
     Example: facerts data split faces/ --out faces_train --held-out faces_test --share 0.1
     """
-    from facerts.curation.curation_job import Settings
-    from facerts.curation.output_spec import Target
+    from facerts.curation.curation_job import JobOptions
+    from facerts.curation.output_spec import OutputSpec
     from facerts.curation.split import split as run
     from facerts.datasets import open_source
 
-    told = run(
+    result = run(
         open_source(sources),
-        Target(out, shards),
-        Target(held_out, shards),
+        OutputSpec(out, shards),
+        OutputSpec(held_out, shards),
         identities=identities,
         share=share,
         seed=seed,
-        settings=Settings(dry_run, report),
+        options=JobOptions(dry_run, report),
     )
-    _show(told, json)
+    _show(result, json)
 
 
 def merge(
@@ -127,7 +127,8 @@ def merge(
     prefix_sources: Annotated[
         bool,
         typer.Option(
-            "--prefix-sources", help="Put each source's name before its identities', so that none are shared."
+            "--prefix-sources",
+            help="Prefix identities with the name of their source, so that none are merged.",
         ),
     ] = False,
     shards: Shards = None,
@@ -135,16 +136,21 @@ def merge(
     report: Report = None,
     json: Json = False,
 ) -> None:
-    """Join several sources; identities of the same name are one. A pattern in quotes is one source.
+    """Merge several sources; identities of the same name are merged. A pattern in quotes is one source.
 
     Example: facerts data merge faces/ more_faces/ --out all_faces
     """
-    from facerts.curation.curation_job import Settings
+    from facerts.curation.curation_job import JobOptions
     from facerts.curation.merge import merge as run
-    from facerts.curation.output_spec import Target
+    from facerts.curation.output_spec import OutputSpec
 
     _show(
-        run(sources, Target(out, shards), prefix_sources=prefix_sources, settings=Settings(dry_run, report)),
+        run(
+            sources,
+            OutputSpec(out, shards),
+            prefix_sources=prefix_sources,
+            options=JobOptions(dry_run, report),
+        ),
         json,
     )
 
@@ -158,16 +164,19 @@ def shuffle(
     report: Report = None,
     json: Json = False,
 ) -> None:
-    """Put all pictures in one random order, so that they can be read one after the other at full speed.
+    """Write all images in random order, so that training can read them sequentially at full speed.
 
     Example: facerts data shuffle faces/ --out shuffled --shards 8
     """
-    from facerts.curation.curation_job import Settings
-    from facerts.curation.output_spec import Target
+    from facerts.curation.curation_job import JobOptions
+    from facerts.curation.output_spec import OutputSpec
     from facerts.curation.shuffle import shuffle as run
     from facerts.datasets import open_source
 
-    _show(run(open_source(sources), Target(out, shards), seed=seed, settings=Settings(dry_run, report)), json)
+    _show(
+        run(open_source(sources), OutputSpec(out, shards), seed=seed, options=JobOptions(dry_run, report)),
+        json,
+    )
 
 
 def dedup(
@@ -175,35 +184,43 @@ def dedup(
     sources: Sources,
     out: Out,
     by: Annotated[
-        By, typer.Option(help="Equal bytes, equal decoded pixels, or embeddings that are almost equal.")
+        By, typer.Option(help="Compare images by their bytes, their decoded pixels, or their embeddings.")
     ] = By.HASH,
     model: ModelOrDefault = None,
-    threshold: Annotated[float, typer.Option(help="Least cosine of near-duplicates.")] = 0.95,
+    threshold: Annotated[float, typer.Option(help="Minimum cosine similarity of near-duplicates.")] = 0.95,
     identity_threshold: Annotated[
-        float, typer.Option(help="Least cosine of the means of two identities that look like one person.")
+        float,
+        typer.Option(
+            help="Minimum cosine similarity of the means of two identities that look like one person."
+        ),
     ] = 0.7,
     min_own_cosine: Annotated[
         float | None,
         typer.Option(
-            help="Leave out pictures less similar than this to the mean of their identity's others."
+            help="Drop images whose cosine similarity to the mean of the others of their identity is lower than this."
         ),
     ] = None,
-    pictures_across: Annotated[
-        bool, typer.Option(help="Compare pictures of different identities; time grows with their square.")
+    images_across: Annotated[
+        bool,
+        typer.Option(
+            "--images-across/--no-images-across",
+            "--pictures-across/--no-pictures-across",
+            help="Also compare images of different identities; the time is quadratic in the number of images.",
+        ),
     ] = True,
     merge_identities: Annotated[
-        bool, typer.Option("--merge-identities", help="Make one of identities that look like one person.")
+        bool, typer.Option("--merge-identities", help="Merge identities that look like one person.")
     ] = False,
     drop_identities: Annotated[
         bool,
         typer.Option(
-            "--drop-identities", help="Keep the larger of two identities that look like one person."
+            "--drop-identities", help="Keep only the larger of two identities that look like one person."
         ),
     ] = False,
     align: Align = None,
     flip: Flip = False,
     cache: Cache = None,
-    search: SearchBy = Searching.NUMPY,
+    search: SearchBy = SearchBackend.NUMPY,
     shards: Shards = None,
     dry_run: DryRun = False,
     report: Report = None,
@@ -212,68 +229,76 @@ def dedup(
     provider: Provider = None,
     json: Json = False,
 ) -> None:
-    """Leave out duplicates within identities, and report identities that share pictures or look like one person.
+    """Remove duplicates within identities, and report identities that share images or look like one person.
 
-    Ends with 1 if any picture could not be read.
+    Exits with status 1 if any image could not be read.
 
     Example: facerts data dedup faces/ --by embedding --threshold 0.95 --out faces_once
     """
-    from facerts.curation.curation_job import Settings
+    from facerts.curation.curation_job import JobOptions
     from facerts.curation.exact_duplicates import dedup as run
-    from facerts.curation.identity_pairs import Across
-    from facerts.curation.output_spec import Target
+    from facerts.curation.identity_pairs import IdentityAction
+    from facerts.curation.output_spec import OutputSpec
     from facerts.datasets import open_source
 
     if merge_identities and drop_identities:
-        raise Error("identities cannot be both merged and dropped; give one of the two")
-    across = Across.MERGE if merge_identities else Across.DROP if drop_identities else Across.REPORT
-    target, settings = Target(out, shards), Settings(dry_run, report)
+        raise Error(
+            "identities cannot be both merged and dropped; give only one of --merge-identities and --drop-identities"
+        )
+    action = IdentityAction.REPORT
+    if merge_identities or drop_identities:
+        action = IdentityAction.MERGE if merge_identities else IdentityAction.DROP
+    output, options = OutputSpec(out, shards), JobOptions(dry_run, report)
     if by is not By.EMBEDDING:
-        _refuse_given(context, OF_EMBEDDINGS, f"--by {by.value} compares no embeddings")
-        _show(run(open_source(sources), target, by=by.value, across=across, settings=settings), json)
+        _refuse_options(context, EMBEDDING_OPTIONS, f"--by {by.value} does not use embeddings")
+        _show(run(open_source(sources), output, by=by.value, identity_action=action, options=options), json)
         return
-    from facerts.curation.dedup import Limits
+    from facerts.curation.dedup import DedupThresholds
     from facerts.curation.dedup import dedup as run_by_embedding
 
-    limits = Limits(threshold, identity_threshold, min_own_cosine, pictures_across)
-    told = run_by_embedding(
+    thresholds = DedupThresholds(threshold, identity_threshold, min_own_cosine, images_across)
+    result = run_by_embedding(
         open_source(sources),
-        target,
-        _embedding(model, flip, cache, search, batch_size, threads, provider),
-        limits,
-        across=across,
+        output,
+        _embedder(model, flip, cache, search, batch_size, threads, provider),
+        thresholds,
+        identity_action=action,
         align=_detector(align, threads, provider),
-        settings=settings,
+        options=options,
     )
-    _show(told, json)
+    _show(result, json)
 
 
-def disjoin(
+def exclude_overlap(
     sources: Sources,
     benchmark: Annotated[
         list[str],
         typer.Option(
-            help="Whose people to leave out: a folder of LFW, CFP, AgeDB, CALFW, CPLFW or IJB, a .bin set, or any "
-            "other pictures; may be repeated."
+            help="Benchmark whose people to exclude: a folder of LFW, CFP, AgeDB, CALFW, CPLFW or IJB, a .bin set, or "
+            "any other images; may be repeated."
         ),
     ],
     out: Out,
     model: ModelOrDefault = None,
     threshold: Annotated[
-        float, typer.Option(help="Least cosine of an identity's mean and a picture of a benchmark.")
+        float,
+        typer.Option(
+            help="Minimum cosine similarity of the mean of an identity and an image of a benchmark."
+        ),
     ] = 0.5,
     single_images: Annotated[
-        bool, typer.Option("--single-images", help="Compare the identities' single pictures as well.")
+        bool,
+        typer.Option("--single-images", help="Also compare each image of an identity, not just the mean."),
     ] = False,
     align_benchmark: Annotated[
         str | None,
         typer.Option(
-            help="The benchmark's pictures are photos: find and align their faces, as --align of dedup does."
+            help="Detector that finds and aligns the faces in a benchmark of photos; see --align of facerts data dedup."
         ),
     ] = None,
     flip: Flip = False,
     cache: Cache = None,
-    search: SearchBy = Searching.NUMPY,
+    search: SearchBy = SearchBackend.NUMPY,
     shards: Shards = None,
     dry_run: DryRun = False,
     report: Report = None,
@@ -282,76 +307,78 @@ def disjoin(
     provider: Provider = None,
     json: Json = False,
 ) -> None:
-    """Leave out the identities that look like somebody in a benchmark. Ends with 1 if any picture could not be read.
+    """Remove the identities that look like somebody in a benchmark.
 
-    Example: facerts data disjoin faces/ --benchmark lfw/ --threshold 0.5 --out faces_not_lfw
+    Exits with status 1 if any image could not be read.
+
+    Example: facerts data exclude-overlap faces/ --benchmark lfw/ --threshold 0.5 --out faces_not_lfw
     """
-    from facerts.curation.curation_job import Settings
-    from facerts.curation.exclude_overlap import disjoin as run
-    from facerts.curation.output_spec import Target
+    from facerts.curation.curation_job import JobOptions
+    from facerts.curation.exclude_overlap import exclude_overlap as run
+    from facerts.curation.output_spec import OutputSpec
     from facerts.datasets import open_source
 
-    told = run(
+    result = run(
         open_source(sources),
         benchmark,
-        Target(out, shards),
-        _embedding(model, flip, cache, search, batch_size, threads, provider),
+        OutputSpec(out, shards),
+        _embedder(model, flip, cache, search, batch_size, threads, provider),
         threshold=threshold,
         single_images=single_images,
         align_benchmarks=_detector(align_benchmark, threads, provider),
-        settings=Settings(dry_run, report),
+        options=JobOptions(dry_run, report),
     )
-    _show(told, json)
+    _show(result, json)
 
 
-def _refuse_given(context: typer.Context, names: Sequence[str], why: str) -> None:
-    """Refuse options that would do nothing."""
+def _refuse_options(context: typer.Context, names: Sequence[str], reason: str) -> None:
+    """Refuse options that would have no effect."""
     for name in names:
         source = context.get_parameter_source(name)
         if source is not None and source.name == "COMMANDLINE":
-            raise Error(f"{why}; leave out --{name.replace('_', '-')}")
+            raise Error(f"{reason}; leave out --{name.replace('_', '-')}")
 
 
-def _embedding(
+def _embedder(
     model: str | None,
     flip: bool,
     cache: Path | None,
-    search: Searching,
+    search: SearchBackend,
     batch_size: int,
     threads: int | None,
     provider: list[str] | None,
-) -> Embedding:
-    from facerts.curation.embeddings import Embedding
+) -> SourceEmbedder:
+    from facerts.curation.embeddings import SourceEmbedder
     from facerts.embedding import load_embedder
     from facerts.hub.registry import find_model
 
     embedder = load_embedder(find_model(model), providers=provider, threads=threads, batch_size=batch_size)
-    return Embedding(embedder, flip, cache, search.value)
+    return SourceEmbedder(embedder, flip, cache, search.value)
 
 
-def _detector(given: str | None, threads: int | None, provider: list[str] | None) -> Any:
+def _detector(name: str | None, threads: int | None, provider: list[str] | None) -> Detector | None:
     from facerts.detection import open_any_detector
 
-    return None if given is None else open_any_detector(given, providers=provider, threads=threads)
+    return None if name is None else open_any_detector(name, providers=provider, threads=threads)
 
 
-def _show(told: dict[str, Any], json: bool) -> None:
-    """The report on the terminal; pictures that could not be read end the command with 1."""
-    for note in told.get("benchmarks", {}).get("notes", []):
+def _show(report: dict[str, Any], json: bool) -> None:
+    """Print the report; exit with status 1 if images could not be read."""
+    for note in report.get("benchmarks", {}).get("notes", []):
         warn(note)
-    print_json(told) if json else _tables(told)
-    broken = sum(told["dropped"]["by_reason"].get(reason, 0) for reason in BROKEN)
-    broken += len(told.get("benchmarks", {}).get("unreadable", []))
-    if broken:
-        warn(f"pictures that could not be read: {broken:,}; the report and its lists name them")
+    print_json(report) if json else _print_tables(report)
+    unreadable = sum(report["dropped"]["by_reason"].get(reason, 0) for reason in UNREADABLE)
+    unreadable += len(report.get("benchmarks", {}).get("unreadable", []))
+    if unreadable:
+        warn(f"{unreadable:,} images could not be read; the report and its lists name them")
         raise typer.Exit(EXIT_SOME_FAILED)
 
 
-def _tables(told: dict[str, Any]) -> None:
-    came, dropped = told["in"], told["dropped"]
-    rows = [["came in", came["name"], _number(came["images"]), _number(came["identities"])]]
-    rows += [["left out", reason, _number(images), ""] for reason, images in dropped["by_reason"].items()]
-    verb = "would be written" if told["dry_run"] else "written"
+def _print_tables(report: dict[str, Any]) -> None:
+    source, dropped = report["in"], report["dropped"]
+    rows = [["read", source["name"], _number(source["images"]), _number(source["identities"])]]
+    rows += [["dropped", reason, _number(images), ""] for reason, images in dropped["by_reason"].items()]
+    verb = "would be written" if report["dry_run"] else "written"
     rows += [
         [
             verb,
@@ -359,32 +386,32 @@ def _tables(told: dict[str, Any]) -> None:
             _number(data_set["images"]),
             _number(data_set["identities"]),
         ]
-        for data_set in told["written"]
+        for data_set in report["written"]
     ]
-    rows_table("Pictures", ["", "what", "images", "identities"], rows)
-    if pairs := told.get("identity_pairs", {}).get("surest"):
-        _pairs_table(told["identity_pairs"], pairs[:SHOWN])
-    if found := told.get("overlap", {}):
-        _overlap_table(found)
-    fields = {"report": told["report"], **told["lists"], "seconds": told["seconds"]}
-    if "model" in told["settings"]:
-        model = told["settings"]["model"]
+    rows_table("Images", ["", "what", "images", "identities"], rows)
+    if pairs := report.get("identity_pairs", {}).get("surest"):
+        _pairs_table(report["identity_pairs"], pairs[:MAX_ROWS])
+    if overlap := report.get("overlap", {}):
+        _overlap_table(overlap)
+    fields = {"report": report["report"], **report["lists"], "seconds": report["seconds"]}
+    if "model" in report["settings"]:
+        model = report["settings"]["model"]
         fields["model"] = f"{model['name']} ({model['sha256'][:12]}…)"
-    if quantiles := told.get("own_cosine", {}).get("quantiles"):
+    if quantiles := report.get("own_cosine", {}).get("quantiles"):
         fields["cosine_to_own_identity"] = {
             f"{100 * float(share):g} %": value for share, value in quantiles.items()
         }
     fields_table(fields)
 
 
-def _pairs_table(told: dict[str, Any], surest: list[dict[str, Any]]) -> None:
+def _pairs_table(summary: dict[str, Any], surest: list[dict[str, Any]]) -> None:
     by_means = "mean_cosine" in surest[0]
     rows = [
         [
             f"{pair['first']}, {pair['second']}",
             "yes" if pair["one_person"] else "no",
             *([f"{pair['mean_cosine']:.3f}"] if by_means else []),
-            _number(pair["similar_pictures"] if by_means else pair["equal_pictures"]),
+            _number(pair["similar_images"] if by_means else pair["equal_images"]),
             f"{pair['share']:.2f}",
         ]
         for pair in surest
@@ -393,20 +420,20 @@ def _pairs_table(told: dict[str, Any], surest: list[dict[str, Any]]) -> None:
         "identities",
         "one person",
         *(["cosine of means"] if by_means else []),
-        "pictures in common",
+        "images in common",
         "share",
     ]
-    title = f"Pairs of identities: {told['count']:,}, of one person: {told['one_person']:,} ({told['done']})"
+    title = f"Pairs of identities: {summary['count']:,}, of one person: {summary['one_person']:,} ({summary['done']})"
     rows_table(title, header, rows)
 
 
-def _overlap_table(found: dict[str, Any]) -> None:
+def _overlap_table(overlap: dict[str, Any]) -> None:
     rows = [
         [f"{row['identity']} ({state})", row["resembles"], f"{row['cosine']:.3f}"]
-        for state, of in (("left out", found["left_out"]), ("kept", found["nearest_kept"]))
-        for row in of[: SHOWN // 2]
+        for state, of in (("dropped", overlap["left_out"]), ("kept", overlap["nearest_kept"]))
+        for row in of[: MAX_ROWS // 2]
     ]
-    title = f"Identities that look like somebody in a benchmark: {found['identities']:,}"
+    title = f"Identities that look like somebody in a benchmark: {overlap['identities']:,}"
     rows_table(title, ["identity", "resembles", "cosine"], rows)
 
 

@@ -1,4 +1,4 @@
-"""``facerts data``: look at data sets and convert between their layouts."""
+"""``facerts data``: inspect data sets and convert between their layouts."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from facerts.cli.options import Json
 from facerts.cli.output import EXIT_SOME_FAILED, fields_table, print_json, warn
 
 if TYPE_CHECKING:
-    from facerts.curation.pack import Packed
+    from facerts.curation.pack import PackResult
 
-data = typer.Typer(no_args_is_help=True, help="Look at data sets and convert between their layouts.")
+data = typer.Typer(no_args_is_help=True, help="Inspect data sets and convert between their layouts.")
 
 add_to(data)
 
 
 class Layout(str, Enum):
-    """What ``pack`` writes."""
+    """The layouts that ``pack`` and ``generate`` write."""
 
     REC = "rec"
     TAR = "tar"
@@ -35,15 +35,17 @@ def register(app: typer.Typer) -> None:
 @data.command()
 def pack(
     sources: Sources,
-    out: Annotated[Path, typer.Option(help="Folder to write into.")],
+    out: Annotated[Path, typer.Option(help="Folder to write to.")],
     layout: Annotated[
-        Layout, typer.Option("--format", help="A record directory, or tar shards.")
+        Layout, typer.Option("--format", help="Layout: a record directory or tar shards.")
     ] = Layout.REC,
-    shard_images: Annotated[int, typer.Option(min=1, help="Images in each tar shard.")] = 10_000,
-    check: Annotated[bool, typer.Option(help="Decode every picture; leave out the broken ones.")] = True,
+    shard_images: Annotated[int, typer.Option(min=1, help="Number of images per tar shard.")] = 10_000,
+    check: Annotated[
+        bool, typer.Option(help="Decode every image, and leave out images that cannot be decoded.")
+    ] = True,
     json: Json = False,
 ) -> None:
-    """Pack pictures into a record directory (train.rec, train.idx, property) or tar shards; bytes stay as they are.
+    """Pack images, unchanged, into a record directory (train.rec, train.idx, property) or tar shards.
 
     Example: facerts data pack faces/ --out faces_rec
     """
@@ -58,27 +60,30 @@ def pack(
 
 
 @data.command()
-def draw(
-    out: Annotated[Path, typer.Option(help="Folder to write into.")],
-    identities: Annotated[int, typer.Option(min=2, help="Of the set.")] = 10_575,
-    pictures: Annotated[int, typer.Option(min=1, help="Of each identity.")] = 4,
+@data.command("draw", hidden=True)  # its former name
+def generate(
+    out: Annotated[Path, typer.Option(help="Folder to write to.")],
+    identities: Annotated[int, typer.Option(min=2, help="Number of identities.")] = 10_575,
+    images: Annotated[
+        int, typer.Option("--images", "--pictures", min=1, help="Number of images per identity.")
+    ] = 4,
     people: Annotated[
-        int, typer.Option(min=1, help="That are drawn; further identities look like the first ones again.")
+        int, typer.Option(min=1, help="Number of different faces; further identities repeat the first ones.")
     ] = 1000,
-    seed: Annotated[int, typer.Option(min=0, help="Another gives other people.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the faces.")] = 0,
     layout: Annotated[
-        Layout, typer.Option("--format", help="A record directory, or tar shards.")
+        Layout, typer.Option("--format", help="Layout: a record directory or tar shards.")
     ] = Layout.REC,
     json: Json = False,
 ) -> None:
-    """Draw a set of any number of identities, to measure how fast training is without anybody's data.
+    """Generate synthetic faces of any number of identities, to measure the speed of training without real data.
 
-    Example: facerts data draw --identities 181000 --out drawn
+    Example: facerts data generate --identities 181000 --out synthetic
     """
     from facerts.curation.pack import pack_records, pack_shards
     from facerts.datasets.synthetic_source import SyntheticSource
 
-    source = SyntheticSource(identities, pictures, people=people, seed=seed)
+    source = SyntheticSource(identities, images, people=people, seed=seed)
     write = pack_records if layout is Layout.REC else pack_shards
     _show(write(source, out, check=False), json)
 
@@ -86,10 +91,10 @@ def draw(
 @data.command()
 def unpack(
     sources: Sources,
-    out: Annotated[Path, typer.Option(help="A folder that does not exist yet.")],
+    out: Annotated[Path, typer.Option(help="Path of a new folder.")],
     json: Json = False,
 ) -> None:
-    """Write every picture of a source as a file, in folders by identity.
+    """Write every image of a source as a file, in folders by identity.
 
     Example: facerts data unpack faces_rec --out faces
     """
@@ -103,11 +108,13 @@ def unpack(
 def inspect(
     sources: Sources,
     every: Annotated[
-        bool, typer.Option("--all", help="Decode every picture, not a sample of 1,000.")
+        bool, typer.Option("--all", help="Decode every image, not just a sample of 1,000.")
     ] = False,
     json: Json = False,
 ) -> None:
-    """Tell what a source holds: images, identities, sizes, broken pictures. Ends with 1 if any is broken.
+    """Show the number of images and identities of a source, image sizes, and images that cannot be decoded.
+
+    Exits with status 1 if any image cannot be decoded.
 
     Example: facerts data inspect faces_rec
     """
@@ -127,11 +134,11 @@ def inspect(
 
 @data.command(name="bin")
 def bin_set(
-    benchmark: Annotated[Path, typer.Argument(help="A folder in LFW's layout, with pairs.txt.")],
-    out: Annotated[Path, typer.Option(help="The .bin file to write.")],
+    benchmark: Annotated[Path, typer.Argument(help="Folder in the layout of LFW, with pairs.txt.")],
+    out: Annotated[Path, typer.Option(help="Path of the .bin file to write.")],
     json: Json = False,
 ) -> None:
-    """Write a verification benchmark as one .bin file, its pairs in order.
+    """Write a verification benchmark as one .bin file, with its pairs in order.
 
     Example: facerts data bin lfw/ --out lfw.bin
     """
@@ -144,7 +151,7 @@ def bin_set(
     print_json(result) if json else fields_table(result)
 
 
-def _show(packed: Packed, json: bool) -> None:
+def _show(packed: PackResult, json: bool) -> None:
     result = {
         "images": packed.images,
         "identities": packed.identities,

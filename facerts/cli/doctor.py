@@ -1,4 +1,4 @@
-"""``facerts doctor``: what is installed, what is missing, and which extra brings it."""
+"""``facerts doctor``: which packages are installed, which are missing, and which extra installs them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import typer
 
-from facerts.cli.extras import OPTIONAL, advice
+from facerts.cli.extras import OPTIONAL, install_command
 from facerts.cli.options import Json
 from facerts.cli.output import fields_table, print_json
 from facerts.version import __version__
@@ -20,7 +20,7 @@ def register(app: typer.Typer) -> None:
 
 
 def doctor(json: Json = False) -> None:
-    """Say what is installed, what is missing and how to get it.
+    """Show which packages are installed, which are missing, and how to install them.
 
     Example: facerts doctor
     """
@@ -29,7 +29,7 @@ def doctor(json: Json = False) -> None:
 
 
 def examine() -> dict[str, Any]:
-    """Versions of what is there, ONNX Runtime's providers, and the extra for what is not."""
+    """Versions of installed packages, the providers of ONNX Runtime, and the extras of missing packages."""
     import cv2
     import numpy
 
@@ -41,20 +41,20 @@ def examine() -> dict[str, Any]:
     }
     for module, (packages, _) in OPTIONAL.items():
         try:
-            found = import_module(module)
+            imported = import_module(module)
         except ImportError as error:
-            there = any(_installed(package) for package in packages)
-            state = f"installed, but cannot be imported ({error})" if there else "missing"
-            result[module] = f"{state}: {advice(module)}"
+            installed = any(_version(package) for package in packages)
+            state = f"installed, but cannot be imported ({error})" if installed else "missing"
+            result[module] = f"{state}: {install_command(module)}"
             continue
-        result[module] = next((_installed(package) for package in packages if _installed(package)), "present")
+        result[module] = next((_version(package) for package in packages if _version(package)), "present")
         if module == "onnxruntime":
-            result["providers"] = found.get_available_providers()
+            result["providers"] = imported.get_available_providers()
     return result
 
 
-def _installed(package: str) -> str:
-    """The package's version, or nothing."""
+def _version(package: str) -> str:
+    """The version of a package; empty if it is not installed."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:

@@ -13,9 +13,9 @@ from facerts.cli.options import (
     DetectorModel,
     DetectorName,
     DetThreshold,
+    Images,
     Json,
     ModelOrDefault,
-    Pictures,
     Provider,
     ResizeCrops,
     RunBatch,
@@ -30,8 +30,8 @@ def register(app: typer.Typer) -> None:
 
 
 def embed(
-    paths: Pictures,
-    out: Annotated[Path, typer.Option(help="The .npz file to write.")],
+    paths: Images,
+    out: Annotated[Path, typer.Option(help="Path of the .npz file to write.")],
     model: ModelOrDefault = None,
     detector: Detector = DetectorName.NONE,
     detector_model: DetectorModel = None,
@@ -42,7 +42,9 @@ def embed(
     provider: Provider = None,
     json: Json = False,
 ) -> None:
-    """Embed pictures: paths, faces, embeddings, quality, uncertainty and norm. Ends with 1 if any could not be read.
+    """Embed images: write paths, faces, embeddings, quality, uncertainty and norm as arrays.
+
+    Exits with status 1 if any image could not be read.
 
     Example: facerts embed crops/ --model m.onnx --out embeddings.npz
     """
@@ -59,7 +61,7 @@ def embed(
         threads=threads,
         batch_size=batch_size,
     )
-    # All embeddings are held until the file is written; crops need not be.
+    # All embeddings are kept in memory until the file is written, but not the crops.
     scored = [replace(entry, crop=None) for entry in scorer.score_paths(paths, progress="embedding")]
     write_embeddings(out, scored)
     failed = [entry.row.error for entry in scored if entry.row.error is not None]

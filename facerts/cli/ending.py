@@ -1,4 +1,4 @@
-"""How a command ends: a sentence on standard error and an exit status for every error, a traceback for who asks."""
+"""Errors of commands: a message on standard error and an exit status, with a traceback on request."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from facerts.cli.extras import advice
+from facerts.cli.extras import install_command
 from facerts.cli.output import (
     EXIT_BROKEN_PIPE,
     EXIT_INTERRUPTED,
     EXIT_NON_FINITE,
-    EXIT_UNFORESEEN,
+    EXIT_UNEXPECTED,
     EXIT_UNUSABLE,
     print_error,
 )
@@ -24,17 +24,17 @@ DEBUG_VARIABLE = "FACERTS_DEBUG"
 
 @contextmanager
 def ending() -> Iterator[None]:
-    """End the process with a sentence and a status where the block ends with an error."""
+    """If the block raises an error, report it and exit with its status."""
     try:
         yield
     except (Exception, KeyboardInterrupt) as error:
-        sys.exit(tell(error))
+        sys.exit(report_error(error))
 
 
-def tell(error: BaseException) -> int:
-    """Say why a command ended, and give its exit status."""
+def report_error(error: BaseException) -> int:
+    """Print why a command failed, and return its exit status."""
     if isinstance(error, BrokenPipeError):
-        # Nobody reads what is still to be written, so Python must not try it when it ends.
+        # Nobody reads the remaining output, so Python must not try to flush it at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_BROKEN_PIPE
     if isinstance(error, KeyboardInterrupt):
@@ -45,8 +45,8 @@ def tell(error: BaseException) -> int:
     if isinstance(error, Error):
         print_error(error)
         return EXIT_NON_FINITE if isinstance(error, NonFiniteLossError) else EXIT_UNUSABLE
-    if isinstance(error, ModuleNotFoundError) and (how := advice(error.name or "")):
-        print_error(f"this command needs {error.name}, which is not installed: {how}")
+    if isinstance(error, ModuleNotFoundError) and (command := install_command(error.name or "")):
+        print_error(f"this command needs {error.name}, which is not installed: {command}")
         return EXIT_UNUSABLE
     if isinstance(error, OSError) and error.strerror:
         where = "" if error.filename is None else f"{os.fsdecode(error.filename)}: "
@@ -54,16 +54,16 @@ def tell(error: BaseException) -> int:
         return EXIT_UNUSABLE
     if isinstance(error, MemoryError):
         print_error(
-            f"there is not enough memory ({first_line(error)}); give less at a time, or a larger machine"
+            f"not enough memory ({first_line(error)}); process fewer images at a time, or use a larger machine"
         )
         return EXIT_UNUSABLE
     print_error(
-        f"unforeseen, {type(error).__name__} ({first_line(error)}); this is a defect of facerts: report it with what "
-        f"{DEBUG_VARIABLE}=1 shows"
+        f"unexpected {type(error).__name__} ({first_line(error)}); this is a bug in facerts: please report it with the "
+        f"output of {DEBUG_VARIABLE}=1"
     )
-    return EXIT_UNFORESEEN
+    return EXIT_UNEXPECTED
 
 
 def debugging() -> bool:
-    """Whether errors are shown with the place where they happened."""
+    """Whether errors are shown with a traceback."""
     return os.environ.get(DEBUG_VARIABLE, "") not in ("", "0")

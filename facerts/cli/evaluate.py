@@ -1,13 +1,13 @@
-"""``facerts evaluate``: how good a model is, and how good its scores of pictures are."""
+"""``facerts evaluate``: how good a model is, and how good its scores of images are."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Protocol, TypeVar
 
 import typer
 
@@ -18,13 +18,23 @@ from facerts.errors import Error
 from facerts.io.files import locked
 
 if TYPE_CHECKING:
-    from facerts.embedding.embed import Judged
+    from facerts.embedding.embed import AnyEmbedder
     from facerts.evaluation.options import Measuring
+    from facerts.evaluation.results import Result
     from facerts.evaluation.run import Kind
+
+Section = TypeVar("Section")
+
+
+class WithNotes(Protocol):
+    """A section that says what is odd about its data."""
+
+    notes: list[str]
+
 
 evaluate = typer.Typer(
     no_args_is_help=True,
-    help="Verification, error versus reject, identification, out-of-distribution, ladders: numbers with intervals.",
+    help="Verification, error versus reject, identification, out-of-distribution, corruptions: numbers with intervals.",
 )
 
 # Below it, a detector's scores of poor faces would be lost.
@@ -34,7 +44,7 @@ CHECKPOINT = "checkpoint.pt"
 
 
 class Combining(str, Enum):
-    """How two pictures' qualities become their pair's."""
+    """How two images' qualities become their pair's."""
 
     MIN = "min"
     MEAN = "mean"
@@ -88,7 +98,7 @@ Data = Annotated[
 Out = Annotated[Path, typer.Option(help="The result folder; several commands may share one.")]
 Flip = Annotated[bool, typer.Option(help="Add each crop's mirror to its embedding.")]
 AllPairs = Annotated[
-    bool, typer.Option("--all-pairs", help="Measure every pair of the benchmark's pictures too (millions).")
+    bool, typer.Option("--all-pairs", help="Measure every pair of the benchmark's images too (millions).")
 ]
 SimilarityOption = Annotated[
     Comparing,
@@ -97,8 +107,13 @@ SimilarityOption = Annotated[
         help="How a pair is compared; mls: mutual likelihood, for models with a variance (PFE).",
     ),
 ]
-Pictures = Annotated[
-    bool, typer.Option(help="Keep the crops that a report shows: worst pairs, best and worst faces.")
+Crops = Annotated[
+    bool,
+    typer.Option(
+        "--crops/--no-crops",
+        "--pictures/--no-pictures",
+        help="Keep the crops that a report shows: worst pairs, best and worst faces.",
+    ),
 ]
 DetectorModel = Annotated[
     str | None,
@@ -130,7 +145,7 @@ def verification(
     similarity: SimilarityOption = Comparing.COSINE,
     all_pairs: AllPairs = False,
     flip: Flip = True,
-    pictures: Pictures = True,
+    crops: Crops = True,
     align: Align = None,
     detector_model: DetectorModel = None,
     reference: Reference = None,
@@ -144,7 +159,7 @@ def verification(
     Example: facerts evaluate verification --model m.onnx --data lfw/ --all-pairs --out results
     """
     judged = _judged(model, embeddings, provider, threads, batch_size, score, ensemble)
-    how = _measuring(batch_size, pictures, align, detector_model, reference, flip=flip, every_pair=all_pairs)
+    how = _measuring(batch_size, crops, align, detector_model, reference, flip=flip, every_pair=all_pairs)
     how = replace(how, fars=tuple(far) if far else None)
     _pairs("verification", judged, data, out, how, similarity, json)
 
@@ -184,12 +199,12 @@ def reject(
 @evaluate.command()
 def identification(
     data: Annotated[
-        list[str], typer.Option(help="An IJB folder, or pictures with identities; may be repeated.")
+        list[str], typer.Option(help="An IJB folder, or images with identities; may be repeated.")
     ],
     out: Out,
     model: ModelOption = None,
     embeddings: Embeddings = None,
-    enrolled: Annotated[int, typer.Option(min=1, help="Pictures of each person in a drawn gallery.")] = 1,
+    enrolled: Annotated[int, typer.Option(min=1, help="Images of each person in a drawn gallery.")] = 1,
     unknown: Annotated[
         float, typer.Option(min=0.0, max=1.0, help="Share of the people that a drawn gallery does not have.")
     ] = 0.5,
@@ -214,13 +229,14 @@ def identification(
         result = run_identification(
             judged, data, out, how, enrolled=enrolled, unknown=unknown, seed=seed, backend=search.value
         )
-    _tell(result["identification"], out, json, results.show_identification)
+    _warn_of_notes(result.identification)
+    _show(result, "identification", result.identification, json, results.show_identification)
 
 
 @evaluate.command()
 def ood(
-    faces: Annotated[list[str], typer.Option("--in", help="Pictures of faces; may be repeated.")],
-    others: Annotated[list[str], typer.Option("--out-of", help="Pictures of other things; may be repeated.")],
+    faces: Annotated[list[str], typer.Option("--in", help="Images of faces; may be repeated.")],
+    others: Annotated[list[str], typer.Option("--out-of", help="Images of other things; may be repeated.")],
     out: Out,
     model: ModelOption = None,
     embeddings: Embeddings = None,
@@ -230,7 +246,7 @@ def ood(
     exclude_out_of: Annotated[
         str | None, typer.Option(help="File names to leave out of --out-of, with *.")
     ] = None,
-    pictures: Pictures = True,
+    crops: Crops = True,
     align: Align = None,
     detector_model: DetectorModel = None,
     reference: Reference = None,
@@ -239,24 +255,26 @@ def ood(
     provider: Provider = None,
     json: Json = False,
 ) -> None:
-    """Faces against what is no face, by the model's quality, by its embedding norm and by baselines.
+    """Faces against non-faces, by the model's quality, by its embedding norm and by baselines.
 
     Example: facerts evaluate ood --model m.onnx --in lfw/ --in aaf/ --out-of pets/ --out results
     """
     from facerts.evaluation.ood import run_ood
 
     judged = _judged(model, embeddings, provider, threads, batch_size, score, ensemble)
-    how = _measuring(batch_size, pictures, align, detector_model, reference)
+    how = _measuring(batch_size, crops, align, detector_model, reference)
     with _alone(out):
         result = run_ood(
             judged, faces, others, out, how, exclude_faces=exclude_in, exclude_others=exclude_out_of
         )
-    _warn_of_notes({"ood": result["ood"]})
-    _tell(result["ood"], out, json, results.show_ood)
+    assert result.ood is not None  # it was just measured
+    _warn_of_notes({"ood": result.ood})
+    _show(result, "ood", result.ood, json, results.show_ood)
 
 
+@evaluate.command("ladder", hidden=True, deprecated=True)
 @evaluate.command()
-def ladder(
+def corruptions(
     model: Annotated[
         Path,
         typer.Option(
@@ -267,7 +285,9 @@ def ladder(
     out: Out,
     score: ScoreOption = None,
     ensemble: EnsembleOption = None,
-    pictures: Annotated[int, typer.Option(min=2, help="How many, evenly spaced.")] = 500,
+    images: Annotated[
+        int, typer.Option("--images", "--pictures", min=2, help="Number of faces, evenly spaced.")
+    ] = 500,
     align: Align = None,
     detector_model: DetectorModel = None,
     batch_size: Batch = 64,
@@ -275,22 +295,23 @@ def ladder(
     provider: Provider = None,
     json: Json = False,
 ) -> None:
-    """Faces made worse step by step, by blur, noise, resolution, JPEG, occlusion and light: does quality fall?
+    """Faces corrupted with rising severity, by blur, noise, resolution, JPEG, occlusion and light: does quality fall?
 
-    Example: facerts evaluate ladder --model m.onnx --data faces/ --out results
+    Example: facerts evaluate corruptions --model m.onnx --data faces/ --out results
     """
-    from facerts.evaluation.corruption_benchmark import run_ladder
+    from facerts.evaluation.corruption_benchmark import run_corruptions
 
     judged = _judged(model, None, provider, threads, batch_size, score, ensemble)
     how = _measuring(batch_size, False, align, detector_model, None)
     with _alone(out):
-        result = run_ladder(judged, data, out, how, pictures=pictures)
-    _tell(result["ladder"], out, json, results.show_ladder)
+        result = run_corruptions(judged, data, out, how, images=images)
+    _warn_of_notes(result.corruptions)
+    _show(result, "corruptions", result.corruptions, json, results.show_corruptions)
 
 
 def _pairs(
     kind: Kind,
-    judged: Judged,
+    judged: AnyEmbedder,
     data: list[str],
     out: Path,
     how: Measuring,
@@ -303,10 +324,11 @@ def _pairs(
     with _alone(out):
         result = run_pairs(judged, [kind], data, out, how, similarity=SIMILARITIES[similarity.value])
     if kind == "verification":
-        _tell(result[kind], out, json, results.show_verification)
+        _warn_of_notes(result.verification)
+        _show(result, kind, result.verification, json, results.show_verification)
     else:
-        _warn_of_notes(result["calibration"])
-        _tell(result[kind], out, json, results.show_reject)
+        _warn_of_notes(result.calibration)
+        _show(result, kind, result.reject, json, results.show_reject)
 
 
 def _alone(out: Path) -> AbstractContextManager[None]:
@@ -316,19 +338,15 @@ def _alone(out: Path) -> AbstractContextManager[None]:
     return locked(out / JSON_FILE)
 
 
-def _tell(sections: Any, out: Path, json: bool, show: Callable[[Any], None]) -> None:
-    from facerts.evaluation.plain import results_of
-
-    _warn_of_notes(sections)
-    # Some of the sections may have been there before, whoever wrote them.
-    with results_of([out]):
-        print_json(sections) if json else show(sections)
+def _show(result: Result, kind: str, section: Section, json: bool, show: Callable[[Section], None]) -> None:
+    """Print one kind of sections."""
+    print_json(result.to_json()[kind]) if json else show(section)
 
 
-def _warn_of_notes(sections: dict[str, Any]) -> None:
+def _warn_of_notes(sections: Mapping[str, WithNotes]) -> None:
     """What was found odd in the data, on standard error."""
     for name, section in sections.items():
-        for note in section.get("notes", ()) if isinstance(section, dict) else ():
+        for note in section.notes:
             warn(f"{name}: {note}")
 
 
@@ -340,7 +358,7 @@ def _judged(
     batch_size: int,
     scores: list[str] | None = None,
     ensemble: list[Path] | None = None,
-) -> Judged:
+) -> AnyEmbedder:
     from facerts.embedding import load_embedder, load_table
     from facerts.hub.registry import find_model
 
@@ -371,11 +389,13 @@ def _is_run(model: Path) -> bool:
 
 def _measuring(
     batch_size: int,
-    pictures: bool,
+    crops: bool,
     align: str | None,
     detector_model: str | None,
     reference: str | None,
-    **options: Any,
+    *,
+    flip: bool = True,
+    every_pair: bool = False,
 ) -> Measuring:
     from facerts.datasets import open_images
     from facerts.detection import open_any_detector
@@ -383,7 +403,7 @@ def _measuring(
 
     return Measuring(
         batch_size=batch_size,
-        pictures=pictures,
+        keep_crops=crops,
         align=None if align is None else open_any_detector(align),
         detector=(
             None
@@ -391,5 +411,6 @@ def _measuring(
             else open_any_detector(detector_model, threshold=BASELINE_THRESHOLD)
         ),
         reference=None if reference is None else open_images(reference),
-        **options,
+        flip=flip,
+        every_pair=every_pair,
     )

@@ -14,7 +14,7 @@ from facerts.errors import Error
 
 
 class Precision(str, Enum):
-    """What a file stores and computes in."""
+    """The precision of weights and computation."""
 
     FP32 = "fp32"
     FP16 = "fp16"
@@ -30,32 +30,36 @@ def export(
     run: Annotated[
         Path,
         typer.Argument(
-            help="The folder of a training run, a checkpoint file, or insightface's published weights (backbone.pth); "
-            "with --embedding-only also an .onnx embedder, or a model that ships, by its name (facerts models list)."
+            help="Folder of a training run, path of a checkpoint, or insightface's pretrained weights (backbone.pth); "
+            "with --embedding-only also path of an .onnx embedder, or name of a shipped model (facerts models list)."
         ),
     ],
-    out: Annotated[Path, typer.Option(help="The .onnx file to write.")],
+    out: Annotated[Path, typer.Option(help="Path of the .onnx file to write.")],
     precision: Annotated[
         Precision,
         typer.Option(
-            help="fp16: weights stored in half the size, computed in float32; int8: convolutions in 8 bits, with "
-            "ranges found on the faces of --data."
+            help="fp16 stores weights in half the size and computes in float32; int8 computes convolutions in 8 bits, "
+            "with ranges measured on the faces of --data."
         ),
     ] = Precision.FP32,
     embedding_only: Annotated[
-        bool, typer.Option("--embedding-only", help="One output, for other packages' ArcFace loaders.")
+        bool,
+        typer.Option(
+            "--embedding-only",
+            help="Export only the embedding output, for the ArcFace loaders of other packages.",
+        ),
     ] = False,
     last_weights: Annotated[
         bool,
         typer.Option(
             "--last-weights",
-            help="Weights of the last step instead of their moving average, in a run that kept one (optim.average).",
+            help="Export the weights of the last step instead of their moving average (optim.average).",
         ),
     ] = False,
     data: Annotated[
         list[str] | None,
         typer.Option(
-            help="Aligned faces to check the export on, and for int8 to find ranges on; by default the run's own."
+            help="Aligned faces to check the export on and to measure int8 ranges on; by default the training data."
         ),
     ] = None,
     license: Annotated[
@@ -64,32 +68,32 @@ def export(
     terms: Annotated[
         str,
         typer.Option(
-            help="On which the weights may be used, written into the file; by default the recipe's. Published weights "
-            "need them said."
+            help="License terms of the weights, written into the file; by default those of the recipe. Required for "
+            "pretrained weights."
         ),
     ] = "",
     json: Json = False,
 ) -> None:
-    """Write a trained network as an ONNX file that describes itself, after comparing it with PyTorch.
+    """Export a trained model as an ONNX file with a description, and check its outputs against PyTorch.
 
     Example: facerts export runs/faces_small_rts --out rts.onnx
 
-    With --embedding-only it also takes a finished model: facerts export facerts-small --embedding-only --out small.onnx
+    With --embedding-only it also accepts an ONNX model: facerts export facerts-small --embedding-only --out small.onnx
     """
     if (model := _model(run)) is not None:
         if not embedding_only or precision is not Precision.FP32 or last_weights or data or license or terms:
             raise Error(
-                f"{run} is a finished model, which can be exported with --embedding-only and with nothing else; give "
-                "the run that it comes from"
+                f"{run} is an ONNX model, which can only be exported with --embedding-only and no other options; use "
+                "the training run that it comes from"
             )
         from facerts.export.embedding_only import keep_embedding
 
-        kept = keep_embedding(model, out)
+        parity = keep_embedding(model, out)
         result = {
             "file": str(out),
             "bytes": out.stat().st_size,
-            "checked_crops": kept.crops,
-            "smallest_cosine": kept.cosine,
+            "checked_crops": parity.crops,
+            "smallest_cosine": parity.cosine,
         }
         print_json(result) if json else fields_table(result)
         return
@@ -118,10 +122,10 @@ def export(
 
 
 def _model(run: Path) -> Path | None:
-    """The .onnx file that is meant; None for a run."""
+    """The .onnx file of a model; None for a run."""
     from facerts.hub.registry import find_model, shipped_models
 
     if run.suffix.lower() == ".onnx":
         return run
-    ships = not run.exists() and str(run) in {model.name for model in shipped_models()}
-    return find_model(run) if ships else None
+    is_shipped = not run.exists() and str(run) in {model.name for model in shipped_models()}
+    return find_model(run) if is_shipped else None

@@ -1,8 +1,8 @@
-"""Optional packages, and the extra that brings each."""
+"""Optional packages, and the extras that install them."""
 
 from __future__ import annotations
 
-# Importable name: (names on the package index, extra).
+# Module name: (names on the package index, extra).
 OPTIONAL: dict[str, tuple[tuple[str, ...], str]] = {
     "onnxruntime": (("onnxruntime", "onnxruntime-gpu"), "cpu or gpu"),
     "pyarrow": (("pyarrow",), "parquet"),
@@ -22,7 +22,7 @@ OPTIONAL: dict[str, tuple[tuple[str, ...], str]] = {
 }
 
 
-def advice(module: str) -> str:
-    """How to install a missing module, or nothing for one that is not ours to install."""
+def install_command(module: str) -> str:
+    """The command that installs a missing module; empty if no extra of facerts does."""
     root = module.split(".")[0]
     return f"pip install 'facerts[{OPTIONAL[root][1]}]'" if root in OPTIONAL else ""

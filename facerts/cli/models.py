@@ -1,4 +1,4 @@
-"""``facerts models``: those that ship with the package, and those that can be fetched."""
+"""``facerts models``: shipped models, and models that can be downloaded."""
 
 from __future__ import annotations
 
@@ -12,11 +12,9 @@ from rich.table import Table
 from facerts.cli.options import Json
 from facerts.cli.output import EXIT_UNUSABLE, fields_table, print_json, stdout, warn
 
-NONE = "no model ships with this copy of facerts"
+NO_MODELS = "no model ships with this copy of facerts"
 
-models = typer.Typer(
-    no_args_is_help=True, help="The models that ship with facerts, and those that it fetches."
-)
+models = typer.Typer(no_args_is_help=True, help="Shipped models, and models that can be downloaded.")
 
 
 def register(app: typer.Typer) -> None:
@@ -26,11 +24,11 @@ def register(app: typer.Typer) -> None:
 
 @models.command("list")
 def list_models(json: Json = False) -> None:
-    """Name the models that ship, the default one first, and those to pull, with what they are for and on which terms.
+    """List shipped models, the default one first, and models to download, with their purpose and license terms.
 
     Example: facerts models list
     """
-    from facerts.hub.fetch import locate, pulled_models
+    from facerts.hub.fetch import downloadable_models, locate
     from facerts.hub.registry import read_manifest
 
     manifest = read_manifest()
@@ -38,16 +36,16 @@ def list_models(json: Json = False) -> None:
     listed: list[dict[str, Any]] = [
         {**model.model_dump(), "ships": True, "default": model.name == manifest.default} for model in shipped
     ]
-    for model in pulled_models():
-        found = locate(model)
-        listed.append({**model.model_dump(), "ships": False, "path": None if found is None else str(found)})
+    for model in downloadable_models():
+        file = locate(model)
+        listed.append({**model.model_dump(), "ships": False, "path": None if file is None else str(file)})
     if json:
         print_json(listed)
         return
     if not shipped:
-        warn(NONE)
+        warn(NO_MODELS)
     table = Table()
-    for column in ("name", "size", "what for", "terms", "where"):
+    for column in ("name", "size", "purpose", "terms", "where"):
         table.add_column(column, justify="right" if column == "size" else "left", overflow="fold")
     for entry in listed:
         name, size = entry["name"], f"{entry['bytes'] / 1e6:.1f} MB"
@@ -61,37 +59,37 @@ def list_models(json: Json = False) -> None:
 
 @models.command()
 def verify(json: Json = False) -> None:
-    """Check that every model that ships is there, unchanged, loads and is what the manifest says; ends with 2 if not.
+    """Check that every shipped model exists, is unchanged, loads, and matches the manifest.
+
+    Exits with status 2 if any does not.
 
     Example: facerts models verify
     """
     from facerts.embedding.shipped import verify_shipped
 
-    found = verify_shipped()
+    problems = verify_shipped()
     if json:
-        print_json([{"name": name, "ok": not wrong, "problems": wrong} for name, wrong in found.items()])
+        print_json([{"name": name, "ok": not found, "problems": found} for name, found in problems.items()])
     else:
-        fields_table(
-            {name: "not as it shipped" if wrong else "as it shipped" for name, wrong in found.items()}
-        )
-    if not found:
-        warn(NONE)
-    for name, wrong in found.items():
-        for problem in wrong:
+        fields_table({name: "not as shipped" if found else "as shipped" for name, found in problems.items()})
+    if not problems:
+        warn(NO_MODELS)
+    for name, found in problems.items():
+        for problem in found:
             warn(f"{name}: {problem}")
-    if any(found.values()):
+    if any(problems.values()):
         raise typer.Exit(EXIT_UNUSABLE)
 
 
 @models.command()
 def pull(
-    name: Annotated[str, typer.Argument(help="Of the model.")],
+    name: Annotated[str, typer.Argument(help="Name of the model.")],
     source: Annotated[
-        Path | None, typer.Option("--from", help="The file, carried over from a machine with a network.")
+        Path | None, typer.Option("--from", help="File to install, downloaded on another machine.")
     ] = None,
     json: Json = False,
 ) -> None:
-    """Fetch a model that does not ship, such as a detector's; it is kept only if its SHA-256 is right.
+    """Download a model that does not ship, such as a detector, and check its SHA-256.
 
     Example: facerts models pull yunet
     """
@@ -103,16 +101,18 @@ def pull(
 
 @models.command()
 def path(
-    name: Annotated[str | None, typer.Argument(help="Of the model; the default one if left out.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="Name of the model; by default the default model.")
+    ] = None,
 ) -> None:
-    """Print where the file of a model lies, for programs that read ONNX files themselves.
+    """Print the path of a model file, for programs that read ONNX files themselves.
 
     Example: facerts models path facerts-small
     """
-    from facerts.hub.fetch import find_pulled, pulled_models
+    from facerts.hub.fetch import downloadable_models, find_downloaded
     from facerts.hub.registry import find_shipped
 
-    if name is not None and name in {model.name for model in pulled_models()}:
-        print(find_pulled(name))
+    if name is not None and name in {model.name for model in downloadable_models()}:
+        print(find_downloaded(name))
     else:
         print(find_shipped(name))

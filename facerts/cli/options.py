@@ -1,4 +1,4 @@
-"""Options that several commands share."""
+"""Options shared by several commands."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import typer
 
 
 class DetectorName(str, Enum):
-    """How faces are found."""
+    """The face detectors, or none for aligned crops."""
 
     NONE = "none"
     YUNET = "yunet"
@@ -20,31 +20,31 @@ class DetectorName(str, Enum):
 Model = Annotated[
     str,
     typer.Option(
-        help="A model that ships, by its name (facerts models list), or an .onnx embedder (a foreign one with its "
-        ".json beside it), or an insightface model pack."
+        help="Name of a shipped model (see facerts models list), or path of an .onnx embedder (a foreign one with its "
+        ".json beside it) or of an insightface model pack."
     ),
 ]
 ModelOrDefault = Annotated[
     str | None,
     typer.Option(
-        help="A model that ships, by its name (facerts models list; the default one if left out), or an .onnx "
-        "embedder (a foreign one with its .json beside it), or an insightface model pack.",
+        help="Name of a shipped model (see facerts models list), or path of an .onnx embedder (a foreign one with its "
+        ".json beside it) or of an insightface model pack; by default the default model.",
     ),
 ]
-Pictures = Annotated[
+Images = Annotated[
     list[str],
     typer.Argument(
-        help="Pictures, folders, record directories, .tar shards, list files.", metavar="PATHS..."
+        help="Image files, folders, record directories, .tar shards or list files.", metavar="PATHS..."
     ),
 ]
 Detector = Annotated[
     DetectorName,
-    typer.Option(help="none: pictures are aligned crops; yunet, scrfd: find the faces in photos."),
+    typer.Option(help="Detector that finds the faces in photos; none if the images are aligned crops."),
 ]
 DetectorModel = Annotated[
     Path | None,
     typer.Option(
-        help="The detector's .onnx file, or for scrfd an insightface model pack; none is needed for yunet after "
+        help="Path of the detector's .onnx file, or for scrfd of an insightface model pack; not needed for yunet after "
         "facerts models pull yunet."
     ),
 ]
@@ -54,37 +54,40 @@ DetThreshold = Annotated[
         "--det-threshold",
         min=0,
         max=1,
-        help="Least score of a face in a photo; by default the detector's own, 0.6 for yunet and 0.5 for scrfd.",
+        help="Minimum detector score of a face; by default 0.6 for yunet and 0.5 for scrfd.",
     ),
 ]
 ResizeCrops = Annotated[
     bool,
     typer.Option(
         "--resize-crops",
-        help="Without a detector: pictures are aligned crops of another size than 112 x 112. Such pictures are an "
-        "error otherwise, as they may be photos.",
+        help="Without a detector, accept square crops of any size. Otherwise images that are not 112 x 112 are errors, "
+        "as they may be photos.",
     ),
 ]
-Batch = Annotated[int, typer.Option(min=1, help="Crops in a run of the network.")]
+Batch = Annotated[int, typer.Option(min=1, help="Number of crops per batch.")]
 Threads = Annotated[
-    int | None, typer.Option(min=1, help="Threads of a run; ONNX Runtime's choice by default.")
+    int | None, typer.Option(min=1, help="Threads per forward pass; by default, ONNX Runtime decides.")
 ]
 RunBatch = Annotated[
     int | None,
-    typer.Option(min=1, help="Crops in a run of the network; by default 16 on the CPU, 64 elsewhere."),
+    typer.Option(min=1, help="Number of crops per batch; by default 16 on the CPU and 64 elsewhere."),
 ]
 RunThreads = Annotated[
     int,
-    typer.Option(min=1, help="Threads of a run of the network; as many run at once as keep all cores busy."),
+    typer.Option(
+        min=1, help="Threads per forward pass; as many passes run at the same time as keep all cores busy."
+    ),
 ]
 Provider = Annotated[
-    list[str] | None, typer.Option(help="ONNX Runtime execution provider, e.g. CUDAExecutionProvider.")
+    list[str] | None,
+    typer.Option(help="ONNX Runtime execution provider, e.g. CUDAExecutionProvider; may be repeated."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Align = Annotated[
     str | None,
     typer.Option(
-        help="Pictures are photos: find and align their faces with this detector, an .onnx of YuNet or SCRFD, a model "
-        "pack, or yunet after facerts models pull yunet."
+        help="Detector that finds and aligns the faces in photos: an .onnx file of YuNet or SCRFD, an insightface "
+        "model pack, or yunet after facerts models pull yunet. By default images are aligned crops."
     ),
 ]

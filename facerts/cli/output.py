@@ -1,4 +1,4 @@
-"""How commands speak: results on standard output, everything else on standard error."""
+"""Output of commands: results on standard output, everything else on standard error."""
 
 from __future__ import annotations
 
@@ -13,43 +13,43 @@ from rich.table import Table
 
 from facerts.io.progress import stderr
 
-# docs/command-line.md has the same as a table.
+# Documented in docs/command-line.md.
 EXIT_SOME_FAILED = 1
 EXIT_UNUSABLE = 2
 EXIT_NON_FINITE = 3
-EXIT_UNFORESEEN = 4
+EXIT_UNEXPECTED = 4
 EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141
 
 
 class _Output(Console):
-    """Standard output; that nobody reads it any longer is for the command's end to tell."""
+    """Standard output; a broken pipe is handled where the command ends."""
 
     def on_broken_pipe(self) -> None:
         raise BrokenPipeError
 
 
-# Into a file or a pipe a table keeps its shape; only a terminal makes it narrower.
+# Tables have a fixed width in files and pipes, and fit the terminal otherwise.
 stdout = _Output(width=None if sys.stdout.isatty() else 160)
 
 
 def print_json(result: Any) -> None:
-    """One JSON document."""
+    """Print a result as one JSON document."""
     print(json.dumps(result, ensure_ascii=False, indent=1))
 
 
 def print_error(text: object) -> None:
-    """A sentence that says why the command ended; brackets in it (paths may have some) are left as they are."""
+    """Print why the command failed; brackets in the text are not markup."""
     stderr.print(f"[red]error:[/red] {_shown(text)}", highlight=False, soft_wrap=True)
 
 
 def warn(text: object) -> None:
-    """A sentence that does not end the command."""
+    """Print a warning."""
     stderr.print(f"[yellow]warning:[/yellow] {_shown(text)}", highlight=False, soft_wrap=True)
 
 
 def fields_table(fields: Mapping[str, Any]) -> None:
-    """Names and values, a row each."""
+    """Print names and values, one row each."""
     table = Table(show_header=False, box=None)
     for name, value in fields.items():
         table.add_row(name.replace("_", " "), escape(_text(value)))
@@ -57,7 +57,7 @@ def fields_table(fields: Mapping[str, Any]) -> None:
 
 
 def rows_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A table with a header; the first column is text, the others are numbers."""
+    """Print a table with a header; the first column is text, the others are numbers."""
     table = Table(title=escape(title), title_justify="left")
     for position, name in enumerate(header):
         table.add_column(name, justify="left" if position == 0 else "right")
@@ -67,7 +67,7 @@ def rows_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]])
 
 
 def _shown(text: object) -> str:
-    """Text that a terminal shows and does not obey: names of files may hold anything."""
+    """Text without control characters, which file names may contain, and with markup escaped."""
     return escape("".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in str(text)))
 
 

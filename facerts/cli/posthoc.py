@@ -17,66 +17,99 @@ def register(app: typer.Typer) -> None:
 
 
 def posthoc(
-    method: Annotated[str, typer.Argument(help="The method: rts, dul, pfe, tau, tempnet, …")],
+    method: Annotated[str, typer.Argument(help="Name of the method: rts, dul, pfe, tau, tempnet, …")],
     model: Model,
-    data: Annotated[list[str], typer.Option(help="Aligned pictures with identities; may be repeated.")],
-    out: Annotated[Path, typer.Option(help="The .onnx file to write.")],
+    data: Annotated[list[str], typer.Option(help="Aligned images with identities; may be repeated.")],
+    out: Annotated[Path, typer.Option(help="Path of the .onnx file to write.")],
     overrides: Annotated[
         list[str] | None,
-        typer.Argument(help="Settings of the method: kl_weight=30 margin=0.4", metavar="[KEY=VALUE]..."),
+        typer.Argument(help="Settings of the method, e.g. kl_weight=30 margin=0.4", metavar="[KEY=VALUE]..."),
     ] = None,
     tap: Annotated[
         str | None,
-        typer.Option(help="An earlier tensor of the graph that the head reads beside the embedding."),
+        typer.Option(
+            help="Name of an earlier tensor of the graph, as another input of the head besides the embedding."
+        ),
     ] = None,
     cache: Annotated[
         Path | None,
-        typer.Option(help="The .npz file that keeps what the embedder says; beside --out by default."),
+        typer.Option(
+            help="Path of the .npz file that caches the outputs of the embedder; by default beside --out."
+        ),
     ] = None,
     norm: Annotated[
         bool | None,
         typer.Option(
-            help="The head reads the logarithm of the embedding's length too; by default where there is one."
+            help="Use the logarithm of the embedding norm as another input of the head; by default if there is one."
         ),
     ] = None,
     views: Annotated[
         int | None,
         typer.Option(
             min=1,
-            help="Views of each picture: itself and augmented ones. By default 1; 4 for methods that compare views.",
+            help="Number of views per image: itself and augmented ones. By default 1; 4 for methods that compare them.",
         ),
     ] = None,
-    flip: Annotated[bool, typer.Option(help="Half of the augmented views are mirrored.")] = True,
+    flip: Annotated[bool, typer.Option(help="Mirror half of the augmented views.")] = True,
     scale: Annotated[
-        float, typer.Option(min=0, max=0.9, help="Their largest relative change of scale.")
+        float, typer.Option(min=0, max=0.9, help="Maximum relative change of scale of the augmented views.")
     ] = 0.15,
     shift: Annotated[
-        float, typer.Option(min=0, max=0.4, help="Their largest shift, as a share of the side.")
+        float,
+        typer.Option(
+            min=0, max=0.4, help="Maximum shift of the augmented views, as a share of the image side."
+        ),
     ] = 0.04,
-    rotation: Annotated[float, typer.Option(min=0, max=180, help="Their largest rotation in degrees.")] = 8.0,
-    ladder: Annotated[
-        float, typer.Option(min=0, max=1, help="Share of them that is degraded: blur, noise, light, …")
+    rotation: Annotated[
+        float, typer.Option(min=0, max=180, help="Maximum rotation of the augmented views, in degrees.")
+    ] = 8.0,
+    corruption: Annotated[
+        float,
+        typer.Option(
+            "--corruption",
+            "--ladder",
+            min=0,
+            max=1,
+            help="Share of the augmented views with a corruption: blur, noise, light, …",
+        ),
     ] = 0.5,
-    ladder_strength: Annotated[float, typer.Option(min=0.01, max=1, help="The hardest degradation.")] = 1.0,
-    hidden: Annotated[int, typer.Option(min=1, help="Units of the hidden layer.")] = 256,
-    epochs: Annotated[int, typer.Option(min=1, help="Passes over the pictures, at most.")] = 8,
-    train_batch: Annotated[int, typer.Option(min=2, help="Pictures in a step of training.")] = 512,
+    max_severity: Annotated[
+        float,
+        typer.Option(
+            "--max-severity",
+            "--ladder-strength",
+            min=0.01,
+            max=1,
+            help="Maximum severity of the corruptions.",
+        ),
+    ] = 1.0,
+    hidden: Annotated[int, typer.Option(min=1, help="Number of units in the hidden layer.")] = 256,
+    epochs: Annotated[int, typer.Option(min=1, help="Maximum number of epochs.")] = 8,
+    train_batch: Annotated[int, typer.Option(min=2, help="Number of images per training step.")] = 512,
     per_identity: Annotated[
-        int, typer.Option(min=2, help="Pictures of a person in a step, for methods that compare a person's.")
+        int,
+        typer.Option(
+            min=2, help="Number of images per person in a step, for methods that compare images of a person."
+        ),
     ] = 4,
     lr: Annotated[float, typer.Option(min=0, help="Learning rate of Adam.")] = 1e-3,
     holdout: Annotated[
-        float, typer.Option(min=0, max=0.9, help="Share of the identities whose loss ends the training.")
+        float,
+        typer.Option(
+            min=0, max=0.9, help="Share of the identities held out to stop training early by their loss."
+        ),
     ] = 0.1,
-    seed: Annotated[int, typer.Option(help="Of weights, orders, views, noise and held-out identities.")] = 0,
-    device: Annotated[str, typer.Option(help="Where the training runs: auto, cpu or cuda.")] = "auto",
-    terms: Annotated[str, typer.Option(help="Terms of the pictures, written into the file.")] = "",
+    seed: Annotated[
+        int, typer.Option(help="Seed of weights, order, views, noise and held-out identities.")
+    ] = 0,
+    device: Annotated[str, typer.Option(help="Device to train on: auto, cpu or cuda.")] = "auto",
+    terms: Annotated[str, typer.Option(help="License terms of the images, written into the file.")] = "",
     batch_size: Batch = 64,
     threads: Threads = None,
     provider: Provider = None,
     json: Json = False,
 ) -> None:
-    """Train a quality head on a frozen ONNX embedder, and write one ONNX file with embedding and quality.
+    """Train a quality head on a frozen ONNX embedder, and write one ONNX file with both outputs.
 
     Example: facerts posthoc rts --model theirs.onnx --data faces/ --out scored.onnx
     """
@@ -84,7 +117,7 @@ def posthoc(
     from facerts.training.posthoc import HeadSettings, add_quality
     from facerts.training.recipe import Augmentation
 
-    done = add_quality(
+    result = add_quality(
         method,
         find_model(model),
         data,
@@ -97,8 +130,8 @@ def posthoc(
             scale=scale,
             shift=shift,
             rotation=rotation,
-            ladder=ladder,
-            ladder_strength=ladder_strength,
+            ladder=corruption,
+            ladder_strength=max_severity,
         ),
         tap=tap,
         cache=cache,
@@ -107,15 +140,15 @@ def posthoc(
         threads=threads,
         batch_size=batch_size,
     )
-    result = {
+    summary = {
         "file": str(out),
-        "features": str(done.cache),
-        "images": done.trained.images,
-        "identities": done.trained.identities,
-        "loss": [round(loss, 4) for loss in done.trained.loss],
-        "heldout_loss": [round(loss, 4) for loss in done.trained.heldout_loss],
-        "checked_crops": done.parity.crops,
-        "smallest_cosine": done.parity.cosine,
-        "largest_quality_error": done.parity.quality_error,
+        "features": str(result.cache),
+        "images": result.trained.images,
+        "identities": result.trained.identities,
+        "loss": [round(loss, 4) for loss in result.trained.loss],
+        "heldout_loss": [round(loss, 4) for loss in result.trained.heldout_loss],
+        "checked_crops": result.parity.crops,
+        "smallest_cosine": result.parity.cosine,
+        "largest_quality_error": result.parity.quality_error,
     }
-    print_json(result) if json else fields_table(result)
+    print_json(summary) if json else fields_table(summary)

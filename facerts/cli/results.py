@@ -2,34 +2,49 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from facerts.cli.output import rows_table
-from facerts.report.markdown import spread, words_of
+
+if TYPE_CHECKING:
+    from facerts.evaluation.results import Comparison
+    from facerts.evaluation.results.comparison import PairedDifference, TableCell
+    from facerts.evaluation.results.corruptions import CorruptionResult
+    from facerts.evaluation.results.identification import FnirAtFpir, IdentificationResult, RankRate
+    from facerts.evaluation.results.ood import OodResult, TprName
+    from facerts.evaluation.results.reject import AreaEnd, RejectResult
+    from facerts.evaluation.results.verification import (
+        AccuracyResult,
+        PairNumbers,
+        TarAtFar,
+        VerificationResult,
+    )
+    from facerts.metrics.intervals import Interval
 
 SHARES = (0.0, 0.05, 0.1, 0.2)
+AREA_ENDS: tuple[AreaEnd, ...] = ("0.2", "0.95")
+TPRS: tuple[TprName, ...] = ("0.90", "0.95")
 
 
-def show_verification(sections: dict[str, dict[str, Any]]) -> None:
+def show_verification(sections: Mapping[str, VerificationResult]) -> None:
     """Benchmarks by their pairs, and by all pairs where these were measured."""
-    entries = []
+    entries: list[tuple[str, AccuracyResult | None, PairNumbers]] = []
     for name, section in sections.items():
-        entries.append((name, section, section["interval"]))
-        if "all_pairs" in section:
-            entries.append((f"{name}, all pairs", section["all_pairs"], section["all_pairs"]["interval"]))
-    fars = sorted(
-        {far for _, section, _ in entries for far in section["tar_at_far"]}, key=float, reverse=True
-    )
+        entries.append((name, section.accuracy, section))
+        if section.all_pairs is not None:
+            entries.append((f"{name}, all pairs", None, section.all_pairs))
+    fars = sorted({far for *_, numbers in entries for far in numbers.tar_at_far}, key=float, reverse=True)
     rows = [
         [
             name,
-            _measured(section.get("accuracy")),
-            f"{section['auroc']:.4f}",
-            f"{section['eer']:.4f}",
-            *[_measured(section["tar_at_far"].get(far)) for far in fars],
-            f"{section['genuine']:,} / {section['impostors']:,}",
+            _measured(accuracy),
+            f"{numbers.auroc:.4f}",
+            f"{numbers.eer:.4f}",
+            *[_measured(numbers.tar_at_far.get(far)) for far in fars],
+            f"{numbers.genuine:,} / {numbers.impostors:,}",
         ]
-        for name, section, _ in entries
+        for name, accuracy, numbers in entries
     ]
     header = [
         "benchmark",
@@ -39,25 +54,27 @@ def show_verification(sections: dict[str, dict[str, Any]]) -> None:
         *[f"TAR@FAR {far}" for far in fars],
         "genuine / impostors",
     ]
-    intervals = " and ".join(dict.fromkeys(interval for *_, interval in entries))
+    intervals = " and ".join(dict.fromkeys(numbers.interval for *_, numbers in entries))
     rows_table(f"Verification (95 % intervals: {intervals})", header, rows)
 
 
-def show_reject(sections: dict[str, list[dict[str, Any]]]) -> None:
+def show_reject(sections: Mapping[str, Sequence[RejectResult]]) -> None:
     """FNMR by the share rejected, a row for each score, set of pairs and convention."""
     rows, fmr = [], 0.0
     for name, curves in sections.items():
         for curve in curves:
-            fmr = curve["fmr"]
-            at = dict(zip(curve["rejected"], curve["fnmr"], strict=True))
+            fmr = curve.fmr
             rows.append(
                 [
-                    f"{name}{', all pairs' if curve['pairs'] == 'all' else ''}, {curve['by']}, {curve['convention']}",
-                    *[f"{at[share]:.4f}" for share in SHARES],
-                    *[_area(curve, end) for end in ("0.2", "0.95")],
-                    f"{curve['random_area']:.4f}",
-                    f"{curve['oracle_area']['0.2']:.4f}",
-                    f"{curve['impostors']:,}",
+                    f"{name}{', all pairs' if curve.pairs == 'all' else ''}, {curve.by}, {curve.convention}",
+                    *[f"{curve.fnmr[curve.index_at(share)]:.4f}" for share in SHARES],
+                    *[
+                        _number(curve.area[end], None if curve.ci95 is None else curve.ci95[end])
+                        for end in AREA_ENDS
+                    ],
+                    f"{curve.random_area:.4f}",
+                    f"{curve.oracle_area['0.2']:.4f}",
+                    f"{curve.impostors:,}",
                 ]
             )
     header = [
@@ -73,18 +90,18 @@ def show_reject(sections: dict[str, list[dict[str, Any]]]) -> None:
     rows_table(f"FNMR at FMR {fmr:g} by share rejected", [*header, "best, to 20 %", "impostors"], rows)
 
 
-def show_identification(sections: dict[str, dict[str, Any]]) -> None:
+def show_identification(sections: Mapping[str, IdentificationResult]) -> None:
     """A row for each gallery and pooling."""
-    searches = [(name, search) for name, section in sections.items() for search in section["searches"]]
-    ranks = list(dict.fromkeys(k for _, search in searches for k in search["rank"]))
-    fpirs = list(dict.fromkeys(f for _, search in searches for f in search.get("fnir_at_fpir", {})))
+    searches = [(name, search) for name, section in sections.items() for search in section.searches]
+    ranks = list(dict.fromkeys(rank for _, search in searches for rank in search.rank))
+    fpirs = list(dict.fromkeys(fpir for _, search in searches for fpir in search.fnir_at_fpir))
     rows = [
         [
-            f"{name}, {search['gallery']}, {search['pooling']}",
-            *[_measured(search["rank"].get(k)) for k in ranks],
-            *[_measured(search.get("fnir_at_fpir", {}).get(f)) for f in fpirs],
-            f"{search['gallery_templates']:,}",
-            f"{search['mated']:,} / {search['non_mated']:,}",
+            f"{name}, {search.gallery}, {search.pooling}",
+            *[_measured(search.rank.get(rank)) for rank in ranks],
+            *[_measured(search.fnir_at_fpir.get(fpir)) for fpir in fpirs],
+            f"{search.gallery_templates:,}",
+            f"{search.mated:,} / {search.non_mated:,}",
         ]
         for name, search in searches
     ]
@@ -92,74 +109,73 @@ def show_identification(sections: dict[str, dict[str, Any]]) -> None:
     rows_table("Identification (95 % intervals over people)", [*header, "templates", "mated / not"], rows)
 
 
-def show_ood(section: dict[str, Any]) -> None:
+def show_ood(section: OodResult) -> None:
     """A row for each score and source of faces."""
     rows = []
-    for score, pooled in section["by"].items():
+    for score, pooled in section.by.items():
         # One source by itself is all of them.
-        split = {"all": pooled, **pooled["per_source"]} if len(section["in"]) > 1 else pooled["per_source"]
-        for source, numbers in split.items():
-            tnr = numbers["tnr_at_tpr"]
+        everything = {"all": pooled} if len(section.faces) > 1 else {}
+        for source, numbers in {**everything, **pooled.per_source}.items():
             rows.append(
                 [
                     f"{score}, {source}",
-                    _number(numbers["auroc"], numbers["ci95"]["auroc"]),
-                    *[_number(tnr[at], numbers["ci95"][at]) for at in ("0.90", "0.95")],
-                    f"{numbers['aupr']:.4f}",
-                    f"{numbers['fpr95']:.4f}",
+                    _number(numbers.auroc, numbers.ci95["auroc"]),
+                    *[_number(numbers.tnr_at_tpr[tpr], numbers.ci95[tpr]) for tpr in TPRS],
+                    f"{numbers.aupr:.4f}",
+                    f"{numbers.fpr95:.4f}",
                 ]
             )
-    faces, others = sum(section["in"].values()), sum(section["out"].values())
+    faces, others = sum(section.faces.values()), sum(section.others.values())
     title = f"{faces:,} faces against {others:,} others (95 % intervals over pictures)"
     rows_table(title, ["score, faces", "AUROC", "TNR@TPR90", "TNR@TPR95", "AUPR", "FPR95"], rows)
 
 
-def show_ladder(sections: dict[str, dict[str, Any]]) -> None:
-    """Medians by strength, a row for each kind and score."""
+def show_corruptions(sections: Mapping[str, CorruptionResult]) -> None:
+    """Medians by severity, a row for each kind and score."""
     for name, section in sections.items():
         rows = []
-        for kind, steps in section["kinds"].items():
-            rows.append(
-                [f"{kind}, cosine to clean", *[f"{value:.3f}" for value in steps["cosine"]["p50"]], "", ""]
-            )
-            for score, measured in steps["by"].items():
-                medians = [f"{value:.4g}" for value in measured["p50"]]
-                falls = "yes" if measured["monotone"] else "no"
-                rows.append([f"{kind}, {score}", *medians, falls, f"{measured['auroc'][-1]:.3f}"])
-        header = ["kind, median of", *[f"{strength:g}" for strength in section["strength"]]]
-        title = f"{name}: {section['pictures']:,} faces made worse, strength 0 to 1"
+        for kind, steps in section.kinds.items():
+            rows.append([f"{kind}, cosine to clean", *[f"{value:.3f}" for value in steps.cosine.p50], "", ""])
+            for score, measured in steps.by.items():
+                medians = [f"{value:.4g}" for value in measured.p50]
+                falls = "yes" if measured.monotone else "no"
+                rows.append([f"{kind}, {score}", *medians, falls, f"{measured.auroc[-1]:.3f}"])
+        header = ["kind, median of", *[f"{severity:g}" for severity in section.severity]]
+        title = f"{name}: {section.images:,} faces corrupted, severity 0 to 1"
         rows_table(title, [*header, "falls", "clean above worst, AUROC"], rows)
 
 
-def show_comparison(comparison: dict[str, Any]) -> None:
+def show_comparison(comparison: Comparison) -> None:
     """The tables, and differences from the reference: a row for each model and benchmark."""
-    for table in comparison["tables"]:
+    from facerts.report.markdown import words_of
+
+    for table in comparison.tables:
         words = words_of(table)
         cells = [
-            [", ".join(column[number] for column in words.values()), *map(_cell, row["cells"].values())]
-            for number, row in enumerate(table["rows"])
+            [", ".join(column[number] for column in words.values()), *map(_cell, row.cells.values())]
+            for number, row in enumerate(table.rows)
         ]
-        rows_table(f"{table['title']} (%)", [", ".join(words), *table["columns"]], cells)
+        rows_table(f"{table.title} (%)", [", ".join(words), *table.columns], cells)
     rows = [
         [
-            f"{name}, {row['model']['label']}",
-            *[_difference(row[key]) for key in ("accuracy", "auroc", "tar_at_far")],
+            f"{name}, {row.model.label}",
+            *[_difference(difference) for difference in (row.accuracy, row.auroc, row.tar_at_far)],
         ]
-        for name, entries in comparison["verification"].items()
+        for name, entries in comparison.verification.items()
         for row in entries
     ]
-    reference = comparison["reference"]["label"]
+    reference = comparison.reference.label
     if rows:
         header = ["benchmark, model", "accuracy", "AUROC", "TAR at the lowest FAR"]
         rows_table(f"Difference from {reference} (95 % intervals, p)", header, rows)
     rows = [
         [
-            f"{score}, {row['model']['label']}",
-            _difference(numbers["auroc"]),
-            _difference(numbers["tnr_at_tpr"]),
+            f"{score}, {row.model.label}",
+            _difference(differences.auroc),
+            _difference(differences.tnr_at_tpr),
         ]
-        for row in comparison["ood"]
-        for score, numbers in row["by"].items()
+        for row in comparison.ood
+        for score, differences in row.by.items()
     ]
     if rows:
         rows_table(
@@ -167,22 +183,20 @@ def show_comparison(comparison: dict[str, Any]) -> None:
         )
 
 
-def _cell(cell: dict[str, Any] | None) -> str:
-    return "–" if cell is None else f"{100 * cell['value']:.2f} {spread(cell)}".rstrip()
+def _cell(cell: TableCell | None) -> str:
+    from facerts.report.markdown import spread
+
+    return "–" if cell is None else f"{100 * cell.value:.2f} {spread(cell)}".rstrip()
 
 
-def _difference(told: dict[str, Any]) -> str:
-    low, high = told["ci95"]
-    return f"{told['value']:+.4f} [{low:+.4f}, {high:+.4f}] p {told['p_value']:.3f}"
+def _difference(difference: PairedDifference) -> str:
+    low, high = difference.ci95
+    return f"{difference.value:+.4f} [{low:+.4f}, {high:+.4f}] p {difference.p_value:.3f}"
 
 
-def _area(curve: dict[str, Any], end: str) -> str:
-    return _number(curve["area"][end], curve.get("ci95", {}).get(end))
+def _measured(rate: AccuracyResult | TarAtFar | RankRate | FnirAtFpir | None) -> str:
+    return "–" if rate is None else _number(rate.value, rate.ci95)
 
 
-def _measured(told: dict[str, Any] | None) -> str:
-    return "–" if told is None else _number(told["value"], told["ci95"])
-
-
-def _number(value: float, interval: list[float] | None) -> str:
+def _number(value: float, interval: Interval | None) -> str:
     return f"{value:.4f}" if interval is None else f"{value:.4f} [{interval[0]:.4f}, {interval[1]:.4f}]"

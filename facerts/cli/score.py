@@ -14,9 +14,9 @@ from facerts.cli.options import (
     DetectorModel,
     DetectorName,
     DetThreshold,
+    Images,
     Json,
     ModelOrDefault,
-    Pictures,
     Provider,
     ResizeCrops,
     RunBatch,
@@ -27,12 +27,12 @@ from facerts.cli.output import EXIT_SOME_FAILED, fields_table, print_json, warn
 if TYPE_CHECKING:
     from facerts.scoring import Job
 
-# Of a million broken pictures the first few tell what is wrong; all are in the rows.
+# The first few of a million broken images show what is wrong; all are in the rows.
 SHOWN_ERRORS = 10
 
 
 class Engine(str, Enum):
-    """What a run is done by."""
+    """Where the work is done."""
 
     LOCAL = "local"
     RAY = "ray"
@@ -44,47 +44,57 @@ def register(app: typer.Typer) -> None:
 
 
 def score(
-    paths: Pictures,
-    out: Annotated[Path, typer.Option(help="Rows: .csv, .jsonl or .parquet.")],
+    paths: Images,
+    out: Annotated[Path, typer.Option(help="File to write the rows to: .csv, .jsonl or .parquet.")],
     model: ModelOrDefault = None,
     detector: Detector = DetectorName.NONE,
     detector_model: DetectorModel = None,
     det_threshold: DetThreshold = None,
     resize_crops: ResizeCrops = False,
     largest: Annotated[
-        bool, typer.Option("--largest", help="Of several faces in a photo the largest alone.")
+        bool, typer.Option("--largest", help="Score only the largest face of each photo.")
     ] = False,
-    min_quality: Annotated[float | None, typer.Option(help="Accept faces at or above this quality.")] = None,
-    keep: Annotated[
-        float | None, typer.Option(help="Accept as the model's own threshold for this share of faces does.")
+    min_quality: Annotated[
+        float | None, typer.Option(help="Accept faces with at least this quality.")
     ] = None,
-    save_crops: Annotated[Path | None, typer.Option(help="A folder for the aligned crops, as PNG.")] = None,
+    keep: Annotated[
+        float | None,
+        typer.Option(
+            help="Accept faces above the model's calibrated threshold that keeps this fraction of good faces."
+        ),
+    ] = None,
+    save_crops: Annotated[
+        Path | None, typer.Option(help="Folder to save the aligned crops in, as PNG.")
+    ] = None,
     copy_accepted: Annotated[
-        Path | None, typer.Option(help="A folder for copies of the pictures with an accepted face.")
+        Path | None, typer.Option(help="Folder to copy images with an accepted face to.")
     ] = None,
     copy_rejected: Annotated[
-        Path | None, typer.Option(help="A folder for copies of the pictures without one.")
+        Path | None, typer.Option(help="Folder to copy images without an accepted face to.")
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with an interrupted run.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted run.")] = False,
     batch_size: RunBatch = None,
     threads: RunThreads = 1,
     provider: Provider = None,
     engine: Annotated[
-        Engine, typer.Option(help="local: this process; ray: many, on this machine or on a Ray cluster.")
+        Engine,
+        typer.Option(
+            help="local: in this process; ray: in many processes, on this machine or a Ray cluster."
+        ),
     ] = Engine.LOCAL,
     ray_address: Annotated[
         str | None,
-        typer.Option(help="The cluster, HOST:PORT or auto; without it Ray is started on this machine."),
+        typer.Option(
+            help="Ray cluster to use, HOST:PORT or auto; by default Ray is started on this machine."
+        ),
     ] = None,
     ray_workers: Annotated[
         int | None,
-        typer.Option(
-            min=1, help="Workers, each with --threads cores; by default as many as there is room for."
-        ),
+        typer.Option(min=1, help="Number of workers, each with --threads cores; by default as many as fit."),
     ] = None,
     json: Json = False,
 ) -> None:
-    """Score pictures: a row for each face, with quality and uncertainty. Ends with 1 if any could not be read.
+    """Score images: one row per face, with quality and uncertainty. Exits with status 1 if any image could not be read.
 
     Example: facerts score photos/ --model m.onnx --detector yunet --detector-model yunet.onnx --out rows.csv
     """
@@ -95,12 +105,10 @@ def score(
     from facerts.scoring import Copies, Job, Task, load, run_job
 
     if engine is Engine.LOCAL and (ray_address or ray_workers):
-        raise typer.BadParameter("--ray-address and --ray-workers are for --engine ray")
+        raise typer.BadParameter("--ray-address and --ray-workers require --engine ray")
     copies = Copies(save_crops, copy_accepted, copy_rejected)
     if min_quality is None and keep is None and (copy_accepted or copy_rejected):
-        raise typer.BadParameter(
-            "--copy-accepted and --copy-rejected need --keep or --min-quality to decide by"
-        )
+        raise typer.BadParameter("--copy-accepted and --copy-rejected require --keep or --min-quality")
     open_scorer = partial(
         load,
         model,
@@ -113,7 +121,7 @@ def score(
         batch_size=batch_size,
     )
     scorer = open_scorer()
-    task = Task(scorer.judge(min_quality=min_quality, keep=keep).min_quality, largest, copies)
+    task = Task(scorer.row_builder(min_quality=min_quality, keep=keep).min_quality, largest, copies)
     source = open_images(paths)
     on_gpus = provider is not None and provider[0] != CPU
     workers = Workers(ray_address, ray_workers, threads, gpus=int(on_gpus))
@@ -124,7 +132,7 @@ def score(
             warn(damage)
         with progress_bar() as bar:
             done = sum(len(job.span(number)) for number in job.finished())
-            shown = bar.add_task("scoring", total=len(source), completed=done, unit="pictures")
+            shown = bar.add_task("scoring", total=len(source), completed=done, unit="images")
             advance = partial(bar.advance, shown)
             if engine is Engine.LOCAL:
                 run_job(scorer, source, job, task, advance)
@@ -133,8 +141,8 @@ def score(
         summary = _finish(job)
     if task.min_quality is None:
         del summary["accepted"], summary["rejected"]
-    if source.others:
-        summary["other_files"] = source.others
+    if source.other_files:
+        summary["other_files"] = source.other_files
     result = {**summary, "file": str(out)}
     print_json(result) if json else fields_table(result)
     if summary["failed"]:
@@ -142,9 +150,9 @@ def score(
 
 
 def _finish(job: Job) -> dict[str, int]:
-    """Write the result, say what could not be read, and count."""
+    """Write the result, warn of what could not be read, and count."""
     summary = {
-        "pictures": job.pictures,
+        "pictures": job.images,
         "faces": 0,
         "accepted": 0,
         "rejected": 0,
@@ -161,6 +169,6 @@ def _finish(job: Job) -> dict[str, int]:
             warn(row.error)
     if summary["failed"] > SHOWN_ERRORS:
         warn(
-            f"and {summary['failed'] - SHOWN_ERRORS:,} more pictures that could not be read; they are in the rows"
+            f"and {summary['failed'] - SHOWN_ERRORS:,} more images that could not be read; the rows have them all"
         )
     return summary

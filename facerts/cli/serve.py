@@ -36,77 +36,88 @@ def serve(
     detector_model: DetectorModel = None,
     resize_crops: ResizeCrops = False,
     host: Annotated[
-        str, typer.Option(help="Address to listen on; by default this machine alone.")
+        str, typer.Option(help="Address to listen on; the default is reachable only from this machine.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 for any that is free.")] = 8000,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port to listen on; 0 for any free port.")
+    ] = 8000,
     token: Annotated[
         str | None,
         typer.Option(
             envvar=TOKEN_VARIABLE,
-            help="Requests must carry it. Others on this machine can see options: the variable and --token-file are "
-            "safer.",
+            help="Bearer token that requests must carry. Other users of this machine can see command lines: prefer the "
+            "variable or --token-file.",
         ),
     ] = None,
-    token_file: Annotated[Path | None, typer.Option(help="The file whose first line is the token.")] = None,
+    token_file: Annotated[Path | None, typer.Option(help="File whose first line is the token.")] = None,
     keep: Annotated[
         float | None,
         typer.Option(
-            help="Accept faces as the model's own threshold for this share does, where a request names no threshold."
+            help="Accept faces above the model's calibrated threshold that keeps this fraction of good faces, unless a "
+            "request sets a threshold."
         ),
     ] = None,
     min_quality: Annotated[
-        float | None, typer.Option(help="Or accept faces at or above this quality.")
+        float | None,
+        typer.Option(help="Accept faces with at least this quality, unless a request sets a threshold."),
     ] = None,
-    max_bytes: Annotated[int, typer.Option(min=1, help="Of a request.")] = 32 << 20,
-    max_pixels: Annotated[int, typer.Option(min=1, help="Of a picture.")] = 32_000_000,
-    max_faces: Annotated[int, typer.Option(min=1, help="Of a picture that are scored, the largest.")] = 100,
-    max_pictures: Annotated[int, typer.Option(min=1, help="In a request.")] = 16,
+    max_bytes: Annotated[int, typer.Option(min=1, help="Maximum size of a request body, in bytes.")] = 32
+    << 20,
+    max_pixels: Annotated[
+        int, typer.Option(min=1, help="Maximum number of pixels of an image.")
+    ] = 32_000_000,
+    max_faces: Annotated[
+        int, typer.Option(min=1, help="Score at most this many faces per image, largest first.")
+    ] = 100,
+    max_pictures: Annotated[int, typer.Option(min=1, help="Maximum number of images per request.")] = 16,
     queue: Annotated[
-        int, typer.Option(min=1, help="Requests worked on at the same time; more are turned away with 503.")
+        int,
+        typer.Option(min=1, help="Maximum number of requests worked on at the same time; others get 503."),
     ] = 64,
     timeout: Annotated[
         float,
-        typer.Option(help="Seconds for a request's body to arrive, again for its answer, and to read that."),
+        typer.Option(
+            help="Seconds for a request's body to arrive, again to compute the response, and again for it to be read."
+        ),
     ] = 30.0,
     header_timeout: Annotated[float, typer.Option(help="Seconds for a request's headers to arrive.")] = 10.0,
     allowed_host: Annotated[
         list[str] | None,
         typer.Option(
             metavar="NAME",
-            help="A name or address that the service is reached under, beside localhost, --host and the address that "
-            "a request comes in on; may be repeated. * for all.",
+            help="Another host name or address of the service, beside localhost, --host and the address that a request "
+            "comes in on; may be repeated. * for any.",
         ),
     ] = None,
     allowed_origin: Annotated[
         list[str] | None,
         typer.Option(
             metavar="ORIGIN",
-            help="Whose pages may post, e.g. https://faces.example, beside the service's own; may be repeated. * for "
-            "all.",
+            help="Another origin whose pages may post, e.g. https://faces.example, beside the service's own; may be "
+            "repeated. * for any.",
         ),
     ] = None,
     batch_size: Annotated[
         int,
         typer.Option(
-            min=1, help="Most crops of all requests in a run of the network; 1 never joins requests."
+            min=1,
+            help="Maximum number of crops in a batch, which requests share; 1 gives each crop a batch of its own.",
         ),
     ] = 8,
     batch_wait_ms: Annotated[
         float,
-        typer.Option(
-            min=0, help="Between runs, wait so long for a run that would not be full to become fuller."
-        ),
+        typer.Option(min=0, help="Wait this many milliseconds for a batch that is not full yet."),
     ] = 0.0,
     threads: RunThreads = 1,
     provider: Provider = None,
 ) -> None:
-    """Answer HTTP requests with the faces in pictures, and show a page for people; see docs/serve.md.
+    """Serve scoring over HTTP, with a web page for trying it out; see docs/serve.md.
 
     Example: facerts serve --detector yunet --detector-model yunet.onnx --port 8000
     """
     from facerts.scoring import load
-    from facerts.serve import Settings, build, listen
-    from facerts.serve import serve as answer
+    from facerts.serving import Settings, build, listen
+    from facerts.serving import serve as run_server
 
     settings = Settings(
         token=_token(token, token_file),
@@ -134,25 +145,25 @@ def serve(
     )
     app = build(scorer, settings)
     if settings.token is None and not _is_loopback(host):
-        warn(f"everybody who reaches {host} may use this service; give it a token ({TOKEN_VARIABLE})")
+        warn(f"anyone who can reach {host} can use this service; protect it with a token ({TOKEN_VARIABLE})")
     listener = listen(host, port)
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("facerts").setLevel(logging.INFO)
-    answer(app, listener, settings)
+    run_server(app, listener, settings)
 
 
 def _token(token: str | None, file: Path | None) -> str | None:
     if file is None:
-        # The command line takes an empty variable for none; who sets one means to be protected.
+        # Typer treats an empty variable as unset; whoever sets one means to protect the service.
         return os.environ.get(TOKEN_VARIABLE) if token is None else token
     if token is not None:
         raise typer.BadParameter(
-            f"--token-file and --token (or {TOKEN_VARIABLE}) both give a token; give one"
+            f"--token-file and --token (or {TOKEN_VARIABLE}) both give a token; use only one"
         )
     try:
         lines = file.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise Error(f"{file}: the token cannot be read ({error})") from error
+        raise Error(f"{file}: cannot read the token ({error})") from error
     return lines[0].strip() if lines else ""
 
 

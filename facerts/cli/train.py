@@ -14,27 +14,47 @@ def register(app: typer.Typer) -> None:
 
 
 def train(
-    recipe: Annotated[str, typer.Argument(help="A recipe file, or the name of one that ships.")],
+    recipe: Annotated[
+        str,
+        typer.Argument(
+            help="A recipe file, or the name of a recipe that ships: casia, deepglint and faces_small with "
+            "method=NAME, or casia_rts, deepglint_rts, facerts_small, demo … (recipes/ has them all)."
+        ),
+    ],
     overrides: Annotated[
         list[str] | None,
-        typer.Argument(help="Fields to change: optim.lr=0.05 data.workers=4", metavar="[KEY=VALUE]..."),
+        typer.Argument(
+            help="Recipe fields to override, by their dotted names: method=pfe optim.lr=0.05 data.workers=4",
+            metavar="[KEY=VALUE]...",
+        ),
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="The run's folder; runs/NAME by default.")] = None,
-    resume: Annotated[bool, typer.Option(help="Go on from the folder's last checkpoint.")] = False,
+    out: Annotated[Path | None, typer.Option(help="Folder of the run; by default runs/NAME.")] = None,
+    resume: Annotated[bool, typer.Option(help="Continue from the last checkpoint in the folder.")] = False,
     corrupt_fraction: Annotated[
         float | None,
-        typer.Option(help="Share of training images to blur; short for data.corrupt_fraction=…"),
+        typer.Option(help="Share of the training images to blur; short for data.corrupt_fraction=…"),
     ] = None,
+    show: Annotated[
+        bool, typer.Option("--show", help="Print the complete recipe, and do not train.")
+    ] = False,
 ) -> None:
-    """Train a network as a recipe says.
+    """Train a model with a recipe.
 
-    Example: facerts train faces_small_rts optim.epochs=2 --out runs/first
+    A recipe is a YAML file and may begin with another one ("base: casia").
+    method=NAME adds what is special of a method. Later settings cover
+    earlier ones: the base, the method's file, the recipe's own fields,
+    KEY=VALUE. The run stores the complete recipe.
+
+    Example: facerts train faces_small method=rts optim.lr=0.02 --out runs/first
     """
     from facerts.training.loop import train as run
     from facerts.training.recipe import load_recipe
 
-    changes = list(overrides or ())
+    fields = list(overrides or ())
     if corrupt_fraction is not None:
-        changes.append(f"data.corrupt_fraction={corrupt_fraction}")
-    loaded = load_recipe(recipe, changes)
+        fields.append(f"data.corrupt_fraction={corrupt_fraction}")
+    loaded = load_recipe(recipe, fields)
+    if show:
+        typer.echo(loaded.to_yaml(), nl=False)
+        return
     typer.echo(run(loaded, out or Path("runs") / loaded.name, resume=resume))

@@ -1,1 +1,1 @@
-"""What of a data set to keep, as embeddings of its pictures tell."""
+"""Data sets made from data sets: packed, split, merged, shuffled, deduplicated, without the people of a benchmark."""

@@ -1,4 +1,4 @@
-"""Data sets made from data sets: what is left out of them, what is written, and the report of both."""
+"""The frame of a command that makes data sets: it drops images, writes the rest, and reports both."""
 
 from __future__ import annotations
 
@@ -15,160 +15,169 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.curation.output_spec import Target
-from facerts.curation.staging import Places, new_places
-from facerts.datasets.read_ahead import Picture, by_identity, identities_in, pictures_of
+from facerts.curation.output_spec import OutputSpec
+from facerts.curation.staging import Staging, staged
+from facerts.datasets.read_ahead import EncodedImage, count_identities, encoded_images, order_by_identity
 from facerts.datasets.source import Source
 from facerts.errors import Error
 from facerts.io.files import atomic_write, writing
 from facerts.io.shown import shown_command, shown_path
 from facerts.version import __version__
 
-SCHEMA = "facerts.data/1"
-# Lists beside the report, a line of JSON for each entry.
+SCHEMA = "facerts.data/2"
+# Lists beside the report, one line of JSON per entry.
 DROPPED, PAIRS = "dropped", "pairs"
 
 
 @dataclass(frozen=True)
-class Settings:
-    """How a command works that makes data sets.
+class JobOptions:
+    """Options of every command that makes data sets.
 
     Attributes:
-        dry_run: write the report and its lists alone.
-        report: the .json file of the report; None for one beside the data set.
+        dry_run: write only the report and its lists.
+        report: the .json file for the report; None for a file beside the data set.
     """
 
     dry_run: bool = False
     report: Path | None = None
 
     def report_file(self, out: Path) -> Path:
-        """Where the report goes.
+        """The file for the report.
 
         Raises:
-            Error: it is to be no .json file.
+            Error: it is not a .json file.
         """
         if self.report is None:
             name = out.stem if out.suffix.lower() == ".tar" else out.name
             return out.with_name(f"{name}.{'dry-run' if self.dry_run else 'report'}.json")
         if self.report.suffix.lower() != ".json":
-            raise Error(f"{self.report}: a report is a .json file; choose that ending")
+            raise Error(f"{self.report}: a report is a .json file; choose a file with that suffix")
         return self.report
 
 
-class Making:
-    """A command at work; ``making`` opens one.
+class CurationJob:
+    """A command at work; ``open_job`` opens one.
 
     Attributes:
-        source: what comes in.
-        kept: ``(N,) bool``, False for its pictures that are left out.
-        report: what has been said so far.
-        scratch: a folder that goes when all is done.
+        source: the input images.
+        kept: ``(N,) bool``, False for images that are dropped.
+        report: the report so far.
+        scratch: a folder for temporary files, removed at the end.
     """
 
     def __init__(
-        self, source: Source, places: Places, lists: Mapping[str, Path], dry_run: bool, report: dict[str, Any]
+        self,
+        source: Source,
+        staging: Staging,
+        lists: Mapping[str, Path],
+        dry_run: bool,
+        report: dict[str, Any],
     ) -> None:
         self.source = source
         self.kept: NDArray[np.bool_] = np.ones(len(source), dtype=bool)
         self.report = report
-        self.scratch = places.scratch
-        self._places = places
+        self.scratch = staging.scratch
+        self._staging = staging
         self._lists = lists
         self._dry_run = dry_run
         self._reasons: Counter[str] = Counter()
         self._open = ExitStack()
         self._files: dict[str, IO[str]] = {}
 
-    def leave_out(self, index: int, reason: str, **facts: Any) -> None:
-        """Leave a picture out, and say why; one that is out already stays so for its first reason.
+    def drop(self, index: int, reason: str, **details: Any) -> None:
+        """Drop an image and list it with the reason; an image that is already dropped keeps its first reason.
 
         Args:
-            index: of the picture.
-            reason: a few words, the same for all that are left out for it.
-            facts: what else its line says, such as the picture that it resembles.
+            index: the index of the image.
+            reason: a few words; images are counted by reason.
+            details: more entries for its line in the list, such as the image that it resembles.
         """
         if not self.kept[index]:
             return
         self.kept[index] = False
         self._reasons[reason] += 1
-        where, identity = self.source.location(index), identity_of(self.source, index)
-        self.tell(DROPPED, {"picture": where, "identity": identity, "reason": reason, **facts})
+        location, identity = self.source.location(index), identity_of(self.source, index)
+        self.add_line(DROPPED, {"image": location, "identity": identity, "reason": reason, **details})
 
-    def tell(self, kind: str, row: Mapping[str, Any]) -> None:
+    def add_line(self, kind: str, row: Mapping[str, Any]) -> None:
         """Add a line to one of the lists beside the report."""
         with writing(self._lists[kind]):
             if kind not in self._files:
-                place = self._places.of(self._lists[kind])
-                self._files[kind] = self._open.enter_context(place.open("w", encoding="utf-8"))
+                file = self._staging.temporary(self._lists[kind])
+                self._files[kind] = self._open.enter_context(file.open("w", encoding="utf-8"))
                 self.report["lists"][kind] = str(self._lists[kind])
-            # In ASCII, as names of files may be no valid text.
+            # ASCII, because file names may not be valid text.
             self._files[kind].write(json.dumps(row) + "\n")
 
     def write(
         self,
-        target: Target,
+        output: OutputSpec,
         source: Source,
         kept: NDArray[np.bool_] | None = None,
         *,
-        mixed: Iterator[Picture] | None = None,
+        shuffled: Iterator[EncodedImage] | None = None,
     ) -> None:
-        """Count what goes into a data set, and write it unless this is a dry run.
+        """Add a data set to the report, and write it unless this is a dry run.
 
         Args:
-            target: what to write.
-            source: of the pictures.
-            kept: ``(M,)`` which of them; None for all.
-            mixed: all of them, read already, in any order.
+            output: the data set to write.
+            source: the images.
+            kept: ``(M,)`` mask of the images to write; None for all.
+            shuffled: all images, already read, in any order.
 
         Raises:
-            Error: the target cannot hold them, or one cannot be read.
+            Error: the format cannot hold the images, or one of them cannot be read.
         """
-        images = len(source) if kept is None else int(kept.sum())
-        identities = identities_in(source, kept)
-        if images or not self._dry_run:
-            target.check(source.name, images, identities)
-        counted = {"images": images, "identities": identities}
-        self.report["written"].append({"path": str(target.path), "form": target.form, **counted})
+        count = len(source) if kept is None else int(kept.sum())
+        identities = count_identities(source, kept)
+        if count or not self._dry_run:
+            output.check(source.name, count, identities)
+        self.report["written"].append(
+            {"path": str(output.path), "form": output.form, "images": count, "identities": identities}
+        )
         if not self._dry_run:
-            text = f"writing {target.path.name}"
-            pictures = pictures_of(source, by_identity(source, kept), text) if mixed is None else mixed
-            target.write(self._places.of(target.path), pictures, images, mixed=mixed is not None)
+            images = shuffled
+            if images is None:
+                images = encoded_images(
+                    source, order_by_identity(source, kept), f"writing {output.path.name}"
+                )
+            output.write(self._staging.temporary(output.path), images, count, shuffled=shuffled is not None)
 
     def finish(self, report_file: Path) -> None:
         """Close the lists and write the report."""
         self._open.close()
-        gone = len(self.source.identities) - identities_in(self.source, self.kept)
+        dropped_identities = len(self.source.identities) - count_identities(self.source, self.kept)
         self.report["dropped"] = {
             "images": len(self.kept) - int(self.kept.sum()),
-            "identities": gone,
+            "identities": dropped_identities,
             "by_reason": dict(self._reasons.most_common()),
         }
-        with atomic_write(self._places.of(report_file), "w") as file:
+        with atomic_write(self._staging.temporary(report_file), "w") as file:
             json.dump(_shown(self.report), file, allow_nan=False, indent=1)
 
 
 @contextmanager
-def making(
+def open_job(
     source: Source,
-    targets: Sequence[Target],
-    settings: Settings,
-    told: Mapping[str, Any],
+    outputs: Sequence[OutputSpec],
+    options: JobOptions,
+    settings: Mapping[str, Any],
     versions: Mapping[str, str] | None = None,
-) -> Iterator[Making]:
-    """Make data sets: they, the lists and last of all the report appear when the block ends without an error.
+) -> Iterator[CurationJob]:
+    """Open a job; its data sets, its lists and last its report appear when the block ends without an error.
 
     Args:
-        source: what comes in.
-        targets: what may be written.
-        settings: of the command.
-        told: the command's own settings, as the report has them.
-        versions: of packages that the result depends on.
+        source: the input images.
+        outputs: the data sets that the job may write.
+        options: dry run and report file.
+        settings: the settings of the command, for the report.
+        versions: versions of the packages that the result depends on.
 
     Raises:
-        Error: something is in one of the places already, or nothing may be written there.
+        Error: one of the files exists already or cannot be written.
     """
-    begun = time.monotonic()
-    report_file = settings.report_file(targets[0].path)
+    start = time.monotonic()
+    report_file = options.report_file(outputs[0].path)
     stem = report_file.stem.removesuffix(".report")
     lists = {kind: report_file.with_name(f"{stem}.{kind}.jsonl") for kind in (DROPPED, PAIRS)}
     report: dict[str, Any] = {
@@ -176,8 +185,8 @@ def making(
         "command": shown_command(),
         "versions": dict(versions or {"facerts": __version__, "numpy": np.__version__}),
         "created": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        "dry_run": settings.dry_run,
-        "settings": dict(told),
+        "dry_run": options.dry_run,
+        "settings": dict(settings),
         "in": {
             "name": source.name,
             "images": len(source),
@@ -187,18 +196,18 @@ def making(
         "dropped": {},
         "lists": {},
     }
-    data_sets = [] if settings.dry_run else [target.path for target in targets]
-    with new_places([*data_sets, *lists.values(), report_file]) as places:
-        made = Making(source, places, lists, settings.dry_run, report)
-        with made._open:
-            yield made
+    data_sets = [] if options.dry_run else [output.path for output in outputs]
+    with staged([*data_sets, *lists.values(), report_file]) as staging:
+        job = CurationJob(source, staging, lists, options.dry_run, report)
+        with job._open:
+            yield job
         report["report"] = str(report_file)
-        report["seconds"] = round(time.monotonic() - begun, 1)
-        made.finish(report_file)
+        report["seconds"] = round(time.monotonic() - start, 1)
+        job.finish(report_file)
 
 
 def _shown(report: Mapping[str, Any]) -> dict[str, Any]:
-    """A report with its paths as others may see them; they lie beside it."""
+    """The report without absolute paths; the files are beside it."""
     return {
         **report,
         "written": [{**data_set, "path": shown_path(data_set["path"])} for data_set in report["written"]],
@@ -208,5 +217,5 @@ def _shown(report: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def identity_of(source: Source, index: int) -> str | None:
-    """The name of a picture's identity; None where it is not known."""
+    """The name of the identity of an image; None if unknown."""
     return None if source.labels is None else source.identities[source.labels[index]]

@@ -1,4 +1,4 @@
-"""A data set without what its embeddings show to be there twice, or under the wrong name."""
+"""Remove near-duplicate and mislabeled images from a data set, by their embeddings."""
 
 from __future__ import annotations
 
@@ -8,13 +8,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.curation.curation_job import Making, Settings, identity_of, making
-from facerts.curation.embeddings import Embedded, Embedding
-from facerts.curation.identities import look_alikes
-from facerts.curation.identity_means import own_cosines, rows_of_each
-from facerts.curation.identity_pairs import Across, leave_out_dropped, merged, regrouped, tell_pairs
-from facerts.curation.output_spec import Target
-from facerts.curation.pairwise import Chosen, check_threshold, repeats
+from facerts.curation.curation_job import CurationJob, JobOptions, identity_of, open_job
+from facerts.curation.embeddings import SourceEmbedder, SourceEmbeddings
+from facerts.curation.identities import similar_identities
+from facerts.curation.identity_means import leave_one_out_cosines, rows_by_label
+from facerts.curation.identity_pairs import (
+    IdentityAction,
+    drop_identities,
+    merge_labels,
+    relabel,
+    report_pairs,
+)
+from facerts.curation.output_spec import OutputSpec
+from facerts.curation.pairwise import EmbeddingSubset, check_threshold, find_near_duplicates
 from facerts.datasets import Source
 from facerts.detection.base import Detector
 from facerts.io.progress import track
@@ -24,15 +30,15 @@ QUANTILES = (0.001, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95)
 
 
 @dataclass(frozen=True)
-class Limits:
-    """What counts as what, in cosines.
+class DedupThresholds:
+    """Thresholds of cosine similarity.
 
     Attributes:
-        threshold: two pictures that are at least so similar are almost the same picture; above 0, as is the next.
-        identity_threshold: two identities whose means are at least so similar look like one person.
-        min_own_cosine: a picture less similar than this to the mean of its identity's other pictures is left out;
-            None leaves none out.
-        pictures_across: compare pictures of different identities too, whose number grows with the square of theirs.
+        threshold: minimum for near-duplicate images, above 0.
+        identity_threshold: minimum for the means of two identities that look like one person, above 0.
+        min_own_cosine: minimum for an image and the mean of the other images of its identity; less similar images are
+            dropped, None keeps all.
+        images_across: also compare images of different identities; the time is quadratic in the number of images.
 
     Raises:
         Error: a threshold is not above 0, or above 1.
@@ -41,7 +47,7 @@ class Limits:
     threshold: float = 0.95
     identity_threshold: float = 0.7
     min_own_cosine: float | None = None
-    pictures_across: bool = True
+    images_across: bool = True
 
     def __post_init__(self) -> None:
         for name in ("threshold", "identity_threshold"):
@@ -50,30 +56,30 @@ class Limits:
 
 def dedup(
     source: Source,
-    out: Target,
-    embedding: Embedding,
-    limits: Limits | None = None,
+    out: OutputSpec,
+    embedder: SourceEmbedder,
+    thresholds: DedupThresholds | None = None,
     *,
-    across: Across = Across.REPORT,
+    identity_action: IdentityAction = IdentityAction.REPORT,
     align: Detector | None = None,
-    settings: Settings | None = None,
+    options: JobOptions | None = None,
 ) -> dict[str, Any]:
-    """Write a source without near-duplicates and, where it is asked for, without pictures that look like others.
+    """Write a source without near-duplicates and, optionally, without mislabeled images and duplicate identities.
 
-    Within an identity, of pictures that are almost the same the one of the best quality is kept (the first one where
-    the model gives no quality). Then pictures that are far from the mean of their identity's others go, if
-    ``limits.min_own_cosine`` says so. Identities that look like one person, by their means or by pictures that are
-    almost the same, are told in the report; ``across`` says what else is done. Pictures that cannot be read are left
-    out. Without identities all pictures are compared with each other.
+    Of near-duplicates within an identity, the image with the best quality is kept (the first one if the model has no
+    quality). Then images that are far from the mean of the others of their identity are dropped, if
+    ``thresholds.min_own_cosine`` is given. Identities that look like one person, by their means or by near-duplicate
+    images, are reported, and merged or dropped by ``identity_action``. Images that cannot be read are dropped. Without
+    identities, all images are compared with each other.
 
     Args:
-        source: of aligned pictures, or of photos.
-        out: for the pictures that are left.
-        embedding: how pictures are embedded and searched.
-        limits: what counts as what.
-        across: what is done with identities that look like one person.
-        align: finds the faces of photos; None where pictures are aligned crops.
-        settings: of the command.
+        source: aligned crops, or photos with ``align``.
+        out: the data set of the remaining images.
+        embedder: embeds and compares images.
+        thresholds: thresholds of similarity.
+        identity_action: what to do with identities that look like one person.
+        align: finds the faces in photos; None if the images are aligned crops.
+        options: dry run and report file.
 
     Returns:
         The report.
@@ -81,86 +87,91 @@ def dedup(
     Raises:
         Error: a data set cannot be read or written, or the model cannot be used.
     """
-    limits = limits or Limits()
-    told = {"by": "embedding", **asdict(limits), "across": across.value, **embedding.told()}
-    told |= {"align": align and align.identity}
-    with making(source, [out], settings or Settings(), told, installed_versions()) as made:
-        found = embedding.of(source, made.scratch, align)
-        for index, problem in sorted(found.unreadable.items()):
-            made.leave_out(index, "cannot be read", error=problem)
-        writes = source
+    thresholds = thresholds or DedupThresholds()
+    settings = {"by": "embedding", **asdict(thresholds), "identity_action": identity_action.value}
+    settings |= {**embedder.settings(), "align": align and align.identity}
+    with open_job(source, [out], options or JobOptions(), settings, installed_versions()) as job:
+        embeddings = embedder.embed(source, job.scratch, align)
+        for index, problem in sorted(embeddings.unreadable.items()):
+            job.drop(index, "cannot be read", error=problem)
+        output_source = source
         if source.labels is None:
-            _leave_out_repeats(made, found, np.arange(len(source)), limits, embedding)
+            _drop_near_duplicates(job, embeddings, np.arange(len(source)), thresholds, embedder)
         else:
-            each = rows_of_each(source.labels)
+            each = rows_by_label(source.labels)
             for rows in track(
-                each, "comparing pictures of each identity", len(source.identities), "identities"
+                each, "comparing images of each identity", len(source.identities), "identities"
             ):
-                _leave_out_repeats(made, found, rows, limits, embedding)
-            _leave_out_strangers(made, found, limits)
-            pairs = look_alikes(
+                _drop_near_duplicates(job, embeddings, rows, thresholds, embedder)
+            _drop_outliers(job, embeddings, thresholds)
+            pairs = similar_identities(
                 source,
-                found.embedding,
-                made.kept,
-                by_means=limits.identity_threshold,
-                by_pictures=limits.threshold if limits.pictures_across else None,
-                backend=embedding.search,
+                embeddings.embedding,
+                job.kept,
+                mean_threshold=thresholds.identity_threshold,
+                image_threshold=thresholds.threshold if thresholds.images_across else None,
+                backend=embedder.search,
             )
-            tell_pairs(made, pairs, across)
-            if across is Across.DROP:
-                leave_out_dropped(made, pairs)
-            elif across is Across.MERGE:
-                images = np.bincount(source.labels[made.kept], minlength=len(source.identities))
-                becomes = merged(pairs, images)
-                for rows in rows_of_each(becomes[source.labels]):
+            report_pairs(job, pairs, identity_action)
+            if identity_action is IdentityAction.DROP:
+                drop_identities(job, pairs)
+            elif identity_action is IdentityAction.MERGE:
+                images = np.bincount(source.labels[job.kept], minlength=len(source.identities))
+                new_labels = merge_labels(pairs, images)
+                for rows in rows_by_label(new_labels[source.labels]):
                     if len(np.unique(source.labels[rows])) > 1:
-                        _leave_out_repeats(made, found, rows, limits, embedding)
-                writes = regrouped(source, becomes)
-        made.write(out, writes, made.kept)
-    return made.report
+                        _drop_near_duplicates(job, embeddings, rows, thresholds, embedder)
+                output_source = relabel(source, new_labels)
+        job.write(out, output_source, job.kept)
+    return job.report
 
 
-def _leave_out_repeats(
-    made: Making, found: Embedded, rows: NDArray[np.int64], limits: Limits, embedding: Embedding
+def _drop_near_duplicates(
+    job: CurationJob,
+    embeddings: SourceEmbeddings,
+    rows: NDArray[np.int64],
+    thresholds: DedupThresholds,
+    embedder: SourceEmbedder,
 ) -> None:
-    """Leave out those of some pictures that are almost the same as better ones."""
-    rows = rows[made.kept[rows]]
-    if found.quality is not None:
-        rows = rows[np.argsort(-found.quality[rows], kind="stable")]
-    again = repeats(Chosen(found.embedding, rows), limits.threshold, embedding.search)
-    for place in np.flatnonzero(again.of >= 0).tolist():
-        made.leave_out(
-            int(rows[place]),
+    """Drop each of the given images that is a near-duplicate of a better one."""
+    rows = rows[job.kept[rows]]
+    if embeddings.quality is not None:
+        rows = rows[np.argsort(-embeddings.quality[rows], kind="stable")]
+    subset = EmbeddingSubset(embeddings.embedding, rows)
+    duplicates = find_near_duplicates(subset, thresholds.threshold, embedder.search)
+    for position in np.flatnonzero(duplicates.original >= 0).tolist():
+        job.drop(
+            int(rows[position]),
             "near-duplicate",
-            resembles=made.source.location(int(rows[again.of[place]])),
-            cosine=round(float(again.cosine[place]), 4),
+            resembles=job.source.location(int(rows[duplicates.original[position]])),
+            cosine=round(float(duplicates.cosine[position]), 4),
         )
 
 
-def _leave_out_strangers(made: Making, found: Embedded, limits: Limits) -> None:
-    """Measure how far pictures are from their identity's others, and leave out those that are too far."""
-    labels = made.source.labels
+def _drop_outliers(job: CurationJob, embeddings: SourceEmbeddings, thresholds: DedupThresholds) -> None:
+    """Report how similar images are to the others of their identity, and drop those that are too dissimilar."""
+    labels = job.source.labels
     assert labels is not None
-    measured = np.full(len(labels), np.nan, dtype=np.float32)
-    for rows in rows_of_each(labels):
-        rows = rows[made.kept[rows]]
+    own_cosine = np.full(len(labels), np.nan, dtype=np.float32)
+    for rows in rows_by_label(labels):
+        rows = rows[job.kept[rows]]
         if len(rows) > 1:
-            measured[rows] = own_cosines(np.asarray(found.embedding[rows]))
-    known = np.flatnonzero(np.isfinite(measured))
-    made.report["own_cosine"] = {
+            own_cosine[rows] = leave_one_out_cosines(np.asarray(embeddings.embedding[rows]))
+    known = np.flatnonzero(np.isfinite(own_cosine))
+    job.report["own_cosine"] = {
         "images": len(known),
         "quantiles": {
-            f"{share:g}": round(float(np.quantile(measured[known], share)), 4)
+            f"{share:g}": round(float(np.quantile(own_cosine[known], share)), 4)
             for share in QUANTILES
             if len(known)
         },
     }
-    if limits.min_own_cosine is None:
+    if thresholds.min_own_cosine is None:
         return
-    for index in known[measured[known] < limits.min_own_cosine].tolist():
-        made.leave_out(
+    for index in known[own_cosine[known] < thresholds.min_own_cosine].tolist():
+        job.drop(
             index,
             "far from its identity",
-            resembles=identity_of(made.source, index),
-            cosine=round(float(measured[index]), 4),
+            resembles=identity_of(job.source, index),
+            cosine=round(float(own_cosine[index]), 4),
         )

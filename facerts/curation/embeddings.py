@@ -1,4 +1,4 @@
-"""Embeddings of a whole data set on the disk, so that memory holds as much of them as is looked at."""
+"""Embeddings of a whole data set, memory-mapped from disk."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.curation.staging import new_places
+from facerts.curation.staging import staged
 from facerts.datasets import Source
 from facerts.datasets.read_ahead import read_ahead
 from facerts.detection.base import Detector
@@ -30,19 +30,19 @@ from facerts.io.progress import progress_bar
 
 Floats = NDArray[np.float32]
 
-# Batches that are embedded between two writes.
-BATCHES = 16
+# Batches embedded between two writes.
+BATCHES_PER_WRITE = 16
 EMBEDDING, QUALITY, FACTS = "embedding.npy", "quality.npy", "facts.json"
 
 
 @dataclass(frozen=True)
-class Embedded:
-    """A source's embeddings, a row for each picture.
+class SourceEmbeddings:
+    """The embeddings of a source, a row per image.
 
     Attributes:
-        embedding: ``(N, d)`` of unit length, mapped from the disk; rows of unreadable pictures mean nothing.
-        quality: ``(N,)`` higher is better, mapped from the disk; None where the model gives none.
-        unreadable: why pictures have no embedding, by their numbers.
+        embedding: ``(N, d)`` of unit length, memory-mapped; the rows of unreadable images are meaningless.
+        quality: ``(N,)``, higher is better, memory-mapped; None if the model has no quality.
+        unreadable: why images have no embedding, by index.
     """
 
     embedding: Floats
@@ -51,20 +51,20 @@ class Embedded:
 
     @property
     def readable(self) -> NDArray[np.bool_]:
-        """``(N,)`` which rows mean something."""
+        """``(N,)`` mask of the rows with an embedding."""
         mask = np.ones(len(self.embedding), dtype=bool)
         mask[list(self.unreadable)] = False
         return mask
 
 
 @dataclass(frozen=True)
-class Embedding:
-    """How pictures are embedded and searched.
+class SourceEmbedder:
+    """Embeds the images of a source, and says how to search the embeddings.
 
     Attributes:
         embedder: the model.
-        flip: add each crop's mirror to its embedding.
-        cache: a folder to keep embeddings in for later commands; None keeps them while they are needed.
+        flip: add the embedding of the mirror image of each crop.
+        cache: a folder that keeps embeddings for later commands; None for temporary files.
         search: NumPy or FAISS; both are exact.
     """
 
@@ -73,39 +73,39 @@ class Embedding:
     cache: Path | None = None
     search: Backend = "numpy"
 
-    def of(self, source: Source, scratch: Path, align: Detector | None = None) -> Embedded:
+    def embed(self, source: Source, scratch: Path, align: Detector | None = None) -> SourceEmbeddings:
         """Embed a source, or take its embeddings from the cache.
 
         Args:
-            source: of aligned pictures, or of photos.
-            scratch: a folder for what is not cached.
-            align: finds the faces of photos; None where pictures are aligned crops.
+            source: aligned crops, or photos with ``align``.
+            scratch: a folder for temporary files.
+            align: finds the faces in photos; None if the images are aligned crops.
 
         Raises:
-            DataError: no picture can be read, or the cache is broken.
-            ModelError: the model gives a number that is not finite.
+            DataError: no image can be read, or the cache is damaged.
+            ModelError: the model returns a number that is not finite.
         """
         crops = source if align is None else AlignedPhotos(source, align)
         if self.cache is None:
-            place = Path(mkdtemp(dir=scratch)) / "embeddings"
-            _embed(self.embedder, crops, place, flip=self.flip)
-            return _load(place, len(source))
+            folder = Path(mkdtemp(dir=scratch)) / "embeddings"
+            _embed(self.embedder, crops, folder, flip=self.flip)
+            return _load(folder, len(source))
         key = embedder_key(self.embedder, flip=self.flip, align=align and align.identity)
-        key = f"{key} {pictures_sha256(source)}"
-        place = self.cache / hashlib.sha256(key.encode()).hexdigest()[:20]
-        if not place.exists():
-            with new_places([place]) as places:
-                _embed(self.embedder, crops, places.of(place), flip=self.flip)
-        return _load(place, len(source))
+        key = f"{key} {images_sha256(source)}"
+        folder = self.cache / hashlib.sha256(key.encode()).hexdigest()[:20]
+        if not folder.exists():
+            with staged([folder]) as staging:
+                _embed(self.embedder, crops, staging.temporary(folder), flip=self.flip)
+        return _load(folder, len(source))
 
-    def told(self) -> dict[str, Any]:
-        """What a report says of it."""
+    def settings(self) -> dict[str, Any]:
+        """The settings, for a report."""
         model = {"name": self.embedder.name, "sha256": self.embedder.sha256, "method": self.embedder.method}
         return {"model": model, "flip": self.flip, "search": self.search}
 
 
-def pictures_sha256(source: Source) -> str:
-    """SHA-256 over the names and bytes of all pictures, in order; one that cannot be had counts as its error."""
+def images_sha256(source: Source) -> str:
+    """SHA-256 over the names and bytes of all images, in order; an unreadable image counts as its error."""
 
     def load(index: int) -> bytes:
         try:
@@ -120,8 +120,8 @@ def pictures_sha256(source: Source) -> str:
     return digest.hexdigest()
 
 
-class _Readable(Source):
-    """A source whose unreadable pictures are black, with the reasons noted."""
+class _BlackIfUnreadable(Source):
+    """A source whose unreadable images are black; ``problems`` has the reasons."""
 
     def __init__(self, source: Source) -> None:
         self.name, self.labels, self.identities = source.name, source.labels, source.identities
@@ -146,15 +146,15 @@ class _Readable(Source):
 
 
 def _embed(embedder: OnnxEmbedder, source: Source, folder: Path, *, flip: bool) -> None:
-    """Write the embeddings of all pictures into a new folder, chunk by chunk."""
+    """Write the embeddings of all images to a new folder, chunk by chunk."""
     folder.mkdir()
-    readable = _Readable(source)
-    count, size = len(source), BATCHES * embedder.batch_size
-    nothing = embedder(np.empty((0, CROP_SIZE, CROP_SIZE, 3), dtype=np.uint8))
-    shape = (count, nothing.embedding.shape[1])
+    readable = _BlackIfUnreadable(source)
+    count, size = len(source), BATCHES_PER_WRITE * embedder.batch_size
+    empty = embedder(np.empty((0, CROP_SIZE, CROP_SIZE, 3), dtype=np.uint8))
+    shape = (count, empty.embedding.shape[1])
     vectors = np.lib.format.open_memmap(folder / EMBEDDING, "w+", np.float32, shape)
     quality = None
-    if nothing.quality is not None:
+    if empty.quality is not None:
         quality = np.lib.format.open_memmap(folder / QUALITY, "w+", np.float32, (count,))
     with progress_bar() as bar:
         task = bar.add_task(f"embedding {source.name}", total=count, unit="images")
@@ -173,7 +173,7 @@ def _embed(embedder: OnnxEmbedder, source: Source, folder: Path, *, flip: bool) 
         missing = {index: f"{source.location(index)}: no face was found" for index in source.without_face()}
         problems = missing | problems
     if len(problems) == count:
-        raise DataError(f"{source.name}: none of its {count} pictures can be embedded; {problems[0]}")
+        raise DataError(f"{source.name}: none of its {count} images can be embedded; {problems[0]}")
     for array in (vectors, quality):
         if array is not None:
             array.flush()
@@ -181,19 +181,19 @@ def _embed(embedder: OnnxEmbedder, source: Source, folder: Path, *, flip: bool) 
         json.dump({"unreadable": {str(row): problems[row] for row in sorted(problems)}}, file)
 
 
-def _load(place: Path, count: int) -> Embedded:
-    """The embeddings of so many pictures, as ``_embed`` has written them."""
+def _load(folder: Path, count: int) -> SourceEmbeddings:
+    """The embeddings of ``count`` images, as written by ``_embed``."""
     try:
-        facts = read_json(place / FACTS)
-        vectors: Floats = np.lib.format.open_memmap(place / EMBEDDING, "r")
-        path = place / QUALITY
+        facts = read_json(folder / FACTS)
+        vectors: Floats = np.lib.format.open_memmap(folder / EMBEDDING, "r")
+        path = folder / QUALITY
         quality: Floats | None = np.lib.format.open_memmap(path, "r") if os.path.exists(path) else None
         unreadable = {int(row): str(problem) for row, problem in facts["unreadable"].items()}
         fits = vectors.ndim == 2 and all(0 <= row < count for row in unreadable)
         for array in (vectors, quality):
             fits &= array is None or (len(array) == count and array.dtype == np.float32)
         if not fits or (quality is not None and quality.ndim != 1):
-            raise ValueError(f"not those of its {count} pictures")
+            raise ValueError(f"not for {count} images")
     except (DataError, OSError, ValueError, EOFError, TypeError, LookupError, AttributeError) as error:
-        raise DataError(f"{place}: no embeddings of a data set ({error}); remove this folder") from error
-    return Embedded(vectors, quality, unreadable)
+        raise DataError(f"{folder}: no embeddings of a data set ({error}); remove this folder") from error
+    return SourceEmbeddings(vectors, quality, unreadable)

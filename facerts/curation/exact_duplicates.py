@@ -1,4 +1,4 @@
-"""Pictures that a data set has more than once, byte for byte or pixel for pixel."""
+"""Remove exact duplicates from a data set, equal byte by byte or pixel by pixel."""
 
 from __future__ import annotations
 
@@ -11,98 +11,98 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.curation.curation_job import Making, Settings, making
+from facerts.curation.curation_job import CurationJob, JobOptions, open_job
 from facerts.curation.identity_pairs import (
     SHARED,
-    Across,
-    Pair,
-    leave_out_dropped,
-    merged,
-    regrouped,
-    tell_pairs,
+    IdentityAction,
+    IdentityPair,
+    drop_identities,
+    merge_labels,
+    relabel,
+    report_pairs,
 )
-from facerts.curation.output_spec import Target
-from facerts.datasets.read_ahead import parts_of, read_ahead
+from facerts.curation.output_spec import OutputSpec
+from facerts.datasets.read_ahead import read_ahead, row_slices
 from facerts.datasets.source import Source
 from facerts.errors import Error
 from facerts.images import decode
 
 By = Literal["hash", "pixels"]
 
-# Digests that are kept of all pictures; those of equal ones are told apart by whole digests.
-_SHORT = 8
+# Bytes of the digest that are kept of every image; where these collide, whole digests are compared.
+_PREFIX_BYTES = 8
 
 
 @dataclass(frozen=True)
-class Copies:
-    """What a source has more than once.
+class ExactDuplicates:
+    """Images that a source has more than once.
 
     Attributes:
-        groups: numbers of pictures that are equal, each in the source's order and of two or more.
-        broken: why pictures could not be decoded, by their numbers.
+        groups: indices of equal images, two or more per group, in the order of the source.
+        broken: why images could not be decoded, by index.
     """
 
     groups: list[list[int]]
     broken: dict[int, str]
 
 
-def find_copies(source: Source, by: By) -> Copies:
-    """Compare all pictures of a source; memory holds three numbers for each.
+def find_duplicates(source: Source, by: By) -> ExactDuplicates:
+    """Compare all images of a source; memory holds three numbers per image.
 
     Args:
-        source: any pictures.
-        by: "hash" for equal bytes; "pixels" for equal decoded pictures, whatever their files say.
+        source: the images.
+        by: "hash" for equal bytes; "pixels" for equal decoded images, whatever their file formats.
 
     Raises:
-        DataError: the bytes of a picture cannot be had.
+        DataError: the bytes of an image cannot be read.
     """
     broken: dict[int, str] = {}
-    digest = _of_bytes if by == "hash" else _of_pixels
+    digest = _digest_bytes if by == "hash" else _digest_pixels
 
-    def short(index: int) -> bytes:
+    def prefix(index: int) -> bytes:
         try:
-            return digest(source, index)[:_SHORT]
+            return digest(source, index)[:_PREFIX_BYTES]
         except Error as error:
             if by == "hash":
                 raise
             broken[index] = str(error)
-            return bytes(_SHORT)
+            return bytes(_PREFIX_BYTES)
 
     digests = np.empty(len(source), dtype=np.uint64)
-    for index, found in enumerate(read_ahead(range(len(source)), short, f"hashing {source.name}")):
-        digests[index] = int.from_bytes(found, "big")
+    for index, value in enumerate(read_ahead(range(len(source)), prefix, f"hashing {source.name}")):
+        digests[index] = int.from_bytes(value, "big")
     ordered = np.sort(digests)
     repeated = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
     del ordered
     candidates = np.concatenate(
-        [part.start + np.flatnonzero(np.isin(digests[part], repeated)) for part in parts_of(len(digests))]
+        [part.start + np.flatnonzero(np.isin(digests[part], repeated)) for part in row_slices(len(digests))]
     )
-    whole: defaultdict[bytes, list[int]] = defaultdict(list)
+    by_digest: defaultdict[bytes, list[int]] = defaultdict(list)
     for index in candidates.tolist():
         if index not in broken:
-            whole[digest(source, index)].append(index)
-    return Copies([group for group in whole.values() if len(group) > 1], broken)
+            by_digest[digest(source, index)].append(index)
+    return ExactDuplicates([group for group in by_digest.values() if len(group) > 1], broken)
 
 
 def dedup(
     source: Source,
-    out: Target,
+    out: OutputSpec,
     *,
     by: By = "hash",
-    across: Across = Across.REPORT,
-    settings: Settings | None = None,
+    identity_action: IdentityAction = IdentityAction.REPORT,
+    options: JobOptions | None = None,
 ) -> dict[str, Any]:
-    """Write a source with each picture once in each identity, the first one of equals.
+    """Write a source without duplicate images within an identity; the first of equal images is kept.
 
-    Pictures that stand in several identities are told in the report, as pairs of these identities; ``across`` says
-    what else is done. Pictures that cannot be decoded are left out where pixels are compared.
+    Identities that share images are reported as pairs, and merged or dropped by ``identity_action``. If pixels are
+    compared, images that cannot be decoded are dropped.
 
     Args:
-        source: any pictures; without identities each picture is there once in the whole.
-        out: for the pictures that are left.
-        by: as in ``find_copies``.
-        across: what is done with identities that share pictures.
-        settings: of the command.
+        source: the images; without identities, duplicates are removed from the whole source.
+        out: the data set of the remaining images.
+        by: see ``find_duplicates``.
+        identity_action: what to do with identities that share images.
+        options: dry run and report file.
 
     Returns:
         The report.
@@ -110,61 +110,64 @@ def dedup(
     Raises:
         Error: a data set cannot be read or written.
     """
-    with making(source, [out], settings or Settings(), {"by": by, "across": across.value}) as made:
-        copies = find_copies(source, by)
-        for index, problem in sorted(copies.broken.items()):
-            made.leave_out(index, "cannot be decoded", error=problem)
+    settings = {"by": by, "identity_action": identity_action.value}
+    with open_job(source, [out], options or JobOptions(), settings) as job:
+        duplicates = find_duplicates(source, by)
+        for index, problem in sorted(duplicates.broken.items()):
+            job.drop(index, "cannot be decoded", error=problem)
         labels = np.zeros(len(source), dtype=np.int64) if source.labels is None else source.labels
         reason = "equal bytes" if by == "hash" else "equal pixels"
-        _leave_out_copies(made, copies, labels, reason)
-        writes = source
+        _drop_duplicates(job, duplicates, labels, reason)
+        output_source = source
         if source.labels is not None:
-            pairs = _sharing(source, copies)
-            tell_pairs(made, pairs, across)
-            if across is Across.DROP:
-                leave_out_dropped(made, pairs)
-            elif across is Across.MERGE:
-                becomes = merged(pairs, np.bincount(labels))
-                _leave_out_copies(made, copies, becomes[labels], reason)
-                writes = regrouped(source, becomes)
-        made.write(out, writes, made.kept)
-    return made.report
+            pairs = _pairs_sharing_images(source, duplicates)
+            report_pairs(job, pairs, identity_action)
+            if identity_action is IdentityAction.DROP:
+                drop_identities(job, pairs)
+            elif identity_action is IdentityAction.MERGE:
+                new_labels = merge_labels(pairs, np.bincount(labels))
+                _drop_duplicates(job, duplicates, new_labels[labels], reason)
+                output_source = relabel(source, new_labels)
+        job.write(out, output_source, job.kept)
+    return job.report
 
 
-def _leave_out_copies(made: Making, copies: Copies, labels: NDArray[np.int64], reason: str) -> None:
-    """Leave out each picture that is equal to an earlier one of the same label."""
-    for group in copies.groups:
+def _drop_duplicates(
+    job: CurationJob, duplicates: ExactDuplicates, labels: NDArray[np.int64], reason: str
+) -> None:
+    """Drop each image that is equal to an earlier one with the same label."""
+    for group in duplicates.groups:
         first: dict[int, int] = {}
         for index in group:
             keeper = first.setdefault(int(labels[index]), index)
             if keeper != index:
-                made.leave_out(index, reason, resembles=made.source.location(keeper))
+                job.drop(index, reason, resembles=job.source.location(keeper))
 
 
-def _sharing(source: Source, copies: Copies) -> list[Pair]:
-    """The pairs of identities that have equal pictures."""
+def _pairs_sharing_images(source: Source, duplicates: ExactDuplicates) -> list[IdentityPair]:
+    """The pairs of identities that have equal images."""
     assert source.labels is not None
     images = np.bincount(source.labels)
     shared: defaultdict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
-    for group in copies.groups:
+    for group in duplicates.groups:
         first: dict[int, int] = {}
         for index in group:
             first.setdefault(int(source.labels[index]), index)
         for one, other in combinations(sorted(first), 2):
             shared[one, other].append((first[one], first[other]))
     pairs = []
-    for (one, other), pictures in shared.items():
-        share = len(pictures) / int(min(images[one], images[other]))
-        example = [source.location(index) for index in pictures[0]]
-        facts = {"equal_pictures": len(pictures), "share": round(share, 4), "example": example}
-        pairs.append(Pair(one, other, share >= SHARED, len(pictures), facts))
+    for (one, other), equal in shared.items():
+        share = len(equal) / int(min(images[one], images[other]))
+        example = [source.location(index) for index in equal[0]]
+        details = {"equal_images": len(equal), "share": round(share, 4), "example": example}
+        pairs.append(IdentityPair(one, other, share >= SHARED, len(equal), details))
     return pairs
 
 
-def _of_bytes(source: Source, index: int) -> bytes:
+def _digest_bytes(source: Source, index: int) -> bytes:
     return hashlib.sha256(source.read(index)).digest()
 
 
-def _of_pixels(source: Source, index: int) -> bytes:
+def _digest_pixels(source: Source, index: int) -> bytes:
     image = decode(source.read(index), where=source.location(index))
     return hashlib.sha256(f"{image.shape}".encode() + image.tobytes()).digest()

@@ -1,4 +1,4 @@
-"""A data set without the people of the benchmarks that its models are to be judged on."""
+"""Remove the people of benchmarks from a data set, so that models trained on it can be evaluated fairly."""
 
 from __future__ import annotations
 
@@ -10,82 +10,82 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.benchmarks import is_pair_benchmark, is_template_benchmark, open_benchmarks, open_templates
-from facerts.curation.curation_job import Making, Settings, making
-from facerts.curation.embeddings import Embedded, Embedding
+from facerts.curation.curation_job import CurationJob, JobOptions, open_job
+from facerts.curation.embeddings import SourceEmbedder, SourceEmbeddings
 from facerts.curation.identity_means import identity_means
-from facerts.curation.output_spec import Target
+from facerts.curation.output_spec import OutputSpec
 from facerts.curation.pairwise import check_threshold
 from facerts.datasets import Joined, Source, open_images
 from facerts.detection.base import Detector
-from facerts.embedding.aligned import photo_notes
+from facerts.embedding.aligned import alignment_notes
 from facerts.embedding.search import find
 from facerts.errors import DataError
 from facerts.io.progress import progress_bar
 from facerts.io.versions import installed_versions
 
 QUANTILES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
-# Identities on either side of the threshold that a report shows.
-SHOWN = 20
-# Pictures that are compared with the benchmark's at a time.
-BLOCK = 4096
+# Identities on each side of the threshold that the report shows.
+MAX_SHOWN = 20
+# Rows compared with the benchmark at a time.
+BLOCK_SIZE = 4096
 
 
-class Nearest:
-    """The most similar picture of the benchmark to each identity, as far as it was looked for.
+class NearestMatches:
+    """The most similar benchmark image of each identity so far.
 
     Attributes:
-        cosine: ``(C,)`` of it.
-        row: ``(C,)`` its number in the benchmark.
-        picture: ``(C,)`` the picture of the identity that is so similar; −1 where it is the mean.
+        cosine: ``(C,)`` its cosine similarity.
+        row: ``(C,)`` its index in the benchmark.
+        image: ``(C,)`` the index of the image of the identity that it is similar to; −1 for the mean.
     """
 
     def __init__(self, people: int) -> None:
         self.cosine = np.full(people, -np.inf, dtype=np.float32)
         self.row = np.full(people, -1, dtype=np.int64)
-        self.picture = np.full(people, -1, dtype=np.int64)
+        self.image = np.full(people, -1, dtype=np.int64)
 
     def add(
         self,
         labels: NDArray[np.int64],
         cosine: NDArray[np.float32],
         row: NDArray[np.int64],
-        picture: NDArray[np.int64],
+        image: NDArray[np.int64],
     ) -> None:
-        """Take in what was found for some labels; a label may come several times."""
+        """Add matches of some labels; a label may occur several times."""
         order = np.argsort(cosine, kind="stable")
         order = order[cosine[order] > self.cosine[labels[order]]]
-        # Of several rows for one label the last one, which is the most similar, stays.
+        # Of several rows with one label the last one, which is the most similar, wins.
         self.cosine[labels[order]] = cosine[order]
         self.row[labels[order]] = row[order]
-        self.picture[labels[order]] = picture[order]
+        self.image[labels[order]] = image[order]
 
 
-def disjoin(
+def exclude_overlap(
     source: Source,
     benchmarks: Sequence[str | Path],
-    out: Target,
-    embedding: Embedding,
+    out: OutputSpec,
+    embedder: SourceEmbedder,
     *,
     threshold: float = 0.5,
     single_images: bool = False,
     align_benchmarks: Detector | None = None,
-    settings: Settings | None = None,
+    options: JobOptions | None = None,
 ) -> dict[str, Any]:
     """Write a source without the identities that look like somebody in a benchmark.
 
-    An identity goes as a whole where the mean of its pictures is at least so similar to any picture of a benchmark, or,
-    if that is asked for, where one of its pictures is.
+    An identity is dropped as a whole if the mean of its embeddings, or with ``single_images`` any of its embeddings, is
+    similar enough to an image of a benchmark.
 
     Args:
-        source: of aligned pictures with identities.
-        benchmarks: verification sets and sets of templates, of which the pictures count that they name, or any other
-            pictures.
-        out: for the identities that stay.
-        embedding: how pictures are embedded and searched.
-        threshold: least cosine of two that may be one person.
-        single_images: compare the identities' single pictures too.
-        align_benchmarks: finds the faces where the benchmarks' pictures are photos; None where they are aligned crops.
-        settings: of the command.
+        source: aligned crops with identities.
+        benchmarks: verification sets and template sets, of which only images in pairs or templates count, or any other
+            images.
+        out: the data set of the remaining identities.
+        embedder: embeds and compares images.
+        threshold: minimum cosine similarity of images that may show one person.
+        single_images: compare each image of an identity, not just the mean.
+        align_benchmarks: finds the faces in benchmarks of photos; None if these are aligned crops.
+        options: dry run and report file.
 
     Returns:
         The report.
@@ -95,99 +95,103 @@ def disjoin(
     """
     check_threshold(threshold, "--threshold")
     if source.labels is None:
-        raise DataError(f"{source.name}: identities are to be left out, and this source has none")
-    others = Joined([open_benchmark_images(path) for path in benchmarks])
-    told = {"threshold": threshold, "single_images": single_images, **embedding.told()}
-    told |= {"align_benchmarks": align_benchmarks and align_benchmarks.identity}
-    with making(source, [out], settings or Settings(), told, installed_versions()) as made:
-        known = embedding.of(others, made.scratch, align_benchmarks)
-        made.report["benchmarks"] = {
-            "name": others.name,
-            "images": len(others),
-            "unreadable": list(known.unreadable.values()),
-            "notes": [] if align_benchmarks else photo_notes(others),
+        raise DataError(f"{source.name}: there are no identities to exclude")
+    benchmark = Joined([open_benchmark_images(path) for path in benchmarks])
+    settings = {"threshold": threshold, "single_images": single_images, **embedder.settings()}
+    settings |= {"align_benchmarks": align_benchmarks and align_benchmarks.identity}
+    with open_job(source, [out], options or JobOptions(), settings, installed_versions()) as job:
+        gallery = embedder.embed(benchmark, job.scratch, align_benchmarks)
+        job.report["benchmarks"] = {
+            "name": benchmark.name,
+            "images": len(benchmark),
+            "unreadable": list(gallery.unreadable.values()),
+            "notes": [] if align_benchmarks else alignment_notes(benchmark),
         }
-        found = embedding.of(source, made.scratch)
-        for index, problem in sorted(found.unreadable.items()):
-            made.leave_out(index, "cannot be read", error=problem)
-        nearest = _compare(made, found, known, embedding, single_images)
-        _leave_out(made, others, nearest, threshold)
-        made.write(out, source, made.kept)
-    return made.report
+        embeddings = embedder.embed(source, job.scratch)
+        for index, problem in sorted(embeddings.unreadable.items()):
+            job.drop(index, "cannot be read", error=problem)
+        matches = _compare(job, embeddings, gallery, embedder, single_images)
+        _drop_matches(job, benchmark, matches, threshold)
+        job.write(out, source, job.kept)
+    return job.report
 
 
 def open_benchmark_images(path: str | Path) -> Source:
-    """The pictures that a benchmark's pairs or templates name, or all those of another source.
+    """The images in the pairs or templates of a benchmark, or all images of another source.
 
     Raises:
-        DataError: nothing there, or broken.
+        DataError: the benchmark is missing or damaged.
     """
     if Path(path).is_dir() and is_template_benchmark(path):
         return open_templates(path).images
     if Path(path).is_dir() and is_pair_benchmark(path):
-        found = [benchmark.images for benchmark in open_benchmarks(path)]
-        return found[0] if len(found) == 1 else Joined(found)
+        images = [benchmark.images for benchmark in open_benchmarks(path)]
+        return images[0] if len(images) == 1 else Joined(images)
     return open_images(path)
 
 
 def _compare(
-    made: Making, found: Embedded, known: Embedded, embedding: Embedding, single_images: bool
-) -> Nearest:
-    """Means, and single pictures where asked for, against all pictures of the benchmarks."""
-    labels, people = made.source.labels, len(made.source.identities)
+    job: CurationJob,
+    embeddings: SourceEmbeddings,
+    benchmark: SourceEmbeddings,
+    embedder: SourceEmbedder,
+    single_images: bool,
+) -> NearestMatches:
+    """Compare means, and optionally single images, with all images of the benchmarks."""
+    labels, people = job.source.labels, len(job.source.identities)
     assert labels is not None
-    numbers = np.flatnonzero(known.readable)
-    gallery = np.asarray(known.embedding[numbers])
-    nearest = Nearest(people)
-    with_pictures = np.unique(labels[made.kept])
-    means = identity_means(found.embedding, labels, made.kept, people)
-    for whose in _blocks(with_pictures, "comparing identities with the benchmark", "identities"):
-        best = find(gallery, means[whose], 1, embedding.search)
-        nearest.add(whose, best.scores[:, 0], numbers[best.templates[:, 0]], np.full(len(whose), -1))
+    indices = np.flatnonzero(benchmark.readable)
+    gallery = np.asarray(benchmark.embedding[indices])
+    matches = NearestMatches(people)
+    with_images = np.unique(labels[job.kept])
+    means = identity_means(embeddings.embedding, labels, job.kept, people)
+    for block in _blocks(with_images, "comparing identities with the benchmark", "identities"):
+        best = find(gallery, means[block], 1, embedder.search)
+        matches.add(block, best.scores[:, 0], indices[best.templates[:, 0]], np.full(len(block), -1))
     if single_images:
-        for rows in _blocks(np.flatnonzero(made.kept), "comparing pictures with the benchmark", "images"):
-            best = find(gallery, np.asarray(found.embedding[rows]), 1, embedding.search)
-            nearest.add(labels[rows], best.scores[:, 0], numbers[best.templates[:, 0]], rows)
-    return nearest
+        for rows in _blocks(np.flatnonzero(job.kept), "comparing images with the benchmark", "images"):
+            best = find(gallery, np.asarray(embeddings.embedding[rows]), 1, embedder.search)
+            matches.add(labels[rows], best.scores[:, 0], indices[best.templates[:, 0]], rows)
+    return matches
 
 
 def _blocks(rows: NDArray[np.int64], text: str, unit: str) -> Iterator[NDArray[np.int64]]:
-    """Rows a block at a time, with a progress bar."""
+    """The rows in blocks, with a progress bar."""
     with progress_bar() as bar:
         task = bar.add_task(text, total=len(rows), unit=unit)
-        for start in range(0, len(rows), BLOCK):
-            block = rows[start : start + BLOCK]
+        for start in range(0, len(rows), BLOCK_SIZE):
+            block = rows[start : start + BLOCK_SIZE]
             yield block
             bar.advance(task, len(block))
 
 
-def _leave_out(made: Making, others: Source, nearest: Nearest, threshold: float) -> None:
-    """Leave out the identities that look like somebody, and tell how similar all of them are."""
-    source = made.source
+def _drop_matches(job: CurationJob, benchmark: Source, matches: NearestMatches, threshold: float) -> None:
+    """Drop the identities that look like somebody in the benchmark, and report all similarities."""
+    source = job.source
     assert source.labels is not None
 
-    def told(label: int) -> dict[str, Any]:
-        picture = int(nearest.picture[label])
+    def details(label: int) -> dict[str, Any]:
+        image = int(matches.image[label])
         return {
-            "resembles": others.location(int(nearest.row[label])),
-            "cosine": round(float(nearest.cosine[label]), 4),
-            "by": "mean" if picture < 0 else source.location(picture),
+            "resembles": benchmark.location(int(matches.row[label])),
+            "cosine": round(float(matches.cosine[label]), 4),
+            "by": "mean" if image < 0 else source.location(image),
         }
 
-    goes = nearest.cosine >= threshold
-    for index in np.flatnonzero(goes[source.labels] & made.kept).tolist():
-        made.leave_out(index, "identity resembles a benchmark's", **told(int(source.labels[index])))
-    order = np.argsort(-nearest.cosine, kind="stable")
-    kept = order[~goes[order] & np.isfinite(nearest.cosine[order])]
-    measured = nearest.cosine[np.isfinite(nearest.cosine)]
-    made.report["overlap"] = {
-        "identities": int(goes.sum()),
-        "quantiles": {f"{share:g}": round(float(np.quantile(measured, share)), 4) for share in QUANTILES},
+    dropped = matches.cosine >= threshold
+    for index in np.flatnonzero(dropped[source.labels] & job.kept).tolist():
+        job.drop(index, "identity resembles a benchmark's", **details(int(source.labels[index])))
+    order = np.argsort(-matches.cosine, kind="stable")
+    kept = order[~dropped[order] & np.isfinite(matches.cosine[order])]
+    finite = matches.cosine[np.isfinite(matches.cosine)]
+    job.report["overlap"] = {
+        "identities": int(dropped.sum()),
+        "quantiles": {f"{share:g}": round(float(np.quantile(finite, share)), 4) for share in QUANTILES},
         "left_out": [
-            {"identity": source.identities[label], **told(label)}
-            for label in order[: min(SHOWN, goes.sum())].tolist()
+            {"identity": source.identities[label], **details(label)}
+            for label in order[: min(MAX_SHOWN, dropped.sum())].tolist()
         ],
         "nearest_kept": [
-            {"identity": source.identities[label], **told(label)} for label in kept[:SHOWN].tolist()
+            {"identity": source.identities[label], **details(label)} for label in kept[:MAX_SHOWN].tolist()
         ],
     }

@@ -1,4 +1,4 @@
-"""Pairs of identities that look like one person: by their means, or by pictures that are almost the same."""
+"""Pairs of identities that look like one person, by their mean embeddings or by near-duplicate images."""
 
 from __future__ import annotations
 
@@ -8,84 +8,88 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.curation.identity_means import identity_means
-from facerts.curation.identity_pairs import SHARED, Pair
-from facerts.curation.pairwise import Chosen, Floats, similar
+from facerts.curation.identity_pairs import SHARED, IdentityPair
+from facerts.curation.pairwise import EmbeddingSubset, Floats, similar_pairs
 from facerts.datasets import Source
 from facerts.embedding.search import Backend
 
 
 @dataclass
-class _Common:
-    """Pictures of two identities that are almost the same.
+class _SharedImages:
+    """Near-duplicate images of two identities.
 
     Attributes:
-        first: numbers of those of the one.
-        second: of those of the other.
-        highest: cosine of the most similar two.
-        example: these two.
+        first: indices of the images of the first identity.
+        second: indices of the images of the second identity.
+        max_cosine: cosine similarity of the most similar pair.
+        example: the most similar pair.
     """
 
     first: set[int] = field(default_factory=set)
     second: set[int] = field(default_factory=set)
-    highest: float = -1.0
+    max_cosine: float = -1.0
     example: tuple[int, int] = (-1, -1)
 
 
-def look_alikes(
+def similar_identities(
     source: Source,
     embedding: Floats,
     kept: NDArray[np.bool_],
     *,
-    by_means: float,
-    by_pictures: float | None,
+    mean_threshold: float,
+    image_threshold: float | None,
     backend: Backend,
-) -> list[Pair]:
-    """Compare the means of all identities with each other, and their pictures.
+) -> list[IdentityPair]:
+    """Compare the mean embeddings of all identities, and their images.
 
-    Two identities are taken for one person where their means are similar enough, or where half of the pictures of the
-    one with fewer are almost the same as pictures of the other. Pairs that have fewer in common are found too.
+    Two identities are considered one person if their means are similar enough, or if half of the images of the smaller
+    identity are near-duplicates of images of the other. Pairs with fewer images in common are returned, too.
 
     Args:
-        source: with identities.
-        embedding: ``(N, d)`` of its pictures.
-        kept: ``(N,)`` which of them count.
-        by_means: least cosine of two means.
-        by_pictures: least cosine of pictures that are almost the same; None compares none.
-        backend: of the search.
+        source: images with identities.
+        embedding: ``(N, d)`` embeddings of the images.
+        kept: ``(N,)`` mask of the images to compare.
+        mean_threshold: minimum cosine similarity of two means.
+        image_threshold: minimum cosine similarity of near-duplicate images; None does not compare images.
+        backend: search backend.
     """
     assert source.labels is not None
     labels, people = source.labels, len(source.identities)
     images = np.bincount(labels[kept], minlength=people)
     means = identity_means(embedding, labels, kept, people)
     alike: set[tuple[int, int]] = set()
-    for block in similar(means, by_means, "comparing identities", backend):
+    for block in similar_pairs(means, mean_threshold, "comparing identities", backend):
         alike |= set(zip(block.first.tolist(), block.second.tolist(), strict=True))
-    common = {} if by_pictures is None else _in_common(labels, embedding, kept, by_pictures, backend)
+    shared = (
+        {} if image_threshold is None else _shared_images(labels, embedding, kept, image_threshold, backend)
+    )
     pairs = []
-    for first, second in sorted(alike | common.keys()):
-        found = common.get((first, second), _Common())
-        fewer = found.first if images[first] < images[second] else found.second
-        share = len(fewer) / int(min(images[first], images[second]))
+    for first, second in sorted(alike | shared.keys()):
+        images_in_common = shared.get((first, second), _SharedImages())
+        smaller = images_in_common.first if images[first] < images[second] else images_in_common.second
+        share = len(smaller) / int(min(images[first], images[second]))
         cosine = float(means[first] @ means[second])
-        facts = {
+        details = {
             "mean_cosine": round(cosine, 4),
-            "similar_pictures": len(fewer),
+            "similar_images": len(smaller),
             "share": round(share, 4),
-            "highest_cosine": round(found.highest, 4) if fewer else None,
-            "example": [source.location(index) for index in found.example] if fewer else None,
+            "highest_cosine": round(images_in_common.max_cosine, 4) if smaller else None,
+            "example": [source.location(index) for index in images_in_common.example] if smaller else None,
         }
-        pairs.append(Pair(first, second, (first, second) in alike or share >= SHARED, cosine, facts))
+        pairs.append(
+            IdentityPair(first, second, (first, second) in alike or share >= SHARED, cosine, details)
+        )
     return pairs
 
 
-def _in_common(
+def _shared_images(
     labels: NDArray[np.int64], embedding: Floats, kept: NDArray[np.bool_], threshold: float, backend: Backend
-) -> dict[tuple[int, int], _Common]:
-    """What pairs of identities have in common, by their labels, the lower one first."""
+) -> dict[tuple[int, int], _SharedImages]:
+    """The near-duplicates of pairs of identities, by the labels of the pair, lower label first."""
     rows = np.flatnonzero(kept)
-    found: dict[tuple[int, int], _Common] = {}
-    for block in similar(
-        Chosen(embedding, rows), threshold, "comparing pictures of different identities", backend
+    shared: dict[tuple[int, int], _SharedImages] = {}
+    for block in similar_pairs(
+        EmbeddingSubset(embedding, rows), threshold, "comparing images of different identities", backend
     ):
         one, other = rows[block.first], rows[block.second]
         swapped = labels[one] > labels[other]
@@ -94,9 +98,9 @@ def _in_common(
         for first, second, cosine in zip(
             one[across].tolist(), other[across].tolist(), block.cosine[across].tolist(), strict=True
         ):
-            pair = found.setdefault((int(labels[first]), int(labels[second])), _Common())
+            pair = shared.setdefault((int(labels[first]), int(labels[second])), _SharedImages())
             pair.first.add(first)
             pair.second.add(second)
-            if cosine > pair.highest:
-                pair.highest, pair.example = cosine, (first, second)
-    return found
+            if cosine > pair.max_cosine:
+                pair.max_cosine, pair.example = cosine, (first, second)
+    return shared

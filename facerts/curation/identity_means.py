@@ -1,4 +1,4 @@
-"""Identities as the means of their pictures, and how far pictures are from those."""
+"""Mean embeddings of identities, and the similarity of images to them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from facerts.io.progress import track
 Rows = NDArray[np.int64]
 
 
-def rows_of_each(labels: NDArray[np.int64]) -> Iterator[Rows]:
-    """The rows of each label that there is, from the lowest up."""
+def rows_by_label(labels: NDArray[np.int64]) -> Iterator[Rows]:
+    """The rows of each label, in order of the labels."""
     order = np.argsort(labels, kind="stable")
     bounds = np.flatnonzero(np.diff(labels[order])) + 1
     begins, ends = np.append(0, bounds), np.append(bounds, len(order))
@@ -25,26 +25,26 @@ def rows_of_each(labels: NDArray[np.int64]) -> Iterator[Rows]:
 def identity_means(
     embedding: Floats, labels: NDArray[np.int64], kept: NDArray[np.bool_], people: int
 ) -> Floats:
-    """``(C, d)`` the mean of each identity's pictures at unit length; zero where there are none.
+    """The mean embedding of each identity, ``(C, d)`` of unit length; zero for identities without images.
 
     Args:
         embedding: ``(N, d)`` of unit length.
-        labels: ``(N,)`` the identity of each picture.
-        kept: ``(N,)`` which pictures count.
-        people: C.
+        labels: ``(N,)`` the identity of each image.
+        kept: ``(N,)`` mask of the images to include.
+        people: number of identities C.
     """
     means = np.zeros((people, embedding.shape[1]), dtype=np.float32)
-    each = track(rows_of_each(labels), "averaging identities", total=people, unit="identities")
+    each = track(rows_by_label(labels), "averaging identities", total=people, unit="identities")
     for rows in each:
-        chosen = rows[kept[rows]]
-        means[labels[rows[0]]] = _unit(embedding[chosen].sum(axis=0, dtype=np.float64))
+        included = rows[kept[rows]]
+        means[labels[rows[0]]] = _unit(embedding[included].sum(axis=0, dtype=np.float64))
     return means
 
 
-def own_cosines(vectors: Floats) -> Floats:
-    """``(n,)`` the cosine of each of an identity's embeddings to the mean of the others.
+def leave_one_out_cosines(vectors: Floats) -> Floats:
+    """The cosine similarity ``(n,)`` of each embedding of an identity to the mean of the others.
 
-    A picture does not stand by itself in this: of two pictures each is the other's only measure.
+    An image is not compared with itself: with two images, each is compared with the other.
 
     Args:
         vectors: ``(n, d)`` of unit length, two or more.

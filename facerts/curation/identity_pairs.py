@@ -1,4 +1,4 @@
-"""Pairs of identities that seem to be one person, and what can be done about them."""
+"""Pairs of identities that look like one person: report, merge or drop them."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.curation.curation_job import PAIRS, Making
-from facerts.curation.relabeled import Regrouped
+from facerts.curation.curation_job import PAIRS, CurationJob
+from facerts.curation.relabeled import Relabeled
 from facerts.datasets.source import Source
 
-# Of thousands of pairs a report shows the surest.
-SHOWN = 20
-# Identities are one person where one has so much of the other's pictures. A few shared ones may be of either.
+# The report shows only the most certain pairs.
+MAX_SHOWN = 20
+# Two identities are one person if they share this much of the smaller one; a few shared images may be of either.
 SHARED = 0.5
 
 
-class Across(str, Enum):
-    """What is done with identities that seem to be one person."""
+class IdentityAction(str, Enum):
+    """What to do with identities that look like one person."""
 
     REPORT = "report"
     MERGE = "merge"
@@ -29,53 +29,53 @@ class Across(str, Enum):
 
 
 @dataclass(frozen=True)
-class Pair:
-    """Two identities.
+class IdentityPair:
+    """Two identities that may be one person.
 
     Attributes:
-        first: the label of one.
-        second: of the other, above the first.
-        one_person: whether they are taken for one; otherwise they only have pictures in common.
-        sure: the surer, the higher; comparable between pairs that were found in the same way.
-        facts: what speaks for it, as the report has it.
+        first: the label of the first identity.
+        second: the label of the second identity, above the first.
+        one_person: whether they are considered one person; otherwise they only have images in common.
+        certainty: higher is more certain; comparable between pairs that were found in the same way.
+        details: the evidence, for the report.
     """
 
     first: int
     second: int
     one_person: bool
-    sure: float
-    facts: Mapping[str, Any] = field(default_factory=dict)
+    certainty: float
+    details: Mapping[str, Any] = field(default_factory=dict)
 
 
-def tell_pairs(made: Making, pairs: Sequence[Pair], across: Across) -> None:
-    """Write all pairs to their list, and the surest into the report.
+def report_pairs(job: CurationJob, pairs: Sequence[IdentityPair], action: IdentityAction) -> None:
+    """Write all pairs to their list, and the most certain ones into the report.
 
     Args:
-        made: the command at work.
-        pairs: of its source's labels.
-        across: what is done with those that are one person.
+        job: the job.
+        pairs: pairs of labels of its source.
+        action: what is done with pairs that are one person.
     """
     rows: list[dict[str, Any]] = []
-    for pair in sorted(pairs, key=lambda pair: (-pair.one_person, -pair.sure)):
-        first, second = (made.source.identities[label] for label in (pair.first, pair.second))
-        rows.append({"first": first, "second": second, "one_person": pair.one_person, **pair.facts})
-        made.tell(PAIRS, rows[-1])
-    made.report["identity_pairs"] = {
+    for pair in sorted(pairs, key=lambda pair: (-pair.one_person, -pair.certainty)):
+        first, second = (job.source.identities[label] for label in (pair.first, pair.second))
+        rows.append({"first": first, "second": second, "one_person": pair.one_person, **pair.details})
+        job.add_line(PAIRS, rows[-1])
+    job.report["identity_pairs"] = {
         "count": len(rows),
         "one_person": sum(pair.one_person for pair in pairs),
-        "done": across.value,
-        "surest": rows[:SHOWN],
+        "done": action.value,
+        "surest": rows[:MAX_SHOWN],
     }
 
 
-def merged(pairs: Sequence[Pair], images: NDArray[np.integer]) -> NDArray[np.int64]:
-    """``(C,)`` the label that each label becomes when those that are one person become one.
+def merge_labels(pairs: Sequence[IdentityPair], images: NDArray[np.integer]) -> NDArray[np.int64]:
+    """The new label ``(C,)`` of each label after merging pairs that are one person.
 
-    Whoever hangs together by such pairs becomes the one among them with the most pictures, the first of equals.
+    Connected labels become the one with the most images, or the first of these.
 
     Args:
-        pairs: of labels.
-        images: ``(C,)`` pictures of each label.
+        pairs: pairs of labels.
+        images: ``(C,)`` number of images of each label.
     """
     root = np.arange(len(images))
 
@@ -89,50 +89,48 @@ def merged(pairs: Sequence[Pair], images: NDArray[np.integer]) -> NDArray[np.int
         if not pair.one_person:
             continue
         one, other = find(pair.first), find(pair.second)
-        # The root is always the one whose name stays.
-        keeps, goes = sorted((one, other), key=lambda label: (-images[label], label))
-        root[goes] = keeps
+        # The root is always the label that is kept.
+        kept, gone = sorted((one, other), key=lambda label: (-images[label], label))
+        root[gone] = kept
     return np.array([find(label) for label in range(len(images))], dtype=np.int64)
 
 
-def dropped(pairs: Sequence[Pair], images: NDArray[np.integer]) -> dict[int, Pair]:
-    """The labels to leave out so that nobody is there twice, each with the pair that it goes for.
+def choose_dropped(pairs: Sequence[IdentityPair], images: NDArray[np.integer]) -> dict[int, IdentityPair]:
+    """The labels to drop so that no person has two labels, each with the pair that is the reason.
 
-    Of a pair goes the one with fewer pictures, the later one of equals; the surest pairs come first.
+    Of each pair, most certain first, the label with fewer images is dropped, or else the second one.
 
     Args:
-        pairs: of labels.
-        images: ``(C,)`` pictures of each label.
+        pairs: pairs of labels.
+        images: ``(C,)`` number of images of each label.
     """
-    gone: dict[int, Pair] = {}
-    for pair in sorted(pairs, key=lambda pair: -pair.sure):
-        if pair.one_person and not gone.keys() & {pair.first, pair.second}:
-            goes = pair.second if images[pair.second] <= images[pair.first] else pair.first
-            gone[goes] = pair
-    return gone
+    dropped: dict[int, IdentityPair] = {}
+    for pair in sorted(pairs, key=lambda pair: -pair.certainty):
+        if pair.one_person and not dropped.keys() & {pair.first, pair.second}:
+            label = pair.second if images[pair.second] <= images[pair.first] else pair.first
+            dropped[label] = pair
+    return dropped
 
 
-def leave_out_dropped(made: Making, pairs: Sequence[Pair]) -> None:
-    """Leave out the pictures of ``dropped`` identities."""
-    labels = made.source.labels
+def drop_identities(job: CurationJob, pairs: Sequence[IdentityPair]) -> None:
+    """Drop the images of the identities of ``choose_dropped``."""
+    labels = job.source.labels
     assert labels is not None
-    images = np.bincount(labels[made.kept], minlength=len(made.source.identities))
-    gone = dropped(pairs, images)
-    for index in np.flatnonzero(np.isin(labels, list(gone))).tolist():
-        pair = gone[int(labels[index])]
+    images = np.bincount(labels[job.kept], minlength=len(job.source.identities))
+    dropped = choose_dropped(pairs, images)
+    for index in np.flatnonzero(np.isin(labels, list(dropped))).tolist():
+        pair = dropped[int(labels[index])]
         other = pair.second if labels[index] == pair.first else pair.first
-        made.leave_out(
-            index, "identity resembles another", resembles=made.source.identities[other], **pair.facts
-        )
+        job.drop(index, "identity resembles another", resembles=job.source.identities[other], **pair.details)
 
 
-def regrouped(source: Source, becomes: NDArray[np.int64]) -> Source:
-    """A source whose identities are merged.
+def relabel(source: Source, new_labels: NDArray[np.int64]) -> Source:
+    """A source with merged identities.
 
     Args:
-        source: with identities.
-        becomes: ``(C,)`` of ``merged``.
+        source: images with identities.
+        new_labels: ``(C,)`` from ``merge_labels``.
     """
-    names = [source.identities[label] for label in becomes]
+    names = [source.identities[label] for label in new_labels]
     prefixes = ["" if name == own else f"{own}_" for name, own in zip(names, source.identities, strict=True)]
-    return Regrouped(source, names, prefixes)
+    return Relabeled(source, names, prefixes)

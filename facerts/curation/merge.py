@@ -1,4 +1,4 @@
-"""Several data sets as one."""
+"""Merge several data sets into one."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from facerts.curation.curation_job import Settings, making
-from facerts.curation.output_spec import Target
-from facerts.curation.relabeled import Regrouped
+from facerts.curation.curation_job import JobOptions, open_job
+from facerts.curation.output_spec import OutputSpec
+from facerts.curation.relabeled import Relabeled
 from facerts.datasets.open import Joined, open_source
 from facerts.datasets.records import Records
 from facerts.datasets.source import Source
@@ -18,57 +18,55 @@ from facerts.errors import DataError
 
 def merge(
     specs: Sequence[str | Path],
-    out: Target,
+    out: OutputSpec,
     *,
     prefix_sources: bool = False,
-    settings: Settings | None = None,
+    options: JobOptions | None = None,
 ) -> dict[str, Any]:
-    """Write the pictures of several sources as one data set.
+    """Write the images of several sources as one data set.
 
-    Files of identities that are in several sources get the source's name before theirs, so that none has the name of
-    another.
+    Files of an identity that is in several sources are prefixed with the name of the source, so that names are unique.
 
     Args:
-        specs: the sources, each whatever ``open_source`` takes; a pattern for several files is one source.
-        out: for all pictures.
-        prefix_sources: put each source's name before those of its identities, so that no two sources share one;
-            otherwise identities of the same name are one.
-        settings: of the command.
+        specs: the sources, each anything that ``open_source`` accepts; a pattern for several files is one source.
+        out: the merged data set.
+        prefix_sources: prefix identities with the name of their source; otherwise identities of the same name are
+            merged.
+        options: dry run and report file.
 
     Returns:
         The report.
 
     Raises:
-        Error: some sources have identities and others none, two number their identities under the same name, or a
-            data set cannot be read or written.
+        Error: only some of the sources have identities, two record sets of the same name have numbered identities, or
+            a data set cannot be read or written.
     """
     sources = [open_source(spec) for spec in specs]
     names = _names(specs, sources)
-    joined = Joined(_grouped(sources, names, prefix_sources))
-    told = {"prefix_sources": prefix_sources}
-    with making(joined, [out], settings or Settings(), told) as made:
-        made.report["sources"] = [
+    joined = Joined(_relabel(sources, names, prefix_sources))
+    with open_job(joined, [out], options or JobOptions(), {"prefix_sources": prefix_sources}) as job:
+        job.report["sources"] = [
             {"name": name, "images": len(source), "identities": len(source.identities)}
             for name, source in zip(names, sources, strict=True)
         ]
-        made.report["identities_in_several"] = len(_shared(sources)) if not prefix_sources else 0
-        made.write(out, joined)
-    return made.report
+        job.report["identities_in_several"] = len(_shared(sources)) if not prefix_sources else 0
+        job.write(out, joined)
+    return job.report
 
 
-def _grouped(sources: Sequence[Source], names: Sequence[str], prefix: bool) -> list[Source]:
-    """The sources under the names that their identities will have."""
+def _relabel(sources: Sequence[Source], names: Sequence[str], prefix: bool) -> list[Source]:
+    """The sources with the final names of their identities and unique file names."""
     with_identities = [source.labels is not None for source in sources]
     if not any(with_identities):
         return list(sources)
     if not all(with_identities):
-        lacking = sources[with_identities.index(False)].name
+        without = sources[with_identities.index(False)].name
         raise DataError(
-            f"{lacking} has no identities, and other sources do; give it a folder for each identity"
+            f"{without} has no identities, and other sources do; sort it into a folder per identity"
         )
     if prefix:
         return [
-            Regrouped(
+            Relabeled(
                 source,
                 [f"{name}_{identity}" for identity in source.identities],
                 [""] * len(source.identities),
@@ -79,12 +77,12 @@ def _grouped(sources: Sequence[Source], names: Sequence[str], prefix: bool) -> l
     for name, count in numbered.items():
         if count > 1:
             raise DataError(
-                f"{count} record sets are called {name} and number their identities, so that those of one number "
-                "would become one; keep them apart with --prefix-sources"
+                f"{count} record sets are called {name} and have numbered identities, which would be merged; keep "
+                "them apart with --prefix-sources"
             )
     shared = _shared(sources)
     return [
-        Regrouped(
+        Relabeled(
             source,
             list(source.identities),
             [f"{name}_" if identity in shared else "" for identity in source.identities],
@@ -100,7 +98,7 @@ def _shared(sources: Sequence[Source]) -> set[str]:
 
 
 def _names(specs: Sequence[str | Path], sources: Sequence[Source]) -> list[str]:
-    """A name for each source, no two the same: its own, or what comes before the ``*`` of its pattern."""
+    """A unique name for each source: its own, or the part of its pattern before the ``*``."""
     names: list[str] = []
     for spec, source in zip(specs, sources, strict=True):
         name = source.name

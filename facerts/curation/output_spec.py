@@ -1,4 +1,4 @@
-"""The forms of a new data set: a record directory, one tar file, or tar shards in a folder."""
+"""The formats of a new data set: a record directory, one tar file, or tar shards in a folder."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from pathlib import Path
 
 import numpy as np
 
-from facerts.curation.writers import shard_name, write_mixed_records, write_records, write_shard
-from facerts.datasets.read_ahead import Picture, runs
+from facerts.curation.writers import shard_name, write_records, write_shard, write_shuffled_records
+from facerts.datasets.read_ahead import EncodedImage, runs
 from facerts.errors import Error
 
 
 @dataclass(frozen=True)
-class Target:
-    """A data set that is to be.
+class OutputSpec:
+    """The path and format of a new data set.
 
     Attributes:
         path: a folder that does not exist yet, or a ``.tar`` file.
-        shards: as many tar shards in the folder; None for a record directory.
+        shards: number of tar shards in the folder; None for a record directory.
 
     Raises:
-        Error: several shards are asked for, and one file.
+        Error: several shards are to be written to one file.
     """
 
     path: Path
@@ -39,49 +39,51 @@ class Target:
 
     @property
     def form(self) -> str:
-        """What it is, in words."""
+        """The format, in words."""
         if self.in_one_file:
             return "tar file"
         return "record directory" if self.shards is None else "tar shards"
 
     def check(self, name: str, images: int, identities: int) -> None:
-        """Refuse what this form cannot hold, before any of it is read.
+        """Refuse images that this format cannot hold, before they are read.
 
         Args:
-            name: of the pictures' source, for the errors.
-            images: how many there are.
-            identities: how many there are; 0 where they are unknown.
+            name: name of the source, for errors.
+            images: number of images.
+            identities: number of identities; 0 if unknown.
 
         Raises:
-            Error: there are no pictures, fewer than shards, or none with identities for a record directory.
+            Error: there are no images, fewer images than shards, or no identities for a record directory.
         """
         if not images:
-            raise Error(f"{name}: no picture is left to write; --dry-run writes the report, which says why")
+            raise Error(
+                f"{name}: no image is left to write; use --dry-run to write the report, which says why"
+            )
         if self.form == "record directory" and not identities:
             raise Error(
-                f"{name}: a record set needs identities, and this source has none; name a .tar file or ask for shards"
+                f"{name}: a record directory needs identities, and this source has none; use a .tar file or --shards"
             )
         if self.shards is not None and self.shards > images:
-            raise Error(f"{name}: {images} pictures cannot fill {self.shards} shards; ask for fewer")
+            raise Error(f"{name}: {images} images cannot fill {self.shards} shards; use fewer shards")
 
-    def write(self, place: Path, pictures: Iterator[Picture], images: int, *, mixed: bool) -> None:
-        """Write it.
+    def write(self, path: Path, images: Iterator[EncodedImage], count: int, *, shuffled: bool) -> None:
+        """Write the data set.
 
         Args:
-            place: the path to write to in place of ``path``.
-            pictures: those of an identity one after the other, or mixed.
-            images: how many come.
-            mixed: they do so in any order.
+            path: the temporary path to write to instead of ``self.path``.
+            images: the images, grouped by identity unless ``shuffled``.
+            count: number of images.
+            shuffled: the images come in any order.
         """
         if self.in_one_file:
-            write_shard(place, pictures)
+            write_shard(path, images)
         elif self.shards is not None:
-            sizes = np.diff(np.linspace(0, images, self.shards + 1).astype(np.int64)).tolist()
-            for number, run in enumerate(runs(pictures, sizes)):
-                write_shard(place / shard_name(number), run)
-            # Asked once more, the progress bar learns that all have come.
-            next(pictures, None)
-        elif mixed:
-            write_mixed_records(place, pictures)
+            sizes = np.diff(np.linspace(0, count, self.shards + 1).astype(np.int64)).tolist()
+            for number, shard in enumerate(runs(images, sizes)):
+                write_shard(path / shard_name(number), shard)
+            # Exhausting the iterator completes its progress bar.
+            next(images, None)
+        elif shuffled:
+            write_shuffled_records(path, images)
         else:
-            write_records(place, pictures)
+            write_records(path, images)

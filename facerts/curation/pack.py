@@ -1,4 +1,4 @@
-"""Converting between layouts: record directories, tar shards, folders by identity. Pictures keep their bytes."""
+"""Convert between layouts: record directories, tar shards, folders by identity. Images are not re-encoded."""
 
 from __future__ import annotations
 
@@ -9,7 +9,13 @@ from itertools import chain, islice
 from pathlib import Path, PurePosixPath
 
 from facerts.curation.writers import RECORD_FILES, shard_name, write_records, write_shard
-from facerts.datasets.read_ahead import Picture, at_least_one, by_identity, picture_of, read_ahead
+from facerts.datasets.read_ahead import (
+    EncodedImage,
+    encoded_image,
+    order_by_identity,
+    read_ahead,
+    require_any,
+)
 from facerts.datasets.source import Source
 from facerts.errors import DataError, Error
 from facerts.images import decode
@@ -20,14 +26,14 @@ SHARD_IMAGES = 10_000
 
 
 @dataclass
-class Packed:
-    """What came out of a conversion.
+class PackResult:
+    """The result of a conversion.
 
     Attributes:
-        images: written.
-        identities: written; 0 where they are unknown.
-        files: written.
-        left_out: pictures that cannot be decoded, each with the reason.
+        images: number of images written.
+        identities: number of identities written; 0 if unknown.
+        files: the files written.
+        left_out: why images could not be decoded, one sentence each.
     """
 
     images: int
@@ -36,66 +42,66 @@ class Packed:
     left_out: list[str] = field(default_factory=list)
 
 
-def pack_records(source: Source, folder: Path, *, check: bool = True) -> Packed:
-    """Write ``train.rec``, ``train.idx``, ``train.lst`` and ``property`` in the layout that the field trains from.
+def pack_records(source: Source, folder: Path, *, check: bool = True) -> PackResult:
+    """Write ``train.rec``, ``train.idx``, ``train.lst`` and ``property`` in the usual training format.
 
     Images are grouped by identity, in the order of ``source.identities``.
 
     Args:
-        source: pictures with identities.
-        folder: made where it does not exist.
-        check: decode every picture, and leave out those that cannot be.
+        source: images with identities.
+        folder: created if missing.
+        check: decode every image, and leave out those that cannot be decoded.
 
     Raises:
-        DataError: no identities, or a picture cannot be had; earlier files stay as they were.
+        DataError: there are no identities, or an image cannot be read; existing files are unchanged.
     """
     if source.labels is None:
-        raise DataError(f"{source.name}: a record set needs identities, and this source has none")
+        raise DataError(f"{source.name}: a record directory needs identities, and this source has none")
     left_out: list[str] = []
     written = write_records(folder, _read_checked(source, left_out, check))
-    return Packed(*written, [folder / name for name in RECORD_FILES], left_out)
+    return PackResult(*written, [folder / name for name in RECORD_FILES], left_out)
 
 
 def pack_shards(
     source: Source, folder: Path, *, images_per_shard: int = SHARD_IMAGES, check: bool = True
-) -> Packed:
+) -> PackResult:
     """Write ``shard-000000.tar`` and so on, members ``IDENTITY/NAME`` (or ``NAME`` without identities).
 
-    Images of an identity stay together where the source has them together; shards are cut by number of images.
+    Images are grouped by identity; each shard but the last has ``images_per_shard`` images.
 
     Raises:
-        Error: the folder has shards already, or a picture cannot be had.
+        Error: the folder has shards already, or an image cannot be read.
     """
     if any(folder.glob("shard-*.tar")):
-        raise Error(f"{folder} has shards already, which would be read together with these; choose another")
+        raise Error(f"{folder} has shards already, which would mix with the new ones; choose another folder")
     left_out: list[str] = []
     files: list[Path] = []
-    images = 0
-    pictures = _read_checked(source, left_out, check)
-    while first := next(pictures, None):
+    count = 0
+    images = _read_checked(source, left_out, check)
+    while first := next(images, None):
         files.append(folder / shard_name(len(files)))
-        images += write_shard(files[-1], chain([first], islice(pictures, images_per_shard - 1)))
-    return Packed(images, len(source.identities), files, left_out)
+        count += write_shard(files[-1], chain([first], islice(images, images_per_shard - 1)))
+    return PackResult(count, len(source.identities), files, left_out)
 
 
-def unpack(source: Source, folder: Path) -> Packed:
-    """Write every picture as a file: ``IDENTITY/NAME``, or ``NAME`` without identities.
+def unpack(source: Source, folder: Path) -> PackResult:
+    """Write every image as a file: ``IDENTITY/NAME``, or ``NAME`` without identities.
 
-    The folder appears when it is whole.
+    The folder appears only when it is complete.
 
     Raises:
-        Error: the folder exists, a name in the source points outside of it, or two pictures share a name.
+        Error: the folder exists, a name in the source points outside of it, or two images have the same name.
     """
     if folder.exists():
-        raise Error(f"{folder} exists; choose a folder that does not")
+        raise Error(f"{folder} exists; choose a new folder")
     part = folder.with_name(f".{folder.name}.part")
     shutil.rmtree(part, ignore_errors=True)
     try:
         for index in track(range(len(source)), f"unpacking {source.name}"):
             data = source.read(index)
-            path = part / _safe(picture_of(source, index, data).name, source.name)
+            path = part / _safe_path(encoded_image(source, index, data).name, source.name)
             if path.exists():
-                raise DataError(f"{source.name}: two pictures are called {path.relative_to(part)}")
+                raise DataError(f"{source.name}: two images are called {path.relative_to(part)}")
             with writing(folder):
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(data)
@@ -104,37 +110,37 @@ def unpack(source: Source, folder: Path) -> Packed:
     except BaseException:
         shutil.rmtree(part, ignore_errors=True)
         raise
-    return Packed(len(source), len(source.identities), [folder])
+    return PackResult(len(source), len(source.identities), [folder])
 
 
-def _read_checked(source: Source, left_out: list[str], check: bool) -> Iterator[Picture]:
-    """Each picture, by identity; those that cannot be decoded are noted and passed over.
+def _read_checked(source: Source, left_out: list[str], check: bool) -> Iterator[EncodedImage]:
+    """The images, grouped by identity; those that cannot be decoded are added to ``left_out`` and skipped.
 
     Raises:
-        DataError: nothing is left.
+        DataError: no image can be decoded.
     """
 
-    def load(index: int) -> Picture | str:
+    def load(index: int) -> EncodedImage | str:
         data = source.read(index)
         if check:
             try:
                 decode(data, where=source.location(index))
             except Error as error:
                 return str(error)
-        return picture_of(source, index, data)
+        return encoded_image(source, index, data)
 
-    def readable() -> Iterator[Picture]:
-        for loaded in read_ahead(by_identity(source), load, f"packing {source.name}"):
+    def readable() -> Iterator[EncodedImage]:
+        for loaded in read_ahead(order_by_identity(source), load, f"packing {source.name}"):
             if isinstance(loaded, str):
                 left_out.append(loaded)
             else:
                 yield loaded
 
-    return at_least_one(readable(), f"{source.name}: no picture in it can be decoded")
+    return require_any(readable(), f"{source.name}: none of its images can be decoded")
 
 
-def _safe(name: str, source: str) -> PurePosixPath:
+def _safe_path(name: str, source: str) -> PurePosixPath:
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts or "\0" in name:
-        raise DataError(f"{source}: the name {name!r} points outside of the folder")
+        raise DataError(f"{source}: the name {name!r} points outside the folder")
     return path

@@ -1,4 +1,4 @@
-"""Pictures under other names of identities than those they came with."""
+"""A source with renamed identities."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import numpy as np
 from facerts.datasets.source import Source
 
 
-class Regrouped(Source):
-    """A source whose identities have other names.
+class Relabeled(Source):
+    """A source whose identities are renamed.
 
     Args:
-        source: pictures with identities.
-        names: ``(C,)`` of each of its identities; those of one name become one.
-        prefixes: ``(C,)`` what the names of each one's files begin with, so that files of identities that become one
-            keep different names; "" changes nothing.
+        source: images with identities.
+        names: ``(C,)`` the new name of each identity; identities with the same name are merged.
+        prefixes: ``(C,)`` the prefix for the file names of each identity, so that the file names of merged identities
+            stay unique; may be "".
     """
 
     def __init__(self, source: Source, names: Sequence[str], prefixes: Sequence[str]) -> None:

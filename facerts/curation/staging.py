@@ -1,4 +1,4 @@
-"""New files and folders that appear when all of them are whole, and never in the place of old ones."""
+"""Write new files and folders in hidden folders; they appear together when complete and never replace old ones."""
 
 from __future__ import annotations
 
@@ -12,60 +12,59 @@ from facerts.errors import Error
 from facerts.io.files import locked, writing
 
 
-class Places:
-    """Where to write what is to appear later.
+class Staging:
+    """The temporary paths of files and folders that are being written.
 
     Args:
-        parts: the hidden folder beside each of the places.
+        parts: the hidden folder beside each final path.
     """
 
     def __init__(self, parts: dict[Path, Path]) -> None:
         self._parts = parts
 
-    def of(self, place: Path) -> Path:
-        """The path to write to in place of one that was asked for."""
-        return self._parts[place] / place.name
+    def temporary(self, path: Path) -> Path:
+        """The path to write to instead of a final path."""
+        return self._parts[path] / path.name
 
     @property
     def scratch(self) -> Path:
-        """A folder on the disk of the first place, for what is needed on the way."""
+        """A folder for temporary files, on the disk of the first final path."""
         folder = next(iter(self._parts.values())) / "scratch"
         folder.mkdir(exist_ok=True)
         return folder
 
 
 @contextmanager
-def new_places(places: Sequence[Path]) -> Iterator[Places]:
-    """Let files and folders be written beside their places; they are renamed, in order, when the block ends.
+def staged(paths: Sequence[Path]) -> Iterator[Staging]:
+    """Write files and folders beside their final paths; they are renamed, in order, when the ``with`` block ends.
 
-    What the block leaves out does not appear. An error in it leaves nothing; a process that is killed leaves hidden
-    folders (``.NAME.part``), which the next one for the same place removes.
+    A path that the block does not write does not appear. An error leaves nothing behind; a killed process leaves
+    hidden folders (``.NAME.part``), which the next process that writes the same path removes.
 
     Raises:
-        Error: something is in one of the places, or another process is at work for it.
-        WriteError: nothing can be written there.
+        Error: a path exists or is named twice, or another process is writing it.
+        WriteError: a path cannot be written.
     """
-    for number, place in enumerate(places):
-        if place in places[:number]:
-            raise Error(f"{place} is named for two things; choose different places")
-        if os.path.lexists(place):
-            raise Error(f"{place} exists and is not overwritten; remove it, or choose another")
+    for number, path in enumerate(paths):
+        if path in paths[:number]:
+            raise Error(f"{path} is named twice; choose different paths")
+        if os.path.lexists(path):
+            raise Error(f"{path} exists and is not overwritten; remove it, or choose another path")
     with ExitStack() as stack:
-        parts = {place: stack.enter_context(_part(place)) for place in places}
-        made = Places(parts)
-        yield made
-        for place in places:
-            if made.of(place).exists():
-                with writing(place):
-                    made.of(place).rename(place)
+        staging = Staging({path: stack.enter_context(_part(path)) for path in paths})
+        yield staging
+        for path in paths:
+            if staging.temporary(path).exists():
+                with writing(path):
+                    staging.temporary(path).rename(path)
 
 
 @contextmanager
-def _part(place: Path) -> Iterator[Path]:
-    """An empty hidden folder beside a place, which is this process's alone and goes when the block ends."""
-    part = place.with_name(f".{place.name}.part")
-    with locked(place):
-        with writing(place):
+def _part(path: Path) -> Iterator[Path]:
+    """An empty hidden folder beside a path, locked for this process and removed when the block ends."""
+    part = path.with_name(f".{path.name}.part")
+    with locked(path):
+        with writing(path):
             part.mkdir(parents=True, exist_ok=True)
             _clear(part)
         try:

@@ -1,4 +1,4 @@
-"""Pictures to record directories and tar shards, one after the other; their bytes stay as they are."""
+"""Write encoded images, unchanged, to record directories and tar shards."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from facerts.datasets.read_ahead import Picture
+from facerts.datasets.read_ahead import EncodedImage
 from facerts.datasets.recordio import pack_labeled, write_record
 from facerts.images import CROP_SIZE
 from facerts.io.files import atomic_write
@@ -22,20 +22,20 @@ def shard_name(number: int) -> str:
 
 
 class Written(NamedTuple):
-    """How much was written."""
+    """The number of images and identities written."""
 
     images: int
     identities: int
 
 
-def write_records(folder: Path, pictures: Iterable[Picture]) -> Written:
-    """Write a record directory as the field trains from: pictures, then a record for each identity.
+def write_records(folder: Path, images: Iterable[EncodedImage]) -> Written:
+    """Write a record directory in the usual training format: the images, then a record for each identity.
 
-    Identities are numbered from 0 in the order in which they come.
+    Identities are numbered from 0 in order of appearance.
 
     Args:
-        folder: made where it does not exist; files in it are replaced when the new ones are whole.
-        pictures: those of an identity one after the other.
+        folder: created if missing; existing files are replaced when the new ones are complete.
+        images: grouped by identity.
     """
     ranges: list[tuple[int, int]] = []
     key, last = 1, -1
@@ -46,14 +46,14 @@ def write_records(folder: Path, pictures: Iterable[Picture]) -> Written:
         atomic_write(lst_file, "w") as lst,
         atomic_write(property_file, "w") as prop,
     ):
-        # The header's two numbers are known at the end; a placeholder of the same length holds its place.
+        # The two numbers of the header are known only at the end; this is a placeholder of the same length.
         write_record(rec, idx, 0, pack_labeled((0.0, 0.0), 0, b""))
-        for picture in pictures:
-            if picture.identity != last:
+        for image in images:
+            if image.identity != last:
                 ranges.append((key, key))
-                last = picture.identity
-            write_record(rec, idx, key, pack_labeled(float(len(ranges) - 1), key, picture.data))
-            lst.write(f"{key}\t{len(ranges) - 1}\t{_listed(picture.name)}\n")
+                last = image.identity
+            write_record(rec, idx, key, pack_labeled(float(len(ranges) - 1), key, image.data))
+            lst.write(f"{key}\t{len(ranges) - 1}\t{_list_entry(image.name)}\n")
             key += 1
             ranges[-1] = (ranges[-1][0], key)
         for label, (begin, end) in enumerate(ranges):
@@ -64,15 +64,15 @@ def write_records(folder: Path, pictures: Iterable[Picture]) -> Written:
     return Written(key - 1, len(ranges))
 
 
-def write_mixed_records(folder: Path, pictures: Iterable[Picture]) -> Written:
-    """Write a record directory whose pictures are in any order.
+def write_shuffled_records(folder: Path, images: Iterable[EncodedImage]) -> Written:
+    """Write a record directory with the images in any order.
 
-    It has no header and no records of identities, as these tell ranges of pictures; each picture's own record tells
-    its identity. Keys begin at 0, which is how readers know such a set.
+    It has no header and no records of identities, because these hold ranges of images; each record has the identity
+    of its image. Keys start at 0, by which readers recognize the format.
 
     Args:
-        folder: as in ``write_records``.
-        pictures: their identities are numbered from 0 without gaps.
+        folder: see ``write_records``.
+        images: their identities are numbered from 0 without gaps.
     """
     rec_file, idx_file, lst_file, property_file = (folder / name for name in RECORD_FILES)
     key, identities = 0, set[int]()
@@ -82,33 +82,33 @@ def write_mixed_records(folder: Path, pictures: Iterable[Picture]) -> Written:
         atomic_write(lst_file, "w") as lst,
         atomic_write(property_file, "w") as prop,
     ):
-        for key, picture in enumerate(pictures, 1):
-            write_record(rec, idx, key - 1, pack_labeled(float(picture.identity), key - 1, picture.data))
-            lst.write(f"{key - 1}\t{picture.identity}\t{_listed(picture.name)}\n")
-            identities.add(picture.identity)
+        for key, image in enumerate(images, 1):
+            write_record(rec, idx, key - 1, pack_labeled(float(image.identity), key - 1, image.data))
+            lst.write(f"{key - 1}\t{image.identity}\t{_list_entry(image.name)}\n")
+            identities.add(image.identity)
         prop.write(f"{len(identities)},{CROP_SIZE},{CROP_SIZE}\n")
     return Written(key, len(identities))
 
 
-def _listed(name: str) -> str:
-    """A name as a line of a list can hold it: file systems and tar files allow any bytes in theirs."""
+def _list_entry(name: str) -> str:
+    """A name without tabs, line breaks and invalid text, all of which file systems and tar files allow."""
     return (
         "".join("_" if letter in "\t\r\n" else letter for letter in name).encode("utf-8", "replace").decode()
     )
 
 
-def write_shard(path: Path, pictures: Iterable[Picture]) -> int:
-    """Write one tar file of ``IDENTITY/FILE`` members; gives their number."""
-    images = 0
+def write_shard(path: Path, images: Iterable[EncodedImage]) -> int:
+    """Write one tar file of ``IDENTITY/FILE`` members; returns their number."""
+    count = 0
     with atomic_write(path) as file:
-        for picture in pictures:
-            member = tarfile.TarInfo(picture.name)
-            member.size = len(picture.data)
-            # As TarFile writes it, which would keep every member that it wrote in memory.
+        for image in images:
+            member = tarfile.TarInfo(image.name)
+            member.size = len(image.data)
+            # The same bytes as from TarFile, which would keep a record of every member in memory.
             file.write(member.tobuf(tarfile.PAX_FORMAT))
-            file.write(picture.data)
-            file.write(bytes(-len(picture.data) % tarfile.BLOCKSIZE))
-            images += 1
+            file.write(image.data)
+            file.write(bytes(-len(image.data) % tarfile.BLOCKSIZE))
+            count += 1
         file.write(bytes(2 * tarfile.BLOCKSIZE))
         file.write(bytes(-file.tell() % tarfile.RECORDSIZE))
-    return images
+    return count

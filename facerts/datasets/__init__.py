@@ -1,4 +1,4 @@
-"""Labeled pictures on disk, read the same way whatever their layout."""
+"""Labeled images on disk, read the same way whatever their layout."""
 
 from facerts.datasets.open import Joined, open_images, open_source
 from facerts.datasets.source import Source, Subset

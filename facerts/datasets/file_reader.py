@@ -1,4 +1,4 @@
-"""Positioned reads from a file, shared by threads and safe across forks and pickling."""
+"""Positioned reads from a file, thread-safe and safe across forks and pickling."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from facerts.images import MAX_BYTES
 
 
 class FileReader:
-    """Reads ranges of a file; each process opens the file for itself at its first read.
+    """Reads ranges of a file; each process opens the file itself on its first read.
 
     Raises:
-        DataError: there is no such file.
+        DataError: the file does not exist.
     """
 
     def __init__(self, path: Path) -> None:
@@ -26,11 +26,11 @@ class FileReader:
         self._process: int | None = None
 
     def read(self, offset: int, size: int, what: str) -> bytes:
-        """``size`` bytes at ``offset``.
+        """Read ``size`` bytes at ``offset``.
 
         Raises:
-            DataError: they cannot be read, are more than a picture can have, or the file ends before; ``what`` names
-                the record.
+            DataError: the bytes cannot be read, exceed the size limit of an image, or lie beyond the end of the file;
+                ``what`` names the record.
         """
         if size > MAX_BYTES:
             raise DataError(
@@ -47,7 +47,7 @@ class FileReader:
             ) from error
         if len(data) != size:
             raise DataError(
-                f"{self.path}: {what} at byte {offset} needs {size} bytes, but the file ends at {self.size}; "
+                f"{self.path}: {what} at byte {offset} needs {size} bytes, but the file ends at byte {self.size}; "
                 "it is truncated, copy it again"
             )
         return data

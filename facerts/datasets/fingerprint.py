@@ -1,4 +1,4 @@
-"""What tells one data set, and one image in it, from another: hashes of names and bytes."""
+"""Fingerprints of data sets and their images: hashes of names and bytes."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class ImageHashes:
     """Hashes of a source's images.
 
     Attributes:
-        sha256: over all names and bytes, in order.
-        first: ``(N,) int64`` the first image with the same bytes; its own number where there is none before.
+        sha256: SHA-256 of all names and bytes, in order.
+        first: ``(N,) int64`` index of the first image with the same bytes, which may be the image itself.
     """
 
     sha256: str
@@ -25,7 +25,11 @@ class ImageHashes:
 
 
 def hash_images(source: Source) -> ImageHashes:
-    """Read every image's bytes once."""
+    """Hash all images of a source, reading each once.
+
+    Raises:
+        DataError: an image's bytes cannot be read.
+    """
     whole = hashlib.sha256()
     seen: dict[bytes, int] = {}
     first = np.empty(len(source), dtype=np.int64)

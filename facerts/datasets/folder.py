@@ -1,4 +1,4 @@
-"""Pictures as files: a folder by identity, a flat folder, a list file."""
+"""Image files: a folder by identity, a flat folder, a list file."""
 
 from __future__ import annotations
 
@@ -15,19 +15,17 @@ from facerts.errors import DataError
 from facerts.images import MAX_BYTES
 
 IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp"})
-# Windows has neither the flag nor such pipes among its files; there it needs another one for bytes as they are.
-_NO_WAIT = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 
 
 class Files(Source):
-    """Picture files below a folder.
+    """Image files below a folder.
 
     Args:
-        name: for tables and results.
-        root: what the keys are relative to.
-        keys: the files' paths relative to ``root``.
-        identities: each file's identity by name, or None where they are unknown.
-        others: how many files beside them are no pictures by their names.
+        name: name of the source, for tables and results.
+        root: the folder.
+        keys: paths of the files relative to ``root``.
+        identities: name of each file's identity; None if they are unknown.
+        other_files: number of files skipped because their names are not those of images.
     """
 
     def __init__(
@@ -37,10 +35,10 @@ class Files(Source):
         keys: Sequence[str],
         identities: Sequence[str] | None,
         *,
-        others: int = 0,
+        other_files: int = 0,
     ) -> None:
         self.name = name
-        self.others = others
+        self.other_files = other_files
         self._root = root
         self._keys = list(keys)
         self.labels, self.identities = None, ()
@@ -63,103 +61,103 @@ class Files(Source):
     def read(self, index: int) -> bytes:
         path = os.path.join(self._root, self._keys[index])
         try:
-            # Without a buffer and a Path of its own: half the time of a small file. A pipe must not be waited for.
-            with open(os.open(path, os.O_RDONLY | _NO_WAIT), "rb", buffering=0) as file:
-                told = os.fstat(file.fileno())
-                if not stat.S_ISREG(told.st_mode):
+            # Unbuffered and without creating a Path: this halves the time for a small file. Pipes must not block.
+            with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb", buffering=0) as file:
+                status = os.fstat(file.fileno())
+                if not stat.S_ISREG(status.st_mode):
                     raise DataError(f"{path}: not a file")
-                if told.st_size > MAX_BYTES:
+                if status.st_size > MAX_BYTES:
                     raise DataError(
-                        f"{path}: {told.st_size:,} bytes are more than the limit of {MAX_BYTES:,}"
+                        f"{path}: {status.st_size:,} bytes are more than the limit of {MAX_BYTES:,}"
                     )
                 return file.read()
         except OSError as error:
             raise DataError(f"{path}: cannot be read ({error.strerror})") from error
         except ValueError as error:
-            raise DataError(f"{path}: cannot be the name of a file ({error})") from error
+            raise DataError(f"{path}: not a valid file name ({error})") from error
 
 
 def open_folder(path: Path) -> Files:
-    """A folder with a folder for each identity, or a flat one with pictures.
+    """Open a folder with a subfolder for each identity, or a flat folder of images.
 
-    Pictures come in the order of their paths. Files that are no pictures by their names are passed over.
+    Images are ordered by path. Files whose names are not those of images are skipped.
 
     Raises:
-        DataError: there are no pictures in it.
+        DataError: the folder contains no images, or both images and subfolders with images.
     """
     with os.scandir(path) as entries:
         listed = sorted(entries, key=lambda entry: entry.name)
     folders = [entry for entry in listed if entry.is_dir()]
-    flat = [entry.name for entry in listed if _is_picture(entry.name) and entry.is_file()]
+    flat = [entry.name for entry in listed if is_image_name(entry.name) and entry.is_file()]
     nested = [
-        (folder.name, str(found.relative_to(path)))
+        (folder.name, str(file.relative_to(path)))
         for folder in folders
-        for found in sorted(Path(folder.path).rglob("*"))
-        if _is_picture(found.name) and found.is_file()
+        for file in sorted(Path(folder.path).rglob("*"))
+        if is_image_name(file.name) and file.is_file()
     ]
     if flat and nested:
         raise DataError(
-            f"{path} holds pictures both by themselves and in folders; "
-            "use a folder for each identity, or pictures alone"
+            f"{path} contains both images and subfolders with images; "
+            "use either one subfolder for each identity, or images only"
         )
     if not flat and not nested:
-        raise DataError(f"{path}: no pictures here ({', '.join(sorted(IMAGE_SUFFIXES))})")
+        raise DataError(f"{path}: no images found ({', '.join(sorted(IMAGE_SUFFIXES))})")
     if flat:
         return Files(path.name, path, flat, None)
     return Files(path.name, path, [key for _, key in nested], [identity for identity, _ in nested])
 
 
 def open_tree(path: Path) -> Files:
-    """Every picture below a folder, in the order of their paths, without identities.
+    """Open all images below a folder, ordered by path, without identities.
 
     Raises:
-        DataError: there are no pictures in it, or a folder in it cannot be opened.
+        DataError: the folder contains no images, or one of its subfolders cannot be opened.
     """
     keys: list[str] = []
-    others = 0
+    other_files = 0
     for root, names in _walk(path):
-        pictures = [name for name in names if _is_picture(name)]
-        keys += [os.path.relpath(os.path.join(root, name), path) for name in pictures]
-        others += len(names) - len(pictures)
+        images = [name for name in names if is_image_name(name)]
+        keys += [os.path.relpath(os.path.join(root, name), path) for name in images]
+        other_files += len(names) - len(images)
     if not keys:
-        raise DataError(f"{path}: no pictures here ({', '.join(sorted(IMAGE_SUFFIXES))})")
-    return Files(path.name, path, sorted(keys), None, others=others)
+        raise DataError(f"{path}: no images found ({', '.join(sorted(IMAGE_SUFFIXES))})")
+    return Files(path.name, path, sorted(keys), None, other_files=other_files)
 
 
 def _walk(path: Path) -> Iterator[tuple[str, list[str]]]:
-    """Every folder with its files; links are followed, and a folder that several ways lead to comes once.
+    """Every folder with the names of its files; links are followed, but each folder is visited only once.
 
     Raises:
-        DataError: a folder cannot be opened, so that what is in it would be left out unsaid.
+        DataError: a folder cannot be opened, so that its files would be skipped silently.
     """
 
     def refuse(error: OSError) -> None:
         raise DataError(
-            f"{error.filename}: cannot be opened ({error.strerror}); give it to the user who reads, or move it away"
+            f"{error.filename}: cannot be opened ({error.strerror}); make it readable or move it elsewhere"
         ) from error
 
     seen: set[tuple[int, int]] = set()
     for root, folders, names in os.walk(path, onerror=refuse, followlinks=True):
-        told = os.stat(root)
-        if (told.st_dev, told.st_ino) in seen:
+        status = os.stat(root)
+        if (status.st_dev, status.st_ino) in seen:
             folders.clear()
             continue
-        seen.add((told.st_dev, told.st_ino))
+        seen.add((status.st_dev, status.st_ino))
         folders.sort()
         yield root, names
 
 
 def open_list(path: Path, *, complete: bool = True) -> Files:
-    """A text file with a picture's path on each line, relative to the file's own folder.
+    """Open a list file: a text file with the path of an image on each line, relative to the list's own folder.
 
-    Names of files may have bytes that are no UTF-8; such a line names the file whose name has these bytes.
+    File names need not be valid UTF-8; a line's bytes are taken as the bytes of the file's name.
 
     Args:
-        path: of the list.
-        complete: whether all files must be there; otherwise reading one that is not says so.
+        path: the list file.
+        complete: whether all files must exist; otherwise the error comes when a missing one is read.
 
     Raises:
-        DataError: the list cannot be read or is empty, or a file is not there and the list must be complete.
+        DataError: the list cannot be read or is empty, or it must be complete and a file is missing.
     """
     try:
         content = path.read_bytes()
@@ -177,5 +175,6 @@ def open_list(path: Path, *, complete: bool = True) -> Files:
     return Files(path.stem, path.parent, keys, None)
 
 
-def _is_picture(name: str) -> bool:
+def is_image_name(name: str) -> bool:
+    """Whether a file's name is that of an image: by its suffix, and not hidden."""
     return os.path.splitext(name)[1].lower() in IMAGE_SUFFIXES and not name.startswith(".")

@@ -1,4 +1,4 @@
-"""What a source holds, for people to read before they train on it."""
+"""A summary of a source, to check before training on it."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ SAMPLE = 1000
 
 
 def inspect_source(source: Source, *, every: bool = False) -> dict[str, Any]:
-    """Counts, images per identity, bytes, sizes, and pictures that cannot be read.
+    """Count images and identities, measure sizes, and find images that cannot be read.
 
     Args:
-        source: any.
-        every: decode every picture; otherwise a sample of 1,000 spread over the source.
+        source: any source.
+        every: decode every image; otherwise a sample of 1,000 spread evenly over the source.
 
     Returns:
         A dictionary that can be written as JSON.

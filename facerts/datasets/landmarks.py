@@ -1,4 +1,4 @@
-"""Pictures whose five points are known, so that they are aligned as they are read."""
+"""Images with known landmarks, which are aligned when they are read."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from facerts.images.align import align
 
 
 class LandmarkedFiles(Files):
-    """Picture files below a folder, each with the five points of its face.
+    """Image files below a folder, each with the five landmarks of its face.
 
     Args:
-        name: for tables and results.
-        root: what the keys are relative to.
-        keys: the files' paths relative to ``root``.
-        points: ``(N, 5, 2)`` x and y in pixels: eyes, nose, corners of the mouth, left to right in the picture.
-        identities: each file's identity by name, or None where they are unknown.
+        name: name of the source, for tables and results.
+        root: the folder.
+        keys: paths of the files relative to ``root``.
+        points: ``(N, 5, 2)`` x and y in pixels: eyes, nose, corners of the mouth, left to right in the image.
+        identities: name of each file's identity; None if they are unknown.
 
     Attributes:
-        points: the same as ``float32``.
+        points: the landmarks as ``float32``.
     """
 
     def __init__(
@@ -39,14 +39,14 @@ class LandmarkedFiles(Files):
         super().__init__(name, root, keys, identities)
         self.points: NDArray[np.float32] = np.asarray(points, dtype=np.float32)
         if self.points.shape != (len(keys), 5, 2):
-            raise ValueError(f"{len(keys)} pictures need points of shape ({len(keys)}, 5, 2)")
+            raise ValueError(f"{len(keys)} images need points of shape ({len(keys)}, 5, 2)")
 
     def crop(self, index: int) -> NDArray[np.uint8]:
-        """The picture aligned by its points, ``(112, 112, 3) uint8`` RGB.
+        """The image aligned by its landmarks, ``(112, 112, 3) uint8`` RGB.
 
         Raises:
-            DataError: the bytes cannot be had.
-            ImageError: they are no picture, or its points are all in one place.
+            DataError: the image's bytes cannot be read.
+            ImageError: they are not an image, or its landmarks are all at the same position.
         """
         where = self.location(index)
         image = decode(self.read(index), where=where)
@@ -56,6 +56,6 @@ class LandmarkedFiles(Files):
             raise ImageError(f"{where}: cannot be aligned, {error}") from error
 
     def face_size(self, index: int) -> float:
-        """The distance between the eyes in pixels, before the picture is aligned."""
+        """Distance between the eyes in pixels, before alignment."""
         left, right = self.points[index, :2]
         return float(np.hypot(*(right - left)))

@@ -1,4 +1,4 @@
-"""From what a user names to a source: every command takes the same kinds."""
+"""Open a source from a path or pattern: every command accepts the same kinds."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ LIST_SUFFIXES = frozenset({".txt", ".lst"})
 
 
 class Joined(Source):
-    """Several sources, one after the other; identities of the same name are the same identity."""
+    """Several sources, one after another; identities with the same name are the same identity."""
 
     def __init__(self, sources: Sequence[Source]) -> None:
         names = list(dict.fromkeys(source.name for source in sources))
         self.name = "+".join(names) if len(names) <= 3 else f"{names[0]} and {len(names) - 1} more"
-        self.others = sum(source.others for source in sources)
+        self.other_files = sum(source.other_files for source in sources)
         self._sources = list(sources)
         self._ends = np.cumsum([len(source) for source in sources])
         self.labels, self.identities = None, ()
@@ -70,25 +70,26 @@ class Joined(Source):
 
 
 def open_source(spec: str | Path | Sequence[str | Path]) -> Source:
-    """Open pictures by what they are.
+    """Open images in any supported layout.
 
-    A folder by identity, a flat folder, a record directory (train.rec, train.idx), a tar shard, a .bin set, a
-    list file (.txt or .lst, a path on each line), a picture; a pattern with ``*`` for several of them; or a
-    sequence of these, joined.
+    Args:
+        spec: a folder by identity, a flat folder, a record directory (train.rec, train.idx), a tar shard, a .bin set, a
+            list file (.txt or .lst, a path on each line), or an image; a pattern with ``*`` that matches several of
+            them; or a sequence of these, which are joined.
 
     Raises:
-        DataError: nothing there, or of no kind that is known.
+        DataError: nothing is found, or it is of an unknown kind.
     """
     return _open_all(spec, _open_one)
 
 
 def open_images(spec: str | Path | Sequence[str | Path]) -> Source:
-    """As ``open_source`` for commands that ask for no identities: a folder is every picture below it.
+    """As ``open_source``, for commands that do not need identities: a folder means every image below it.
 
-    A list may name files that are not there; reading them says so.
+    A list may name missing files; the error comes when they are read.
 
     Raises:
-        DataError: as ``open_source``.
+        DataError: as for ``open_source``.
     """
 
     def open_one(path: Path) -> Source:
@@ -105,7 +106,7 @@ def _open_all(spec: str | Path | Sequence[str | Path], open_one: Callable[[Path]
     specs = [spec] if isinstance(spec, str | Path) else list(spec)
     paths = [path for one in specs for path in _matches(str(one))]
     if not paths:
-        raise DataError("no source was given")
+        raise DataError("no source given")
     sources = [open_one(path) for path in paths]
     return sources[0] if len(sources) == 1 else Joined(sources)
 
@@ -113,10 +114,10 @@ def _open_all(spec: str | Path | Sequence[str | Path], open_one: Callable[[Path]
 def _matches(spec: str) -> list[Path]:
     if os.path.exists(spec):
         return [Path(spec)]
-    found = sorted(glob.glob(spec))
-    if not found:
+    matches = sorted(glob.glob(spec))
+    if not matches:
         raise DataError(f"{spec}: no such file or folder" + (", nothing matches" if "*" in spec else ""))
-    return [Path(path) for path in found]
+    return [Path(path) for path in matches]
 
 
 def _open_one(path: Path) -> Source:
@@ -134,6 +135,5 @@ def _open_one(path: Path) -> Source:
     if suffix in IMAGE_SUFFIXES:
         return Files(path.name, path.parent, [path.name], None)
     raise DataError(
-        f"{path}: not a source; give a folder, a record directory, a .tar shard, a .bin set, a list "
-        "or a picture"
+        f"{path}: not a source; give a folder, a record directory, a .tar shard, a .bin set, a list or an image"
     )

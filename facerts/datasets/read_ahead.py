@@ -1,4 +1,4 @@
-"""A source's pictures in any order, read ahead of whoever wants them, in bounded memory."""
+"""Read a source's images in any order, ahead of their consumer, in bounded memory."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from facerts.io.progress import track
 
 Item = TypeVar("Item")
 
-# Pictures that a thread reads at a time: few enough for photos, enough that threads cost nothing for crops.
+# Images that a thread reads at a time: few enough for photos, enough to make threading overhead negligible for crops.
 CHUNK = 32
-# Rows of arrays that are computed with at a time.
-PART = 1 << 18
+# Rows of arrays that are processed at a time.
+SLICE = 1 << 18
 THREADS = min(8, os.cpu_count() or 1)
 
 
-class Picture(NamedTuple):
-    """A picture on its way to another place.
+class EncodedImage(NamedTuple):
+    """An encoded image on its way from one data set to another.
 
     Attributes:
-        identity: its person's number.
+        identity: label of its identity; 0 without identities.
         name: ``IDENTITY/FILE``, or ``FILE`` without identities.
-        data: its encoded bytes.
+        data: the encoded bytes.
     """
 
     identity: int
@@ -44,13 +44,13 @@ class Picture(NamedTuple):
 def read_ahead(
     order: NDArray[np.integer] | range, load: Callable[[int], Item], text: str, *, unit: str = "images"
 ) -> Iterator[Item]:
-    """What ``load`` gives for each number, in order, with a progress bar; it is called by several threads.
+    """Call ``load`` for each index in several threads, and yield the results in order with a progress bar.
 
     Args:
-        order: ``(N,)`` numbers of pictures.
-        load: gives something for a picture.
-        text: beside the bar.
-        unit: of the bar.
+        order: ``(N,)`` indices of images.
+        load: loads the image with an index, or whatever is wanted of it.
+        text: description of the progress bar.
+        unit: unit of the progress bar.
     """
 
     def loaded(start: int) -> list[Item]:
@@ -69,89 +69,94 @@ def read_ahead(
     return track(chain.from_iterable(chunks()), text, total=len(order), unit=unit)
 
 
-def pictures_of(source: Source, order: NDArray[np.integer], text: str) -> Iterator[Picture]:
-    """Pictures of a source with their names, in an order, with a progress bar.
-
-    Raises:
-        DataError: the bytes of one cannot be had.
-    """
-    return read_ahead(order, lambda index: picture_of(source, index, source.read(index)), text)
-
-
-def picture_of(source: Source, index: int, data: bytes) -> Picture:
-    """A picture under the name that it has in a folder by identity."""
-    name = PurePosixPath(source.key(index)).name
-    # Records may be called by their numbers; what is no picture by its name would not be found again.
-    if PurePosixPath(name).suffix.lower() not in IMAGE_SUFFIXES:
-        name += _ending(data)
-    if source.labels is None:
-        return Picture(0, name, data)
-    label = int(source.labels[index])
-    return Picture(label, f"{source.identities[label]}/{name}", data)
-
-
-def at_least_one(pictures: Iterable[Picture], otherwise: str) -> Iterator[Picture]:
-    """The pictures as they come.
-
-    Raises:
-        DataError: there is none; it says ``otherwise``.
-    """
-    any_picture = False
-    for picture in pictures:
-        any_picture = True
-        yield picture
-    if not any_picture:
-        raise DataError(otherwise)
-
-
-def by_identity(source: Source, kept: NDArray[np.bool_] | None = None) -> NDArray[np.int64]:
-    """``(M,)`` numbers of a source's pictures, those of an identity together, in the source's order otherwise.
+def encoded_images(source: Source, order: NDArray[np.integer], text: str) -> Iterator[EncodedImage]:
+    """Images of a source in a given order, with a progress bar.
 
     Args:
-        source: pictures; without identities they keep their order.
-        kept: ``(N,)`` which to give; None for all.
+        source: the images.
+        order: ``(N,)`` indices of images.
+        text: description of the progress bar.
+
+    Raises:
+        DataError: the bytes of an image cannot be read.
+    """
+    return read_ahead(order, lambda index: encoded_image(source, index, source.read(index)), text)
+
+
+def encoded_image(source: Source, index: int, data: bytes) -> EncodedImage:
+    """An image with the name that it gets in a folder by identity."""
+    name = PurePosixPath(source.key(index)).name
+    # The key of a record may be a bare number; a file without an image suffix would not be found again.
+    if PurePosixPath(name).suffix.lower() not in IMAGE_SUFFIXES:
+        name += _image_suffix(data)
+    if source.labels is None:
+        return EncodedImage(0, name, data)
+    label = int(source.labels[index])
+    return EncodedImage(label, f"{source.identities[label]}/{name}", data)
+
+
+def require_any(images: Iterable[EncodedImage], message: str) -> Iterator[EncodedImage]:
+    """Pass images through, and make sure that there is at least one.
+
+    Raises:
+        DataError: with the message, if there is none.
+    """
+    is_empty = True
+    for image in images:
+        is_empty = False
+        yield image
+    if is_empty:
+        raise DataError(message)
+
+
+def order_by_identity(source: Source, kept: NDArray[np.bool_] | None = None) -> NDArray[np.int64]:
+    """``(M,)`` indices of a source's images, grouped by identity and otherwise in the source's order.
+
+    Args:
+        source: the images; without identities they keep their order.
+        kept: ``(N,)`` which images to include; None for all.
     """
     rows = np.arange(len(source)) if kept is None else np.flatnonzero(kept)
     labels = source.labels
-    if labels is None or _rising(labels):
+    if labels is None or _is_grouped(labels):
         return rows
     return rows[np.argsort(labels[rows], kind="stable")]
 
 
-def _rising(labels: NDArray[np.int64]) -> bool:
-    """Whether identities come one after the other already, as most sets have them."""
-    return all((np.diff(labels[part.start : part.stop + 1]) >= 0).all() for part in parts_of(len(labels)))
+def _is_grouped(labels: NDArray[np.int64]) -> bool:
+    """Whether the images are already grouped by identity, as in most data sets."""
+    return all((np.diff(labels[part.start : part.stop + 1]) >= 0).all() for part in row_slices(len(labels)))
 
 
-def identities_in(source: Source, kept: NDArray[np.bool_] | None = None) -> int:
-    """How many identities some of a source's pictures have; 0 where they are unknown.
+def count_identities(source: Source, kept: NDArray[np.bool_] | None = None) -> int:
+    """Number of identities among some of a source's images; 0 if identities are unknown.
 
     Args:
-        source: pictures.
-        kept: ``(N,)`` which of them; None for all.
+        source: the images.
+        kept: ``(N,)`` which images to consider; None for all.
     """
     if source.labels is None:
         return 0
-    there = np.zeros(len(source.identities), dtype=bool)
-    for part in parts_of(len(source)):
+    present = np.zeros(len(source.identities), dtype=bool)
+    for part in row_slices(len(source)):
         labels = source.labels[part]
-        there[labels if kept is None else labels[kept[part]]] = True
-    return int(there.sum())
+        present[labels if kept is None else labels[kept[part]]] = True
+    return int(present.sum())
 
 
-def parts_of(count: int) -> Iterator[slice]:
-    """So many rows in parts, so that what is computed from each needs little memory."""
-    return (slice(start, start + PART) for start in range(0, count, PART))
+def row_slices(count: int) -> Iterator[slice]:
+    """Slices that together cover ``count`` rows, so that computing on each needs little memory."""
+    return (slice(start, start + SLICE) for start in range(0, count, SLICE))
 
 
 def runs(items: Iterable[Item], sizes: Iterable[int]) -> Iterator[Iterator[Item]]:
-    """Items one after the other in runs of the sizes given; a run is to be used up before the next."""
+    """Split items into consecutive runs of the given sizes; each run must be consumed before the next."""
     iterator = iter(items)
     for size in sizes:
         yield islice(iterator, size)
 
 
-def _ending(data: bytes) -> str:
+def _image_suffix(data: bytes) -> str:
     if data[:8] == b"\x89PNG\r\n\x1a\n":
         return ".png"
     if data[:4] == b"RIFF":

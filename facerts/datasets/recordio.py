@@ -1,10 +1,10 @@
-"""RecordIO, read and written without MXNet: CASIA-WebFace, MS1M, Glint360K and DeepGlint are handed out in it.
+"""RecordIO without MXNet: the format in which CASIA-WebFace, MS1M, Glint360K and DeepGlint are distributed.
 
-A ``.rec`` file is a row of records. Each begins with a magic number and a word whose upper three bits are the
-continuation flag and whose lower 29 bits are the length; the payload follows, padded to four bytes. Where the
-payload itself holds the magic number on a multiple of four, the writer leaves it out and splits the record
-there (flags 1, 2 … 2, 3), so that a reader who is lost can find the next record. The payload of an image is a
-header of 24 bytes (flag, label, two numbers), then ``flag`` further float labels, then the encoded picture.
+A ``.rec`` file is a sequence of records. Each begins with a magic number and a word whose upper three bits are the
+continuation flag and whose lower 29 bits are the length; the payload follows, padded to four bytes. Where the payload
+itself contains the magic number at a multiple of four, the writer drops it and splits the record there (flags 1,
+2 … 2, 3), so that a reader can resynchronize at the next record. The payload of an image is a header of 24 bytes (flag,
+label, two numbers), followed by ``flag`` more float labels and the encoded image.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from facerts.errors import DataError
 from facerts.images import MAX_BYTES
 
 MAGIC = 0xCED7230A
-LARGEST_PART = (1 << 29) - 1
+MAX_PART_BYTES = (1 << 29) - 1
 
 _MAGIC_BYTES = struct.pack("<I", MAGIC)
 _PREFIX = struct.Struct("<II")
@@ -33,18 +33,18 @@ WHOLE, FIRST, MIDDLE, LAST = range(4)
 
 
 class RecordReader:
-    """Random access to the records of a ``.rec`` file by their keys in its ``.idx`` file.
+    """Random access to the records of a ``.rec`` file through its ``.idx`` file.
 
-    The index is two arrays, 16 bytes a record and the same again for its keys, however many there are.
+    The index takes 24 bytes of memory per record.
 
     Args:
         path: the ``.rec`` file; the ``.idx`` file lies beside it.
 
     Attributes:
-        keys: ``(R,) int64``, rising.
+        keys: ``(R,) int64``, ascending.
 
     Raises:
-        DataError: a file is missing, the index is broken or points past the end, or the last record is cut.
+        DataError: a file is missing, the index is broken or points past the end, or the last record is truncated.
     """
 
     def __init__(self, path: Path) -> None:
@@ -62,13 +62,13 @@ class RecordReader:
         if len(beyond):
             row = int(beyond[0])
             raise DataError(
-                f"{index}: record {self.keys[row]} is said to begin at byte {self._offsets[row]}, but {path.name} "
+                f"{index}: record {self.keys[row]} should begin at byte {self._offsets[row]}, but {path.name} "
                 f"has {self._reader.size} bytes; it is truncated, or the index belongs to another file"
             )
         order = np.argsort(self._offsets, kind="stable")
         ends = np.append(self._offsets[order[1:]], self._reader.size)
         self._spans = np.empty_like(self._offsets)
-        # Behind a record there may be others that the index leaves out.
+        # Records that are not in the index may follow a record, so limit the span.
         self._spans[order] = np.minimum(ends - self._offsets[order], MAX_BYTES)
         self.read(int(order[-1]))
 
@@ -76,21 +76,21 @@ class RecordReader:
         return len(self.keys)
 
     def read(self, row: int) -> bytes:
-        """The payload of the record in a row of ``keys``.
+        """The payload of the record at a row of ``keys``.
 
         Raises:
-            DataError: broken or cut short; key and offset are named.
+            DataError: the record is broken or truncated; the message names its key and offset.
         """
         offset = self._offsets.item(row)
         data = self._reader.read(offset, self._spans.item(row), "a record")
         magic, word = _PREFIX.unpack_from(data) if len(data) >= _PREFIX.size else (0, 0)
-        # A record in one part has no flag, so that the word is its length; one in several is far beyond the data.
+        # Without a flag the word is the length of a record in one part; with one it is far larger than the data.
         if magic == MAGIC and word <= len(data) - _PREFIX.size:
             return data[_PREFIX.size : _PREFIX.size + word]
         return decode_record(data, f"{self.path}: record {self.keys[row]} at byte {offset}")
 
     def read_start(self, row: int, size: int) -> bytes:
-        """The first ``size`` bytes of a record's payload, or fewer where its first part is shorter."""
+        """The first ``size`` bytes of a record's payload, or fewer if its first part is shorter."""
         offset = int(self._offsets[row])
         what = f"record {self.keys[row]}"
         data = self._reader.read(offset, min(int(self._spans[row]), _PREFIX.size + size), what)
@@ -99,10 +99,10 @@ class RecordReader:
 
 
 def decode_record(data: bytes, where: str) -> bytes:
-    """The payload of the record that ``data`` begins with, its parts joined.
+    """The payload of the record at the beginning of ``data``, with its parts joined.
 
     Raises:
-        DataError: no record, or not all of it.
+        DataError: there is no record, or it is incomplete.
     """
     parts: list[bytes] = []
     position = 0
@@ -111,7 +111,7 @@ def decode_record(data: bytes, where: str) -> bytes:
         begin = position + _PREFIX.size
         if begin + length > len(data):
             raise DataError(
-                f"{where}: needs {begin + length} bytes, but only {len(data)} are there; the file is truncated, "
+                f"{where}: needs {begin + length} bytes, but only {len(data)} are left; the file is truncated, "
                 "copy it again"
             )
         parts.append(data[begin : begin + length])
@@ -123,7 +123,11 @@ def decode_record(data: bytes, where: str) -> bytes:
 
 
 def encode_record(payload: bytes) -> bytes:
-    """A record with its prefix, split and padded; see the module."""
+    """A record of a payload, with prefix, split and padded as the module describes.
+
+    Raises:
+        DataError: the payload is too large.
+    """
     parts, begin, found = [], 0, payload.find(_MAGIC_BYTES)
     while found >= 0:
         if found % 4 == 0:
@@ -133,8 +137,8 @@ def encode_record(payload: bytes) -> bytes:
         else:
             found = payload.find(_MAGIC_BYTES, found + 1)
     parts.append(payload[begin:])
-    if max(map(len, parts)) > LARGEST_PART:
-        raise DataError(f"a record of {len(payload):,} bytes is larger than RecordIO allows")
+    if max(map(len, parts)) > MAX_PART_BYTES:
+        raise DataError(f"a record of {len(payload):,} bytes is too large for RecordIO")
     flags = [WHOLE] if len(parts) == 1 else [FIRST, *[MIDDLE] * (len(parts) - 2), LAST]
     return b"".join(
         _PREFIX.pack(MAGIC, flag << 29 | len(part)) + part + bytes(_padding(len(part)))
@@ -148,32 +152,32 @@ def write_record(rec: IO[bytes], idx: IO[str], key: int, payload: bytes) -> None
     rec.write(encode_record(payload))
 
 
-def pack_labeled(labels: float | tuple[float, ...], key: int, picture: bytes) -> bytes:
-    """A payload: one label in the header, or several after it, then the picture."""
+def pack_labeled(labels: float | tuple[float, ...], key: int, image: bytes) -> bytes:
+    """The payload of an image: one label in the header, or several after it, then the image."""
     if isinstance(labels, tuple):
-        return _HEADER.pack(len(labels), 0.0, key, 0) + np.array(labels, dtype="<f4").tobytes() + picture
-    return _HEADER.pack(0, labels, key, 0) + picture
+        return _HEADER.pack(len(labels), 0.0, key, 0) + np.array(labels, dtype="<f4").tobytes() + image
+    return _HEADER.pack(0, labels, key, 0) + image
 
 
 def unpack_labeled(payload: bytes, where: str) -> tuple[NDArray[np.float32], bytes]:
-    """Labels and picture of a payload.
+    """Labels and image of a payload.
 
     Raises:
-        DataError: shorter than its header says.
+        DataError: the payload is shorter than its header says.
     """
     if len(payload) < _HEADER.size:
         raise DataError(f"{where}: {len(payload)} bytes are too few for a header; not an image record")
     count, label, _, _ = _HEADER.unpack_from(payload)
     begin = _HEADER.size + 4 * count
     if begin > len(payload):
-        raise DataError(f"{where}: the header promises {count} labels, more than the record holds")
+        raise DataError(f"{where}: its header claims {count} labels, more than the record contains")
     if count == 0:
         return np.array([label], dtype=np.float32), payload[begin:]
     return np.frombuffer(payload, "<f4", count, _HEADER.size).astype(np.float32), payload[begin:]
 
 
-def picture_of(payload: bytes) -> bytes | None:
-    """The picture alone, or None where the payload is shorter than its header says."""
+def image_bytes(payload: bytes) -> bytes | None:
+    """The image in a payload; None if the payload is shorter than its header says."""
     if len(payload) < _HEADER.size:
         return None
     begin: int = _HEADER.size + 4 * _COUNT.unpack_from(payload)[0]
@@ -181,16 +185,20 @@ def picture_of(payload: bytes) -> bytes | None:
 
 
 def unpack_labels(payload_start: bytes, where: str) -> NDArray[np.float32]:
-    """The first labels (at most two) from the first 32 bytes of a payload."""
+    """The first labels, at most two, from the first 32 bytes of a payload.
+
+    Raises:
+        DataError: the payload is shorter than its header says.
+    """
     if len(payload_start) < _HEADER.size:
         raise DataError(f"{where}: {len(payload_start)} bytes are too few for a header; not an image record")
     count, label, _, _ = _HEADER.unpack_from(payload_start)
     if count == 0:
         return np.array([label], dtype=np.float32)
-    here = min(count, (len(payload_start) - _HEADER.size) // 4, 2)
-    if here == 0:
-        raise DataError(f"{where}: the header promises {count} labels, more than the record holds")
-    return np.frombuffer(payload_start, "<f4", here, _HEADER.size).astype(np.float32)
+    available = min(count, (len(payload_start) - _HEADER.size) // 4, 2)
+    if available == 0:
+        raise DataError(f"{where}: its header claims {count} labels, more than the record contains")
+    return np.frombuffer(payload_start, "<f4", available, _HEADER.size).astype(np.float32)
 
 
 LABELS_START = _HEADER.size + 8  # header and two labels
@@ -199,14 +207,14 @@ LABELS_START = _HEADER.size + 8  # header and two labels
 def _part(data: bytes, position: int, where: str) -> tuple[int, int]:
     """Continuation flag and length of the part at a position."""
     if position + _PREFIX.size > len(data):
-        raise DataError(f"{where}: the record is cut short; the file is truncated, copy it again")
+        raise DataError(f"{where}: the record is incomplete; the file is truncated, copy it again")
     magic, word = _PREFIX.unpack_from(data, position)
     if magic != MAGIC:
         raise DataError(
-            f"{where}: no record begins here (magic {magic:#010x}); the index belongs to another file, "
+            f"{where}: no record begins here (magic number {magic:#010x}); the index belongs to another file, "
             "or the file is broken"
         )
-    return word >> 29, word & LARGEST_PART
+    return word >> 29, word & MAX_PART_BYTES
 
 
 def _padding(length: int) -> int:
@@ -214,23 +222,25 @@ def _padding(length: int) -> int:
 
 
 def _read_index(path: Path) -> NDArray[np.int64]:
-    """``(R, 2)`` keys and offsets from lines "KEY<tab>OFFSET"."""
+    """``(R, 2)`` keys and offsets from lines of "KEY<tab>OFFSET"."""
     try:
         text = path.read_text(encoding="ascii", errors="replace")
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror})") from error
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("error")  # NumPy versions warn or fail where a number cannot be read
+            warnings.simplefilter(
+                "error"
+            )  # depending on its version, NumPy warns or fails on invalid numbers
             numbers = np.fromstring(text, dtype=np.int64, sep=" ")
     except (ValueError, DeprecationWarning) as error:
         raise DataError(
-            f"{path}: {_broken_line(text)}; an index has a key and an offset on each line"
+            f"{path}: {_broken_line(text)}; an index must have a key and an offset on each line"
         ) from error
     if len(numbers) == 0:
         raise DataError(f"{path}: the index is empty")
     if len(numbers) % 2:
-        raise DataError(f"{path}: {_broken_line(text)}; an index has a key and an offset on each line")
+        raise DataError(f"{path}: {_broken_line(text)}; an index must have a key and an offset on each line")
     return numbers.reshape(-1, 2)
 
 
@@ -239,4 +249,4 @@ def _broken_line(text: str) -> str:
         fields = line.split()
         if len(fields) != 2 or not all(field.isascii() and field.isdigit() for field in fields):
             return f"line {number} is {line[:60]!r}"
-    return "the numbers do not make pairs"
+    return "the number of values is odd"

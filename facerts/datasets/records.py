@@ -1,8 +1,8 @@
-"""A record directory as a source: ``train.rec``, ``train.idx``, ``property``, as face training sets are handed out.
+"""Record directories (``train.rec``, ``train.idx``, ``property``), the usual distribution format of face training sets.
 
-Record 0 is an index header: its two labels are the key of the first identity record and the key after the last
-one. Images have the keys from 1 up to there; each identity record's two labels are the first key of its images
-and the key after the last. Sets without such a header are records of images throughout.
+Record 0 is an index header: its two labels are the key of the first identity record and the key after the last one.
+Images have the keys from 1 up to the first identity record. The two labels of an identity record are the first key of
+its images and the key after the last. In sets without such a header every record is an image.
 """
 
 from __future__ import annotations
@@ -13,26 +13,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.datasets.file_reader import FileReader
-from facerts.datasets.recordio import LABELS_START, RecordReader, picture_of, unpack_labeled, unpack_labels
+from facerts.datasets.recordio import LABELS_START, RecordReader, image_bytes, unpack_labeled, unpack_labels
 from facerts.datasets.source import Source
 from facerts.errors import DataError
 
 # float32 labels count exactly up to here; Glint360K has more images than that.
 EXACT_IN_FLOAT32 = 1 << 24
-LARGEST_LABEL = 1 << 62
+MAX_LABEL = 1 << 62
 
 
 class Records(Source):
-    """The images of one record set.
+    """The images of a record set.
+
+    If a list file (``train.lst``: number, label and path on each line) lies beside it, keys and identities have the
+    names in it; otherwise they are numbers.
 
     Args:
         path: the ``.rec`` file.
 
-    Where a list file (``train.lst``: number, label and path on each line) lies beside it, keys and identities
-    have the names in it; otherwise records are called by their numbers.
-
     Attributes:
-        named: whether identities have names of their own.
+        named: whether identities have names rather than numbers.
+
+    Raises:
+        DataError: the record set is missing or broken, or contains no images.
     """
 
     def __init__(self, path: Path) -> None:
@@ -40,12 +43,12 @@ class Records(Source):
         self._records = RecordReader(path)
         self._rows, labels = self._read_labels()
         if len(self._rows) == 0:
-            raise DataError(f"{path}: there are no images in it")
+            raise DataError(f"{path}: no images in this record set")
         kept, numbered = np.unique(labels, return_inverse=True)
         self.labels = numbered.astype(np.int64)
         listing = path.with_suffix(".lst")
         self._list = _ListFile(listing, len(self._rows)) if listing.is_file() else None
-        # Numbers mean nothing outside their set: joined with another, identity 7 must not become its 7.
+        # Numbers are only meaningful within a set: when sets are joined, identity 7 of each must stay separate.
         self.identities = [f"{self.name}_{label:07d}" for label in kept]
         self.named = False
         if self._list is not None:
@@ -69,14 +72,14 @@ class Records(Source):
     def read(self, index: int) -> bytes:
         row = self._rows.item(index)
         payload = self._records.read(row)
-        picture = picture_of(payload)
-        return unpack_labeled(payload, self._where(row))[1] if picture is None else picture
+        image = image_bytes(payload)
+        return unpack_labeled(payload, self._where(row))[1] if image is None else image
 
     def _where(self, row: int) -> str:
         return f"{self._records.path}: record {self._records.keys[row]}"
 
     def _read_labels(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Rows of the images and their labels."""
+        """Rows of the images, and their labels."""
         keys = self._records.keys
         header = self._labels_of(0)
         if keys[0] != 0 or len(header) < 2:
@@ -91,7 +94,7 @@ class Records(Source):
         for identity, row in enumerate(identity_rows):
             bounds = self._labels_of(row)
             if len(bounds) < 2:
-                raise DataError(f"{self._where(row)}: an identity record with one label")
+                raise DataError(f"{self._where(row)}: an identity record with only one label")
             begin, end = np.searchsorted(keys[1:first_identity], [int(bounds[0]), int(bounds[1])])
             labels[begin:end] = identity
         inexact = keys[rows] >= EXACT_IN_FLOAT32 - 1
@@ -100,11 +103,11 @@ class Records(Source):
         labels[inexact] = self._scan(rows[inexact])
         return rows, labels
 
-    def _first_identity(self, said: int) -> int:
-        """The row of the first identity record: where the header says, or near by where float32 rounded it."""
+    def _first_identity(self, key: int) -> int:
+        """The row of the first identity record, searched near the header's key if float32 may have rounded that."""
         keys = self._records.keys
-        row = int(np.searchsorted(keys, said))
-        if said < EXACT_IN_FLOAT32:
+        row = int(np.searchsorted(keys, key))
+        if key < EXACT_IN_FLOAT32:
             return row
         row = min(row, len(keys) - 1)
         while row > 1 and self._is_identity(row - 1):
@@ -117,32 +120,34 @@ class Records(Source):
         return len(unpack_labeled(self._records.read(row), self._where(row))[1]) == 0
 
     def _agrees(self, rows: NDArray[np.int64], labels: NDArray[np.int64]) -> bool:
-        """Whether images, a few throughout the file, carry the label that the identity records give them."""
+        """Whether a sample of the images carries the labels that the identity records give them."""
         chosen = np.unique(np.linspace(0, len(rows) - 1, 64).astype(np.int64))
         return all(int(self._labels_of(int(rows[i]))[0]) == labels[i] for i in chosen if labels[i] >= 0)
 
     def _scan(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Labels from the images' own headers."""
+        """Labels from the headers of the images themselves."""
         return np.array([int(self._labels_of(int(row))[0]) for row in rows], dtype=np.int64)
 
     def _labels_of(self, row: int) -> NDArray[np.float32]:
         labels = unpack_labels(self._records.read_start(row, LABELS_START), self._where(row))
-        # Which none that is not a number is, either.
-        if not (np.abs(labels) < LARGEST_LABEL).all():
-            raise DataError(f"{self._where(row)}: the label is not a number that counts anything")
+        # Also false for NaN.
+        if not (np.abs(labels) < MAX_LABEL).all():
+            raise DataError(f"{self._where(row)}: the label is not a valid number")
         return labels
 
 
 class _ListFile:
-    """The paths of a ``.lst`` file by position, without holding them in memory."""
+    """The paths in a ``.lst`` file by line, read on demand to save memory."""
 
     def __init__(self, path: Path, expected: int) -> None:
         self._reader = FileReader(path)
         ends = np.empty(0, dtype=np.int64)
-        if self._reader.size:  # what is empty cannot be mapped
+        if self._reader.size:  # an empty file cannot be mapped
             ends = np.flatnonzero(np.memmap(path, dtype=np.uint8, mode="r") == ord("\n"))
         if len(ends) != expected:
-            raise DataError(f"{path}: {len(ends)} lines for {expected} images; remove it, or write it anew")
+            raise DataError(
+                f"{path}: {len(ends)} lines for {expected} images; remove the list or create it again"
+            )
         self._begins = np.concatenate([[0], ends[:-1] + 1])
         self._ends = ends
 
@@ -153,16 +158,16 @@ class _ListFile:
 
 
 def open_records(path: Path) -> Records:
-    """A record directory (``train.rec`` in it, or one other ``.rec`` file), or a ``.rec`` file.
+    """Open a record directory, with ``train.rec`` or a single other ``.rec`` file in it, or a ``.rec`` file.
 
     Raises:
-        DataError: none or several record files, or broken ones.
+        DataError: there are several record files, or they are broken.
     """
     if path.is_file():
         return Records(path)
-    found = sorted(path.glob("*.rec"))
+    files = sorted(path.glob("*.rec"))
     train = path / "train.rec"
-    if len(found) != 1 and train not in found:
-        names = ", ".join(file.name for file in found)
-        raise DataError(f"{path}: which of {names} is meant? Name one of them")
-    return Records(train if train in found else found[0])
+    if len(files) != 1 and train not in files:
+        names = ", ".join(file.name for file in files)
+        raise DataError(f"{path}: several record files ({names}); give one of them")
+    return Records(train if train in files else files[0])

@@ -1,4 +1,4 @@
-"""What every kind of data on disk looks like to the rest: encoded pictures in a fixed order."""
+"""The interface of all data sets: encoded images in a fixed order."""
 
 from __future__ import annotations
 
@@ -14,63 +14,63 @@ from facerts.images import decode_crop
 
 
 class Source(ABC):
-    """Encoded pictures in a fixed order, with identities where they are known.
+    """Encoded images in a fixed order, with identities if they are known.
+
+    Sources can be pickled and sent to worker processes; each process opens its own files.
 
     Attributes:
         name: short name for tables and results (the folder's or file's name).
-        labels: ``(N,) int64`` in ``0 … C-1`` without gaps, or None where identities are unknown.
-        identities: the ``C`` names of the identities, as the data names them; empty where unknown.
-        others: how many files beside the pictures were passed over, because their names are not those of pictures.
-
-    Sources can be pickled and sent to worker processes; open files are not sent, each process opens its own.
+        labels: ``(N,) int64`` in ``0 … C-1`` without gaps; None if identities are unknown.
+        identities: the ``C`` names of the identities; empty if unknown.
+        other_files: number of files skipped because their names are not those of images.
     """
 
     name: str
     labels: NDArray[np.int64] | None
     identities: Sequence[str]
-    others: int = 0
+    other_files: int = 0
 
     @abstractmethod
     def __len__(self) -> int:
-        """Number of pictures N."""
+        """Number of images N."""
 
     @abstractmethod
     def key(self, index: int) -> str:
-        """The picture's name, unique in the source: a relative path, a tar member, a record number."""
+        """Name of an image, unique in the source: a relative path, a tar member, a record number."""
 
     def location(self, index: int) -> str:
-        """Where the picture is, for rows and errors: a path that people can follow."""
+        """Where an image is, for rows and errors: a path that people can follow."""
         return f"{self.name}/{self.key(index)}"
 
     def file_of(self, index: int) -> Path | None:
-        """The file on the disk that holds the picture, perhaps with others; None where no file does."""
+        """The file on disk that contains an image, perhaps among others; None if there is none."""
         return None
 
     @abstractmethod
     def read(self, index: int) -> bytes:
-        """The picture's encoded bytes (JPEG, PNG, …), unchanged.
+        """The encoded bytes of an image (JPEG, PNG, …), unchanged.
 
         Raises:
-            DataError: the bytes cannot be had; the message names file and record.
+            DataError: the bytes cannot be read; the message names file and record.
         """
 
     def crop(self, index: int) -> NDArray[np.uint8]:
-        """The picture as an aligned crop, ``(112, 112, 3) uint8`` RGB.
+        """An image as an aligned crop, ``(112, 112, 3) uint8`` RGB.
 
         Raises:
-            DataError: the bytes cannot be had.
-            ImageError: they are no aligned crop; the message says where the picture is.
+            DataError: the bytes cannot be read.
+            ImageError: they are not an aligned crop; the message names the image.
         """
         data = self.read(index)
         try:
             return decode_crop(data, where="")
         except ImageError as error:
-            # Millions of good ones need no name, and a bad one may have taken seconds: it is not decoded again.
+            # Building the location for millions of good images would cost time, so it is added only here.
             raise ImageError(f"{self.location(index)}{error}") from error
 
 
 class Subset(Source):
-    """Some pictures of another source, in the order given; labels are renumbered without gaps."""
+    """A subset of another source's images, in the given order; labels are renumbered without gaps."""
 
     def __init__(self, source: Source, indices: Sequence[int] | NDArray[np.integer]) -> None:
         self.name = source.name

@@ -1,7 +1,7 @@
-"""Faces that the program draws: identities for demos and tests, with nobody's picture in them.
+"""Synthetic faces, drawn by code: identities for demos and tests that show no real person.
 
-An identity is a set of proportions and colors; each picture of it varies pose, expression, light, background
-and sharpness. They are cartoons: what a network learns on them says nothing about real faces.
+An identity is a set of proportions and colors; each of its images varies in pose, expression, lighting, background and
+sharpness. They are cartoons: a network's results on them say nothing about real faces.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from facerts.images import CROP_SIZE, encode_jpeg
 from facerts.images.corruptions import degrade
 
-Picture = NDArray[np.uint8]
+ImageArray = NDArray[np.uint8]
 Color = tuple[float, float, float]
 
-# Drawn at twice the size and reduced, so that edges are smooth.
+# Faces are drawn at twice the size and downscaled, so that edges are smooth.
 CANVAS = 2 * CROP_SIZE
 
 SKINS: tuple[Color, ...] = (
@@ -43,7 +43,7 @@ IRISES: tuple[Color, ...] = ((70, 44, 26), (110, 78, 40), (70, 110, 60), (60, 11
 
 @dataclass(frozen=True)
 class _Person:
-    """Proportions are shares of the canvas."""
+    """A synthetic person; proportions are fractions of the canvas."""
 
     skin: NDArray[np.float64]
     hair: NDArray[np.float64]
@@ -91,19 +91,19 @@ def _person(identity: int, seed: int) -> _Person:
     )
 
 
-def draw_face(identity: int, picture: int, *, seed: int = 0) -> Picture:
-    """One picture of a drawn person, the same for the same numbers.
+def draw_face(identity: int, number: int, *, seed: int = 0) -> ImageArray:
+    """Draw an image of a synthetic person; the result is the same for the same arguments.
 
     Args:
-        identity: which person.
-        picture: which picture of the person.
-        seed: of the whole population.
+        identity: number of the person.
+        number: number of the image of that person.
+        seed: seed of the population.
 
     Returns:
-        ``(112, 112, 3) uint8`` RGB, eyes and mouth about where the ArcFace template has them.
+        ``(112, 112, 3) uint8`` RGB, with eyes and mouth roughly where the ArcFace template has them.
     """
     person = _person(identity, seed)
-    random = np.random.default_rng((seed, identity, 1 + picture))
+    random = np.random.default_rng((seed, identity, 1 + number))
     canvas = _background(random)
     turn = random.uniform(-0.035, 0.035)  # features slide over the face as the head turns
     _draw_hair_behind(canvas, person)
@@ -113,8 +113,16 @@ def draw_face(identity: int, picture: int, *, seed: int = 0) -> Picture:
     return _photograph(canvas, random)
 
 
-def draw_non_face(number: int, *, seed: int = 0) -> Picture:
-    """A picture with no face in it: shapes, stripes, checks or clouds, in the colors that faces have too."""
+def draw_non_face(number: int, *, seed: int = 0) -> ImageArray:
+    """Draw an image without a face: shapes, stripes, checks or clouds in the colors of faces.
+
+    Args:
+        number: number of the image.
+        seed: seed of all images.
+
+    Returns:
+        ``(112, 112, 3) uint8`` RGB.
+    """
     random = np.random.default_rng((seed, 10**6 + number))
     canvas = _background(random)
     kind = number % 4
@@ -125,7 +133,7 @@ def draw_non_face(number: int, *, seed: int = 0) -> Picture:
         width = int(random.integers(6, 40))
         for start in range(0, CANVAS, 2 * width):
             canvas[:, start : start + width] = _any_color(random)
-        canvas = _turned(canvas, random.uniform(0, 180), 1.4)
+        canvas = _rotate(canvas, random.uniform(0, 180), 1.4)
     elif kind == 2:
         side = int(random.integers(10, 56))
         rows, columns = np.indices((CANVAS, CANVAS)) // side
@@ -136,22 +144,36 @@ def draw_non_face(number: int, *, seed: int = 0) -> Picture:
     return _photograph(np.clip(canvas, 0, 255), random)
 
 
-def write_drawn(
-    folder: str | Path, *, identities: int, pictures: int, seed: int = 0, first_identity: int = 0
+def write_synthetic_faces(
+    folder: str | Path, *, identities: int, images: int, seed: int = 0, first_identity: int = 0
 ) -> None:
-    """Write drawn people as a folder by identity: ``person_0000/0000.jpg``."""
+    """Write synthetic faces as a folder by identity: ``person_0000/0000.jpg``.
+
+    Args:
+        folder: the folder to write into.
+        identities: number of identities.
+        images: number of images of each identity.
+        seed: seed of the population.
+        first_identity: number of the first identity.
+    """
     for identity in range(first_identity, first_identity + identities):
-        home = Path(folder) / f"person_{identity:04d}"
-        home.mkdir(parents=True, exist_ok=True)
-        for picture in range(pictures):
-            data = encode_jpeg(draw_face(identity, picture, seed=seed), 90)
-            (home / f"{picture:04d}.jpg").write_bytes(data)
+        person = Path(folder) / f"person_{identity:04d}"
+        person.mkdir(parents=True, exist_ok=True)
+        for number in range(images):
+            data = encode_jpeg(draw_face(identity, number, seed=seed), 90)
+            (person / f"{number:04d}.jpg").write_bytes(data)
 
 
-def write_non_faces(folder: str | Path, *, pictures: int, seed: int = 0) -> None:
-    """Write pictures without faces as a flat folder."""
+def write_non_faces(folder: str | Path, *, images: int, seed: int = 0) -> None:
+    """Write images without faces as a flat folder: ``thing_0000.jpg``.
+
+    Args:
+        folder: the folder to write into.
+        images: number of images.
+        seed: seed of all images.
+    """
     Path(folder).mkdir(parents=True, exist_ok=True)
-    for number in range(pictures):
+    for number in range(images):
         data = encode_jpeg(draw_non_face(number, seed=seed), 90)
         (Path(folder) / f"thing_{number:04d}.jpg").write_bytes(data)
 
@@ -261,22 +283,22 @@ def _shape(canvas: NDArray[np.float64], random: np.random.Generator) -> None:
         cv2.fillPoly(canvas, [np.array([_at(*point) for point in points])], color, cv2.LINE_8)
 
 
-def _turned(canvas: NDArray[np.float64], degrees: float, scale: float) -> NDArray[np.float64]:
+def _rotate(canvas: NDArray[np.float64], degrees: float, scale: float) -> NDArray[np.float64]:
     move = cv2.getRotationMatrix2D((CANVAS / 2, CANVAS / 2), degrees, scale)
     return cv2.warpAffine(
         canvas, move, (CANVAS, CANVAS), flags=cv2.INTER_LINEAR, borderMode=cv2.BORDER_REFLECT_101
     ).astype(np.float64)
 
 
-def _photograph(canvas: NDArray[np.float64], random: np.random.Generator) -> Picture:
-    """Pose in the plane, light from one side, and now and then a poor camera."""
-    canvas = _turned(canvas, random.uniform(-7, 7), random.uniform(0.94, 1.06))
+def _photograph(canvas: NDArray[np.float64], random: np.random.Generator) -> ImageArray:
+    """Apply in-plane rotation and uneven lighting, and sometimes a corruption."""
+    canvas = _rotate(canvas, random.uniform(-7, 7), random.uniform(0.94, 1.06))
     light = random.uniform(0.65, 1.2, (2, 2, 1))
     canvas = canvas * cv2.resize(light, (CANVAS, CANVAS), interpolation=cv2.INTER_LINEAR)[..., None]
     small = cv2.resize(canvas, (CROP_SIZE, CROP_SIZE), interpolation=cv2.INTER_AREA)
     small = small + random.normal(0, 3, small.shape)
-    picture: Picture = np.clip(np.rint(small), 0, 255).astype(np.uint8)
+    image: ImageArray = np.clip(np.rint(small), 0, 255).astype(np.uint8)
     if random.random() < 0.25:
         kind = ("blur", "low_resolution", "noise")[random.integers(3)]
-        picture = degrade(picture, kind, random.uniform(0.1, 0.7), int(random.integers(2**31)))
-    return picture
+        image = degrade(image, kind, random.uniform(0.1, 0.7), int(random.integers(2**31)))
+    return image

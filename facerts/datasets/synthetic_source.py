@@ -1,4 +1,4 @@
-"""Drawn people as a source of any size, to measure speed without anybody's data."""
+"""Synthetic faces as a source of any size, for benchmarks without real data."""
 
 from __future__ import annotations
 
@@ -10,33 +10,33 @@ from facerts.images import encode_jpeg
 
 
 class SyntheticSource(Source):
-    """See ``Source``; a picture is drawn when it is first read, and kept.
+    """Synthetic faces; each image is drawn when it is first read, and cached.
 
     Args:
-        identities: C.
-        pictures: of each.
-        people: that are drawn; identity ``i`` looks like ``i mod people``, so a set of millions costs no more drawing
-            than one of a thousand.
-        seed: another gives other people.
+        identities: number of identities C.
+        images: number of images of each identity.
+        people: number of different people; identity ``i`` looks like ``i mod people``, so drawing a set of millions
+            takes no longer than drawing a thousand people.
+        seed: seed of the population.
     """
 
-    def __init__(self, identities: int, pictures: int, *, people: int = 1000, seed: int = 0) -> None:
-        self.name = "drawn"
+    def __init__(self, identities: int, images: int, *, people: int = 1000, seed: int = 0) -> None:
+        self.name = "synthetic"
         self.identities = [f"{identity:07d}" for identity in range(identities)]
-        self.labels = np.repeat(np.arange(identities), pictures)
-        self._pictures, self._people, self._seed = pictures, people, seed
-        self._drawn: dict[tuple[int, int], bytes] = {}
+        self.labels = np.repeat(np.arange(identities), images)
+        self._images, self._people, self._seed = images, people, seed
+        self._cache: dict[tuple[int, int], bytes] = {}
 
     def __len__(self) -> int:
-        return len(self.identities) * self._pictures
+        return len(self.identities) * self._images
 
     def key(self, index: int) -> str:
-        identity, picture = divmod(index, self._pictures)
-        return f"{self.identities[identity]}/{picture:04d}.jpg"
+        identity, number = divmod(index, self._images)
+        return f"{self.identities[identity]}/{number:04d}.jpg"
 
     def read(self, index: int) -> bytes:
-        identity, picture = divmod(index, self._pictures)
-        shown = identity % self._people, picture
-        if shown not in self._drawn:
-            self._drawn[shown] = encode_jpeg(draw_face(*shown, seed=self._seed), 90)
-        return self._drawn[shown]
+        identity, number = divmod(index, self._images)
+        face = identity % self._people, number
+        if face not in self._cache:
+            self._cache[face] = encode_jpeg(draw_face(*face, seed=self._seed), 90)
+        return self._cache[face]

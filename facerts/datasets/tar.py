@@ -1,4 +1,4 @@
-"""Tar shards, members indexed by offset and read like records."""
+"""Tar shards, whose members are indexed by offset and read like records."""
 
 from __future__ import annotations
 
@@ -16,19 +16,22 @@ from facerts.datasets.folder import IMAGE_SUFFIXES
 from facerts.datasets.source import Source
 from facerts.errors import DataError
 
-# Of a member, its long name and what else stands before it.
-LARGEST_HEADER = 1 << 20
-LONGEST_NUMBER = 100
-FURTHEST = 1 << 62
+# Maximum size of a member's headers, including its long name.
+MAX_HEADER_BYTES = 1 << 20
+MAX_DIGITS = 100
+MAX_OFFSET = 1 << 62
 
 
 class TarShard(Source):
-    """One uncompressed tar file of ``IDENTITY/IMAGE.jpg``, or of ``IMAGE.jpg`` without identities.
+    """An uncompressed tar file of ``IDENTITY/IMAGE.jpg``, or of ``IMAGE.jpg`` without identities.
 
-    A member takes the length of its name and 32 bytes of memory.
+    Each member takes 32 bytes of memory plus the length of its name.
+
+    Args:
+        path: the tar file.
 
     Raises:
-        DataError: no tar file, compressed, truncated, or without pictures.
+        DataError: the file is not a tar file, compressed, truncated, or contains no images.
     """
 
     def __init__(self, path: Path) -> None:
@@ -47,28 +50,28 @@ class TarShard(Source):
                     sizes.append(member.size)
                     labels.append(numbers.setdefault(name.parent.name, len(numbers)))
         except (tarfile.TarError, ValueError, OverflowError, RecursionError) as error:
-            # What is odd in a header comes out of tarfile in any of these.
+            # tarfile may raise any of these on a malformed header.
             raise DataError(f"{path}: not a readable uncompressed tar file ({error})") from error
         except OSError as error:
             raise DataError(f"{path}: cannot be read ({error.strerror})") from error
         if not ends:
-            raise DataError(f"{path}: no pictures in this tar file")
+            raise DataError(f"{path}: no images in this tar file")
         self._names = bytes(names)
         self._ends, self._offsets, self._sizes = (
-            np.frombuffer(numbered, dtype=np.int64) for numbered in (ends, offsets, sizes)
+            np.frombuffer(values, dtype=np.int64) for values in (ends, offsets, sizes)
         )
         self.labels, self.identities = None, ()
         if "" not in numbers:
             self.identities = sorted(numbers)
-            places = {name: place for place, name in enumerate(self.identities)}
-            renumbered = np.array([places[name] for name in numbers], dtype=np.int64)
+            ranks = {name: rank for rank, name in enumerate(self.identities)}
+            renumbered = np.array([ranks[name] for name in numbers], dtype=np.int64)
             self.labels = renumbered[np.frombuffer(labels, dtype=np.int64)]
 
     def _check(self, member: tarfile.TarInfo) -> None:
         end = member.offset_data + member.size
         if member.issparse():
             raise DataError(
-                f"{self._reader.path}: {member.name} is stored with holes; write the tar file without --sparse"
+                f"{self._reader.path}: {member.name} is a sparse member; write the tar file without --sparse"
             )
         if not 0 <= member.size <= end <= self._reader.size:
             raise DataError(
@@ -94,7 +97,7 @@ class TarShard(Source):
 
 
 class _Forward:
-    """A file as ``tarfile`` reads its headers, which can neither ask for much memory nor go round in circles."""
+    """A file for ``tarfile`` to read headers from, which refuses huge reads and backward seeks."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -103,23 +106,23 @@ class _Forward:
         return self._file.tell()
 
     def seek(self, position: int) -> None:
-        if not self.tell() <= position <= FURTHEST:
-            raise tarfile.ReadError(f"a member at byte {self.tell()} has a size that no member can have")
+        if not self.tell() <= position <= MAX_OFFSET:
+            raise tarfile.ReadError(f"a member at byte {self.tell()} has an impossible size")
         self._file.seek(position)
 
     def read(self, size: int) -> bytes:
-        if not 0 <= size <= LARGEST_HEADER:
+        if not 0 <= size <= MAX_HEADER_BYTES:
             raise tarfile.ReadError(f"a header of {size:,} bytes at byte {self.tell()}")
         data = self._file.read(size)
-        # Older versions of tarfile take hours to look for the end of a long number.
-        if size > tarfile.BLOCKSIZE and any(len(run) > LONGEST_NUMBER for run in re.findall(rb"\d+", data)):
-            raise tarfile.ReadError(f"a number without end in the header before byte {self.tell()}")
+        # Older versions of tarfile take hours to parse a very long number.
+        if size > tarfile.BLOCKSIZE and any(len(run) > MAX_DIGITS for run in re.findall(rb"\d+", data)):
+            raise tarfile.ReadError(f"an overlong number in the header before byte {self.tell()}")
         return data
 
 
 def _members(path: Path) -> Iterator[tarfile.TarInfo]:
     with path.open("rb") as file, tarfile.open(fileobj=_Forward(file), mode="r:") as archive:  # type: ignore[call-overload]
         for member in archive:
-            # It would keep them all: more than a kilobyte of memory for each picture.
+            # tarfile would keep them all, more than a kilobyte of memory for each image.
             archive.members = []
             yield member

@@ -1,4 +1,4 @@
-"""Photos to boxes, five points and scores."""
+"""Face detection: photos to boxes, five landmarks and scores."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from facerts.detection.base import Detection, Detector
 from facerts.detection.scrfd import SCRFD, is_scrfd
 from facerts.detection.yunet import YuNet
 from facerts.errors import Error, ModelError
-from facerts.hub.fetch import find_pulled, pulled_models
-from facerts.onnx.packs import is_pack, look
+from facerts.hub.fetch import downloadable_models, find_downloaded
+from facerts.onnx.packs import is_pack, read_signature
 
 __all__ = ["DETECTORS", "SCRFD", "Detection", "Detector", "YuNet", "open_any_detector", "open_detector"]
 
@@ -27,62 +27,63 @@ def open_detector(
     providers: Sequence[str] | None = None,
     threads: int | None = None,
 ) -> Detector | None:
-    """A detector by its name.
+    """Open a detector by name.
 
     Args:
-        name: from ``DETECTORS``, or "none" where pictures are aligned crops already.
-        model: the detector's file, for SCRFD also a model pack; None for the one that was fetched with
+        name: a name from ``DETECTORS``, or "none" for images that are already aligned crops.
+        model: the detector's file, for SCRFD also a model pack; None for the model downloaded by
             ``facerts models pull``.
-        threshold: least score of a face; None for the detector's own.
-        size: longest side in pixels that photos are brought to; None for the detector's own.
+        threshold: minimum score of a face; None for the detector's default.
+        size: longest side in pixels to which photos are resized; None for the detector's default.
         providers: ONNX Runtime's execution providers by name, in order of preference; None for the CPU.
-        threads: of one run; None leaves ONNX Runtime's choice.
+        threads: threads per forward pass; None for ONNX Runtime's default.
+
+    Returns:
+        The detector; None for "none".
 
     Raises:
-        Error: no such detector, or its model is missing or is none of its kind.
+        Error: there is no such detector, or its model is missing or of another kind.
     """
     if name == "none":
         return None
     if name not in DETECTORS:
-        raise Error(f"no detector {name!r}; there are none, {', '.join(DETECTORS)}")
-    told = {"threshold": threshold, "size": size}
-    options: dict[str, Any] = {option: value for option, value in told.items() if value is not None}
-    file = _fetched(name) if model is None else model
+        raise Error(f"no detector {name!r}; choose one of none, {', '.join(DETECTORS)}")
+    settings = {"threshold": threshold, "size": size}
+    options: dict[str, Any] = {option: value for option, value in settings.items() if value is not None}
+    file = _downloaded_model(name) if model is None else model
     return DETECTORS[name](file, providers=providers, threads=threads, **options)
 
 
 def open_any_detector(
-    given: str | Path,
+    detector: str | Path,
     *,
     threshold: float | None = None,
     size: int | None = None,
     providers: Sequence[str] | None = None,
     threads: int | None = None,
 ) -> Detector:
-    """A detector by its name, or by its file, which shows which one it is.
+    """Open a detector by name, or by its file, from which its kind is recognized.
 
     Args:
-        given: from ``DETECTORS``; or an .onnx file of YuNet or SCRFD, or a model pack.
+        detector: a name from ``DETECTORS``, an .onnx file of YuNet or SCRFD, or a model pack.
         threshold, size, providers, threads: as in ``open_detector``.
 
     Raises:
-        Error: as ``open_detector``.
+        Error: as for ``open_detector``.
     """
-    if given in DETECTORS:
-        name, model = str(given), None
+    if detector in DETECTORS:
+        name, model = str(detector), None
     else:
-        model = Path(given)
-        name = "scrfd" if is_pack(model) or is_scrfd(look(model)) else "yunet"
-    detector = open_detector(
-        name, model, threshold=threshold, size=size, providers=providers, threads=threads
-    )
-    assert detector is not None
-    return detector
+        model = Path(detector)
+        name = "scrfd" if is_pack(model) or is_scrfd(read_signature(model)) else "yunet"
+    opened = open_detector(name, model, threshold=threshold, size=size, providers=providers, threads=threads)
+    assert opened is not None
+    return opened
 
 
-def _fetched(name: str) -> Path:
-    if name not in {model.name for model in pulled_models()}:
+def _downloaded_model(name: str) -> Path:
+    if name not in {model.name for model in downloadable_models()}:
         raise ModelError(
-            f"the detector {name} needs its model: --detector-model FILE, an .onnx file or a model pack that has one"
+            f"the detector {name} needs a model: give --detector-model FILE, an .onnx file or a model pack with one"
         )
-    return find_pulled(name, otherwise=", or give it with --detector-model FILE")
+    return find_downloaded(name, otherwise=", or give a file with --detector-model FILE")

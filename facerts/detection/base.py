@@ -1,4 +1,4 @@
-"""What every detector gives."""
+"""The interface of all detectors."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True)
 class Detection:
-    """One face in a photo, in the photo's pixels.
+    """A face in a photo, in pixels of the photo.
 
     Attributes:
         box: ``(4,)`` left, top, right, bottom.
-        points: ``(5, 2)`` eyes, nose, corners of the mouth, left to right in the picture.
-        score: of the detector, 0 to 1.
+        points: ``(5, 2)`` eyes, nose, corners of the mouth, left to right in the image.
+        score: confidence of the detector, 0 to 1.
     """
 
     box: NDArray[np.float64]
@@ -25,20 +25,20 @@ class Detection:
 
     @property
     def area(self) -> float:
-        """Of the box, in square pixels."""
+        """Area of the box in square pixels."""
         left, top, right, bottom = self.box
         return float((right - left) * (bottom - top))
 
 
 class Detector(Protocol):
-    """Photos in, faces out; may be shared by threads.
+    """Finds faces in photos; may be shared by threads.
 
     Attributes:
-        identity: what its faces depend on: kind, the model's hash, settings.
+        identity: everything that the detections depend on: kind, hash of the model, settings.
     """
 
     identity: str
 
     def __call__(self, image: NDArray[np.uint8]) -> list[Detection]:
-        """Faces in ``(H, W, 3) uint8`` RGB, the largest first."""
+        """Detect faces in an image, ``(H, W, 3) uint8`` RGB; the largest comes first."""
         ...

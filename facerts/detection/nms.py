@@ -1,4 +1,4 @@
-"""Boxes that overlap, of which the best is kept; every detector's last step."""
+"""Non-maximum suppression, the last step of every detector."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-def suppress(boxes: NDArray[np.float64], scores: NDArray[np.floating], most: float) -> list[int]:
-    """Non-maximum suppression: which boxes are left, the best first.
+def nms(boxes: NDArray[np.float64], scores: NDArray[np.floating], max_iou: float) -> list[int]:
+    """Keep the best of each group of overlapping boxes.
 
     Args:
         boxes: ``(N, 4)`` left, top, right, bottom.
-        scores: ``(N,)``; of equal ones the first counts as better.
-        most: overlap, intersection over union, up to which two boxes are two faces.
+        scores: ``(N,)``; of equal scores the first counts as better.
+        max_iou: maximum intersection over union of two boxes that are both kept.
+
+    Returns:
+        Indices of the boxes kept, best first.
     """
     areas = np.prod(np.maximum(boxes[:, 2:] - boxes[:, :2], 0), axis=1)
     order = np.argsort(-scores, kind="stable")
@@ -23,6 +26,6 @@ def suppress(boxes: NDArray[np.float64], scores: NDArray[np.floating], most: flo
         upper = np.maximum(boxes[best, :2], boxes[order, :2])
         lower = np.minimum(boxes[best, 2:], boxes[order, 2:])
         shared = np.prod(np.maximum(lower - upper, 0), axis=1)
-        # As a product, as the union of two empty boxes is nothing.
-        order = order[shared <= most * (areas[best] + areas[order] - shared)]
+        # Multiplied rather than divided, since the union of two empty boxes is 0.
+        order = order[shared <= max_iou * (areas[best] + areas[order] - shared)]
     return kept

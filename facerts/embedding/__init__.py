@@ -1,4 +1,4 @@
-"""Aligned crops to embeddings and quality, through ONNX Runtime; or a table of those computed elsewhere."""
+"""Aligned crops to embeddings and quality, through ONNX Runtime or from a table computed elsewhere."""
 
 from facerts.embedding.onnx_embedder import OnnxEmbedder, OnnxModel, load_embedder
 from facerts.embedding.onnx_quality import OnnxQuality, load_quality

@@ -1,4 +1,4 @@
-"""Photos in place of crops: benchmarks as they are handed out, aligned as they are read."""
+"""Photos in place of crops: benchmarks as distributed, aligned when they are read."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from facerts.errors import Error
 from facerts.images import CROP_SIZE, decode, fit_crop
 from facerts.images.align import align
 
-# What takes pictures for crops, whatever their size.
+# Sources that treat their images as crops, whatever their size.
 _READ_AS_CROPS = (Source.crop, Subset.crop, Joined.crop)
 
 
 class AlignedPhotos(Source):
-    """A source of photos as one of crops: the face that a photo is about is found and aligned.
+    """A source of photos as a source of crops: the main face of each photo is detected and aligned.
 
-    That is the largest, less twice the square of its distance from the middle, so that people in the background do
-    not count. Where no face is found, the middle of the photo is taken.
+    The main face maximizes its area minus twice the squared distance of its center from the photo's center, so that
+    people in the background do not count. If no face is found, the center of the photo is cropped.
 
     Args:
-        photos: the source.
-        detector: that finds the faces.
+        photos: the source of photos.
+        detector: the face detector.
     """
 
     def __init__(self, photos: Source, detector: Detector) -> None:
@@ -46,19 +46,19 @@ class AlignedPhotos(Source):
 
     def crop(self, index: int) -> NDArray[np.uint8]:
         image = decode(self.read(index), where=self.location(index))
-        face = _subject(self._detector(image), image.shape[:2])
+        face = _main_face(self._detector(image), image.shape[:2])
         self._faces[index] = face
         if face is None:
-            return _middle(image, self.location(index))
+            return _center_crop(image, self.location(index))
         return align(image, face.points)
 
     def face_size(self, index: int) -> float:
-        """Pixels between the eyes before alignment; 0 where no face was found."""
+        """Distance between the eyes in pixels, before alignment; 0 if no face was found."""
         face = self._face(index)
         return 0.0 if face is None else float(np.linalg.norm(face.points[1] - face.points[0]))
 
     def without_face(self) -> list[int]:
-        """The photos in which no face was found, of those that were read."""
+        """Indices of the photos read so far in which no face was found."""
         return sorted(index for index, face in self._faces.items() if face is None)
 
     def _face(self, index: int) -> Detection | None:
@@ -67,26 +67,28 @@ class AlignedPhotos(Source):
         return self._faces[index]
 
 
-def photo_notes(source: Source) -> list[str]:
-    """What is to be said of pictures that were aligned, or that look as if they should have been."""
+def alignment_notes(source: Source) -> list[str]:
+    """Warnings about images that were aligned, or that look as if they should have been."""
     if isinstance(source, AlignedPhotos):
         missing = source.without_face()
         if not missing:
             return []
         first = source.key(missing[0])
-        return [f"No face was found in {len(missing)} photos, the first is {first}; their middle was taken."]
+        return [
+            f"No face was found in {len(missing)} photos, the first is {first}; their center was cropped."
+        ]
     size = _first_size(source) if type(source).crop in _READ_AS_CROPS else None
     if size is None or size == (CROP_SIZE, CROP_SIZE):
         return []
     height, width = size
     return [
-        f"Pictures are {width} x {height} pixels and were resized to {CROP_SIZE} x {CROP_SIZE}; if they are photos and "
-        "not aligned crops, give --align."
+        f"Images are {width} x {height} pixels and were resized to {CROP_SIZE} x {CROP_SIZE}; if they are photos and "
+        "not aligned crops, use --align."
     ]
 
 
 def _first_size(source: Source) -> tuple[int, int] | None:
-    """Height and width of the first picture that can be read; of the others somebody else speaks."""
+    """Height and width of the first image that can be read."""
     for index in range(len(source)):
         try:
             image = decode(source.read(index), where=source.location(index))
@@ -96,18 +98,18 @@ def _first_size(source: Source) -> tuple[int, int] | None:
     return None
 
 
-def _subject(faces: list[Detection], shape: tuple[int, ...]) -> Detection | None:
-    middle = np.array([shape[1], shape[0]]) / 2
+def _main_face(faces: list[Detection], shape: tuple[int, ...]) -> Detection | None:
+    center = np.array([shape[1], shape[0]]) / 2
 
-    def standing(face: Detection) -> float:
+    def prominence(face: Detection) -> float:
         left, top, right, bottom = face.box
-        offset = np.array([left + right, top + bottom]) / 2 - middle
+        offset = np.array([left + right, top + bottom]) / 2 - center
         return float((right - left) * (bottom - top) - 2 * offset @ offset)
 
-    return max(faces, key=standing, default=None)
+    return max(faces, key=prominence, default=None)
 
 
-def _middle(image: NDArray[np.uint8], where: str) -> NDArray[np.uint8]:
+def _center_crop(image: NDArray[np.uint8], where: str) -> NDArray[np.uint8]:
     side = min(image.shape[:2])
     top, left = ((length - side) // 2 for length in image.shape[:2])
     return fit_crop(image[top : top + side, left : left + side], where=where)

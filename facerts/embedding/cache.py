@@ -1,4 +1,4 @@
-"""Arrays that took long to compute, kept in a file with what they depend on."""
+"""A file cache of arrays that are expensive to compute, with a key of all that they depend on."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ Arrays = Mapping[str, NDArray[np.float32]]
 
 
 def cached_arrays(cache: Path, key: str, compute: Callable[[], Arrays]) -> Arrays:
-    """The arrays of this key, from the cache where it has them.
+    """Arrays from the cache if its key matches; otherwise computed and stored.
 
     Args:
-        cache: an .npz file, written where it is missing or has another key.
-        key: all that the arrays depend on.
-        compute: gives them, always by the same names.
+        cache: an .npz file, which is written if it is missing or has another key.
+        key: everything that the arrays depend on.
+        compute: computes the arrays, by name.
 
     Raises:
-        DataError: the cache is a file of another kind.
+        DataError: the cache is another kind of file.
     """
     if cache.exists():
         try:
             stored = read_npz(cache)
         except DataError as error:
-            raise DataError(f"{cache}: not a cache of features; remove it, or name another file") from error
+            raise DataError(f"{cache}: not a cache of features; remove it or give another file") from error
         if "key" not in stored:
-            raise DataError(f"{cache}: not a cache of features; remove it, or name another file")
+            raise DataError(f"{cache}: not a cache of features; remove it or give another file")
         if str(stored.pop("key")) == key:
             return stored
     arrays = compute()
@@ -43,18 +43,18 @@ def cached_arrays(cache: Path, key: str, compute: Callable[[], Arrays]) -> Array
     return arrays
 
 
-def embedder_key(embedder: OnnxModel, **how: object) -> str:
-    """All that a model's outputs depend on beside the pictures: its bytes, its description, how it is asked.
+def embedder_key(embedder: OnnxModel, **options: object) -> str:
+    """A cache key of all that a model's outputs depend on besides the images: its file, description and options.
 
     Args:
         embedder: the model.
-        how: it is asked, in values that JSON has.
+        options: options of the computation, as values that JSON can represent.
     """
-    told = embedder.description
-    told_how = {
-        "input": told.input.model_dump(mode="json"),
-        "outputs": told.outputs,
-        "normalize_embedding": told.normalize_embedding,
-        **how,
+    description = embedder.description
+    settings = {
+        "input": description.input.model_dump(mode="json"),
+        "outputs": description.outputs,
+        "normalize_embedding": description.normalize_embedding,
+        **options,
     }
-    return f"{embedder.sha256} {json.dumps(told_how, sort_keys=True)}"
+    return f"{embedder.sha256} {json.dumps(settings, sort_keys=True)}"

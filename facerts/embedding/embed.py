@@ -1,4 +1,4 @@
-"""All pictures of a source through an embedder, decoded ahead of it, in bounded memory."""
+"""Embed all images of a source, decoding ahead of the embedder, in bounded memory."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from facerts.embedding.outputs import CropScore, Embedder, FaceOutputs, Scores
 from facerts.embedding.table import EmbeddingTable
 from facerts.io.progress import track
 
-# What can be judged: a model, or embeddings that were computed elsewhere.
-Judged = Embedder | EmbeddingTable
+# A model, or embeddings that were computed elsewhere.
+AnyEmbedder = Embedder | EmbeddingTable
 
-# Batches that may be decoded before the embedder asks for them.
+# Batches that are decoded ahead of the embedder.
 AHEAD = 3
 
 Batch = tuple[NDArray[np.uint8], dict[str, Scores]]
 
 
 def outputs_of(
-    judged: Judged,
+    embedder: AnyEmbedder,
     source: Source,
     *,
     flip: bool,
@@ -34,31 +34,31 @@ def outputs_of(
     also: Mapping[str, CropScore] | None = None,
     progress: bool = True,
 ) -> FaceOutputs:
-    """A source's outputs, from a model or from a table; repeated pictures go through a model once.
+    """Outputs for a source's images, from a model or a table; a model embeds repeated images only once.
 
     Args:
-        judged: model or table.
-        source: of aligned pictures.
-        flip: see ``embed_source``; a table has its embeddings as it has them.
-        first: ``(N,)`` of each picture the first with the same bytes, see ``pictures.hash_images``.
+        embedder: model or table.
+        source: aligned images.
+        flip: see ``embed_source``; ignored for a table.
+        first: ``(N,)`` index of the first image with the same bytes, from ``fingerprint.hash_images``.
         batch_size: crops per call of the embedder.
-        also: scores of crops to be had on the way; they become extras by their names.
-        progress: show a bar.
+        also: further scores to compute from the crops; they become extras, by name.
+        progress: show a progress bar.
     """
-    once, place = np.unique(np.arange(len(source)) if first is None else first, return_inverse=True)
-    if isinstance(judged, EmbeddingTable):
-        outputs = judged.outputs(source)
+    unique, inverse = np.unique(np.arange(len(source)) if first is None else first, return_inverse=True)
+    if isinstance(embedder, EmbeddingTable):
+        outputs = embedder.outputs(source)
         extras = {
-            name: scores[place]
+            name: scores[inverse]
             for name, scores in score_source(
-                source, also or {}, indices=once, batch_size=batch_size, progress=progress
+                source, also or {}, indices=unique, batch_size=batch_size, progress=progress
             ).items()
         }
         return replace(outputs, extras={**outputs.extras, **extras})
     outputs = embed_source(
-        judged, source, flip=flip, indices=once, batch_size=batch_size, also=also, progress=progress
+        embedder, source, flip=flip, indices=unique, batch_size=batch_size, also=also, progress=progress
     )
-    return outputs if len(once) == len(place) else outputs.take(place)
+    return outputs if len(unique) == len(inverse) else outputs.take(inverse)
 
 
 def embed_source(
@@ -71,20 +71,20 @@ def embed_source(
     also: Mapping[str, CropScore] | None = None,
     progress: bool = True,
 ) -> FaceOutputs:
-    """Embed aligned pictures in order.
+    """Embed aligned images in order.
 
     Args:
-        embedder: crops in, outputs out.
-        source: of aligned pictures.
-        flip: the embedding is the sum of those of the crop and of its mirror, normalized; quality, uncertainty,
-            norm and extras come from the crop itself.
-        indices: which pictures; None for all.
+        embedder: the embedder.
+        source: aligned images.
+        flip: use the normalized sum of the embeddings of the crop and its mirror image; quality, uncertainty, norm and
+            extras come from the crop alone.
+        indices: indices of the images to embed; None for all.
         batch_size: crops per call of the embedder.
-        also: scores of crops to be had on the way; they become extras by their names.
-        progress: show a bar.
+        also: further scores to compute from the crops; they become extras, by name.
+        progress: show a progress bar.
 
     Raises:
-        Error: a picture cannot be read; the message names it.
+        Error: an image cannot be read; the message names it.
     """
     chosen = np.arange(len(source)) if indices is None else np.asarray(indices)
     batches = _batches(
@@ -98,15 +98,15 @@ def embed_source(
 
 
 def embed_crops(embedder: Embedder, crops: NDArray[np.uint8], *, flip: bool) -> FaceOutputs:
-    """One batch of crops, with their mirrors where asked for."""
+    """Embed a batch of crops, optionally with their mirror images; see ``embed_source``."""
     outputs = embedder(crops)
     if not flip:
         return outputs
-    # Of the mirror nothing else is wanted, and some embedders have scores that cost many passes.
+    # Only the mirror's embedding is needed, and some embedders compute scores that take many forward passes.
     mirroring: Embedder = getattr(embedder, "without_scores", embedder)
     mirrored = mirroring(np.ascontiguousarray(crops[:, :, ::-1]))
     summed = outputs.embedding + mirrored.embedding
-    # Opposite embeddings would sum to nothing; they keep the zero rather than become NaN.
+    # Opposite embeddings sum to zero, which must stay zero rather than become NaN.
     length = np.maximum(np.linalg.norm(summed, axis=1, keepdims=True), np.float32(1e-12))
     return FaceOutputs(summed / length, outputs.norm, outputs.quality, outputs.uncertainty, outputs.extras)
 
@@ -119,17 +119,17 @@ def score_source(
     batch_size: int = 64,
     progress: bool = True,
 ) -> dict[str, Scores]:
-    """Scores of aligned images that need no embedding, such as those of ``OnnxQuality``.
+    """Compute scores of aligned images that need no embedding, such as those of ``OnnxQuality``.
 
     Args:
-        source: of aligned images.
-        scores: by name, each from a batch of crops.
-        indices: which images; None for all.
+        source: aligned images.
+        scores: functions from a batch of crops to scores, by name.
+        indices: indices of the images to score; None for all.
         batch_size: crops per batch.
-        progress: show a bar.
+        progress: show a progress bar.
 
     Returns:
-        ``(N,)`` by name.
+        Scores ``(N,)`` by name.
 
     Raises:
         Error: an image cannot be read; the message names it.
@@ -143,7 +143,7 @@ def score_source(
 
 
 def concatenate(parts: Sequence[FaceOutputs]) -> FaceOutputs:
-    """Outputs one after the other."""
+    """Concatenate the outputs of several batches."""
 
     def joined(name: str) -> NDArray[np.float32] | None:
         values = [getattr(part, name) for part in parts]
@@ -165,7 +165,7 @@ def _batches(
     also: Mapping[str, CropScore],
     progress: str | None,
 ) -> Iterator[Batch]:
-    """Crops and their scores, prepared in another thread while the embedder works."""
+    """Batches of crops and their scores, prepared in another thread while the embedder works."""
     starts = range(0, len(chosen), batch_size)
 
     def prepare(start: int) -> Batch:

@@ -1,4 +1,4 @@
-"""ONNX models of aligned crops through ONNX Runtime: the one place where crops become a model's input."""
+"""ONNX models for aligned crops: the only module that turns crops into a model's input tensor."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from facerts.embedding.packs import find_recognizer
 from facerts.errors import ModelError
 from facerts.images import CROP_SIZE
 from facerts.io.files import sha256_file
-from facerts.onnx.contract import Description, Input, find_description
+from facerts.onnx.contract import Description, InputSpec, find_description
 from facerts.onnx.packs import is_pack
 from facerts.onnx.session import metadata_of, open_session, run_session
 
@@ -26,7 +26,7 @@ Floats = NDArray[np.float32]
 
 SCORES = ("norm", "quality", "uncertainty")
 ROLES = ("embedding", *SCORES)
-# As ONNX Runtime calls the types of tensors.
+# Numeric tensor types, as ONNX Runtime names them.
 NUMBERS = frozenset(
     f"tensor({kind})"
     for kind in (
@@ -39,16 +39,26 @@ NUMBERS = frozenset(
 
 
 class OnnxModel:
-    """Crops to the tensors that a described ONNX model gives. May be shared by threads.
+    """Runs an ONNX model on aligned crops according to its description. May be shared by threads.
+
+    Args:
+        path: the .onnx file.
+        description: description to use instead of the model's own.
+        providers: ONNX Runtime's execution providers by name, in order of preference; None for the CPU.
+        threads: threads per forward pass; None for ONNX Runtime's default.
+        batch_size: crops per forward pass, if the model accepts any number.
 
     Attributes:
-        name: the model's own, or its file's.
+        name: name of the model, or of its file.
         method: the training method.
-        sha256: of the file.
-        description: what the model says of itself.
-        batch_size: crops that it likes to be given at once.
-        providers: in use, in order.
-        session: of ONNX Runtime.
+        sha256: SHA-256 of the file.
+        description: the model's description.
+        batch_size: crops per forward pass.
+        providers: the execution providers in use, in order.
+        session: the ONNX Runtime session.
+
+    Raises:
+        ModelError: the file does not exist, is not an ONNX model, or does not match its description.
     """
 
     def __init__(
@@ -73,7 +83,7 @@ class OnnxModel:
         self._roles = self._check_tensors()
 
     def tensors(self, crops: NDArray[np.uint8]) -> dict[str, Floats]:
-        """What the model gives for aligned crops, as it gives it.
+        """The model's raw outputs for aligned crops.
 
         Args:
             crops: ``(N, 112, 112, 3) uint8`` RGB.
@@ -82,17 +92,17 @@ class OnnxModel:
             ``(N, …) float32`` by role.
 
         Raises:
-            ModelError: crops of another shape, or the model fails on them, or gives what it should not: another number
-                of rows, or a number that is not finite.
+            ModelError: the crops have another shape, the forward pass fails, or an output has the wrong number of rows
+                or a value that is not finite.
         """
         if crops.ndim != 4 or crops.shape[1:] != (CROP_SIZE, CROP_SIZE, 3) or crops.dtype != np.uint8:
             raise ModelError(
                 f"crops must be (N, {CROP_SIZE}, {CROP_SIZE}, 3) uint8 RGB, not {crops.shape} {crops.dtype}"
             )
         batches = [
-            run
+            batch
             for start in range(0, max(len(crops), 1), self.batch_size)
-            for run in self._run(crops[start : start + self.batch_size])
+            for batch in self._run(crops[start : start + self.batch_size])
         ]
         joined = {role: np.concatenate([batch[role] for batch in batches]) for role in self._roles}
         for role, values in joined.items():
@@ -102,14 +112,14 @@ class OnnxModel:
         return joined
 
     def norm_of(self, tensors: dict[str, Floats]) -> Floats | None:
-        """``(N,)`` length of the embedding before it was normalized; None where the model hides it."""
+        """``(N,)`` length of the embedding before normalization; None if the model does not output it."""
         if self.description.normalize_embedding and "embedding" in tensors:
             length: Floats = np.linalg.norm(_rows(tensors["embedding"]), axis=1)
             return length
         return tensors["norm"].reshape(-1) if "norm" in tensors else None
 
     def quality_of(self, tensors: dict[str, Floats]) -> Floats | None:
-        """``(N,)`` quality, higher is better; None where the model has none."""
+        """``(N,)`` quality, higher is better; None if the model has none."""
         quality = tensors["quality"].reshape(-1) if "quality" in tensors else None
         if self.description.quality == "norm":
             quality = self.norm_of(tensors)
@@ -119,61 +129,64 @@ class OnnxModel:
 
     def _run(self, crops: NDArray[np.uint8]) -> Iterator[dict[str, Floats]]:
         if len(crops) == 0:
-            # An empty batch still tells the outputs' shapes.
+            # An empty batch must still have outputs of the right shapes.
             yield {role: values[:0] for role, values in next(self._run(_one_black_crop())).items()}
             return
-        told = self.description.input
-        images = to_input(crops, told)
-        size = told.batch or len(images)
+        spec = self.description.input
+        images = to_input(crops, spec)
+        size = spec.batch or len(images)
         for start in range(0, len(images), size):
             part = images[start : start + size]
-            short = size - len(part)
-            if short:
-                part = np.concatenate([part, np.repeat(part[-1:], short, axis=0)])
-            values = run_session(self.session, self._path, list(self._roles.values()), {told.name: part})
+            padding = size - len(part)
+            if padding:
+                part = np.concatenate([part, np.repeat(part[-1:], padding, axis=0)])
+            values = run_session(self.session, self._path, list(self._roles.values()), {spec.name: part})
             yield {
-                role: self._rows_of(role, value, size)[: size - short]
+                role: self._check_rows(role, value, size)[: size - padding]
                 for role, value in zip(self._roles, values, strict=True)
             }
 
-    def _rows_of(self, role: str, value: NDArray[Any], crops: int) -> Floats:
-        """An output, held against the crops that it is of."""
+    def _check_rows(self, role: str, value: NDArray[Any], crops: int) -> Floats:
+        """An output as float32, after checking its number of rows."""
         if value.ndim == 0 or len(value) != crops:
             raise ModelError(
-                f"{self._path}: for {crops} crops the {role} is {value.shape}; a row for each is wanted"
+                f"{self._path}: for {crops} crops the output {role} has the shape {value.shape}; "
+                "it must have one row per crop"
             )
         if role in SCORES and value.size != crops:
             raise ModelError(
-                f"{self._path}: {crops} crops have {value.size} numbers of {role}; one for each is wanted"
+                f"{self._path}: for {crops} crops the output {role} has {value.size} values; "
+                "it must have one value per crop"
             )
         return np.asarray(value, dtype=np.float32)
 
     def _check_description(self) -> None:
-        """Refuse a description that does not give what this kind of model must."""
+        """Check that the description fits this kind of model."""
 
     def _check_tensors(self) -> dict[str, str]:
-        """Hold the description against the file; gives the tensor of each role that will be read."""
-        told = self.description.input
+        """Check the description against the file; returns the tensor of each role to read."""
+        spec = self.description.input
         inputs = {tensor.name: tensor for tensor in self.session.get_inputs()}
-        if told.name not in inputs or len(inputs) != 1:
+        if spec.name not in inputs or len(inputs) != 1:
             raise ModelError(
                 f"{self._path}: its inputs are {', '.join(sorted(inputs))}, but its description names "
-                f"{told.name!r} alone"
+                f"only {spec.name!r}"
             )
-        height, width = told.size
-        shape = inputs[told.name].shape
-        axes = (3, height, width) if told.layout == "NCHW" else (height, width, 3)
+        height, width = spec.size
+        shape = inputs[spec.name].shape
+        axes = (3, height, width) if spec.layout == "NCHW" else (height, width, 3)
         fits = len(shape) == 4 and all(
-            not isinstance(has, int) or has == wants for has, wants in zip(shape[1:], axes, strict=True)
+            not isinstance(actual, int) or actual == expected
+            for actual, expected in zip(shape[1:], axes, strict=True)
         )
-        if not fits or inputs[told.name].type != "tensor(float)":
+        if not fits or inputs[spec.name].type != "tensor(float)":
             raise ModelError(
-                f"{self._path}: input {told.name!r} is {inputs[told.name].type} {shape}, "
-                f"but the description says {told.layout} of {axes}, float"
+                f"{self._path}: input {spec.name!r} is {inputs[spec.name].type} {shape}, "
+                f"but the description says {spec.layout} of {axes}, float"
             )
-        if isinstance(shape[0], int) and shape[0] != told.batch:
+        if isinstance(shape[0], int) and shape[0] != spec.batch:
             raise ModelError(
-                f'{self._path}: the batch is fixed at {shape[0]}; the description must say "batch": {shape[0]}'
+                f'{self._path}: the batch size is fixed at {shape[0]}; the description must say "batch": {shape[0]}'
             )
         outputs = {tensor.name: tensor.type for tensor in self.session.get_outputs()}
         roles = dict(self.description.outputs)
@@ -182,7 +195,8 @@ class OnnxModel:
         for role, name in roles.items():
             if name not in outputs:
                 raise ModelError(
-                    f"{self._path}: no output {name!r} for the role {role!r}; there are {', '.join(sorted(outputs))}"
+                    f"{self._path}: no output {name!r} for the role {role!r}; "
+                    f"its outputs are {', '.join(sorted(outputs))}"
                 )
             if outputs[name] not in NUMBERS:
                 raise ModelError(f"{self._path}: output {name!r} is {outputs[name]}, not numbers")
@@ -190,27 +204,27 @@ class OnnxModel:
             self.description.normalize_embedding or "norm" in roles
         ):
             raise ModelError(
-                f"{self._path}: quality is to be the norm, but the embedding is said to have unit length "
-                "and there is no output of the role 'norm'"
+                f"{self._path}: the description says that quality is the norm, but also that the embedding has unit "
+                "length, and it names no output for the role 'norm'"
             )
         return roles
 
 
 class OnnxEmbedder(OnnxModel):
-    """Crops to outputs through a described ONNX model; see ``outputs.Embedder``. May be shared by threads."""
+    """An embedder from a described ONNX model; see ``outputs.Embedder``. May be shared by threads."""
 
     def __call__(self, crops: NDArray[np.uint8]) -> FaceOutputs:
         """Embed aligned crops; see ``OnnxModel.tensors``.
 
         Raises:
-            ModelError: as there, or the embedding has another length than the description says.
+            ModelError: as there, or the embedding does not have the size given by the description.
         """
         tensors = self.tensors(crops)
         embedding = _rows(tensors["embedding"])
         size = self.description.embedding_size
         if embedding.shape[1] != (size or embedding.shape[1] or 1):
             raise ModelError(
-                f"{self._path}: its embedding has {embedding.shape[1]} numbers, and its description says "
+                f"{self._path}: its embedding has {embedding.shape[1]} values, but its description says "
                 f"{size or 'at least 1'}"
             )
         norm, quality = self.norm_of(tensors), self.quality_of(tensors)
@@ -226,13 +240,13 @@ class OnnxEmbedder(OnnxModel):
     def _check_description(self) -> None:
         if "embedding" not in self.description.outputs:
             raise ModelError(
-                f"{self._path}: the model gives quality alone; an embedder's description names the tensor of the role "
-                "'embedding'"
+                f"{self._path}: the model outputs only quality; an embedder's description must name a tensor for the "
+                "role 'embedding'"
             )
         height, width = self.description.input.size
         if (height, width) != (CROP_SIZE, CROP_SIZE):
             raise ModelError(
-                f"{self._path}: crops are {CROP_SIZE} x {CROP_SIZE}, but the model wants {height} x {width}"
+                f"{self._path}: crops are {CROP_SIZE} x {CROP_SIZE}, but the model takes {height} x {width}"
             )
 
 
@@ -244,36 +258,37 @@ def load_embedder(
     threads: int | None = None,
     batch_size: int = 64,
 ) -> OnnxEmbedder:
-    """Open an ONNX embedder: ours, a foreign one with its description beside it, or that of a model pack.
+    """Open an ONNX embedder: ours, a foreign one with a description beside it, or the one of a model pack.
 
     Args:
-        path: the .onnx file, or an insightface model pack, a folder or .zip.
-        description: of the model, in place of the one that it carries, has beside it, or has by its pack.
+        path: the .onnx file, or an insightface model pack (folder or .zip).
+        description: description to use instead of the model's own.
         providers: ONNX Runtime's execution providers by name, in order of preference; None for the CPU.
-        threads: of one call; None leaves ONNX Runtime's choice.
-        batch_size: crops per run, where the model takes any number.
+        threads: threads per forward pass; None for ONNX Runtime's default.
+        batch_size: crops per forward pass, if the model accepts any number.
 
     Raises:
-        ModelError: no such file, not an ONNX model, or not as described; or a pack without a single recognizer.
+        ModelError: the file does not exist, is not an ONNX model, or does not match its description; or the pack does
+            not have exactly one recognizer.
     """
     path = Path(path)
     open_model = partial(OnnxEmbedder, providers=providers, threads=threads, batch_size=batch_size)
     if not is_pack(path):
         return open_model(path, description=description)
     with tempfile.TemporaryDirectory() as scratch:
-        model, found = find_recognizer(path, Path(scratch))
-        return open_model(model, description=description or found)
+        model, own_description = find_recognizer(path, Path(scratch))
+        return open_model(model, description=description or own_description)
 
 
-def to_input(crops: NDArray[np.uint8], told: Input) -> Floats:
-    """``(N, 112, 112, 3) uint8`` RGB to the model's float32 input; bilinear where the model wants another size."""
-    crops = _resized(crops, told.size)
-    mean, std = (np.array(values, dtype=np.float32) for values in (told.mean, told.std))
-    if told.color == "BGR":
+def to_input(crops: NDArray[np.uint8], spec: InputSpec) -> Floats:
+    """Preprocess crops, ``(N, 112, 112, 3) uint8`` RGB, to the model's float32 input; bilinear if resized."""
+    crops = _resized(crops, spec.size)
+    mean, std = (np.array(values, dtype=np.float32) for values in (spec.mean, spec.std))
+    if spec.color == "BGR":
         crops = crops[..., ::-1]
-    if told.layout == "NHWC":
+    if spec.layout == "NHWC":
         return (crops.astype(np.float32) - mean) / std
-    # Planes are copied while they are bytes; then one pass over each makes it float.
+    # Channels are transposed as bytes, then each is converted to floats in one pass.
     planes = np.ascontiguousarray(crops.transpose(0, 3, 1, 2))
     images = np.empty(planes.shape, dtype=np.float32)
     for channel in range(3):

@@ -1,4 +1,4 @@
-"""Quality of crops from an ONNX model: one that gives quality alone, or an embedder that has a quality too."""
+"""Quality of crops from an ONNX model: a quality-only model, or an embedder with a quality."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from facerts.onnx.contract import Description
 
 
 class OnnxQuality(OnnxModel):
-    """Crops to quality through a described ONNX model. May be shared by threads."""
+    """Quality of crops from a described ONNX model. May be shared by threads."""
 
     def __call__(self, crops: NDArray[np.uint8]) -> Floats:
         """Quality of aligned crops.
@@ -26,17 +26,16 @@ class OnnxQuality(OnnxModel):
             ``(N,) float32``, higher is better.
 
         Raises:
-            ModelError: as ``OnnxModel.tensors``.
+            ModelError: as for ``OnnxModel.tensors``.
         """
         quality = self.quality_of(self.tensors(crops))
-        assert quality is not None  # of which the description was checked
+        assert quality is not None  # checked by _check_description
         return quality
 
     def _check_description(self) -> None:
         if self.description.quality != "norm" and not self.description.gives_quality_output:
             raise ModelError(
-                f'{self._path}: the model gives no quality; its description names none ("quality": '
-                '"output:TENSOR" or "norm")'
+                f'{self._path}: the model has no quality; its description must say "quality": "output:TENSOR" or "norm"'
             )
 
 
@@ -52,13 +51,13 @@ def load_quality(
 
     Args:
         path: the .onnx file.
-        description: of the model, in place of the one that it carries or has beside it.
+        description: description to use instead of the model's own.
         providers: ONNX Runtime's execution providers by name, in order of preference; None for the CPU.
-        threads: of one call; None leaves ONNX Runtime's choice.
-        batch_size: crops per forward pass, where the model takes any number.
+        threads: threads per forward pass; None for ONNX Runtime's default.
+        batch_size: crops per forward pass, if the model accepts any number.
 
     Raises:
-        ModelError: no such file, not an ONNX model, not as described, or it gives no quality.
+        ModelError: the file does not exist, is not an ONNX model, does not match its description, or has no quality.
     """
     return OnnxQuality(
         path, description=description, providers=providers, threads=threads, batch_size=batch_size

@@ -1,4 +1,4 @@
-"""What an embedder says about crops, whether it runs in ONNX Runtime, in PyTorch or elsewhere."""
+"""The interface of all embedders, in ONNX Runtime, PyTorch or elsewhere, and their outputs."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 Scores = NDArray[np.float32]
-# Crops ``(N, H, W, 3)`` to a score of each, ``(N,)``.
+# From crops ``(N, H, W, 3)`` to scores ``(N,)``.
 CropScore = Callable[[NDArray[np.uint8]], Scores]
 
 
 @dataclass(frozen=True, slots=True)
 class FaceOutputs:
-    """Outputs for N crops, row by row.
+    """Outputs for N crops, one row each.
 
     Attributes:
         embedding: ``(N, d) float32``, unit length.
-        norm: ``(N,) float32``, length of the embedding before it was normalized; None where the model hides it.
-        quality: ``(N,) float32``, higher is better; None where the model has none.
-        uncertainty: ``(N,) float32``, the method's own number; None where the model has none.
+        norm: ``(N,) float32``, length of the embedding before normalization; None if the model does not output it.
+        quality: ``(N,) float32``, higher is better; None if the model has none.
+        uncertainty: ``(N,) float32``, as the method defines it; None if the model has none.
         extras: further outputs by name, such as ``log_scale`` ``(N, δ)``.
     """
 
@@ -36,7 +36,7 @@ class FaceOutputs:
         return len(self.embedding)
 
     def take(self, rows: NDArray[np.integer]) -> FaceOutputs:
-        """Some of the rows, in the order given; a row may come more than once."""
+        """Select rows in the given order; a row may be repeated."""
 
         def of(values: NDArray[np.float32] | None) -> NDArray[np.float32] | None:
             return None if values is None else values[rows]
@@ -51,12 +51,12 @@ class FaceOutputs:
 
 
 class Embedder(Protocol):
-    """Crops in, outputs out: what evaluation, scoring and validation during training ask of a model.
+    """Crops in, outputs out: the interface that evaluation, scoring and validation during training use.
 
     Attributes:
-        name: for tables and results.
+        name: name of the model, for tables and results.
         method: the training method by its registry name, or "unknown".
-        sha256: of the model's file; empty for a network in training.
+        sha256: SHA-256 of the model's file; empty for a network in training.
     """
 
     name: str

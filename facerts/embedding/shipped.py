@@ -1,4 +1,4 @@
-"""Whether the models that ship are what their manifest says."""
+"""Check that the shipped models match their manifest."""
 
 from __future__ import annotations
 
@@ -14,26 +14,25 @@ from facerts.images import CROP_SIZE
 
 
 def read_facts(path: Path) -> dict[str, Any]:
-    """What a model says of itself and what its file shows, by the keys of ``ShippedModel``.
+    """Facts about a model from its file and description, by the keys of ``ShippedModel``.
 
     Raises:
-        ModelError: it cannot be loaded.
+        ModelError: the model cannot be loaded.
     """
     embedder = load_embedder(path)
-    told = embedder.description
     outputs = embedder(np.empty((0, CROP_SIZE, CROP_SIZE, 3), dtype=np.uint8))
     return {
         "name": embedder.name,
         "sha256": embedder.sha256,
         "bytes": path.stat().st_size,
         "embedding_size": outputs.embedding.shape[1],
-        "method": told.method,
-        "terms": told.terms,
+        "method": embedder.description.method,
+        "terms": embedder.description.terms,
     }
 
 
 def verify_shipped() -> dict[str, list[str]]:
-    """What is wrong with each shipped model; an empty list where its file is there, whole, loads and agrees.
+    """Problems of each shipped model by name; an empty list if its file is intact, loads, and matches the manifest.
 
     Raises:
         ModelError: the manifest cannot be read.
@@ -48,10 +47,10 @@ def _problems(model: ShippedModel) -> list[str]:
     except Error as error:
         return [str(error)]
     problems = [
-        f"{key} is {value!r} in the file, and {getattr(model, key)!r} in the manifest"
+        f"{key} is {value!r} in the file, but {getattr(model, key)!r} in the manifest"
         for key, value in facts.items()
         if getattr(model, key) != value
     ]
     if not path.with_name(model.card).is_file():
-        problems.append(f"its card {model.card} is not there")
+        problems.append(f"its card {model.card} is missing")
     return problems

@@ -1,4 +1,4 @@
-"""Embeddings that were computed elsewhere: a file with a row for each picture, in place of a model."""
+"""Embeddings that were computed elsewhere: a file with a row for each image, in place of a model."""
 
 from __future__ import annotations
 
@@ -21,29 +21,29 @@ Floats = NDArray[np.float32]
 Columns = dict[str, NDArray[Any]]
 Parts = tuple[str, ...]
 
-# The plural is what `facerts embed` and results have, the singular what a column of a table is called.
+# Plural in the files of `facerts embed` and results, singular as the name of a column.
 NAMES = ("names", "paths", "name", "path")
 EMBEDDINGS = ("embeddings", "embedding")
 SCORES = ("quality", "uncertainty", "norm")
 EXTRAS = ("det_score", "face_size")
 VARIANCE = "variance"
 
-# Lengths that differ from 1 by no more are rounding, as of embeddings kept in float16.
+# Smaller differences of a length from 1 are rounding errors, as in embeddings stored as float16.
 UNIT_TOLERANCE = 1e-3
 
 
 class EmbeddingTable:
-    """Rows of outputs by the names of their pictures; ``load_table`` reads one.
+    """Outputs by the names of their images; ``load_table`` reads a table from a file.
 
     Args:
-        path: of the file.
-        names: of the N rows; None where the table has none.
+        path: the file.
+        names: names of the N rows; None if the table has none.
         rows: the N outputs.
 
     Attributes:
-        name: the file's, without its ending.
+        name: name of the file, without its suffix.
         method: "unknown".
-        sha256: of the file.
+        sha256: SHA-256 of the file.
 
     Raises:
         DataError: two rows have the same name.
@@ -61,25 +61,25 @@ class EmbeddingTable:
             first = self._row_of.setdefault(name, row)
             if first != row:
                 raise DataError(
-                    f"{path}: rows {first} and {row} are both of {'/'.join(name)} (several faces in one photo?); "
-                    "keep one row for each picture"
+                    f"{path}: rows {first} and {row} are both named {'/'.join(name)} (several faces in one photo?); "
+                    "keep one row for each image"
                 )
 
     def __len__(self) -> int:
         return len(self._rows)
 
     def outputs(self, source: Source) -> FaceOutputs:
-        """The rows of a source's pictures, in its order.
+        """The rows of a source's images, in the source's order.
 
-        A row is a picture's where its name is the picture's key, or else where it ends with the key, part by part:
-        ``/data/lfw/Ann/Ann_0001.jpg`` is ``Ann/Ann_0001.jpg``. Rows without names are taken in order, for sources
-        whose pictures have numbers for names.
+        A row belongs to an image if its name is the image's key, or else ends with the key, path component by path
+        component: ``/data/lfw/Ann/Ann_0001.jpg`` is ``Ann/Ann_0001.jpg``. Rows without names are taken in order, for
+        sources whose images are named by number.
 
         Args:
-            source: the pictures, which are not read.
+            source: the images, which are not read.
 
         Raises:
-            DataError: a picture has no row or several, or rows without names cannot be told apart.
+            DataError: an image has no row or several, or rows without names cannot be assigned.
         """
         keys = [source.key(index) for index in range(len(source))]
         numbered = all(key.rsplit("/", 1)[-1].isdigit() for key in keys)
@@ -88,38 +88,38 @@ class EmbeddingTable:
             return self._rows.take(np.array(rows, dtype=np.int64))
         if not numbered:
             raise DataError(
-                f"{self._path}: its rows have no names, and the pictures of {source.name} go by theirs; "
+                f"{self._path}: its rows have no names, but the images of {source.name} are found by name; "
                 f"add names such as {keys[0]}"
             )
         if len(self) != len(keys):
             raise DataError(
-                f"{self._path}: {len(self)} rows without names cannot be the {len(keys)} pictures of {source.name}; "
-                "write a row for each picture in order, or add names"
+                f"{self._path}: {len(self)} rows without names cannot be the {len(keys)} images of {source.name}; "
+                "write a row for each image in order, or add names"
             )
         return self._rows
 
     def _find(self, keys: Sequence[str], names: Sequence[Parts], source: str, numbered: bool) -> list[int]:
         """The row of each key."""
-        wanted = [_parts(key) for key in keys]
-        ending_with = _endings(names, wanted)
+        key_parts = [_parts(key) for key in keys]
+        ending_with = _endings(names, key_parts)
         rows: list[int] = []
         missing: list[str] = []
-        for key, parts in zip(keys, wanted, strict=True):
-            found = [self._row_of[parts]] if parts in self._row_of else ending_with.get(parts, [])
-            if len(found) > 1:
-                first, second = ("/".join(names[row]) for row in found[:2])
+        for key, parts in zip(keys, key_parts, strict=True):
+            matches = [self._row_of[parts]] if parts in self._row_of else ending_with.get(parts, [])
+            if len(matches) > 1:
+                first, second = ("/".join(names[row]) for row in matches[:2])
                 raise DataError(
-                    f"{self._path}: rows {found[0]} ({first}) and {found[1]} ({second}) both end with {key}, "
-                    f"a picture of {source}; keep one of them"
+                    f"{self._path}: rows {matches[0]} ({first}) and {matches[1]} ({second}) both end with {key}, "
+                    f"an image of {source}; keep one of them"
                 )
-            rows += found
-            missing += [] if found else [key]
+            rows += matches
+            missing += [] if matches else [key]
         if missing:
-            advice = "names must be the pictures' keys, or end with them"
+            advice = "names must be the images' keys, or end with them"
             if numbered:
-                advice = "names must be the pictures' keys; or leave names out and write the rows in order"
+                advice = "names must be the images' keys; or leave names out and write the rows in order"
             raise DataError(
-                f"{self._path}: {len(missing)} of {len(keys)} pictures of {source} have no row, "
+                f"{self._path}: {len(missing)} of {len(keys)} images of {source} have no row, "
                 f"the first is {missing[0]}; {advice}"
             )
         return rows
@@ -128,27 +128,27 @@ class EmbeddingTable:
 def load_table(path: str | Path) -> EmbeddingTable:
     """Read a table of embeddings.
 
-    A ``.npz`` file holds ``embeddings`` ``(N, d)`` and ``names`` or ``paths``, as `facerts embed` writes it; a
-    ``.parquet`` file has a list column ``embedding`` and a column ``name`` or ``path``. Either may have
-    ``quality`` (higher is better), ``uncertainty``, ``norm``, ``det_score`` and ``face_size``, one number a row;
-    NaN throughout is as if it were not there. ``variance`` ``(N, d)``, a list column in Parquet, is that of the
-    embedding's entries. Other columns of floats become extras.
+    An ``.npz`` file contains ``embeddings`` ``(N, d)`` and ``names`` or ``paths``, as `facerts embed` writes it; a
+    ``.parquet`` file has a list column ``embedding`` and a column ``name`` or ``path``. Either may have ``quality``
+    (higher is better), ``uncertainty``, ``norm``, ``det_score`` and ``face_size``, one number per row; a column of NaN
+    alone is ignored. ``variance`` ``(N, d)``, a list column in Parquet, is the variance of the embeddings' entries.
+    Other columns of floats become extras.
 
-    Embeddings are brought to unit length, and their variances with them, divided by the square of the length. Where
-    embeddings did not have unit length and there is no ``norm``, their length is the norm; where there is quality and
-    no uncertainty, uncertainty is minus quality.
+    Embeddings are normalized to unit length, and their variances divided by the squared length. If embeddings did not
+    have unit length and there is no ``norm``, their length is the norm; if there is quality but no uncertainty,
+    uncertainty is minus quality.
 
     Args:
         path: the .npz or .parquet file; nothing in it is unpickled.
 
     Raises:
-        DataError: no such file, not readable, of wrong shapes, or with a row that is no embedding.
-        MissingExtraError: Parquet without pyarrow.
+        DataError: the file is missing or unreadable, has wrong shapes, or has a row that is not a valid embedding.
+        MissingExtraError: the file is Parquet and pyarrow is not installed.
     """
     path = Path(path)
     readers: dict[str, Callable[[Path], Columns]] = {".npz": _read_npz, ".parquet": _read_parquet}
     if path.suffix.lower() not in readers:
-        raise DataError(f"{path}: a table of embeddings is a {' or '.join(readers)} file")
+        raise DataError(f"{path}: a table of embeddings must be a {' or '.join(readers)} file")
     if not path.is_file():
         raise DataError(f"{path}: no such table of embeddings")
     content = _Content(path, readers[path.suffix.lower()](path))
@@ -158,8 +158,8 @@ def load_table(path: str | Path) -> EmbeddingTable:
     if len(useless):
         row = int(useless[0])
         raise DataError(
-            f"{path}: the embedding of {content.row(row)} has length {length[row]:g}, so it has no direction; "
-            "leave such rows out or embed them anew"
+            f"{path}: the embedding of {content.row(row)} has length {length[row]:g} and so no direction; "
+            "remove such rows or compute them again"
         )
     quality, uncertainty, norm = (content.score(key) for key in SCORES)
     if norm is None and np.abs(length - 1).max() > UNIT_TOLERANCE:
@@ -175,14 +175,14 @@ def load_table(path: str | Path) -> EmbeddingTable:
 
 
 class _Content:
-    """A file's columns, held against what a table is.
+    """The columns of a file, validated as a table.
 
     Attributes:
         embedding: ``(N, d)``, finite.
-        names: N, or None.
+        names: N names, or None.
 
     Raises:
-        DataError: no embeddings, of a wrong shape, or not finite; names that are no text.
+        DataError: there are no embeddings, they have a wrong shape or are not finite, or names are not text.
     """
 
     def __init__(self, path: Path, columns: Columns) -> None:
@@ -191,25 +191,23 @@ class _Content:
         key = next((key for key in EMBEDDINGS if key in columns), None)
         if key is None:
             raise DataError(
-                f"{path}: neither {' nor '.join(EMBEDDINGS)} in it, only {', '.join(columns) or 'nothing'}"
+                f"{path}: it has neither {' nor '.join(EMBEDDINGS)}, only {', '.join(columns) or 'nothing'}"
             )
         self.embedding = self._numbers(key)
         if self.embedding.ndim != 2 or self.embedding.size == 0:
-            raise DataError(
-                f"{path}: {key} must be (N, d), a row for each picture, not {self.embedding.shape}"
-            )
+            raise DataError(f"{path}: {key} must be (N, d), a row for each image, not {self.embedding.shape}")
         self.names = self._read_names()
         self._check_finite(key, self.embedding)
 
     def row(self, row: int) -> str:
-        """A row, for errors."""
+        """The name of a row for errors."""
         return f"row {row}" if self.names is None else f"row {row} ({self.names[row]})"
 
     def score(self, key: str) -> Floats | None:
-        """A number for each row; None where there is none.
+        """A column of one number per row; None if there is none.
 
         Raises:
-            DataError: of another shape, or missing for some rows alone.
+            DataError: the column has another shape, or is missing for some rows only.
         """
         if key not in self._columns:
             return None
@@ -221,22 +219,22 @@ class _Content:
         return values
 
     def variance(self) -> Floats | None:
-        """``(N, d)`` of the embeddings' entries, as the file has them; None where it has none.
+        """Variances ``(N, d)`` of the embeddings' entries, as in the file; None if it has none.
 
         Raises:
-            DataError: of another shape.
+            DataError: the variances have another shape.
         """
         if self._columns.get(VARIANCE, np.empty(0)).ndim < 2:
-            return None  # one number a row is an extra like any other
-        values, wanted = self._numbers(VARIANCE), self.embedding.shape
-        if values.shape != wanted:
+            return None  # one number per row is an extra like any other
+        values, expected = self._numbers(VARIANCE), self.embedding.shape
+        if values.shape != expected:
             raise DataError(
-                f"{self._path}: {VARIANCE} must be {wanted}, one for each entry of the embeddings, not {values.shape}"
+                f"{self._path}: {VARIANCE} must be {expected}, one per entry of the embeddings, not {values.shape}"
             )
         return values
 
     def extras(self) -> dict[str, Floats]:
-        """Numbers that are no part of ``FaceOutputs``; unknown ones as they are."""
+        """Columns that are not part of ``FaceOutputs``; unknown ones are not validated."""
         known = {key: self.score(key) for key in EXTRAS}
         unknown = {
             key: self._numbers(key)
@@ -255,7 +253,7 @@ class _Content:
         names: list[str] = self._columns[key].tolist()
         for row, name in enumerate(names):
             if not isinstance(name, str):
-                raise DataError(f"{self._path}: {key} must be text, and that of row {row} is {name!r}")
+                raise DataError(f"{self._path}: {key} must be text, but that of row {row} is {name!r}")
         return names
 
     def _numbers(self, key: str) -> Floats:
@@ -274,18 +272,18 @@ class _Content:
         if len(broken):
             raise DataError(
                 f"{self._path}: {key} of {self.row(int(broken[0]))} is not a finite number; "
-                "leave such rows out or embed them anew"
+                "remove such rows or compute them again"
             )
 
 
 def _read_npz(path: Path) -> Columns:
     if not is_zipfile(path):
-        raise DataError(f"{path}: not an .npz file, or one that is cut short")
+        raise DataError(f"{path}: not an .npz file, or truncated")
     return read_npz(path)
 
 
 def _read_parquet(path: Path) -> Columns:
-    """The columns of names, embeddings and numbers; others are not read."""
+    """The columns of names, embeddings and floats; others are not read."""
     try:
         import pyarrow
         import pyarrow.compute
@@ -294,18 +292,18 @@ def _read_parquet(path: Path) -> Columns:
         raise MissingExtraError("Parquet needs pyarrow: pip install 'facerts[parquet]'") from error
     try:
         with pyarrow.parquet.ParquetFile(path) as file:
-            wanted = [
+            columns = [
                 field.name
                 for field in file.schema_arrow
                 if field.name in (*NAMES, *EMBEDDINGS, *SCORES, *EXTRAS, VARIANCE)
                 or pyarrow.types.is_floating(field.type)
             ]
-            table = file.read(columns=wanted)
+            table = file.read(columns=columns)
         return {
             name: _from_arrow(path, name, column)
             for name, column in zip(table.column_names, table.columns, strict=True)
         }
-    except (OSError, pyarrow.ArrowException) as error:
+    except (OSError, pyarrow.ArrowException, UnicodeDecodeError) as error:
         raise DataError(f"{path}: not a readable Parquet file ({error})") from error
 
 
@@ -322,23 +320,25 @@ def _from_arrow(path: Path, name: str, column: Any) -> NDArray[Any]:
     sizes = compute.list_value_length(column).to_numpy()
     odd = np.flatnonzero(sizes != sizes[:1])  # a row without a list has size NaN
     if len(odd):
-        raise DataError(f"{path}: {name} of row {odd[0]} is missing, or not as long as that of row 0")
+        raise DataError(
+            f"{path}: {name} of row {odd[0]} is missing, or its length differs from that of row 0"
+        )
     values = np.asarray(compute.list_flatten(column).to_numpy())
     return values.reshape(len(sizes), int(sizes[0]) if len(sizes) else 0)
 
 
 def _to_float32(values: NDArray[Any]) -> Floats:
-    with np.errstate(over="ignore"):  # what float32 cannot hold is found as not finite
+    with np.errstate(over="ignore"):  # values beyond float32 become infinite, which is refused later
         return values.astype(np.float32, copy=False)
 
 
 def _parts(name: str) -> Parts:
-    """A path's parts, the same for Windows and others."""
+    """The components of a path, with slashes or backslashes."""
     return tuple(part for part in name.replace("\\", "/").split("/") if part not in ("", "."))
 
 
 def _endings(names: Sequence[Parts], keys: Sequence[Parts]) -> dict[Parts, list[int]]:
-    """Rows by the longest key that their names end with, so that no row is two pictures'."""
+    """Rows by the longest key with which their names end, so that no row belongs to two images."""
     wanted = set(keys)
     depths = sorted({len(key) for key in wanted}, reverse=True)
     rows = defaultdict(list)

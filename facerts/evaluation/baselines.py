@@ -1,4 +1,4 @@
-"""Scores of a picture that need no training: what a learned quality has to beat.
+"""Scores of an image that need no training: what a learned quality has to beat.
 
 All are higher for what should be better. The embedding's norm is one too; the embedder gives it.
 """

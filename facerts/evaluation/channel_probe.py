@@ -11,7 +11,7 @@ from facerts.embedding.outputs import Embedder, FaceOutputs
 from facerts.evaluation.similarity import COSINE, Similarity
 from facerts.metrics.verification import best_threshold
 
-# So many genuine and so many impostor pairs: 256 pictures at most.
+# So many genuine and so many impostor pairs: 256 images at most.
 PAIRS = 64
 # Standard errors of a paired difference: a network of the right order lies about five below zero.
 SIGNIFICANT = 3.0
@@ -26,18 +26,18 @@ def channel_probe(
     batch_size: int,
     similarity: Similarity = COSINE,
 ) -> str | None:
-    """Embed some pictures with red and blue swapped; a sentence where that serves the model better.
+    """Embed some images with red and blue swapped; a sentence where that serves the model better.
 
-    Better means that the pairs are told apart with a significantly wider margin (in standard deviations, pair by
+    Better means that the pairs are separated with a significantly wider margin (in standard deviations, pair by
     pair) and at no lower accuracy.
 
     Args:
         embedder: the model.
         benchmark: whose pairs are used, evenly spaced.
-        outputs: of all its pictures, in the order of the channels that the model is given.
+        outputs: of all its images, in the order of the channels that the model is given.
         flip: as ``outputs`` were made.
         batch_size: crops per call of the embedder.
-        similarity: by which pairs are told apart.
+        similarity: by which pairs are separated.
     """
     rows = np.concatenate([_spaced(np.flatnonzero(benchmark.same == flag)) for flag in (True, False)])
     same = benchmark.same[rows]
@@ -56,7 +56,7 @@ def channel_probe(
     if gain.mean() <= SIGNIFICANT * error or accuracies[1] < accuracies[0]:
         return None
     return (
-        f"With red and blue swapped, {len(rows)} pairs are told apart better (mean margin {after.mean():.2f} standard "
+        f"With red and blue swapped, {len(rows)} pairs are separated better (mean margin {after.mean():.2f} standard "
         f"deviations in place of {before.mean():.2f}, accuracy {accuracies[1]:.3f} in place of {accuracies[0]:.3f}): "
         'the model may want its channels the other way round; see "color" in its description.'
     )

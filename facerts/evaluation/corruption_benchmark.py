@@ -1,11 +1,10 @@
-"""Ladders: faces made worse step by step, and what becomes of their scores and of their embeddings."""
+"""The corruption benchmark: what becomes of scores and embeddings as faces are corrupted with rising severity."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,8 +12,8 @@ from numpy.typing import NDArray
 from facerts.datasets.fingerprint import hash_images
 from facerts.datasets.source import Source
 from facerts.detection.base import Detector
-from facerts.embedding.aligned import photo_notes
-from facerts.embedding.embed import Judged, concatenate
+from facerts.embedding.aligned import alignment_notes
+from facerts.embedding.embed import AnyEmbedder, concatenate
 from facerts.embedding.outputs import Embedder, FaceOutputs
 from facerts.embedding.table import EmbeddingTable
 from facerts.errors import Error
@@ -22,47 +21,54 @@ from facerts.evaluation.baselines import crop_scores
 from facerts.evaluation.image_scores import image_scores
 from facerts.evaluation.options import PLAIN, Measuring, faces_of
 from facerts.evaluation.result_folder import Arrays, ResultFolder
+from facerts.evaluation.results import Result, Sections
+from facerts.evaluation.results.corruptions import (
+    CorruptedScore,
+    CorruptionKind,
+    CorruptionResult,
+    Percentiles,
+)
 from facerts.images.corruptions import KINDS, degrade
 from facerts.io.progress import track
 from facerts.metrics.verification import auroc, pair_cosine
 
 # Blur reaches radius 5, so that its steps are the radii 1 to 5 of a crop of 112 pixels.
-STRENGTHS = (0.2, 0.4, 0.6, 0.8, 1.0)
+SEVERITIES = (0.2, 0.4, 0.6, 0.8, 1.0)
 PERCENTILES = (5, 50, 95)
-PICTURES = 500
+IMAGES = 500
 
 
-def ladder_of(
+def corruptions_of(
     embedder: Embedder,
     source: Source,
     *,
-    pictures: int = PICTURES,
+    images: int = IMAGES,
     batch_size: int = 64,
     detector: Detector | None = None,
     seed: int = 0,
-) -> tuple[dict[str, Any], Arrays]:
-    """Degrade evenly spaced pictures by every kind and strength of ``facerts.images.corruptions``.
+) -> tuple[CorruptionResult, Arrays]:
+    """Corrupt evenly spaced images by every kind and severity of ``facerts.images.corruptions``.
 
     Args:
         embedder: the model.
         source: of aligned faces.
-        pictures: how many.
+        images: how many.
         batch_size: crops per call of the embedder.
         detector: for its score as a baseline.
-        seed: of what is random in a degradation; every strength draws the same.
+        seed: of what is random in a corruption; every severity draws the same.
 
     Returns:
-        The section ``ladder[NAME]`` of a result, and its arrays.
+        The section ``corruptions[NAME]`` of a result, and its arrays.
     """
-    rows = np.unique(np.linspace(0, len(source) - 1, min(pictures, len(source))).astype(int))
-    steps = [("clean", 0.0)] + [(kind, strength) for kind in KINDS for strength in STRENGTHS]
+    rows = np.unique(np.linspace(0, len(source) - 1, min(images, len(source))).astype(int))
+    steps = [("clean", 0.0)] + [(kind, severity) for kind in KINDS for severity in SEVERITIES]
     measured: dict[tuple[str, float], tuple[FaceOutputs, dict[str, NDArray[np.float32]]]] = {}
-    for kind, strength in track(steps, f"ladder of {source.name}", unit="steps"):
+    for kind, severity in track(steps, f"corrupting {source.name}", unit="steps"):
         parts = []
         for start in range(0, len(rows), batch_size):
             crops = np.stack(
                 [
-                    _step(source.crop(int(row)), kind, strength, (seed, int(row)))
+                    _step(source.crop(int(row)), kind, severity, (seed, int(row)))
                     for row in rows[start : start + batch_size]
                 ]
             )
@@ -70,77 +76,81 @@ def ladder_of(
             scores = {name: score(crops) for name, score in crop_scores(detector).items()}
             parts.append(replace(outputs, extras={**outputs.extras, **scores}))
         outputs = concatenate(parts)
-        measured[kind, strength] = outputs, image_scores(outputs)
+        measured[kind, severity] = outputs, image_scores(outputs)
     clean, clean_scores = measured["clean", 0.0]
     kinds = {}
     arrays: Arrays = {f"clean/{name}": values for name, values in clean_scores.items()}
     for kind in KINDS:
-        worse = [measured[kind, strength] for strength in STRENGTHS]
+        worse = [measured[kind, severity] for severity in SEVERITIES]
         cosines = [_to_clean(clean, outputs) for outputs, _ in worse]
-        kinds[kind] = {
-            "cosine": _percentiles([np.ones(len(rows)), *cosines]),
-            "by": {
+        kinds[kind] = CorruptionKind(
+            cosine=_percentiles([np.ones(len(rows)), *cosines]),
+            by={
                 name: _score(values, [scores[name] for _, scores in worse])
                 for name, values in clean_scores.items()
             },
-        }
-        for strength, (_, scores) in zip(STRENGTHS, worse, strict=True):
-            arrays.update({f"{kind}/{strength:g}/{name}": values for name, values in scores.items()})
-    return {"pictures": len(rows), "strength": [0.0, *STRENGTHS], "seed": seed, "kinds": kinds}, arrays
+        )
+        for severity, (_, scores) in zip(SEVERITIES, worse, strict=True):
+            arrays.update({f"{kind}/{severity:g}/{name}": values for name, values in scores.items()})
+    section = CorruptionResult(images=len(rows), severity=[0.0, *SEVERITIES], seed=seed, kinds=kinds)
+    return section, arrays
 
 
-def run_ladder(
-    judged: Judged,
+def run_corruptions(
+    judged: AnyEmbedder,
     data: Sequence[str],
     out: str | Path,
     how: Measuring = PLAIN,
     *,
-    pictures: int = PICTURES,
-) -> dict[str, Any]:
-    """Make faces worse step by step, and see what becomes of their scores.
+    images: int = IMAGES,
+) -> Result:
+    """Corrupt faces with rising severity, and see what becomes of their scores.
 
     Returns:
         The result as the folder has it now.
     """
     if isinstance(judged, EmbeddingTable):
         raise Error(
-            "a ladder makes new pictures, so it needs a model, not embeddings that were computed elsewhere"
+            "the corruption benchmark makes new images, so it needs a model, not embeddings computed elsewhere"
         )
     sources = [how.crops_of(faces_of(path)) for path in data]
     if len({source.name for source in sources}) != len(sources):
         raise Error("two sources have one name; results go by the name of the folder or file")
     folder = ResultFolder(out, judged)
     for source in sources:
-        section, arrays = ladder_of(
-            judged, source, pictures=pictures, batch_size=how.batch_size, detector=how.detector
+        section, arrays = corruptions_of(
+            judged, source, images=images, batch_size=how.batch_size, detector=how.detector
         )
-        section["notes"] = photo_notes(source)
-        section["data_sha256"] = hash_images(source).sha256
-        folder.add("ladder", source.name, section, arrays)
+        section.notes = alignment_notes(source)
+        section.data_sha256 = hash_images(source).sha256
+        folder.add(Sections(corruptions={source.name: section}), arrays)
         folder.write()
     return folder.content
 
 
-def _step(crop: NDArray[np.uint8], kind: str, strength: float, seed: tuple[int, ...]) -> NDArray[np.uint8]:
-    return crop if kind == "clean" else degrade(crop, kind, strength, seed)
+def _step(crop: NDArray[np.uint8], kind: str, severity: float, seed: tuple[int, ...]) -> NDArray[np.uint8]:
+    return crop if kind == "clean" else degrade(crop, kind, severity, seed)
 
 
 def _to_clean(clean: FaceOutputs, worse: FaceOutputs) -> NDArray[np.float64]:
-    """``(N,)`` cosine of each degraded picture with itself as it was."""
+    """``(N,)`` cosine of each corrupted image to itself when clean."""
     count = len(clean)
     both = np.concatenate([clean.embedding, worse.embedding])
     return pair_cosine(both, np.stack([np.arange(count), np.arange(count) + count], axis=1))
 
 
-def _score(clean: NDArray[np.float32], worse: list[NDArray[np.float32]]) -> dict[str, Any]:
+def _score(clean: NDArray[np.float32], worse: list[NDArray[np.float32]]) -> CorruptedScore:
     percentiles = _percentiles([clean, *worse])
     flags = np.repeat([True, False], len(clean))
-    return {
-        **percentiles,
-        "auroc": [auroc(np.concatenate([clean, values]), flags) for values in worse],
-        "monotone": bool((np.diff(percentiles["p50"]) < 0).all()),
-    }
+    return CorruptedScore(
+        p5=percentiles.p5,
+        p50=percentiles.p50,
+        p95=percentiles.p95,
+        auroc=[auroc(np.concatenate([clean, values]), flags) for values in worse],
+        monotone=bool((np.diff(percentiles.p50) < 0).all()),
+    )
 
 
-def _percentiles(steps: list[Any]) -> dict[str, list[float]]:
-    return {f"p{at}": [float(np.percentile(values, at)) for values in steps] for at in PERCENTILES}
+def _percentiles(steps: Sequence[NDArray[np.floating]]) -> Percentiles:
+    p5, p50, p95 = ([float(np.percentile(values, at)) for values in steps] for at in PERCENTILES)
+    return Percentiles(p5=p5, p50=p50, p95=p95)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +11,7 @@ from facerts.benchmarks.templates import Roster, TemplateBenchmark
 from facerts.embedding.outputs import FaceOutputs
 from facerts.embedding.search import Backend, find
 from facerts.errors import DataError
+from facerts.evaluation.results.identification import FnirAtFpir, RankRate, SearchResult
 from facerts.evaluation.templates import pooled
 from facerts.metrics.identification import fnir_at_fpir, mate_ranks, rank_rates
 from facerts.metrics.intervals import percentile_interval
@@ -27,7 +27,7 @@ def identification_of(
     fpirs: Sequence[float] = (0.01, 0.1),
     backend: Backend = "numpy",
     replicates: int = 500,
-) -> list[dict[str, Any]]:
+) -> list[SearchResult]:
     """Search for the benchmark's probes in each of its galleries, with each pooling.
 
     A probe is mated where its person is in the gallery. Ranks are of people among people. Intervals come from a
@@ -35,7 +35,7 @@ def identification_of(
     anew in every replicate.
 
     Args:
-        outputs: of the benchmark's pictures, in their order.
+        outputs: of the benchmark's images, in their order.
         benchmark: with galleries and probes.
         ranks: of the closed set.
         fpirs: of the open set; those at which not even one of the non-mated probes may pass are left out.
@@ -43,7 +43,7 @@ def identification_of(
         replicates: of the bootstrap.
 
     Returns:
-        An entry for each pooling and gallery; ``docs/results-schema.md`` says what its keys mean.
+        One for each pooling and gallery.
 
     Raises:
         DataError: no galleries, no probes, or a gallery that no probe's person is in.
@@ -61,29 +61,31 @@ def identification_of(
             if not mated.any():
                 raise DataError(f"{benchmark.name}: {gallery.name} holds no person of any probe")
             found = _search(templates, gallery, benchmark.probes, max(ranks), backend)
+            by_rank, by_fpir = _rates(*found, mated, benchmark.probes.subjects, ranks, fpirs, replicates)
             entries.append(
-                {
-                    "pooling": name,
-                    "gallery": gallery.name,
-                    "gallery_templates": len(gallery.templates),
-                    "gallery_people": len(np.unique(gallery.subjects)),
-                    "probes": len(mated),
-                    "mated": int(mated.sum()),
-                    "non_mated": int((~mated).sum()),
-                    "backend": backend,
-                    **_rates(*found, mated, benchmark.probes.subjects, ranks, fpirs, replicates),
-                }
+                SearchResult(
+                    pooling=name,
+                    gallery=gallery.name,
+                    gallery_templates=len(gallery.templates),
+                    gallery_people=len(np.unique(gallery.subjects)),
+                    probes=len(mated),
+                    mated=int(mated.sum()),
+                    non_mated=int((~mated).sum()),
+                    backend=backend,
+                    rank=by_rank,
+                    fnir_at_fpir=by_fpir,
+                )
             )
     return entries
 
 
 def _search(
-    templates: NDArray[np.float32], gallery: Roster, probes: Roster, highest: int, backend: Backend
+    templates: NDArray[np.float32], gallery: Roster, probes: Roster, max_rank: int, backend: Backend
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """``(P,)`` best score of each probe, and ``(P,)`` rank of its person, 0 where it is beyond ``highest``."""
-    # Whoever has rank r has fewer than r × most templates of others ahead. One more tells whether a tie goes on beyond.
+    """``(P,)`` best score of each probe, and ``(P,)`` rank of its person, 0 where it is beyond ``max_rank``."""
+    # Whoever has rank r has fewer than r × most templates of others ahead. One more shows whether a tie goes on beyond.
     most = int(np.unique(gallery.subjects, return_counts=True)[1].max())
-    depth = highest * most + 1
+    depth = max_rank * most + 1
     found = find(templates[gallery.templates], templates[probes.templates], depth, backend)
     return found.scores[:, 0], mate_ranks(found, gallery.subjects, probes.subjects)
 
@@ -96,13 +98,14 @@ def _rates(
     ranks: Sequence[int],
     fpirs: Sequence[float],
     replicates: int,
-) -> dict[str, Any]:
+) -> tuple[dict[str, RankRate], dict[str, FnirAtFpir]]:
+    """Identification rates by rank, and FNIRs by FPIR."""
     targets = reachable(fpirs, int((~mated).sum()))
     drawn = np.array(list(_resampled(best, rank, mated, subjects, ranks, targets, replicates)))
     # A tiny set may lose all mated or all non-mated probes in a replicate.
-    intervals = [list(percentile_interval(column[~np.isnan(column)])) for column in drawn.T]
+    intervals = [percentile_interval(column[~np.isnan(column)]) for column in drawn.T]
     closed = {
-        str(k): {"value": value, "ci95": interval}
+        str(k): RankRate(value=value, ci95=interval)
         for (k, value), interval in zip(
             rank_rates(rank[mated], ranks).items(), intervals[: len(ranks)], strict=True
         )
@@ -110,14 +113,14 @@ def _rates(
     opened = {}
     for target, interval in zip(targets, intervals[len(ranks) :], strict=True):
         point = fnir_at_fpir(best[mated], rank[mated], best[~mated], target)
-        opened[f"{target:g}"] = {
-            "value": point.fnir,
-            "achieved_fpir": point.achieved_fpir,
-            "threshold": point.threshold if np.isfinite(point.threshold) else None,
-            "non_mated": point.non_mated,
-            "ci95": interval,
-        }
-    return {"rank": closed, "fnir_at_fpir": opened}
+        opened[f"{target:g}"] = FnirAtFpir(
+            value=point.fnir,
+            achieved_fpir=point.achieved_fpir,
+            threshold=point.threshold if np.isfinite(point.threshold) else None,
+            non_mated=point.non_mated,
+            ci95=interval,
+        )
+    return closed, opened
 
 
 def _resampled(

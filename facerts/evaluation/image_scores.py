@@ -1,4 +1,4 @@
-"""The scores of a picture that rankings can use: the model's own, and those that need no training."""
+"""The scores of an image that rankings can use: the model's own, and those that need no training."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def image_scores(outputs: FaceOutputs) -> dict[str, NDArray[np.float32]]:
 
 
 def image_arrays(outputs: FaceOutputs, names: list[str]) -> Arrays:
-    """What a result keeps of each picture."""
+    """What a result keeps of each image."""
     arrays: Arrays = {"names": np.array(names), "embeddings": outputs.embedding.astype(np.float16)}
     for name in ("quality", "uncertainty", "norm"):
         value = getattr(outputs, name)

@@ -1,4 +1,4 @@
-"""The pictures behind a result: their hash, repeated ones, and the few that a report shows."""
+"""The images behind a result: their hash, repeated ones, and the few that a report shows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from facerts.evaluation.result_folder import Arrays
 from facerts.images import encode_jpeg
 
 JPEG_QUALITY = 85
-# Best and worst pictures by each score that a report shows.
+# Best and worst images by each score that a report shows.
 SHOWN_IMAGES = 16
 
 

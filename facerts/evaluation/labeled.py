@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from numpy.typing import NDArray
 
 from facerts.errors import DataError
 from facerts.evaluation.result_folder import Arrays, load_result
+from facerts.evaluation.results import Result
+from facerts.evaluation.results.corruptions import CorruptionResult
+from facerts.evaluation.results.ood import OodResult
+from facerts.evaluation.results.reject import CalibrationResult
+from facerts.evaluation.results.verification import VerificationResult
 from facerts.io.shown import shown_path
+
+Section = TypeVar("Section")
 
 
 class Measured(NamedTuple):
@@ -37,7 +44,7 @@ class Saved:
 
     label: str
     folder: Path
-    content: dict[str, Any]
+    content: Result
     arrays: Arrays
     labeled: bool = True
 
@@ -46,19 +53,32 @@ class Saved:
         """The folder as others may see it."""
         return shown_path(self.folder)
 
-    def section(self, kind: str, name: str | None = None) -> Any:
-        """A section of the result.
+    def verification(self, benchmark: str) -> VerificationResult:
+        """Verification on a benchmark.
 
         Raises:
-            DataError: it is not there.
+            DataError: it was not measured.
         """
-        found = self.content.get(kind, {})
-        if not found or (name is not None and name not in found):
-            of = "" if name is None else f" of {name!r}, only of {', '.join(found) or 'nothing'}"
-            raise DataError(
-                f"{self.folder}: no section {kind!r}{of}; `facerts evaluate {kind} … --out {self.folder}` adds it"
-            )
-        return found if name is None else found[name]
+        return self._section("verification", self.content.verification, benchmark)
+
+    def corruptions(self, source: str) -> CorruptionResult:
+        """The corruption benchmark on a source of faces.
+
+        Raises:
+            DataError: it was not measured.
+        """
+        return self._section("corruptions", self.content.corruptions, source)
+
+    @property
+    def ood(self) -> OodResult:
+        """Faces against non-faces.
+
+        Raises:
+            DataError: they were not measured.
+        """
+        if self.content.ood is None:
+            raise self._missing("ood")
+        return self.content.ood
 
     def array(self, key: str) -> NDArray[Any]:
         """An array by its whole key.
@@ -75,6 +95,18 @@ class Saved:
             )
         return self.arrays[key]
 
+    def _section(self, kind: str, found: Mapping[str, Section], name: str) -> Section:
+        if not found:
+            raise self._missing(kind)
+        if name not in found:
+            raise self._missing(kind, f" of {name!r}, only of {', '.join(found)}")
+        return found[name]
+
+    def _missing(self, kind: str, which: str = "") -> DataError:
+        return DataError(
+            f"{self.folder}: no section {kind!r}{which}; `facerts evaluate {kind} … --out {self.folder}` adds it"
+        )
+
 
 def load_labeled(texts: Sequence[str | Path]) -> list[Saved]:
     """Read folders given as ``FOLDER`` or ``LABEL=FOLDER`` (a label may hold "=" itself).
@@ -86,8 +118,7 @@ def load_labeled(texts: Sequence[str | Path]) -> list[Saved]:
     for text in map(str, texts):
         label, _, path = ("", "", text) if Path(text).is_dir() else text.rpartition("=")
         content, arrays = load_result(path)
-        name = content["model"]["name"]
-        results.append(Saved(label or name, Path(path), content, arrays, labeled=bool(label)))
+        results.append(Saved(label or content.model.name, Path(path), content, arrays, labeled=bool(label)))
     return results
 
 
@@ -103,25 +134,25 @@ def mean_of(each: Sequence[Measured]) -> Measured:
     return Measured(value, value - down, value + up)
 
 
-def by_cosine(section: Any) -> bool:
+def by_cosine(section: VerificationResult | CalibrationResult) -> bool:
     """Whether a benchmark's pairs were compared by the cosine, as every method's can be."""
-    return bool(section.get("similarity", "cosine") == "cosine")
+    return section.similarity == "cosine"
 
 
 def quality_of(saved: Saved, first: Saved, name: str, score: str) -> NDArray[Any]:
-    """A result's quality of the pictures of another result of the same benchmark, in the other's order.
+    """A result's quality of the images of another result of the same benchmark, in the other's order.
 
     Args:
         saved: whose quality.
-        first: whose pictures.
+        first: whose images.
         name: of the benchmark.
-        score: which score of a picture is its quality.
+        score: which score of an image is its quality.
 
     Returns:
-        ``(N,)``, matched by the pictures' names.
+        ``(N,)``, matched by the images' names.
 
     Raises:
-        DataError: a picture of the one is not in the other, or there is no such score.
+        DataError: an image of the one is not in the other, or there is no such score.
     """
     wanted, own = (one.array(f"verification/{name}/names").tolist() for one in (first, saved))
     for one, other, missing in (
@@ -130,7 +161,7 @@ def quality_of(saved: Saved, first: Saved, name: str, score: str) -> NDArray[Any
     ):
         if missing:
             raise DataError(
-                f"{one.folder}: {name} has no picture {min(missing)!r}, which {other.folder} has; evaluate both on the "
+                f"{one.folder}: {name} has no image {min(missing)!r}, which {other.folder} has; evaluate both on the "
                 "same benchmark"
             )
     row = {key: number for number, key in enumerate(own)}

@@ -1,17 +1,16 @@
-"""Faces against what is no face, by each score that an embedder has of a picture."""
+"""Faces against non-faces, by each score that an embedder has of an image."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from facerts.datasets.fingerprint import hash_images
-from facerts.embedding.aligned import photo_notes
-from facerts.embedding.embed import Judged
+from facerts.embedding.aligned import alignment_notes
+from facerts.embedding.embed import AnyEmbedder
 from facerts.embedding.outputs import FaceOutputs
 from facerts.embedding.table import EmbeddingTable
 from facerts.errors import Error
@@ -19,19 +18,21 @@ from facerts.evaluation.image_scores import image_arrays, image_scores
 from facerts.evaluation.images import extremes, shown_images
 from facerts.evaluation.options import PLAIN, Measuring, measured_outputs, open_without, reference_embedding
 from facerts.evaluation.result_folder import Arrays, ResultFolder
-from facerts.metrics.ood import TPRS, separation, tnr_interval
+from facerts.evaluation.results import Result, Sections
+from facerts.evaluation.results.ood import ExcludedFiles, OodNumbers, OodResult, OodScore
+from facerts.metrics.ood import separation, tnr_interval
 from facerts.metrics.pair_intervals import verification_intervals
 
 
 def ood_of(
     faces: Mapping[str, FaceOutputs], others: Mapping[str, FaceOutputs], names: Mapping[str, list[str]]
-) -> tuple[dict[str, Any], Arrays]:
+) -> tuple[OodResult, Arrays]:
     """Measure outputs of in-distribution sources against those of out-of-distribution sources.
 
     Args:
         faces: outputs of each in-distribution source by its name.
         others: outputs of each out-of-distribution source by its name.
-        names: the pictures of every source.
+        names: the images of every source.
 
     Returns:
         The section ``ood`` of a result, and its arrays by source.
@@ -42,28 +43,30 @@ def ood_of(
     if not faces or not others:
         raise Error("give sources of faces (--in) and of other things (--out-of)")
     sources = {**faces, **others}
-    by: dict[str, Any] = {}
+    by = {}
     named = {source: image_scores(outputs) for source, outputs in sources.items()}
     for name in next(iter(named.values())):
         if all(name in scores for scores in named.values()):
             by[name] = _by({source: scores[name] for source, scores in named.items()}, faces, others)
     if not by:
-        raise Error("this model gives neither quality nor norm, so there is nothing to tell faces by")
+        raise Error(
+            "this model gives neither quality nor norm, so there is nothing to separate faces from non-faces by"
+        )
     arrays: Arrays = {}
     for source, outputs in sources.items():
         kept = image_arrays(outputs, names[source])
         arrays.update({f"{source}/{key}": value for key, value in kept.items() if key != "embeddings"})
-    section = {
-        "in": {name: len(outputs) for name, outputs in faces.items()},
-        "out": {name: len(outputs) for name, outputs in others.items()},
-        "by": by,
-        "interval": "bootstrap over pictures",
-    }
+    section = OodResult(
+        faces={name: len(outputs) for name, outputs in faces.items()},
+        others={name: len(outputs) for name, outputs in others.items()},
+        by=by,
+        interval="bootstrap over images",
+    )
     return section, arrays
 
 
 def run_ood(
-    judged: Judged,
+    judged: AnyEmbedder,
     faces: Sequence[str],
     others: Sequence[str],
     out: str | Path,
@@ -71,7 +74,7 @@ def run_ood(
     *,
     exclude_faces: str | None = None,
     exclude_others: str | None = None,
-) -> dict[str, Any]:
+) -> Result:
     """Measure how well scores separate sources of faces from sources of other things.
 
     Args:
@@ -103,19 +106,19 @@ def run_ood(
     section, arrays = ood_of(
         {name: outputs[name] for name in inside}, {name: outputs[name] for name in outside}, names
     )
-    # Embeddings that were computed elsewhere may be of other pictures.
+    # Embeddings that were computed elsewhere may be of other images.
     looked_at = {} if isinstance(judged, EmbeddingTable) else inside
-    section["notes"] = [
-        f"{name}: {note}" for name, source in looked_at.items() for note in photo_notes(source)
+    section.notes = [
+        f"{name}: {note}" for name, source in looked_at.items() for note in alignment_notes(source)
     ]
-    section["excluded"] = {"in": exclude_faces, "out": exclude_others}
-    section["data_sha256"] = {name: hash_images(source).sha256 for name, source in sources.items()}
-    if how.pictures:
+    section.excluded = ExcludedFiles(faces=exclude_faces, others=exclude_others)
+    section.data_sha256 = {name: hash_images(source).sha256 for name, source in sources.items()}
+    if how.keep_crops:
         for name, source in sources.items():
             rows = np.concatenate([end for s in image_scores(outputs[name]).values() for end in extremes(s)])
             shown = shown_images(source, rows)
             arrays.update({f"{name}/{key}": value for key, value in shown.items()})
-    folder.add("ood", None, section, arrays)
+    folder.add(Sections(ood=section), arrays)
     folder.write()
     return folder.content
 
@@ -124,26 +127,31 @@ def _by(
     scored: dict[str, NDArray[np.float32]],
     faces: Mapping[str, FaceOutputs],
     others: Mapping[str, FaceOutputs],
-) -> dict[str, Any]:
-    outside = np.concatenate([scored[name] for name in others])
-    pooled = _numbers(np.concatenate([scored[name] for name in faces]), outside)
-    pooled["per_source"] = {name: _numbers(scored[name], outside) for name in faces}
-    pooled["per_out_source"] = {
-        name: _numbers(np.concatenate([scored[face] for face in faces]), scored[name]) for name in others
-    }
-    return pooled
+) -> OodScore:
+    inside, outside = (np.concatenate([scored[name] for name in names]) for names in (faces, others))
+    pooled = _numbers(inside, outside)
+    return OodScore(
+        auroc=pooled.auroc,
+        aupr=pooled.aupr,
+        fpr95=pooled.fpr95,
+        tnr_at_tpr=pooled.tnr_at_tpr,
+        ci95=pooled.ci95,
+        per_source={name: _numbers(scored[name], outside) for name in faces},
+        per_out_source={name: _numbers(inside, scored[name]) for name in others},
+    )
 
 
-def _numbers(inside: NDArray[np.float32], outside: NDArray[np.float32]) -> dict[str, Any]:
+def _numbers(inside: NDArray[np.float32], outside: NDArray[np.float32]) -> OodNumbers:
     measured = separation(inside, outside)
     flags = np.repeat([True, False], [len(inside), len(outside)])
-    intervals = {"auroc": list(verification_intervals(np.concatenate([inside, outside]), flags, []).auroc)}
-    for tpr in TPRS:
-        intervals[f"{tpr:.2f}"] = list(tnr_interval(inside, outside, tpr))
-    return {
-        "auroc": measured.auroc,
-        "aupr": measured.aupr,
-        "fpr95": measured.fpr95,
-        "tnr_at_tpr": {f"{tpr:.2f}": value for tpr, value in measured.tnr_at_tpr.items()},
-        "ci95": intervals,
-    }
+    return OodNumbers(
+        auroc=measured.auroc,
+        aupr=measured.aupr,
+        fpr95=measured.fpr95,
+        tnr_at_tpr={"0.90": measured.tnr_at_tpr[0.9], "0.95": measured.tnr_at_tpr[0.95]},
+        ci95={
+            "auroc": verification_intervals(np.concatenate([inside, outside]), flags, []).auroc,
+            "0.90": tnr_interval(inside, outside, 0.9),
+            "0.95": tnr_interval(inside, outside, 0.95),
+        },
+    )

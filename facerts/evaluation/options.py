@@ -1,4 +1,4 @@
-"""How to measure, and what every measurement begins with: pictures opened, embedded and scored."""
+"""How to measure, and what every measurement begins with: images opened, embedded and scored."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from facerts.benchmarks import is_pair_benchmark, open_benchmarks
 from facerts.datasets import Source, Subset, open_images, open_source
 from facerts.detection.base import Detector
 from facerts.embedding.aligned import AlignedPhotos
-from facerts.embedding.embed import Judged, outputs_of
+from facerts.embedding.embed import AnyEmbedder, outputs_of
 from facerts.embedding.outputs import FaceOutputs
 from facerts.errors import DataError
 from facerts.evaluation.baselines import crop_scores, face_sizes, neighbor_similarity
@@ -29,12 +29,12 @@ class Measuring:
         batch_size: crops per call of the embedder.
         fars: at which TAR is measured; None for all that the pairs allow.
         fmr: at which error versus reject and calibration choose their threshold.
-        combine: how two pictures' qualities become their pair's.
-        every_pair: measure every pair of a benchmark's pictures too.
-        pictures: keep the crops that a report shows.
+        combine: how two images' qualities become their pair's.
+        every_pair: measure every pair of a benchmark's images too.
+        keep_crops: keep the crops that a report shows.
         detector: for its score as a baseline.
         reference: faces for nearest neighbors as a baseline; they must not be those that are measured.
-        align: finds the faces of photos; None where pictures are aligned crops already.
+        align: finds the faces of photos; None where images are aligned crops already.
     """
 
     flip: bool = True
@@ -43,7 +43,7 @@ class Measuring:
     fmr: float = 1e-3
     combine: Combine = "min"
     every_pair: bool = False
-    pictures: bool = True
+    keep_crops: bool = True
     detector: Detector | None = None
     reference: Source | None = None
     align: Detector | None = None
@@ -57,7 +57,7 @@ PLAIN = Measuring()
 
 
 def measured_outputs(
-    judged: Judged,
+    judged: AnyEmbedder,
     source: Source,
     how: Measuring,
     *,
@@ -78,7 +78,7 @@ def measured_outputs(
     return replace(outputs, extras=extras)
 
 
-def reference_embedding(judged: Judged, how: Measuring, *, flip: bool) -> NDArray[np.float32] | None:
+def reference_embedding(judged: AnyEmbedder, how: Measuring, *, flip: bool) -> NDArray[np.float32] | None:
     """Embeddings of the reference faces, where there are some."""
     if how.reference is None:
         return None
@@ -97,19 +97,19 @@ def open_without(path: str, exclude: str | None) -> Source:
     names = [PurePosixPath(source.key(index)).name for index in range(len(source))]
     kept = np.flatnonzero([not fnmatch(name, exclude) for name in names])
     if not len(kept):
-        raise DataError(f"{path}: {exclude!r} leaves no picture")
+        raise DataError(f"{path}: {exclude!r} leaves no image")
     return Subset(source, kept)
 
 
 def faces_of(path: str) -> Source:
-    """A source, or the pictures that a benchmark's pairs name."""
+    """A source, or the images that a benchmark's pairs name."""
     if Path(path).is_dir() and is_pair_benchmark(path):
         return _joined(path)
     return open_images(path)
 
 
 def people_of(path: str) -> Source:
-    """A source with identities, or the pictures of a benchmark that names its people."""
+    """A source with identities, or the images of a benchmark that names its people."""
     if Path(path).is_dir() and is_pair_benchmark(path):
         return _joined(path)
     return open_source(path)
@@ -120,6 +120,6 @@ def _joined(path: str) -> Source:
     if len(benchmarks) > 1:
         names = ", ".join(benchmark.name for benchmark in benchmarks)
         raise DataError(
-            f"{path}: it holds several benchmarks ({names}); name the folder of their pictures instead"
+            f"{path}: it holds several benchmarks ({names}); name the folder of their images instead"
         )
     return benchmarks[0].images

@@ -1,18 +1,25 @@
-"""Error versus reject of an embedder on a verification benchmark, by each score that there is of a picture."""
+"""Error versus reject of an embedder on a verification benchmark, by each score that there is of an image."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.benchmarks.pairs import PairBenchmark, people_of_pairs
+from facerts.benchmarks.pairs import PairBenchmark, subjects_of_pairs
 from facerts.embedding.outputs import FaceOutputs
 from facerts.errors import Error, ModelError
 from facerts.evaluation.image_scores import image_scores
-from facerts.evaluation.result_folder import Arrays
+from facerts.evaluation.results.reject import (
+    Areas,
+    CalibrationResult,
+    Convention,
+    PairSet,
+    RejectResult,
+    ReliabilityResult,
+)
 from facerts.evaluation.similarity import COSINE, Similarity
 from facerts.metrics.all_pairs import AllPairs, resampled_thresholds
 from facerts.metrics.calibration import reliability, spearman
@@ -26,7 +33,7 @@ from facerts.metrics.reject import (
     random_area,
     reject_curve,
     reject_intervals,
-    resampled_limits,
+    resampled_fmr_limits,
 )
 from facerts.metrics.verification import fmr_threshold, reachable
 
@@ -44,23 +51,23 @@ def reject_of(
     similarity: Similarity = COSINE,
     every: AllPairs | None = None,
     rows: NDArray[np.integer] | None = None,
-) -> tuple[list[dict[str, Any]], Arrays]:
+) -> list[RejectResult]:
     """Curves by every score: on the benchmark's pairs with both conventions, and on every pair with a fixed threshold.
 
     Args:
-        outputs: of the benchmark's pictures.
+        outputs: of the benchmark's images.
         benchmark: whose pairs are measured.
         fmr: false match rate at which the threshold is chosen.
-        combine: how two pictures' qualities become their pair's.
+        combine: how two images' qualities become their pair's.
         similarity: of the benchmark's pairs.
-        every: all pairs of its pictures, where they are to be measured too; compared by the cosine.
-        rows: the pictures that ``every`` is of.
+        every: all pairs of its images, where they are to be measured too; compared by the cosine.
+        rows: the images that ``every`` is of.
 
     Returns:
-        The section ``reject[NAME]`` of a result, and its arrays.
+        The section ``reject[NAME]`` of a result.
 
     Raises:
-        ModelError: there is no score of a picture, or not what the similarity needs.
+        ModelError: there is no score of an image, or not what the similarity needs.
         Error: the scores cannot be combined so, or there are too few impostor pairs for the rate.
     """
     named = image_scores(outputs)
@@ -68,8 +75,8 @@ def reject_of(
         raise ModelError("this model gives neither quality nor norm, so there is nothing to reject by")
     scores, same = similarity.of_pairs(outputs, benchmark.pairs), benchmark.same
     check_fmr(fmr, int((~same).sum()), benchmark.name)
-    subjects = people_of_pairs(benchmark)
-    limits = list(resampled_limits(scores, same, subjects, fmr, replicates=REPLICATES))
+    subjects = subjects_of_pairs(benchmark)
+    limits = list(resampled_fmr_limits(scores, same, subjects, fmr, replicates=REPLICATES))
     unit = "pairs" if subjects is None else "subjects"
     curves = []
     for by, of_image in named.items():
@@ -77,20 +84,13 @@ def reject_of(
         fixed = error_versus_reject(scores, same, quality, fmr=fmr, convention="fixed")
         anew = error_versus_reject(scores, same, quality, fmr=fmr, convention="per_rate")
         accepted = int((scores[~same] >= fixed.threshold[0]).sum())
-        told = {
-            "by": by,
-            "similarity": similarity.name,
-            "pairs": "benchmark",
-            "combine": combine,
-            "fmr": fmr,
-        }
-        entry = _entry(told, fixed, accepted, scores[same])
-        intervals = _intervals(scores[same], quality[same], limits, unit)
-        curves.append({**entry, "convention": "fixed", **intervals})
-        curves.append({**_entry(told, anew, accepted, scores[same]), "convention": "per_rate"})
+        ranking = _Ranking(by, similarity.name, "benchmark", combine, fmr)
+        curves.append(_curve(ranking, fixed, accepted, scores[same], convention="fixed"))
+        _add_intervals(curves[-1], scores[same], quality[same], limits, unit)
+        curves.append(_curve(ranking, anew, accepted, scores[same], convention="per_rate"))
     if every is not None and rows is not None:
         curves += _of_every_pair(named, every, rows, fmr, combine)
-    return curves, {}
+    return curves
 
 
 def check_fmr(fmr: float, impostors: int, name: str) -> None:
@@ -115,7 +115,7 @@ def calibration_of(
     fmr: float = FMR,
     combine: Combine = "min",
     similarity: Similarity = COSINE,
-) -> dict[str, Any]:
+) -> CalibrationResult:
     """Does quality predict error? The section ``calibration[NAME]`` of a result.
 
     Of the genuine pairs: Spearman's correlation of quality with similarity, and FNMR in ten bins of equal numbers by
@@ -128,22 +128,33 @@ def calibration_of(
     for name, of_image in image_scores(outputs).items():
         quality = _pair_quality(name, of_image, benchmark.pairs[same], combine)
         bins = reliability(quality, genuine < threshold)
-        by[name] = {
-            "spearman": spearman(quality, genuine),
-            "quality": bins.quality.tolist(),
-            "fnmr": bins.error.tolist(),
-            "low": bins.low.tolist(),
-            "high": bins.high.tolist(),
-            "pairs": bins.pairs.tolist(),
-        }
-    return {
-        "similarity": similarity.name,
-        "fmr": fmr,
-        "threshold": threshold,
-        "genuine": len(genuine),
-        "combine": combine,
-        "by": by,
-    }
+        by[name] = ReliabilityResult(
+            spearman=spearman(quality, genuine),
+            quality=bins.quality.tolist(),
+            fnmr=bins.error.tolist(),
+            low=bins.low.tolist(),
+            high=bins.high.tolist(),
+            pairs=bins.pairs.tolist(),
+        )
+    return CalibrationResult(
+        similarity=similarity.name,
+        fmr=fmr,
+        threshold=threshold,
+        genuine=len(genuine),
+        combine=combine,
+        by=by,
+    )
+
+
+@dataclass(frozen=True)
+class _Ranking:
+    """Which pairs a curve is of, and in which order they are rejected."""
+
+    by: str
+    similarity: str
+    pairs: PairSet
+    combine: Combine
+    fmr: float
 
 
 def _of_every_pair(
@@ -152,7 +163,7 @@ def _of_every_pair(
     rows: NDArray[np.integer],
     fmr: float,
     combine: Combine,
-) -> list[dict[str, Any]]:
+) -> list[RejectResult]:
     threshold = every.threshold(fmr)
     inside = fmr * every.impostors < len(every.tail)
     drawn = resampled_thresholds(every, [fmr], replicates=REPLICATES)
@@ -162,45 +173,60 @@ def _of_every_pair(
     for by, of_image in named.items():
         quality = _pair_quality(by, of_image[rows], every.genuine_pairs, combine)
         curve = reject_curve(genuine, quality, threshold, every.impostors)
-        told = {"by": by, "similarity": COSINE.name, "pairs": "all", "combine": combine, "fmr": fmr}
-        entry = {**_entry(told, curve, every.accepted(threshold), genuine), "convention": "fixed"}
-        curves.append({**entry, **_intervals(genuine, quality, limits, "subjects")} if limits else entry)
+        ranking = _Ranking(by, COSINE.name, "all", combine, fmr)
+        curves.append(_curve(ranking, curve, every.accepted(threshold), genuine, convention="fixed"))
+        if limits:
+            _add_intervals(curves[-1], genuine, quality, limits, "subjects")
     return curves
 
 
-def _entry(
-    told: dict[str, Any], curve: RejectCurve, accepted: int, genuine: NDArray[np.float64]
-) -> dict[str, Any]:
+def _curve(
+    ranking: _Ranking,
+    curve: RejectCurve,
+    accepted: int,
+    genuine: NDArray[np.float64],
+    *,
+    convention: Convention,
+) -> RejectResult:
     best = reject_curve(
         genuine, oracle_quality(genuine, np.ones(len(genuine))), float(curve.threshold[0]), curve.impostors
     )
-    return {
-        **told,
-        "genuine": len(genuine),
-        "impostors": curve.impostors,
-        "impostors_accepted": accepted,
-        "threshold": float(curve.threshold[0]),
-        "rejected": curve.rejected.tolist(),
-        "fnmr": curve.fnmr.tolist(),
-        "oracle_fnmr": best.fnmr.tolist(),
-        "area": {f"{end:g}": partial_area(curve, end) for end in AREAS},
-        "random_area": random_area(curve),
-        "oracle_area": {f"{end:g}": partial_area(best, end) for end in AREAS},
-    }
+    return RejectResult(
+        by=ranking.by,
+        similarity=ranking.similarity,
+        pairs=ranking.pairs,
+        combine=ranking.combine,
+        fmr=ranking.fmr,
+        genuine=len(genuine),
+        impostors=curve.impostors,
+        impostors_accepted=accepted,
+        threshold=float(curve.threshold[0]),
+        rejected=curve.rejected.tolist(),
+        fnmr=curve.fnmr.tolist(),
+        oracle_fnmr=best.fnmr.tolist(),
+        area=areas_of(curve),
+        random_area=random_area(curve),
+        oracle_area=areas_of(best),
+        convention=convention,
+    )
 
 
-def _intervals(
+def areas_of(curve: RejectCurve) -> Areas:
+    """Means of a curve's FNMR, as results have them."""
+    return {"0.2": partial_area(curve, 0.2), "0.95": partial_area(curve, 0.95)}
+
+
+def _add_intervals(
+    curve: RejectResult,
     genuine: NDArray[np.float64],
     quality: NDArray[np.float64],
     limits: Iterable[tuple[float, NDArray[np.float32]]],
     unit: str,
-) -> dict[str, Any]:
+) -> None:
     found = reject_intervals(genuine, quality, limits, ends=AREAS)
-    return {
-        "ci95": {f"{end:g}": list(interval) for end, interval in found.area.items()},
-        "fnmr_ci95": [found.low.tolist(), found.high.tolist()],
-        "interval": f"bootstrap over {unit}",
-    }
+    curve.ci95 = {"0.2": found.area[0.2], "0.95": found.area[0.95]}
+    curve.fnmr_ci95 = found.low.tolist(), found.high.tolist()
+    curve.interval = f"bootstrap over {unit}"
 
 
 def _pair_quality(

@@ -1,13 +1,13 @@
 """A result folder: ``result.json`` and ``arrays.npz``, which the report and comparisons read and nothing else.
 
-Several commands may write into one folder, as long as they judge the same model; each adds its section.
-``docs/results-schema.md`` says what every key means.
+Several commands may write into one folder, as long as they evaluate the same model; each adds its section.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Protocol
@@ -16,21 +16,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.errors import DataError, Error
-from facerts.evaluation.plain import check_result
+from facerts.evaluation.results import Result, Sections, parse_result
+from facerts.evaluation.results.base import score_today
+from facerts.evaluation.results.result import SCHEMA, ModelIdentity
 from facerts.io.files import atomic_write
 from facerts.io.json_file import read_json
 from facerts.io.npz import read_npz
 from facerts.io.shown import shown_command
 from facerts.io.versions import installed_versions
 
-SCHEMA = "facerts.result/1"
 JSON_FILE, ARRAYS_FILE = "result.json", "arrays.npz"
 
 Arrays = dict[str, NDArray[Any]]
 
+# Keys of arrays began with another word in earlier versions.
+_EARLIER_KINDS = {"ladder": "corruptions"}
+
 
 class Named(Protocol):
-    """What a result says of the model or table that it judges."""
+    """What a result says of the model or table that it evaluates."""
 
     name: str
     method: str
@@ -50,52 +54,52 @@ class ResultFolder:
 
     def __init__(self, path: str | Path, model: Named) -> None:
         self.path = Path(path)
-        self.content: dict[str, Any] = {
-            "schema": SCHEMA,
-            "command": [],
-            "versions": {},
-            "model": {"name": model.name, "sha256": model.sha256, "method": model.method},
-        }
         self._arrays: Arrays = {}
         if (self.path / JSON_FILE).exists():
-            earlier, self._arrays = load_result(self.path)
-            if earlier["model"]["sha256"] != model.sha256:
+            self.content, self._arrays = load_result(self.path)
+            earlier = self.content.model
+            if earlier.sha256 != model.sha256:
                 raise Error(
-                    f"{self.path} holds results of {earlier['model']['name']} "
-                    f"({earlier['model']['sha256'][:8]}…), and this is {model.name} ({model.sha256[:8]}…); "
-                    "choose another --out"
+                    f"{self.path} holds results of {earlier.name} ({earlier.sha256[:8]}…), and this is {model.name} "
+                    f"({model.sha256[:8]}…); choose another --out"
                 )
-            self.content = earlier
-        self.content["command"] = [*self.content["command"], shown_command()]
+        else:
+            self.content = Result(
+                schema_=SCHEMA,
+                command=[],
+                versions=installed_versions(),
+                model=ModelIdentity(name=model.name, sha256=model.sha256, method=model.method),
+                created=_now(),
+            )
+        self.content.command = [*self.content.command, shown_command()]
 
-    def add(self, kind: str, name: str | None, section: Any, arrays: Mapping[str, NDArray[Any]]) -> None:
+    def add(self, sections: Sections, arrays: Mapping[str, NDArray[Any]] | None = None) -> None:
         """Add or replace a section; ``write`` brings it to the disk.
 
         Args:
-            kind: "verification", "reject", "calibration", "identification", "ood", "ladder".
-            name: of the benchmark; None for kinds that have one section.
-            section: as the schema has it.
-            arrays: kept under ``KIND/NAME/…``.
+            sections: with the section that is added, and no other.
+            arrays: of it; kept under ``KIND/NAME/…``, or ``KIND/…`` for a kind that has one section.
         """
-        prefix = kind if name is None else f"{kind}/{name}"
-        if name is None:
-            self.content[kind] = section
-        else:
-            self.content.setdefault(kind, {})[name] = section
+        (kind,) = sections.model_fields_set
+        section, prefix = getattr(sections, kind), kind
+        if isinstance(section, dict):
+            (name,) = section
+            section, prefix = {**getattr(self.content, kind), **section}, f"{kind}/{name}"
+        setattr(self.content, kind, section)
         kept = {key: value for key, value in self._arrays.items() if not key.startswith(f"{prefix}/")}
-        self._arrays = {**kept, **{f"{prefix}/{key}": value for key, value in arrays.items()}}
+        self._arrays = {**kept, **{f"{prefix}/{key}": value for key, value in (arrays or {}).items()}}
 
     def write(self) -> None:
         """Write the folder, as it is now."""
-        self.content["versions"] = installed_versions()
-        self.content["created"] = datetime.now(timezone.utc).isoformat(timespec="seconds")
+        self.content.versions = installed_versions()
+        self.content.created = _now()
         with atomic_write(self.path / ARRAYS_FILE) as file:
             np.savez_compressed(file, **self._arrays)  # type: ignore[arg-type]
         with atomic_write(self.path / JSON_FILE, "w") as text:
-            json.dump(self.content, text, indent=1, ensure_ascii=False, allow_nan=False)
+            json.dump(self.content.to_json(), text, indent=1, ensure_ascii=False, allow_nan=False)
 
 
-def load_result(folder: str | Path) -> tuple[dict[str, Any], Arrays]:
+def load_result(folder: str | Path) -> tuple[Result, Arrays]:
     """What a result folder holds.
 
     Raises:
@@ -104,8 +108,42 @@ def load_result(folder: str | Path) -> tuple[dict[str, Any], Arrays]:
     path = Path(folder) / JSON_FILE
     if not path.is_file():
         raise DataError(f"{folder}: no {JSON_FILE} here; `facerts evaluate … --out` writes one")
-    content = read_json(path)
-    if not isinstance(content, dict) or content.get("schema") != SCHEMA:
-        raise DataError(f"{path}: not a result of the form {SCHEMA}")
-    check_result(content, path)
-    return content, read_npz(path.with_name(ARRAYS_FILE))
+    content = parse_result(read_json(path), path)
+    arrays = read_npz(path.with_name(ARRAYS_FILE))
+    # Where both versions wrote, what has today's name is meant, and the other is kept as it is.
+    return content, {
+        key if (today := _key_today(key)) in arrays else today: array for key, array in arrays.items()
+    }
+
+
+@contextmanager
+def naming_folders(folders: Sequence[object]) -> Iterator[None]:
+    """Name the result folders that a block fails on.
+
+    What ``result.json`` says is checked when it is read. The arrays beside it are not checked against it: that one of
+    them is missing, or of another length, shows where it is used.
+
+    Args:
+        folders: that the block reads.
+
+    Raises:
+        DataError: the block cannot make anything of them.
+    """
+    try:
+        yield
+    except (Error, OSError, MemoryError):
+        raise
+    except Exception as error:
+        raise DataError(
+            f"{', '.join(map(str, folders))}: {ARRAYS_FILE} does not fit {JSON_FILE} "
+            f"({type(error).__name__}: {error}); evaluate again"
+        ) from error
+
+
+def _now() -> str:
+    return datetime.now(timezone.utc).isoformat(timespec="seconds")
+
+
+def _key_today(key: str) -> str:
+    kind, *names, last = key.split("/")
+    return "/".join([_EARLIER_KINDS.get(kind, kind), *names, score_today(last)])

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +17,8 @@ from facerts.benchmarks.repeated import repeated_images
 from facerts.benchmarks.templates import TemplateBenchmark
 from facerts.datasets import Source
 from facerts.datasets.fingerprint import ImageHashes, hash_images
-from facerts.embedding.aligned import photo_notes
-from facerts.embedding.embed import Judged
+from facerts.embedding.aligned import alignment_notes
+from facerts.embedding.embed import AnyEmbedder
 from facerts.embedding.outputs import FaceOutputs
 from facerts.embedding.search import Backend
 from facerts.embedding.table import EmbeddingTable
@@ -30,6 +30,8 @@ from facerts.evaluation.images import extremes, shown_images
 from facerts.evaluation.options import PLAIN, Measuring, measured_outputs, people_of, reference_embedding
 from facerts.evaluation.reject import calibration_of, check_fmr, reject_of
 from facerts.evaluation.result_folder import ResultFolder
+from facerts.evaluation.results import Result, Sections
+from facerts.evaluation.results.identification import IdentificationResult
 from facerts.evaluation.similarity import COSINE, Similarity
 from facerts.evaluation.templates import template_verification_of
 from facerts.evaluation.verification import all_pairs_of, verification_of, wanted_fars
@@ -43,14 +45,14 @@ SHOWN_PAIRS = 12
 
 
 def run_pairs(
-    judged: Judged,
+    judged: AnyEmbedder,
     kinds: Sequence[Kind],
     data: Sequence[str | Path],
     out: str | Path,
     how: Measuring = PLAIN,
     *,
     similarity: Similarity = COSINE,
-) -> dict[str, Any]:
+) -> Result:
     """Embed each benchmark once, and measure what is asked for.
 
     Args:
@@ -71,7 +73,7 @@ def run_pairs(
     templates = [path for path in data if is_template_benchmark(path)]
     if templates and ("reject" in kinds or how.every_pair):
         what = "error versus reject needs" if "reject" in kinds else "all pairs are"
-        raise Error(f"{templates[0]}: {what} pairs of pictures, and this benchmark has templates")
+        raise Error(f"{templates[0]}: {what} pairs of images, and this benchmark has templates")
     if not similarity.of_directions:
         _check_listed_pairs(similarity, templates, how)
     benchmarks = [
@@ -98,7 +100,7 @@ def run_pairs(
 
 
 def run_identification(
-    judged: Judged,
+    judged: AnyEmbedder,
     data: Sequence[str],
     out: str | Path,
     how: Measuring = PLAIN,
@@ -107,15 +109,15 @@ def run_identification(
     unknown: float = 0.5,
     seed: int = 0,
     backend: Backend = "numpy",
-) -> dict[str, Any]:
-    """Search people in galleries: IJB's own, or one that is drawn from any pictures with identities.
+) -> Result:
+    """Search people in galleries: IJB's own, or one that is drawn from any images with identities.
 
     Args:
         judged: the model, or a table of embeddings.
         data: IJB folders, or sources with identities.
         out: the result folder.
         how: to measure.
-        enrolled: pictures of each person in a drawn gallery.
+        enrolled: images of each person in a drawn gallery.
         unknown: share of the people that a drawn gallery does not have.
         seed: of the drawing.
         backend: of the search.
@@ -138,21 +140,21 @@ def run_identification(
             raise DataError(f"{benchmark.name}: no gallery or no probes here; {' '.join(benchmark.notes)}")
         hashed = hash_images(benchmark.images)
         outputs = measured_outputs(judged, benchmark.images, how, flip=how.flip)
-        section = {
-            "images": len(benchmark.images),
-            "notes": [*benchmark.notes, *_looked_at(judged, benchmark.images)],
-            "data_sha256": hashed.sha256,
-            "interval": "bootstrap over the probes' people",
-            "searches": identification_of(outputs, benchmark, backend=backend),
-        }
-        folder.add("identification", benchmark.name, section, {})
+        section = IdentificationResult(
+            images=len(benchmark.images),
+            notes=[*benchmark.notes, *_looked_at(judged, benchmark.images)],
+            data_sha256=hashed.sha256,
+            interval="bootstrap over the probes' people",
+            searches=identification_of(outputs, benchmark, backend=backend),
+        )
+        folder.add(Sections(identification={benchmark.name: section}))
         folder.write()
     return folder.content
 
 
 def _measure_pairs(
     folder: ResultFolder,
-    judged: Judged,
+    judged: AnyEmbedder,
     benchmark: PairBenchmark,
     outputs: FaceOutputs,
     hashed: ImageHashes,
@@ -162,7 +164,7 @@ def _measure_pairs(
 ) -> None:
     name = similarity.title(benchmark.name)
     rows, every = _every_pair(benchmark, outputs, hashed) if how.every_pair else (None, None)
-    notes = [*benchmark.notes, *repeated_images(benchmark, hashed.first), *photo_notes(benchmark.images)]
+    notes = [*benchmark.notes, *repeated_images(benchmark, hashed.first), *alignment_notes(benchmark.images)]
     if "verification" in kinds:
         embedder, flip = similarity.ready(judged, how.flip)
         table = isinstance(embedder, EmbeddingTable)
@@ -178,16 +180,16 @@ def _measure_pairs(
             fars=None if every else how.fars,
             similarity=similarity,
         )
-        section.update(data_sha256=hashed.sha256, notes=notes)
+        section.data_sha256, section.notes = hashed.sha256, notes
         if every is not None:
-            section["all_pairs"], more = all_pairs_of(every, benchmark.name, how.fars)
+            section.all_pairs, more = all_pairs_of(every, benchmark.name, how.fars)
             arrays.update(more)
-        if how.pictures:
+        if how.keep_crops:
             scores = similarity.of_pairs(outputs, benchmark.pairs)
-            arrays.update(shown_images(benchmark.images, _telling_pictures(benchmark, outputs, scores)))
-        folder.add("verification", name, section, arrays)
+            arrays.update(shown_images(benchmark.images, _shown_rows(benchmark, outputs, scores)))
+        folder.add(Sections(verification={name: section}), arrays)
     if "reject" in kinds:
-        curves, arrays = reject_of(
+        curves = reject_of(
             outputs,
             benchmark,
             fmr=how.fmr,
@@ -196,24 +198,24 @@ def _measure_pairs(
             every=every,
             rows=rows,
         )
-        folder.add("reject", name, curves, arrays)
+        folder.add(Sections(reject={name: curves}))
         calibration = calibration_of(
             outputs, benchmark, fmr=how.fmr, combine=how.combine, similarity=similarity
         )
-        calibration.update(data_sha256=hashed.sha256, notes=notes)
-        folder.add("calibration", name, calibration, {})
+        calibration.data_sha256, calibration.notes = hashed.sha256, notes
+        folder.add(Sections(calibration={name: calibration}))
     folder.write()
 
 
-def _looked_at(judged: Judged, images: Source) -> list[str]:
-    """What is to be said of pictures that were embedded; embeddings computed elsewhere may be of others."""
-    return [] if isinstance(judged, EmbeddingTable) else photo_notes(images)
+def _looked_at(judged: AnyEmbedder, images: Source) -> list[str]:
+    """What is to be said of images that were embedded; embeddings computed elsewhere may be of others."""
+    return [] if isinstance(judged, EmbeddingTable) else alignment_notes(images)
 
 
-def _telling_pictures(
+def _shown_rows(
     benchmark: PairBenchmark, outputs: FaceOutputs, scores: NDArray[np.float64]
 ) -> NDArray[np.int64]:
-    """Pictures of the pairs that are furthest on the wrong side, and of the best and worst by each score."""
+    """Images of the pairs that are furthest on the wrong side, and of the best and worst by each score."""
     genuine, impostors = np.flatnonzero(benchmark.same), np.flatnonzero(~benchmark.same)
     worst = np.concatenate(
         [
@@ -230,7 +232,7 @@ def _telling_pictures(
 def _every_pair(
     benchmark: PairBenchmark, outputs: FaceOutputs, hashed: ImageHashes
 ) -> tuple[NDArray[np.int64], AllPairs]:
-    """All pairs of the pictures that are not repetitions, and which pictures these are."""
+    """All pairs of the images that are not repetitions, and which images these are."""
     labels = benchmark.images.labels
     assert labels is not None  # _check_pairs saw to it
     rows = np.flatnonzero(hashed.first == np.arange(len(labels)))
@@ -249,7 +251,7 @@ def _every_pair(
 
 
 def _measure_templates(
-    folder: ResultFolder, judged: Judged, benchmark: TemplateBenchmark, how: Measuring
+    folder: ResultFolder, judged: AnyEmbedder, benchmark: TemplateBenchmark, how: Measuring
 ) -> None:
     if not len(benchmark.pairs):
         raise DataError(
@@ -258,16 +260,11 @@ def _measure_templates(
     fars = wanted_fars(how.fars, int((~benchmark.same).sum()), benchmark.name, every=True)
     hashed = hash_images(benchmark.images)
     outputs = measured_outputs(judged, benchmark.images, how, flip=how.flip)
-    for pooling, section in template_verification_of(outputs, benchmark, fars).items():
-        flip = None if isinstance(judged, EmbeddingTable) else how.flip
-        told = {
-            "flip": flip,
-            "similarity": COSINE.name,
-            "accuracy": None,
-            "data_sha256": hashed.sha256,
-            "notes": [*benchmark.notes, *_looked_at(judged, benchmark.images)],
-        }
-        folder.add("verification", f"{benchmark.name} ({pooling})", {**section, **told}, {})
+    flip = None if isinstance(judged, EmbeddingTable) else how.flip
+    for pooling, section in template_verification_of(outputs, benchmark, fars, flip=flip).items():
+        section.data_sha256 = hashed.sha256
+        section.notes = [*benchmark.notes, *_looked_at(judged, benchmark.images)]
+        folder.add(Sections(verification={f"{benchmark.name} ({pooling})": section}))
     folder.write()
 
 
@@ -287,7 +284,7 @@ def _check_pairs(benchmark: PairBenchmark, kinds: Sequence[Kind], how: Measuring
             )
     if how.every_pair and benchmark.images.labels is None:
         raise Error(
-            f"{benchmark.name}: all pairs need to know who is in each picture, and this benchmark does not say; "
+            f"{benchmark.name}: all pairs need to know who is in each image, and this benchmark does not say; "
             "a .bin set never does, use the raw layout"
         )
     impostors = int((~benchmark.same).sum())
@@ -310,7 +307,7 @@ def _check_listed_pairs(similarity: Similarity, templates: Sequence[str | Path],
         )
     if templates:
         raise Error(
-            f"{templates[0]}: templates cannot be compared by {similarity.name}: pictures are pooled into one unit "
+            f"{templates[0]}: templates cannot be compared by {similarity.name}: images are pooled into one unit "
             "embedding, which has no variance; compare them by the cosine"
         )
 

@@ -1,6 +1,6 @@
-"""How a pair of pictures is compared: the one place that knows.
+"""How a pair of images is compared: the one place that knows.
 
-Whatever measures pairs asks a ``Similarity`` for their scores, and for all that depends on it: how a picture's mirror
+Whatever measures pairs asks a ``Similarity`` for their scores, and for all that depends on it: how an image's mirror
 joins it, and whether pairs can be had that are not listed one by one.
 """
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.embedding.embed import Judged
+from facerts.embedding.embed import AnyEmbedder
 from facerts.embedding.outputs import Embedder, FaceOutputs
 from facerts.embedding.table import EmbeddingTable
 from facerts.errors import ModelError
@@ -24,11 +24,11 @@ VARIANCE = "variance"
 
 @dataclass(frozen=True)
 class Similarity:
-    """A way to compare two pictures; higher is more alike.
+    """A way to compare two images; higher is more alike.
 
     Attributes:
         name: as the command line and results have it.
-        of_pairs: outputs of N pictures and ``(P, 2)`` row numbers to ``(P,) float64``.
+        of_pairs: outputs of N images and ``(P, 2)`` row numbers to ``(P,) float64``.
         suffix: of a benchmark's name in results, where those of several similarities stand side by side.
         of_directions: it needs the unit embeddings alone, so that one matrix product gives all pairs, and pooled
             embeddings can be compared like any others.
@@ -46,7 +46,7 @@ class Similarity:
         """The name under which a benchmark's results stand."""
         return f"{benchmark}{self.suffix}"
 
-    def ready(self, judged: Judged, flip: bool) -> tuple[Judged, bool]:
+    def ready(self, judged: AnyEmbedder, flip: bool) -> tuple[AnyEmbedder, bool]:
         """What to embed with, and whether ``embed_source`` is to add mirrors; a table is taken as it is."""
         if self.wrapped is None or isinstance(judged, EmbeddingTable):
             return judged, flip
@@ -116,7 +116,7 @@ def variance_of(outputs: FaceOutputs) -> NDArray[np.float32]:
     if len(wrong):
         row, entry = wrong[0]
         raise ModelError(
-            f"mls needs finite variances above 0, and entry {entry} of picture {row} has "
+            f"mls needs finite variances above 0, and entry {entry} of image {row} has "
             f"{variance[row, entry]:g}; compare by the cosine"
         )
     return variance

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +10,8 @@ from numpy.typing import NDArray
 from facerts.benchmarks.templates import TemplateBenchmark
 from facerts.embedding.outputs import FaceOutputs
 from facerts.errors import DataError
+from facerts.evaluation.results.verification import VerificationResult
+from facerts.evaluation.similarity import COSINE
 from facerts.evaluation.verification import point, rate_name
 from facerts.metrics.pair_intervals import verification_intervals
 from facerts.metrics.templates import pool, ranked_weights
@@ -22,12 +23,12 @@ POOLINGS = ("mean", "quality", "inverse_variance", "norm")
 def pooled(outputs: FaceOutputs, benchmark: TemplateBenchmark) -> dict[str, NDArray[np.float32]]:
     """The benchmark's templates, ``(T, d)`` of unit length, by each of ``POOLINGS`` that the outputs allow.
 
-    Pictures weigh the same ("mean"), by the rank of their quality, by the inverse of their uncertainty or by the norm
+    Images weigh the same ("mean"), by the rank of their quality, by the inverse of their uncertainty or by the norm
     of their embedding. An uncertainty that is no more than minus the quality is no variance, and neither is
     one that is 0 or less somewhere; a norm must lie above 0 as well. What does not hold is left out.
 
     Args:
-        outputs: of the benchmark's pictures, in their order.
+        outputs: of the benchmark's images, in their order.
         benchmark: whose templates.
     """
     weights: dict[str, NDArray[np.floating] | None] = {"mean": None}
@@ -59,18 +60,20 @@ def template_verification_of(
     benchmark: TemplateBenchmark,
     fars: Sequence[float],
     *,
+    flip: bool | None = None,
     replicates: int | None = None,
-) -> dict[str, dict[str, Any]]:
+) -> dict[str, VerificationResult]:
     """Measure the benchmark's pairs of templates.
 
     Args:
-        outputs: of the benchmark's pictures, in their order.
+        outputs: of the benchmark's images, in their order.
         benchmark: with pairs.
         fars: false accept rates; those that the impostor pairs cannot show are left out.
+        flip: whether mirrors were added; None where that is not known.
         replicates: of the bootstrap over pairs; see ``verification_intervals``.
 
     Returns:
-        A section for each pooling; ``docs/results-schema.md`` says what its keys mean.
+        A section for each pooling.
 
     Raises:
         DataError: the benchmark has no genuine or no impostor pairs.
@@ -83,7 +86,7 @@ def template_verification_of(
             f"but there are {genuine} and {len(same) - genuine}"
         )
     return {
-        name: _section(templates, benchmark, fars, replicates)
+        name: _section(templates, benchmark, fars, flip, replicates)
         for name, templates in pooled(outputs, benchmark).items()
     }
 
@@ -92,23 +95,28 @@ def _section(
     templates: NDArray[np.float32],
     benchmark: TemplateBenchmark,
     fars: Sequence[float],
+    flip: bool | None,
     replicates: int | None,
-) -> dict[str, Any]:
+) -> VerificationResult:
     scores = pair_cosine(templates, benchmark.pairs).astype(np.float32)
     curve = roc(scores, benchmark.same)
     targets = reachable(fars, curve.impostors)
     intervals = verification_intervals(scores, benchmark.same, targets, replicates=replicates)
-    return {
-        "pairs": len(scores),
-        "genuine": curve.genuine,
-        "impostors": curve.impostors,
-        "images": len(benchmark.images),
-        "templates": len(templates),
-        "subjects": None,
-        "auroc": curve.auroc(),
-        "eer": curve.eer(),
-        "tar_at_far": {
+    return VerificationResult(
+        pairs=len(scores),
+        genuine=curve.genuine,
+        impostors=curve.impostors,
+        images=len(benchmark.images),
+        templates=len(templates),
+        subjects=None,
+        flip=flip,
+        similarity=COSINE.name,
+        accuracy=None,
+        auroc=curve.auroc(),
+        eer=curve.eer(),
+        tar_at_far={
             rate_name(far): point(curve.tar_at_far(far), intervals.tar_at_far[far]) for far in targets
         },
-        "interval": "bootstrap over pairs",
-    }
+        interval="bootstrap over pairs",
+        notes=list(benchmark.notes),
+    )

@@ -1,18 +1,24 @@
-"""An embedder on a verification benchmark: on the pairs that it lists, and on every pair of its pictures."""
+"""An embedder on a verification benchmark: on the pairs that it lists, and on every pair of its images."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
-from facerts.benchmarks.pairs import PairBenchmark, people_of_pairs
+from facerts.benchmarks.pairs import PairBenchmark, subjects_of_pairs
 from facerts.embedding.embed import embed_source
 from facerts.embedding.outputs import Embedder, FaceOutputs
 from facerts.errors import Error
 from facerts.evaluation.image_scores import image_arrays
 from facerts.evaluation.result_folder import Arrays
+from facerts.evaluation.results.verification import (
+    AccuracyResult,
+    AllPairsResult,
+    TarAtFar,
+    VerificationIntervals,
+    VerificationResult,
+)
 from facerts.evaluation.similarity import COSINE, Similarity
 from facerts.metrics.all_pairs import EDGES, AllPairs, far_intervals
 from facerts.metrics.intervals import Interval
@@ -32,8 +38,8 @@ def evaluate_verification(
     flip: bool = True,
     batch_size: int = 64,
     progress: bool = True,
-) -> tuple[dict[str, Any], Arrays]:
-    """Embed a benchmark's pictures and measure.
+) -> tuple[VerificationResult, Arrays]:
+    """Embed a benchmark's images and measure.
 
     Returns:
         The section ``verification[NAME]`` of a result, and its arrays.
@@ -49,11 +55,11 @@ def verification_of(
     flip: bool | None,
     fars: Sequence[float] | None = None,
     similarity: Similarity = COSINE,
-) -> tuple[dict[str, Any], Arrays]:
+) -> tuple[VerificationResult, Arrays]:
     """Measure embeddings that are there already; see ``evaluate_verification``.
 
     Args:
-        outputs: of the benchmark's pictures.
+        outputs: of the benchmark's images.
         benchmark: whose pairs are measured.
         flip: whether mirrors were added; None where that is not known.
         fars: at which TAR is measured; by default those of ``FARS`` that the impostor pairs can show.
@@ -65,35 +71,33 @@ def verification_of(
     """
     scores, same = similarity.of_pairs(outputs, benchmark.pairs), benchmark.same
     labels = benchmark.images.labels
-    subjects = people_of_pairs(benchmark)
+    subjects = subjects_of_pairs(benchmark)
     accuracy = ten_fold_accuracy(scores, same, benchmark.folds)
     _, fold = np.unique(benchmark.folds, return_inverse=True)
     right = (scores >= accuracy.thresholds[fold]) == same
     curve = roc(scores, same)
     rates = wanted_fars(fars, curve.impostors, benchmark.name)
     intervals = verification_intervals(scores, same, rates, subjects=subjects)
-    section: dict[str, Any] = {
-        "pairs": len(scores),
-        "genuine": curve.genuine,
-        "impostors": curve.impostors,
-        "images": len(benchmark.images),
-        "subjects": None if labels is None else len(np.unique(labels)),
-        "flip": flip,
-        "similarity": similarity.name,
-        "accuracy": {
-            "value": accuracy.value,
-            "fold_std": accuracy.fold_std,
-            "ci95": list(share_interval(right, same, subjects=subjects)),
-        },
-        "auroc": curve.auroc(),
-        "eer": curve.eer(),
-        "ci95": {"auroc": list(intervals.auroc), "eer": list(intervals.eer)},
-        "tar_at_far": {
-            rate_name(far): point(curve.tar_at_far(far), intervals.tar_at_far[far]) for far in rates
-        },
-        "interval": f"bootstrap over {intervals.unit}",
-        "notes": list(benchmark.notes),
-    }
+    section = VerificationResult(
+        pairs=len(scores),
+        genuine=curve.genuine,
+        impostors=curve.impostors,
+        images=len(benchmark.images),
+        subjects=None if labels is None else len(np.unique(labels)),
+        flip=flip,
+        similarity=similarity.name,
+        accuracy=AccuracyResult(
+            value=accuracy.value,
+            fold_std=accuracy.fold_std,
+            ci95=share_interval(right, same, subjects=subjects),
+        ),
+        auroc=curve.auroc(),
+        eer=curve.eer(),
+        ci95=VerificationIntervals(auroc=intervals.auroc, eer=intervals.eer),
+        tar_at_far={rate_name(far): point(curve.tar_at_far(far), intervals.tar_at_far[far]) for far in rates},
+        interval=f"bootstrap over {intervals.unit}",
+        notes=list(benchmark.notes),
+    )
     arrays: Arrays = {
         "scores": scores.astype(np.float32),
         "same": same,
@@ -109,27 +113,27 @@ def verification_of(
 
 def all_pairs_of(
     pairs: AllPairs, name: str, fars: Sequence[float] | None = None
-) -> tuple[dict[str, Any], Arrays]:
-    """Measure every pair of a benchmark's pictures.
+) -> tuple[AllPairsResult, Arrays]:
+    """Measure every pair of a benchmark's images.
 
     Returns:
-        The section ``verification[NAME]["all_pairs"]``, and its arrays.
+        ``verification[NAME].all_pairs`` of a result, and its arrays.
     """
     curve = pairs.roc()
     area, error = pairs.auroc()
     rates = wanted_fars(fars, pairs.impostors, f"all pairs of {name}", every=True)
     intervals = far_intervals(pairs, rates)
-    section = {
-        "images": len(pairs.subjects),
-        "subjects": int(pairs.subjects.max()) + 1,
-        "genuine": len(pairs.genuine),
-        "impostors": pairs.impostors,
-        "auroc": area,
-        "auroc_error": error,
-        "eer": curve.eer(),
-        "tar_at_far": {rate_name(far): point(pairs.tar_at_far(far), intervals.get(far)) for far in rates},
-        "interval": "bootstrap over subjects",
-    }
+    section = AllPairsResult(
+        images=len(pairs.subjects),
+        subjects=int(pairs.subjects.max()) + 1,
+        genuine=len(pairs.genuine),
+        impostors=pairs.impostors,
+        auroc=area,
+        auroc_error=error,
+        eer=curve.eer(),
+        tar_at_far={rate_name(far): point(pairs.tar_at_far(far), intervals.get(far)) for far in rates},
+        interval="bootstrap over subjects",
+    )
     thin = EDGES[:-1].reshape(DRAWN_BINS, -1)[:, 0]
     genuine, _ = np.histogram(pairs.genuine, np.append(thin, EDGES[-1]))
     arrays: Arrays = {
@@ -162,15 +166,15 @@ def wanted_fars(
     return list(fars)
 
 
-def point(measured: OperatingPoint, ci95: Interval | None) -> dict[str, Any]:
+def point(measured: OperatingPoint, ci95: Interval | None) -> TarAtFar:
     """An operating point as results have it."""
-    return {
-        "value": measured.tar,
-        "achieved_far": measured.achieved_far,
-        "threshold": measured.threshold if np.isfinite(measured.threshold) else None,
-        "impostors_accepted": round(measured.achieved_far * measured.impostors),
-        "ci95": None if ci95 is None else list(ci95),
-    }
+    return TarAtFar(
+        value=measured.tar,
+        achieved_far=measured.achieved_far,
+        threshold=measured.threshold if np.isfinite(measured.threshold) else None,
+        impostors_accepted=round(measured.achieved_far * measured.impostors),
+        ci95=ci95,
+    )
 
 
 def curve_arrays(curve: ROC) -> Arrays:

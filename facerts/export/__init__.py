@@ -1,1 +1,1 @@
-"""ONNX files from ONNX files, without PyTorch."""
+"""Convert ONNX files to other ONNX files, without PyTorch."""

@@ -1,7 +1,7 @@
-"""A model without everything but its embedding, as other packages' ArcFace loaders want it.
+"""Reduce a model to its embedding, for the ArcFace loaders of other packages.
 
-insightface's ``ArcFaceONNX`` and uniface's ``BaseRecognizer`` refuse files with more than one output, feed RGB crops
-as (x − 127.5) / 127.5, and bring the embedding to unit length themselves.
+insightface's ``ArcFaceONNX`` and uniface's ``BaseRecognizer`` refuse files with more than one output, normalize RGB
+crops as (x − 127.5) / 127.5, and bring the embedding to unit length themselves.
 """
 
 from __future__ import annotations
@@ -13,100 +13,103 @@ from typing import TYPE_CHECKING, Any
 
 from facerts.embedding import FaceOutputs, OnnxEmbedder, load_embedder
 from facerts.errors import Error, MissingExtraError, ModelError
-from facerts.export.parity import Parity, check_crops, compare
-from facerts.onnx.contract import Description, Input, store_description
+from facerts.export.parity import Parity, check_crops, compare_outputs
+from facerts.onnx.contract import Description, InputSpec, store_description
 
 if TYPE_CHECKING:
     from onnx import GraphProto, NodeProto
 
 SUFFIX = ".onnx"
 
-# insightface takes a graph whose first 8 nodes have names that begin like these, one of each, for one that shifts and
-# scales by itself, and feeds it bytes.
-LOOKED_AT = 8
-SHIFTS, SCALES = ("Sub", "_minus"), ("Mul", "_mul")
+# If the names of a graph's first 8 nodes include one of each of these prefixes, insightface assumes that the graph
+# normalizes its input, and feeds it raw bytes.
+INSPECTED_NODES = 8
+SUBTRACTION_NAMES, MULTIPLICATION_NAMES = ("Sub", "_minus"), ("Mul", "_mul")
 
 
 def keep_embedding(model: str | Path, out: str | Path) -> Parity:
-    """Write a model with its embedding as the only output, and without what only the others needed.
+    """Write a copy of a model with the embedding as its only output, without the nodes that only other outputs need.
 
-    The description stays, without what it says of the quality: thresholds and quantiles. Match thresholds stay, as
-    embeddings do. Needs no PyTorch, and of the package onnx only what reads and writes files.
+    The description is kept, except for quality, quality thresholds and quantiles. Match thresholds are kept, since the
+    embeddings are the same. Does not need PyTorch, and uses the onnx package only to read and write files.
 
     Args:
-        model: an .onnx embedder, ours or a foreign one with its description beside it.
-        out: the .onnx file; it appears only if it gives the same embeddings.
+        model: an .onnx embedder, ours or a foreign one with a description beside it.
+        out: the .onnx file to write; it is written only if it gives the same embeddings.
+
+    Returns:
+        The largest differences between the model and the new file.
 
     Raises:
-        ModelError: the model cannot be opened, wants another input than other packages feed, or the new file gives
-            other embeddings.
-        Error: ``out`` is no .onnx file, or the model itself.
+        ModelError: the model cannot be opened, needs other preprocessing than other packages apply, or the new file
+            gives other embeddings.
+        Error: ``out`` is not an .onnx file, or is the model itself.
         MissingExtraError: onnx or ONNX Runtime is not installed.
     """
     path, out = Path(model), Path(out)
     for file in (path, out):
         if file.suffix.lower() != SUFFIX:
-            raise Error(f"{file}: a model of one output is made from an .onnx file and written to one")
+            raise Error(f"{file}: a model of one output must be made from an .onnx file and written to one")
     if out.resolve() == path.resolve():
         raise Error(f"{out}: the model would lose its quality; give another file to write")
     embedder = load_embedder(path)
-    told = embedder.description
-    _check_input(path, told.input)
-    description = _without_quality(told)
+    _check_input(path, embedder.description.input)
+    description = _without_quality(embedder.description)
     with TemporaryDirectory() as scratch:
         part = Path(scratch) / path.name
-        _write(path, told, part)
+        _write(path, embedder.description.outputs["embedding"], part)
         crops = check_crops()
         parity = _check(path, embedder(crops), OnnxEmbedder(part, description=description)(crops))
         store_description(part, description, out)
     return parity
 
 
-def _check_input(path: Path, told: Input) -> None:
-    """
+def _check_input(path: Path, spec: InputSpec) -> None:
+    """Check that a model needs the same preprocessing as other packages' ArcFace loaders apply.
+
     Raises:
-        ModelError: the model would be fed something else than it wants, without anybody noticing.
+        ModelError: it needs another, so those packages would silently compute wrong embeddings.
     """
-    fed = Input()
+    applied = InputSpec()
     for name in ("size", "layout", "color", "mean", "std"):
-        wants, gets = getattr(told, name), getattr(fed, name)
-        if wants != gets:
+        needed, actual = getattr(spec, name), getattr(applied, name)
+        if needed != actual:
             raise ModelError(
-                f"{path}: the model wants its input with {name} {wants}, and other packages' ArcFace loaders would "
-                f"feed {name} {gets}, so that it would give wrong embeddings there; no file was written"
+                f"{path}: the model needs input with {name} {needed}, but other packages' ArcFace loaders use "
+                f"{name} {actual}, so it would give wrong embeddings there; no file was written"
             )
 
 
-def _without_quality(told: Description) -> Description:
-    outputs = {"embedding": told.outputs["embedding"]}
-    if told.quality == "norm" and told.normalize_embedding:
-        return told.model_copy(update={"outputs": outputs})
+def _without_quality(description: Description) -> Description:
+    outputs = {"embedding": description.outputs["embedding"]}
+    if description.quality == "norm" and description.normalize_embedding:
+        return description.model_copy(update={"outputs": outputs})
     changes: dict[str, Any] = {"outputs": outputs, "quality": "none", "thresholds": {}}
-    if told.calibration is not None:
-        changes["calibration"] = told.calibration.model_copy(update={"quantiles": ()})
-    return told.model_copy(update=changes)
+    if description.calibration is not None:
+        changes["calibration"] = description.calibration.model_copy(update={"quantiles": ()})
+    return description.model_copy(update=changes)
 
 
-def _write(path: Path, told: Description, part: Path) -> None:
-    """The part of the graph that leads from the input to the embedding; all else in the file stays as it is."""
+def _write(path: Path, embedding: str, part: Path) -> None:
+    """Write a copy of a model with only the part of the graph that computes the tensor ``embedding``."""
     try:
         import onnx
     except ImportError as error:
         raise MissingExtraError(
-            "to take outputs from a model needs onnx: pip install onnx (also part of 'facerts[train]')"
+            "removing a model's outputs needs onnx: pip install onnx (also part of 'facerts[train]')"
         ) from error
     model = onnx.load(str(path))
-    _prune(model.graph, told.outputs["embedding"])
-    for node in model.graph.node[:LOOKED_AT]:
-        if node.name.startswith(SHIFTS + SCALES):
+    _prune(model.graph, embedding)
+    for node in model.graph.node[:INSPECTED_NODES]:
+        if node.name.startswith(SUBTRACTION_NAMES + MULTIPLICATION_NAMES):
             node.name = f"node_{node.name}"
     onnx.save(model, str(part))
 
 
 def _prune(graph: GraphProto, tensor: str) -> None:
-    """Leave one output, and what it is computed from."""
+    """Remove all outputs but one, and everything that is not needed to compute it."""
     needed = {tensor}
-    for node in reversed(graph.node):  # which stand behind those whose tensors they read
+    for node in reversed(graph.node):  # nodes come after those whose outputs they read
         if needed.intersection(node.output):
             needed.update(_reads(node))
     _keep(graph.node, lambda node: bool(needed.intersection(node.output)))
@@ -115,14 +118,14 @@ def _prune(graph: GraphProto, tensor: str) -> None:
     _keep(graph.value_info, lambda value: value.name in needed)
 
 
-def _keep(entries: Any, wanted: Callable[[Any], bool]) -> None:
-    kept = [entry for entry in entries if wanted(entry)]
+def _keep(entries: Any, is_needed: Callable[[Any], bool]) -> None:
+    kept = [entry for entry in entries if is_needed(entry)]
     del entries[:]
     entries.extend(kept)
 
 
 def _reads(node: NodeProto) -> Iterator[str]:
-    """Names of the tensors that a node, or the graphs inside it, may read."""
+    """Names of the tensors that a node, or its subgraphs, may read."""
     yield from node.input
     for attribute in node.attribute:
         for graph in (attribute.g, *attribute.graphs):
@@ -132,6 +135,6 @@ def _reads(node: NodeProto) -> Iterator[str]:
 
 def _check(path: Path, before: FaceOutputs, after: FaceOutputs) -> Parity:
     try:
-        return compare(before, after)
+        return compare_outputs(before, after)
     except ModelError as error:
         raise ModelError(f"{path}: {error}") from error

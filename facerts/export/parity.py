@@ -1,4 +1,4 @@
-"""Whether an ONNX file computes what it was made from: the check that comes before every file that is written."""
+"""Check that an ONNX file computes the same as the network it was made from, before the file is written."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Parity:
     quality_spread: float | None
 
 
-def compare(expected: FaceOutputs, actual: FaceOutputs, tolerance: Tolerance = EXACT) -> Parity:
+def compare_outputs(expected: FaceOutputs, actual: FaceOutputs, tolerance: Tolerance = EXACT) -> Parity:
     """Compare what a written file computes with what it should compute on the same crops.
 
     Raises:
@@ -80,7 +80,7 @@ def compare(expected: FaceOutputs, actual: FaceOutputs, tolerance: Tolerance = E
 
 
 def check_crops(source: Source | None = None) -> NDArray[np.uint8]:
-    """``(N, 112, 112, 3)`` RGB crops to compare on: a source's, drawn faces, non-faces and noise."""
+    """``(N, 112, 112, 3)`` RGB crops for comparisons: some of a source's, synthetic faces, non-faces and noise."""
     crops = [draw_face(number, 0) for number in range(SYNTHETIC_FACES)]
     crops += [draw_non_face(number) for number in range(NON_FACES)]
     crops += list(np.random.default_rng(0).integers(0, 256, (NOISE, CROP_SIZE, CROP_SIZE, 3), dtype=np.uint8))

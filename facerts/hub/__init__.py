@@ -1,1 +1,1 @@
-"""Models by name: those that ship, and those that are fetched."""
+"""Models by name: those shipped with facerts, and those that can be downloaded."""

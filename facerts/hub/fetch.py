@@ -1,7 +1,7 @@
-"""Models that do not ship but can be fetched: where they are, what they must be, and where they lie once they are here.
+"""Models that are not shipped but can be downloaded (``facerts models pull``).
 
-``pull.json`` has the addresses, the size and the SHA-256 of each. They are kept in the folder ``$FACERTS_CACHE``, by
-default the user's own for such files, and are also found in ``$FACERTS_MODELS``, by default ``../shared/models``.
+``fetch.json`` lists the URLs, size and SHA-256 of each. Downloads are stored in ``$FACERTS_CACHE``, by default the
+user's cache folder, and are also found in ``$FACERTS_MODELS``, by default ``../shared/models``.
 """
 
 from __future__ import annotations
@@ -21,102 +21,103 @@ from urllib.request import HTTPRedirectHandler, Request, build_opener
 from pydantic import Field, StringConstraints
 
 from facerts.errors import ModelError, WriteError, did_you_mean
-from facerts.hub.listing import ListedModel, Section, read_list
+from facerts.hub.listing import ListedModel, StrictModel, read_list
 from facerts.io.files import atomic_write
 from facerts.io.progress import progress_bar
 from facerts.version import __version__
 
-# Neither who asks for a model nor what comes is for others on the way.
+# Encrypted, so that nobody on the way can see the request or change the model.
 SCHEME = "https"
-REGISTRY = Path(__file__).with_suffix(".json")
+DOWNLOADS = Path(__file__).with_suffix(".json")
 BLOCK = 1 << 16
 TIMEOUT_S = 30.0
 ATTEMPTS = 3
 PAUSE_S = 1.0
-# Answers that may be others a moment later.
-PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})
+# HTTP status codes of temporary failures.
+TEMPORARY = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 
-class PulledModel(ListedModel):
-    """One model.
+class DownloadableModel(ListedModel):
+    """A model that can be downloaded.
 
     Attributes:
-        urls: of the file, https, in the order in which they are tried.
+        urls: https URLs of the file, in the order in which they are tried.
     """
 
     urls: tuple[Annotated[str, StringConstraints(pattern=rf"^{SCHEME}://\S+$")], ...] = Field(min_length=1)
 
 
-class Registry(Section):
-    """All of them."""
+class DownloadList(StrictModel):
+    """The list of models that can be downloaded."""
 
     schema_: Literal["facerts.pull/1"] = Field(alias="schema")
-    models: tuple[PulledModel, ...]
+    models: tuple[DownloadableModel, ...]
 
 
 class _FetchError(ModelError):
-    """An address did not give the file.
+    """A download failed.
 
     Attributes:
-        passing: whether another attempt may do better.
+        temporary: whether another attempt may succeed.
     """
 
-    def __init__(self, reason: str, *, passing: bool) -> None:
+    def __init__(self, reason: str, *, temporary: bool) -> None:
         super().__init__(reason)
-        self.passing = passing
+        self.temporary = temporary
 
 
-def pulled_models() -> tuple[PulledModel, ...]:
-    """Those that can be fetched, here or not."""
-    return read_list(REGISTRY, Registry, of="list of the models to fetch").models
+def downloadable_models() -> tuple[DownloadableModel, ...]:
+    """All models that can be downloaded, whether they already are or not."""
+    return read_list(DOWNLOADS, DownloadList, of="list of downloadable models").models
 
 
 def cache_folder() -> Path:
-    """Where they are put: ``$FACERTS_CACHE``, or the folder that the platform has for it."""
-    if told := os.environ.get("FACERTS_CACHE"):
-        return Path(told)
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "facerts" / "Cache"
+    """The folder for downloaded models: ``$FACERTS_CACHE``, or the platform's cache folder."""
+    if folder := os.environ.get("FACERTS_CACHE"):
+        return Path(folder)
     if sys.platform == "darwin":
         return Path.home() / "Library" / "Caches" / "facerts"
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "facerts"
 
 
-def locate(model: PulledModel) -> Path | None:
-    """The model's file, whose hash was checked, or None where it is not here."""
-    return next((path for path in _places(model) if path.is_file() and not model.mismatch(path)), None)
+def locate(model: DownloadableModel) -> Path | None:
+    """The model's file, after checking its hash; None if it is not on this machine."""
+    return next((path for path in _candidates(model) if path.is_file() and not model.mismatch(path)), None)
 
 
-def find_pulled(name: str, *, otherwise: str = "") -> Path:
-    """The file of a model, whose hash was checked.
+def find_downloaded(name: str, *, otherwise: str = "") -> Path:
+    """The file of a downloaded model, after checking its hash.
 
     Args:
-        name: of the model.
-        otherwise: what else can be done where it is not here, for the error.
+        name: name of the model.
+        otherwise: appended to the advice in the error if the model is not downloaded.
 
     Raises:
-        ModelError: there is no model of that name, or it is not here.
+        ModelError: there is no model of that name, or it has not been downloaded.
     """
     model = _named(name)
     found = locate(model)
     if found is not None:
         return found
-    wrong = [f"; {path}: {model.mismatch(path)}" for path in _places(model) if path.is_file()]
+    wrong = [f"; {path}: {model.mismatch(path)}" for path in _candidates(model) if path.is_file()]
     raise ModelError(
-        f"the model {name} is not here: facerts models pull {name} fetches it{otherwise}{''.join(wrong)}"
+        f"the model {name} is not downloaded: run facerts models pull {name}{otherwise}{''.join(wrong)}"
     )
 
 
 def pull(name: str, source: str | Path | None = None) -> Path:
-    """Fetch a model, unless it is in the cache already; it appears there only if its hash is right.
+    """Download a model unless it is in the cache already; it is stored only if its hash matches.
 
     Args:
-        name: of the model.
-        source: the file, where it was carried over from another machine.
+        name: name of the model.
+        source: a copy of the file to use instead, such as one downloaded on another machine.
+
+    Returns:
+        The file in the cache.
 
     Raises:
-        ModelError: there is no model of that name; it could not be fetched, and the sentence says how to carry it
-            over; or what came is another file.
+        ModelError: there is no model of that name; the download failed (the message says how to install the file by
+            hand); or the file is not the expected one.
     """
     model = _named(name)
     target = cache_folder() / model.file
@@ -130,8 +131,8 @@ def pull(name: str, source: str | Path | None = None) -> Path:
         raise ModelError(str(error)) from error
 
 
-def _fetch(model: PulledModel, target: Path) -> Path:
-    """From the first of its addresses that gives it."""
+def _fetch(model: DownloadableModel, target: Path) -> Path:
+    """Download from the first URL that works."""
     problems = []
     for url in model.urls:
         for attempt in range(ATTEMPTS):
@@ -140,44 +141,46 @@ def _fetch(model: PulledModel, target: Path) -> Path:
                 return _store(_download(url, model), model, url, target)
             except _FetchError as error:
                 problem = error
-            if not problem.passing:
+            if not problem.temporary:
                 break
         problems.append(str(problem))
     raise ModelError(
-        f"{model.name} could not be fetched ({'; '.join(problems)}). Fetch it where there is a network "
-        f"({model.bytes:,} bytes, SHA-256 {model.sha256}); then facerts models pull {model.name} --from FILE puts it "
+        f"{model.name} could not be downloaded ({'; '.join(problems)}). Download it on a machine with network access "
+        f"({model.bytes:,} bytes, SHA-256 {model.sha256}); then facerts models pull {model.name} --from FILE stores it "
         f"at {target}"
     )
 
 
-def _places(model: PulledModel) -> list[Path]:
+def _candidates(model: DownloadableModel) -> list[Path]:
     return [
         cache_folder() / model.file,
         Path(os.environ.get("FACERTS_MODELS", "../shared/models")) / model.file,
     ]
 
 
-def _named(name: str) -> PulledModel:
-    models = {model.name: model for model in pulled_models()}
+def _named(name: str) -> DownloadableModel:
+    models = {model.name: model for model in downloadable_models()}
     if name not in models:
         raise ModelError(
-            f"no model {name!r} to fetch{did_you_mean(name, models)}; there are {', '.join(models)}"
+            f"no downloadable model {name!r}{did_you_mean(name, models)}; available: {', '.join(models)}"
         )
     return models[name]
 
 
 class _Redirects(HTTPRedirectHandler):
-    """Follows an address to others of its kind alone."""
+    """Follows redirects to https URLs only."""
 
     def redirect_request(
         self, req: Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str
     ) -> Request | None:
         if urlsplit(newurl).scheme != SCHEME:
-            raise _FetchError(f"{req.full_url}: leads on to {newurl}, which is not {SCHEME}", passing=False)
+            raise _FetchError(
+                f"{req.full_url}: redirects to {newurl}, which is not {SCHEME}", temporary=False
+            )
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
-def _download(url: str, model: PulledModel) -> Iterator[bytes]:
+def _download(url: str, model: DownloadableModel) -> Iterator[bytes]:
     request = Request(url, headers={"User-Agent": f"facerts/{__version__}"})
     try:
         with build_opener(_Redirects).open(request, timeout=TIMEOUT_S) as response, progress_bar() as bar:
@@ -186,9 +189,9 @@ def _download(url: str, model: PulledModel) -> Iterator[bytes]:
                 bar.advance(task, len(block))
                 yield block
     except HTTPError as error:
-        raise _FetchError(f"{url}: {error}", passing=error.code in PASSING) from error
+        raise _FetchError(f"{url}: {error}", temporary=error.code in TEMPORARY) from error
     except (OSError, HTTPException) as error:
-        raise _FetchError(f"{url}: {getattr(error, 'reason', error)}", passing=True) from error
+        raise _FetchError(f"{url}: {getattr(error, 'reason', error)}", temporary=True) from error
 
 
 def _read(path: Path) -> Iterator[bytes]:
@@ -200,14 +203,14 @@ def _read(path: Path) -> Iterator[bytes]:
         raise ModelError(f"{path}: cannot be read ({error.strerror})") from error
 
 
-def _store(blocks: Iterable[bytes], model: PulledModel, origin: str, target: Path) -> Path:
-    """Write a file if it is the one that was meant.
+def _store(blocks: Iterable[bytes], model: DownloadableModel, origin: str, target: Path) -> Path:
+    """Store a model's file if its size and hash match.
 
     Raises:
-        _FetchError: it is not; passing where its end is missing.
+        _FetchError: they do not match; temporary if the file is incomplete.
     """
     digest, size = hashlib.sha256(), 0
-    with atomic_write(target, advice="set FACERTS_CACHE to a folder that can") as file:
+    with atomic_write(target, advice="set FACERTS_CACHE to a writable folder") as file:
         for block in blocks:
             size += len(block)
             if size > model.bytes:
@@ -215,10 +218,10 @@ def _store(blocks: Iterable[bytes], model: PulledModel, origin: str, target: Pat
             digest.update(block)
             file.write(block)
         if size != model.bytes:
-            found = f"more than {model.bytes:,} bytes" if size > model.bytes else f"{size:,} bytes"
+            actual = f"more than {model.bytes:,} bytes" if size > model.bytes else f"{size:,} bytes"
             raise _FetchError(
-                f"{origin}: {found}, and {model.name} has {model.bytes:,}", passing=size < model.bytes
+                f"{origin}: {actual}, but {model.name} has {model.bytes:,}", temporary=size < model.bytes
             )
-        if wrong := model.wrong_hash(digest.hexdigest()):
-            raise _FetchError(f"{origin}: {wrong}", passing=False)
+        if wrong := model.hash_mismatch(digest.hexdigest()):
+            raise _FetchError(f"{origin}: {wrong}", temporary=False)
     return target

@@ -1,4 +1,4 @@
-"""Lists of models as JSON: what each file is, on which terms it may be used, and its SHA-256."""
+"""Lists of models as JSON: name, file, SHA-256 and terms of use of each."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 from facerts.errors import ModelError
 from facerts.io.files import sha256_file
 
-# Neither could be taken for a path: no dots, no slashes.
+# A name cannot be mistaken for a path: no dots, no slashes.
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")]
 Text = Annotated[str, StringConstraints(pattern=r"^\S[^\n]*$")]
 
 List = TypeVar("List", bound=BaseModel)
 
 
-class Section(BaseModel):
-    """A part of a list: no unknown keys."""
+class StrictModel(BaseModel):
+    """Base class of a list and its entries: unknown keys are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class ListedModel(Section):
-    """One model.
+class ListedModel(StrictModel):
+    """A model in a list.
 
     Attributes:
-        name: that it is asked for by.
-        file: its .onnx file.
-        sha256: of the file.
-        bytes: of the file.
-        summary: what it is for, in a line.
-        terms: on which it may be used.
+        name: the name that users give.
+        file: name of the .onnx file.
+        sha256: SHA-256 of the file.
+        bytes: size of the file.
+        summary: what the model is for, in one line.
+        terms: terms of use.
     """
 
     name: Name
@@ -43,33 +43,31 @@ class ListedModel(Section):
     terms: Text
 
     def mismatch(self, path: Path) -> str:
-        """What tells a file from the one that is listed; nothing where it is that one."""
-        return self.wrong_hash(sha256_file(path))
+        """How a file differs from the listed one; an empty string if it is the same."""
+        return self.hash_mismatch(sha256_file(path))
 
-    def wrong_hash(self, found: str) -> str:
-        """The same, of the SHA-256 that was found."""
-        return (
-            ""
-            if found == self.sha256
-            else f"its SHA-256 is {found}, and that of {self.name} is {self.sha256}"
-        )
+    def hash_mismatch(self, actual: str) -> str:
+        """As ``mismatch``, for a SHA-256 that was already computed."""
+        if actual == self.sha256:
+            return ""
+        return f"its SHA-256 is {actual}, but that of {self.name} is {self.sha256}"
 
 
 def read_list(path: Path, kind: type[List], *, of: str) -> List:
-    """A list of models.
+    """Read a list of models.
 
     Args:
         path: the JSON file.
-        kind: what is in it.
-        of: names it in errors.
+        kind: the class of the list.
+        of: names the list in errors.
 
     Raises:
-        ModelError: there is none, or it is broken.
+        ModelError: the file is missing or broken.
     """
     try:
         return kind.model_validate_json(path.read_bytes())
     except OSError as error:
-        raise ModelError(f"{path}: no {of} ({error.strerror}); install facerts again") from error
+        raise ModelError(f"{path}: no {of} ({error.strerror}); reinstall facerts") from error
     except ValidationError as error:
         problems = "; ".join(
             f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}".removeprefix(": ")

@@ -1,7 +1,7 @@
-"""The models that ship with facerts: which there are, where they lie, and whether they are what they were.
+"""The models shipped with facerts.
 
-``models/`` (installed as ``facerts.models``) holds their files, a card for each, and a manifest with the SHA-256 of
-every file, which is held against the file each time that a model is asked for by its name.
+``models/`` (installed as ``facerts.models``) contains their files, a model card for each, and a manifest with the
+SHA-256 of every file, which is checked each time a model is requested by name.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from typing import Annotated, Literal
 from pydantic import Field, StringConstraints, model_validator
 
 from facerts.errors import ModelError, did_you_mean
-from facerts.hub.listing import ListedModel, Name, Section, Text, read_list
+from facerts.hub.listing import ListedModel, Name, StrictModel, Text, read_list
 
 MANIFEST = "manifest.json"
 SCHEMA: Literal["facerts.models/1"] = "facerts.models/1"
 
 
 class ShippedModel(ListedModel):
-    """One model; its name is also what its description says, and its file lies beside the manifest.
+    """A shipped model; its file lies beside the manifest, and its name is that of its description.
 
     Attributes:
         embedding_size: d.
-        method: that trained it.
-        card: a Markdown file beside the manifest: data, numbers, limits.
+        method: the training method.
+        card: model card, a Markdown file beside the manifest: training data, results, limitations.
     """
 
     embedding_size: int = Field(ge=1)
@@ -33,13 +33,13 @@ class ShippedModel(ListedModel):
     card: Annotated[str, StringConstraints(pattern=r"^[\w.-]+\.md$")]
 
 
-class Manifest(Section):
-    """All of them.
+class Manifest(StrictModel):
+    """The list of shipped models.
 
     Attributes:
-        schema_: the form of the manifest.
-        default: name of the model that is used where none is named; None where there are no models.
-        models: in the order in which they are listed.
+        schema_: version of the manifest's format.
+        default: name of the model to use if none is named; None if there are no models.
+        models: the models, in order.
     """
 
     schema_: Literal["facerts.models/1"] = Field(default=SCHEMA, alias="schema")
@@ -47,17 +47,17 @@ class Manifest(Section):
     models: tuple[ShippedModel, ...] = ()
 
     @model_validator(mode="after")
-    def agrees_with_itself(self) -> Manifest:
+    def is_consistent(self) -> Manifest:
         names: list[str | None] = [model.name for model in self.models]
         if len(set(names)) != len(names):
             raise ValueError("two models have the same name")
         if self.default not in (names or [None]):
-            raise ValueError("default must be the name of one of the models, or null where there are none")
+            raise ValueError("default must be the name of one of the models, or null if there are none")
         return self
 
 
 def models_folder() -> Path:
-    """Where the manifest and the files lie.
+    """The folder with the manifest and the models.
 
     Raises:
         ModelError: the installation has no such folder.
@@ -66,60 +66,60 @@ def models_folder() -> Path:
         return Path(str(resources.files("facerts.models")))
     except ModuleNotFoundError as error:
         raise ModelError(
-            "this installation of facerts is without its package facerts.models; install it again (an editable one "
-            "with pip install -e .), or name the .onnx file of a model"
+            "this installation of facerts lacks its package facerts.models; reinstall facerts (an editable "
+            "installation with pip install -e .), or give the .onnx file of a model"
         ) from error
 
 
 def read_manifest(folder: Path | None = None) -> Manifest:
-    """The manifest of a folder of models, of the one that is installed by default.
+    """Read the manifest of a folder of models, by default of the installed one.
 
     Raises:
-        ModelError: there is none, or it is broken.
+        ModelError: the manifest is missing or broken.
     """
     path = (folder or models_folder()) / MANIFEST
-    return read_list(path, Manifest, of="manifest of the models that ship")
+    return read_list(path, Manifest, of="manifest of the shipped models")
 
 
 def shipped_models() -> tuple[ShippedModel, ...]:
-    """What ships, as the manifest has it; the files are not looked at."""
+    """The shipped models according to the manifest; their files are not checked."""
     return read_manifest().models
 
 
 def find_shipped(name: str | None = None) -> Path:
-    """The file of a shipped model, after its hash was checked.
+    """The file of a shipped model, after checking its hash.
 
     Args:
-        name: of the model; None for the default one.
+        name: name of the model; None for the default one.
 
     Raises:
-        ModelError: nothing ships, or nothing of that name; the file is missing or not the one that shipped.
+        ModelError: there is no shipped model, or none of that name; its file is missing or was changed.
     """
     manifest = read_manifest()
     names = [model.name for model in manifest.models]
     if not names:
-        asked = "no model ships" if name is None else f"no model {name!r}, as none ships"
+        problem = "no model is shipped" if name is None else f"no model {name!r}, since none is shipped"
         raise ModelError(
-            f"{asked} with this copy of facerts; give the path of an .onnx file, such as facerts export writes"
+            f"{problem} with this copy of facerts; give the path of an .onnx file, such as one from facerts export"
         )
     wanted = name or manifest.default
     if wanted not in names:
         raise ModelError(
-            f"no model {wanted!r}{did_you_mean(str(wanted), names)}; there are {', '.join(names)}; "
-            "a file is named with its suffix, such as model.onnx"
+            f"no model {wanted!r}{did_you_mean(str(wanted), names)}; available: {', '.join(names)}; "
+            "give a file with its suffix, such as model.onnx"
         )
     return intact_file(manifest.models[names.index(wanted)])
 
 
 def find_model(model: str | Path | None = None) -> Path:
-    """The path of a model that is named as users name them.
+    """The path of a model given by path or name.
 
     Args:
-        model: a path, or the name of a shipped model; None for the default one. What has a suffix or a folder before
-            it, or exists on the disk, is a path, and is given back as it is; everything else is a name.
+        model: a path, or the name of a shipped model; None for the default one. Anything with a suffix or a parent
+            folder, or that exists on disk, is a path and returned as it is; anything else is a name.
 
     Raises:
-        ModelError: as ``find_shipped``.
+        ModelError: as for ``find_shipped``.
     """
     if model is None:
         return find_shipped()
@@ -130,17 +130,17 @@ def find_model(model: str | Path | None = None) -> Path:
 
 
 def intact_file(model: ShippedModel) -> Path:
-    """The file of a shipped model, after its hash was checked.
+    """The file of a shipped model, after checking its hash.
 
     Raises:
-        ModelError: it is missing, or not the one that shipped.
+        ModelError: the file is missing, or not the one that was shipped.
     """
     path = models_folder() / model.file
     if not path.is_file():
         raise ModelError(
-            f"{path}: the model {model.name} is not there, though the manifest lists it; install facerts again, or "
-            "fetch the files that a copy of its sources left out"
+            f"{path}: the model {model.name} is missing, though the manifest lists it; reinstall facerts, or fetch "
+            "the files missing from the copy of its sources"
         )
     if wrong := model.mismatch(path):
-        raise ModelError(f"{path}: not the {model.name} that shipped: {wrong}; install facerts again")
+        raise ModelError(f"{path}: not the shipped {model.name}: {wrong}; reinstall facerts")
     return path

@@ -1,7 +1,7 @@
-"""Bytes or a file to an RGB array: the only decoder, and what makes crops of images.
+"""Bytes or a file to an RGB array: the only decoder in the package, and what turns images into crops.
 
-Every file is untrusted. Before OpenCV decodes it, the module of its format walks it from end to end, refuses what
-cannot be decoded in bounded time and memory (``facerts.images.limits``), and leaves out what pixels do not need.
+Every file is untrusted. Before OpenCV decodes it, the module for its format walks it from start to end, refuses files
+that cannot be decoded in bounded time and memory (``facerts.images.limits``), and strips data that pixels do not need.
 """
 
 from facerts.images.crop import CROP_SIZE, MIN_CROP_SIZE, as_crop, decode_crop, fit_crop

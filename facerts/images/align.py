@@ -1,4 +1,4 @@
-"""Five points to an aligned crop: the only copy of the template."""
+"""Five landlandmarks to an aligned crop, and the only copy of the template."""
 
 from __future__ import annotations
 
@@ -8,63 +8,69 @@ from numpy.typing import ArrayLike, NDArray
 
 from facerts.images import CROP_SIZE
 
-# Eyes, nose, corners of the mouth, left to right in the picture, in a crop of 112 x 112 (ArcFace's template).
+# ArcFace's template: eyes, nose, corners of the mouth, left to right in the image, in a crop of 112 x 112 pixels.
 TEMPLATE = np.array(
     [[38.2946, 51.6963], [73.5318, 51.5014], [56.0252, 71.7366], [41.5493, 92.3655], [70.7299, 92.2041]]
 )
 
 
 def similarity_transform(points: ArrayLike, target: ArrayLike) -> NDArray[np.float64]:
-    """The rotation, scale and shift that bring points closest to a target, by least squares.
+    """The rotation, scale and translation that map points onto a target, by least squares.
 
     Args:
-        points: ``(K, 2)`` x and y, not all in one place.
+        points: ``(K, 2)`` x and y, not all at the same position.
         target: ``(K, 2)``.
 
     Returns:
-        ``(2, 3)`` matrix; mirroring is not allowed.
+        ``(2, 3)`` affine matrix without reflection.
+
+    Raises:
+        ValueError: the points are all at the same position or not finite.
 
     Source: Umeyama, "Least-squares estimation of transformation parameters between two point patterns",
-    IEEE TPAMI 13(4), 1991. In the plane the solution is the regression of complex numbers.
+    IEEE TPAMI 13(4), 1991. In the plane the solution is a linear regression of complex numbers.
     """
-    source, goal = (np.asarray(given, dtype=np.float64) for given in (points, target))
+    source, goal = (np.asarray(values, dtype=np.float64) for values in (points, target))
     source_mean, goal_mean = source.mean(axis=0), goal.mean(axis=0)
-    z, w = ((given - mean) @ [1, 1j] for given, mean in ((source, source_mean), (goal, goal_mean)))
+    z, w = ((values - mean) @ [1, 1j] for values, mean in ((source, source_mean), (goal, goal_mean)))
     spread = float(np.vdot(z, z).real)
     if not np.isfinite(spread) or spread < 1e-12:
-        raise ValueError("the points are all in one place, or not finite")
-    turn = np.vdot(z, w) / spread
-    matrix = np.array([[turn.real, -turn.imag], [turn.imag, turn.real]])
+        raise ValueError("the points are all at the same position, or not finite")
+    rotation = np.vdot(z, w) / spread
+    matrix = np.array([[rotation.real, -rotation.imag], [rotation.imag, rotation.real]])
     return np.hstack([matrix, (goal_mean - matrix @ source_mean)[:, None]])
 
 
 def align(image: NDArray[np.uint8], points: ArrayLike) -> NDArray[np.uint8]:
-    """Cut a face out so that its points lie on the template.
+    """Crop a face so that its landlandmarks lie on the template.
 
     Args:
         image: ``(H, W, 3) uint8`` RGB.
-        points: ``(5, 2)`` x and y in pixels: eyes, nose, corners of the mouth, left to right in the picture.
+        points: ``(5, 2)`` x and y in pixels: eyes, nose, corners of the mouth, left to right in the image.
 
     Returns:
-        ``(112, 112, 3) uint8`` RGB; black where the crop reaches beyond the picture.
+        ``(112, 112, 3) uint8`` RGB; black where the crop extends beyond the image.
+
+    Raises:
+        ValueError: as ``similarity_transform``.
     """
-    marks = np.asarray(points, dtype=np.float64)
-    matrix = similarity_transform(marks, TEMPLATE)
+    landmarks = np.asarray(points, dtype=np.float64)
+    matrix = similarity_transform(landmarks, TEMPLATE)
     scale = float(np.hypot(matrix[0, 0], matrix[1, 0]))
     if scale < 0.5:
-        # A bilinear warp looks at four pixels only, so a large face is reduced by area first.
-        image, marks = _reduce(image, marks, 2.0 * scale)
-        matrix = similarity_transform(marks, TEMPLATE)
+        # A bilinear warp samples only four pixels, so a large face is downscaled by area averaging first.
+        image, landmarks = _downscale(image, landmarks, 2.0 * scale)
+        matrix = similarity_transform(landmarks, TEMPLATE)
     crop = cv2.warpAffine(image, matrix, (CROP_SIZE, CROP_SIZE), flags=cv2.INTER_LINEAR)
     return crop.astype(np.uint8, copy=False)
 
 
-def _reduce(
+def _downscale(
     image: NDArray[np.uint8], points: NDArray[np.float64], scale: float
 ) -> tuple[NDArray[np.uint8], NDArray[np.float64]]:
     height, width = image.shape[:2]
     size = max(1, round(width * scale)), max(1, round(height * scale))
     reduced = cv2.resize(image, size, interpolation=cv2.INTER_AREA).astype(np.uint8, copy=False)
     factor = np.array([size[0] / width, size[1] / height])
-    # Pixels are areas: the center of pixel 0 is at 0.5 of its side.
+    # Pixels are areas: the center of pixel 0 lies half a pixel from the edge.
     return reduced, (points + 0.5) * factor - 0.5

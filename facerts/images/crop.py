@@ -1,4 +1,4 @@
-"""Images that are aligned crops already, at the size that networks take."""
+"""Aligned crops, at the size that networks expect."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from facerts.errors import ImageError
 from facerts.images.decoding import decode
 
 CROP_SIZE = 112
-# The eyes are five pixels apart then, and training makes no face smaller (``small_side``). From less, a network is
-# given nothing but interpolation, and answers with a quality all the same.
+# At this size the eyes are five pixels apart, and training downscales no face further (``small_side``). Below it a
+# network would see nothing but interpolation and still return a quality.
 MIN_CROP_SIZE = 16
 
 
@@ -19,28 +19,28 @@ def decode_crop(data: bytes, *, where: str) -> NDArray[np.uint8]:
     """Decode an aligned crop to ``(112, 112, 3) uint8`` RGB; squares of other sizes are resized.
 
     Raises:
-        ImageError: as ``decode`` and ``as_crop``.
+        ImageError: as for ``decode`` and ``as_crop``.
     """
     return as_crop(decode(data, where=where), where=where)
 
 
 def as_crop(image: NDArray[np.uint8], *, where: str) -> NDArray[np.uint8]:
-    """A decoded image as an aligned crop; see ``decode_crop``.
+    """Resize a decoded image that is an aligned crop to ``(112, 112, 3) uint8`` RGB.
 
     Raises:
-        ImageError: it is not square, so that it cannot be an aligned crop, or too small for a face.
+        ImageError: the image is not square, so it cannot be an aligned crop, or too small for a face.
     """
     height, width = image.shape[:2]
     if height != width:
         raise ImageError(
-            f"{where}: {width} x {height} pixels are not an aligned crop, which is square; "
+            f"{where}: {width} x {height} pixels are not an aligned crop, which must be square; "
             "photos need a detector"
         )
     return fit_crop(image, where=where)
 
 
 def fit_crop(image: NDArray[np.uint8], *, where: str = "the image") -> NDArray[np.uint8]:
-    """Resize an aligned RGB crop of another size to ``(112, 112, 3)``.
+    """Resize an aligned crop to ``(112, 112, 3) uint8`` RGB.
 
     Raises:
         ImageError: a side is shorter than ``MIN_CROP_SIZE``.
@@ -51,7 +51,7 @@ def fit_crop(image: NDArray[np.uint8], *, where: str = "the image") -> NDArray[n
     if min(height, width) < MIN_CROP_SIZE:
         raise ImageError(
             f"{where}: {width} x {height} pixels are too few for a face; "
-            f"a crop has at least {MIN_CROP_SIZE} x {MIN_CROP_SIZE}"
+            f"a crop must have at least {MIN_CROP_SIZE} x {MIN_CROP_SIZE}"
         )
     method = cv2.INTER_AREA if min(height, width) > CROP_SIZE else cv2.INTER_LINEAR
     return cv2.resize(image, (CROP_SIZE, CROP_SIZE), interpolation=method).astype(np.uint8, copy=False)

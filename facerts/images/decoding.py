@@ -1,11 +1,11 @@
 """Bytes or a file to an upright array.
 
-OpenCV decodes; this module makes every image the same thing, 8-bit RGB the right way up, and refuses what is no image,
-is cut short, or could take unreasonable time or memory, before its pixels are allocated.
+OpenCV decodes; this module converts every image to upright 8-bit RGB. Before any pixels are allocated it refuses files
+that are not images, are truncated, or could take unreasonable time or memory.
 
-What is read: JPEG, PNG, WebP and BMP, told by their first bytes. Gray becomes three equal channels, 16 bits become the
-upper 8, CMYK is converted, an alpha channel is dropped (the colors under it stay as stored), and EXIF orientation is
-applied.
+Supported formats are JPEG, PNG, WebP and BMP, recognized by their first bytes. Grayscale becomes three equal channels,
+of 16-bit channels the upper 8 bits are kept, CMYK is converted, an alpha channel is dropped (the colors under it stay
+as stored), and EXIF orientation is applied.
 """
 
 from __future__ import annotations
@@ -18,10 +18,7 @@ from numpy.typing import NDArray
 
 from facerts.errors import ImageError
 from facerts.images import bmp, jpeg, png, webp
-from facerts.images.limits import MAX_BYTES, MAX_PIXELS, Checked
-
-# OpenCV 4.11 learned to decode straight to RGB; before, the channels are swapped afterwards.
-_DECODES_TO_RGB: int | None = getattr(cv2, "IMREAD_COLOR_RGB", None)
+from facerts.images.limits import MAX_BYTES, MAX_PIXELS, CheckedImage
 
 
 def decode(data: bytes, *, where: str, max_pixels: int = MAX_PIXELS) -> NDArray[np.uint8]:
@@ -29,48 +26,47 @@ def decode(data: bytes, *, where: str, max_pixels: int = MAX_PIXELS) -> NDArray[
 
     Args:
         data: the encoded bytes.
-        where: names the image in errors: its path, or record and file.
-        max_pixels: larger images are refused, by their header.
+        where: names the image in errors: its path, or its file and record.
+        max_pixels: images whose header claims more pixels are refused.
 
     Returns:
         ``(H, W, 3) uint8`` RGB, upright.
 
     Raises:
-        ImageError: empty, of an unknown format, broken, cut short, or beyond a limit (``facerts.images.limits``).
+        ImageError: the image is empty, of an unknown format, broken, truncated, or exceeds a limit
+            (``facerts.images.limits``).
     """
     if not data:
         raise ImageError(f"{where}: the file is empty")
     if len(data) > MAX_BYTES:
-        raise ImageError(f"{where}: more bytes than the limit of {MAX_BYTES:,}")
+        raise ImageError(f"{where}: the file exceeds the limit of {MAX_BYTES:,} bytes")
     height, width, pixels = _check(data, where, max_pixels)
     try:
-        image = cv2.imdecode(np.frombuffer(pixels, np.uint8), _DECODES_TO_RGB or cv2.IMREAD_COLOR)
+        image = cv2.imdecode(np.frombuffer(pixels, np.uint8), cv2.IMREAD_COLOR_RGB)
     except cv2.error as error:
-        raise ImageError(f"{where}: broken picture ({error.err})") from error
+        raise ImageError(f"{where}: broken image ({error.err})") from error
     if image is None:
-        raise ImageError(f"{where}: broken picture, it cannot be decoded")
+        raise ImageError(f"{where}: broken image, it cannot be decoded")
     if image.shape[:2] not in {(height, width), (width, height)}:
         raise ImageError(
-            f"{where}: broken picture, it has {image.shape[1]} x {image.shape[0]} pixels and its header says "
+            f"{where}: broken image, it has {image.shape[1]} x {image.shape[0]} pixels, but its header says "
             f"{width} x {height}"
         )
-    if _DECODES_TO_RGB is None:
-        image = cv2.cvtColor(image, cv2.COLOR_BGR2RGB)
     return image.astype(np.uint8, copy=False)
 
 
 def read(path: str | Path, *, max_pixels: int = MAX_PIXELS) -> NDArray[np.uint8]:
-    """Decode a file; see ``decode``."""
+    """Read and decode an image file; see ``decode``."""
     try:
         with open(path, "rb") as file:
-            # A byte more than is allowed, so that neither a huge file nor an endless one fills the memory.
+            # One byte more than allowed, so that neither a huge file nor an endless pipe fills the memory.
             data = file.read(MAX_BYTES + 1)
     except OSError as error:
         raise ImageError(f"{path}: cannot be read ({error.strerror})") from error
     return decode(data, where=str(path), max_pixels=max_pixels)
 
 
-def _check(data: bytes, where: str, max_pixels: int) -> Checked:
+def _check(data: bytes, where: str, max_pixels: int) -> CheckedImage:
     if data[:2] == b"\xff\xd8":
         return jpeg.check(data, where, max_pixels)
     if data[:8] == png.SIGNATURE:
@@ -79,4 +75,4 @@ def _check(data: bytes, where: str, max_pixels: int) -> Checked:
         return webp.check(data, where, max_pixels)
     if data[:2] == b"BM":
         return bmp.check(data, where, max_pixels)
-    raise ImageError(f"{where}: not a JPEG, PNG, WebP or BMP picture")
+    raise ImageError(f"{where}: not a JPEG, PNG, WebP or BMP image")

@@ -1,4 +1,4 @@
-"""RGB arrays to files."""
+"""RGB arrays to encoded images."""
 
 from __future__ import annotations
 
@@ -16,6 +16,6 @@ def encode_jpeg(image: NDArray[np.uint8], quality: int = 95) -> bytes:
 
 
 def encode_png(image: NDArray[np.uint8]) -> bytes:
-    """``(H, W, 3) uint8`` RGB to PNG bytes, which lose nothing."""
+    """``(H, W, 3) uint8`` RGB to PNG bytes, losslessly."""
     _, data = cv2.imencode(".png", cv2.cvtColor(image, cv2.COLOR_RGB2BGR))
     return bytes(data)

@@ -1,4 +1,4 @@
-"""JPEG: a walk over the segments that sees what libjpeg sees."""
+"""JPEG: a walk over the segments that reads them the way libjpeg does."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from facerts.images.limits import (
     MAX_JPEG_SCAN_SAMPLES,
     MAX_JPEG_SCANS,
     MAX_JPEG_SEGMENTS,
-    Checked,
+    CheckedImage,
     check_pixels,
 )
 
 _SEGMENT = struct.Struct(">BBH")
 _FRAME = struct.Struct(">xHHB")
-# Tables of Huffman codes and quantization, restart intervals, data of applications, comments. Markers that are not
-# named here have no length, or are refused by libjpeg.
-_PASSED_OVER = frozenset({0xC4, 0xDB, 0xDD, *range(0xE0, 0xF0), 0xFE})
+# Huffman and quantization tables, restart intervals, application data, comments. Markers that are not listed here have
+# no length, or libjpeg refuses them.
+_SKIPPED = frozenset({0xC4, 0xDB, 0xDD, *range(0xE0, 0xF0), 0xFE})
 # Baseline, extended and progressive with Huffman codes: all that cameras and programs write. The others are lossless,
 # which is another format under the same name, or have arithmetic codes, whose decoder works on when the data has ended.
 _FRAMES = frozenset({0xC0, 0xC1, 0xC2})
@@ -30,13 +30,13 @@ _NOT_PADDING = re.compile(rb"[^\xff]")
 _BLOCK = 8
 
 
-def check(data: bytes, where: str, max_pixels: int) -> Checked:
+def check(data: bytes, where: str, max_pixels: int) -> CheckedImage:
     """Walk a JPEG to its end marker.
 
-    libjpeg fills what is missing of a truncated file with gray and goes on, so the end is looked for here.
+    libjpeg fills the missing part of a truncated file with gray and goes on, so truncation is detected here.
 
     Raises:
-        ImageError: broken, cut short, of a rare kind, or beyond a limit.
+        ImageError: the file is broken, truncated, of an unsupported kind, or exceeds a limit.
     """
     frame = b""
     scans: list[bytes] = []
@@ -48,7 +48,7 @@ def check(data: bytes, where: str, max_pixels: int) -> Checked:
         prefix, marker, length = _SEGMENT.unpack_from(data, position)
         if prefix != 0xFF:
             raise _broken(where, position)
-        if marker in _PASSED_OVER and length >= 2:
+        if marker in _SKIPPED and length >= 2:
             position += 2 + length
             continue
         if marker == _END:
@@ -59,8 +59,8 @@ def check(data: bytes, where: str, max_pixels: int) -> Checked:
             continue
         if marker in _OTHER_FRAMES:
             raise ImageError(
-                f"{where}: a JPEG that is neither baseline nor progressive (marker FF{marker:02X}); "
-                "save it as an ordinary one"
+                f"{where}: the JPEG is neither baseline nor progressive (marker FF{marker:02X}); "
+                "save it as a baseline JPEG"
             )
         content = data[position + _SEGMENT.size : position + 2 + length]
         if marker in _FRAMES and len(content) > _FRAME.size:
@@ -81,28 +81,30 @@ def check(data: bytes, where: str, max_pixels: int) -> Checked:
     else:
         raise ImageError(f"{where}: the JPEG has more than {MAX_JPEG_SEGMENTS:,} segments")
     if not scans or not data.startswith(b"\xff\xd9", position):
-        raise ImageError(f"{where}: the JPEG is cut short")
+        raise ImageError(f"{where}: the JPEG is truncated")
     if len(scans) > 1:
         _check_work(frame, scans, where)
-    return Checked(height, width, data)
+    return CheckedImage(height, width, data)
 
 
 def _check_work(frame: bytes, scans: list[bytes], where: str) -> None:
-    """Refuse scans that go over too many samples together, a component as often as it is named."""
+    """Refuse scans that together cover too many samples, counting a component each time a scan lists it."""
     samples = _samples(frame)
     try:
         work = sum(samples[number] for scan in scans for number in scan[1 : 1 + 2 * scan[0] : 2])
     except KeyError as error:
-        raise ImageError(f"{where}: broken JPEG, a scan of component {error}, which there is not") from error
+        raise ImageError(
+            f"{where}: broken JPEG, a scan lists component {error}, which does not exist"
+        ) from error
     if work > MAX_JPEG_SCAN_SAMPLES:
         raise ImageError(
             f"{where}: the JPEG's scans have {work:,} samples, more than the limit of "
-            f"{MAX_JPEG_SCAN_SAMPLES:,}; save it smaller, or as baseline"
+            f"{MAX_JPEG_SCAN_SAMPLES:,}; save it smaller or as a baseline JPEG"
         )
 
 
 def _samples(frame: bytes) -> dict[int, int]:
-    """How many samples each component has, in whole blocks."""
+    """Number of samples of each component, in whole blocks."""
     height, width, _ = _FRAME.unpack_from(frame)
     listed = zip(frame[_FRAME.size :: 3], frame[_FRAME.size + 1 :: 3], strict=False)
     components = [(number, factors >> 4, factors & 15) for number, factors in listed]
@@ -111,7 +113,7 @@ def _samples(frame: bytes) -> dict[int, int]:
     units = -(-width // across) * -(-height // down)
     samples: dict[int, int] = {}
     for number, horizontal, vertical in components:
-        # Some files give two components one number; whichever a scan means then, the larger counts.
+        # Some files give two components the same number; count the larger one, whichever a scan means.
         own = units * horizontal * vertical * _BLOCK * _BLOCK
         samples[number] = max(own, samples.get(number, 0))
     return samples

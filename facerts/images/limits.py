@@ -1,7 +1,7 @@
-"""What an image file may be, so that decoding a hostile one costs seconds and never more than 1 GB.
+"""Limits on image files, so that decoding a hostile one takes seconds at most and never more than 1 GB of memory.
 
-A file of less than 1 MB that keeps all limits takes at most about two seconds of a core and 750 MB. docs/scoring.md
-has the limits as a table.
+A file of less than 1 MB within all limits takes at most about two seconds on one core and 750 MB. docs/scoring.md lists
+the limits in a table.
 """
 
 from __future__ import annotations
@@ -10,28 +10,28 @@ from typing import NamedTuple
 
 from facerts.errors import ImageError
 
-# No image that is worth decoding is larger; what is would only fill the memory.
+# No image worth decoding is larger; anything larger would only fill the memory.
 MAX_BYTES = 256 << 20
 MAX_PIXELS = 64_000_000
-# OpenCV copies what each of up to 65,535 entries points to; a JPEG's EXIF is never larger than this.
+# OpenCV copies the data of up to 65,535 EXIF entries; in a JPEG, EXIF cannot be larger than this.
 MAX_EXIF_BYTES = (1 << 16) - 1
-# Encoders write up to about twenty scans. However few bytes a scan has, it costs a pass over its samples, so their sum
-# is limited too: sixteen passes over one component of the largest image.
+# Encoders write up to about twenty scans. Even a tiny scan costs a pass over its samples, so the total number of
+# samples is limited too: sixteen passes over one component of the largest image.
 MAX_JPEG_SCANS = 100
 MAX_JPEG_SCAN_SAMPLES = 16 * MAX_PIXELS
-# Profiles and depth maps come in segments of 64 KB.
+# Color profiles and depth maps are split into segments of 64 KB.
 MAX_JPEG_SEGMENTS = 10_000
-# 300 KB can be Huffman codes for 400 MB of tables, beside 11 bytes for each pixel.
+# 300 KB of Huffman codes can expand to 400 MB of tables, on top of 11 bytes per pixel.
 MAX_LOSSLESS_WEBP_PIXELS = 25_000_000
 
 
-class Checked(NamedTuple):
-    """An image file that keeps the limits.
+class CheckedImage(NamedTuple):
+    """An image file that is within the limits.
 
     Attributes:
-        height: in pixels, as its header says, before EXIF orientation is applied.
-        width: likewise.
-        data: what the decoder is given: pixels and orientation.
+        height: in pixels, from the header, before EXIF orientation is applied.
+        width: in pixels, likewise.
+        data: the bytes to decode: pixels and orientation alone.
     """
 
     height: int
@@ -39,32 +39,32 @@ class Checked(NamedTuple):
     data: bytes
 
 
-def check_pixels(height: int, width: int, limit: int, where: str, *, of: str = "") -> None:
-    """Refuse a size that a header claims.
+def check_pixels(height: int, width: int, limit: int, where: str, *, scope: str = "") -> None:
+    """Check the size that a header claims.
 
     Args:
         height: in pixels.
         width: in pixels.
-        limit: most pixels.
+        limit: maximum number of pixels.
         where: names the image in errors.
-        of: what the limit is for, where it is not for every image.
+        scope: appended to the error where the limit does not apply to every image, such as " for lossless WebP".
 
     Raises:
-        ImageError: no pixels, or too many.
+        ImageError: the image has no pixels, or too many.
     """
     if height < 1 or width < 1:
         raise ImageError(f"{where}: its header claims {width} x {height} pixels")
     if height * width > limit:
-        raise ImageError(f"{where}: {width} x {height} pixels are more than the limit of {limit:,}{of}")
+        raise ImageError(f"{where}: {width} x {height} pixels are more than the limit of {limit:,}{scope}")
 
 
 def check_exif(size: int, where: str) -> None:
-    """Refuse an EXIF block by its bytes.
+    """Check the size of an EXIF block, in bytes.
 
     Raises:
-        ImageError: too many.
+        ImageError: it is too large.
     """
     if size > MAX_EXIF_BYTES:
         raise ImageError(
-            f"{where}: {size:,} bytes of EXIF are more than the limit of {MAX_EXIF_BYTES:,}; remove its metadata"
+            f"{where}: {size:,} bytes of EXIF are more than the limit of {MAX_EXIF_BYTES:,}; remove the metadata"
         )

@@ -1,6 +1,6 @@
-"""WebP: a walk over the chunks; the image and its orientation are passed on.
+"""WebP: a walk over the chunks that keeps the image and its orientation.
 
-Left out are the alpha channel of lossy images, which is dropped anyway, color profiles and texts.
+The alpha channel of lossy images, which would be dropped anyway, color profiles and text are stripped.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 
 from facerts.errors import ImageError
-from facerts.images.limits import MAX_LOSSLESS_WEBP_PIXELS, Checked, check_exif, check_pixels
+from facerts.images.limits import MAX_LOSSLESS_WEBP_PIXELS, CheckedImage, check_exif, check_pixels
 
 _CHUNK = struct.Struct("<4sI")
 _FIRST = 12  # after RIFF, its size, and WEBP
@@ -19,61 +19,61 @@ _SIDES = struct.Struct("<HH")
 _SIDE = (1 << 14) - 1
 
 
-def check(data: bytes, where: str, max_pixels: int) -> Checked:
+def check(data: bytes, where: str, max_pixels: int) -> CheckedImage:
     """Walk a WebP's chunks.
 
     Raises:
-        ImageError: broken, cut short, an animation, or beyond a limit.
+        ImageError: the file is broken, truncated, an animation, or exceeds a limit.
     """
     end = 8 + int.from_bytes(data[4:8], "little")
     if end > len(data):
-        raise ImageError(f"{where}: the WebP is cut short")
+        raise ImageError(f"{where}: the WebP is truncated")
     kind, content, position = _read(data, _FIRST, end, where)
     canvas = exif = b""
     if kind == _CANVAS:
         canvas = content
         if canvas[:1] and canvas[0] & _IS_ANIMATED:
-            raise ImageError(f"{where}: an animated WebP; save one of its frames")
+            raise ImageError(f"{where}: animated WebP is not supported; save one of its frames")
         while position < end:
-            other, found, position = _read(data, position, end, where)
+            other, payload, position = _read(data, position, end, where)
             if other in _IMAGES and kind == _CANVAS:
-                kind, content = other, found
+                kind, content = other, payload
             elif other == _EXIF and not exif:
-                exif = found
+                exif = payload
     if kind not in _IMAGES:
-        raise ImageError(f"{where}: broken WebP, there is no image in it")
+        raise ImageError(f"{where}: broken WebP, it contains no image")
     height, width = _size(kind, content, where)
     check_pixels(height, width, max_pixels, where)
     if kind == _LOSSLESS:
-        check_pixels(height, width, MAX_LOSSLESS_WEBP_PIXELS, where, of=" for lossless WebP")
-    chunks = _written(kind, content)
+        check_pixels(height, width, MAX_LOSSLESS_WEBP_PIXELS, where, scope=" for lossless WebP")
+    chunks = _chunk(kind, content)
     if canvas:
         sides = (width - 1).to_bytes(3, "little") + (height - 1).to_bytes(3, "little")
         if canvas[4:] != sides:
-            raise ImageError(f"{where}: broken WebP, its image is not as large as its canvas")
+            raise ImageError(f"{where}: broken WebP, its image and canvas differ in size")
         check_exif(len(exif), where)
-        chunks = _written(_CANVAS, bytes([_HAS_EXIF if exif else 0, 0, 0, 0]) + sides) + chunks
+        chunks = _chunk(_CANVAS, bytes([_HAS_EXIF if exif else 0, 0, 0, 0]) + sides) + chunks
         if exif:
-            chunks += _written(_EXIF, exif)
-    return Checked(height, width, _written(b"RIFF", b"WEBP" + chunks))
+            chunks += _chunk(_EXIF, exif)
+    return CheckedImage(height, width, _chunk(b"RIFF", b"WEBP" + chunks))
 
 
 def _read(data: bytes, position: int, end: int, where: str) -> tuple[bytes, bytes, int]:
-    """A chunk's kind and content, and where the next one begins."""
+    """A chunk's kind and content, and the position of the next chunk."""
     start = position + _CHUNK.size
     if start <= end:
         kind, length = _CHUNK.unpack_from(data, position)
         if start + length <= end:
             return kind, data[start : start + length], start + length + length % 2
-    raise ImageError(f"{where}: the WebP is cut short")
+    raise ImageError(f"{where}: the WebP is truncated")
 
 
-def _written(kind: bytes, content: bytes) -> bytes:
+def _chunk(kind: bytes, content: bytes) -> bytes:
     return _CHUNK.pack(kind, len(content)) + content + bytes(len(content) % 2)
 
 
 def _size(kind: bytes, content: bytes, where: str) -> tuple[int, int]:
-    """Height and width, as the image itself has them."""
+    """Height and width from the image's own header."""
     if kind == _LOSSY and content[3:6] == b"\x9d\x01\x2a" and len(content) >= 10:
         width, height = _SIDES.unpack_from(content, 6)
         return height & _SIDE, width & _SIDE

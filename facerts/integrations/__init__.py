@@ -1,1 +1,1 @@
-"""facerts behind the calls that other packages' users know."""
+"""facerts with the interfaces of other packages."""

@@ -1,1 +1,1 @@
-"""Files, folders and what is in them: atomic writes, locks, bounded readers, progress."""
+"""Files and folders: atomic writes, locks, bounded readers of untrusted files, progress bars."""

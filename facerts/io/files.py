@@ -1,8 +1,9 @@
-"""Whole files or none, that outlast a power cut: writing beside the target and renaming, locks, and hashing."""
+"""Atomic writes that survive a power cut (write to a temporary file, sync, rename), locks, and hashing."""
 
 from __future__ import annotations
 
 import errno
+import fcntl
 import hashlib
 import os
 import socket
@@ -14,68 +15,69 @@ from typing import IO, Any
 
 from facerts.errors import Error, WriteError
 
-ADVICE = "make room there, or choose another place"
+ADVICE = "free up space or choose another location"
 
-# Open lock files of this process.
+# File descriptors of the locks that this process holds.
 _held: set[int] = set()
 
 
 @contextmanager
 def writing(path: str | Path, *, advice: str = ADVICE) -> Iterator[None]:
-    """Name the file or folder that is being written where the system refuses it.
+    """Turn an OSError of the block into an error that names the file or folder being written.
 
     Args:
-        path: of it.
-        advice: what the error says that helps.
+        path: the file or folder being written.
+        advice: what the user can do about it, for the error message.
 
     Raises:
-        WriteError: the disk is full or read-only, or there is a file where a folder is wanted.
+        WriteError: the disk is full or read-only, or a file is where a folder should be.
     """
     path = Path(path)
     try:
         yield
     except OSError as error:
-        # One that names another file comes from what is read meanwhile.
+        # An error that names an unrelated file comes from reading the input, not from this write.
         if error.filename is not None and not _belongs_to(Path(os.fsdecode(error.filename)), path):
             raise
         raise WriteError(f"{path}: cannot be written ({error.strerror or error}); {advice}") from error
 
 
-def _belongs_to(found: Path, path: Path) -> bool:
-    """Whether a file is the one that is written, a folder above it, or holds its place until it is whole."""
-    if found.is_relative_to(path) or path.is_relative_to(found):
+def _belongs_to(file: Path, path: Path) -> bool:
+    """Whether a file is the one being written, inside or above it, or its temporary or lock file."""
+    if file.is_relative_to(path) or path.is_relative_to(file):
         return True
-    return any(part.startswith(f".{path.name}.") for part in found.parts)
+    return any(part.startswith(f".{path.name}.") for part in file.parts)
 
 
 @contextmanager
 def atomic_write(
-    path: str | Path, mode: str = "wb", *, named: bool = True, advice: str = ADVICE
+    path: str | Path, mode: str = "wb", *, sync_name: bool = True, advice: str = ADVICE
 ) -> Iterator[IO[Any]]:
-    """Open a file that appears under ``path`` only when the block ends without an error.
+    """Open a file that appears at ``path`` only when the block ends without an error.
 
-    An interrupted writer leaves the old file, or none; never half of the new one.
+    An interrupted writer leaves the old file or none, never a partial one.
 
     Args:
-        path: of the file; folders above it that are missing are made.
+        path: the file; missing parent folders are created.
         mode: "wb" or "w".
-        named: wait until the file's name, too, is on the disk. Who writes many files leaves that to one call of
-            ``sync_names`` in the end, which takes half of the time.
+        sync_name: also sync the folder, so that the file's name is on disk. A caller that writes many files can pass
+            False and call ``sync_names`` once at the end, which halves the time.
+        advice: what the user can do if the file cannot be written, for the error message.
 
     Raises:
         Error: the path is a folder.
-        WriteError: it cannot be written.
+        WriteError: the file cannot be written.
     """
     path = Path(path)
     if path.is_dir():
-        raise Error(f"{path} is a folder; name a file to write")
-    # Names of files may have bytes that are no characters; they are written as JSON would have them.
+        raise Error(f"{path} is a folder; give a file to write")
+    # File names may contain bytes that are not valid UTF-8; these are written as backslash escapes.
     encoding, errors = (None, None) if "b" in mode else ("utf-8", "backslashreplace")
     with writing(path, advice=advice):
         make_folder(path.parent)
         handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
         try:
-            # mkstemp makes files private; a result is as readable as the umask lets any new file be.
+            # mkstemp creates private files; give the file the permissions that the umask allows for new files.
             umask = os.umask(0)
             os.umask(umask)
             os.fchmod(handle, 0o666 & ~umask)
@@ -87,18 +89,18 @@ def atomic_write(
         except BaseException:
             Path(temporary).unlink(missing_ok=True)
             raise
-        if named:
+        if sync_name:
             _sync_folder(path.parent)
 
 
 def sync_names(files: Iterable[Path]) -> None:
-    """Wait until the names of files are on the disk."""
+    """Sync the folders of files, so that the files' names are on disk."""
     for folder in dict.fromkeys(file.parent for file in files):
         _sync_folder(folder)
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder, and those above it that are missing, so that a power cut does not take them away again."""
+    """Create a folder and its missing parents, and sync each so that a power cut does not remove it."""
     if path.is_dir():
         return
     if path.exists():
@@ -110,19 +112,20 @@ def make_folder(path: Path) -> None:
 
 @contextmanager
 def locked(path: str | Path) -> Iterator[None]:
-    """Let no other process write to a file or folder until the block ends.
+    """Keep other processes from writing to a file or folder until the block ends.
 
-    The lock is the kernel's, on a hidden file beside the path (``.NAME.lock``), so it ends with its process however
-    that ends. The file goes with the block, and so does its folder if it was made for it and is empty; a file that a
-    killed process left locks nothing. Two things in one folder do not get into each other's way.
+    The lock is the kernel's (``flock``), on a hidden file beside the path (``.NAME.lock``), so it is released whenever
+    the process ends, in whatever way. The lock file is removed at the end of the block, and so is its folder if it was
+    created for the lock and is empty. A lock file left by a killed process locks nothing. Paths in the same folder are
+    locked independently.
 
     Raises:
         Error: another process has locked the path.
-        WriteError: no file there can be made and locked.
+        WriteError: the lock file cannot be created or locked.
     """
     path = Path(os.path.abspath(path))
     lock = path.with_name(f".{path.name}.lock")
-    made = not lock.parent.is_dir()
+    created_folder = not lock.parent.is_dir()
     with writing(path):
         handle = _lock(path, lock)
     _held.add(handle)
@@ -133,7 +136,7 @@ def locked(path: str | Path) -> Iterator[None]:
     finally:
         if handle in _held:
             lock.unlink(missing_ok=True)
-            if made:
+            if created_folder:
                 with suppress(OSError):
                     lock.parent.rmdir()
             _held.remove(handle)
@@ -150,10 +153,7 @@ def sha256_file(path: str | Path) -> str:
 
 
 def _lock(path: Path, lock: Path) -> int:
-    """The lock file, open and locked."""
-    # Windows has no such module, and can import this one all the same.
-    import fcntl
-
+    """Open and lock the lock file, and return its file descriptor."""
     while True:
         make_folder(lock.parent)
         handle = os.open(lock, os.O_RDWR | os.O_CREAT, 0o666)
@@ -162,18 +162,20 @@ def _lock(path: Path, lock: Path) -> int:
         except BlockingIOError:
             holder = os.read(handle, 200).decode(errors="replace") or "another process"
             os.close(handle)
-            raise Error(f"{path}: {holder} is writing it; wait until it is done, or choose another") from None
+            raise Error(
+                f"{path}: {holder} is writing it; wait until it is done or choose another path"
+            ) from None
         except OSError:
             os.close(handle)
             raise
-        if _is_there(handle, lock):
+        if _is_linked(handle, lock):
             return handle
-        # Whoever had it before has just removed it.
+        # The previous holder has just removed the file; try again with a new one.
         os.close(handle)
 
 
-def _is_there(handle: int, path: Path) -> bool:
-    """Whether an open file still has its name."""
+def _is_linked(handle: int, path: Path) -> bool:
+    """Whether an open file is still the one at ``path``."""
     try:
         return os.path.samestat(os.fstat(handle), os.stat(path))
     except FileNotFoundError:
@@ -181,24 +183,23 @@ def _is_there(handle: int, path: Path) -> bool:
 
 
 def _sync_folder(path: Path) -> None:
-    """Wait until the names in a folder are on the disk."""
+    """Sync a folder, so that the names of its files are on disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
     except OSError as error:
-        # Some file systems know no such thing, and keep the names in their own way.
+        # Some file systems do not support syncing folders and persist names in their own way.
         if error.errno not in (errno.EINVAL, errno.ENOTSUP):
             raise
     finally:
         os.close(handle)
 
 
-def _let_go() -> None:
-    """A child that was forked, such as a worker that decodes, may outlive its parent: it must not keep the locks."""
+def _release_in_child() -> None:
+    """Close the inherited locks: a forked child, such as a decoding worker, may outlive its parent."""
     for handle in _held:
         os.close(handle)
     _held.clear()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_let_go)
+os.register_at_fork(after_in_child=_release_in_child)

@@ -1,4 +1,4 @@
-"""JSON from files that anybody may have written."""
+"""JSON from untrusted files."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from facerts.errors import DataError, Error
 
 
 def read_json(path: Path, *, error: type[Error] = DataError) -> Any:
-    """What a JSON file holds.
+    """Read a JSON file.
 
     Args:
-        path: of the file.
-        error: to raise.
+        path: the file.
+        error: the exception class to raise.
 
     Raises:
-        Error: of that type; the file cannot be read, or is not JSON.
+        Error: as the class given: the file cannot be read or is not JSON.
     """
     try:
         content = path.read_bytes()
@@ -27,15 +27,15 @@ def read_json(path: Path, *, error: type[Error] = DataError) -> Any:
 
 
 def parse_json(text: str | bytes, where: object, *, error: type[Error] = DataError) -> Any:
-    """What a JSON text holds.
+    """Parse a JSON text.
 
     Args:
-        text: as text, or encoded.
-        where: it comes from, for the error.
-        error: to raise.
+        text: the text, or its bytes in UTF-8.
+        where: names the origin of the text in errors, usually its file.
+        error: the exception class to raise.
 
     Raises:
-        Error: of that type; it is not JSON.
+        Error: as the class given: the text is not JSON.
     """
     try:
         return json.loads(text)

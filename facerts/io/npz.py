@@ -1,7 +1,7 @@
-"""Arrays from ``.npz`` files that anybody may have written.
+"""Arrays from untrusted ``.npz`` files.
 
-An array's header says how large it is, and NumPy makes room for that before it reads; a few bytes of zip can be a
-thousand times as many. Here both are held against each other and against the file's size before anything is made.
+NumPy allocates the size that an array's header claims before it reads any data, and a few zipped bytes can expand a
+thousandfold. This module checks the claimed sizes against each other and against the file's size before allocating.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from numpy.typing import NDArray
 
 from facerts.errors import DataError
 
-# What a file may hold unpacked, beside so many times its own size. Results are seldom packed to less than a tenth.
-MOST_BYTES = 256 << 20
-MOST_TIMES = 100
+# A file may unpack to MAX_BYTES plus MAX_RATIO times its own size. Results rarely compress to less than a tenth.
+MAX_BYTES = 256 << 20
+MAX_RATIO = 100
 
 _SUFFIX = ".npy"
-_PLAIN = "biufUS"
+_ALLOWED_KINDS = "biufUS"
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
-_LAST_CHARACTER = 0x10FFFF
+_MAX_CODE_POINT = 0x10FFFF
 
 
 def read_npz(path: str | Path) -> dict[str, NDArray[Any]]:
-    """The arrays of a file by their names; nothing in it is unpickled.
+    """Read the arrays of a file, by name, without unpickling anything.
 
     Raises:
-        DataError: the file cannot be read or is broken, holds anything but numbers, flags and text, or claims more
-            than it has.
+        DataError: the file cannot be read or is broken, contains anything other than numbers, booleans and text, or
+            claims more data than it has.
     """
     path = Path(path)
     arrays: dict[str, NDArray[Any]] = {}
@@ -50,17 +50,18 @@ def read_npz(path: str | Path) -> dict[str, NDArray[Any]]:
         raise DataError(f"{path}: {what} cannot be read ({error.strerror or error})") from error
     except (ValueError, OverflowError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
         raise DataError(
-            f"{path}: {what} cannot be read ({error}); such a file holds plain numbers and text, no Python objects"
+            f"{path}: {what} cannot be read ({error}); the file must contain only numbers and text, no Python objects"
         ) from error
     return arrays
 
 
 def _check_size(path: Path, members: list[zipfile.ZipInfo]) -> None:
     if any(member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) for member in members):
-        raise ValueError("it is packed in a way that NumPy does not pack")
-    claimed, most = sum(member.file_size for member in members), MOST_BYTES + MOST_TIMES * path.stat().st_size
-    if claimed > most:
-        raise ValueError(f"it claims {claimed:,} bytes, and a file of its size has at most {most:,}")
+        raise ValueError("it uses a compression method that NumPy does not write")
+    claimed = sum(member.file_size for member in members)
+    limit = MAX_BYTES + MAX_RATIO * path.stat().st_size
+    if claimed > limit:
+        raise ValueError(f"it claims {claimed:,} bytes, but a file of its size may have at most {limit:,}")
 
 
 def _read(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> NDArray[Any]:
@@ -70,23 +71,24 @@ def _read(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> NDArray[Any]:
         array: NDArray[Any] = np.lib.format.read_array(file, allow_pickle=False)
     if array.dtype.kind == "U" and array.size:
         codes = array.ravel(order="K").view(f"{array.dtype.byteorder}u4")
-        if codes.max() > _LAST_CHARACTER:
-            raise ValueError("its text has characters that do not exist")
+        if codes.max() > _MAX_CODE_POINT:
+            raise ValueError("its text contains invalid Unicode characters")
     return array
 
 
 def _check_header(file: IO[bytes], size: int) -> None:
-    """Refuse an array that is not as large as the bytes that are there for it."""
+    """Refuse an array whose shape does not match its number of bytes."""
     version = np.lib.format.read_magic(file)
     if version not in _HEADERS:
-        raise ValueError(f"a header of version {version}")
+        raise ValueError(f"its header has the unsupported version {version}")
     try:
         shape, _, kind = _HEADERS[version](file)
-    except Exception as error:  # NumPy reads it as an expression of Python's, which can be broken in any way
+    except Exception as error:  # NumPy evaluates it as a Python literal, which can fail in any way
         raise ValueError("its header is broken") from error
-    if kind.kind not in _PLAIN or not kind.itemsize:
-        raise ValueError(f"it is of {kind}")
-    claimed, here = kind.itemsize * math.prod(shape), size - file.tell()
-    # An axis of length 0 must not hide one without end.
-    if claimed != here or kind.itemsize * math.prod(max(side, 1) for side in shape) > max(here, MOST_BYTES):
-        raise ValueError(f"its shape {shape} of {kind} is not that of its {here:,} bytes")
+    if kind.kind not in _ALLOWED_KINDS or not kind.itemsize:
+        raise ValueError(f"its type {kind} is not allowed")
+    claimed, available = kind.itemsize * math.prod(shape), size - file.tell()
+    # An axis of length 0 must not hide another one of absurd length.
+    nonempty = kind.itemsize * math.prod(max(side, 1) for side in shape)
+    if claimed != available or nonempty > max(available, MAX_BYTES):
+        raise ValueError(f"its shape {shape} of {kind} does not match its {available:,} bytes")

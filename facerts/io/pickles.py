@@ -1,9 +1,9 @@
-"""Pickles of plain data, read without running what they ask for.
+"""Pickles of plain data, read without running arbitrary code.
 
 A pickle is a program for a small stack machine (https://github.com/python/cpython/blob/main/Lib/pickletools.py), and
-Python's own machine calls whatever the program names. The one here knows the opcodes that make numbers, text, bytes and
-containers of them; names stand only for functions that the caller gives. What a pickle claims of itself is held against
-the bytes that are there, so that a small file cannot ask for much memory.
+Python's unpickler calls whatever the program names. The machine in this module supports only the opcodes that create
+numbers, text, bytes and containers of them; names resolve only to functions that the caller allows. Sizes claimed by
+the pickle are checked against the bytes available, so that a small file cannot demand much memory.
 """
 
 from __future__ import annotations
@@ -15,45 +15,45 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import IO, Any
 
-# By module and name.
+# Allowed functions by module and name.
 Names = Mapping[tuple[str, str], Callable[..., Any]]
 
-# Millions of images have fewer; each makes at most an empty container.
-MOST_OPCODES = 1 << 22
-LONGEST_NAME = 200
+# Enough for data sets of millions of images; each opcode creates at most an empty container.
+MAX_OPCODES = 1 << 22
+MAX_NAME_LENGTH = 200
 
 
 class Buildable(ABC):
-    """Something that a pickle may give a state once it is made."""
+    """An object whose state a pickle may set after creating it (opcode BUILD)."""
 
     @abstractmethod
     def build(self, state: Any) -> None:
-        """Take the state.
+        """Set the state.
 
         Raises:
-            pickle.UnpicklingError: it is none that this takes.
+            pickle.UnpicklingError: the state is not valid for this object.
         """
 
 
 def load_plain(
     file: IO[bytes], size: int, names: Names, persistent: Callable[[Any], Any] | None = None
 ) -> Any:
-    """What a pickle holds.
+    """Load a pickle of plain data.
 
     Args:
         file: open at the pickle's first byte.
-        size: how many bytes are left in it.
-        names: what may be called. Each function checks its arguments; it may be given anything.
-        persistent: gives what stands for something that lies outside the pickle; None where nothing does.
+        size: number of bytes left in the file.
+        names: the functions that the pickle may call. Each must check its arguments, which may be anything.
+        persistent: resolves persistent IDs, references to objects outside the pickle; None if there are none.
 
     Raises:
-        pickle.UnpicklingError: broken, or it asks for more than plain data.
+        pickle.UnpicklingError: the pickle is broken or contains more than plain data.
     """
     machine = _Machine(file, size, names, persistent)
     try:
         return machine.run()
     except IndexError as error:
-        raise pickle.UnpicklingError("it takes what it has not put there") from error
+        raise pickle.UnpicklingError("it reads a value that was never stored") from error
     except (TypeError, ValueError, OverflowError) as error:
         raise pickle.UnpicklingError(f"it is broken ({error})") from error
 
@@ -64,8 +64,8 @@ class _Machine:
     ) -> None:
         self._file = file
         self._left = size
-        # Calls make no more bytes than the file has: each byte of a set stands in it.
-        self._makeable = size
+        # Calls may create no more bytes than the file has, since all data must come from the file.
+        self._bytes_allowance = size
         self._names = names
         self._persistent = persistent
         self._stack: list[Any] = []
@@ -73,23 +73,23 @@ class _Machine:
         self._memo: dict[int, Any] = {}
 
     def run(self) -> Any:
-        for _ in range(MOST_OPCODES):
+        for _ in range(MAX_OPCODES):
             code = self.take(1)
             if code == pickle.STOP:
                 return self._stack.pop()
             action = _ACTIONS.get(code)
             if action is None:
-                raise pickle.UnpicklingError(f"its opcode {code!r} makes no plain data")
+                raise pickle.UnpicklingError(f"its opcode {code!r} is not for plain data")
             action(self)
-        raise pickle.UnpicklingError(f"it has more than {MOST_OPCODES:,} opcodes")
+        raise pickle.UnpicklingError(f"it has more than {MAX_OPCODES:,} opcodes")
 
-    # Arguments of opcodes, from the file.
+    # Reading the arguments of opcodes.
 
     def take(self, count: int) -> bytes:
         data = b"" if count > self._left else self._file.read(count)
         if len(data) != count:
             raise pickle.UnpicklingError(
-                f"it is cut short: {count:,} bytes are wanted, {self._left:,} are left"
+                f"it is truncated: {count:,} bytes are needed, but only {self._left:,} are left"
             )
         self._left -= count
         return data
@@ -98,17 +98,17 @@ class _Machine:
         line = self._file.readline()
         self._left -= len(line)
         if not line.endswith(b"\n"):
-            raise pickle.UnpicklingError("it is cut short in a line")
+            raise pickle.UnpicklingError("it is truncated within a line")
         return line[:-1]
 
     def number(self, form: str) -> Any:
         return struct.unpack(form, self.take(struct.calcsize(form)))[0]
 
     def sized(self, form: str) -> bytes:
-        """Bytes after their length."""
+        """Bytes preceded by their length."""
         return self.take(self.number(form))
 
-    # What opcodes do.
+    # Running opcodes.
 
     def skip(self, count: int) -> None:
         self.take(count)
@@ -121,28 +121,28 @@ class _Machine:
         self._stack = []
 
     def items(self) -> list[Any]:
-        """All that was pushed since the last mark."""
+        """Pop everything pushed since the last mark."""
         items, self._stack = self._stack, self._below.pop()
         return items
 
     def pack(self, count: int) -> None:
-        """The last values as one tuple."""
+        """Replace the last ``count`` values by a tuple of them."""
         if len(self._stack) < count:
             raise IndexError
         self._stack[-count:] = [tuple(self._stack[-count:])]
 
     def append(self, items: list[Any]) -> None:
         if type(self._stack[-1]) is not list:
-            raise pickle.UnpicklingError("it appends to what is no list")
+            raise pickle.UnpicklingError("it appends to something that is not a list")
         self._stack[-1].extend(items)
 
     def set_items(self, items: list[Any]) -> None:
         keys, values = items[::2], items[1::2]
         if not isinstance(self._stack[-1], dict) or len(keys) != len(values):
-            raise pickle.UnpicklingError("it sets items of what is no mapping")
-        # Tuples in tuples without end, asked for their hash, would overflow the stack of the processor.
+            raise pickle.UnpicklingError("it sets items of something that is not a dictionary")
+        # Hashing deeply nested tuples would overflow the C stack.
         if not all(isinstance(key, str | int) for key in keys):
-            raise pickle.UnpicklingError("a key is neither text nor a number")
+            raise pickle.UnpicklingError("a key is neither text nor an integer")
         self._stack[-1].update(zip(keys, values, strict=True))
 
     def remember(self, number: int | None = None) -> None:
@@ -150,56 +150,56 @@ class _Machine:
 
     def recall(self, number: int) -> None:
         if number not in self._memo:
-            raise pickle.UnpicklingError("it takes what it has not put there")
+            raise pickle.UnpicklingError("it reads a value that was never stored")
         self._stack.append(self._memo[number])
 
     def name(self, module: Any, name: Any) -> None:
         if not (isinstance(module, str) and isinstance(name, str)):
-            raise pickle.UnpicklingError("a name is no text")
+            raise pickle.UnpicklingError("a name is not text")
         if (module, name) not in self._names:
-            shown = f"{module}.{name}"[:LONGEST_NAME]
-            raise pickle.UnpicklingError(f"it asks for {shown}, which has no place in plain data")
+            shown = f"{module}.{name}"[:MAX_NAME_LENGTH]
+            raise pickle.UnpicklingError(f"it asks for {shown}, which is not plain data")
         self._stack.append(self._names[module, name])
 
     def call(self) -> None:
         arguments, function = self._stack.pop(), self._stack.pop()
         if not (callable(function) and isinstance(arguments, tuple)):
-            raise pickle.UnpicklingError("it calls what is no function")
-        made = function(*arguments)
-        if isinstance(made, bytes) and not any(made is given for given in arguments):
-            self._makeable -= len(made)
-            if self._makeable < 0:
-                raise pickle.UnpicklingError("it makes more bytes than the file has")
-        self._stack.append(made)
+            raise pickle.UnpicklingError("it calls something that is not a function")
+        result = function(*arguments)
+        if isinstance(result, bytes) and not any(result is argument for argument in arguments):
+            self._bytes_allowance -= len(result)
+            if self._bytes_allowance < 0:
+                raise pickle.UnpicklingError("it creates more bytes than the file has")
+        self._stack.append(result)
 
     def build(self) -> None:
         state = self._stack.pop()
         if not isinstance(self._stack[-1], Buildable):
-            raise pickle.UnpicklingError("it gives a state to what has none")
+            raise pickle.UnpicklingError("it sets the state of an object that has none")
         self._stack[-1].build(state)
 
     def fetch(self) -> None:
         if self._persistent is None:
-            raise pickle.UnpicklingError("it asks for something outside it")
+            raise pickle.UnpicklingError("it refers to an object outside the pickle")
         self._stack.append(self._persistent(self._stack.pop()))
 
     def pop(self) -> Any:
         return self._stack.pop()
 
 
-def _truth_or_number(line: bytes) -> int:
+def _bool_or_int(line: bytes) -> int:
     return {b"00": False, b"01": True}[line] if line in (b"00", b"01") else int(line)
 
 
-def _unquoted(line: bytes) -> bytes:
-    """A byte string as Python 2 wrote it in lines: quoted, with escapes."""
+def _unquote(line: bytes) -> bytes:
+    """The bytes of a quoted and escaped string, as Python 2 wrote them."""
     if len(line) < 2 or line[:1] != line[-1:] or line[:1] not in (b"'", b'"'):
-        raise ValueError("a string without quotes")
+        raise ValueError("a string is not quoted")
     content: bytes = codecs.escape_decode(line[1:-1])[0]
     return content
 
 
-# Text of Python 2 is bytes.
+# Python 2's str (STRING, BINSTRING) is loaded as bytes.
 _ACTIONS: dict[bytes, Callable[[_Machine], None]] = {
     pickle.PROTO: lambda m: m.skip(1),
     pickle.FRAME: lambda m: m.skip(8),
@@ -207,14 +207,14 @@ _ACTIONS: dict[bytes, Callable[[_Machine], None]] = {
     pickle.NONE: lambda m: m.push(None),
     pickle.NEWTRUE: lambda m: m.push(True),
     pickle.NEWFALSE: lambda m: m.push(False),
-    pickle.INT: lambda m: m.push(_truth_or_number(m.line())),
+    pickle.INT: lambda m: m.push(_bool_or_int(m.line())),
     pickle.BININT: lambda m: m.push(m.number("<i")),
     pickle.BININT1: lambda m: m.push(m.number("<B")),
     pickle.BININT2: lambda m: m.push(m.number("<H")),
     pickle.LONG: lambda m: m.push(int(m.line().removesuffix(b"L"))),
     pickle.LONG1: lambda m: m.push(int.from_bytes(m.sized("<B"), "little", signed=True)),
     pickle.BINFLOAT: lambda m: m.push(m.number(">d")),
-    pickle.STRING: lambda m: m.push(_unquoted(m.line())),
+    pickle.STRING: lambda m: m.push(_unquote(m.line())),
     pickle.BINSTRING: lambda m: m.push(m.sized("<I")),
     pickle.SHORT_BINSTRING: lambda m: m.push(m.sized("<B")),
     pickle.BINBYTES: lambda m: m.push(m.sized("<I")),

@@ -1,4 +1,4 @@
-"""Progress bars with rate and time left, on standard error (standard output is for results)."""
+"""Progress bars with rate and remaining time, on standard error (standard output is for results)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class RateColumn(ProgressColumn):
 
 
 def progress_bar(*, shown: bool = True) -> Progress:
-    """A bar for one or more tasks; add tasks with ``add_task(text, total=N, unit="images")``."""
+    """A progress bar for one or more tasks; add tasks with ``add_task(text, total=N, unit="images")``."""
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(),

@@ -1,4 +1,4 @@
-"""Versions of what computes: Python, facerts, and the packages that numbers depend on."""
+"""Versions of Python, facerts and the packages that results depend on."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ _VERSIONED = ("facerts", "numpy", "onnxruntime", "onnxruntime-gpu", "opencv-pyth
 
 
 def installed_versions() -> dict[str, str]:
-    """Versions that a number may depend on."""
+    """Versions of Python and of the installed packages that results may depend on, by name."""
     versions = {"python": platform.python_version()}
     for name in _VERSIONED:
         try:
             versions[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:  # one of the ONNX Runtimes is never there
+        except metadata.PackageNotFoundError:  # usually only one of the ONNX Runtime packages is installed
             continue
     return versions

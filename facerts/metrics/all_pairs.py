@@ -1,9 +1,9 @@
-"""Every pair that a set of images can make: FMR 1e-3 on 3,000 impostor pairs is three pairs, on all of them it is many.
+"""All pairs of a set of images: FMR 1e-3 is three of 3,000 listed impostor pairs, but many of all possible pairs.
 
-Cosines come block by block and are never all kept. Three things are: every genuine pair, the impostor pairs of
-highest score (the *tail*), and a histogram of all impostor pairs. Thresholds that lie in the tail are exact; below
-it a threshold is an edge of the histogram, where the number of impostors is exact too, so that all that is lost is
-that a threshold may be one bin (3.1e-5 of cosine) higher than the laxest.
+Cosines are computed block by block and never all kept. Three things are kept: every genuine pair, the impostor pairs
+with the highest scores (the *tail*), and a histogram of all impostor pairs. Thresholds in the tail are exact. Below it
+a threshold is an edge of the histogram, where the number of impostors is exact too; the only loss is that the threshold
+may be one bin (3.1e-5 of cosine) higher than the lowest possible one.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ from facerts.metrics.resample import subject_counts
 from facerts.metrics.verification import ROC, OperatingPoint, trapezoid
 
 BINS = 65536
-# One bin beyond each end, so that rounding can leave no cosine without a bin.
+# One extra bin at each end, so that rounding errors cannot leave a cosine without a bin.
 WIDTH = 2.0 / (BINS - 2)
 EDGES = (np.arange(BINS + 1) - 1) * WIDTH - 1.0
-# What the tail holds: all pairs of a small set, and enough for FAR 0.01 of one of up to a hundred million.
-LEAST_TAIL, TAIL_SHARE, TAIL = 200_000, 0.02, 2_000_000
-ROWS, COLUMNS = 256, 2048  # a block of scores that stays in the cache
+# Size of the tail: all pairs of a small set, and enough for FAR 0.01 with up to a hundred million pairs.
+MIN_TAIL, TAIL_SHARE, MAX_TAIL = 200_000, 0.02, 2_000_000
+ROWS, COLUMNS = 256, 2048  # a block of scores that fits into the CPU cache
 SAMPLE = 250_000
-# Resampled people may need more of the tail than the sample itself.
+# A replicate may need more of the tail than the original sample.
 TAIL_MARGIN = 1.5
 
 
 @dataclass(frozen=True)
 class AllPairs:
-    """What is kept of every pair of N images.
+    """Statistics of all pairs of N images.
 
     Attributes:
         genuine: ``(G,) float32`` cosines of all genuine pairs.
-        genuine_pairs: ``(G, 2) int32`` rows of images.
-        tail: ``(K,) float32`` highest cosines of impostor pairs, falling.
-        tail_pairs: ``(K, 2) int32`` rows of images.
-        counts: ``(65536,) int64`` impostor pairs in each bin of ``EDGES``.
-        impostors: how many impostor pairs there are.
+        genuine_pairs: ``(G, 2) int32`` their rows of images.
+        tail: ``(K,) float32`` highest cosines of impostor pairs, descending.
+        tail_pairs: ``(K, 2) int32`` their rows of images.
+        counts: ``(65536,) int64`` number of impostor pairs in each bin of ``EDGES``.
+        impostors: number of impostor pairs.
         subjects: ``(N,) int64`` person of each image, numbered without gaps.
     """
 
@@ -53,7 +53,7 @@ class AllPairs:
     subjects: NDArray[np.int64]
 
     def threshold(self, fmr: float) -> float:
-        """The smallest threshold at which at most ``fmr`` of the impostors are accepted; the module says how exact."""
+        """The lowest threshold at which at most ``fmr`` of the impostors are accepted; see the module on exactness."""
         allowed = int(np.floor(fmr * self.impostors + 1e-9))
         if allowed >= self.impostors:
             return float("-inf")
@@ -63,7 +63,7 @@ class AllPairs:
         return float(EDGES[int(np.argmax(at_or_above <= allowed))])
 
     def accepted(self, threshold: float) -> int:
-        """Impostor pairs at or above a threshold that ``threshold`` gave."""
+        """Number of impostor pairs at or above a threshold returned by ``threshold``."""
         if not len(self.tail) or threshold < self.tail[-1]:
             return int(self.counts[np.searchsorted(EDGES, threshold) :].sum())
         return int(np.sum(self.tail >= threshold))
@@ -75,7 +75,7 @@ class AllPairs:
         return OperatingPoint(float(np.mean(self.genuine >= threshold)), achieved, threshold, self.impostors)
 
     def roc(self) -> ROC:
-        """Operating points at the edges of the histogram, and in the tail at every score that a curve can show."""
+        """Operating points at the edges of the histogram and, in the tail, at as many scores as a plot can show."""
         steps = np.unique(np.geomspace(1, max(len(self.tail), 1), 2000).astype(int)) - 1
         in_tail = np.unique(self.tail[steps])[::-1].astype(np.float64) if len(self.tail) else np.empty(0)
         floor = in_tail[-1] if len(in_tail) else np.inf
@@ -100,7 +100,7 @@ class AllPairs:
         )
 
     def auroc(self) -> tuple[float, float]:
-        """Area under the ROC, and the most that it can be wrong by for lack of order within bins."""
+        """Area under the ROC, and its maximum error from the unknown order within bins."""
         genuine = np.bincount(_bins(self.genuine), minlength=BINS)
         within = float(np.sum(genuine / len(self.genuine) * (self.counts / self.impostors)))
         tar = np.concatenate([[0.0], np.cumsum(genuine[::-1]) / len(self.genuine)])
@@ -116,18 +116,19 @@ def all_pairs(
     seed: int = 0,
     progress: Callable[[int], None] | None = None,
 ) -> AllPairs:
-    """Go through every pair of images.
+    """Compare every pair of images.
 
     Args:
         embedding: ``(N, d)`` of unit length.
         subjects: ``(N,)`` person of each image.
-        tail: how many impostor pairs of highest score to keep, about; by default 2 % of them, between 200,000 and
-            2,000,000.
-        seed: of the sample of pairs that says from which score on the tail begins.
-        progress: called with the number of pairs done since the last call.
+        tail: approximate number of highest-scoring impostor pairs to keep; by default 2 % of them, at least 200,000 and
+            at most 2,000,000.
+        seed: seed of the sample of pairs from which the beginning of the tail is estimated.
+        progress: called with the number of pairs compared since the last call.
 
     Raises:
-        ValueError: wrong shapes, an embedding that is not finite or not of unit length, or no genuine or impostor pair.
+        ValueError: shapes are wrong, an embedding is not finite or not of unit length, or there is no genuine or no
+            impostor pair.
     """
     vectors = np.asarray(embedding, dtype=np.float32)
     people, numbers = np.unique(np.asarray(subjects), return_inverse=True)
@@ -139,32 +140,32 @@ def all_pairs(
     order = np.argsort(numbers, kind="stable")
     vectors, labels = vectors[order], numbers[order]
     ends = np.searchsorted(labels, labels, side="right")  # where each image's person ends
-    kept = min(max(LEAST_TAIL, TAIL_SHARE * impostors), TAIL) if tail is None else tail
+    kept = min(max(MIN_TAIL, TAIL_SHARE * impostors), MAX_TAIL) if tail is None else tail
     first_code = _tail_begins(vectors, labels, kept / impostors, seed)
 
     counts = np.zeros(BINS, dtype=np.int64)
     genuine: list[tuple[NDArray[np.float32], NDArray[np.intp], NDArray[np.intp]]] = []
     tails: list[tuple[NDArray[np.float32], NDArray[np.intp], NDArray[np.intp]]] = []
-    # The product itself gives the place among the bins: one pass less over every score.
+    # The matrix product directly gives positions among the bins, which saves a pass over all scores.
     left = np.hstack([vectors / WIDTH, np.full((len(vectors), 1), 1.0 / WIDTH + 1.0, dtype=np.float32)])
     right = np.hstack([vectors, np.ones((len(vectors), 1), dtype=np.float32)])
     for top, bottom, start, stop in _blocks(len(vectors), ends):
-        places = left[top:bottom] @ right[start:stop].T
+        positions = left[top:bottom] @ right[start:stop].T
         rows, columns = np.arange(top, bottom)[:, None], np.arange(start, stop)[None]
-        if start == top:  # the diagonal and same people are only here
+        if start == top:  # only these blocks contain the diagonal and genuine pairs
             same = labels[top:bottom, None] == labels[None, start:stop]
             later = columns > rows
             y, x = np.nonzero(same & later)
-            genuine.append((places[y, x], y + top, x + start))
+            genuine.append((positions[y, x], y + top, x + start))
             y, x = np.nonzero(~same & later)
-            chosen, codes = places[y, x], places[y, x].astype(np.uint16)
+            chosen, codes = positions[y, x], positions[y, x].astype(np.uint16)
             high = np.flatnonzero(codes >= first_code)
             tails.append((chosen[high], y[high] + top, x[high] + start))
         else:
-            codes = places.astype(np.uint16).reshape(-1)
+            codes = positions.astype(np.uint16).reshape(-1)
             high = np.flatnonzero(codes >= first_code)
             y, x = np.divmod(high, stop - start)
-            tails.append((places.reshape(-1)[high], y + top, x + start))
+            tails.append((positions.reshape(-1)[high], y + top, x + start))
         counts += np.bincount(codes, minlength=BINS)
         if progress is not None:
             progress(len(codes))
@@ -184,10 +185,10 @@ def all_pairs(
 
 
 def check_unit(vectors: NDArray[np.floating], rows: int) -> None:
-    """Refuse embeddings that cosines cannot be had from.
+    """Check that embeddings have unit length, so that their products are cosines.
 
     Raises:
-        ValueError: wrong shape, not finite, or not of unit length; the row is named.
+        ValueError: wrong shape, not finite, or not of unit length; the message names the row.
     """
     if vectors.ndim != 2 or len(vectors) != rows:
         raise ValueError(f"embeddings are {vectors.shape}, but there are {rows} labels")
@@ -200,7 +201,7 @@ def check_unit(vectors: NDArray[np.floating], rows: int) -> None:
 def far_intervals(
     pairs: AllPairs, fars: Sequence[float], *, replicates: int = 200, seed: int = 0
 ) -> dict[float, Interval]:
-    """95 % intervals of TAR at each FAR by drawing people; for those FARs whose threshold lies well inside the tail."""
+    """95 % intervals of TAR at each FAR whose threshold lies well inside the tail, by resampling people."""
     inside = [far for far in fars if far * pairs.impostors * TAIL_MARGIN <= len(pairs.tail)]
     tars: dict[float, list[float]] = {far: [] for far in inside}
     for thresholds, weights in resampled_thresholds(pairs, inside, replicates=replicates, seed=seed):
@@ -214,13 +215,13 @@ def far_intervals(
 def resampled_thresholds(
     pairs: AllPairs, fmrs: Sequence[float], *, replicates: int, seed: int = 0
 ) -> Iterator[tuple[list[float], NDArray[np.float32]]]:
-    """Replicates over people: the highest score not accepted at each FMR, and the genuine pairs' weights.
+    """Bootstrap over people: for each replicate, the highest score rejected at each FMR, and weights of genuine pairs.
 
-    The impostors' total weight is known without looking at them: half of (Σ n_s c_s)² − Σ (n_s c_s)², where person s
-    has n_s images and was drawn c_s times.
+    The total weight of impostor pairs follows without enumerating them: half of (Σ n_s c_s)² − Σ (n_s c_s)², where
+    person s has n_s images and was sampled c_s times.
     """
     images = np.bincount(pairs.subjects).astype(np.float64)
-    # So much of the tail is enough for nearly every replicate; one that needs more gets all of it.
+    # This much of the tail suffices for nearly every replicate; one that needs more gets all of it.
     reach = min(len(pairs.tail), int(np.ceil(TAIL_MARGIN * max(fmrs, default=0.0) * pairs.impostors)))
     first, second = (pairs.subjects[pairs.tail_pairs[:, side]] for side in (0, 1))
     of_genuine = pairs.subjects[pairs.genuine_pairs[:, 0]]
@@ -234,22 +235,22 @@ def resampled_thresholds(
         running = accepted(counts, reach)
         if allowed and running[-1] <= max(allowed):
             running = accepted(counts, len(pairs.tail))
-        places = [int(np.searchsorted(running, weight, side="right")) for weight in allowed]
-        yield [float(pairs.tail[min(place, len(running) - 1)]) for place in places], counts[of_genuine]
+        ranks = [int(np.searchsorted(running, weight, side="right")) for weight in allowed]
+        yield [float(pairs.tail[min(rank, len(running) - 1)]) for rank in ranks], counts[of_genuine]
 
 
 def _blocks(images: int, ends: NDArray[np.intp]) -> Iterator[tuple[int, int, int, int]]:
-    """Rows and columns of blocks over the upper triangle; one that begins on the diagonal holds its rows' people."""
+    """Blocks of rows and columns over the upper triangle; those on the diagonal hold all genuine pairs."""
     for top in range(0, images, ROWS):
         bottom = min(top + ROWS, images)
-        near = int(ends[bottom - 1])
-        yield top, bottom, top, near
-        for start in range(near, images, COLUMNS):
+        end = int(ends[bottom - 1])
+        yield top, bottom, top, end
+        for start in range(end, images, COLUMNS):
             yield top, bottom, start, min(start + COLUMNS, images)
 
 
 def _tail_begins(vectors: NDArray[np.float32], labels: NDArray[np.intp], share: float, seed: int) -> int:
-    """The bin from which on about ``share`` of the impostor pairs lie, by a sample of pairs."""
+    """The bin above which about ``share`` of the impostor pairs lie, estimated from a sample of pairs."""
     if share >= 0.5:
         return 0
     random = np.random.default_rng(seed)
@@ -272,7 +273,7 @@ def _bins(scores: NDArray[np.floating]) -> NDArray[np.int64]:
 def _gather(
     parts: Sequence[tuple[NDArray[np.float32], NDArray[np.intp], NDArray[np.intp]]], order: NDArray[np.intp]
 ) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
-    """Cosines from places among the bins, and pairs as rows of the images as they were given."""
-    places, rows, columns = (np.concatenate(column) for column in zip(*parts, strict=True))
-    scores = (places.astype(np.float64) - 1.0) * WIDTH - 1.0
+    """Convert positions among the bins to cosines, and pairs to rows of the images in their original order."""
+    positions, rows, columns = (np.concatenate(column) for column in zip(*parts, strict=True))
+    scores = (positions.astype(np.float64) - 1.0) * WIDTH - 1.0
     return scores.astype(np.float32), np.stack([order[rows], order[columns]], axis=1).astype(np.int32)

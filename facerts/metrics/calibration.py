@@ -1,4 +1,4 @@
-"""Does a quality score predict errors? Rank correlation, and the error rate by quality."""
+"""How well a quality score predicts errors: rank correlation, and error rate by quality."""
 
 from __future__ import annotations
 
@@ -11,14 +11,24 @@ Z95 = 1.959963984540054
 
 
 def spearman(first: ArrayLike, second: ArrayLike) -> float:
-    """Spearman's rank correlation, ties by their mean rank; 0 where one of them is constant.
+    """Spearman's rank correlation, with mean ranks for ties; 0 if one of the vectors is constant.
+
+    Args:
+        first: ``(N,)``.
+        second: ``(N,)``.
 
     Raises:
-        ValueError: lengths differ, fewer than two values, or one that is not finite.
+        ValueError: the lengths differ, there are fewer than two values, or a value is not finite.
+
+    Examples:
+        >>> spearman([1, 2, 3, 4], [10, 20, 40, 30])
+        0.8
     """
-    x, y = (np.asarray(given, dtype=np.float64) for given in (first, second))
+    x, y = (np.asarray(values, dtype=np.float64) for values in (first, second))
     if x.shape != y.shape or x.ndim != 1 or len(x) < 2 or not (np.isfinite(x).all() and np.isfinite(y).all()):
-        raise ValueError("a rank correlation needs two vectors of one length, of two or more finite numbers")
+        raise ValueError(
+            "a rank correlation needs two vectors of the same length with at least two finite numbers"
+        )
     a, b = (_ranks(values) - (len(values) + 1) / 2 for values in (x, y))
     scale = np.sqrt(np.sum(a**2) * np.sum(b**2))
     return float(np.sum(a * b) / scale) if scale > 0 else 0.0
@@ -26,14 +36,14 @@ def spearman(first: ArrayLike, second: ArrayLike) -> float:
 
 @dataclass(frozen=True)
 class Reliability:
-    """Error rate in bins of equal numbers, from the lowest quality to the highest.
+    """Error rate in bins of about equal size, from the lowest quality to the highest.
 
     Attributes:
-        quality: ``(B,)`` median of each bin.
+        quality: ``(B,)`` median quality of each bin.
         error: ``(B,)`` share of errors.
         low: ``(B,)`` lower end of the 95 % interval (Wilson).
         high: ``(B,)`` upper end.
-        pairs: ``(B,)`` how many.
+        pairs: ``(B,)`` number of pairs.
     """
 
     quality: NDArray[np.float64]
@@ -47,9 +57,12 @@ def reliability(quality: ArrayLike, error: ArrayLike, bins: int = 10) -> Reliabi
     """Error rate by quality.
 
     Args:
-        quality: ``(P,)`` of genuine pairs, say.
-        error: ``(P,) bool``.
-        bins: at most so many; equal qualities are never parted, so ties make them fewer.
+        quality: ``(P,)`` quality of each pair.
+        error: ``(P,) bool``, whether the pair is an error.
+        bins: maximum number of bins; equal qualities are never separated, so ties may give fewer.
+
+    Raises:
+        ValueError: the lengths differ, or there are no pairs.
     """
     values, wrong = np.asarray(quality, dtype=np.float64), np.asarray(error, dtype=bool)
     if values.shape != wrong.shape or not len(values):
@@ -67,11 +80,11 @@ def reliability(quality: ArrayLike, error: ArrayLike, bins: int = 10) -> Reliabi
 def wilson(
     rate: NDArray[np.float64], trials: NDArray[np.integer]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Wilson's 95 % score interval of a share (JASA 22, 1927)."""
+    """Wilson's 95 % score interval of a proportion (JASA 22, 1927)."""
     count = trials.astype(np.float64)
     center = (rate + Z95**2 / (2 * count)) / (1 + Z95**2 / count)
     half = Z95 / (1 + Z95**2 / count) * np.sqrt(rate * (1 - rate) / count + Z95**2 / (4 * count**2))
-    # Rounding must not leave an interval that misses its own rate at 0 or 1.
+    # Rounding errors must not give an interval that excludes its own rate at 0 or 1.
     return np.minimum(np.maximum(center - half, 0.0), rate), np.maximum(np.minimum(center + half, 1.0), rate)
 
 

@@ -1,10 +1,10 @@
-"""Finding people in a gallery (1:N): exact search, closed-set ranks, open-set errors.
+"""Identification (1:N): exact search in a gallery, closed-set ranks, open-set errors.
 
 Closed set (ISO/IEC 19795-1): every probe's person is in the gallery; the rank-k rate is the share of probes whose
-person is among the k best. Open set: some are not; FPIR is the share of those (non-mated probes) whose best score
-reaches the threshold, FNIR the share of mated probes whose person is not first or stays below it.
-A gallery may hold several templates of a person; people are ranked by their best one. In a tie the right person comes
-last, so that no metric gains by equal scores.
+person is among the k best. Open set: some people are not; FPIR is the share of their probes (non-mated) whose best
+score reaches the threshold, FNIR the share of mated probes whose person is not ranked first or scores below it. A
+gallery may contain several templates of a person; people are ranked by their best one. In a tie the right person comes
+last, so that no metric benefits from equal scores.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ ROWS, COLUMNS = 512, 4096
 
 
 @dataclass(frozen=True)
-class Found:
-    """The best gallery templates of each probe.
+class SearchResult:
+    """The best gallery templates for each probe.
 
     Attributes:
-        scores: ``(P, k) float32``, falling.
+        scores: ``(P, k) float32``, descending.
         templates: ``(P, k) int64`` rows of the gallery.
     """
 
@@ -31,46 +31,54 @@ class Found:
     templates: NDArray[np.int64]
 
 
-def search(gallery: ArrayLike, probes: ArrayLike, k: int) -> Found:
-    """The k gallery templates of highest cosine for each probe, exactly, by blocks of bounded memory.
+def search(gallery: ArrayLike, probes: ArrayLike, k: int) -> SearchResult:
+    """The k gallery templates with the highest cosine similarity for each probe, exactly, in blocks of bounded memory.
 
     Args:
         gallery: ``(G, d)`` of unit length.
         probes: ``(P, d)`` of unit length.
-        k: how many; the whole gallery where it is smaller.
+        k: number of templates; the whole gallery if that is smaller.
 
     Raises:
-        ValueError: an empty gallery, or sizes that do not fit.
+        ValueError: the gallery is empty, or the sizes of gallery and probes differ.
+
+    Examples:
+        >>> gallery = [[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]]
+        >>> found = search(gallery, probes=[[0.8, 0.6]], k=2)
+        >>> found.templates.tolist()
+        [[2, 0]]
     """
-    known, asked = (np.asarray(given, dtype=np.float32) for given in (gallery, probes))
-    if known.ndim != 2 or asked.ndim != 2 or known.shape[1] != asked.shape[1] or not len(known):
+    known, queries = (np.asarray(vectors, dtype=np.float32) for vectors in (gallery, probes))
+    if known.ndim != 2 or queries.ndim != 2 or known.shape[1] != queries.shape[1] or not len(known):
         raise ValueError(
-            f"a search needs a gallery and probes of one size, not {known.shape} and {asked.shape}"
+            f"a search needs a gallery and probes of the same size, not {known.shape} and {queries.shape}"
         )
     k = min(k, len(known))
-    scores = np.empty((len(asked), k), dtype=np.float32)
-    templates = np.empty((len(asked), k), dtype=np.int64)
-    for top in range(0, len(asked), ROWS):
-        rows = asked[top : top + ROWS]
+    scores = np.empty((len(queries), k), dtype=np.float32)
+    templates = np.empty((len(queries), k), dtype=np.int64)
+    for top in range(0, len(queries), ROWS):
+        rows = queries[top : top + ROWS]
         best = np.full((len(rows), k), -np.inf, dtype=np.float32)
         where = np.full((len(rows), k), -1, dtype=np.int64)
         for start in range(0, len(known), COLUMNS):
-            best, where = _better(best, where, rows @ known[start : start + COLUMNS].T, start)
+            best, where = _merge_best(best, where, rows @ known[start : start + COLUMNS].T, start)
         scores[top : top + ROWS], templates[top : top + ROWS] = best, where
-    return Found(scores, templates)
+    return SearchResult(scores, templates)
 
 
-def mate_ranks(found: Found, gallery_subjects: ArrayLike, probe_subjects: ArrayLike) -> NDArray[np.int64]:
-    """``(P,)`` rank of each probe's own person among the people found, from 1; 0 where it is not among them.
+def mate_ranks(
+    found: SearchResult, gallery_subjects: ArrayLike, probe_subjects: ArrayLike
+) -> NDArray[np.int64]:
+    """``(P,)`` rank of each probe's own person among the people found, from 1; 0 if the person was not found.
 
-    Ranks are exact only up to the number of people that ``found`` surely holds: its k templates divided by the most
-    that one person has in the gallery. Search for one more than the wanted rank takes: a tie that goes on beyond what
-    was found would otherwise put the right person too far ahead.
+    Ranks are exact only up to the number of people that ``found`` must contain: its k templates divided by the maximum
+    number that a person has in the gallery. Search for one more than the rank requires: a tie that continues beyond
+    the result would otherwise rank the right person too high.
 
     Args:
-        found: of ``search``.
-        gallery_subjects: ``(G,)``.
-        probe_subjects: ``(P,)``.
+        found: result of ``search``.
+        gallery_subjects: ``(G,)`` subject of each template.
+        probe_subjects: ``(P,)`` subject of each probe.
     """
     people = np.asarray(gallery_subjects)[found.templates]
     own = people == np.asarray(probe_subjects)[:, None]
@@ -85,8 +93,8 @@ def mate_ranks(found: Found, gallery_subjects: ArrayLike, probe_subjects: ArrayL
 
 def rank_rates(ranks: ArrayLike, upto: Sequence[int]) -> dict[int, float]:
     """Share of probes whose person has rank k or better, for each k (the CMC curve)."""
-    given = np.asarray(ranks)
-    return {k: float(np.mean((given >= 1) & (given <= k))) for k in upto}
+    values = np.asarray(ranks)
+    return {k: float(np.mean((values >= 1) & (values <= k))) for k in upto}
 
 
 @dataclass(frozen=True)
@@ -97,7 +105,7 @@ class OpenSetPoint:
         fnir: share of mated probes missed.
         achieved_fpir: share of non-mated probes that reach the threshold, at most the target.
         threshold: accept at or above.
-        non_mated: how many the rate rests on.
+        non_mated: number of non-mated probes behind the rate.
     """
 
     fnir: float
@@ -109,16 +117,16 @@ class OpenSetPoint:
 def fnir_at_fpir(
     mated_score: ArrayLike, mated_rank: ArrayLike, non_mated_score: ArrayLike, target: float
 ) -> OpenSetPoint:
-    """FNIR at the laxest threshold whose FPIR does not exceed ``target``.
+    """FNIR at the lowest threshold whose FPIR does not exceed ``target``.
 
     Args:
         mated_score: ``(M,)`` best score of each mated probe.
-        mated_rank: ``(M,)`` rank of its person; only rank 1 is a find.
+        mated_rank: ``(M,)`` rank of its person; only rank 1 counts as identified.
         non_mated_score: ``(Q,)`` best score of each non-mated probe.
-        target: FPIR.
+        target: maximum FPIR.
 
     Raises:
-        ValueError: no mated or no non-mated probes.
+        ValueError: there are no mated or no non-mated probes.
     """
     scores, ranks = np.asarray(mated_score, dtype=np.float64), np.asarray(mated_rank)
     others = np.sort(np.asarray(non_mated_score, dtype=np.float64))[::-1]
@@ -134,25 +142,25 @@ def fnir_at_fpir(
     )
 
 
-def _better(
+def _merge_best(
     best: NDArray[np.float32], where: NDArray[np.int64], block: NDArray[np.float32], start: int
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """The k best of those so far and of a block of the gallery; equal scores in the order of the gallery."""
+    """Merge the k best so far with a block of the gallery; equal scores keep the order of the gallery."""
     rows, k = best.shape
     if start == 0 and block.shape[1] > k:
-        # All would be better than nothing: only what can be among the k best goes on.
+        # Everything would beat the initial −∞, so keep only what can be among the k best.
         floor = np.partition(block, block.shape[1] - k, axis=1)[:, block.shape[1] - k]
         candidates = block >= floor[:, None]
     else:
         candidates = block > best[:, -1:]
-    # Ten times as fast as nonzero of two dimensions.
+    # Ten times faster than np.nonzero in two dimensions.
     row, column = np.divmod(np.flatnonzero(candidates), block.shape[1])
     if not len(row):
         return best, where
     all_rows = np.concatenate([np.repeat(np.arange(rows), k), row])
     all_scores = np.concatenate([best.reshape(-1), block[row, column]])
-    all_places = np.concatenate([where.reshape(-1), column + start])
-    order = np.lexsort((all_places, -all_scores, all_rows))
+    all_columns = np.concatenate([where.reshape(-1), column + start])
+    order = np.lexsort((all_columns, -all_scores, all_rows))
     starts = np.searchsorted(all_rows[order], np.arange(rows))
     kept = order[starts[:, None] + np.arange(k)]
-    return all_scores[kept], all_places[kept]
+    return all_scores[kept], all_columns[kept]

@@ -1,4 +1,4 @@
-"""The ends of percentile intervals; what is resampled is ``resample``'s matter."""
+"""Percentile intervals; see ``resample`` for the resampling."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ Interval = tuple[float, float]
 
 
 def percentile_interval(values: NDArray[np.float64], level: float = 0.95) -> Interval:
-    """The central ``level`` of the values."""
+    """The interval with the central ``level`` of the values."""
     low, high = np.quantile(values, [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)

@@ -1,4 +1,4 @@
-"""Embeddings that are Gaussians: how alike two are, and how several of one face become one."""
+"""Gaussian embeddings: the likelihood that two are the same face, and fusion of several of one face."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from facerts.metrics.verification import CHUNK, Scores
 def mutual_likelihood(
     embedding: NDArray[np.floating], variance: NDArray[np.floating], pairs: NDArray[np.integer]
 ) -> Scores:
-    """Mutual likelihood score of each pair: log-density at 0 of the difference of their two Gaussians.
+    """Mutual likelihood score of each pair: log-density at 0 of the difference of the two Gaussians.
 
     Args:
         embedding: ``(N, d)`` means.
@@ -35,16 +35,16 @@ def mutual_likelihood(
 
 
 def fused_gaussian(means: NDArray[np.floating], variances: NDArray[np.floating]) -> tuple[Scores, Scores]:
-    """Several Gaussians of one face as one, by their product: μ = σ² Σ_v μ_v / σ_v² with 1/σ² = Σ_v 1/σ_v².
+    """Fuse several Gaussians of one face by their product: μ = σ² Σ_v μ_v / σ_v² with 1/σ² = Σ_v 1/σ_v².
 
-    That takes what the views say as independent given the face. Where it is not, σ² is too low.
+    This assumes that the views are independent given the face. If they are not, σ² is too low.
 
     Args:
-        means: ``(V, N, d)`` of V views.
+        means: ``(V, N, d)`` for V views.
         variances: ``(V, N, d)``, above 0.
 
     Returns:
-        ``(N, d) float64`` means, which are not of unit length, and ``(N, d) float64`` variances.
+        ``(N, d) float64`` means, not of unit length, and ``(N, d) float64`` variances.
 
     Source: Shi and Jain, "Probabilistic Face Embeddings", ICCV 2019, "Fusion with PFEs".
     """

@@ -1,7 +1,7 @@
-"""Telling faces from what is no face by a score; faces are the positive class, higher scores mean face.
+"""Separating faces from non-faces by a score; faces are the positive class, and higher scores mean face.
 
-TNR@TPR: the threshold is the highest that keeps at least the wanted share of the faces (a face at the threshold
-is kept); TNR is the share of non-faces strictly below it.
+TNR@TPR: the threshold is the highest that keeps at least the given share of the faces (a face at the threshold is
+kept); TNR is the share of non-faces strictly below it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Separation:
     Attributes:
         auroc: ties count half.
         aupr: average precision with faces positive.
-        fpr95: share of non-faces kept where 95 % of the faces are; 1 − TNR@TPR95.
+        fpr95: share of non-faces kept when 95 % of the faces are; 1 − TNR@TPR95.
         tnr_at_tpr: TNR at each TPR.
     """
 
@@ -35,14 +35,19 @@ class Separation:
 
 
 def separation(faces: ArrayLike, others: ArrayLike) -> Separation:
-    """All the numbers.
+    """Compute all measures of separation.
 
     Args:
         faces: ``(N,)`` scores of faces.
         others: ``(M,)`` scores of non-faces.
 
     Raises:
-        ValueError: one of them is empty or a score is not finite.
+        ValueError: one of the arrays is empty, or a score is not finite.
+
+    Examples:
+        >>> found = separation(faces=[0.9, 0.8, 0.7, 0.6], others=[0.65, 0.2, 0.1])
+        >>> round(found.auroc, 4), round(found.tnr_at_tpr[0.95], 4)
+        (0.9167, 0.6667)
     """
     positive, negative = np.asarray(faces, dtype=np.float64), np.asarray(others, dtype=np.float64)
     scores = np.concatenate([positive, negative])
@@ -63,7 +68,7 @@ def tnr_at_tpr(faces: ArrayLike, others: ArrayLike, tpr: float) -> float:
 
 
 def keep_threshold(faces: ArrayLike, share: float) -> float:
-    """The highest threshold that keeps at least ``share`` of the faces (those at or above it)."""
+    """The highest threshold with at least ``share`` of the faces at or above it."""
     ordered: NDArray[np.float64] = np.sort(np.asarray(faces, dtype=np.float64))
     kept = int(np.ceil(share * len(ordered) - 1e-9))
     return float(ordered[len(ordered) - max(kept, 1)])
@@ -72,18 +77,19 @@ def keep_threshold(faces: ArrayLike, share: float) -> float:
 def tnr_interval(
     faces: ArrayLike, others: ArrayLike, tpr: float, *, replicates: int = 2000, seed: int = 0
 ) -> Interval:
-    """95 % bootstrap interval of TNR@TPR over pictures, without drawing a picture.
+    """95 % bootstrap interval of TNR@TPR over images, without actually resampling images.
 
-    The threshold of a resample is one of its order statistics: the face of rank ⌈N·b⌉, where b has the Beta
-    distribution of that order statistic of N uniform draws. Given the threshold, the others below it are binomial.
+    The threshold of a replicate is one of its order statistics: the face of rank ⌈N·b⌉, where b has the Beta
+    distribution of that order statistic of N uniform draws. Given the threshold, the number of non-faces below it is
+    binomial.
     """
     random = np.random.default_rng(seed)
     positive = np.sort(np.asarray(faces, dtype=np.float64))
     negative = np.sort(np.asarray(others, dtype=np.float64))
     count = len(positive)
     rank = count - max(int(np.ceil(tpr * count - 1e-9)), 1) + 1
-    drawn = np.ceil(count * random.beta(rank, count - rank + 1, replicates)).astype(int)
-    thresholds = positive[np.clip(drawn, 1, count) - 1]
+    ranks = np.ceil(count * random.beta(rank, count - rank + 1, replicates)).astype(int)
+    thresholds = positive[np.clip(ranks, 1, count) - 1]
     below = np.searchsorted(negative, thresholds, side="left") / len(negative)
     return percentile_interval(random.binomial(len(negative), below) / len(negative))
 

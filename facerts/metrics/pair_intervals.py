@@ -1,9 +1,9 @@
-"""Intervals of verification metrics, for thousands of pairs or for tens of millions.
+"""Intervals of verification metrics, for thousands of pairs or tens of millions.
 
-A replicate of the bootstrap (see ``resample``) is a ROC with weights. Scores are put into bins that end at impostor
-scores: the highest thousand each have one of their own, further down a bin is at most 0.2 % of the impostors above
-it. So a replicate costs one pass over the impostors, or none where pairs are drawn, and its false accept rates are
-exact to 0.2 % of themselves; with up to a thousand distinct impostor scores they are exact.
+A bootstrap replicate (see ``resample``) is a weighted ROC. Scores are put into bins that end at impostor scores: each
+of the highest thousand has its own bin, and below that a bin has at most 0.2 % of the impostors above it. So a
+replicate takes one pass over the impostors, or none if pairs are resampled, and its false accept rates have a relative
+error of at most 0.2 %; with up to a thousand distinct impostor scores they are exact.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from facerts.metrics.intervals import Interval, percentile_interval
-from facerts.metrics.resample import Unit, check_subjects, pair_weights, subject_counts
+from facerts.metrics.resample import ResamplingUnit, check_subjects, pair_weights, subject_counts
 from facerts.metrics.verification import ROC, check_pairs
 
 REPLICATES = 1000
-# A replicate over subjects passes over every pair; so many passes over a large set take seconds.
+# A replicate over subjects takes a pass over all pairs, so fewer are computed for large sets.
 REPLICATES_OF_MANY, MANY = 200, 1_000_000
 OWN_BIN, RATIO = 1000, 1.002
 THREADS = 4
@@ -28,16 +28,16 @@ THREADS = 4
 
 @dataclass(frozen=True)
 class PairIntervals:
-    """95 % intervals.
+    """95 % bootstrap intervals of verification metrics.
 
     Attributes:
-        unit: what was drawn with replacement.
-        auroc: of the area under the ROC.
-        eer: of the equal error rate.
-        tar_at_far: of TAR at each FAR asked for.
+        unit: what was resampled.
+        auroc: interval of the area under the ROC.
+        eer: interval of the equal error rate.
+        tar_at_far: intervals of TAR at each FAR.
     """
 
-    unit: Unit
+    unit: ResamplingUnit
     auroc: Interval
     eer: Interval
     tar_at_far: dict[float, Interval]
@@ -52,24 +52,24 @@ def verification_intervals(
     replicates: int | None = None,
     seed: int = 0,
 ) -> PairIntervals:
-    """Percentile bootstrap intervals of everything that a ROC tells.
+    """Percentile bootstrap intervals of AUROC, EER and TAR at each FAR.
 
     Args:
         scores: ``(P,)``.
         same: ``(P,) bool``.
         fars: false accept rates.
-        subjects: ``(P, 2)`` the people of each pair, which are drawn then; None to draw pairs.
-        replicates: 1,000 by default, 200 for more than a million pairs.
-        seed: of the drawing.
+        subjects: ``(P, 2)`` subjects of each pair, to resample subjects; None to resample pairs.
+        replicates: number of replicates; by default 1,000, or 200 for more than a million pairs.
+        seed: seed of the resampling.
 
     Raises:
-        ValueError: as ``check_pairs``, or the subjects contradict ``same``.
+        ValueError: as for ``check_pairs``, or the subjects contradict ``same``.
     """
     values, flags = check_pairs(scores, same)
     count = replicates or (REPLICATES if len(values) <= MANY else REPLICATES_OF_MANY)
     curves = _resampled(values, flags, subjects, count, seed)
-    drawn = [(c.auroc(), c.eer(), *(c.tar_at_far(far).tar for far in fars)) for c in curves]
-    auroc, eer, *tars = (percentile_interval(column) for column in np.array(drawn).T)
+    metrics = [(c.auroc(), c.eer(), *(c.tar_at_far(far).tar for far in fars)) for c in curves]
+    auroc, eer, *tars = (percentile_interval(column) for column in np.array(metrics).T)
     return PairIntervals(
         "pairs" if subjects is None else "subjects", auroc, eer, dict(zip(fars, tars, strict=True))
     )
@@ -83,17 +83,17 @@ def share_interval(
     replicates: int = REPLICATES,
     seed: int = 0,
 ) -> Interval:
-    """Interval of the share of pairs that were decided rightly, genuine and impostor pairs kept to their shares."""
-    decided, flags = np.asarray(right, dtype=np.float32), np.asarray(same, dtype=bool)
+    """Interval of the share of pairs decided correctly, keeping the proportion of genuine and impostor pairs."""
+    correct, flags = np.asarray(right, dtype=np.float32), np.asarray(same, dtype=bool)
     values = [
-        class_mean(decided, flags, weights)
+        class_mean(correct, flags, weights)
         for weights in pair_weights(flags, subjects, replicates=replicates, seed=seed)
     ]
     return percentile_interval(np.array(values))
 
 
 def class_mean(values: NDArray[np.floating], same: NDArray[np.bool_], weights: NDArray[np.float32]) -> float:
-    """Weighted mean within each class, the classes weighted by their numbers of pairs."""
+    """Weighted mean within each class, averaged over classes by their number of pairs."""
     parts = [
         np.mean(rows) * np.average(values[rows], weights=weights[rows])
         for rows in (same, ~same)
@@ -115,7 +115,7 @@ def _resampled(
     )
     genuine, impostors = values[genuine_order], values[impostor_order]
     starts = _bin_starts(impostors)
-    # A bin ends at its lowest impostor score; genuine pairs stand above that score, at it, or lower.
+    # A bin ends at its lowest impostor score; genuine pairs lie above that score, at it, or below.
     ends = impostors[np.append(starts[1:], len(impostors)) - 1]
     above = len(genuine) - np.searchsorted(genuine[::-1], ends, side="right")
     at_or_above = len(genuine) - np.searchsorted(genuine[::-1], ends, side="left")
@@ -125,11 +125,11 @@ def _resampled(
         impostor_share = np.diff(np.append(starts, len(impostors))) / len(impostors)
         genuine_share = np.diff(places, prepend=0, append=len(genuine)) / len(genuine)
         for _ in range(replicates):
-            drawn = (
+            resampled = (
                 random.multinomial(len(impostors), impostor_share),
                 random.multinomial(len(genuine), genuine_share),
             )
-            yield _curve(*(np.cumsum(counts, dtype=np.float64) for counts in drawn))
+            yield _curve(*(np.cumsum(counts, dtype=np.float64) for counts in resampled))
         return
     first, second, people = check_subjects(flags, subjects)
     of_genuine = first[genuine_order]
@@ -145,12 +145,12 @@ def _resampled(
 
     with ThreadPoolExecutor(THREADS) as pool:
         for accepted, running in pool.map(weigh, subject_counts(people, replicates, seed)):
-            if accepted[-1] > 0 and running[-1] > 0:  # a tiny set may lose a class
+            if accepted[-1] > 0 and running[-1] > 0:  # a replicate of a tiny set may lose a class
                 yield _curve(accepted, running)
 
 
 def _bin_starts(impostors: NDArray[np.floating]) -> NDArray[np.int64]:
-    """First rank of each bin in falling scores; ties are never parted."""
+    """First rank of each bin in descending scores; ties are never separated."""
     count = len(impostors)
     ranks = np.arange(min(count, OWN_BIN), dtype=np.int64)
     if count > OWN_BIN:
@@ -162,11 +162,12 @@ def _bin_starts(impostors: NDArray[np.floating]) -> NDArray[np.int64]:
 
 
 def _curve(accepted: NDArray[np.float64], running: NDArray[np.float64]) -> ROC:
-    """A ROC from weights: of impostors accepted at the end of each bin, of genuine pairs above and at each end.
+    """A ROC from cumulative weights at the ends of the bins.
 
     Args:
-        accepted: ``(K,)`` impostor weight down to each bin's end.
-        running: ``(2K + 1,)`` genuine weight above each end and at or above it, in turn; last all of it.
+        accepted: ``(K,)`` weight of the impostors down to each bin's end.
+        running: ``(2K + 1,)`` weight of the genuine pairs above each end and at or above it, in turn; the last entry is
+            the total.
     """
     impostors, genuine = float(accepted[-1]), float(running[-1])
     far = np.repeat(accepted / impostors, 2)

@@ -1,7 +1,7 @@
-"""Two models on the same pairs: is the difference more than chance?
+"""Compare two models on the same pairs: is the difference more than chance?
 
-Both are measured in the same replicates of the bootstrap, so what makes a pair hard for both cancels out; intervals
-of the two by themselves say much less.
+Both are measured on the same bootstrap replicates, so what makes a pair hard for both cancels out; separate intervals
+for each model say much less.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from facerts.metrics.intervals import Interval, percentile_interval
 from facerts.metrics.pair_intervals import class_mean
-from facerts.metrics.resample import Unit, pair_weights
+from facerts.metrics.resample import ResamplingUnit, pair_weights
 from facerts.metrics.verification import check_pairs, ten_fold_accuracy
 
 Statistic = Callable[[NDArray[np.float32]], float]
@@ -22,20 +22,20 @@ Statistic = Callable[[NDArray[np.float32]], float]
 
 @dataclass(frozen=True)
 class Difference:
-    """First model minus second.
+    """A difference, first model minus second.
 
     Attributes:
-        value: of the difference.
-        ci95: percentile bootstrap.
-        p_value: two-sided, of no difference: twice the share of replicates on the other side of 0, never below
+        value: the difference.
+        ci95: its 95 % percentile bootstrap interval.
+        p_value: two-sided p-value of no difference: twice the share of replicates on the other side of 0, at least
             2/(replicates + 1).
-        unit: what was drawn with replacement.
+        unit: what was resampled.
     """
 
     value: float
     ci95: Interval
     p_value: float
-    unit: Unit
+    unit: ResamplingUnit
 
 
 def compare_pairs(
@@ -55,19 +55,19 @@ def compare_pairs(
         first: ``(P,)`` scores of one model.
         second: ``(P,)`` scores of the other.
         same: ``(P,) bool``.
-        folds: ``(P,)`` for accuracy; thresholds are each model's own.
-        far: of TAR at FAR; thresholds are each replicate's own.
-        subjects: ``(P, 2)`` people of each pair, which are drawn then; None to draw pairs.
-        replicates: of the bootstrap.
-        seed: of the drawing.
+        folds: ``(P,)`` folds for accuracy; each model has its own thresholds.
+        far: false accept rate for TAR; each replicate has its own thresholds.
+        subjects: ``(P, 2)`` subjects of each pair, to resample subjects; None to resample pairs.
+        replicates: number of bootstrap replicates.
+        seed: seed of the resampling.
 
     Returns:
-        By "accuracy", "auroc" and "tar_at_far".
+        Differences under "accuracy", "auroc" and "tar_at_far".
     """
     measures = [_measures(scores, same, folds, far) for scores in (first, second)]
     flags = np.asarray(same, dtype=bool)
-    drawn = pair_weights(flags, subjects, replicates=replicates, seed=seed)
-    return _differences(measures, drawn, flags, "pairs" if subjects is None else "subjects")
+    weights = pair_weights(flags, subjects, replicates=replicates, seed=seed)
+    return _differences(measures, weights, flags, "pairs" if subjects is None else "subjects")
 
 
 def compare_separations(
@@ -80,39 +80,43 @@ def compare_separations(
     replicates: int = 1000,
     seed: int = 0,
 ) -> dict[str, Difference]:
-    """Differences in AUROC and TNR@TPR between two scores of the same faces and the same other pictures.
+    """Differences in AUROC and TNR@TPR between two scores of the same faces and non-faces.
 
     Args:
-        first_faces: ``(N,)`` by one score.
-        first_others: ``(M,)`` by it.
-        second_faces: ``(N,)`` by the other, in the same order.
-        second_others: ``(M,)`` by it.
-        tpr: of TNR@TPR.
-        replicates: of the bootstrap over pictures.
-        seed: of the drawing.
+        first_faces: ``(N,)`` the first score for the faces.
+        first_others: ``(M,)`` the first score for the non-faces.
+        second_faces: ``(N,)`` the second score for the faces, in the same order.
+        second_others: ``(M,)`` the second score for the non-faces, in the same order.
+        tpr: true positive rate for TNR.
+        replicates: number of bootstrap replicates over images.
+        seed: seed of the resampling.
 
     Returns:
-        By "auroc" and "tnr_at_tpr".
+        Differences under "auroc" and "tnr_at_tpr".
 
     Raises:
-        ValueError: the two are not of the same pictures by number.
+        ValueError: the numbers of images differ.
     """
     one, other = (
         [np.asarray(side, dtype=np.float64) for side in sides]
         for sides in ((first_faces, first_others), (second_faces, second_others))
     )
     if [len(side) for side in one] != [len(side) for side in other]:
-        raise ValueError("paired scores must be of the same faces and the same other pictures")
+        raise ValueError("paired scores must be of the same faces and the same non-faces")
     flags = np.repeat([True, False], [len(one[0]), len(one[1])])
     measures = [_separation_measures(sides[0], sides[1], tpr) for sides in (one, other)]
-    drawn = pair_weights(flags, None, replicates=replicates, seed=seed)
-    return _differences(measures, drawn, flags, "pairs")
+    weights = pair_weights(flags, None, replicates=replicates, seed=seed)
+    return _differences(measures, weights, flags, "pairs")
 
 
 def mcnemar(first_right: ArrayLike, second_right: ArrayLike) -> float:
-    """Exact two-sided p-value of McNemar's test: of the pairs that one model alone decides rightly, is half each one's?
+    """Exact two-sided p-value of McNemar's test: of the pairs that only one model gets right, is half each model's?
 
-    Pairs count as independent here; where people repeat, ``compare_pairs`` is the more honest test.
+    The test assumes independent pairs; if people repeat, ``compare_pairs`` is more reliable.
+
+    Args:
+        first_right: ``(P,) bool``, whether the first model decides each pair correctly.
+        second_right: ``(P,) bool``, likewise for the second model.
     """
     one, other = np.asarray(first_right, dtype=bool), np.asarray(second_right, dtype=bool)
     wins, losses = int(np.sum(one & ~other)), int(np.sum(~one & other))
@@ -152,7 +156,7 @@ def _separation_measures(
     count = len(faces)
 
     def tnr(weights: NDArray[np.float32]) -> float:
-        # The highest threshold with at least the share of faces at or above it.
+        # The highest threshold with at least a share ``tpr`` of the faces at or above it.
         at_or_above = np.cumsum(weights[:count][rising][::-1], dtype=np.float64)
         place = int(np.searchsorted(at_or_above, tpr * at_or_above[-1] - 1e-6))
         return float(np.average(others < faces[rising[count - 1 - place]], weights=weights[count:]))
@@ -162,7 +166,7 @@ def _separation_measures(
 
 
 def _auroc(values: NDArray[np.floating], flags: NDArray[np.bool_]) -> Statistic:
-    """The area as a function of weights: each positive's place among the negatives is found once."""
+    """AUROC as a function of weights; the rank of each positive among the negatives is computed once."""
     rising_rows = np.flatnonzero(~flags)[np.argsort(values[~flags], kind="stable")]
     lower, upper = (
         np.searchsorted(values[rising_rows], values[flags], side=side) for side in ("left", "right")
@@ -180,14 +184,14 @@ def _differences(
     measures: Sequence[dict[str, Statistic]],
     replicates: Iterable[NDArray[np.float32]],
     flags: NDArray[np.bool_],
-    unit: Unit,
+    unit: ResamplingUnit,
 ) -> dict[str, Difference]:
-    """First minus second, with all pairs once and in every replicate."""
+    """First minus second, on the original pairs and on every replicate."""
     first, second = measures
-    drawn: dict[str, list[float]] = {name: [] for name in first}
+    resampled: dict[str, list[float]] = {name: [] for name in first}
     for weights in replicates:
-        if weights[flags].any() and weights[~flags].any():  # a tiny set may lose a class
-            for name, values in drawn.items():
+        if weights[flags].any() and weights[~flags].any():  # a replicate of a tiny set may lose a class
+            for name, values in resampled.items():
                 values.append(first[name](weights) - second[name](weights))
     whole = np.ones(len(flags), dtype=np.float32)
     return {
@@ -197,7 +201,7 @@ def _differences(
             _p_value(np.array(values)),
             unit,
         )
-        for name, values in drawn.items()
+        for name, values in resampled.items()
     }
 
 

@@ -1,10 +1,10 @@
-"""Error versus reject: how the false non-match rate falls as the worst pairs are left out.
+"""Error versus reject: how the false non-match rate falls as the pairs of lowest quality are rejected.
 
-The paper's Fig. 8 draws FNMR at FMR 1e-3 against the share of pairs rejected. A pair's quality is the lower of
-its two images'. Two conventions are in use, and both are here: with a *fixed* threshold, chosen once on all
-impostor pairs and kept (what a deployed system does), and with one chosen anew *per rate* on the impostor pairs
-that are left. Pairs of equal quality cannot be told apart, so where a rate cuts through a tie, the expected
-value over a random order within the tie is taken.
+Fig. 8 of the RTS paper plots FNMR at FMR 1e-3 against the share of pairs rejected. A pair's quality is the lower
+quality of its two images. Two conventions are in use, and both are supported: a *fixed* threshold, chosen once on all
+impostor pairs (as in a deployed system), and one chosen *per rate* on the remaining impostor pairs. Pairs of equal
+quality cannot be ordered, so if a rate falls within a tie, the expected value over a random order within the tie is
+used.
 """
 
 from __future__ import annotations
@@ -29,20 +29,22 @@ RATES: tuple[float, ...] = tuple(round(0.01 * percent, 2) for percent in range(9
 def pair_quality(
     quality: ArrayLike, pairs: NDArray[np.integer], combine: Combine = "min"
 ) -> NDArray[np.float64]:
-    """One quality for each pair.
+    """The quality of each pair, ``(P,)``.
 
     Args:
-        quality: ``(N,)`` per image.
+        quality: ``(N,)`` quality of each image.
         pairs: ``(P, 2)`` row numbers.
-        combine: "min", a pair is as good as its worse image (the field's convention); "mean"; or "product", for
-            qualities above 0.
+        combine: "min", a pair is as good as its worse image (the usual convention); "mean"; or "product", for positive
+            qualities.
 
     Raises:
-        ValueError: a product of qualities that are not all above 0, whose order would mean nothing.
+        ValueError: "product" with qualities that are not all positive, whose order would be meaningless.
     """
     both = np.asarray(quality, dtype=np.float64)[pairs]
     if combine == "product" and (both <= 0).any():
-        raise ValueError("the product of two qualities needs both above 0; combine them by min or mean")
+        raise ValueError(
+            "the product of two qualities needs both to be positive; combine them by min or mean"
+        )
     combined: NDArray[np.float64] = {"min": both.min, "mean": both.mean, "product": both.prod}[combine](
         axis=1
     )
@@ -51,13 +53,13 @@ def pair_quality(
 
 @dataclass(frozen=True)
 class RejectCurve:
-    """FNMR by the share rejected.
+    """FNMR by the share of pairs rejected.
 
     Attributes:
-        rejected: ``(R,)`` shares of pairs rejected, rising from 0.
-        fnmr: ``(R,)``.
-        threshold: ``(R,)``; one value throughout where the convention is "fixed".
-        impostors: impostor pairs behind the threshold, before any is rejected.
+        rejected: ``(R,)`` shares of pairs rejected, ascending from 0.
+        fnmr: ``(R,)`` FNMR of the remaining pairs.
+        threshold: ``(R,)`` match threshold; constant with the convention "fixed".
+        impostors: number of impostor pairs behind the threshold, before any is rejected.
     """
 
     rejected: NDArray[np.float64]
@@ -80,14 +82,21 @@ def error_versus_reject(
     Args:
         scores: ``(P,)`` similarity.
         same: ``(P,) bool``.
-        quality: ``(P,)`` of each pair, higher is better; see ``pair_quality``.
+        quality: ``(P,)`` quality of each pair, higher is better; see ``pair_quality``.
         fmr: false match rate at which the threshold is chosen.
         convention: "fixed" or "per_rate", see the module.
-        rates: shares to reject, in [0, 1). With "fixed" they are shares of the genuine pairs, the only ones that
-            FNMR counts; with "per_rate" genuine and impostor pairs are each rejected at the rate.
+        rates: shares to reject, in [0, 1). With "fixed" they are shares of the genuine pairs, the only ones that FNMR
+            counts; with "per_rate" genuine and impostor pairs are both rejected at each rate.
 
     Raises:
-        ValueError: as ``check_pairs``, or a quality is not finite, or a rate out of range.
+        ValueError: as for ``check_pairs``, or a quality is not finite, or a rate is out of range.
+
+    Examples:
+        >>> scores = [0.9, 0.8, 0.2, 0.7, 0.3, 0.1]
+        >>> same = [True, True, True, True, False, False]
+        >>> quality = [0.9, 0.7, 0.1, 0.8, 0.5, 0.5]
+        >>> error_versus_reject(scores, same, quality, fmr=0.1, rates=[0.0, 0.25]).fnmr.tolist()
+        [0.25, 0.0]
     """
     values, flags = check_pairs(np.asarray(scores, dtype=np.float64), same)
     ranks = np.asarray(quality, dtype=np.float64)
@@ -95,7 +104,7 @@ def error_versus_reject(
         raise ValueError("error versus reject needs a finite quality for every pair")
     shares = np.asarray(rates, dtype=np.float64)
     if (shares < 0).any() or (shares >= 1).any():
-        raise ValueError("rates of rejection lie in [0, 1)")
+        raise ValueError("rejection rates must lie in [0, 1)")
     impostors, genuine = values[~flags], values[flags]
     if convention == "fixed":
         return reject_curve(genuine, ranks[flags], fmr_threshold(impostors, fmr), len(impostors), rates)
@@ -115,13 +124,13 @@ def reject_curve(
     impostors: int,
     rates: Sequence[float] = RATES,
 ) -> RejectCurve:
-    """FNMR of genuine pairs at a threshold that is known, while those of lowest quality are rejected.
+    """FNMR of genuine pairs at a known threshold, while those of lowest quality are rejected.
 
     Args:
         genuine: ``(G,)`` scores of genuine pairs.
-        quality: ``(G,)``.
-        threshold: accept at or above.
-        impostors: how many the threshold rests on.
+        quality: ``(G,)`` quality of each genuine pair.
+        threshold: pairs at or above it match.
+        impostors: number of impostor pairs behind the threshold.
         rates: shares to reject.
     """
     shares = np.asarray(rates, dtype=np.float64)
@@ -132,12 +141,12 @@ def reject_curve(
 
 @dataclass(frozen=True)
 class RejectIntervals:
-    """95 % intervals of a curve with a fixed threshold.
+    """95 % intervals of a reject curve with a fixed threshold.
 
     Attributes:
-        low: ``(R,)`` of FNMR at each rate.
-        high: ``(R,)``.
-        area: of ``partial_area`` to each end.
+        low: ``(R,)`` lower end for FNMR at each rate.
+        high: ``(R,)`` upper end.
+        area: interval of ``partial_area`` up to each end.
     """
 
     low: NDArray[np.float64]
@@ -153,24 +162,24 @@ def reject_intervals(
     rates: Sequence[float] = RATES,
     ends: Sequence[float] = (0.2, 0.95),
 ) -> RejectIntervals:
-    """Percentile intervals of a curve and of the areas below it.
+    """Percentile intervals of a reject curve and of the areas below it.
 
     Args:
         genuine: ``(G,)`` scores of genuine pairs.
-        quality: ``(G,)``.
-        replicates: of the bootstrap: the highest score that is not accepted, and ``(G,)`` weights.
-        rates: shares rejected, rising from 0.
-        ends: to which the areas reach; each one of the rates.
+        quality: ``(G,)`` quality of each genuine pair.
+        replicates: bootstrap replicates: the highest score that is rejected, and weights ``(G,)``.
+        rates: shares rejected, ascending from 0.
+        ends: rates up to which areas are computed.
     """
     shares = np.asarray(rates, dtype=np.float64)
-    drawn = resampled_curves(genuine, quality, replicates, rates=rates)
-    drawn = drawn[~np.isnan(drawn[:, 0])]
-    low, high = np.quantile(drawn, [0.025, 0.975], axis=0)
+    curves = resampled_curves(genuine, quality, replicates, rates=rates)
+    curves = curves[~np.isnan(curves[:, 0])]
+    low, high = np.quantile(curves, [0.025, 0.975], axis=0)
     areas = {}
     for end in ends:
         inside = shares <= end + 1e-9
         areas[end] = percentile_interval(
-            np.array([trapezoid(shares[inside], curve[inside]) / end for curve in drawn])
+            np.array([trapezoid(shares[inside], curve[inside]) / end for curve in curves])
         )
     return RejectIntervals(low, high, areas)
 
@@ -182,16 +191,16 @@ def resampled_curves(
     *,
     rates: Sequence[float] = RATES,
 ) -> NDArray[np.float64]:
-    """FNMR by the share rejected in each replicate of the bootstrap, at the replicate's own threshold.
+    """FNMR by the share rejected for each bootstrap replicate, at the replicate's own threshold.
 
     Args:
         genuine: ``(G,)`` scores of genuine pairs.
-        quality: ``(G,)``.
-        replicates: B of them: the highest score that is not accepted, and ``(G,)`` weights.
-        rates: R shares of the weight rejected, rising from 0.
+        quality: ``(G,)`` quality of each genuine pair.
+        replicates: B bootstrap replicates: the highest score that is rejected, and weights ``(G,)``.
+        rates: R shares of the weight to reject, ascending from 0.
 
     Returns:
-        ``(B, R)``; a row of NaN where a replicate has no genuine pair, as a tiny set may.
+        ``(B, R)``; a row of NaN for a replicate without genuine pairs, which a tiny set may have.
     """
     scores, ranks = np.asarray(genuine, dtype=np.float64), np.asarray(quality, dtype=np.float64)
     order = np.argsort(ranks, kind="stable")
@@ -199,20 +208,20 @@ def resampled_curves(
     starts = np.flatnonzero(np.r_[True, ranks[1:] != ranks[:-1]])
     shares = np.asarray(rates, dtype=np.float64)
     curves = []
-    for limit, given in replicates:
-        weights = np.asarray(given, dtype=np.float64)[order]
+    for limit, pair_weight in replicates:
+        weights = np.asarray(pair_weight, dtype=np.float64)[order]
         if not weights.any():
             curves.append(np.full(len(shares), np.nan))
             continue
-        # Weight and errors rejected at each end of a tie; within a tie they grow together.
-        gone = np.concatenate([[0.0], np.cumsum(np.add.reduceat(weights, starts))])
-        wrong = np.concatenate([[0.0], np.cumsum(np.add.reduceat(weights * (scores <= limit), starts))])
-        rejected = shares * gone[-1]
-        curves.append((wrong[-1] - np.interp(rejected, gone, wrong)) / (gone[-1] - rejected))
+        # Cumulative weight and errors at the end of each tie; within a tie they grow proportionally.
+        weight = np.concatenate([[0.0], np.cumsum(np.add.reduceat(weights, starts))])
+        errors = np.concatenate([[0.0], np.cumsum(np.add.reduceat(weights * (scores <= limit), starts))])
+        rejected = shares * weight[-1]
+        curves.append((errors[-1] - np.interp(rejected, weight, errors)) / (weight[-1] - rejected))
     return np.array(curves).reshape(-1, len(shares))
 
 
-def resampled_limits(
+def resampled_fmr_limits(
     scores: ArrayLike,
     same: ArrayLike,
     subjects: NDArray[np.integer] | None,
@@ -221,7 +230,7 @@ def resampled_limits(
     replicates: int = 500,
     seed: int = 0,
 ) -> Iterator[tuple[float, NDArray[np.float32]]]:
-    """What ``reject_intervals`` asks for, from a benchmark's pairs; see ``resample.pair_weights``."""
+    """Replicates for ``reject_intervals`` from a benchmark's pairs; see ``resample.pair_weights``."""
     values, flags = check_pairs(np.asarray(scores, dtype=np.float64), same)
     rows = np.flatnonzero(~flags)[np.argsort(-values[~flags], kind="stable")]
     for weights in pair_weights(flags, subjects, replicates=replicates, seed=seed):
@@ -233,42 +242,42 @@ def resampled_limits(
 def _mean_of_kept(
     errors: NDArray[np.float64], quality: NDArray[np.float64], shares: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Mean error of what is left when each share of lowest quality is gone; ties by their mean error."""
+    """Mean error of the remaining pairs after rejecting each share of lowest quality; ties by their mean error."""
     order = np.argsort(quality, kind="stable")
     _, group = np.unique(quality[order], return_inverse=True)
-    # Every member of a tie stands for the tie's mean.
+    # Every pair in a tie counts with the tie's mean error.
     means = np.bincount(group, errors[order]) / np.bincount(group)
-    left = np.concatenate([np.cumsum(means[group][::-1])[::-1], [0.0]])
-    gone = _rejected_count(len(errors), shares)
-    # Sums of means that are exact in theory: rounding may leave −1e-17 where no error is left.
-    return np.asarray(np.maximum(left[gone], 0.0) / (len(errors) - gone), dtype=np.float64)
+    remaining = np.concatenate([np.cumsum(means[group][::-1])[::-1], [0.0]])
+    rejected = _rejected_count(len(errors), shares)
+    # Rounding errors may give −1e-17 where no error is left.
+    return np.asarray(np.maximum(remaining[rejected], 0.0) / (len(errors) - rejected), dtype=np.float64)
 
 
 def _rejected_count(pairs: int, shares: NDArray[np.float64]) -> NDArray[np.int64]:
-    """How many pairs a share rejects: rounded down, and one pair is always left."""
+    """Number of pairs that a share rejects: rounded down, and at least one pair is left."""
     return np.minimum(np.floor(shares * pairs + 1e-9).astype(np.int64), pairs - 1)
 
 
 def _kept_by_rank(quality: NDArray[np.float64], share: float) -> NDArray[np.bool_]:
-    """Impostors left at a rate; a tie that the rate cuts through is kept whole, which can only raise the threshold."""
-    gone = int(_rejected_count(len(quality), np.array([share]))[0])
-    kept: NDArray[np.bool_] = quality >= np.sort(quality)[gone]
+    """Impostors left at a rate; a tie at the rate is kept as a whole, which can only raise the threshold."""
+    rejected = int(_rejected_count(len(quality), np.array([share]))[0])
+    kept: NDArray[np.bool_] = quality >= np.sort(quality)[rejected]
     return kept
 
 
 def oracle_quality(scores: ArrayLike, same: ArrayLike) -> NDArray[np.float64]:
-    """The best quality there can be for error versus reject: each pair's own score as its quality.
+    """The best possible quality for error versus reject: each pair's own similarity score.
 
-    It rejects the genuine pairs of lowest similarity first, so that every rejected pair is an error while any is
-    left.
+    It rejects the genuine pairs of lowest similarity first, so that every rejected pair is an error as long as any
+    error is left.
     """
     return np.asarray(scores, dtype=np.float64)
 
 
 def partial_area(curve: RejectCurve, end: float) -> float:
-    """Area below the curve from no rejection to ``end``, divided by ``end``: the mean FNMR over those rates.
+    """Area below the curve from no rejection up to ``end``, divided by ``end``: the mean FNMR over those rates.
 
-    Trapezoids between the rates; the value at ``end`` is interpolated.
+    Uses trapezoids between the rates; the value at ``end`` is interpolated.
 
     Raises:
         ValueError: the curve does not reach ``end``.
@@ -284,23 +293,23 @@ def partial_area(curve: RejectCurve, end: float) -> float:
 
 
 def normalized_area(fnmr: ArrayLike, rates: Sequence[float], end: float) -> NDArray[np.float64]:
-    """``partial_area`` divided by ``random_area``: 1 where a quality gains nothing, lower is better.
+    """``partial_area`` divided by ``random_area``: 1 for a useless quality, lower is better.
 
     Args:
-        fnmr: ``(…, R)`` of one curve or of many.
-        rates: R shares rejected, rising from 0; ``end`` is one of them.
-        end: to which the area reaches.
+        fnmr: ``(…, R)`` FNMR of one or more curves.
+        rates: R shares rejected, ascending from 0; ``end`` is one of them.
+        end: the rate up to which the area is computed.
 
     Returns:
-        ``(…)``; NaN for a curve without an error to reject.
+        ``(…)``; NaN for a curve without errors.
 
     Raises:
-        ValueError: the rates do not begin at 0, or ``end`` is none of them.
+        ValueError: the rates do not begin at 0, or ``end`` is not one of them.
     """
     shares, curves = np.asarray(rates, dtype=np.float64), np.asarray(fnmr, dtype=np.float64)
     inside = (shares > 0) & (shares <= end + 1e-9)
     if shares[0] != 0 or not inside.any() or abs(shares[inside][-1] - end) > 1e-9:
-        raise ValueError(f"{end} is none of the rates, which must begin at 0 and be above 0 after that")
+        raise ValueError(f"{end} is not one of the rates, which must begin at 0 and then be positive")
     count = int(inside.sum()) + 1
     means = (curves[..., 1:count] + curves[..., : count - 1]) / 2
     without = curves[..., 0]
@@ -309,5 +318,5 @@ def normalized_area(fnmr: ArrayLike, rates: Sequence[float], end: float) -> NDAr
 
 
 def random_area(curve: RejectCurve) -> float:
-    """What ``partial_area`` is for a quality that says nothing: FNMR stays where it was."""
+    """``partial_area`` of an uninformative quality: FNMR stays constant."""
     return float(curve.fnmr[0])

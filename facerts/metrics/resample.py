@@ -1,9 +1,9 @@
 """Bootstrap weights of pairs: how often each pair counts in a replicate.
 
-Pairs that share a person are not independent, so where people are known they are what is drawn with replacement: a
-genuine pair counts as often as its person was drawn, an impostor pair as often as the product of both. Otherwise
-pairs are drawn, genuine and impostor pairs each to their own number. Resampling people gives wider intervals, and
-truer ones (Fogliato et al., "Confidence intervals for error rates in 1:1 matching tasks", IJCV 2024).
+Pairs that share a person are not independent, so if people are known, they are sampled with replacement: a genuine pair
+counts as often as its person was sampled, an impostor pair as often as the product of both. Otherwise pairs are
+sampled, genuine and impostor pairs separately. Resampling people gives wider and more accurate intervals (Fogliato et
+al., "Confidence intervals for error rates in 1:1 matching tasks", IJCV 2024).
 """
 
 from __future__ import annotations
@@ -14,36 +14,36 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-Unit = Literal["subjects", "pairs"]
+ResamplingUnit = Literal["subjects", "pairs"]
 Weights = NDArray[np.float32]
 
 
 def pair_subjects(labels: NDArray[np.integer] | None, pairs: NDArray[np.integer]) -> NDArray[np.int64] | None:
-    """``(P, 2)`` people of each pair from ``(N,)`` labels of images, or None where there are no labels."""
+    """``(P, 2)`` subjects of each pair from ``(N,)`` labels of images; None without labels."""
     return None if labels is None else np.asarray(labels[pairs], dtype=np.int64)
 
 
 def subject_counts(subjects: int, replicates: int, seed: int) -> Iterator[NDArray[np.float32]]:
-    """How often each of ``subjects`` people is drawn, replicate by replicate: ``(subjects,)``."""
+    """For each replicate, how often each of ``subjects`` people is sampled, ``(subjects,)``."""
     random = np.random.default_rng(seed)
     for _ in range(replicates):
-        drawn = np.bincount(random.integers(0, subjects, subjects), minlength=subjects)
-        yield drawn.astype(np.float32)
+        counts = np.bincount(random.integers(0, subjects, subjects), minlength=subjects)
+        yield counts.astype(np.float32)
 
 
 def pair_weights(
     same: ArrayLike, subjects: NDArray[np.integer] | None, *, replicates: int, seed: int = 0
 ) -> Iterator[Weights]:
-    """``(P,)`` weights of the pairs, replicate by replicate.
+    """For each replicate, the weights ``(P,)`` of the pairs.
 
     Args:
         same: ``(P,) bool``.
-        subjects: ``(P, 2)`` the people of each pair; None to draw pairs.
-        replicates: how many.
-        seed: of the drawing.
+        subjects: ``(P, 2)`` subjects of each pair, to resample subjects; None to resample pairs.
+        replicates: number of replicates.
+        seed: seed of the resampling.
 
     Raises:
-        ValueError: the people contradict ``same``.
+        ValueError: the subjects contradict ``same``.
     """
     flags = np.asarray(same, dtype=bool)
     if subjects is None:
@@ -66,18 +66,18 @@ def pair_weights(
 def check_subjects(
     same: NDArray[np.bool_], subjects: NDArray[np.integer]
 ) -> tuple[NDArray[np.int32], NDArray[np.int32], int]:
-    """People of the pairs, numbered without gaps, and how many they are.
+    """First and second subjects of the pairs, numbered without gaps, and the number of subjects.
 
     Raises:
-        ValueError: wrong shape, or a genuine pair of two people, or an impostor pair of one.
+        ValueError: the shape is wrong, or a genuine pair has two subjects or an impostor pair one.
     """
-    given = np.asarray(subjects)
-    if given.shape != (len(same), 2):
-        raise ValueError(f"subjects are {given.shape}, but there are {len(same)} pairs")
-    wrong = np.flatnonzero((given[:, 0] == given[:, 1]) != same)
+    people = np.asarray(subjects)
+    if people.shape != (len(same), 2):
+        raise ValueError(f"subjects are {people.shape}, but there are {len(same)} pairs")
+    wrong = np.flatnonzero((people[:, 0] == people[:, 1]) != same)
     if len(wrong):
         kind = "genuine" if same[wrong[0]] else "impostor"
-        raise ValueError(f"pair {wrong[0]} is {kind}, but its subjects are {given[wrong[0]].tolist()}")
-    names = np.unique(given)
-    first, second = (np.searchsorted(names, given[:, side]).astype(np.int32) for side in (0, 1))
+        raise ValueError(f"pair {wrong[0]} is {kind}, but its subjects are {people[wrong[0]].tolist()}")
+    names = np.unique(people)
+    first, second = (np.searchsorted(names, people[:, side]).astype(np.int32) for side in (0, 1))
     return first, second, len(names)

@@ -1,7 +1,7 @@
-"""Several images of a person as one template: pooled embeddings.
+"""Templates: pooled embeddings of several images of a person.
 
-Images of one medium (the frames of a video) are averaged first, so that a long video does not outvote a photo, as
-IJB's protocol has it (Maze et al., ICB 2018); then media are added. With weights, a medium counts by the mean weight of
+Images of one medium (the frames of a video) are averaged first, so that a long video does not outvote a photo, as in
+IJB's protocol (Maze et al., ICB 2018); then the media are summed. With weights, a medium counts by the mean weight of
 its images.
 """
 
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-# Images whose weighted embeddings are held at once, in float64; all of IJB-C's would take 1.9 GB.
+# Images whose weighted embeddings are processed at a time, in float64; all of IJB-C's would take 1.9 GB.
 BLOCK = 16384
 
 
@@ -24,29 +24,33 @@ def pool(
     weights: ArrayLike | None = None,
     templates: int | None = None,
 ) -> NDArray[np.float32]:
-    """Templates from images.
+    """Pool embeddings of images into templates.
 
     Args:
-        embedding: ``(N, d)`` of images, unit length.
+        embedding: ``(N, d)`` embeddings of images, unit length.
         template: ``(N,)`` row of each image's template, from 0.
-        media: ``(N,)`` medium of each image; None where every image is one by itself.
-        weights: ``(N,)`` above 0; None for equal ones. The inverse of a learned variance is the natural choice.
-        templates: T; by default the highest row and one.
+        media: ``(N,)`` medium of each image; None if every image is a medium of its own.
+        weights: ``(N,)`` positive weights; None for equal ones. The inverse of a learned variance is a natural choice.
+        templates: number of templates T; by default the highest row plus one.
 
     Returns:
         ``(T, d) float32`` of unit length.
 
     Raises:
-        ValueError: lengths differ, a weight is not above 0, or a template has no image.
+        ValueError: the lengths differ, a weight is not positive, or a template has no image.
+
+    Examples:
+        >>> pool([[1.0, 0.0], [0.0, 1.0], [0.0, 1.0]], template=[0, 0, 1], weights=[3, 4, 1]).round(2).tolist()
+        [[0.6000000238418579, 0.800000011920929], [0.0, 1.0]]
     """
     vectors, rows = np.asarray(embedding, dtype=np.float32), np.asarray(template, dtype=np.int64)
     share = np.ones(len(rows)) if weights is None else np.asarray(weights, dtype=np.float64)
     medium = np.arange(len(rows)) if media is None else np.asarray(media)
     if not len(vectors) == len(rows) == len(share) == len(medium):
-        raise ValueError("embeddings, templates, media and weights must be as many as each other")
+        raise ValueError("embeddings, templates, media and weights must have the same length")
     wrong = np.flatnonzero(~((share > 0) & np.isfinite(share)))
     if len(wrong):
-        raise ValueError(f"weight {wrong[0]} is {share[wrong[0]]:g}; weights lie above 0")
+        raise ValueError(f"weight {wrong[0]} is {share[wrong[0]]:g}; weights must be positive")
     sizes = np.bincount(rows, minlength=templates or 0)
     missing = np.flatnonzero(sizes == 0)
     if len(missing):
@@ -55,7 +59,7 @@ def pool(
     pooled = np.empty((len(sizes), vectors.shape[1]), dtype=np.float32)
     top = start = 0
     while top < len(sizes):
-        # Whole templates, as many as fit into a block, and one at least.
+        # As many whole templates as fit into a block, but at least one.
         bottom = max(int(np.searchsorted(ends, start + BLOCK, side="right")), top + 1)
         inside = order[start : ends[bottom - 1]]
         pooled[top:bottom] = _pool_sorted(vectors[inside], rows[inside], medium[inside], share[inside])
@@ -64,7 +68,7 @@ def pool(
 
 
 def ranked_weights(quality: ArrayLike) -> NDArray[np.float64]:
-    """Weights from a quality of any range: the share of images that are no better, in (0, 1]."""
+    """Weights in (0, 1] from a quality of any range: the share of images that are no better."""
     values = np.asarray(quality, dtype=np.float64)
     return np.asarray(np.searchsorted(np.sort(values), values, side="right") / len(values))
 
@@ -72,7 +76,7 @@ def ranked_weights(quality: ArrayLike) -> NDArray[np.float64]:
 def _pool_sorted(
     vectors: NDArray[np.float32], rows: NDArray[np.int64], medium: NDArray[Any], share: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Templates from images that are sorted by template and, within it, by medium."""
+    """Pool images that are sorted by template and then by medium."""
     starts = np.flatnonzero(np.r_[True, (rows[1:] != rows[:-1]) | (medium[1:] != medium[:-1])])
     # Σ w x / Σ w of a medium, times its mean weight Σ w / n: Σ w x / n.
     images = np.diff(np.append(starts, len(rows)))

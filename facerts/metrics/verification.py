@@ -1,8 +1,8 @@
-"""Verification metrics over pairs: exact, from scores sorted once; no grid of thresholds.
+"""Verification metrics over pairs: exact, from scores sorted once, without a grid of thresholds.
 
-Conventions: a pair is accepted where its score is at or above the threshold. ``same`` is True for genuine pairs.
-Rates are shares of their own class: FAR (= FMR) of the impostors, FRR (= FNMR) of the genuine pairs. Equal
-scores are accepted or rejected together, so no order among them can matter.
+Conventions: a pair is accepted if its score is at or above the threshold. ``same`` is True for genuine pairs. Rates are
+shares of their own class: FAR (= FMR) of the impostors, FRR (= FNMR) of the genuine pairs. Equal scores are accepted or
+rejected together, so their order does not matter.
 """
 
 from __future__ import annotations
@@ -16,21 +16,23 @@ from numpy.typing import ArrayLike, NDArray
 Scores = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
-# Pairs whose rows are gathered at once: few enough to stay in the cache, which is five times as fast.
+# Pairs whose rows are gathered at a time: few enough to fit into the CPU cache, which is five times as fast.
 CHUNK = 2048
 
 
 def check_pairs(scores: ArrayLike, same: ArrayLike) -> tuple[NDArray[np.floating], Flags]:
-    """Scores and flags as arrays, checked; float32 stays float32, all else becomes float64.
+    """Scores and flags as validated arrays; float32 stays float32, anything else becomes float64.
 
     Raises:
-        ValueError: lengths differ, a score is not finite, or one of the classes has no pair.
+        ValueError: the lengths differ, a score is not finite, or one of the classes has no pair.
     """
     checked, flags = np.asarray(scores), np.asarray(same, dtype=bool)
     if checked.dtype != np.float32:
         checked = checked.astype(np.float64)
     if checked.ndim != 1 or checked.shape != flags.shape:
-        raise ValueError(f"scores {checked.shape} and same {flags.shape} must be two vectors of one length")
+        raise ValueError(
+            f"scores {checked.shape} and same {flags.shape} must be two vectors of the same length"
+        )
     if not np.isfinite(checked).all():
         raise ValueError(f"score {int(np.flatnonzero(~np.isfinite(checked))[0])} is not a finite number")
     if flags.all() or not flags.any():
@@ -39,7 +41,7 @@ def check_pairs(scores: ArrayLike, same: ArrayLike) -> tuple[NDArray[np.floating
 
 
 def pair_cosine(embedding: NDArray[np.floating], pairs: NDArray[np.integer]) -> Scores:
-    """Cosine of each pair of unit embeddings.
+    """Cosine similarity of each pair of unit embeddings.
 
     Args:
         embedding: ``(N, d)``, rows of unit length.
@@ -58,13 +60,13 @@ def pair_cosine(embedding: NDArray[np.floating], pairs: NDArray[np.integer]) -> 
 
 @dataclass(frozen=True)
 class OperatingPoint:
-    """TAR at the laxest threshold whose FAR does not exceed a target.
+    """TAR at the lowest threshold whose FAR does not exceed a target.
 
     Attributes:
         tar: share of genuine pairs accepted; FNMR is 1 − TAR.
         achieved_far: share of impostors accepted, at most the target.
-        threshold: accept at or above; +∞ where even the best impostor may not pass and no genuine pair beats it.
-        impostors: how many the rate rests on.
+        threshold: pairs at or above it are accepted; +∞ if no impostor may pass and no genuine pair beats the best one.
+        impostors: number of impostor pairs behind the rate.
     """
 
     tar: float
@@ -75,10 +77,10 @@ class OperatingPoint:
 
 @dataclass(frozen=True)
 class ROC:
-    """Operating points from the strictest threshold to the laxest; FNMR = 1 − TAR over FAR is the DET curve.
+    """Operating points from the highest threshold to the lowest; FNMR = 1 − TAR over FAR is the DET curve.
 
     Attributes:
-        thresholds: ``(K,)`` falling; the first is +∞ (nothing accepted), then every distinct score.
+        thresholds: ``(K,)`` descending; the first is +∞ (nothing accepted), then every distinct score.
         far: ``(K,)`` share of impostors accepted.
         tar: ``(K,)`` share of genuine pairs accepted.
         genuine: number of genuine pairs.
@@ -96,29 +98,28 @@ class ROC:
         return trapezoid(self.far, self.tar)
 
     def eer(self) -> float:
-        """Equal error rate: where FAR and FRR cross, the points joined by straight lines."""
-        gap = self.far - (1.0 - self.tar)  # rises from −1 to 1
+        """Equal error rate: where FAR and FRR cross, with linear interpolation."""
+        gap = self.far - (1.0 - self.tar)  # increases from −1 to 1
         after = int(np.argmax(gap >= 0))
         before = after - 1
         share = -gap[before] / (gap[after] - gap[before])
         return float(self.far[before] + share * (self.far[after] - self.far[before]))
 
     def tar_at_far(self, target: float) -> OperatingPoint:
-        """TAR at a FAR of at most ``target``; below 1/impostors no impostor at all is accepted."""
+        """TAR at a FAR of at most ``target``; for targets below 1/impostors, no impostor is accepted."""
         index = int(np.searchsorted(self.far, target, side="right")) - 1
         return OperatingPoint(
             float(self.tar[index]), float(self.far[index]), float(self.thresholds[index]), self.impostors
         )
 
     def thinned(self, points: int) -> ROC:
-        """At most about ``points`` of the points: both ends, and steps of equal length along log FAR and along TAR.
+        """About ``points`` of the operating points for plotting: both ends, evenly spaced in log FAR and in TAR.
 
-        What is left is exact; only points between are gone. For drawing.
+        The remaining points are exact.
         """
         if len(self.far) <= points:
             return self
-        least = 1.0 / self.impostors
-        grid = np.geomspace(least, 1.0, points // 2)
+        grid = np.geomspace(1.0 / self.impostors, 1.0, points // 2)
         by_far = np.searchsorted(self.far, grid, side="right") - 1
         by_tar = np.searchsorted(self.tar, np.linspace(0.0, 1.0, points // 2))
         kept = np.unique(np.concatenate([[0, len(self.far) - 1], by_far, by_tar]))
@@ -126,12 +127,25 @@ class ROC:
 
 
 def roc(scores: ArrayLike, same: ArrayLike) -> ROC:
-    """Every operating point that the scores allow; one sort, whatever is asked of it later."""
+    """All operating points of a set of scores, from a single sort.
+
+    Args:
+        scores: ``(P,)`` similarity.
+        same: ``(P,) bool``.
+
+    Raises:
+        ValueError: as for ``check_pairs``.
+
+    Examples:
+        >>> curve = roc([0.9, 0.8, 0.4, 0.6, 0.3, 0.1], [True, True, True, False, False, False])
+        >>> round(curve.auroc(), 4), round(curve.eer(), 4)
+        (0.8889, 0.3333)
+    """
     values, flags = check_pairs(scores, same)
     ordered = np.sort(values)[::-1]
     last_of_ties = np.append(np.flatnonzero(ordered[1:] != ordered[:-1]), len(ordered) - 1)
     distinct = ordered[last_of_ties]
-    # Few pairs are genuine in large sets: finding each one's place costs less than carrying flags through the sort.
+    # In large sets few pairs are genuine: looking up their ranks is faster than sorting the flags along.
     place = len(distinct) - 1 - np.searchsorted(distinct[::-1], values[flags])
     genuine = np.cumsum(np.bincount(place, minlength=len(distinct)))
     impostors = last_of_ties + 1 - genuine
@@ -150,30 +164,39 @@ def auroc(scores: ArrayLike, same: ArrayLike) -> float:
 
 
 def trapezoid(x: Scores, y: Scores) -> float:
-    """Area below the points joined by straight lines."""
+    """Area below a curve by the trapezoidal rule."""
     return float(np.sum((y[1:] + y[:-1]) / 2 * np.diff(x)))
 
 
 def eer(scores: ArrayLike, same: ArrayLike) -> float:
-    """Equal error rate: where FAR and FRR cross, the ROC's points joined by straight lines."""
+    """Equal error rate: where FAR and FRR cross, with linear interpolation."""
     return roc(scores, same).eer()
 
 
 def tar_at_far(scores: ArrayLike, same: ArrayLike, target: float) -> OperatingPoint:
-    """TAR at a FAR of at most ``target``; below 1/impostors no impostor at all is accepted."""
+    """TAR at a FAR of at most ``target``; for targets below 1/impostors, no impostor is accepted.
+
+    Examples:
+        >>> point = tar_at_far([0.9, 0.8, 0.4, 0.6, 0.3, 0.1], [True, True, True, False, False, False], 0.01)
+        >>> round(point.tar, 4), point.achieved_far, point.impostors
+        (0.6667, 0.0, 3)
+    """
     return roc(scores, same).tar_at_far(target)
 
 
 def reachable(targets: Sequence[float], impostors: int) -> list[float]:
-    """The false accept rates that a number of impostor pairs can show: at which at least one may pass."""
+    """The false accept rates that a number of impostor pairs can resolve: at which at least one may pass."""
     return [target for target in targets if target * impostors >= 1.0 - 1e-9]
 
 
 def fmr_threshold(impostor_scores: ArrayLike, fmr: float) -> float:
-    """The smallest threshold at which at most ``fmr`` of the impostors are accepted.
+    """The lowest threshold at which at most ``fmr`` of the impostors are accepted.
 
-    It lies just above the first impostor score that must not pass, so that every genuine pair that beats that
+    It lies just above the highest impostor score that must be rejected, so that every genuine pair that beats that
     impostor is accepted.
+
+    Raises:
+        ValueError: there are no impostor pairs.
     """
     ordered = np.sort(np.asarray(impostor_scores, dtype=np.float64))[::-1]
     if not len(ordered):
@@ -184,13 +207,13 @@ def fmr_threshold(impostor_scores: ArrayLike, fmr: float) -> float:
 
 @dataclass(frozen=True)
 class FoldAccuracy:
-    """Accuracy by folds.
+    """Cross-validated accuracy.
 
     Attributes:
         value: mean over the folds.
-        fold_std: standard deviation over the folds (divisor: the number of folds).
-        folds: ``(F,)`` accuracy of each.
-        thresholds: ``(F,)`` chosen on the other folds.
+        fold_std: standard deviation over the folds (divided by the number of folds).
+        folds: ``(F,)`` accuracy of each fold.
+        thresholds: ``(F,)`` threshold of each fold, chosen on the other folds.
     """
 
     value: float
@@ -200,10 +223,10 @@ class FoldAccuracy:
 
 
 def best_threshold(scores: ArrayLike, same: ArrayLike) -> float:
-    """The threshold that decides most pairs rightly.
+    """The threshold with the highest accuracy.
 
-    Candidates lie half-way between neighboring distinct scores, and beyond both ends; of equally good ones the
-    middle one is taken, so that reversing the order of pairs changes nothing.
+    Candidates lie halfway between neighboring distinct scores, and beyond both ends; of equally good ones the middle
+    one is taken, so that the order of the pairs does not matter.
     """
     curve = roc(scores, same)
     right = np.rint(curve.tar * curve.genuine) - np.rint(curve.far * curve.impostors)
@@ -218,15 +241,15 @@ def best_threshold(scores: ArrayLike, same: ArrayLike) -> float:
 
 
 def ten_fold_accuracy(scores: ArrayLike, same: ArrayLike, folds: ArrayLike) -> FoldAccuracy:
-    """Accuracy of each fold at the threshold that is best on the others (ten folds in LFW's protocol).
+    """Accuracy of each fold at the best threshold of the other folds (ten folds in LFW's protocol).
 
     Args:
-        scores: ``(P,)``.
+        scores: ``(P,)`` similarity.
         same: ``(P,) bool``.
-        folds: ``(P,)`` integers; any number of folds from two on.
+        folds: ``(P,)`` fold of each pair; at least two folds.
 
     Raises:
-        ValueError: as ``check_pairs``, or there is only one fold.
+        ValueError: as for ``check_pairs``, or there is only one fold.
     """
     values, flags = check_pairs(np.asarray(scores, dtype=np.float64), same)
     fold = np.asarray(folds)

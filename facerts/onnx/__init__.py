@@ -1,1 +1,1 @@
-"""ONNX files and sessions without PyTorch: what a model says of itself, and how it is run."""
+"""ONNX files and sessions without PyTorch: model descriptions, metadata, model packs and inference."""

@@ -1,7 +1,7 @@
-"""What an ONNX model says of itself: the contract between those who train and those who use.
+"""The description of an ONNX model: the contract between training and inference.
 
-Our own exports carry it as JSON under the metadata key ``facerts``. A foreign embedder gets the same JSON in a
-file beside it (``model.onnx`` and ``model.json``), which also names its tensors.
+Our own exports carry it as JSON under the metadata key ``facerts``. A foreign embedder needs the same JSON in a file
+beside it (``model.onnx`` and ``model.json``), which also names its tensors.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ SCHEMA: Literal["facerts.model/1"] = "facerts.model/1"
 # Quantiles of the calibration faces' quality: 0 %, 1 %, …, 100 %.
 QUANTILES = 101
 
-# What a file says of itself must not decide how much memory is taken; these are far beyond any model.
-LARGEST_SIDE, MOST_PIXELS = 1024, 1 << 25
+# A description must not decide how much memory is allocated; these limits are far beyond any real model.
+MAX_SIDE, MOST_PIXELS = 1024, 1 << 25
 
-Side = Annotated[int, Field(ge=1, le=LARGEST_SIDE)]
-Three = tuple[float, float, float]
+Side = Annotated[int, Field(ge=1, le=MAX_SIDE)]
+PerChannel = tuple[float, float, float]
 Interval = tuple[float, float]
 
 
-class Section(BaseModel):
-    """A part of a description: no unknown keys, no numbers that are not finite.
+class DescriptionPart(BaseModel):
+    """Base class of a description and its parts: unknown keys and non-finite numbers are refused.
 
     Keys in British spelling, as earlier versions wrote them, are still read.
     """
@@ -53,17 +53,17 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
-class Input(Section):
-    """The input tensor, and how crops become it: (x − mean) / std per channel, x from 0 to 255.
+class InputSpec(DescriptionPart):
+    """The input tensor and how crops are preprocessed: (x − mean) / std per channel, x from 0 to 255.
 
     Attributes:
-        name: of the tensor.
-        size: height and width; crops of 112 x 112 are resized for a model that gives quality alone.
+        name: name of the tensor.
+        size: height and width in pixels; for quality-only models, crops of 112 x 112 are resized to it.
         layout: order of the axes.
         color: order of the channels.
-        batch: the only batch size that the model takes; None for any.
-        mean: per channel, in the order of ``color``.
-        std: likewise.
+        batch: the only batch size that the model accepts; None for any.
+        mean: mean per channel, in the order of ``color``.
+        std: standard deviation per channel, likewise.
     """
 
     name: str = "image"
@@ -71,30 +71,30 @@ class Input(Section):
     layout: Literal["NCHW", "NHWC"] = "NCHW"
     color: Literal["RGB", "BGR"] = Field("RGB", validation_alias=AliasChoices("color", "colour"))
     batch: int | None = Field(default=None, ge=1, le=1024)
-    mean: Three = (127.5, 127.5, 127.5)
-    std: Three = (127.5, 127.5, 127.5)
+    mean: PerChannel = (127.5, 127.5, 127.5)
+    std: PerChannel = (127.5, 127.5, 127.5)
 
     @field_validator("std")
     @classmethod
-    def divides(cls, std: Three) -> Three:
+    def is_positive(cls, std: PerChannel) -> PerChannel:
         if any(value <= 0 for value in std):
             raise ValueError("std must be above 0")
         return std
 
     @model_validator(mode="after")
-    def fits_into_memory(self) -> Input:
+    def fits_into_memory(self) -> InputSpec:
         if math.prod(self.size) * (self.batch or 1) > MOST_PIXELS:
             raise ValueError(f"a batch has more than {MOST_PIXELS:,} pixels")
         return self
 
 
-class Threshold(Section):
-    """A threshold of quality chosen on a user's own faces.
+class QualityThreshold(DescriptionPart):
+    """A quality threshold chosen on a user's own faces.
 
     Attributes:
-        quality: accept at or above; higher is better, whatever the model's own polarity.
-        data_sha256: of the faces it was chosen on.
-        kept: the share of those faces that it accepts; more than was asked for where qualities are equal.
+        quality: accept faces at or above it; higher is better, whatever the model's own polarity.
+        data_sha256: SHA-256 of the faces on which it was chosen.
+        kept: share of those faces that it accepts; with tied qualities this can exceed the requested share.
     """
 
     quality: float
@@ -102,13 +102,13 @@ class Threshold(Section):
     kept: float | None = None
 
 
-class KeptPairs(Section):
-    """The genuine pairs whose two faces both pass a threshold of quality, at a match threshold.
+class KeptPairs(DescriptionPart):
+    """The genuine pairs whose faces both pass a quality threshold, and their error at a match threshold.
 
     Attributes:
-        genuine: how many are left.
-        fnmr: share of them that does not match; None where none is left.
-        ci95: its 95 % interval.
+        genuine: number of pairs left.
+        fnmr: share of them that do not match; None if no pair is left.
+        ci95: 95 % confidence interval of ``fnmr``.
     """
 
     genuine: int
@@ -116,17 +116,17 @@ class KeptPairs(Section):
     ci95: Interval | None
 
 
-class MatchThreshold(Section):
-    """A threshold of similarity, and what errors it makes.
+class MatchThreshold(DescriptionPart):
+    """A similarity threshold and its error rates.
 
     Attributes:
-        similarity: cosine; two faces match at or above.
-        achieved_fmr: share of the impostor pairs that match, at most the rate it was chosen for.
-        impostors: pairs of two people that the threshold rests on.
-        genuine: pairs of one person that FNMR rests on.
-        fnmr: false non-match rate, the share of the genuine pairs that does not match.
-        ci95: its 95 % interval.
-        kept: FNMR at the same threshold when poor faces are rejected, by the share of faces kept.
+        similarity: cosine similarity; two faces match at or above it.
+        achieved_fmr: share of the impostor pairs that match, at most the target FMR.
+        impostors: number of impostor pairs behind the threshold.
+        genuine: number of genuine pairs behind ``fnmr``.
+        fnmr: false non-match rate, the share of the genuine pairs that do not match.
+        ci95: 95 % confidence interval of ``fnmr``.
+        kept: FNMR at the same threshold after rejecting low-quality faces, by the share of faces kept.
     """
 
     similarity: float
@@ -138,18 +138,18 @@ class MatchThreshold(Section):
     kept: dict[str, KeptPairs] = {}
 
 
-class Matching(Section):
-    """Match thresholds, and the pairs that they were chosen on.
+class Matching(DescriptionPart):
+    """Match thresholds and the pairs on which they were chosen.
 
     Attributes:
-        data: name of the pictures.
-        data_sha256: of the pictures.
-        pairs: "all" pairs of the pictures, or those that a benchmark has "listed".
-        images: how many pictures.
-        identities: how many people; None where that is not known.
-        flip: the embeddings are those of the crop and of its mirror added, and not the crop's alone.
-        interval: how intervals were made.
-        thresholds: by the false match rate that they were chosen for.
+        data: name of the images.
+        data_sha256: SHA-256 of the images.
+        pairs: "all" pairs of the images, or the pairs "listed" by a benchmark.
+        images: number of images.
+        identities: number of people; None if unknown.
+        flip: whether embeddings are the sum of those of the crop and its mirror image.
+        interval: how the confidence intervals were computed.
+        thresholds: match thresholds by their target FMR.
     """
 
     data: str
@@ -162,18 +162,18 @@ class Matching(Section):
     thresholds: dict[str, MatchThreshold]
 
 
-class Calibration(Section):
-    """What a model's numbers mean on a user's own faces.
+class Calibration(DescriptionPart):
+    """Calibration of a model's quality and similarity on a user's own faces.
 
     Attributes:
         data: name of the faces.
-        data_sha256: of the faces.
-        faces: how many.
-        identities: how many people; None where that is not known.
-        quantiles: of their quality, at 0, 1, …, 100 %; empty where the model gives no quality.
-        matching: match thresholds; None where there were no pairs for them.
-        notes: what is missing or odd, one sentence each.
-        facerts_version: that calibrated.
+        data_sha256: SHA-256 of the faces.
+        faces: number of faces.
+        identities: number of people; None if unknown.
+        quantiles: of the faces' quality at 0, 1, …, 100 %; empty if the model has no quality.
+        matching: match thresholds; None if there were no pairs to choose them on.
+        notes: warnings about the data, one sentence each.
+        facerts_version: the version that calibrated the model.
     """
 
     data: str
@@ -187,54 +187,54 @@ class Calibration(Section):
 
     @field_validator("quantiles")
     @classmethod
-    def rises(cls, quantiles: tuple[float, ...]) -> tuple[float, ...]:
+    def is_sorted(cls, quantiles: tuple[float, ...]) -> tuple[float, ...]:
         if len(quantiles) not in (0, QUANTILES) or list(quantiles) != sorted(quantiles):
-            raise ValueError(f"quantiles are {QUANTILES} numbers that do not fall, or none")
+            raise ValueError(f"quantiles must be {QUANTILES} numbers in ascending order, or empty")
         return quantiles
 
     def percentile(self, quality: float) -> float | None:
-        """The share of the calibration faces that scored lower, in percent; None where they have no quality.
+        """Percentage of the calibration faces with lower quality; None if they have no quality.
 
-        Exact to one percentage point and the share of one face. The lowest face and what lies below it have 0, what
-        lies above the highest has 100.
+        Exact to one percentage point plus the share of one face. The result is 0 at or below the lowest quality and
+        100 above the highest.
 
         Args:
-            quality: of a face, higher is better.
+            quality: quality of a face, higher is better.
         """
         if not self.quantiles:
             return None
-        place = bisect_left(self.quantiles, quality)
-        if place in (0, QUANTILES):
-            return 0.0 if place == 0 else 100.0
-        low, high = self.quantiles[place - 1 : place + 1]
-        return round(place - 1 + (quality - low) / (high - low), 2)
+        index = bisect_left(self.quantiles, quality)
+        if index in (0, QUANTILES):
+            return 0.0 if index == 0 else 100.0
+        low, high = self.quantiles[index - 1 : index + 1]
+        return round(index - 1 + (quality - low) / (high - low), 2)
 
 
-class Description(Section):
-    """The whole description.
+class Description(DescriptionPart):
+    """The description of a model.
 
     Attributes:
-        schema_: the form of this description.
-        name: for tables; the file's name where empty.
-        method: the training method, by its registry name where it is one of ours.
-        backbone: of the network.
-        precision: of the file: fp32; fp16, weights stored in 16 bits; int8, convolutions computed in 8.
-        embedding_size: d; None where it is not known.
-        input: see ``Input``.
-        outputs: the model's tensor for each role: embedding, norm, quality, uncertainty, extras. A model whose quality
-            is an output may do without the embedding.
-        normalize_embedding: the embedding must still be brought to unit length; then its length is the norm.
-        quality: where quality comes from: an output's name, the norm, or nowhere.
-        polarity: whether higher quality numbers mean better pictures, as the model gives them.
+        schema_: version of the description's format.
+        name: name for tables; if empty, the file's name is used.
+        method: the training method, by its registry name if it is one of ours.
+        backbone: the network architecture.
+        precision: fp32; fp16, weights stored in 16 bits; or int8, convolutions computed in 8 bits.
+        embedding_size: d; None if unknown.
+        input: the input tensor and the preprocessing.
+        outputs: name of the model's tensor for each role: embedding, norm, quality, uncertainty, extras. Only a model
+            that outputs quality may have no embedding.
+        normalize_embedding: whether the embedding must still be normalized to unit length; its length is then the norm.
+        quality: where quality comes from: "output:TENSOR", "norm" or "none".
+        polarity: whether higher or lower raw quality values mean better images.
         alignment: how crops must be aligned.
         thresholds: quality thresholds by the share of faces that they keep, from ``facerts calibrate``.
-        calibration: what else it found; None for a model that is not calibrated.
-        training_data: what it was trained on.
-        recipe_sha256: of the recipe that trained it.
-        license: of the weights.
-        terms: on which it may be used.
-        source: where it comes from.
-        facerts_version: that exported it.
+        calibration: the rest of the calibration; None if the model is not calibrated.
+        training_data: the training data.
+        recipe_sha256: SHA-256 of the training recipe.
+        license: license of the weights.
+        terms: terms of use of the model.
+        source: where the model comes from.
+        facerts_version: the version that exported the model.
     """
 
     schema_: Literal["facerts.model/1"] = Field(alias="schema")
@@ -243,7 +243,7 @@ class Description(Section):
     backbone: str = ""
     precision: str = "fp32"
     embedding_size: int | None = Field(default=None, ge=1, le=1 << 16)
-    input: Input = Input()
+    input: InputSpec = InputSpec()
     outputs: dict[str, str] = {}
     normalize_embedding: bool = Field(
         False, validation_alias=AliasChoices("normalize_embedding", "normalise_embedding")
@@ -251,7 +251,7 @@ class Description(Section):
     quality: Annotated[str, StringConstraints(pattern=r"^(norm|none|output:.+)$")] = "none"
     polarity: Literal["higher_is_better", "lower_is_better"] = "higher_is_better"
     alignment: Literal["arcface-112"] = "arcface-112"
-    thresholds: dict[str, Threshold] = {}
+    thresholds: dict[str, QualityThreshold] = {}
     calibration: Calibration | None = None
     training_data: str = ""
     recipe_sha256: str = ""
@@ -264,14 +264,14 @@ class Description(Section):
     def gives_embedding_or_quality(self) -> Description:
         if "embedding" not in self.outputs and not self.gives_quality_output:
             raise ValueError(
-                "the outputs must name the tensor of the role 'embedding'; a model that gives quality alone needs "
+                "outputs must name a tensor for the role 'embedding'; a model that outputs only quality needs "
                 '"quality": "output:TENSOR"'
             )
         return self
 
     @property
     def gives_quality_output(self) -> bool:
-        """Whether quality is a tensor of the model, and not computed from its embedding."""
+        """Whether quality is an output tensor of the model, rather than computed from its embedding."""
         return self.quality.startswith("output:") or "quality" in self.outputs
 
     def to_json(self) -> str:
@@ -279,29 +279,29 @@ class Description(Section):
 
 
 def parse_description(text: str | bytes, where: str) -> Description:
-    """A description from its JSON.
+    """Parse a description from JSON.
 
     Raises:
-        ModelError: not JSON, or not a description; every wrong field is named.
+        ModelError: the text is not JSON or not a valid description; every invalid field is named.
     """
     content = parse_json(text, where, error=ModelError)
     try:
         description = Description.model_validate(content)
     except ValidationError as error:
-        problems = "; ".join(f"{_path(problem['loc'])}: {problem['msg']}" for problem in error.errors())
+        problems = "; ".join(f"{_field_name(problem['loc'])}: {problem['msg']}" for problem in error.errors())
         raise ModelError(f"{where}: {problems}") from error
     try:
         description.to_json().encode()
     except UnicodeEncodeError as error:
-        raise ModelError(f"{where}: it has characters that do not exist ({error})") from error
+        raise ModelError(f"{where}: it contains invalid Unicode characters ({error})") from error
     return description
 
 
 def read_description(path: Path) -> Description:
-    """The description in a file of its own.
+    """Read a description from a JSON file.
 
     Raises:
-        ModelError: the file cannot be read, or is broken.
+        ModelError: the file cannot be read or is broken.
     """
     try:
         text = path.read_bytes()
@@ -311,10 +311,10 @@ def read_description(path: Path) -> Description:
 
 
 def find_description(model: Path, metadata: dict[str, str]) -> Description:
-    """The description of a model: what it carries, or else the file beside it.
+    """The description of a model: from its metadata, or from the JSON file beside it.
 
     Raises:
-        ModelError: there is neither, or it is broken.
+        ModelError: there is no description, or it is broken.
     """
     if METADATA_KEY in metadata:
         return parse_description(metadata[METADATA_KEY], f"{model}, metadata {METADATA_KEY!r}")
@@ -322,31 +322,31 @@ def find_description(model: Path, metadata: dict[str, str]) -> Description:
     if beside.is_file():
         return read_description(beside)
     raise ModelError(
-        f"{model}: the model does not say how it wants its input; describe it in {beside.name} beside it "
+        f"{model}: the model has no description of its input; write one in {beside.name} beside it "
         "(see docs/foreign-models.md)"
     )
 
 
 def store_description(model: Path, description: Description, out: Path) -> Path:
-    """Put a description where the model has its own: inside the file, or in the file beside it.
+    """Replace a model's description where the model keeps it: in its metadata, or in the file beside it.
 
     Args:
         model: the .onnx file.
-        description: in place of the one that it has.
-        out: the .onnx file to write; ``model`` itself to change its description alone. A model that is described by a
-            file beside it is copied there, and the description goes beside the copy.
+        description: the new description.
+        out: the .onnx file to write; ``model`` itself to change only its description. A model that is described by a
+            file beside it is copied to ``out``, and the description is written beside the copy.
 
     Returns:
-        the file that now holds the description.
+        The file that now contains the description.
 
     Raises:
-        ModelError: the model cannot be read, or is no ONNX file.
+        ModelError: the model cannot be read or is not an ONNX file.
     """
     if read_entry(model, METADATA_KEY) is not None:
         replace_entry(model, out, METADATA_KEY, description.to_json())
         return out
     beside = out.with_suffix(".json")
-    # What nobody wrote stays unwritten, so that a file made by hand can still be read by one.
+    # Unset fields are not written, so that a hand-written file stays readable.
     content = description.model_dump(mode="json", by_alias=True, exclude_unset=True)
     with ExitStack() as files:
         if out.resolve() != model.resolve():
@@ -357,5 +357,5 @@ def store_description(model: Path, description: Description, out: Path) -> Path:
     return beside
 
 
-def _path(location: tuple[Any, ...]) -> str:
+def _field_name(location: tuple[Any, ...]) -> str:
     return ".".join(str(part) for part in location) or "the description"

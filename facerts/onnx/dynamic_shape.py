@@ -1,8 +1,8 @@
-"""ONNX files for images of one size, changed to take images of any.
+"""ONNX files with a fixed input size, changed to accept images of any size.
 
-The bytes are changed in place, since users of a model do not need ``onnx``. Readers of protobuf skip fields whose
-number they do not know, so a tag that is overwritten by one of the same kind with such a number removes the field,
-and no length changes.
+The bytes are patched in place, so that users of a model do not need the ``onnx`` package. Protobuf readers skip fields
+with an unknown number, so overwriting a tag by one of the same wire type with such a number removes the field without
+changing any length.
 
 Source: ``onnx.proto`` of ONNX.
 """
@@ -16,28 +16,28 @@ from facerts.errors import ModelError
 from facerts.onnx.wire import WireReader
 
 GRAPH, INPUT, OUTPUT, VALUE_INFO = 7, 11, 12, 13
-# From a ValueInfoProto over its type, which is that of a tensor, to the shape.
+# Path from a ValueInfoProto to its shape: type, tensor_type, shape.
 SHAPE = (2, 1, 2)
 DIM, DIM_VALUE = 1, 1
-# No field of a graph, a tensor's type or a dimension; in graphs it is reserved.
+# Not the number of any field of a graph, a tensor type or a dimension; in graphs it is reserved.
 UNUSED = 9
 
 
-def free_sides(model: bytes, *, where: str | Path) -> bytes:
-    """Make the sides of a network's input dynamic, so that it takes images of any size that its layers can handle.
+def make_shape_dynamic(model: bytes, *, where: str | Path) -> bytes:
+    """Make the height and width of a network's input dynamic, so that it accepts any size that its layers can handle.
 
-    The shapes of the outputs and of the tensors in between, which hold for the one size, are removed too. A file whose
-    sides are dynamic already stays as it is.
+    The shapes of outputs and intermediate tensors, which are valid for the one size only, are removed too. A file whose
+    input is already dynamic is returned unchanged.
 
     Args:
-        model: the content of an .onnx file whose input is (N, C, H, W).
+        model: content of an .onnx file whose input is (N, C, H, W).
         where: names the file in errors.
 
     Returns:
-        the changed content, of the same length.
+        The changed content, of the same length.
 
     Raises:
-        ModelError: not an ONNX file, cut short, or its input has no shape.
+        ModelError: not an ONNX file, truncated, or its input has no shape.
     """
     file = WireReader(BytesIO(model), where)
     shapes = file.find((GRAPH, INPUT, *SHAPE))
@@ -47,7 +47,7 @@ def free_sides(model: bytes, *, where: str | Path) -> bytes:
         raise ModelError(f"{where}: not an ONNX model, or one whose input has no shape")
     if not sides:
         return model
-    freed = bytearray(model)
+    patched = bytearray(model)
     for field in (*sides, *file.find((GRAPH, OUTPUT, *SHAPE)), *file.find((GRAPH, VALUE_INFO))):
-        freed[field.start] = UNUSED << 3 | field.kind
-    return bytes(freed)
+        patched[field.start] = UNUSED << 3 | field.kind
+    return bytes(patched)

@@ -1,6 +1,6 @@
-"""The metadata of an ONNX file, read and replaced without the onnx package.
+"""Read and replace the metadata of an ONNX file without the onnx package.
 
-Only the entries of metadata are looked at; all other bytes are skipped, or copied as they are.
+Only metadata entries are parsed; all other bytes are skipped or copied unchanged.
 """
 
 from __future__ import annotations
@@ -11,21 +11,21 @@ from pathlib import Path
 
 from facerts.errors import ModelError
 from facerts.io.files import atomic_write
-from facerts.onnx.wire import BLOCK, LENGTH, Field, WireReader
+from facerts.onnx.wire import BLOCK, LENGTH, WireField, WireReader
 
-# Field numbers of ModelProto in onnx.proto, and of StringStringEntryProto there.
+# Field numbers of ModelProto and StringStringEntryProto in onnx.proto.
 GRAPH, METADATA_PROPS = 7, 14
 KEY, VALUE = 1, 2
 MAX_FILE = (2 << 30) - 1  # protobuf's own limit
 
 
 def read_entry(path: Path, key: str) -> str | None:
-    """The metadata that an ONNX file has under a key; None where it has none.
+    """The metadata of an ONNX file under a key; None if it has none.
 
-    Where the key stands several times, the last one counts, as for ONNX Runtime.
+    If the key appears several times, the last entry counts, as in ONNX Runtime.
 
     Raises:
-        ModelError: the file cannot be read, is no ONNX model or is cut short; the message says at which byte.
+        ModelError: the file cannot be read, is not an ONNX model or is truncated; the message names the byte.
     """
     with _open(path) as file:
         found = _entries(file, key)
@@ -36,25 +36,25 @@ def read_entry(path: Path, key: str) -> str | None:
 
 
 def replace_entry(path: Path, out: Path, key: str, value: str) -> None:
-    """Write an ONNX file anew with other metadata under a key; every other byte stays as it is.
+    """Write a copy of an ONNX file with new metadata under a key; every other byte stays the same.
 
     Args:
-        path: of the model.
-        out: where to write; may be ``path`` itself, which is replaced when the new file is whole.
-        key: of the entry, which is put in place of the first of that key, or at the end; there is one afterwards.
-        value: of the entry.
+        path: the model.
+        out: the file to write; may be ``path`` itself, which is replaced atomically.
+        key: key of the entry, which replaces all entries of that key at the position of the first, or is appended.
+        value: value of the entry.
 
     Raises:
-        ModelError: as ``read_entry``, or the file would be larger than an ONNX file can be.
+        ModelError: as for ``read_entry``, or the new file would be larger than an ONNX file can be.
     """
-    entry = _sized(KEY, key.encode()) + _sized(VALUE, value.encode())
-    entry = _sized(METADATA_PROPS, entry)
+    entry = _delimited(KEY, key.encode()) + _delimited(VALUE, value.encode())
+    entry = _delimited(METADATA_PROPS, entry)
     with _open(path) as file:
         found = _entries(file, key)
         size = file.size + len(entry) - sum(field.end - field.start for field in found)
         if size > MAX_FILE:
             raise ModelError(
-                f"{path}: with its metadata it would have {size:,} bytes, and ONNX files end at 2 GiB"
+                f"{path}: with the metadata it would have {size:,} bytes, but ONNX files are limited to 2 GiB"
             )
         with atomic_write(out) as target:
             at = 0
@@ -78,20 +78,20 @@ def _open(path: Path) -> Iterator[WireReader]:
         yield WireReader(file, path)
 
 
-def _entries(file: WireReader, key: str) -> list[Field]:
-    """The entries of metadata that have a key, in their order."""
+def _entries(file: WireReader, key: str) -> list[WireField]:
+    """The metadata entries with a key, in order."""
     found, graphs = [], 0
     for field in file.fields():
         graphs += field.number == GRAPH
         if field.number == METADATA_PROPS and _key(file, field) == key.encode():
             found.append(field)
     if not graphs:
-        raise ModelError(f"{file.where}: there is no graph in it; not an ONNX model")
+        raise ModelError(f"{file.where}: it contains no graph; not an ONNX model")
     return found
 
 
-def _key(file: WireReader, entry: Field) -> bytes | None:
-    """The key of an entry; None for one of megabytes, which is nobody's and is not read."""
+def _key(file: WireReader, entry: WireField) -> bytes | None:
+    """The key of an entry; None for a key of megabytes, which cannot be the one sought and is not read."""
     if entry.kind != LENGTH:
         raise ModelError(f"{file.where}: field {METADATA_PROPS} at byte {entry.start} is not metadata")
     keys = [field for field in file.find([KEY], entry) if field.kind == LENGTH]
@@ -101,12 +101,12 @@ def _key(file: WireReader, entry: Field) -> bytes | None:
     return file.read(keys[-1].payload, size) if size <= BLOCK else None
 
 
-def _sized(number: int, payload: bytes) -> bytes:
-    """A field whose payload has its length before it."""
-    return _number(number << 3 | LENGTH) + _number(len(payload)) + payload
+def _delimited(number: int, payload: bytes) -> bytes:
+    """A length-delimited field."""
+    return _varint(number << 3 | LENGTH) + _varint(len(payload)) + payload
 
 
-def _number(value: int) -> bytes:
+def _varint(value: int) -> bytes:
     groups = []
     while value >= 0x80:
         groups.append(value & 0x7F | 0x80)

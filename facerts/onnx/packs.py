@@ -1,7 +1,7 @@
 """Model packs, such as insightface's buffalo_l and antelopev2: a folder or a .zip of ONNX files.
 
-A pack holds detectors, landmarks, gender and age, and a recognizer. Which file is which is told by what it takes and
-gives, not by its name.
+A pack contains detectors, landmark models, gender and age models, and a recognizer. Files are recognized by their
+inputs and outputs, not by their names.
 """
 
 from __future__ import annotations
@@ -16,12 +16,18 @@ from typing import Any
 from facerts.errors import ModelError
 from facerts.onnx.session import open_session
 
-LARGEST_PACK = 2 << 30
+MAX_PACK_BYTES = 2 << 30
 
 
 @dataclass(frozen=True)
-class Tensor:
-    """An input or an output: its name, its type as ONNX Runtime writes it, and its shape, as far as the file tells."""
+class TensorSpec:
+    """An input or output of a model.
+
+    Attributes:
+        name: name of the tensor.
+        type: as ONNX Runtime writes it, such as ``tensor(float)``.
+        shape: a number, a name or None for each axis.
+    """
 
     name: str
     type: str
@@ -29,11 +35,11 @@ class Tensor:
 
 
 @dataclass(frozen=True)
-class Network:
-    """What a file takes and gives; nothing where it cannot be loaded."""
+class ModelSignature:
+    """Inputs and outputs of a model; empty if it cannot be loaded."""
 
-    inputs: list[Tensor]
-    outputs: list[Tensor]
+    inputs: list[TensorSpec]
+    outputs: list[TensorSpec]
 
     def __str__(self) -> str:
         if not self.inputs:
@@ -44,81 +50,84 @@ class Network:
         )
 
 
-def network_of(session: Any) -> Network:
-    """What the model of an ONNX Runtime session takes and gives."""
-    return Network(_tensors(session.get_inputs()), _tensors(session.get_outputs()))
+def signature_of(session: Any) -> ModelSignature:
+    """Inputs and outputs of the model of an ONNX Runtime session."""
+    return ModelSignature(_tensors(session.get_inputs()), _tensors(session.get_outputs()))
 
 
-def look(model: Path) -> Network:
-    """What a file takes and gives.
+def read_signature(model: Path) -> ModelSignature:
+    """Inputs and outputs of an .onnx file; empty if it cannot be loaded.
 
     Raises:
         MissingExtraError: ONNX Runtime is not installed.
     """
     try:
-        return network_of(open_session(model, run=False))
+        return signature_of(open_session(model, inference=False))
     except ModelError:
-        # A file that is none of ours; it is listed as such.
-        return Network([], [])
+        # Some other file; errors list it as one that cannot be loaded.
+        return ModelSignature([], [])
 
 
 def is_pack(path: Path) -> bool:
-    """Whether a path is a folder or a .zip, and so no model by itself."""
+    """Whether a path is a model pack, a folder or a .zip, rather than a single model."""
     return path.is_dir() or path.suffix.lower() == ".zip"
 
 
-def find_network(
-    path: Path, scratch: Path, fits: Callable[[Network], bool], *, wanted: str, otherwise: str = ""
-) -> tuple[Path, Network]:
-    """The one file of a pack that is of a kind.
+def find_in_pack(
+    path: Path, scratch: Path, fits: Callable[[ModelSignature], bool], *, wanted: str, otherwise: str = ""
+) -> tuple[Path, ModelSignature]:
+    """The only model of a given kind in a pack.
 
     Args:
         path: the folder or .zip.
-        scratch: an empty folder, which gets the ONNX files of a .zip.
-        fits: whether a file is of that kind.
+        scratch: an empty folder, into which the ONNX files of a .zip are unpacked.
+        fits: whether a model is of that kind, from its inputs and outputs.
         wanted: names the kind in errors.
-        otherwise: what errors add to the advice to give the .onnx file that is meant.
+        otherwise: appended to the advice in errors to give the .onnx file directly.
+
+    Returns:
+        The .onnx file, and its inputs and outputs.
 
     Raises:
-        ModelError: no such pack, one that cannot be unpacked safely, or none or several such files in it.
+        ModelError: there is no such pack, it cannot be unpacked safely, or it has no such model or several.
         MissingExtraError: ONNX Runtime is not installed.
     """
     if not path.exists():
         raise ModelError(f"{path}: no such model pack")
     folder = path if path.is_dir() else _unpack(path, scratch)
-    networks = {model: look(model) for model in sorted(folder.rglob("*.onnx"))}
+    networks = {model: read_signature(model) for model in sorted(folder.rglob("*.onnx"))}
     found = [model for model, network in networks.items() if fits(network)]
     if len(found) != 1:
         listed = "; ".join(f"{model.relative_to(folder)}: {network}" for model, network in networks.items())
         raise ModelError(
-            f"{path}: a model pack has one {wanted}, this one {len(found) or 'none'} ({listed or 'no .onnx files'}); "
-            f"give the .onnx file that is meant{otherwise}"
+            f"{path}: a model pack must have one {wanted}, but this one has {len(found) or 'none'} "
+            f"({listed or 'no .onnx files'}); give the .onnx file instead{otherwise}"
         )
     return found[0], networks[found[0]]
 
 
-def _tensors(nodes: Any) -> list[Tensor]:
-    return [Tensor(node.name, node.type, list(node.shape)) for node in nodes]
+def _tensors(nodes: Any) -> list[TensorSpec]:
+    return [TensorSpec(node.name, node.type, list(node.shape)) for node in nodes]
 
 
 def _unpack(path: Path, scratch: Path) -> Path:
-    """The .onnx members of a .zip, in a folder that is called like it, for errors that name it."""
+    """Unpack the .onnx members of a .zip into a folder of the same name, so that errors name the pack."""
     target = scratch / path.name
     try:
         with zipfile.ZipFile(path) as archive:
             members = archive.infolist()
             for member in members:
-                # As Windows sees it, which splits at both kinds of slashes and knows drives.
+                # A Windows path splits at both kinds of slashes and recognizes drive letters.
                 name = PureWindowsPath(member.filename)
                 if name.anchor or ".." in name.parts:
                     raise ModelError(
-                        f"{path}: its member {member.filename!r} would lie outside; not a model pack"
+                        f"{path}: its member {member.filename!r} points outside the folder; not a model pack"
                     )
             models = [member for member in members if member.filename.lower().endswith(".onnx")]
             size = sum(member.file_size for member in models)
-            if size > LARGEST_PACK:
+            if size > MAX_PACK_BYTES:
                 raise ModelError(
-                    f"{path}: its .onnx files have {size:,} bytes, more than the {LARGEST_PACK:,} of a model pack"
+                    f"{path}: its .onnx files have {size:,} bytes, more than the limit of {MAX_PACK_BYTES:,}"
                 )
             for member in models:
                 archive.extract(member, target)

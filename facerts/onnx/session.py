@@ -1,4 +1,4 @@
-"""ONNX Runtime: the one place that opens its sessions and runs them."""
+"""ONNX Runtime: the only module that opens and runs its sessions."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ def open_session(
     content: bytes | None = None,
     providers: Sequence[str] | None = None,
     threads: int | None = None,
-    run: bool = True,
-    varied: bool = False,
+    inference: bool = True,
+    varying_sizes: bool = False,
 ) -> Any:
-    """A session of a model file.
+    """Open an ONNX Runtime session of a model file.
 
     Args:
         path: the .onnx file.
-        content: of the file, where it was read already or changed; then the path only names it.
+        content: content of the file if it was already read or changed; the path then only names it in errors.
         providers: execution providers by name, in order of preference; None for the CPU.
-        threads: of one run; None leaves ONNX Runtime's choice.
-        run: False where only the inputs and outputs are asked for: no time for optimizing, and no complaints.
-        varied: inputs differ in size from run to run, so memory is not planned for each size and kept for the next.
+        threads: threads per forward pass; None for ONNX Runtime's default.
+        inference: False to inspect only the inputs and outputs, without optimizing the graph or logging errors.
+        varying_sizes: whether input sizes vary between forward passes, so that memory is not planned per size.
 
     Raises:
-        ModelError: no such file, not an ONNX model, or no such provider.
+        ModelError: the file does not exist, is not an ONNX model, or a provider is not available.
         MissingExtraError: ONNX Runtime is not installed.
     """
     try:
@@ -51,11 +51,11 @@ def open_session(
             f"ONNX Runtime has no {', '.join(missing)} here; it has {', '.join(onnxruntime.get_available_providers())}"
         )
     options = onnxruntime.SessionOptions()
-    # Networks of model packs promise outputs of one shape and give others, of which it would warn at every run.
-    options.log_severity_level = LOG_ERRORS if run else LOG_FATAL
-    if not run:
+    # Some models of packs declare output shapes that they do not keep; ONNX Runtime would warn at every forward pass.
+    options.log_severity_level = LOG_ERRORS if inference else LOG_FATAL
+    if not inference:
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.enable_mem_pattern = not varied
+    options.enable_mem_pattern = not varying_sizes
     if threads is not None:
         options.intra_op_num_threads = threads
         options.inter_op_num_threads = 1
@@ -63,18 +63,18 @@ def open_session(
         session = onnxruntime.InferenceSession(
             str(path) if content is None else content, options, providers=wanted
         )
-        # Asked for a name that is no text, it fails.
+        # Reading a tensor name that is not valid UTF-8 raises an error; find out now.
         _ = [tensor.name for tensor in (*session.get_inputs(), *session.get_outputs())]
-    except Exception as error:  # ONNX Runtime's errors share no base class but Exception
+    except Exception as error:  # ONNX Runtime's errors have no common base class but Exception
         raise ModelError(f"{path}: ONNX Runtime cannot load it ({first_line(error)})") from error
     return session
 
 
 def metadata_of(session: Any, path: Path) -> dict[str, str]:
-    """What a model's file says of itself under keys.
+    """The metadata of a model by key.
 
     Raises:
-        ModelError: it is no text.
+        ModelError: the metadata is not valid text.
     """
     try:
         return dict(session.get_modelmeta().custom_metadata_map)
@@ -85,19 +85,19 @@ def metadata_of(session: Any, path: Path) -> dict[str, str]:
 def run_session(
     session: Any, path: Path, outputs: Sequence[str] | None, feeds: Mapping[str, Any]
 ) -> list[Any]:
-    """What a model gives.
+    """Run a forward pass and return the outputs.
 
     Args:
-        session: of the model.
-        path: of its file, for errors.
-        outputs: names of what is wanted; None for all.
-        feeds: its inputs by name.
+        session: session of the model.
+        path: the model's file, for errors.
+        outputs: names of the outputs to compute; None for all.
+        feeds: inputs by name.
 
     Raises:
-        ModelError: ONNX Runtime cannot compute it.
+        ModelError: the forward pass failed.
     """
     try:
-        given: list[Any] = session.run(outputs, feeds)
+        values: list[Any] = session.run(outputs, feeds)
     except Exception as error:  # as above
         raise ModelError(f"{path}: ONNX Runtime cannot run it ({first_line(error)})") from error
-    return given
+    return values

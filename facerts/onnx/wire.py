@@ -1,9 +1,8 @@
-"""Protobuf's wire format as ONNX files have it, read without the onnx package.
+"""A reader of Protobuf's wire format, for ONNX files, without the onnx package.
 
-An ONNX file is one message (https://protobuf.dev/programming-guides/encoding): fields one after the other, each a tag
-and a payload, whose length is given by the kind in the tag or by the bytes after it; a payload may be a message itself.
-Only the fields that are asked for are read; everything else is skipped, so neither the size of a network nor its
-content matters.
+An ONNX file is a single message (https://protobuf.dev/programming-guides/encoding): a sequence of fields, each a tag
+and a payload. The wire type in the tag, or the bytes after it, give the payload's length; a payload may itself be a
+message. Only requested fields are read and everything else is skipped, so the size of the network does not matter.
 """
 
 from __future__ import annotations
@@ -15,27 +14,27 @@ from typing import IO
 
 from facerts.errors import ModelError
 
-# Kinds of fields, and how many bytes those have that neither end by themselves nor say their length.
+# Wire types, and the payload sizes of those with a fixed size.
 VARINT, LENGTH = 0, 2
 FIXED = {1: 8, 5: 4}
-LONGEST_VARINT = 10
+MAX_VARINT_BYTES = 10
 BLOCK = 1 << 20
 
-# Bounds far beyond any model: what a file claims must not decide how long it takes or how much is read.
+# Limits far beyond any real model: a file must not decide how much time or memory reading it takes.
 MAX_FIELDS = 1_000_000
 MAX_TEXT = 64 << 20
 
 
 @dataclass(frozen=True)
-class Field:
+class WireField:
     """A field of a message.
 
     Attributes:
-        number: which field of the message it is.
-        kind: of its payload: ``VARINT``, ``LENGTH`` or a key of ``FIXED``.
-        start: byte of the file at which its tag begins.
-        payload: byte at which its payload begins.
-        end: byte after its payload.
+        number: field number.
+        kind: wire type: ``VARINT``, ``LENGTH`` or a key of ``FIXED``.
+        start: offset of the tag in the file.
+        payload: offset of the payload.
+        end: offset of the first byte after the payload.
     """
 
     number: int
@@ -53,7 +52,7 @@ class WireReader:
         where: names the file in errors.
 
     Raises:
-        ModelError: by every method, for a file that is cut short or not an ONNX model; the message says at which byte.
+        ModelError: from every method, if the file is truncated or not an ONNX model; the message names the byte.
     """
 
     def __init__(self, file: IO[bytes], where: str | Path) -> None:
@@ -61,8 +60,8 @@ class WireReader:
         self.where = where
         self.size = file.seek(0, 2)
 
-    def fields(self, message: Field | None = None) -> Iterator[Field]:
-        """The fields of a message inside the file, or of the file itself."""
+    def fields(self, message: WireField | None = None) -> Iterator[WireField]:
+        """The fields of a message in the file, or of the file itself."""
         if message is not None and message.kind != LENGTH:
             raise ModelError(
                 f"{self.where}: the field at byte {message.start} is not a message; not an ONNX model"
@@ -76,29 +75,29 @@ class WireReader:
             at = field.end
         raise ModelError(f"{self.where}: more than {MAX_FIELDS:,} fields by byte {at}; not an ONNX model")
 
-    def find(self, path: Sequence[int], message: Field | None = None) -> list[Field]:
-        """The fields at the end of a path of field numbers, each of which leads from a message to those inside it."""
-        found: list[Field | None] = [message]
+    def find(self, path: Sequence[int], message: WireField | None = None) -> list[WireField]:
+        """All fields at the end of a path of field numbers through nested messages."""
+        found: list[WireField | None] = [message]
         for number in path:
             found = [field for each in found for field in self.fields(each) if field.number == number]
         return [field for field in found if field is not None]
 
     def read(self, start: int, size: int) -> bytes:
-        """Bytes of the file."""
+        """``size`` bytes from the offset ``start``."""
         self._file.seek(start)
         data = self._file.read(size)
         if len(data) != size:
             raise ModelError(
-                f"{self.where}: it ended at byte {start + len(data)} while it was read; copy it again"
+                f"{self.where}: the file ends at byte {start + len(data)} while being read; copy it again"
             )
         return data
 
-    def text(self, field: Field) -> str:
+    def text(self, field: WireField) -> str:
         """A field's payload as text."""
         size = field.end - field.payload
         if field.kind != LENGTH or size > MAX_TEXT:
             raise ModelError(
-                f"{self.where}: the metadata at byte {field.payload} is no text of a bearable length ({size:,} bytes)"
+                f"{self.where}: the metadata at byte {field.payload} is not text, or too long ({size:,} bytes)"
             )
         try:
             return self.read(field.payload, size).decode()
@@ -106,11 +105,11 @@ class WireReader:
             raise ModelError(f"{self.where}: the metadata at byte {field.payload} is not UTF-8") from error
 
     def copy(self, start: int, end: int, target: IO[bytes]) -> None:
-        """Some of the file's bytes, block by block."""
+        """Copy a range of the file's bytes, block by block."""
         for at in range(start, end, BLOCK):
             target.write(self.read(at, min(BLOCK, end - at)))
 
-    def _field(self, at: int, end: int) -> Field:
+    def _field(self, at: int, end: int) -> WireField:
         tag, payload = self._varint(at, end)
         number, kind = tag >> 3, tag & 7
         if kind == LENGTH:
@@ -128,19 +127,19 @@ class WireReader:
                 f"{self.where}: field {number} at byte {at} needs {size:,} bytes, but only {end - payload:,} are left "
                 f"up to byte {end}; the file is truncated, copy it again"
             )
-        return Field(number, kind, at, payload, payload + size)
+        return WireField(number, kind, at, payload, payload + size)
 
     def _varint(self, at: int, end: int) -> tuple[int, int]:
-        """A number in groups of seven bits, the lowest first, and where it ends."""
+        """A number in groups of seven bits, lowest first, and the offset after it."""
         value = 0
-        for place, byte in enumerate(self.read(at, min(LONGEST_VARINT, end - at))):
+        for place, byte in enumerate(self.read(at, min(MAX_VARINT_BYTES, end - at))):
             value |= (byte & 0x7F) << 7 * place
             if byte < 0x80:
                 return value, at + place + 1
-        if end - at < LONGEST_VARINT:
+        if end - at < MAX_VARINT_BYTES:
             raise ModelError(
-                f"{self.where}: the number at byte {at} is cut short; the file is truncated, copy it again"
+                f"{self.where}: the number at byte {at} is incomplete; the file is truncated, copy it again"
             )
         raise ModelError(
-            f"{self.where}: no number ends within {LONGEST_VARINT} bytes of byte {at}; not an ONNX model"
+            f"{self.where}: no number ends within {MAX_VARINT_BYTES} bytes of byte {at}; not an ONNX model"
         )

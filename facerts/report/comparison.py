@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,10 +12,11 @@ from facerts.errors import DataError, MissingExtraError
 from facerts.evaluation.compare import Method
 from facerts.evaluation.compare.ood import ood_auroc
 from facerts.evaluation.compare.verification import accuracy_sets, mean_accuracy
-from facerts.evaluation.plain import results_of
+from facerts.evaluation.result_folder import naming_folders
+from facerts.evaluation.results import Comparison
 from facerts.report.markdown import TOPICS, comparison_markdown, words_of, write_markdown
-from facerts.report.page import write_page
-from facerts.report.subject import Subject, read_log, subject_of
+from facerts.report.page import Figure, Topic, write_page
+from facerts.report.subject import Subject, by_name, read_log, subject_of
 
 TABLES_FILE, PAGE_FILE = "tables.md", "report.html"
 # What the figures show; every method has it if it has any score at all.
@@ -30,7 +31,7 @@ class Material(NamedTuple):
 
     methods: Sequence[Method]
     subjects: Named
-    comparison: Mapping[str, Any]
+    comparison: Comparison
 
     @property
     def runs(self) -> list[Subject]:
@@ -50,7 +51,7 @@ class Drawn(NamedTuple):
 def write_comparison_report(
     methods: Sequence[Method],
     subjects: Named,
-    comparison: Mapping[str, Any],
+    comparison: Comparison,
     folder: str | Path,
     *,
     title: str = "facerts comparison",
@@ -77,7 +78,7 @@ def write_comparison_report(
             "figures and pages need matplotlib and Jinja: pip install 'facerts[report]'"
         ) from error
     material = Material(methods, subjects, comparison)
-    with results_of([run.folder for method in methods for run in method.runs]):
+    with naming_folders([run.folder for method in methods for run in method.runs]):
         drawn = {topic: draw(material) for topic, draw in _FIGURES.items()}
         every = [one for found in drawn.values() for one in found]
         paths = figures.write_svgs(home, {one.name: one.svg for one in every})
@@ -85,24 +86,15 @@ def write_comparison_report(
         listed = {topic: [(names[one.name], one.caption) for one in found] for topic, found in drawn.items()}
         write_markdown(home / TABLES_FILE, comparison_markdown(comparison, title, listed))
         topics = [
-            {
-                "heading": heading,
-                "tables": [
-                    {**table, "words": words_of(table)}
-                    for table in comparison["tables"]
-                    if table["topic"] == topic
-                ],
-                "figures": [(one.svg, one.caption, one.wide) for one in drawn.get(topic, [])],
-            }
+            Topic(
+                heading,
+                [(table, words_of(table)) for table in comparison.tables if table.topic == topic],
+                [Figure(one.svg, one.caption, one.wide) for one in drawn.get(topic, [])],
+            )
             for topic, heading in TOPICS.items()
         ]
-        shown = [topic for topic in topics if topic["tables"] or topic["figures"]]
-        write_page(
-            material.runs,
-            home / PAGE_FILE,
-            title=title,
-            compared={"topics": shown, **comparison},
-        )
+        shown = [topic for topic in topics if topic.tables or topic.figures]
+        write_page(material.runs, home / PAGE_FILE, title=title, compared=comparison, topics=shown)
 
 
 def subjects_of(methods: Sequence[Method], logs: Sequence[str] = ()) -> list[tuple[str, list[Subject]]]:
@@ -161,7 +153,7 @@ def _balance(material: Material) -> list[Drawn]:
 def _scores(material: Material) -> list[Drawn]:
     from facerts.report import figures
 
-    having = [run for run in material.runs if SCORE in run.result.get("ood", {}).get("by", {})]
+    having = [run for run in material.runs if run.sections.ood is not None and SCORE in run.sections.ood.by]
     drawn = _balance(material)
     if having:
         caption = "Distributions of quality: faces as lines, others filled. Scales are each model's own."
@@ -173,8 +165,8 @@ def _reject(material: Material) -> list[Drawn]:
     from facerts.report import figures
 
     drawn = []
-    for name, told in material.comparison["curves"].items():
-        curves = {(one["method"], one["score"]): np.array(one["fnmr"]) for one in told["by"]}
+    for name, compared in material.comparison.curves.items():
+        curves = {(one.method, one.score): np.array(one.fnmr) for one in compared.by}
         scores = list(dict.fromkeys(score for _, score in curves))
         panels = {
             score: [
@@ -183,14 +175,14 @@ def _reject(material: Material) -> list[Drawn]:
             ]
             for score in scores
         }
-        label = f"FNMR at FMR {told['fmr']:g}, {name}"
+        label = f"FNMR at FMR {compared.fmr:g}, {name}"
         caption = (
             f"FNMR on {name} while the genuine pairs of lowest {' or '.join(scores)} are left out; similarities and "
-            f"threshold of {told['embedding']}."
+            f"threshold of {compared.embedding}."
         )
         if any(len(method.runs) > 1 for method in material.methods):
             caption += " Of several runs: their mean, and the band from the lowest to the highest."
-        svg = figures.one_embedding_curves(panels, told["rejected"], told["oracle_fnmr"], label)
+        svg = figures.one_embedding_curves(panels, compared.rejected, compared.oracle_fnmr, label)
         drawn.append(Drawn(f"reject_{name}", svg, caption, len(panels) > 1))
     return drawn
 
@@ -198,22 +190,19 @@ def _reject(material: Material) -> list[Drawn]:
 def _blur(material: Material) -> list[Drawn]:
     from facerts.report import figures
 
-    sources = dict.fromkeys(name for run in material.runs for name in run.result.get("ladder", {}))
     steps = figures.blur_steps()
     drawn = []
-    for source in sources:
-        keys = {label: f"ladder/{source}/{step}/{SCORE}" for label, step in steps.items()}
+    for source, measured in by_name(material.runs, lambda sections: sections.corruptions).items():
+        keys = {label: f"corruptions/{source}/{step}/{SCORE}" for label, step in steps.items()}
         values = {
             run.label: {label: run.arrays[key] for label, key in keys.items()}
             for run in material.runs
             if all(key in run.arrays for key in keys.values())
         }
         if values:
-            pictures = next(run for run in material.runs if run.label in values).result["ladder"][source][
-                "pictures"
-            ]
+            images = next(section.images for run, section in measured if run.label in values)
             caption = (
-                f"Quality of {pictures:,} faces of {source}, as they are and under Gaussian blur (radii in pixels of a "
+                f"Quality of {images:,} faces of {source}, as they are and under Gaussian blur (radii in pixels of a "
                 "crop of 112). Scales are each model's own."
             )
             svg = figures.blur_panels(values, SCORE, source)
@@ -236,6 +225,6 @@ def _training(material: Material) -> list[Drawn]:
 _FIGURES: dict[str, Callable[[Material], list[Drawn]]] = {
     "ood": _scores,
     "embedding": _reject,
-    "ladder": _blur,
+    "corruptions": _blur,
     "training": _training,
 }

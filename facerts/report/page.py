@@ -2,17 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 from facerts.errors import MissingExtraError
-from facerts.evaluation.plain import results_of
+from facerts.evaluation.result_folder import naming_folders
+from facerts.evaluation.results import Comparison
+from facerts.evaluation.results.comparison import ComparisonTable
 from facerts.io.files import atomic_write
 from facerts.report.markdown import spread
 from facerts.report.subject import Subject, load_subjects
 from facerts.version import __version__
+
+
+class Figure(NamedTuple):
+    """An SVG element with its caption; a wide one has panels side by side."""
+
+    svg: str
+    caption: str
+    wide: bool = False
+
+
+class Topic(NamedTuple):
+    """Tables of a comparison, each with its columns of words, and figures, under a heading."""
+
+    heading: str
+    tables: list[tuple[ComparisonTable, dict[str, list[str]]]]
+    figures: list[Figure]
 
 
 def write_report(folders: Sequence[str | Path], out: str | Path, *, title: str = "facerts report") -> None:
@@ -27,7 +45,7 @@ def write_report(folders: Sequence[str | Path], out: str | Path, *, title: str =
         DataError: a folder has nothing to report, or it is broken.
         MissingExtraError: matplotlib or Jinja is not installed.
     """
-    with results_of(folders):
+    with naming_folders(folders):
         write_page(load_subjects(folders), out, title=title)
 
 
@@ -36,7 +54,8 @@ def write_page(
     out: str | Path,
     *,
     title: str,
-    compared: Mapping[str, Any] | None = None,
+    compared: Comparison | None = None,
+    topics: Sequence[Topic] = (),
 ) -> None:
     """Write the page of folders that are read already.
 
@@ -44,7 +63,8 @@ def write_page(
         subjects: what it is about.
         out: the .html file.
         title: of the page.
-        compared: a comparison of ``facerts.evaluation.compare``, and its ``topics`` with tables and figures.
+        compared: a comparison of ``facerts.evaluation.compare``.
+        topics: its tables and figures.
 
     Raises:
         MissingExtraError: matplotlib or Jinja is not installed.
@@ -73,12 +93,13 @@ def write_page(
         style=_resource("page.css"),
         subjects=subjects,
         comparison=compared,
+        topics=topics,
         # Tables of a comparison say the same and more.
         summary=sections.summary(subjects) if compared is None else None,
         verification=sections.verification(subjects),
         reject=sections.reject(subjects),
         ood=sections.ood(subjects),
-        ladder=sections.ladder(subjects),
+        corruptions=sections.corruptions(subjects),
         identification=sections.identification(subjects),
         training=sections.training(subjects),
         provenance=sections.provenance(subjects),

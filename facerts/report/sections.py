@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
+from facerts.evaluation.results.corruptions import CorruptedScore, CorruptionResult
+from facerts.evaluation.results.identification import IdentificationResult, SearchResult
+from facerts.evaluation.results.ood import OodResult
+from facerts.evaluation.results.reject import RejectResult
+from facerts.evaluation.results.verification import AccuracyResult, PairNumbers, VerificationResult
 from facerts.io.shown import shown_argument
+from facerts.metrics.intervals import Interval
 from facerts.report import figures
-from facerts.report.pictures import best_and_worst, worst_pairs
-from facerts.report.subject import Subject
+from facerts.report.crops import Shown, ShownPair, best_and_worst, worst_pairs
+from facerts.report.subject import Subject, by_name
 
 REJECTED = (0.0, 0.05, 0.1, 0.2)
 CURVES = {
@@ -18,180 +24,283 @@ CURVES = {
     "lr": "learning rate",
 }
 
+# Crops under headings, and wrong decisions under theirs.
+Faces = Mapping[str, Sequence[Shown]]
+WrongPairs = Mapping[str, Sequence[ShownPair]]
 
-def summary(subjects: Sequence[Subject]) -> dict[str, Any] | None:
-    """One row for each model: the few numbers that people look for first."""
-    having = [subject for subject in subjects if subject.result]
-    columns = list(dict.fromkeys(head for subject in having for head, *_ in _headline(subject)))
+
+class SummaryCell(NamedTuple):
+    """A number that people look for first."""
+
+    heading: str
+    value: float
+    interval: Interval | None
+
+
+class Summary(NamedTuple):
+    """One column for each model; ``rows`` hold a cell for each of ``columns``, or None."""
+
+    columns: list[str]
+    rows: list[tuple[Subject, list[SummaryCell | None]]]
+
+
+class VerificationRow(NamedTuple):
+    """Numbers of one model on a benchmark's pairs, or on all pairs."""
+
+    label: str
+    accuracy: AccuracyResult | None
+    numbers: PairNumbers
+
+
+class VerificationPart(NamedTuple):
+    """A benchmark; figures are SVG, by model's label where there is one for each."""
+
+    name: str
+    rows: list[VerificationRow]
+    fars: list[str]
+    first: VerificationResult
+    curves: list[str]
+    histograms: list[tuple[str, str]]
+    errors: list[tuple[str, WrongPairs]]
+    faces: list[tuple[str, Faces]]
+
+
+class RejectRow(NamedTuple):
+    """A curve, and its FNMR at ``REJECTED``."""
+
+    label: str
+    curve: RejectResult
+    fnmr: list[float]
+
+
+class RejectPart(NamedTuple):
+    """A benchmark; ``curves`` are captions and figures, the others figures."""
+
+    name: str
+    rows: list[RejectRow]
+    first: RejectResult
+    curves: list[tuple[str, str]]
+    per_rate: str
+    reliability: str | None
+
+
+class OodPart(NamedTuple):
+    """A model."""
+
+    subject: Subject
+    section: OodResult
+    figures: list[str]
+    faces: list[tuple[str, Faces]]
+
+
+class CorruptionRow(NamedTuple):
+    """What becomes of one model's score under one kind of corruption."""
+
+    label: str
+    kind: str
+    score: str
+    steps: CorruptedScore
+
+
+class CorruptionPart(NamedTuple):
+    """A source of faces; ``grids`` are figures by score."""
+
+    name: str
+    first: CorruptionResult
+    rows: list[CorruptionRow]
+    grids: list[tuple[str, str]]
+
+
+class IdentificationPart(NamedTuple):
+    """A benchmark; ``rows`` are models' labels and searches."""
+
+    name: str
+    rows: list[tuple[str, SearchResult]]
+    ranks: list[str]
+    fpirs: list[str]
+    first: IdentificationResult
+
+
+class Provenance(NamedTuple):
+    """How a model's numbers were made: commands, and hashes of the data by section."""
+
+    subject: Subject
+    commands: list[str]
+    data: dict[str, str]
+
+
+def summary(subjects: Sequence[Subject]) -> Summary | None:
+    """The few numbers that people look for first."""
+    having = [subject for subject in subjects if subject.result is not None]
+    found = [{cell.heading: cell for cell in _headline(subject)} for subject in having]
+    columns = list(dict.fromkeys(heading for cells in found for heading in cells))
     if not columns:
         return None
-    rows = []
-    for subject in having:
-        cells = {head: (value, interval) for head, value, interval in _headline(subject)}
-        rows.append((subject, [cells.get(head) for head in columns]))
-    return {"columns": columns, "rows": rows}
+    return Summary(
+        columns,
+        [
+            (subject, [cells.get(heading) for heading in columns])
+            for subject, cells in zip(having, found, strict=True)
+        ],
+    )
 
 
-def _headline(subject: Subject) -> list[tuple[str, float, Any]]:
-    """Heading, value and interval of each number."""
-    found: list[tuple[str, float, Any]] = []
-    for name, section in subject.result.get("verification", {}).items():
-        if section.get("accuracy"):
-            found.append((f"{name}: accuracy", section["accuracy"]["value"], section["accuracy"]["ci95"]))
-        measured, what = (section["all_pairs"], "all pairs") if "all_pairs" in section else (section, "pairs")
-        far = "0.001" if "0.001" in measured["tar_at_far"] else next(iter(measured["tar_at_far"]), None)
+def _headline(subject: Subject) -> Iterator[SummaryCell]:
+    sections = subject.sections
+    for name, benchmark in sections.verification.items():
+        if benchmark.accuracy is not None:
+            yield SummaryCell(f"{name}: accuracy", benchmark.accuracy.value, benchmark.accuracy.ci95)
+        measured, what = (benchmark.all_pairs, "all pairs") if benchmark.all_pairs else (benchmark, "pairs")
+        far = "0.001" if "0.001" in measured.tar_at_far else next(iter(measured.tar_at_far), None)
         if far is not None:
-            point = measured["tar_at_far"][far]
-            found.append((f"{name}, {what}: TAR at FAR {far}", point["value"], point["ci95"]))
-    for name, section in subject.result.get("identification", {}).items():
-        first = section["searches"][0]
-        rank = next(iter(first["rank"]))
-        found.append((f"{name}: rank {rank}", first["rank"][rank]["value"], first["rank"][rank]["ci95"]))
-    for name, curves in subject.result.get("reject", {}).items():
-        best = [curve for curve in curves if curve["convention"] == "fixed"][-1]["pairs"]
-        curve = figures_chosen(curves, best)
-        heading = f"{name}: mean FNMR to 20 % rejected"
-        found.append((heading, curve["area"]["0.2"], curve.get("ci95", {}).get("0.2")))
-    if "ood" in subject.result:
-        score, numbers = next(iter(subject.result["ood"]["by"].items()))
-        found.append((f"others, by {score}: AUROC", numbers["auroc"], numbers["ci95"]["auroc"]))
-        found.append(
-            (f"others, by {score}: TNR at TPR 95", numbers["tnr_at_tpr"]["0.95"], numbers["ci95"]["0.95"])
+            point = measured.tar_at_far[far]
+            yield SummaryCell(f"{name}, {what}: TAR at FAR {far}", point.value, point.ci95)
+    for name, identified in sections.identification.items():
+        rank, rate = next(iter(identified.searches[0].rank.items()))
+        yield SummaryCell(f"{name}: rank {rank}", rate.value, rate.ci95)
+    for name, curves in sections.reject.items():
+        fixed = [curve for curve in curves if curve.convention == "fixed"]
+        # The first of all pairs where these were measured: that of the model's own quality.
+        for curve in [curve for curve in fixed if curve.pairs == fixed[-1].pairs][:1]:
+            interval = None if curve.ci95 is None else curve.ci95["0.2"]
+            yield SummaryCell(f"{name}: mean FNMR to 20 % rejected", curve.area["0.2"], interval)
+    if sections.ood is not None:
+        score, numbers = next(iter(sections.ood.by.items()))
+        yield SummaryCell(f"others, by {score}: AUROC", numbers.auroc, numbers.ci95["auroc"])
+        yield SummaryCell(
+            f"others, by {score}: TNR at TPR 95", numbers.tnr_at_tpr["0.95"], numbers.ci95["0.95"]
         )
-    return found
 
 
-def figures_chosen(curves: Sequence[dict[str, Any]], pairs: str) -> dict[str, Any]:
-    """The first curve with a fixed threshold on a set of pairs: that of the model's own quality."""
-    return next(curve for curve in curves if curve["convention"] == "fixed" and curve["pairs"] == pairs)
-
-
-def verification(subjects: Sequence[Subject]) -> list[dict[str, Any]]:
+def verification(subjects: Sequence[Subject]) -> list[VerificationPart]:
     """A part for each benchmark."""
     parts = []
-    for name, having in by_name(subjects, "verification").items():
-        rows: list[tuple[str, dict[str, Any]]] = []
-        for subject in having:
-            section = subject.result["verification"][name]
-            rows.append((subject.label, section))
-            if "all_pairs" in section:
-                rows.append((f"{subject.label}, all pairs", section["all_pairs"]))
-        listed = [subject for subject in having if f"verification/{name}/scores" in subject.arrays]
-        drawn = [subject for subject in having if f"verification/{name}/roc_far" in subject.arrays]
-        parts.append(
-            {
-                "name": name,
-                "rows": rows,
-                "fars": sorted({far for _, s in rows for far in s["tar_at_far"]}, key=float, reverse=True),
-                "first": having[0].result["verification"][name],
-                "curves": [figures.roc_curves(drawn, name), figures.det_curves(drawn, name)] if drawn else [],
-                "histograms": [(s.label, figures.pair_histograms(s, name)) for s in listed],
-                "errors": [(s.label, worst_pairs(s, name)) for s in listed],
-                "faces": [
-                    (s.label, found)
-                    for s in listed
-                    for score in figures.OWN_SCORES
-                    if (found := best_and_worst(s, f"verification/{name}/", score))
-                ],
-            }
-        )
-    return parts
-
-
-def reject(subjects: Sequence[Subject]) -> list[dict[str, Any]]:
-    """A part for each benchmark."""
-    parts = []
-    for name, having in by_name(subjects, "reject").items():
+    for name, having in by_name(subjects, lambda sections: sections.verification).items():
         rows = []
-        for subject in having:
-            for curve in subject.result["reject"][name]:
-                at = dict(zip(curve["rejected"], curve["fnmr"], strict=True))
-                label = f"{subject.label}, {curve['by']}"
-                rows.append((label, curve, [at[share] for share in REJECTED]))
-        every = [s for s in having if any(c["pairs"] == "all" for c in s.result["reject"][name])]
-        calibrated = [s for s in having if name in s.result.get("calibration", {})]
-        fixed = figures.reject_curves(having, name, "fixed")
+        for subject, section in having:
+            rows.append(VerificationRow(subject.label, section.accuracy, section))
+            if section.all_pairs is not None:
+                rows.append(VerificationRow(f"{subject.label}, all pairs", None, section.all_pairs))
+        listed = [one for one, _ in having if f"verification/{name}/scores" in one.arrays]
+        drawn = [one for one, _ in having if f"verification/{name}/roc_far" in one.arrays]
         parts.append(
-            {
-                "name": name,
-                "rows": rows,
-                "first": rows[0][1],
-                "curves": [
-                    ("The benchmark's pairs; threshold fixed, chosen once on all impostor pairs.", fixed),
-                    *(
-                        [("Every pair of its pictures; threshold fixed.", _every(every, name))]
-                        if every
-                        else []
-                    ),
+            VerificationPart(
+                name=name,
+                rows=rows,
+                fars=sorted({far for row in rows for far in row.numbers.tar_at_far}, key=float, reverse=True),
+                first=having[0][1],
+                curves=[figures.roc_curves(drawn, name), figures.det_curves(drawn, name)] if drawn else [],
+                histograms=[(one.label, figures.pair_histograms(one, name)) for one in listed],
+                errors=[(one.label, worst_pairs(one, name)) for one in listed],
+                faces=[
+                    (one.label, found)
+                    for one in listed
+                    for score in figures.OWN_SCORES
+                    if (found := best_and_worst(one, f"verification/{name}/", score))
                 ],
-                "per_rate": figures.reject_curves(having, name, "per_rate"),
-                "reliability": figures.reliability(calibrated, name) if calibrated else None,
-            }
+            )
         )
     return parts
 
 
-def _every(subjects: Sequence[Subject], name: str) -> str:
-    return figures.reject_curves(subjects, name, "fixed", "all")
+def reject(subjects: Sequence[Subject]) -> list[RejectPart]:
+    """A part for each benchmark."""
+    parts = []
+    for name, having in by_name(subjects, lambda sections: sections.reject).items():
+        rows = [
+            RejectRow(
+                f"{subject.label}, {curve.by}",
+                curve,
+                [curve.fnmr[curve.index_at(share)] for share in REJECTED],
+            )
+            for subject, curves in having
+            for curve in curves
+        ]
+        if not rows:
+            continue
+        every = [subject for subject, curves in having if any(curve.pairs == "all" for curve in curves)]
+        measured = [subject for subject, curves in having if curves]
+        calibrated = [subject for subject in measured if name in subject.sections.calibration]
+        drawn = [
+            (
+                "The benchmark's pairs; threshold fixed, chosen once on all impostor pairs.",
+                figures.reject_curves(measured, name, "fixed"),
+            )
+        ]
+        if every:
+            drawn.append(
+                (
+                    "Every pair of its images; threshold fixed.",
+                    figures.reject_curves(every, name, "fixed", "all"),
+                )
+            )
+        parts.append(
+            RejectPart(
+                name=name,
+                rows=rows,
+                first=rows[0].curve,
+                curves=drawn,
+                per_rate=figures.reject_curves(measured, name, "per_rate"),
+                reliability=figures.reliability(calibrated, name) if calibrated else None,
+            )
+        )
+    return parts
 
 
-def ood(subjects: Sequence[Subject]) -> list[dict[str, Any]]:
+def ood(subjects: Sequence[Subject]) -> list[OodPart]:
     """A part for each model."""
     parts = []
     for subject in subjects:
-        if "ood" not in subject.result:
+        section = subject.sections.ood
+        if section is None:
             continue
-        section = subject.result["ood"]
-        score = next(iter(section["by"]))
+        score = next(iter(section.by))
         parts.append(
-            {
-                "subject": subject,
-                "section": section,
-                "figures": [figures.score_histograms(subject, name) for name in section["by"]],
-                "pictures": [
+            OodPart(
+                subject=subject,
+                section=section,
+                figures=[figures.score_histograms(subject, name) for name in section.by],
+                faces=[
                     (source, found)
-                    for source in (*section["in"], *section["out"])
+                    for source in (*section.faces, *section.others)
                     if (found := best_and_worst(subject, f"ood/{source}/", score))
                 ],
-            }
+            )
         )
     return parts
 
 
-def ladder(subjects: Sequence[Subject]) -> list[dict[str, Any]]:
-    """A part for each source of faces: the model's quality, and similarity to the picture as it was."""
+def corruptions(subjects: Sequence[Subject]) -> list[CorruptionPart]:
+    """A part for each source of faces: the model's scores, and the similarity to the clean image."""
     parts = []
-    for name, having in by_name(subjects, "ladder").items():
+    for name, having in by_name(subjects, lambda sections: sections.corruptions).items():
         rows = [
-            (subject.label, kind, score, measured)
-            for subject in having
-            for kind, steps in subject.result["ladder"][name]["kinds"].items()
-            for score, measured in steps["by"].items()
+            CorruptionRow(subject.label, kind, score, steps)
+            for subject, section in having
+            for kind, of_kind in section.kinds.items()
+            for score, steps in of_kind.by.items()
         ]
-        first = having[0].result["ladder"][name]
-        scores = list(next(iter(first["kinds"].values()))["by"])
-        grids = [(score, figures.ladder_grid(having, name, score)) for score in ("cosine", *scores)]
-        parts.append({"name": name, "first": first, "rows": rows, "grids": grids})
+        first = having[0][1]
+        scores = list(next(iter(first.kinds.values())).by)
+        measured = [subject for subject, _ in having]
+        grids = [(score, figures.corruption_grid(measured, name, score)) for score in ("cosine", *scores)]
+        parts.append(CorruptionPart(name, first, rows, grids))
     return parts
 
 
-def identification(subjects: Sequence[Subject]) -> list[dict[str, Any]]:
+def identification(subjects: Sequence[Subject]) -> list[IdentificationPart]:
     """A part for each benchmark."""
     parts = []
-    for name, having in by_name(subjects, "identification").items():
-        rows = [
-            (subject.label, search)
-            for subject in having
-            for search in subject.result["identification"][name]["searches"]
-        ]
+    for name, having in by_name(subjects, lambda sections: sections.identification).items():
+        rows = [(subject.label, search) for subject, section in having for search in section.searches]
         parts.append(
-            {
-                "name": name,
-                "rows": rows,
-                "ranks": list(dict.fromkeys(k for _, s in rows for k in s["rank"])),
-                "fpirs": list(dict.fromkeys(f for _, s in rows for f in s.get("fnir_at_fpir", {}))),
-                "first": having[0].result["identification"][name],
-            }
+            IdentificationPart(
+                name=name,
+                rows=rows,
+                ranks=list(dict.fromkeys(rank for _, search in rows for rank in search.rank)),
+                fpirs=list(dict.fromkeys(fpir for _, search in rows for fpir in search.fnir_at_fpir)),
+                first=having[0][1],
+            )
         )
     return parts
 
@@ -215,35 +324,30 @@ def training(subjects: Sequence[Subject]) -> list[tuple[str, str]]:
     return drawn
 
 
-def provenance(subjects: Sequence[Subject]) -> list[dict[str, Any]]:
+def provenance(subjects: Sequence[Subject]) -> list[Provenance]:
     """Of each model: commands, versions, and the hashes of model and data."""
-    told = []
+    parts = []
     for subject in subjects:
-        if not subject.result:
+        if subject.result is None:
             continue
-        data = {
-            f"{kind} {name}": section["data_sha256"]
-            for kind in ("verification", "identification", "ladder")
-            for name, section in subject.result.get(kind, {}).items()
-        }
-        data.update(
-            {f"ood {name}": sha for name, sha in subject.result.get("ood", {}).get("data_sha256", {}).items()}
-        )
-        told.append(
-            {
-                "subject": subject,
-                # Older results have paths as they were given.
-                "commands": [
-                    shlex.join(["facerts", *map(shown_argument, command[1:])])
-                    for command in subject.result["command"]
-                ],
-                "data": data,
-            }
-        )
-    return told
+        # Earlier results have paths as they were given.
+        commands = [
+            shlex.join(["facerts", *map(shown_argument, command[1:])]) for command in subject.result.command
+        ]
+        parts.append(Provenance(subject, commands, dict(_hashes(subject))))
+    return parts
 
 
-def by_name(subjects: Sequence[Subject], kind: str) -> dict[str, list[Subject]]:
-    """Benchmarks, and the subjects that have them."""
-    names = dict.fromkeys(name for subject in subjects for name in subject.result.get(kind, {}))
-    return {name: [s for s in subjects if name in s.result.get(kind, {})] for name in names}
+def _hashes(subject: Subject) -> Iterator[tuple[str, str]]:
+    sections = subject.sections
+    for kind, of_kind in (
+        ("verification", sections.verification),
+        ("identification", sections.identification),
+        ("corruptions", sections.corruptions),
+    ):
+        for name, section in of_kind.items():
+            if section.data_sha256 is not None:
+                yield f"{kind} {name}", section.data_sha256
+    if sections.ood is not None:
+        for name, sha256 in sections.ood.data_sha256.items():
+            yield f"ood {name}", sha256

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from facerts.errors import DataError
 from facerts.evaluation.labeled import Saved
 from facerts.evaluation.result_folder import JSON_FILE, Arrays, load_result
+from facerts.evaluation.results import Result, Sections
 from facerts.io.json_file import parse_json
 from facerts.io.shown import shown_paths
 
 LOG_FILE = "log.jsonl"
+
+Section = TypeVar("Section")
+# A line of a training log: "kind", "epoch", "name" of a benchmark, and numbers under names of the method's own.
+LogLine = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -23,15 +28,20 @@ class Subject:
 
     Attributes:
         label: how the report calls it.
-        result: the content of result.json; empty where there is none.
+        result: of result.json; None where there is none.
         arrays: of arrays.npz.
         log: lines of log.jsonl; empty where there is none.
     """
 
     label: str
-    result: dict[str, Any]
+    result: Result | None
     arrays: Arrays
-    log: list[dict[str, Any]]
+    log: list[LogLine]
+
+    @property
+    def sections(self) -> Sections:
+        """Those of the result; none where there is no result."""
+        return self.result or Sections()
 
     def series(self, kind: str, field: str, name: str | None = None) -> tuple[list[float], list[float]]:
         """Epochs and values of a logged field."""
@@ -40,9 +50,25 @@ class Subject:
             lines = [line for line in lines if line["name"] == name]
         return [line["epoch"] for line in lines], [line[field] for line in lines]
 
-    def with_log(self, log: list[dict[str, Any]]) -> Subject:
+    def with_log(self, log: list[LogLine]) -> Subject:
         """The same with another training log."""
         return replace(self, log=log)
+
+
+def by_name(
+    subjects: Sequence[Subject], sections: Callable[[Sections], Mapping[str, Section]]
+) -> dict[str, list[tuple[Subject, Section]]]:
+    """Benchmarks, and the subjects that have a section of each, with it.
+
+    Args:
+        subjects: with results.
+        sections: of one kind.
+    """
+    found: dict[str, list[tuple[Subject, Section]]] = {}
+    for subject in subjects:
+        for name, section in sections(subject.sections).items():
+            found.setdefault(name, []).append((subject, section))
+    return found
 
 
 def load_subjects(folders: Sequence[str | Path]) -> list[Subject]:
@@ -52,13 +78,12 @@ def load_subjects(folders: Sequence[str | Path]) -> list[Subject]:
         DataError: a folder has neither a result nor a training log, or a broken one.
     """
     read = [_load(Path(folder)) for folder in folders]
-    names = Counter(label for label, *_ in read)
-    subjects = []
-    for place, (label, result, arrays, log) in zip(shown_paths(folders), read, strict=True):
-        # Two models of one name are told apart by their folders.
-        shown = label if names[label] == 1 else place
-        subjects.append(Subject(shown, result, arrays, log))
-    return subjects
+    names = Counter(subject.label for subject in read)
+    # Two models of one name are distinguished by their folders.
+    return [
+        subject if names[subject.label] == 1 else replace(subject, label=place)
+        for place, subject in zip(shown_paths(folders), read, strict=True)
+    ]
 
 
 def subject_of(saved: Saved, label: str) -> Subject:
@@ -67,18 +92,18 @@ def subject_of(saved: Saved, label: str) -> Subject:
     return Subject(label, saved.content, saved.arrays, read_log(path) if path.is_file() else [])
 
 
-def _load(folder: Path) -> tuple[str, dict[str, Any], Arrays, list[dict[str, Any]]]:
-    result, arrays = load_result(folder) if (folder / JSON_FILE).is_file() else ({}, {})
+def _load(folder: Path) -> Subject:
+    result, arrays = load_result(folder) if (folder / JSON_FILE).is_file() else (None, {})
     log = read_log(folder / LOG_FILE) if (folder / LOG_FILE).is_file() else []
-    if not result and not log:
+    if result is None and not log:
         raise DataError(
             f"{folder}: neither {JSON_FILE} nor {LOG_FILE} here; `facerts evaluate … --out` writes the one, "
             "`facerts train` the other"
         )
-    return result["model"]["name"] if result else folder.name, result, arrays, log
+    return Subject(folder.name if result is None else result.model.name, result, arrays, log)
 
 
-def read_log(path: Path) -> list[dict[str, Any]]:
+def read_log(path: Path) -> list[LogLine]:
     """Lines of a training log.
 
     Args:
@@ -96,8 +121,8 @@ def read_log(path: Path) -> list[dict[str, Any]]:
         raise DataError(f"{path}: cannot be read ({error})") from error
     lines = []
     for number, line in enumerate(content.splitlines(), 1):
-        told = parse_json(line, f"{path}, line {number}")
-        if not isinstance(told, dict) or "kind" not in told:
+        parsed = parse_json(line, f"{path}, line {number}")
+        if not isinstance(parsed, dict) or "kind" not in parsed:
             raise DataError(f"{path}, line {number}: not a line of a training log")
-        lines.append(told)
+        lines.append(parsed)
     return lines

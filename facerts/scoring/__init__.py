@@ -1,12 +1,12 @@
-"""Pictures in, rows out."""
+"""Images in, rows out."""
 
 from facerts.scoring.blocks import Block
 from facerts.scoring.copies import Copies
 from facerts.scoring.job import Job
-from facerts.scoring.pipeline import pictures_of, score_images
-from facerts.scoring.prepare import Picture
+from facerts.scoring.pipeline import lazy_images, score_images
+from facerts.scoring.prepare import LazyImage
 from facerts.scoring.row import Row
-from facerts.scoring.row_builder import RowBuilder, Scored
+from facerts.scoring.row_builder import RowBuilder, ScoredFace
 from facerts.scoring.run import Task, run_job, score_spans
 from facerts.scoring.scorer import Scorer, load
 from facerts.scoring.sinks import open_sink
@@ -15,15 +15,15 @@ __all__ = [
     "Block",
     "Copies",
     "Job",
-    "Picture",
+    "LazyImage",
     "Row",
     "RowBuilder",
-    "Scored",
+    "ScoredFace",
     "Scorer",
     "Task",
+    "lazy_images",
     "load",
     "open_sink",
-    "pictures_of",
     "run_job",
     "score_images",
     "score_spans",

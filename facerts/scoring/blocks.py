@@ -1,7 +1,7 @@
-"""The rows of one block of pictures as a file that tells whether it is whole, and whether its pictures have changed.
+"""The rows of one block of images as a file that shows whether it is complete and whether its images have changed.
 
-Rows as JSON, a line each; a line with the block's number, how many rows there are, and size and time of the last change
-of the files that the pictures were read from; and the SHA-256 of all this as the last line.
+The file has one line of JSON per row, then a line with the number of the block, its number of rows, and the size and
+modification time of each file that the images were read from, and last the SHA-256 of everything before it.
 """
 
 from __future__ import annotations
@@ -18,90 +18,90 @@ from facerts.errors import DataError
 from facerts.io.files import atomic_write
 from facerts.scoring.row import Row
 
-# Bytes, and nanoseconds of the last change; None for a file that is not there.
-State = tuple[int, int] | None
+# Size in bytes and modification time in nanoseconds; None for a missing file.
+FileState = tuple[int, int] | None
 
 
 @dataclass(frozen=True)
 class Block:
-    """What is known of a block of pictures when it is finished.
+    """A finished block of images.
 
     Attributes:
-        rows: of the pictures, in their order.
-        states: of their files when they were read, as ``states_of`` has them.
+        rows: the rows of the images, in order.
+        states: the states of the image files when they were read, see ``file_states``.
     """
 
     rows: list[Row]
-    states: list[State]
+    states: list[FileState]
 
 
-def files_of(source: Source, span: range) -> list[Path]:
-    """The files that hold some pictures of a source, each once, in the pictures' order."""
+def block_files(source: Source, span: range) -> list[Path]:
+    """The files that hold the images of a span, each once, in the order of the images."""
     files = dict.fromkeys(source.file_of(index) for index in span)
     return [file for file in files if file is not None]
 
 
-def states_of(source: Source, span: range) -> list[State]:
-    """The state of each of ``files_of``."""
-    return [_state(file) for file in files_of(source, span)]
+def file_states(source: Source, span: range) -> list[FileState]:
+    """The state of each of ``block_files``."""
+    return [_file_state(file) for file in block_files(source, span)]
 
 
 def write_block(path: Path, number: int, block: Block) -> None:
-    """Write a block; when this returns it is on the disk."""
+    """Write a block; when this returns it is on disk."""
     lines = [json.dumps(asdict(row), ensure_ascii=False) for row in block.rows]
     lines.append(json.dumps({"block": number, "rows": len(block.rows), "states": block.states}))
-    # Names of files may have bytes that are no characters; they are written as JSON has them.
+    # File names may contain bytes that are not valid text; these are written as JSON escapes.
     content = "".join(f"{line}\n" for line in lines).encode("utf-8", "backslashreplace")
     with atomic_write(path) as file:
         file.write(content + f"{_sha256(content)}\n".encode())
 
 
-def check_block(path: Path, number: int) -> list[State]:
-    """Find out whether a block is as it was written.
+def check_block(path: Path, number: int) -> list[FileState]:
+    """Check that a block is intact.
 
     Returns:
-        The states of the pictures' files.
+        The states of the image files.
 
     Raises:
-        DataError: it is not, or cannot be read.
+        DataError: the block is damaged or cannot be read.
     """
-    _, facts = _lines(path, number)
-    return [None if state is None else (state[0], state[1]) for state in facts["states"]]
+    _, footer = _read_lines(path, number)
+    return [None if state is None else (state[0], state[1]) for state in footer["states"]]
 
 
 def read_rows(path: Path, number: int) -> list[Row]:
     """The rows of a block.
 
     Raises:
-        DataError: as ``check_block``.
+        DataError: see ``check_block``.
     """
-    return [Row(**json.loads(line)) for line in _lines(path, number)[0]]
+    return [Row(**json.loads(line)) for line in _read_lines(path, number)[0]]
 
 
-def _lines(path: Path, number: int) -> tuple[list[bytes], dict[str, Any]]:
-    """The lines of the rows, and what the line behind them says."""
+def _read_lines(path: Path, number: int) -> tuple[list[bytes], dict[str, Any]]:
+    """The lines of the rows, and the parsed line after them."""
     try:
         content = path.read_bytes()
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror})") from error
     body, _, checksum = content[:-1].rpartition(b"\n")
     if not content.endswith(b"\n") or checksum.decode("latin-1") != _sha256(body + b"\n"):
-        raise DataError(f"{path}: broken, its contents are not those that were written")
-    *lines, facts = body.split(b"\n")
-    told = json.loads(facts)
-    if told["block"] != number or told["rows"] != len(lines):
-        raise DataError(f"{path}: broken, it is block {told['block']} with {len(lines)} rows")
-    return lines, told
+        raise DataError(f"{path}: damaged, the checksum does not match")
+    *lines, last = body.split(b"\n")
+    footer = json.loads(last)
+    if footer["block"] != number or footer["rows"] != len(lines):
+        raise DataError(f"{path}: damaged, this is block {footer['block']} with {len(lines)} rows")
+    return lines, footer
 
 
 def _sha256(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def _state(file: Path) -> State:
+def _file_state(file: Path) -> FileState:
     try:
-        found = os.stat(file)
+        status = os.stat(file)
     except (OSError, ValueError):
-        # Not there, or a name that no file can have: its picture has a row that says so.
+        # Missing, or a name that no file can have: the row of the image reports it.
         return None
-    return found.st_size, found.st_mtime_ns
+    return status.st_size, status.st_mtime_ns

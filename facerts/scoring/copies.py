@@ -1,4 +1,4 @@
-"""Pictures and crops put aside while scoring: aligned crops of faces, and the pictures that were accepted or not."""
+"""Files saved while scoring: aligned crops of faces, and copies of accepted and rejected images."""
 
 from __future__ import annotations
 
@@ -9,32 +9,33 @@ from pathlib import Path, PureWindowsPath
 from facerts.datasets.source import Source
 from facerts.images import encode_png
 from facerts.io.files import atomic_write, writing
-from facerts.scoring.row_builder import Scored
+from facerts.scoring.row_builder import ScoredFace
 
 
 @dataclass(frozen=True)
 class Copies:
-    """Folders to put them into; None for none.
+    """The folders to save copies in; None saves none.
 
-    A picture is accepted if one of its faces is; one that could not be read is neither, it is in the rows. Names are
-    those that the pictures have in their source. A file that has that name already and other contents is kept, and
-    the new one gets a number behind its name, so nothing is lost and a repeated run changes nothing.
+    An image is accepted if one of its faces is. An image that could not be read is neither accepted nor rejected; its
+    row has the error. Copies keep the names that the images have in their source. If a file of that name with other
+    contents exists it is kept, and the copy gets a number after its name: nothing is lost, and running again changes
+    nothing.
 
     Attributes:
-        crops: of the aligned crops, as PNG, the face's number behind the picture's name.
-        accepted: of the accepted pictures, as they are.
-        rejected: of the others.
+        crops: folder for aligned crops, as PNG; the number of the face follows the name of the image.
+        accepted: folder for accepted images, unchanged.
+        rejected: folder for the other images, unchanged.
     """
 
     crops: Path | None = None
     accepted: Path | None = None
     rejected: Path | None = None
 
-    def put(self, source: Source, index: int, faces: Sequence[Scored]) -> list[Path]:
-        """Put aside what belongs to one picture.
+    def save(self, source: Source, index: int, faces: Sequence[ScoredFace]) -> list[Path]:
+        """Save the copies of one image.
 
         Returns:
-            The files that were written; ``facerts.io.files.sync_names`` makes sure of their names.
+            The files written; their names are durable after ``facerts.io.files.sync_names``.
 
         Raises:
             WriteError: a file cannot be written.
@@ -42,32 +43,32 @@ class Copies:
         written = []
         for face in faces:
             if self.crops is not None and face.crop is not None:
-                name = _inside(source.key(index))
-                place = self.crops / name.with_name(f"{name.stem}_{face.row.face}.png")
-                written += _write(place, encode_png(face.crop))
+                name = _relative_path(source.key(index))
+                crop_file = self.crops / name.with_name(f"{name.stem}_{face.row.face}.png")
+                written += _write(crop_file, encode_png(face.crop))
         folder = self.accepted if any(face.row.accepted for face in faces) else self.rejected
         if folder is not None and faces[0].row.error is None:
             data = source.read(index)
-            name = _inside(source.key(index))
+            name = _relative_path(source.key(index))
             written += _write(folder / (name if name.suffix else name.with_suffix(_suffix(data))), data)
         return written
 
 
-def _inside(key: str) -> Path:
-    """A key as a path that stays in a folder, whatever a tar file says, with slashes of either kind."""
+def _relative_path(key: str) -> Path:
+    """A key as a path that stays inside a folder, whatever a tar file contains, with either kind of slash."""
     key = key.replace("\0", "_")
     parts = [part for part in PureWindowsPath(key).parts if part != ".."]
     anchor = PureWindowsPath(key).anchor
-    return Path(*[part for part in parts if part != anchor] or ["picture"])
+    return Path(*[part for part in parts if part != anchor] or ["image"])
 
 
 def _suffix(data: bytes) -> str:
-    """Of a picture that is not named as one, such as a record."""
+    """The suffix for an image whose name has none, such as a record."""
     return {b"\xff\xd8": ".jpg", b"\x89P": ".png", b"RI": ".webp"}.get(data[:2], ".bmp")
 
 
 def _write(path: Path, data: bytes) -> list[Path]:
-    """The file that was written, if one was."""
+    """The file that was written; empty if an identical one existed."""
     target, number = path, 1
     with writing(path):
         while target.exists():
@@ -75,6 +76,6 @@ def _write(path: Path, data: bytes) -> list[Path]:
                 return []
             number += 1
             target = path.with_name(f"{path.stem} ({number}){path.suffix}")
-        with atomic_write(target, named=False) as file:
+        with atomic_write(target, sync_name=False) as file:
             file.write(data)
         return [target]

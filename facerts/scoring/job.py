@@ -1,7 +1,7 @@
-"""A long scoring run as blocks of pictures, each of which is finished or not begun: what can be resumed and shared out.
+"""A long scoring run as blocks of images, so that it can be resumed and distributed.
 
-Rows of a finished block lie in a file of their own in a folder beside the result. An interrupted run, however it
-ended, has lost no more than the blocks that it was in; at the end the files are joined and the folder goes.
+The rows of each finished block are in a file of their own, in a folder beside the result. A run that is interrupted
+loses only the blocks in progress. At the end the files are joined and the folder is removed.
 """
 
 from __future__ import annotations
@@ -19,50 +19,54 @@ from facerts.datasets.source import Source
 from facerts.errors import DataError, Error
 from facerts.io.files import atomic_write, locked
 from facerts.io.json_file import read_json
-from facerts.scoring.blocks import Block, check_block, files_of, read_rows, states_of, write_block
+from facerts.scoring.blocks import Block, block_files, check_block, file_states, read_rows, write_block
 from facerts.scoring.row import Row
 from facerts.scoring.sinks import check_sink, open_sink
 
 SCHEMA = "facerts.score-job/2"
-BLOCK = 1000
-# Of many stale blocks the first few are named.
-NAMED = 5
+BLOCK_SIZE = 1000
+# An error names at most this many stale blocks.
+MAX_NAMED = 5
+# Entries of job.json that had other names in earlier versions.
+RENAMED = {"pictures": "images", "pictures_sha256": "images_sha256"}
 
 
 class Job:
-    """The blocks of one run; ``close`` it, or leave its ``with`` block, to let others write its result.
+    """The blocks of one scoring run.
+
+    It holds a lock on its result from ``begin`` until ``close`` or the end of the ``with`` block.
 
     Args:
-        out: the file that rows go to in the end.
-        source: the pictures.
-        settings: all that rows depend on beside the pictures, as JSON holds it.
-        block: pictures in a block, by default ``BLOCK``; the last one may have fewer.
+        out: the file for the rows.
+        source: the images.
+        settings: everything that the rows depend on besides the images; must be JSON serializable.
+        block_size: images per block, by default ``BLOCK_SIZE``; the last block may have fewer.
 
     Attributes:
-        out: as given.
-        folder: where finished blocks are.
-        pictures: in all.
-        block: pictures in one.
-        told: all that the rows depend on, by name; a run with others is another one.
+        out: the file for the rows.
+        folder: the folder with the finished blocks.
+        images: the number of images.
+        block_size: images per block.
+        settings: everything that the rows depend on, by name; only a run with equal settings can be resumed.
 
     Raises:
         Error: rows cannot be written to ``out``.
     """
 
     def __init__(
-        self, out: str | Path, source: Source, settings: dict[str, Any], block: int | None = None
+        self, out: str | Path, source: Source, settings: dict[str, Any], block_size: int | None = None
     ) -> None:
         self.out = Path(out)
         check_sink(self.out)
         self.folder = self.out.with_name(f"{self.out.name}.parts")
-        self.pictures = len(source)
-        self.block = block or BLOCK
-        self.told = {
+        self.images = len(source)
+        self.block_size = block_size or BLOCK_SIZE
+        self.settings = {
             "schema": SCHEMA,
             **settings,
-            "pictures": self.pictures,
-            "pictures_sha256": names_sha256(source),
-            "block": self.block,
+            "images": self.images,
+            "images_sha256": names_sha256(source),
+            "block": self.block_size,
         }
         self._source = source
         self._joined = self.folder.with_name(f".{self.folder.name}.joined")
@@ -70,7 +74,7 @@ class Job:
 
     def __len__(self) -> int:
         """The number of blocks."""
-        return -(-self.pictures // self.block)
+        return -(-self.images // self.block_size)
 
     def __enter__(self) -> Job:
         return self
@@ -79,21 +83,21 @@ class Job:
         self.close()
 
     def close(self) -> None:
-        """Let others write the result; what is finished stays."""
+        """Release the lock on the result; finished blocks stay."""
         self._lock.close()
 
     def begin(self, *, resume: bool) -> list[str]:
-        """Make the folder, or find it as an earlier run has left it; nobody else can write the result from now on.
+        """Lock the result, and create the folder or check the one that an earlier run left.
 
         Args:
-            resume: go on with an unfinished run; where there is none a new one begins.
+            resume: continue an unfinished run; if there is none a new one begins.
 
         Returns:
-            Of finished blocks that are damaged, and will be scored again, what was wrong with each.
+            The problem of each finished block that is damaged; these blocks are scored again.
 
         Raises:
-            Error: another process is at work; or an unfinished run is there, and it is not to be resumed, was of
-                something else, or of pictures that have changed since.
+            Error: another process is writing the result; or there is an unfinished run and ``resume`` is false, its
+                settings are different, or its images have changed.
         """
         with ExitStack() as lock:
             lock.enter_context(locked(self.out))
@@ -104,43 +108,44 @@ class Job:
     def _begin(self, *, resume: bool) -> list[str]:
         if self._joined.exists():
             shutil.rmtree(self._joined)
-        told = self.folder / "job.json"
-        if not told.exists():
+        job_file = self.folder / "job.json"
+        if not job_file.exists():
             if self.folder.exists() and any(self.folder.iterdir()):
-                raise Error(f"{self.folder} is in the way: it is not of an unfinished run; move it elsewhere")
-            self._tell()
+                raise Error(f"{self.folder} exists but is not from an unfinished run; move it elsewhere")
+            self._write_settings(job_file)
             return []
-        before = _read_json(told)
-        # Of a run that finished nothing there is nothing to go on from.
+        earlier = _read_settings(job_file)
+        # A run without finished blocks has nothing to lose.
         if not resume and not self.finished():
-            self._tell()
+            self._write_settings(job_file)
             return []
         if not resume:
             raise Error(
-                f"{self.folder} holds {len(self.finished())} finished blocks of an unfinished run; go on with it by "
+                f"{self.folder} has {len(self.finished())} finished blocks of an unfinished run; continue it with "
                 "--resume, or delete the folder"
             )
-        if before.get("schema") != SCHEMA:
+        if earlier.get("schema") != SCHEMA:
             raise Error(
-                f"{self.folder} is of a run of another version of facerts; end it with that one, or delete the folder"
+                f"{self.folder} is from another version of facerts; finish the run with that version, or delete the "
+                "folder"
             )
-        changed = [name for name in self.told if before.get(name) != self.told[name]]
+        changed = [name for name in self.settings if earlier.get(name) != self.settings[name]]
         if changed:
             raise Error(
-                f"{self.folder} is of a run with another {', '.join(changed)}; give what it was begun with, or "
-                "delete the folder"
+                f"{self.folder} is from a run with different settings ({', '.join(changed)}); use the original "
+                "settings, or delete the folder"
             )
         return self._check_blocks()
 
-    def _tell(self) -> None:
-        with atomic_write(self.folder / "job.json", "w") as file:
-            json.dump(self.told, file, indent=1)
+    def _write_settings(self, job_file: Path) -> None:
+        with atomic_write(job_file, "w") as file:
+            json.dump(self.settings, file, indent=1)
 
     def _check_blocks(self) -> list[str]:
-        """Remove the blocks that are damaged; see ``begin``.
+        """Remove the damaged blocks; see ``begin``.
 
         Raises:
-            Error: pictures of others have changed.
+            Error: images of an intact block have changed.
         """
         damaged: list[str] = []
         stale: dict[str, Path] = {}
@@ -150,63 +155,61 @@ class Job:
                 states = check_block(path, number)
             except DataError as error:
                 path.unlink()
-                damaged.append(f"{error}; its {len(span):,} pictures are scored again")
+                damaged.append(f"{error}; its {len(span):,} images are scored again")
                 continue
-            now = states_of(self._source, span)
+            now = file_states(self._source, span)
             if now != states:
-                files = zip(files_of(self._source, span), states, now, strict=True)
+                files = zip(block_files(self._source, span), states, now, strict=True)
                 stale[path.name] = next(file for file, before, after in files if before != after)
         if stale:
-            several = f"{len(stale)} finished blocks have" if len(stale) > 1 else "a finished block has"
-            names = "the folder" if len(stale) > NAMED else " and ".join(stale)
+            blocks = f"{len(stale)} finished blocks have" if len(stale) > 1 else "a finished block has"
+            names = "the folder" if len(stale) > MAX_NAMED else " and ".join(stale)
             raise Error(
-                f"{self.folder}: {several} rows of pictures that have changed since they were scored, the first is "
-                f"{next(iter(stale.values()))}; put them back as they were, or delete {names} to have them scored again"
+                f"{self.folder}: {blocks} rows of images that have changed since they were scored, first "
+                f"{next(iter(stale.values()))}; restore the images, or delete {names} to score them again"
             )
         return damaged
 
     def span(self, number: int) -> range:
-        """The pictures of a block, as numbered in the source."""
-        return range(number * self.block, min((number + 1) * self.block, self.pictures))
+        """The images of a block, as indices into the source."""
+        return range(number * self.block_size, min((number + 1) * self.block_size, self.images))
 
     def finished(self) -> set[int]:
-        """The numbers of the blocks whose rows are there."""
+        """The numbers of the finished blocks."""
         return {int(path.stem) for path in self.folder.glob("[0-9]*.jsonl") if path.stem.isdecimal()}
 
     def missing(self) -> list[int]:
-        """The numbers of the others, in order."""
+        """The numbers of the unfinished blocks, in order."""
         done = self.finished()
         return [number for number in range(len(self)) if number not in done]
 
     def put(self, number: int, block: Block) -> None:
-        """Keep a block; when this returns a power cut does not take it away."""
+        """Store a block; when this returns it survives a power failure."""
         write_block(self._file(number), number, block)
 
     def rows(self) -> Iterator[Row]:
         """All rows in order.
 
         Raises:
-            DataError: a block's file is missing, or not what it was.
+            DataError: the file of a block is missing or damaged.
         """
         for number in range(len(self)):
             try:
                 yield from read_rows(self._file(number), number)
             except DataError as error:
-                raise DataError(
-                    f"{error}; run again with --resume to have its pictures scored again"
-                ) from error
+                raise DataError(f"{error}; run again with --resume to score its images again") from error
 
     def finish(self) -> Iterator[Row]:
-        """Join all blocks into the result, giving its rows as they are written, and remove the folder.
+        """Join all blocks into the result, yielding the rows as they are written, and remove the folder.
 
         Raises:
-            DataError: as ``rows``; there is no result then.
+            DataError: see ``rows``; no result is written then.
         """
         with open_sink(self.out) as put:
             for row in self.rows():
                 put(row)
                 yield row
-        # At once: half of a folder would be neither a run that is finished nor one that can be resumed.
+        # Renamed first, because a half-deleted folder could neither be resumed nor ignored.
         os.replace(self.folder, self._joined)
         shutil.rmtree(self._joined)
         self.close()
@@ -216,18 +219,21 @@ class Job:
 
 
 def names_sha256(source: Source) -> str:
-    """Of the pictures' names in order: a list that changed is another run."""
+    """SHA-256 of the names of all images, in order; a run whose images changed cannot be resumed."""
     digest = hashlib.sha256()
     for index in range(len(source)):
         digest.update(source.location(index).encode("utf-8", "surrogateescape") + b"\0")
     return digest.hexdigest()
 
 
-def _read_json(path: Path) -> dict[str, Any]:
+def _read_settings(path: Path) -> dict[str, Any]:
     try:
-        told = read_json(path)
+        settings = read_json(path)
     except DataError as error:
-        raise DataError(f"{error}; delete the folder to begin anew") from error
-    if not isinstance(told, dict):
-        raise DataError(f"{path}: not of a scoring run; delete the folder to begin anew")
-    return told
+        raise DataError(f"{error}; delete the folder to start over") from error
+    if not isinstance(settings, dict):
+        raise DataError(f"{path}: not from a scoring run; delete the folder to start over")
+    for old, new in RENAMED.items():
+        if old in settings:
+            settings[new] = settings.pop(old)
+    return settings

@@ -1,4 +1,4 @@
-"""Pictures to rows: loading, detection and alignment in threads, ahead of the network in others; memory is bounded."""
+"""Images to rows in bounded memory: threads load, detect and align ahead of the threads that run the model."""
 
 from __future__ import annotations
 
@@ -15,97 +15,101 @@ from numpy.typing import NDArray
 from facerts.datasets.source import Source
 from facerts.detection import Detector
 from facerts.images import decode
-from facerts.scoring.prepare import Picture, Prepared, prepare
-from facerts.scoring.row_builder import RowBuilder, Scored
+from facerts.scoring.prepare import LazyImage, PreparedImage, prepare
+from facerts.scoring.row_builder import RowBuilder, ScoredFace
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-def pictures_of(source: Source, start: int = 0, stop: int | None = None) -> Iterator[Picture]:
-    """A source's pictures, some or all, in order."""
+def lazy_images(source: Source, start: int = 0, stop: int | None = None) -> Iterator[LazyImage]:
+    """The images of a source from index ``start`` up to ``stop``, in order."""
 
     def load(index: int) -> NDArray[np.uint8]:
         return decode(source.read(index), where=source.location(index))
 
     for index in range(start, len(source) if stop is None else stop):
-        yield Picture(source.location(index), partial(load, index))
+        yield LazyImage(source.location(index), partial(load, index))
 
 
 def score_images(
-    judge: RowBuilder,
-    pictures: Iterable[Picture],
+    row_builder: RowBuilder,
+    images: Iterable[LazyImage],
     *,
     detector: Detector | None = None,
     largest: bool = False,
     resize_crops: bool = False,
     batch_size: int = 64,
     workers: int | None = None,
-    runs: int = 1,
-    block: int | None = None,
-) -> Iterator[list[Scored]]:
-    """Score pictures in order: for each the rows of its faces, or one row that says why there is none.
+    parallel_batches: int = 1,
+    block_size: int | None = None,
+) -> Iterator[list[ScoredFace]]:
+    """Score images in order: for each the rows of its faces, or one row with the reason why there is none.
 
     Args:
-        judge: makes the rows, by its model's outputs.
-        pictures: aligned crops, or photos where there is a detector; taken as they are needed.
-        detector: finds the faces in photos; None where pictures are aligned crops.
-        largest: of several faces in a photo score the largest alone.
-        resize_crops: squares of any size are aligned crops; otherwise those of 112 x 112 alone.
-        batch_size: least crops in a call of the model, as long as there are pictures.
+        row_builder: runs the model and builds the rows.
+        images: photos if there is a detector, otherwise aligned crops; consumed lazily.
+        detector: finds the faces in photos; None for aligned crops.
+        largest: score only the largest face of each photo.
+        resize_crops: accept square crops of any size, not just 112 x 112.
+        batch_size: minimum crops per batch, as long as there are images.
         workers: threads that load, detect and align; None for one per core.
-        runs: calls of the model at the same time.
-        block: pictures of which no batch holds both sides of a border between two blocks, so that the numbers of a
-            block do not depend on what was scored before; None for one block of all.
+        parallel_batches: batches that the model processes at the same time.
+        block_size: no batch crosses a multiple of this many images, so that the scores of a block do not depend on
+            the images before it; None for no such limit.
 
     Raises:
-        ModelError: faces are to be accepted by quality, and the model has none.
+        ModelError: there is a minimum quality, and the model has no quality.
     """
     with (
-        ThreadPoolExecutor(workers or os.cpu_count() or 1) as preparing,
-        ThreadPoolExecutor(runs) as running,
+        ThreadPoolExecutor(workers or os.cpu_count() or 1) as loaders,
+        ThreadPoolExecutor(parallel_batches) as model_threads,
     ):
-        prepared = _ahead(
-            preparing,
+        prepared = _map_ahead(
+            loaders,
             partial(prepare, detector=detector, largest=largest, resize_crops=resize_crops),
-            pictures,
-            2 * batch_size * runs,
+            images,
+            2 * batch_size * parallel_batches,
         )
-        batches = _batches(prepared, batch_size, block)
-        for batch in _ahead(running, partial(score_batch, judge), batches, runs + 1):
+        batches = _batches(prepared, batch_size, block_size)
+        for batch in _map_ahead(
+            model_threads, partial(score_batch, row_builder), batches, parallel_batches + 1
+        ):
             yield from batch
 
 
-def score_batch(judge: RowBuilder, pictures: Sequence[Prepared]) -> list[list[Scored]]:
-    """The rows of each of some pictures, whose crops the model is given together."""
-    crops = [crop for picture in pictures for crop in picture.crops]
+def score_batch(row_builder: RowBuilder, images: Sequence[PreparedImage]) -> list[list[ScoredFace]]:
+    """The rows of each image; the crops of all of them are one batch."""
+    crops = [crop for image in images for crop in image.crops]
     if not crops:
-        return [judge.rows(picture, None) for picture in pictures]
-    outputs = judge.model(np.stack(crops))
-    ends = np.cumsum([len(picture.crops) for picture in pictures])
+        return [row_builder.rows(image, None) for image in images]
+    outputs = row_builder.model(np.stack(crops))
+    ends = np.cumsum([len(image.crops) for image in images])
     return [
-        judge.rows(picture, outputs.take(np.arange(end - len(picture.crops), end)))
-        for picture, end in zip(pictures, ends, strict=True)
+        row_builder.rows(image, outputs.take(np.arange(end - len(image.crops), end)))
+        for image, end in zip(images, ends, strict=True)
     ]
 
 
-def _batches(prepared: Iterable[Prepared], batch_size: int, block: int | None) -> Iterator[list[Prepared]]:
-    waiting: list[Prepared] = []
+def _batches(
+    prepared: Iterable[PreparedImage], batch_size: int, block_size: int | None
+) -> Iterator[list[PreparedImage]]:
+    batch: list[PreparedImage] = []
     crops = 0
-    for number, picture in enumerate(prepared, 1):
-        waiting.append(picture)
-        crops += len(picture.crops)
-        if crops >= batch_size or (block is not None and number % block == 0):
-            yield waiting
-            waiting, crops = [], 0
-    if waiting:
-        yield waiting
+    for count, image in enumerate(prepared, 1):
+        batch.append(image)
+        crops += len(image.crops)
+        if crops >= batch_size or (block_size is not None and count % block_size == 0):
+            yield batch
+            batch, crops = [], 0
+    if batch:
+        yield batch
 
 
-def _ahead(
+def _map_ahead(
     pool: ThreadPoolExecutor, function: Callable[[Item], Result], items: Iterable[Item], depth: int
 ) -> Iterator[Result]:
-    """The function of each item, in order, computed by a pool up to ``depth`` items ahead."""
+    """The function of each item, in order, computed in a pool up to ``depth`` items ahead."""
     waiting: deque[Future[Result]] = deque()
     try:
         for item in items:
@@ -115,6 +119,6 @@ def _ahead(
         while waiting:
             yield waiting.popleft().result()
     finally:
-        # After an error, or where the caller wants no more, nothing that has not begun is worth beginning.
+        # After an error, or if the caller stops early, work that has not started is canceled.
         for future in waiting:
             future.cancel()

@@ -1,4 +1,4 @@
-"""A picture to the crops of its faces, or to the reason why there are none."""
+"""One image to the crops of its faces, or to the reason why there are none."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from facerts.images.align import align
 
 
 @dataclass(frozen=True)
-class Picture:
-    """A picture that is not loaded yet.
+class LazyImage:
+    """An image that has not been loaded yet.
 
     Attributes:
-        path: its name in rows.
-        load: gives ``(H, W, 3) uint8`` RGB, or raises ``Error``; called in a thread.
+        path: the name of the image in rows.
+        load: returns ``(H, W, 3) uint8`` RGB or raises ``Error``; called in a worker thread.
     """
 
     path: str
@@ -28,14 +28,14 @@ class Picture:
 
 
 @dataclass(frozen=True)
-class Prepared:
-    """A picture's faces, or its error.
+class PreparedImage:
+    """The crops of one image, or its error.
 
     Attributes:
-        path: its name in rows; what of a file's name is no text is written as ``\\udcff``.
-        crops: ``(112, 112, 3) uint8`` RGB, one for each face.
-        detections: theirs; None where the picture is itself a crop.
-        error: why it could not be loaded.
+        path: the name of the image in rows; bytes of a file name that are not valid text are escaped as ``\\udcff``.
+        crops: ``(112, 112, 3) uint8`` RGB, one per face.
+        detections: one per crop; None if the image is itself a crop.
+        error: why the image could not be loaded.
     """
 
     path: str
@@ -45,34 +45,34 @@ class Prepared:
 
 
 def prepare(
-    picture: Picture, detector: Detector | None, *, largest: bool = False, resize_crops: bool = False
-) -> Prepared:
-    """Load a picture and cut out its faces.
+    image: LazyImage, detector: Detector | None, *, largest: bool = False, resize_crops: bool = False
+) -> PreparedImage:
+    """Load an image and crop its faces.
 
     Args:
-        picture: an aligned crop, or a photo where there is a detector.
-        detector: finds the faces; None where the picture is a crop.
-        largest: of several faces take the largest alone.
-        resize_crops: squares of any size are aligned crops; otherwise those of 112 x 112 alone.
+        image: a photo if there is a detector, otherwise an aligned crop.
+        detector: finds the faces in photos; None for aligned crops.
+        largest: keep only the largest face.
+        resize_crops: accept square crops of any size, not just 112 x 112.
     """
-    path = printable(picture.path)
+    path = printable(image.path)
     try:
-        image = picture.load()
+        pixels = image.load()
         if detector is None:
             if not resize_crops:
-                _check_size(image, path)
-            return Prepared(path, [as_crop(image, where=path)], [None])
-        faces = detector(image)[: 1 if largest else None]
-        return Prepared(path, [align(image, face.points) for face in faces], [*faces])
+                _check_size(pixels, path)
+            return PreparedImage(path, [as_crop(pixels, where=path)], [None])
+        faces = detector(pixels)[: 1 if largest else None]
+        return PreparedImage(path, [align(pixels, face.points) for face in faces], [*faces])
     except Error as error:
-        return Prepared(path, [], [], printable(str(error)))
+        return PreparedImage(path, [], [], printable(str(error)))
 
 
 def _check_size(image: NDArray[np.uint8], where: str) -> None:
-    """A photo would be scored without a word as a very poor crop.
+    """Refuse an image that may be a photo, which would silently score as a very poor crop.
 
     Raises:
-        ImageError: the picture has not the size of aligned crops.
+        ImageError: the image does not have the size of an aligned crop.
     """
     height, width = image.shape[:2]
     if (height, width) != (CROP_SIZE, CROP_SIZE):
@@ -83,5 +83,5 @@ def _check_size(image: NDArray[np.uint8], where: str) -> None:
 
 
 def printable(text: str) -> str:
-    """Text that every file can hold: names may have bytes that are no characters, and lists the one that ends text."""
+    """Text that every file format can store: undecodable bytes of file names and NUL characters are escaped."""
     return text.replace("\0", "\\x00").encode("utf-8", "backslashreplace").decode("utf-8")

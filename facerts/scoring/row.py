@@ -1,4 +1,4 @@
-"""One face of one picture, or the reason why there is none."""
+"""The row of one face of an image, or of an image without a face."""
 
 from __future__ import annotations
 
@@ -6,32 +6,32 @@ from dataclasses import dataclass, fields
 
 from pydantic import ConfigDict
 
-# Why a face is not accepted.
+# Values of `reason`.
 NO_FACE = "no face found"
 LOW_QUALITY = "quality below the threshold"
 
 
 @dataclass(frozen=True)
 class Row:
-    """What scoring says; None where there is nothing to say.
+    """The scores of one face, or why an image has none; fields without a value are None.
 
     Attributes:
-        path: of the picture.
-        face: number of the face in the picture, the largest first; None where the picture gave none.
-        box: left, top, right, bottom in pixels, from the detector.
-        points: five x, y pairs in one list, from the detector.
-        det_score: of the detector.
+        path: the image.
+        face: the number of the face in the image, largest first; None if the image has no face or an error.
+        box: left, top, right and bottom in pixels, from the detector.
+        points: the x, y pairs of five landmarks as one list, in pixels, from the detector.
+        det_score: the score of the detector, 0 to 1.
         quality: higher is better.
-        percentile: 0 to 100, the share of the faces that the model was calibrated on which scored lower; None where
-            it was not calibrated.
-        uncertainty: the method's own number.
-        accepted: whether the quality reaches the threshold; None where no threshold was asked for.
-        reason: why it was not accepted.
-        error: why the picture could not be scored.
-        model_sha256: of the model that scored it.
+        percentile: the percentage, 0 to 100, of the faces used for calibration that scored lower; None if the model
+            is not calibrated.
+        uncertainty: the uncertainty in the units of the method.
+        accepted: whether the quality reaches the threshold; None if there is no threshold.
+        reason: why the face was not accepted.
+        error: why the image could not be scored.
+        model_sha256: the SHA-256 of the model.
     """
 
-    # For rows that are read again: no others than these.
+    # Rows read back from a file must not have other fields.
     __pydantic_config__ = ConfigDict(extra="forbid")
 
     path: str

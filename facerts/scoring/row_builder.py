@@ -1,4 +1,4 @@
-"""What a model gives for faces to rows: the numbers, and whether a face is accepted."""
+"""Model outputs to rows: the scores of each face, and whether it is accepted."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from facerts.detection import Detection
 from facerts.embedding import Embedder, FaceOutputs
 from facerts.errors import ModelError
 from facerts.onnx.contract import Calibration
-from facerts.scoring.prepare import Prepared
+from facerts.scoring.prepare import PreparedImage
 from facerts.scoring.row import LOW_QUALITY, NO_FACE, Row
 
 
 @dataclass(frozen=True)
-class Scored:
-    """A row, and the crop, embedding and norm of its face; None where there is no face."""
+class ScoredFace:
+    """A row, and the crop, embedding and norm of its face; these are None for an image without a face."""
 
     row: Row
     crop: NDArray[np.uint8] | None = None
@@ -28,48 +28,48 @@ class Scored:
 
 @dataclass(frozen=True)
 class RowBuilder:
-    """Makes rows.
+    """Builds rows from the outputs of a model.
 
     Attributes:
-        model: whose outputs they are of.
-        min_quality: faces at or above it are accepted; None makes no decision.
-        calibration: of the model, for percentiles; None leaves them out.
+        model: the model; ``score_batch`` runs it.
+        min_quality: accept faces with at least this quality; None makes no decision.
+        calibration: the calibration of the model, for percentiles; None leaves them out.
     """
 
     model: Embedder
     min_quality: float | None = None
     calibration: Calibration | None = None
 
-    def rows(self, picture: Prepared, outputs: FaceOutputs | None) -> list[Scored]:
-        """The picture's rows, one for each face, or one that says why there is none.
+    def rows(self, image: PreparedImage, outputs: FaceOutputs | None) -> list[ScoredFace]:
+        """The rows of an image: one per face, or one with the reason why there is none.
 
         Args:
-            picture: as it was prepared.
-            outputs: of its crops, in their order; None where it has none.
+            image: the prepared image.
+            outputs: the model outputs for its crops, in order; None if it has no crops.
 
         Raises:
-            ModelError: faces are to be accepted by quality, and the model has none.
+            ModelError: there is a minimum quality, and the model has no quality.
         """
-        if outputs is None or not picture.crops:
-            return [Scored(self._without_face(picture))]
+        if outputs is None or not image.crops:
+            return [ScoredFace(self._without_face(image))]
         if self.min_quality is not None and outputs.quality is None:
-            raise ModelError(f"{self.model.name} has no quality, so there is nothing to accept faces by")
-        return list(self._faces(picture, outputs))
+            raise ModelError(f"{self.model.name} has no quality, so faces cannot be accepted by quality")
+        return list(self._faces(image, outputs))
 
-    def _without_face(self, picture: Prepared) -> Row:
-        if picture.error is not None:
-            return Row(picture.path, error=picture.error, model_sha256=self.model.sha256)
+    def _without_face(self, image: PreparedImage) -> Row:
+        if image.error is not None:
+            return Row(image.path, error=image.error, model_sha256=self.model.sha256)
         accepted = None if self.min_quality is None else False
-        return Row(picture.path, accepted=accepted, reason=NO_FACE, model_sha256=self.model.sha256)
+        return Row(image.path, accepted=accepted, reason=NO_FACE, model_sha256=self.model.sha256)
 
-    def _faces(self, picture: Prepared, outputs: FaceOutputs) -> Iterator[Scored]:
-        faces = zip(picture.crops, picture.detections, strict=True)
+    def _faces(self, image: PreparedImage, outputs: FaceOutputs) -> Iterator[ScoredFace]:
+        faces = zip(image.crops, image.detections, strict=True)
         for face, (crop, detection) in enumerate(faces):
-            row = self._row(picture.path, face, detection, outputs)
-            yield Scored(row, crop, outputs.embedding[face], _number(outputs.norm, face))
+            row = self._row(image.path, face, detection, outputs)
+            yield ScoredFace(row, crop, outputs.embedding[face], _to_float(outputs.norm, face))
 
     def _row(self, path: str, face: int, detection: Detection | None, outputs: FaceOutputs) -> Row:
-        quality = _number(outputs.quality, face)
+        quality = _to_float(outputs.quality, face)
         accepted = None if self.min_quality is None or quality is None else quality >= self.min_quality
         percentile = (
             None if self.calibration is None or quality is None else self.calibration.percentile(quality)
@@ -82,7 +82,7 @@ class RowBuilder:
             det_score=None if detection is None else round(detection.score, 4),
             quality=quality,
             percentile=percentile,
-            uncertainty=_number(outputs.uncertainty, face),
+            uncertainty=_to_float(outputs.uncertainty, face),
             accepted=accepted,
             reason=LOW_QUALITY if accepted is False else None,
             model_sha256=self.model.sha256,
@@ -93,6 +93,6 @@ def _rounded(values: NDArray[np.float64]) -> list[float]:
     return [round(value, 2) for value in values.tolist()]
 
 
-def _number(values: NDArray[np.float32] | None, face: int) -> float | None:
-    """Without the digits that float32 never had."""
+def _to_float(values: NDArray[np.float32] | None, face: int) -> float | None:
+    """The shortest decimal of the float32 value; plain conversion adds digits that mean nothing."""
     return None if values is None else float(str(values[face]))

@@ -10,22 +10,22 @@ from typing import Any
 
 from facerts.datasets.source import Source
 from facerts.io.files import sync_names
-from facerts.scoring.blocks import Block, State, states_of
+from facerts.scoring.blocks import Block, FileState, file_states
 from facerts.scoring.copies import Copies
 from facerts.scoring.job import Job
-from facerts.scoring.pipeline import pictures_of, score_images
-from facerts.scoring.prepare import Picture
+from facerts.scoring.pipeline import lazy_images, score_images
+from facerts.scoring.prepare import LazyImage
 from facerts.scoring.scorer import Scorer
 
 
 @dataclass(frozen=True)
 class Task:
-    """What is done with each picture.
+    """The options of a scoring run.
 
     Attributes:
-        min_quality: faces at or above it are accepted; None makes no decision.
-        largest: of several faces in a photo score the largest alone.
-        copies: what is put aside.
+        min_quality: accept faces with at least this quality; None makes no decision.
+        largest: score only the largest face of each photo.
+        copies: where to save crops and copies of images.
     """
 
     min_quality: float | None = None
@@ -33,7 +33,7 @@ class Task:
     copies: Copies = field(default_factory=Copies)
 
     def settings(self) -> dict[str, Any]:
-        """As JSON holds them."""
+        """The options as JSON values, for ``Job``."""
         return {
             "min_quality": self.min_quality,
             "largest": self.largest,
@@ -50,45 +50,45 @@ def score_spans(
     *,
     workers: int | None = None,
 ) -> Iterator[Block]:
-    """Each of some runs of pictures as a block of rows, in order; its copies are on the disk.
+    """Score spans of images, each into a block, in order; the copies of a block are on disk when it is yielded.
 
     Args:
-        scorer: scores.
-        source: the pictures.
-        spans: which of them, by their numbers; all but the last one equally long.
-        task: what is done with each.
-        advance: is called with the number of pictures that were scored, each time that some were.
-        workers: threads that load, detect and align, beside one run of the network at a time; None for as many of
-            both as keep all cores of the machine busy.
+        scorer: the model and the detector.
+        source: the images.
+        spans: indices of the images of each block; all spans but the last have the same length.
+        task: the options.
+        advance: called with the number of images scored since the last call.
+        workers: threads that load, detect and align, with one batch in the model at a time; None for as many of both
+            as keep all cores busy.
 
     Raises:
-        ModelError: faces are to be accepted by quality, and the model has none.
+        ModelError: there is a minimum quality, and the model has no quality.
         Error: a copy cannot be written.
     """
-    states: deque[list[State]] = deque()
+    states: deque[list[FileState]] = deque()
 
-    def pictures() -> Iterator[Picture]:
+    def images() -> Iterator[LazyImage]:
         for span in spans:
-            # Before they are read: what changes meanwhile has changed.
-            states.append(states_of(source, span))
-            yield from pictures_of(source, span.start, span.stop)
+            # Taken before the files are read, so that a change while they are read is noticed.
+            states.append(file_states(source, span))
+            yield from lazy_images(source, span.start, span.stop)
 
     scored = score_images(
-        scorer.judge(min_quality=task.min_quality),
-        pictures(),
+        scorer.row_builder(min_quality=task.min_quality),
+        images(),
         detector=scorer.detector,
         largest=task.largest,
         resize_crops=scorer.resize_crops,
         batch_size=scorer.embedder.batch_size,
         workers=workers,
-        runs=scorer.runs if workers is None else 1,
-        block=len(spans[0]) if spans else None,
+        parallel_batches=scorer.parallel_batches if workers is None else 1,
+        block_size=len(spans[0]) if spans else None,
     )
     for span in spans:
         rows, copies = [], list[Path]()
         for index in span:
             faces = next(scored)
-            copies += task.copies.put(source, index, faces)
+            copies += task.copies.save(source, index, faces)
             rows += [face.row for face in faces]
             if advance is not None:
                 advance(1)
@@ -99,10 +99,10 @@ def score_spans(
 def run_job(
     scorer: Scorer, source: Source, job: Job, task: Task, advance: Callable[[int], None] | None = None
 ) -> None:
-    """Score the blocks of a job that are missing, in this process.
+    """Score the unfinished blocks of a job in this process.
 
     Raises:
-        Error: as ``score_spans``.
+        Error: see ``score_spans``.
     """
     missing = job.missing()
     blocks = score_spans(scorer, source, [job.span(number) for number in missing], task, advance)

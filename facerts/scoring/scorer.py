@@ -1,4 +1,4 @@
-"""The use side's public face: a model, with a detector where pictures are photos."""
+"""The public interface for scoring: a model, and a detector if the images are photos."""
 
 from __future__ import annotations
 
@@ -18,24 +18,25 @@ from facerts.hub.registry import find_model
 from facerts.images import decode, read
 from facerts.io.progress import track
 from facerts.onnx.session import CPU
-from facerts.scoring.pipeline import pictures_of, score_images
-from facerts.scoring.prepare import Picture
+from facerts.scoring.pipeline import lazy_images, score_images
+from facerts.scoring.prepare import LazyImage
 from facerts.scoring.row import Row
-from facerts.scoring.row_builder import RowBuilder, Scored
+from facerts.scoring.row_builder import RowBuilder, ScoredFace
 
-BATCH, CPU_BATCH = 64, 16
+# Larger batches are no faster on the CPU.
+BATCH_SIZE, CPU_BATCH_SIZE = 64, 16
 
-Image = str | Path | bytes | NDArray[np.uint8]
+ImageInput = str | Path | bytes | NDArray[np.uint8]
 
 
 class Scorer:
-    """Scores pictures and embeds aligned crops.
+    """Scores images and embeds aligned crops.
 
     Attributes:
         embedder: the model.
-        detector: None where pictures are aligned crops.
-        resize_crops: squares of any size are aligned crops; otherwise those of 112 x 112 alone, and others are rows
-            with an error, as they may be photos.
+        detector: finds the faces in photos; None if the images are aligned crops.
+        resize_crops: accept square crops of any size; otherwise an image that is not 112 x 112 gives a row with an
+            error, as it may be a photo.
     """
 
     def __init__(
@@ -47,36 +48,47 @@ class Scorer:
 
     def score(
         self,
-        images: Image | Sequence[Image],
+        images: ImageInput | Sequence[ImageInput],
         *,
         min_quality: float | None = None,
         keep: float | None = None,
         largest: bool = False,
     ) -> list[Row]:
-        """A row for each face of each picture; a picture that cannot be read is a row with an error.
+        """A row for each face of each image; an image that cannot be read gives a row with an error.
 
         Args:
             images: paths, encoded bytes, or ``(H, W, 3) uint8`` RGB arrays; one, several, or ``(N, H, W, 3)``.
                 Without a detector they are aligned crops, 112 x 112 unless ``resize_crops``.
-            min_quality: faces at or above it are accepted.
-            keep: accept as the model's own threshold for this share of faces does.
-            largest: of several faces in a photo score the largest alone.
+            min_quality: accept faces with at least this quality.
+            keep: accept faces above the model's calibrated threshold that keeps this share of good faces.
+            largest: score only the largest face of each photo.
 
         Raises:
-            ModelError: the model has no such threshold, or no quality to accept faces by.
+            ModelError: the model has no threshold for this share, or no quality to accept faces by.
+
+        Examples:
+            >>> import facerts
+            >>> from facerts.datasets.synthetic import draw_face
+            >>> scorer = facerts.load()
+            >>> (row,) = scorer.score(draw_face(0, 0), min_quality=-2)
+            >>> row.accepted
+            True
+            >>> (row,) = scorer.score(b"these bytes are not an image")
+            >>> row.quality is None, row.error is None
+            (True, False)
         """
-        # An array of paths is several pictures, an array of pixels without an axis for them is one.
+        # An array of paths is several images; an array of pixels with up to three axes is one.
         pixels = isinstance(images, np.ndarray) and images.dtype.kind not in "OUS" and images.ndim < 4
-        one = isinstance(images, str | Path | bytes) or pixels
-        given: Sequence[Image] = [images] if one else images  # type: ignore[list-item, assignment]
+        single = isinstance(images, str | Path | bytes) or pixels
+        inputs: Sequence[ImageInput] = [images] if single else images  # type: ignore[list-item, assignment]
         scored = score_images(
-            self.judge(min_quality=min_quality, keep=keep),
-            (_given(image, number) for number, image in enumerate(given)),
+            self.row_builder(min_quality=min_quality, keep=keep),
+            (_lazy_image(image, f"image {number}") for number, image in enumerate(inputs)),
             detector=self.detector,
             largest=largest,
             resize_crops=self.resize_crops,
             batch_size=self.embedder.batch_size,
-            runs=self.runs,
+            parallel_batches=self.parallel_batches,
         )
         return [entry.row for faces in scored for entry in faces]
 
@@ -88,46 +100,48 @@ class Scorer:
         keep: float | None = None,
         largest: bool = False,
         progress: str = "",
-    ) -> Iterator[Scored]:
-        """Rows with crops and embeddings, one by one, for folders, record directories, shards and lists of any size.
+    ) -> Iterator[ScoredFace]:
+        """Rows with crops and embeddings, yielded one by one; takes folders, record directories, shards and lists.
 
         Args:
             paths: see ``facerts.datasets.open_images``.
-            min_quality, keep, largest: as in ``score``.
-            progress: text of a progress bar; empty for none.
+            min_quality: see ``score``.
+            keep: see ``score``.
+            largest: see ``score``.
+            progress: label of a progress bar; empty for none.
 
         Raises:
-            DataError: there are no pictures.
-            ModelError: as in ``score``.
+            DataError: there are no images.
+            ModelError: see ``score``.
         """
         source = open_images(paths)
         scored = score_images(
-            self.judge(min_quality=min_quality, keep=keep),
-            pictures_of(source),
+            self.row_builder(min_quality=min_quality, keep=keep),
+            lazy_images(source),
             detector=self.detector,
             largest=largest,
             resize_crops=self.resize_crops,
             batch_size=self.embedder.batch_size,
-            runs=self.runs,
+            parallel_batches=self.parallel_batches,
         )
         if progress:
-            scored = track(scored, progress, total=len(source), unit="pictures")
+            scored = track(scored, progress, total=len(source), unit="images")
         for faces in scored:
             yield from faces
 
-    def judge(self, *, min_quality: float | None = None, keep: float | None = None) -> RowBuilder:
-        """What makes rows of the model's outputs.
+    def row_builder(self, *, min_quality: float | None = None, keep: float | None = None) -> RowBuilder:
+        """The builder of rows from the outputs of the model.
 
         Raises:
-            ModelError: two thresholds are given, or the model has none of that name.
+            ModelError: both ``min_quality`` and ``keep`` are given, or the model has no threshold for this share.
         """
         if min_quality is not None and keep is not None:
-            raise ModelError("a least quality and a share to keep both name a threshold; give one")
-        limit = min_quality if keep is None else self.threshold(keep)
-        return RowBuilder(self.embedder, limit, self.embedder.description.calibration)
+            raise ModelError("min_quality and keep both set the threshold; give only one")
+        threshold = min_quality if keep is None else self.threshold(keep)
+        return RowBuilder(self.embedder, threshold, self.embedder.description.calibration)
 
     def settings(self) -> dict[str, str | bool | None]:
-        """All that rows depend on beside the pictures and the threshold."""
+        """Everything that rows depend on besides the images and the threshold, as JSON values."""
         detector = None if self.detector is None else self.detector.identity
         return {
             "model_sha256": self.embedder.sha256,
@@ -136,8 +150,8 @@ class Scorer:
         }
 
     @property
-    def runs(self) -> int:
-        """Runs of the network at the same time that keep all cores busy, by the threads that each of them uses."""
+    def parallel_batches(self) -> int:
+        """How many batches to process at the same time so that all cores are busy."""
         threads = self.embedder.session.get_session_options().intra_op_num_threads
         on_cores = self.embedder.providers[0] == "CPUExecutionProvider"
         return max(1, (os.cpu_count() or 1) // threads) if threads and on_cores else 1
@@ -146,52 +160,64 @@ class Scorer:
         """Outputs for aligned crops, ``(N, 112, 112, 3) uint8`` RGB or a list of such crops.
 
         Raises:
-            ModelError: crops of another shape or kind.
+            ModelError: the crops have another shape or data type.
+
+        Examples:
+            >>> import facerts
+            >>> from facerts.datasets.synthetic import draw_face
+            >>> outputs = facerts.load().embed([draw_face(0, 0), draw_face(0, 1)])
+            >>> outputs.embedding.shape, outputs.quality.shape
+            ((2, 128), (2,))
         """
         return self.embedder(crops if isinstance(crops, np.ndarray) else np.stack(list(crops)))
 
     def threshold(self, keep: float) -> float:
-        """The quality that keeps a share of the faces that the model was calibrated on.
+        """The quality threshold that keeps a share of the faces used for calibration.
 
         Raises:
-            ModelError: the model carries no threshold for that share.
+            ModelError: the model has no threshold for this share.
         """
         thresholds = self.embedder.description.thresholds
-        for share, chosen in thresholds.items():
+        for share, threshold in thresholds.items():
             if abs(float(share) - keep) < 1e-9:
-                return chosen.quality
-        known = f"only for {', '.join(thresholds)}" if thresholds else "none at all"
+                return threshold.quality
+        available = f"only for {', '.join(thresholds)}" if thresholds else "none at all"
         raise ModelError(
-            f"{self.embedder.name} has no threshold that keeps {keep:g} of the faces, {known}; choose one on faces of "
-            "your own with facerts calibrate"
+            f"{self.embedder.name} has no threshold that keeps {keep:g} of the faces, {available}; calibrate it on "
+            "your own faces with facerts calibrate"
         )
 
     def match_threshold(self, fmr: float, *, flip: bool = False) -> float:
-        """The cosine at or above which two faces match, at a false match rate of the pairs that were calibrated on.
+        """The cosine similarity at or above which two faces match, at a false match rate on the calibration pairs.
 
         Args:
-            fmr: one of the rates that the model was calibrated for.
-            flip: for embeddings to which the mirror's were added; those that ``embed`` gives are the crop's alone.
+            fmr: one of the false match rates that the model was calibrated for.
+            flip: the embeddings are sums over the crop and its mirror image; ``embed`` uses only the crop.
 
         Raises:
-            ModelError: the model carries no threshold for that rate, or one for the other kind of embeddings.
+            ModelError: the model has no threshold for this rate, or only one for the other kind of embedding.
+
+        Examples:
+            >>> import facerts
+            >>> round(facerts.load().match_threshold(0.001), 4)
+            0.3705
         """
         calibration = self.embedder.description.calibration
         matching = None if calibration is None else calibration.matching
         if matching is not None and matching.flip != flip:
-            kinds = ("the crop alone", "the crop and its mirror")
+            kinds = ("only the crop", "the crop and its mirror image")
             raise ModelError(
                 f"{self.embedder.name} has match thresholds for embeddings of {kinds[matching.flip]}, not of "
-                f"{kinds[flip]}; calibrate again {'with' if flip else 'without'} --flip"
+                f"{kinds[flip]}; calibrate it again {'with' if flip else 'without'} --flip"
             )
         thresholds = {} if matching is None else matching.thresholds
-        for rate, chosen in thresholds.items():
+        for rate, threshold in thresholds.items():
             if math.isclose(float(rate), fmr):
-                return chosen.similarity
-        known = f"only for {', '.join(thresholds)}" if thresholds else "none at all"
+                return threshold.similarity
+        available = f"only for {', '.join(thresholds)}" if thresholds else "none at all"
         raise ModelError(
-            f"{self.embedder.name} has no match threshold for a false match rate of {fmr:g}, {known}; choose one on "
-            "faces of your own with facerts calibrate"
+            f"{self.embedder.name} has no match threshold for a false match rate of {fmr:g}, {available}; calibrate it "
+            "on your own faces with facerts calibrate"
         )
 
 
@@ -209,59 +235,63 @@ def load(
     """Open a model for scoring.
 
     Args:
-        model: the name of a model that ships, or an .onnx embedder, ours or a foreign one with its description beside
-            it; None for the default model.
-        detector: "none" where pictures are aligned crops, or "yunet" or "scrfd" for photos.
-        detector_model: the detector's file, for SCRFD also a model pack; None for the one that was fetched with
+        model: the name of a shipped model, or an .onnx embedder (a foreign one with its description beside it); None
+            for the default model.
+        detector: "none" if the images are aligned crops, "yunet" or "scrfd" for photos.
+        detector_model: the detector's file, for SCRFD also a model pack; None for the one downloaded by
             ``facerts models pull``.
-        det_threshold: least score of a face; None for the detector's own.
-        resize_crops: without a detector, take squares of any size for aligned crops, and not those of 112 x 112 alone.
-        providers: ONNX Runtime's execution providers, for the detector too; None for the CPU.
-        threads: of one run of the network or the detector; None leaves ONNX Runtime its choice for the network, and
-            gives the detector, which several pictures use at once, one.
-        batch_size: crops in a run; None for 16 on the CPU, which gains nothing by more, and 64 elsewhere.
+        det_threshold: minimum detector score of a face, 0 to 1; None for the detector's default.
+        resize_crops: without a detector, accept square crops of any size, not just 112 x 112.
+        providers: ONNX Runtime execution providers, also for the detector; None for the CPU.
+        threads: threads per batch and per image in the detector; None leaves the model to ONNX Runtime and gives the
+            detector, which processes several images at once, one thread.
+        batch_size: crops per batch; None for 16 on the CPU and 64 elsewhere.
 
     Raises:
-        ModelError: a model is missing or not what it should be.
+        ModelError: a model is missing or invalid.
         Error: options for a detector without one, or for crops with one.
+
+    Examples:
+        >>> import facerts
+        >>> scorer = facerts.load()
+        >>> scorer.embedder.name
+        'facerts-small'
+        >>> round(scorer.threshold(0.95), 4)
+        -0.9823
     """
     if detector == "none":
         for name, value in (("detector_model", detector_model), ("det_threshold", det_threshold)):
             if value is not None:
-                raise Error(
-                    f"{_option(name)} is for a detector, and none was chosen; give {_option('detector')} yunet or scrfd"
-                )
+                raise Error(f"{_option(name)} needs a detector; set {_option('detector')} to yunet or scrfd")
     elif resize_crops:
         raise Error(
-            f"{_option('resize_crops')} is for crops; with a detector pictures are photos of any size"
+            f"{_option('resize_crops')} is for aligned crops; with a detector, photos may have any size"
         )
     path = find_model(model)
-    size = batch_size or (CPU_BATCH if list(providers or [CPU]) == [CPU] else BATCH)
+    size = batch_size or (CPU_BATCH_SIZE if list(providers or [CPU]) == [CPU] else BATCH_SIZE)
     embedder = load_embedder(path, providers=providers, threads=threads, batch_size=size)
-    finder = open_detector(
+    face_detector = open_detector(
         detector, detector_model, threshold=det_threshold, providers=providers, threads=threads or 1
     )
-    return Scorer(embedder, finder, resize_crops=resize_crops)
+    return Scorer(embedder, face_detector, resize_crops=resize_crops)
 
 
 def _option(name: str) -> str:
-    """As both the command line and Python write it."""
+    """The name of an option, both on the command line and in Python."""
     return f"--{name.replace('_', '-')} ({name})"
 
 
-def _given(image: Image, number: int) -> Picture:
-    """A picture that the caller holds, or names."""
+def _lazy_image(image: ImageInput, name: str) -> LazyImage:
     if isinstance(image, str | Path):
-        return Picture(str(image), lambda: read(image))
-    name = f"picture {number}"
+        return LazyImage(str(image), lambda: read(image))
     if isinstance(image, bytes):
-        return Picture(name, lambda: decode(image, where=name))
-    return Picture(name, lambda: _checked(image, name))
+        return LazyImage(name, lambda: decode(image, where=name))
+    return LazyImage(name, lambda: _check_array(image, name))
 
 
-def _checked(image: NDArray[np.uint8], name: str) -> NDArray[np.uint8]:
+def _check_array(image: NDArray[np.uint8], name: str) -> NDArray[np.uint8]:
     if not isinstance(image, np.ndarray):
-        raise ImageError(f"{name}: a picture is a path, bytes or an array, not {type(image).__name__}")
+        raise ImageError(f"{name}: an image must be a path, bytes or an array, not {type(image).__name__}")
     if image.ndim != 3 or image.shape[2] != 3 or image.dtype != np.uint8 or 0 in image.shape:
         raise ImageError(f"{name}: an array must be (H, W, 3) uint8 RGB, not {image.shape} {image.dtype}")
     return np.ascontiguousarray(image)

@@ -1,4 +1,4 @@
-"""Rows to a file by its ending: .csv, .jsonl or .parquet; the file appears when it is whole."""
+"""Rows to a .csv, .jsonl or .parquet file, by suffix; the file appears only when it is complete."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from facerts.scoring.row import COLUMNS, Row
 
 Put = Callable[[Row], None]
 
-# Rows that Parquet gathers before it writes a group of them.
-ROWS_IN_GROUP = 10_000
+# Rows per Parquet row group.
+ROW_GROUP_SIZE = 10_000
 
 
 @contextmanager
 def open_sink(path: str | Path) -> Iterator[Put]:
-    """A function that takes rows, until the block ends.
+    """A function that writes one row, valid until the ``with`` block ends.
 
     Raises:
-        Error: the ending is none of .csv, .jsonl, .parquet.
+        Error: the suffix is not .csv, .jsonl or .parquet, or the path is a folder.
         MissingExtraError: Parquet without pyarrow.
     """
     check_sink(path)
@@ -36,15 +36,16 @@ def open_sink(path: str | Path) -> Iterator[Put]:
 
 
 def check_sink(path: str | Path) -> None:
-    """Find out before a long run whether its rows can be written.
+    """Check before a long run that its rows can be written.
 
     Raises:
-        Error: as ``open_sink``, or the path is a folder.
-        MissingExtraError: Parquet without pyarrow.
+        Error, MissingExtraError: see ``open_sink``.
     """
     path = Path(path)
     if path.suffix not in SINKS:
-        raise Error(f"{path}: rows are written as {', '.join(SINKS)}; choose one of these endings")
+        raise Error(
+            f"{path}: rows are written as {', '.join(SINKS)}; choose a file with one of these suffixes"
+        )
     if path.is_dir():
         raise Error(f"{path} is a folder; name a file to write")
     if path.suffix == ".parquet":
@@ -54,7 +55,7 @@ def check_sink(path: str | Path) -> None:
 @contextmanager
 def _csv(path: Path) -> Iterator[Put]:
     with atomic_write(path, "w") as file:
-        # Quoted, text stays one cell whatever is in it and whichever sign between cells is expected.
+        # Quoted text stays one cell, whatever it contains and whichever delimiter the reader expects.
         writer = csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
         writer.writerow(COLUMNS)
 
@@ -98,7 +99,7 @@ def _parquet(path: Path) -> Iterator[Put]:
 
         def put(row: Row) -> None:
             rows.append(asdict(row))
-            if len(rows) >= ROWS_IN_GROUP:
+            if len(rows) >= ROW_GROUP_SIZE:
                 flush()
 
         yield put
@@ -115,7 +116,7 @@ def _pyarrow() -> Any:
 
 
 def _cell(value: object) -> object:
-    """Lists as numbers with blanks between, flags in lower case, text that is no formula, nothing as an empty cell."""
+    """Lists as numbers separated by spaces, booleans in lower case, text escaped, None as an empty cell."""
     if isinstance(value, str):
         return to_cell(value)
     if isinstance(value, list):

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import re
 from collections.abc import Iterator, Sequence
-from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
@@ -20,20 +17,13 @@ from pydantic import (
     model_validator,
 )
 
-from facerts.errors import Error, did_you_mean
+from facerts.errors import RecipeError, did_you_mean
+from facerts.training.compose import compose
 from facerts.training.methods import METHODS, Method
 from facerts.training.nn import BACKBONES
-from facerts.training.plain_yaml import parse_yaml
 from facerts.training.schedule import Schedule
 
-# Where the real faces and the teachers of our own recipes lie, unless the environment says otherwise.
-ENVIRONMENT_DEFAULTS = {"FACERTS_DATA": "../shared/data", "FACERTS_MODELS": "../shared/models"}
-
 Paths = Annotated[list[str], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)]
-
-
-class RecipeError(Error):
-    """A recipe that cannot be run; the message names the field."""
 
 
 class Section(BaseModel):
@@ -210,7 +200,8 @@ class Optim(Section):
         schedule: "step" decays at the milestones, "cosine" all the time, to 0 at the end.
         milestones: epochs after which the rate is multiplied by ``decay``.
         warmup_epochs: over which the rate rises linearly.
-        margin_ramp: share of the run over which the margin rises from 0; 0 for the full margin at once.
+        margin_ramp: share of the run over which the margin rises from 0; 0 for the full margin at once. The RTS paper
+            ramps the margin of ArcFace heads alone; so do the recipes that ship.
         clip_norm: largest norm of the gradient; null for no clipping.
         average: decay of a moving average of the network's weights, which is then what is validated and exported;
             null for none.
@@ -403,96 +394,21 @@ class Recipe(Section):
 
 
 def load_recipe(recipe: str | Path, overrides: Sequence[str] = ()) -> Recipe:
-    """Read a recipe.
+    """Read a recipe; ``facerts.training.compose`` says what it may be made of.
 
     Args:
-        recipe: a YAML file, or the name of one that ships with the package.
-        overrides: ``dotted.key=value`` each, the value in YAML.
+        recipe: a YAML file, or the name of one that ships, or BASE_METHOD.
+        overrides: ``dotted.key=value`` each, the value in YAML; ``method=NAME`` chooses the method.
 
     Raises:
         RecipeError: no such recipe, an unknown key, a wrong type or an impossible combination; or other images without
             their name and terms.
     """
-    path = Path(recipe)
-    if path.suffix not in {".yaml", ".yml"}:
-        shipped = resources.files("facerts.recipes")
-        names = sorted(Path(entry.name).stem for entry in shipped.iterdir() if entry.name.endswith(".yaml"))
-        if str(recipe) not in names:
-            raise RecipeError(
-                f"no recipe {str(recipe)!r}{did_you_mean(str(recipe), names)}; there are {', '.join(names)}"
-            )
-        text = shipped.joinpath(f"{recipe}.yaml").read_bytes()
-    elif not path.is_file():
-        raise RecipeError(f"{path}: no such recipe file")
-    else:
-        try:
-            text = path.read_bytes()
-        except OSError as error:
-            raise RecipeError(f"{path}: cannot be read ({error.strerror})") from error
-    fields = parse_yaml(text, recipe, error=RecipeError)
-    if not isinstance(fields, dict):
-        raise RecipeError(f"{recipe}: a recipe is a mapping of fields, see recipes/ for complete ones")
-    own = _sources(fields)
-    for override in overrides:
-        _override(fields, override)
-    expanded = _expand(fields)
-    if _sources(fields) != own:
-        _check_said(recipe, overrides)
+    fields, where = compose(recipe, overrides)
     try:
-        return Recipe.model_validate(expanded)
+        return Recipe.model_validate(fields)
     except ValidationError as error:
-        raise RecipeError(f"{recipe}: {explain(error)}") from error
-
-
-def _sources(fields: dict[str, Any]) -> list[Any]:
-    """Where the images come from that a model is trained on."""
-    data = fields.get("data")
-    return [data.get(name) for name in ("train", "unlabeled")] if isinstance(data, dict) else []
-
-
-def _check_said(recipe: str | Path, overrides: Sequence[str]) -> None:
-    """Other images than the recipe's own need another name and terms, which exported models carry.
-
-    Raises:
-        RecipeError: they were not said.
-    """
-    said = {override.partition("=")[0] for override in overrides}
-    missing = [key for key in ("data.name", "data.terms") if key not in said and "data" not in said]
-    if missing:
-        raise RecipeError(
-            f"{recipe}: its data.name and data.terms, which exported models carry, are about other images than these; "
-            f'give {" and ".join(f"{key}=…" for key in missing)} too, for example "data.name=my faces" '
-            '"data.terms=for internal use"'
-        )
-
-
-def _override(fields: dict[str, Any], override: str) -> None:
-    key, equals, value = override.partition("=")
-    if not equals:
-        raise RecipeError(f"{override!r}: an override reads key=value, e.g. optim.lr=0.05")
-    *parents, last = key.split(".")
-    for parent in parents:
-        fields = fields.setdefault(parent, {})
-        if not isinstance(fields, dict):
-            raise RecipeError(f"{override!r}: {parent!r} has no fields below it")
-    fields[last] = parse_yaml(value, f"{override!r}", error=RecipeError)
-
-
-def _expand(value: Any) -> Any:
-    """Replace ``${NAME}`` in texts by the environment's value."""
-    if isinstance(value, dict):
-        return {key: _expand(entry) for key, entry in value.items()}
-    if isinstance(value, list):
-        return [_expand(entry) for entry in value]
-    return re.sub(r"\$\{(\w+)\}", _environment, value) if isinstance(value, str) else value
-
-
-def _environment(match: re.Match[str]) -> str:
-    name = match.group(1)
-    value = os.environ.get(name, ENVIRONMENT_DEFAULTS.get(name))
-    if value is None:
-        raise RecipeError(f"the recipe needs the environment variable {name}, which is not set")
-    return value
+        raise RecipeError(f"{where}: {explain(error)}") from error
 
 
 def explain(error: ValidationError) -> str:

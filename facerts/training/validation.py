@@ -35,12 +35,13 @@ class Validator:
         """Yield the name of each set with its accuracy, AUROC, EER and TAR at each FAR."""
         for benchmark in self._benchmarks:
             section, _ = evaluate_verification(embedder, benchmark, flip=self._flip)
+            assert section.accuracy is not None  # pairs have folds; templates alone have none
             yield (
                 benchmark.name,
                 {
-                    "accuracy": section["accuracy"]["value"],
-                    "auroc": section["auroc"],
-                    "eer": section["eer"],
-                    **{f"tar_at_far_{far}": value["value"] for far, value in section["tar_at_far"].items()},
+                    "accuracy": section.accuracy.value,
+                    "auroc": section.auroc,
+                    "eer": section.eer,
+                    **{f"tar_at_far_{far}": point.value for far, point in section.tar_at_far.items()},
                 },
             )

@@ -33,7 +33,7 @@ def lfw(tmp_path: Path) -> Path:
     return folder
 
 
-def test_lfw_pairs_are_as_the_file_lists_them(lfw: Path) -> None:
+def test_lfw_pairs_match_the_list(lfw: Path) -> None:
     benchmark = open_benchmark(lfw)
     assert benchmark.name == "small_lfw"
     assert benchmark.same.tolist() == [True, True, False, False] * 2
@@ -51,11 +51,11 @@ def test_lfw_pairs_are_as_the_file_lists_them(lfw: Path) -> None:
         (lambda text: text.replace("2\t2\n", "hello\n", 1), "line 1: 'hello'"),
         (lambda text: text.replace("Bob\t1\t2\n", "Bob\tone\t2\n", 1), "line 3: 'one' is not the number"),
         (lambda text: text.replace("Bob\t1\t2\n", "Bob\n", 1), "line 3: 'Bob' is neither"),
-        (lambda text: text.rsplit("\n", 2)[0], "7 pairs, but its first line promises"),
-        (lambda text: text.replace("Bob\t1\t2", "Bob\t1\t7", 1), r"1 of \d+ pictures .* Bob/Bob_0007.jpg"),
+        (lambda text: text.rsplit("\n", 2)[0], "7 pairs, but its first line announces"),
+        (lambda text: text.replace("Bob\t1\t2", "Bob\t1\t7", 1), r"1 of \d+ images .* Bob/Bob_0007.jpg"),
     ],
 )
-def test_a_broken_pairs_file_names_its_line(lfw: Path, change: object, message: str) -> None:
+def test_a_broken_pairs_file_is_refused_with_its_line(lfw: Path, change: object, message: str) -> None:
     listing = lfw / "pairs.txt"
     listing.write_text(change(listing.read_text()))  # type: ignore[operator]
     with pytest.raises(DataError, match=message):
@@ -72,7 +72,7 @@ def bin_content(pairs: int) -> tuple[list[bytes], list[bool]]:
     return [FACE + bytes([n % 256]) for n in range(2 * pairs)], [n % 2 == 0 for n in range(pairs)]
 
 
-def test_a_bin_set_comes_back_as_it_was_written(tmp_path: Path) -> None:
+def test_bin_sets_round_trip(tmp_path: Path) -> None:
     images, same = bin_content(25)
     write_bin(tmp_path / "small.bin", images, same)
     benchmark = load_bin(tmp_path / "small.bin")
@@ -86,7 +86,7 @@ def test_a_bin_set_comes_back_as_it_was_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "form", ["python 2", "numpy arrays", "numpy arrays, protocol 5", "bytearrays", "protocol 2"]
 )
-def test_bin_sets_of_the_fields_other_writers_are_read(tmp_path: Path, form: str) -> None:
+def test_bin_sets_by_other_writers_are_read(tmp_path: Path, form: str) -> None:
     images, same = bin_content(10)
     path = tmp_path / "other.bin"
     if form == "numpy arrays":
@@ -120,13 +120,13 @@ class _Evil:
 def test_a_malicious_pickle_is_refused_and_not_run(tmp_path: Path) -> None:
     witness = tmp_path / "it_ran"
     (tmp_path / "evil.bin").write_bytes(pickle.dumps(([_Evil(f"touch {witness}")], [True])))
-    with pytest.raises(DataError, match=r"evil\.bin.*system, which has no place"):
+    with pytest.raises(DataError, match=r"evil\.bin.*system, which is not plain data"):
         load_bin(tmp_path / "evil.bin")
     assert not witness.exists()
 
 
 def global_call(module: str, name: str, arguments: bytes) -> bytes:
-    """A pickle that calls a name with arguments."""
+    """A pickle that calls a function with arguments."""
     return b"\x80\x02c" + f"{module}\n{name}\n".encode() + b"(" + arguments + b"tR."
 
 
@@ -152,7 +152,7 @@ def test_a_pickle_cannot_ask_for_memory_or_other_functions(tmp_path: Path, paylo
     "payload",
     [b"", b"text", pickle.dumps(3), pickle.dumps(([b"x"], [True])), pickle.dumps(([1, 2], [True]))],
 )
-def test_what_is_no_bin_set_is_named(tmp_path: Path, payload: bytes) -> None:
+def test_files_that_are_not_bin_sets_are_refused(tmp_path: Path, payload: bytes) -> None:
     (tmp_path / "no.bin").write_bytes(payload)
     with pytest.raises(DataError, match=r"no\.bin"):
         load_bin(tmp_path / "no.bin")
@@ -168,7 +168,7 @@ def test_a_truncated_bin_set_is_refused(tmp_path: Path) -> None:
 
 def test_too_few_pairs_for_ten_folds_are_refused(tmp_path: Path) -> None:
     write_bin(tmp_path / "few.bin", *bin_content(4))
-    with pytest.raises(DataError, match="4 pairs cannot make 10 folds"):
+    with pytest.raises(DataError, match="4 pairs are too few for 10 folds"):
         load_bin(tmp_path / "few.bin")
 
 
@@ -196,8 +196,8 @@ def test_uneven_folds_cannot_become_a_bin_set(drawn_faces: Path, tmp_path: Path)
         save_bin(benchmark, tmp_path / "x.bin")
 
 
-def test_a_folder_without_pairs_or_nothing_at_all(drawn_faces: Path, tmp_path: Path) -> None:
+def test_a_folder_without_pairs_and_a_missing_path_are_refused(drawn_faces: Path, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"no pairs\.txt"):
         open_benchmark(drawn_faces)
-    with pytest.raises(DataError, match="no such verification set"):
+    with pytest.raises(DataError, match="no such verification benchmark"):
         open_benchmark(tmp_path / "nothing.bin")

@@ -18,7 +18,7 @@ from facerts.images.align import TEMPLATE
 
 SCALE, SHIFT = 1.7, np.array([31.0, 12.0])
 POINTS = TEMPLATE * SCALE + SHIFT
-# Template 3 has two pictures of one video, the others one each; ids are neither in order nor without gaps.
+# Template 3 has two images of one video, the others one each; ids are neither sorted nor contiguous.
 TEMPLATES = (30, 7, 30, 12, 5)
 MEDIA = (900, 901, 900, 903, 904)
 SUBJECTS = {30: 1, 7: 1, 12: 2, 5: 3}
@@ -26,7 +26,7 @@ HEADER = "TEMPLATE_ID,SUBJECT_ID,FILENAME,FACE_X"
 
 
 def loose(crop: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """A crop enlarged and shifted into a bigger picture, in which ``POINTS`` are its points."""
+    """A crop enlarged and pasted into a larger image, in which ``POINTS`` are its landmarks."""
     move = np.array([[SCALE, 0.0, SHIFT[0]], [0.0, SCALE, SHIFT[1]]])
     return np.asarray(cv2.warpAffine(crop, move, (260, 230), flags=cv2.INTER_CUBIC), dtype=np.uint8)
 
@@ -64,7 +64,7 @@ def ijb(tmp_path: Path) -> Path:
     return root
 
 
-def test_templates_pairs_and_rosters_are_as_the_lists_say(ijb: Path) -> None:
+def test_templates_pairs_and_rosters_match_the_lists(ijb: Path) -> None:
     assert is_template_benchmark(ijb)
     benchmark = open_templates(ijb)
     ids = benchmark.template_ids
@@ -81,21 +81,21 @@ def test_templates_pairs_and_rosters_are_as_the_lists_say(ijb: Path) -> None:
     for roster in rosters:
         assert roster.subjects.tolist() == [SUBJECTS[int(template)] for template in ids[roster.templates]]
     assert [benchmark.images.key(row) for row in (0, 4)] == ["1.png", "5.png"]
-    assert "There are 5 pictures here, and 469,375 as published." in benchmark.notes
+    assert "There are 5 images here, but 469,375 in the published benchmark." in benchmark.notes
 
 
-def test_crops_are_aligned_by_their_points(ijb: Path) -> None:
+def test_crops_are_aligned_by_their_landmarks(ijb: Path) -> None:
     images = open_templates(ijb).images
     for row in range(5):
         crop = images.crop(row)
         assert crop.shape == (112, 112, 3)
-        # Enlarging and coming back softens noise; the border of the crop mixes with the black around it.
+        # Upscaling and downscaling smooth noise; the border of the crop blends with the black around it.
         difference = np.abs(crop.astype(float) - draw_face(row, 0))[2:-2, 2:-2]
         assert difference.mean() < 3
         assert np.abs(crop.astype(float) - draw_face(row + 1, 0)).mean() > 15
 
 
-def test_points_belong_to_pictures_by_name_and_not_by_order(ijb: Path) -> None:
+def test_landmarks_are_matched_to_images_by_name(ijb: Path) -> None:
     listing = ijb / "meta/ijbc_name_5pts_score.txt"
     lines = [points_line(f"{number}.png", POINTS + number) for number in range(1, 6)]
     write(listing, lines[::-1])
@@ -105,7 +105,7 @@ def test_points_belong_to_pictures_by_name_and_not_by_order(ijb: Path) -> None:
     np.testing.assert_allclose(images.points[:, 0, 0], POINTS[0, 0] + np.arange(1, 6), atol=1e-3)
 
 
-def test_the_raw_bytes_and_the_size_before_alignment_can_be_had(ijb: Path) -> None:
+def test_the_raw_bytes_and_the_face_size_before_alignment_are_available(ijb: Path) -> None:
     images = open_templates(ijb).images
     assert isinstance(images, LandmarkedFiles)
     assert images.read(1) == (ijb / "loose_crop/2.png").read_bytes()
@@ -114,20 +114,22 @@ def test_the_raw_bytes_and_the_size_before_alignment_can_be_had(ijb: Path) -> No
     assert np.array_equal(again.crop(2), images.crop(2))
 
 
-def test_points_in_one_place_name_the_picture(ijb: Path) -> None:
+def test_landmarks_at_one_position_are_refused_with_the_image(ijb: Path) -> None:
     lines = [points_line(f"{number}.png", np.full((5, 2), 9.0)) for number in range(1, 6)]
     write(ijb / "meta/ijbc_name_5pts_score.txt", lines)
     images = open_templates(ijb).images
-    with pytest.raises(ImageError, match=r"3\.png: cannot be aligned, the points are all in one place"):
+    with pytest.raises(
+        ImageError, match=r"3\.png: cannot be aligned, the points are all at the same position"
+    ):
         images.crop(2)
 
 
-def test_pictures_need_points_of_their_number_and_shape(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"2 pictures need points of shape \(2, 5, 2\)"):
+def test_landmarks_must_match_the_images_in_number_and_shape(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"2 images need points of shape \(2, 5, 2\)"):
         LandmarkedFiles("x", tmp_path, ["a", "b"], np.zeros((1, 5, 2)))
 
 
-def test_what_is_optional_gives_a_note_where_it_is_missing(ijb: Path) -> None:
+def test_missing_optional_lists_give_notes(ijb: Path) -> None:
     for name in ("template_pair_label.txt", "1N_gallery_G2.csv", "1N_probe_mixed.csv"):
         (ijb / "meta" / f"ijbc_{name}").unlink()
     benchmark = open_templates(ijb)
@@ -136,12 +138,12 @@ def test_what_is_optional_gives_a_note_where_it_is_missing(ijb: Path) -> None:
     assert benchmark.probes is None
     assert [roster.name for roster in benchmark.galleries] == ["gallery_G1"]
     notes = " ".join(benchmark.notes)
-    assert "ijbc_template_pair_label.txt is not there" in notes
+    assert "ijbc_template_pair_label.txt is missing" in notes
     assert "1 of 2 galleries" in notes
-    assert "ijbc_1N_probe_mixed.csv is not there" in notes
+    assert "ijbc_1N_probe_mixed.csv is missing" in notes
 
 
-def test_ijb_b_is_told_by_the_names_of_its_lists(ijb: Path) -> None:
+def test_ijb_b_is_recognized_by_the_names_of_its_lists(ijb: Path) -> None:
     for path in list((ijb / "meta").iterdir()):
         name = path.name.replace("ijbc", "ijbb").replace("gallery_G", "gallery_S")
         path.rename(path.with_name(name))
@@ -165,22 +167,22 @@ def gone(name: str) -> Callable[[Path], None]:
         (gone("meta/ijbc_name_5pts_score.txt"), r"ijbc_name_5pts_score\.txt: cannot be read"),
         (
             gone("loose_crop/4.png"),
-            r"1 of 5 pictures that ijbc_face_tid_mid\.txt names are missing, .* 4\.png",
+            r"1 of 5 images that ijbc_face_tid_mid\.txt lists are missing, .* 4\.png",
         ),
         (
             meta("face_tid_mid.txt", "2.png 7 901", "2.png 7"),
-            r"tid_mid\.txt, line 2: '2\.png 7' is not PICTURE",
+            r"tid_mid\.txt, line 2: '2\.png 7' is not IMAGE",
         ),
-        (meta("face_tid_mid.txt", "2.png 7 901", "2.png x 901"), r"tid_mid\.txt, line 2: .* is not PICTURE"),
-        (meta("face_tid_mid.txt", "2.png 7 901", "1.png 7 901"), r"line 2: 1\.png stands there twice"),
-        (meta("name_5pts_score.txt", " 0.99\n", "\n"), r"5pts_score\.txt, line 1: .* is not PICTURE, five x"),
+        (meta("face_tid_mid.txt", "2.png 7 901", "2.png x 901"), r"tid_mid\.txt, line 2: .* is not IMAGE"),
+        (meta("face_tid_mid.txt", "2.png 7 901", "1.png 7 901"), r"line 2: 1\.png is listed twice"),
+        (meta("name_5pts_score.txt", " 0.99\n", "\n"), r"5pts_score\.txt, line 1: .* is not IMAGE, five x"),
         (
             meta("name_5pts_score.txt", "2.png 9", "2.png nan 9"),
-            r"5pts_score\.txt, line 2: .* is not PICTURE",
+            r"5pts_score\.txt, line 2: .* is not IMAGE",
         ),
         (
             meta("name_5pts_score.txt", "2.png ", "9.png "),
-            "1 of 5 pictures of .* have no points here, .* 2.png",
+            "1 of 5 images of .* have no landmarks in this file, .* 2.png",
         ),
         (
             lambda root: write(
@@ -194,9 +196,9 @@ def gone(name: str) -> Callable[[Path], None]:
         ),
         (
             meta("template_pair_label.txt", "30 12 0", "30 11 0"),
-            "label.txt, line 2: no picture is of template 11",
+            "label.txt, line 2: template 11 has no images",
         ),
-        (meta("template_pair_label.txt", "30 12 0", "\n99 12 0"), "label.txt, line 3: .* of template 99"),
+        (meta("template_pair_label.txt", "30 12 0", "\n99 12 0"), "label.txt, line 3: template 99 has"),
         (meta("template_pair_label.txt", "30 12 0", "30 12 2"), "label.txt, line 2: 2 is neither 1"),
         (meta("template_pair_label.txt", "30 12 0", "30 12"), "label.txt, line 2: '30 12' is not TEMPLATE"),
         (
@@ -208,8 +210,11 @@ def gone(name: str) -> Callable[[Path], None]:
             r"template_pair_label\.txt: the list is empty",
         ),
         (meta("1N_gallery_G1.csv", f"{HEADER}\n", ""), r"G1\.csv, line 1: '30,1,a.jpg,5' is not the header"),
-        (meta("1N_gallery_G1.csv", "30,1,b", "30,2,b"), r"G1\.csv, line 3: template 30 is of subject 2 here"),
-        (meta("1N_gallery_G2.csv", "12,2,c", "13,2,c"), r"G2\.csv, line 2: no picture is of template 13"),
+        (
+            meta("1N_gallery_G1.csv", "30,1,b", "30,2,b"),
+            r"G1\.csv, line 3: template 30 belongs to subject 2 here",
+        ),
+        (meta("1N_gallery_G2.csv", "12,2,c", "13,2,c"), r"G2\.csv, line 2: template 13 has no images"),
         (
             meta("1N_gallery_G2.csv", "12,2,c", "12,Bob,c"),
             r"G2\.csv, line 2: .* is not TEMPLATE_ID,SUBJECT_ID",
@@ -217,11 +222,11 @@ def gone(name: str) -> Callable[[Path], None]:
         (meta("1N_gallery_G2.csv", "12,2,c.jpg,7\n", ""), r"G2\.csv: it lists no templates"),
         (
             lambda root: (root / "meta/ijbb_face_tid_mid.txt").touch(),
-            "the lists of both IJB-B and IJB-C are here",
+            "contains lists of both IJB-B and IJB-C",
         ),
     ],
 )
-def test_a_broken_ijb_names_the_file_and_line(
+def test_a_broken_ijb_is_refused_with_file_and_line(
     ijb: Path, spoil: Callable[[Path], object], message: str
 ) -> None:
     spoil(ijb)
@@ -229,9 +234,9 @@ def test_a_broken_ijb_names_the_file_and_line(
         open_templates(ijb)
 
 
-def test_templates_are_no_pairs_of_pictures_and_the_other_way_round(ijb: Path, drawn_faces: Path) -> None:
-    with pytest.raises(DataError, match="a benchmark of templates, not of pairs of pictures; open_templates"):
+def test_templates_and_pairs_of_images_are_not_confused(ijb: Path, drawn_faces: Path) -> None:
+    with pytest.raises(DataError, match="a benchmark of templates, not of pairs of images; open it"):
         open_benchmarks(ijb)
     assert not is_template_benchmark(drawn_faces)
-    with pytest.raises(DataError, match=r"no benchmark of templates; known are .*LFW.*IJB-C"):
+    with pytest.raises(DataError, match=r"not a benchmark of templates; supported are .*LFW.*IJB-C"):
         open_templates(drawn_faces)

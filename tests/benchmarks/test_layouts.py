@@ -47,13 +47,13 @@ def subjects(benchmark: PairBenchmark) -> list[list[str]]:
 
 @pytest.fixture
 def cfp(tmp_path: Path) -> Path:
-    """Ten folds of two genuine pairs and one of strangers, of ten people."""
+    """Ten folds of two genuine pairs and one impostor pair, of ten people."""
     root = tmp_path / "cfp-dataset"
     frontal = [f"Data/Images/{who:03d}/frontal/{n:02d}.jpg" for who in range(1, 11) for n in (1, 2, 3)]
     profile = [f"Data/Images/{who:03d}/profile/{n:02d}.jpg" for who in range(1, 11) for n in (1, 2)]
     put(*(root / key for key in frontal + profile))
-    for letter, pictures in (("F", frontal), ("P", profile)):
-        lines = [f"{number} ../{key}" for number, key in enumerate(pictures, 1)]
+    for letter, images in (("F", frontal), ("P", profile)):
+        lines = [f"{number} ../{key}" for number, key in enumerate(images, 1)]
         write(root / f"Protocol/Pair_list_{letter}.txt", lines)
     for fold in range(10):
         mine, other = 3 * fold, 3 * ((fold + 1) % 10)
@@ -71,7 +71,7 @@ def cfp(tmp_path: Path) -> Path:
     return root
 
 
-def test_cfp_gives_two_benchmarks_with_the_second_picture_of_fp_in_profile(cfp: Path) -> None:
+def test_cfp_has_two_benchmarks_with_the_second_image_of_fp_in_profile(cfp: Path) -> None:
     frontal, profile = open_benchmarks(cfp)
     assert (frontal.name, profile.name) == ("cfp_ff", "cfp_fp")
     assert keys(frontal, 4) == ["Data/Images/002/frontal/01.jpg", "Data/Images/002/frontal/03.jpg"]
@@ -82,11 +82,11 @@ def test_cfp_gives_two_benchmarks_with_the_second_picture_of_fp_in_profile(cfp: 
         assert benchmark.folds.tolist() == [fold for fold in range(10) for _ in range(3)]
         assert [first == second for first, second in subjects(benchmark)] == benchmark.same.tolist()
         assert subjects(benchmark)[0] == ["001", "001"]
-        assert benchmark.notes == ("There are 30 pairs here, and 7,000 as published.",)
+        assert benchmark.notes == ("There are 30 pairs here, but 7,000 in the published benchmark.",)
         assert benchmark.images.crop(0).shape == (112, 112, 3)
 
 
-def test_two_benchmarks_in_one_folder_are_not_one(cfp: Path) -> None:
+def test_a_folder_with_two_benchmarks_is_not_one(cfp: Path) -> None:
     with pytest.raises(DataError, match=r"several benchmarks \(cfp_ff, cfp_fp\)"):
         open_benchmark(cfp)
 
@@ -96,7 +96,7 @@ def test_two_benchmarks_in_one_folder_are_not_one(cfp: Path) -> None:
     [
         (
             lambda root: (root / "Data/Images/002/profile/02.jpg").unlink(),
-            r"1 of 30 pictures that Protocol/Split/FP names are missing, the first is .*002/profile/02.jpg",
+            r"1 of 30 images that Protocol/Split/FP lists are missing, the first is .*002/profile/02.jpg",
         ),
         (
             lambda root: change(root / "Protocol/Split/FF/03/same.txt", "7,9", "7;9"),
@@ -104,7 +104,7 @@ def test_two_benchmarks_in_one_folder_are_not_one(cfp: Path) -> None:
         ),
         (
             lambda root: change(root / "Protocol/Split/FP/03/diff.txt", "7,7", "7,21"),
-            r"03/diff.txt, line 1: Protocol/Pair_list_P.txt has no picture '21'",
+            r"03/diff.txt, line 1: Protocol/Pair_list_P.txt has no image '21'",
         ),
         (lambda root: (root / "Protocol/Split/FF/10/diff.txt").unlink(), r"10/diff.txt: cannot be read"),
         (
@@ -117,7 +117,7 @@ def test_two_benchmarks_in_one_folder_are_not_one(cfp: Path) -> None:
         ),
         (
             lambda root: change(root / "Protocol/Pair_list_F.txt", "2 ../", "1 ../"),
-            r"Pair_list_F.txt, line 2: the number 1 stands there twice",
+            r"Pair_list_F.txt, line 2: the number 1 is listed twice",
         ),
     ],
     ids=["picture", "comma", "number", "fold", "list", "outside", "twice"],
@@ -133,7 +133,7 @@ def test_a_broken_cfp_is_named(cfp: Path, spoil: Callable[[Path], object], messa
 
 @pytest.fixture(params=["CALFW", "CPLFW"])
 def cross(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    """Ten people, two genuine pairs and one of strangers in each of ten folds."""
+    """Ten people, two genuine pairs and one impostor pair in each of ten folds."""
     root = tmp_path / "cross"
     lines = []
     for fold in range(1, 11):
@@ -150,23 +150,23 @@ def listing(root: Path) -> Path:
     return next(root.glob("pairs_*.txt"))
 
 
-def test_cross_lfw_has_stated_folds_for_genuine_pairs_and_runs_for_strangers(cross: Path) -> None:
+def test_cross_lfw_has_listed_folds_for_genuine_pairs_and_runs_for_impostors(cross: Path) -> None:
     benchmark = open_benchmark(cross)
     assert benchmark.name == listing(cross).stem.removeprefix("pairs_").lower()
     assert benchmark.same.tolist() == [True, True, False] * 10
     assert benchmark.folds.tolist() == [fold for fold in range(10) for _ in range(3)]
     assert keys(benchmark, 2) == ["aligned images/Ann_1_0002.jpg", "aligned images/Ann_2_0001.jpg"]
     assert subjects(benchmark)[2] == ["Ann_1", "Ann_2"]
-    assert benchmark.notes == ("There are 30 pairs here, and 6,000 as published.",)
+    assert benchmark.notes == ("There are 30 pairs here, but 6,000 in the published benchmark.",)
 
 
-def test_cross_lfw_that_names_no_folds_gets_equal_runs_and_a_note(cross: Path) -> None:
+def test_cross_lfw_without_folds_gets_equal_runs_and_a_note(cross: Path) -> None:
     lines = [line.split() for line in listing(cross).read_text().splitlines()]
     write(listing(cross), [f"{name} {min(int(label), 1)}" for name, label in lines])
     benchmark = open_benchmark(cross)
     assert np.bincount(benchmark.folds[benchmark.same]).tolist() == [2] * 10
     assert np.bincount(benchmark.folds[~benchmark.same]).tolist() == [1] * 10
-    assert any("names no folds" in note for note in benchmark.notes)
+    assert any("has no folds" in note for note in benchmark.notes)
 
 
 def test_a_label_that_contradicts_the_names_gives_a_note(cross: Path) -> None:
@@ -183,10 +183,10 @@ def test_a_label_that_contradicts_the_names_gives_a_note(cross: Path) -> None:
         ("Ann_2_0002.jpg 2", "Ann_2_0002.jpg", "line 8: 'Ann_2_0002.jpg' is not"),
         ("Ann_2_0002.jpg 2", "Ann_2_0002.jpg 11", "line 8: .* a fold from 0 to 10"),
         ("Ann_2_0002.jpg 2", "Ann.jpg 2", "line 8: 'Ann.jpg 2' is not"),
-        ("Ann_2_0002.jpg 2", "Ann_2_0009.jpg 2", r"1 of 31 pictures .* aligned images/Ann_2_0009.jpg"),
+        ("Ann_2_0002.jpg 2", "Ann_2_0009.jpg 2", r"1 of 31 images .* aligned images/Ann_2_0009.jpg"),
         ("Ann_2_0002.jpg 2\n", "", "line 10: fold 0, but the pair's first line has 2"),
-        ("Ann_10_0002.jpg 0\nAnn_1_0001.jpg 0\n", "", "strangers: 9 pairs cannot make 10 folds"),
-        ("Ann_10_0002.jpg 0\nAnn_1_0001.jpg 0\n", "Ann_10_0002.jpg 0\n", "59 lines, and a pair has two"),
+        ("Ann_10_0002.jpg 0\nAnn_1_0001.jpg 0\n", "", "impostors: 9 pairs are too few for 10 folds"),
+        ("Ann_10_0002.jpg 0\nAnn_1_0001.jpg 0\n", "Ann_10_0002.jpg 0\n", "59 lines, but a pair has two"),
     ],
 )
 def test_a_broken_cross_lfw_is_named(cross: Path, old: str, new: str, message: str) -> None:
@@ -200,7 +200,7 @@ def test_a_broken_cross_lfw_is_named(cross: Path, old: str, new: str, message: s
 
 @pytest.fixture
 def agedb(tmp_path: Path) -> Path:
-    """24 people, by turns women and men, each at five ages of which two pairs are 30 years apart."""
+    """24 people, alternately women and men, each at five ages, with two pairs 30 years apart."""
     root = tmp_path / "AgeDB"
     number = 0
     for who in range(24):
@@ -215,7 +215,7 @@ def parts(benchmark: PairBenchmark, row: int) -> list[tuple[str, int, str]]:
     return [(who, int(age), sex) for _, who, age, sex in split]
 
 
-def test_agedb_pairs_drawn_by_rule_are_thirty_years_apart_with_nobody_in_two_folds(agedb: Path) -> None:
+def test_sampled_agedb_pairs_are_thirty_years_apart_with_nobody_in_two_folds(agedb: Path) -> None:
     benchmark = open_benchmark(agedb)
     assert benchmark.name == "agedb_30"
     folds_of: dict[str, set[int]] = {}
@@ -227,23 +227,23 @@ def test_agedb_pairs_drawn_by_rule_are_thirty_years_apart_with_nobody_in_two_fol
         for who in (first, second):
             folds_of.setdefault(who, set()).add(int(benchmark.folds[row]))
     assert all(len(folds) == 1 for folds in folds_of.values())
-    # Everybody makes two genuine pairs, and all that there are were taken.
+    # Everybody has two genuine pairs, and all of them were taken.
     assert int(benchmark.same.sum()) == 48
     assert len({tuple(pair) for pair in benchmark.pairs.tolist()}) == len(benchmark.pairs)
     assert [first == second for first, second in subjects(benchmark)] == benchmark.same.tolist()
 
 
-def test_agedb_pairs_drawn_by_rule_say_so_and_how_many_there_are(agedb: Path) -> None:
+def test_notes_say_that_agedb_pairs_were_sampled_and_how_many(agedb: Path) -> None:
     benchmark = load_agedb(agedb, seed=5)
     drawn, few = benchmark.notes
     assert "by the 30-year rule with seed 5" in drawn
     assert "not comparable with published" in drawn
     genuine = np.bincount(benchmark.folds[benchmark.same], minlength=10).tolist()
-    strangers = np.bincount(benchmark.folds[~benchmark.same], minlength=10).tolist()
-    assert f"genuine {genuine}, strangers {strangers}" in few
+    impostors = np.bincount(benchmark.folds[~benchmark.same], minlength=10).tolist()
+    assert f"genuine {genuine}, impostors {impostors}" in few
 
 
-def test_agedb_is_drawn_the_same_for_the_same_seed_only(agedb: Path) -> None:
+def test_agedb_pairs_depend_on_the_seed(agedb: Path) -> None:
     def drawn(seed: int) -> list[list[str]]:
         benchmark = load_agedb(agedb, seed=seed)
         return [keys(benchmark, row) for row in range(len(benchmark.pairs))]
@@ -252,7 +252,7 @@ def test_agedb_is_drawn_the_same_for_the_same_seed_only(agedb: Path) -> None:
     assert drawn(1) != drawn(2)
 
 
-def test_no_more_agedb_pairs_are_drawn_than_the_protocol_has(tmp_path: Path) -> None:
+def test_no_more_agedb_pairs_are_sampled_than_the_protocol_has(tmp_path: Path) -> None:
     for who in range(20):
         for number in range(40):
             path = tmp_path / f"{number}_Person{who}_{20 + 30 * (number % 2)}_m.jpg"
@@ -265,7 +265,7 @@ def test_no_more_agedb_pairs_are_drawn_than_the_protocol_has(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("label_first", [False, True])
-def test_agedb_with_a_list_is_read_from_it(agedb: Path, label_first: bool) -> None:
+def test_agedb_pairs_are_read_from_a_list(agedb: Path, label_first: bool) -> None:
     def line(first: str, second: str, label: int) -> str:
         return f"{label} {first} {second}" if label_first else f"{first} {second} {label}"
 
@@ -280,30 +280,30 @@ def test_agedb_with_a_list_is_read_from_it(agedb: Path, label_first: bool) -> No
     assert benchmark.notes == ()
 
 
-def test_two_lists_beside_agedb_are_not_guessed_between(agedb: Path) -> None:
+def test_with_two_lists_agedb_pairs_are_sampled(agedb: Path) -> None:
     for name in ("one.txt", "two.csv"):
         write(agedb / name, ["anything"])
-    assert "2 lists (one.txt, two.csv) are in the folder" in open_benchmark(agedb).notes[0]
+    assert "the folder has 2 lists (one.txt, two.csv)" in open_benchmark(agedb).notes[0]
 
 
 def test_a_broken_agedb_is_named(agedb: Path) -> None:
     put(agedb / "me.jpg")
-    with pytest.raises(DataError, match=r"me\.jpg: AgeDB's pictures have names as"):
+    with pytest.raises(DataError, match=r"me\.jpg: AgeDB's images have names like"):
         load_agedb(agedb)
     (agedb / "me.jpg").unlink()
     for path in agedb.glob("*_5?_*.jpg"):
         if int(path.stem.split("_")[1].removeprefix("Person")) > 8:
             path.unlink()
-    with pytest.raises(DataError, match="9 people have pictures 30 years apart, which is too few"):
+    with pytest.raises(DataError, match="only 9 people have images 30 years apart, too few"):
         load_agedb(agedb)
 
 
-# Anybody's own pairs
+# Users' own pairs
 
 
 @pytest.fixture
 def own(tmp_path: Path) -> Path:
-    put(*(tmp_path / "pictures" / f"{name} {number}.jpg" for name in ("ann", "bob") for number in (1, 2)))
+    put(*(tmp_path / "images" / f"{name} {number}.jpg" for name in ("ann", "bob") for number in (1, 2)))
     put(*(tmp_path / f"{number}.jpg" for number in range(4)))
     return tmp_path
 
@@ -314,7 +314,7 @@ def table(own: Path, *lines: str, header: str = "first,second,same") -> Path:
     return path
 
 
-ANN, BOB = "pictures/ann 1.jpg,pictures/ann 2.jpg", "pictures/ann 1.jpg,pictures/bob 1.jpg"
+ANN, BOB = "images/ann 1.jpg,images/ann 2.jpg", "images/ann 1.jpg,images/bob 1.jpg"
 
 
 def test_own_pairs_in_a_table_need_no_folds_and_no_subjects(own: Path) -> None:
@@ -324,11 +324,11 @@ def test_own_pairs_in_a_table_need_no_folds_and_no_subjects(own: Path) -> None:
     assert benchmark.same.tolist() == [True, False] * 6
     assert sorted(np.bincount(benchmark.folds).tolist()) == [1] * 8 + [2] * 2
     assert (np.diff(benchmark.folds) >= 0).all()
-    assert keys(benchmark, 1) == ["pictures/ann 1.jpg", "pictures/bob 1.jpg"]
+    assert keys(benchmark, 1) == ["images/ann 1.jpg", "images/bob 1.jpg"]
     assert benchmark.images.read(0) == FACE
 
 
-def test_own_pairs_keep_the_folds_and_subjects_that_they_state(own: Path) -> None:
+def test_own_pairs_keep_their_folds_and_subjects(own: Path) -> None:
     header = "same,fold,first,first_subject,second,second_subject"
     rows = ["1,7,0.jpg,Ann,1.jpg,Ann", "0,2,0.jpg,Ann,2.jpg,Bob"]
     benchmark = load_pair_list(table(own, *rows, header=header))
@@ -336,12 +336,12 @@ def test_own_pairs_keep_the_folds_and_subjects_that_they_state(own: Path) -> Non
     assert subjects(benchmark) == [["Ann", "Ann"], ["Ann", "Bob"]]
 
 
-def test_subjects_of_some_pairs_only_are_left_out_with_a_note(own: Path) -> None:
+def test_subjects_named_for_some_pairs_only_are_ignored_with_a_note(own: Path) -> None:
     header = "first,second,same,first_subject,second_subject"
     rows = ["0.jpg,1.jpg,1,Ann,Ann", *["0.jpg,2.jpg,0,,"] * 9]
     benchmark = load_pair_list(table(own, *rows, header=header))
     assert benchmark.images.labels is None
-    assert benchmark.notes == ("9 of 10 pairs name no subjects, so none are known.",)
+    assert benchmark.notes == ("9 of 10 pairs do not name their subjects, so subjects are ignored.",)
 
 
 NAMED = "first,second,same,first_subject,second_subject"
@@ -356,19 +356,21 @@ NAMED = "first,second,same,first_subject,second_subject"
         ("first,second,same", "0.jpg,1.jpg", "line 12: the header has 3 columns"),
         ("first,second,same", "0.jpg,1.jpg,1,1", "line 12: the header has 3 columns"),
         ("first,second,same", ",1.jpg,1", "line 12: a pair needs two paths"),
-        ("first,second,same", "0.jpg,9.jpg,1", r"1 of 3 pictures that mine.csv names are missing, .* 9.jpg"),
+        ("first,second,same", "0.jpg,9.jpg,1", r"1 of 3 images that mine.csv lists are missing, .* 9.jpg"),
         (
             "first,second,same,fold",
             "0.jpg,1.jpg,1,10",
             "line 12: fold '10' is not a whole number from 0 to 9",
         ),
         ("first,second,same,fold", "0.jpg,1.jpg,1,", "line 12: fold '' is not"),
-        ("first,second,same,fold", "0.jpg,1.jpg,1,1", "all pairs are of fold 1; give at least two"),
+        ("first,second,same,fold", "0.jpg,1.jpg,1,1", "all pairs are in fold 1; use at least two"),
         (NAMED, "0.jpg,1.jpg,0,Ann,Ann", "line 12: same contradicts"),
-        (NAMED, "0.jpg,1.jpg,1,Bob,Bob", "line 12: 0.jpg is of Bob here and of Ann above"),
+        (NAMED, "0.jpg,1.jpg,1,Bob,Bob", "line 12: 0.jpg is of Bob here, but of Ann above"),
     ],
 )
-def test_a_broken_table_of_pairs_names_its_line(own: Path, header: str, row: str, message: str) -> None:
+def test_a_broken_table_of_pairs_is_refused_with_its_line(
+    own: Path, header: str, row: str, message: str
+) -> None:
     known = {"first": "0.jpg", "second": "1.jpg", "same": "1", "fold": "1", "folds": "1"}
     good = ",".join(known.get(column, "Ann") for column in header.split(","))
     with pytest.raises(DataError, match=message):
@@ -381,25 +383,28 @@ def test_a_broken_table_of_pairs_names_its_line(own: Path, header: str, row: str
         ("0.jpg 1.jpg", "line 12: '0.jpg 1.jpg' is neither PATH PATH LABEL"),
         ("1 0.jpg 1.jpg", "line 12: '1.jpg' does not say"),
         ("0.jpg 1.jpg 2", "line 12: '2' does not say"),
-        ("0.jpg 9.jpg 1", "1 of 3 pictures that mine.txt names are missing, the first is 9.jpg"),
+        ("0.jpg 9.jpg 1", "1 of 3 images that mine.txt lists are missing, the first is 9.jpg"),
     ],
 )
-def test_a_broken_list_of_pairs_names_its_line(own: Path, line: str, message: str) -> None:
+def test_a_broken_list_of_pairs_is_refused_with_its_line(own: Path, line: str, message: str) -> None:
     write(own / "mine.txt", [*["0.jpg 1.jpg 1"] * 10, "", line])
     with pytest.raises(DataError, match=message):
         open_benchmark(own / "mine.txt")
 
 
 def test_a_list_of_too_few_pairs_or_none_is_refused(own: Path) -> None:
-    with pytest.raises(DataError, match="2 pairs cannot make 10 folds"):
+    with pytest.raises(DataError, match="2 pairs are too few for 10 folds"):
         load_pair_list(table(own, f"{ANN},1", f"{BOB},0"))
     (own / "empty.txt").touch()
-    with pytest.raises(DataError, match="0 pairs cannot make 10 folds"):
+    with pytest.raises(DataError, match="0 pairs are too few for 10 folds"):
         load_pair_list(own / "empty.txt")
+    (own / "empty.csv").write_bytes(b"")
+    with pytest.raises(DataError, match=r"empty\.csv, line 1: the columns '' are not"):
+        load_pair_list(own / "empty.csv")
     (own / "binary.txt").write_bytes(FACE)
     with pytest.raises(DataError, match="not UTF-8 text"):
         load_pair_list(own / "binary.txt")
-    with pytest.raises(DataError, match=r"a \.csv or a \.txt"):
+    with pytest.raises(DataError, match=r"a \.csv or \.txt"):
         load_pair_list(own / "0.jpg")
 
 
@@ -409,7 +414,7 @@ def test_an_empty_pairs_file_of_lfw_is_named(tmp_path: Path) -> None:
         open_benchmark(tmp_path)
 
 
-def test_an_unknown_folder_or_file_hears_of_every_layout(tmp_path: Path) -> None:
+def test_the_error_on_an_unknown_path_lists_every_layout(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "nothing.bin", tmp_path / "nothing.csv"):
         with pytest.raises(DataError) as caught:
             open_benchmarks(path)

@@ -3,9 +3,11 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from facerts.cli.app import COMMANDS, build_app
@@ -23,9 +25,9 @@ def model(tmp_path: Path) -> Path:
 
 
 LEAVES = [
-    *(["data", name] for name in ("pack", "unpack", "inspect", "bin")),
-    *(["data", name] for name in ("split", "merge", "shuffle", "dedup", "disjoin")),
-    *(["evaluate", name] for name in ("verification", "reject", "identification", "ood", "ladder")),
+    *(["data", name] for name in ("pack", "unpack", "inspect", "bin", "generate")),
+    *(["data", name] for name in ("split", "merge", "shuffle", "dedup", "exclude-overlap")),
+    *(["evaluate", name] for name in ("verification", "reject", "identification", "ood", "corruptions")),
     *(["models", name] for name in ("list", "verify", "path")),
     *([name] for name in COMMANDS if name not in {"data", "evaluate", "models"}),
 ]
@@ -38,7 +40,26 @@ def test_every_command_has_help_with_an_example(command: list[str]) -> None:
     assert f"Example: facerts {' '.join(command)}" in re.sub(r"\s+", " ", shown.output)
 
 
-def test_unreadable_input_ends_with_2_and_a_sentence(
+@pytest.mark.parametrize(
+    ("command", "names"),
+    [
+        (["data", "draw"], {"--images", "--pictures"}),
+        (["data", "dedup"], {"--images-across", "--pictures-across"}),
+        (["data", "disjoin"], {"--benchmark"}),
+        (["posthoc"], {"--corruption", "--ladder"}),
+        (["posthoc"], {"--max-severity", "--ladder-strength"}),
+        (["export"], {"--license", "--licence"}),
+    ],
+)
+def test_former_names_of_commands_and_options_are_accepted(command: list[str], names: set[str]) -> None:
+    found: Any = get_command(build_app())
+    for name in command:
+        found = found.commands[name]
+    assert any(names <= set(option.opts) for option in found.params)
+
+
+@pytest.mark.slow
+def test_unreadable_input_gives_status_2_and_a_message(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, model: Path
 ) -> None:
     assert run("score", tmp_path / "[odd] name", "--model", model, "--out", tmp_path / "rows.csv") == 2
@@ -51,7 +72,7 @@ def test_unreadable_input_ends_with_2_and_a_sentence(
     assert run("evaluate", "nonsense") == 2
 
 
-def test_some_bad_pictures_end_with_1_and_stand_in_the_rows(
+def test_some_unreadable_images_give_status_1_and_rows_with_errors(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, model: Path
 ) -> None:
     (tmp_path / "in").mkdir()
@@ -74,7 +95,7 @@ def test_some_bad_pictures_end_with_1_and_stand_in_the_rows(
     assert run("score", tmp_path / "in" / "good.png", "--model", model, "--out", rows) == 0
 
 
-def test_two_thresholds_are_one_too_many(tmp_path: Path, model: Path) -> None:
+def test_contradicting_thresholds_are_refused(tmp_path: Path, model: Path) -> None:
     command = ("score", tmp_path, "--model", model, "--out", tmp_path / "r.csv")
     assert run(*command, "--min-quality", "1", "--keep", "0.9") == 2
     assert run(*command, "--keep", "0.9") == 2
@@ -93,8 +114,8 @@ def test_pack_inspect_unpack_by_command(
     assert report["images_per_identity"] == {"min": 8, "median": 8, "max": 8}
     assert run("data", "unpack", tmp_path / "rec", "--out", tmp_path / "again") == 0
     assert run("data", "pack", tmp_path / "again", "--format", "tar", "--out", tmp_path / "tar") == 0
-    picture = next((tmp_path / "again").rglob("*.jpg"))
-    picture.write_bytes(b"no")
+    image = next((tmp_path / "again").rglob("*.jpg"))
+    image.write_bytes(b"no")
     assert run("data", "inspect", tmp_path / "again", "--all") == 1
     assert run("data", "pack", tmp_path / "again", "--out", tmp_path / "less") == 1
 
@@ -105,9 +126,9 @@ def test_lfw_becomes_a_bin_set(tmp_path: Path) -> None:
     for number in range(20):
         person = folder / f"P{number}"
         person.mkdir(parents=True)
-        for picture in (1, 2):
-            face = encode_png(draw_face(number, picture))
-            (person / f"P{number}_{picture:04d}.jpg").write_bytes(face)
+        for image in (1, 2):
+            face = encode_png(draw_face(number, image))
+            (person / f"P{number}_{image:04d}.jpg").write_bytes(face)
     for fold in range(10):
         lines += [f"P{fold}\t1\t2", f"P{fold}\t1\tP{fold + 10}\t2"]
     (folder / "pairs.txt").write_text("\n".join(lines))
@@ -121,8 +142,9 @@ def test_lfw_becomes_a_bin_set(tmp_path: Path) -> None:
         assert original.images.read(int(one)) == copy.images.read(int(other))
 
 
-def test_doctor_names_what_is_there(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.slow
+def test_doctor_lists_installed_packages(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("doctor", "--json") == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["numpy"] == np.__version__
-    assert "CPUExecutionProvider" in told["providers"]
+    result = json.loads(capsys.readouterr().out)
+    assert result["numpy"] == np.__version__
+    assert "CPUExecutionProvider" in result["providers"]

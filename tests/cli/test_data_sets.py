@@ -1,4 +1,4 @@
-"""The commands that make data sets from data sets, as a shell calls them."""
+"""The commands that make data sets from data sets."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def test_split_and_merge_and_shuffle(
 ) -> None:
     a, b = tmp_path / "a", tmp_path / "b.tar"
     assert run("data", "split", drawn_faces, "--out", a, "--held-out", b, "--share", "0.25", "--json") == 0
-    told = json.loads(capsys.readouterr().out)
-    assert [part["identities"] for part in told["written"]] == [6, 2]
-    # Here the paths are for who has called; the report may be shown to others.
-    assert [part["path"] for part in told["written"]] == [str(a), str(b)]
+    report = json.loads(capsys.readouterr().out)
+    assert [part["identities"] for part in report["written"]] == [6, 2]
+    # The output has full paths for the caller; the report may be shared.
+    assert [part["path"] for part in report["written"]] == [str(a), str(b)]
     written = (tmp_path / "a.report.json").read_text()
     assert str(tmp_path) not in written
     command = [
@@ -75,7 +75,7 @@ def test_dedup_by_bytes_and_by_embedding(
     printed = capsys.readouterr()
     assert "near-duplicate" in printed.out
     assert "cosine to own identity" in printed.out
-    assert "pictures that could not be read: 1" in printed.err
+    assert "1 images could not be read" in printed.err
     assert json.loads((tmp_path / "r.json").read_text())["dropped"]["by_reason"] == {
         "near-duplicate": 1,
         "cannot be read": 1,
@@ -87,12 +87,13 @@ def test_dedup_by_bytes_and_by_embedding(
     ("options", "problem"),
     [
         (["--merge-identities", "--drop-identities"], "both merged and dropped"),
-        (["--threshold", "0.9"], "compares no embeddings; leave out --threshold"),
-        (["--by", "pixels", "--min-own-cosine", "0.3"], "--by pixels compares no embeddings"),
+        (["--threshold", "0.9"], "does not use embeddings; leave out --threshold"),
+        (["--no-pictures-across"], "does not use embeddings; leave out --images-across"),
+        (["--by", "pixels", "--min-own-cosine", "0.3"], "--by pixels does not use embeddings"),
         (["--by", "embedding", "--model", "none.onnx"], "none.onnx"),
     ],
 )
-def test_dedup_refuses_what_would_do_nothing(
+def test_dedup_refuses_options_without_effect(
     drawn_faces: Path, tmp_path: Path, options: list[str], problem: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run("data", "dedup", drawn_faces, "--out", tmp_path / "out", *options) == 2
@@ -100,22 +101,23 @@ def test_dedup_refuses_what_would_do_nothing(
     assert files_in(tmp_path) == []
 
 
-def test_disjoin_tells_whom_it_left_out(
-    drawn_faces: Path, model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("command", ["exclude-overlap", "disjoin"])
+def test_exclude_overlap_reports_dropped_identities(
+    command: str, drawn_faces: Path, model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     bench = tmp_path / "bench"
     bench.mkdir()
     (bench / "1.jpg").write_bytes((drawn_faces / "person_0003" / "0000.jpg").read_bytes())
     options = ["--benchmark", bench, "--model", model, "--threshold", "0.9999", "--single-images"]
-    assert run("data", "disjoin", drawn_faces, *options, "--out", tmp_path / "out", "--dry-run") == 0
-    assert "person_0003 (left out)" in capsys.readouterr().out
+    assert run("data", command, drawn_faces, *options, "--out", tmp_path / "out", "--dry-run") == 0
+    assert "person_0003 (dropped)" in capsys.readouterr().out
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "bench",
         "out.dry-run.dropped.jsonl",
         "out.dry-run.json",
     ]
-    assert run("data", "disjoin", drawn_faces, *options, "--out", tmp_path / "out", "--json") == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["overlap"]["left_out"][0]["identity"] == "person_0003"
-    assert told["written"][0]["identities"] == 7
+    assert run("data", command, drawn_faces, *options, "--out", tmp_path / "out", "--json") == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["overlap"]["left_out"][0]["identity"] == "person_0003"
+    assert report["written"][0]["identities"] == 7
     assert "person_0003" not in open_source(tmp_path / "out").identities

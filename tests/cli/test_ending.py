@@ -1,4 +1,4 @@
-"""How commands end: whatever happens, with one sentence and a status that means what the table says."""
+"""Exit statuses: whatever happens, a command ends with one message and a documented status."""
 
 from __future__ import annotations
 
@@ -32,22 +32,22 @@ def model(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def pictures(tmp_path: Path) -> Path:
-    """Two people, two pictures each."""
+def images(tmp_path: Path) -> Path:
+    """Two people with two images each."""
     for identity in range(2):
         folder = tmp_path / "faces" / f"person_{identity}"
         folder.mkdir(parents=True)
-        for picture in range(2):
-            (folder / f"{picture}.png").write_bytes(encode_png(draw_face(identity, picture)))
+        for number in range(2):
+            (folder / f"{number}.png").write_bytes(encode_png(draw_face(identity, number)))
     return tmp_path / "faces"
 
 
-def in_a_process(*arguments: str | Path, largest_file: int | None = None) -> subprocess.CompletedProcess[str]:
-    """A command; files that it writes can be no larger than given, as on a disk that is full."""
+def run_process(*arguments: str | Path, max_file_size: int | None = None) -> subprocess.CompletedProcess[str]:
+    """Run a command in a process that cannot write larger files, as on a full disk."""
 
     def limit() -> None:
-        if largest_file is not None:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (largest_file, largest_file))
+        if max_file_size is not None:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (max_file_size, max_file_size))
 
     return subprocess.run(
         [sys.executable, "-m", "facerts", *map(str, arguments)],
@@ -71,24 +71,24 @@ def test_every_status_is_in_the_table_of_the_documentation() -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "status", "sentence"),
+    ("error", "status", "message"),
     [
-        (RuntimeError("first line\nsecond"), 4, "unforeseen, RuntimeError (first line); this is a defect"),
-        (KeyError("name"), 4, "unforeseen, KeyError ('name')"),
-        (EOFError(), 4, "unforeseen, EOFError (EOFError)"),
-        (RecursionError("too deep"), 4, "unforeseen, RecursionError (too deep)"),
+        (RuntimeError("first line\nsecond"), 4, "unexpected RuntimeError (first line); this is a bug"),
+        (KeyError("name"), 4, "unexpected KeyError ('name')"),
+        (EOFError(), 4, "unexpected EOFError (EOFError)"),
+        (RecursionError("too deep"), 4, "unexpected RecursionError (too deep)"),
         (MemoryError("Unable to allocate 46 TiB"), 2, "not enough memory (Unable to allocate 46 TiB)"),
         (OSError(errno.ENOSPC, "No space left on device"), 2, "error: No space left on device"),
         (PermissionError(errno.EACCES, "Permission denied", b"/x/y"), 2, "/x/y: Permission denied"),
-        (Error("a sentence"), 2, "error: a sentence"),
+        (Error("a message"), 2, "error: a message"),
         (KeyboardInterrupt(), 130, "error: interrupted"),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else "",
 )
-def test_every_error_ends_with_one_line_and_its_own_status(
+def test_every_error_gives_one_line_and_its_own_status(
     error: BaseException,
     status: int,
-    sentence: str,
+    message: str,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -98,48 +98,52 @@ def test_every_error_ends_with_one_line_and_its_own_status(
     monkeypatch.setattr(facerts.cli.doctor, "examine", fail)
     monkeypatch.delenv(DEBUG_VARIABLE, raising=False)
     assert run("doctor") == status
-    told = capsys.readouterr().err
-    assert sentence in told
-    assert told.count("\n") == 1
+    error_output = capsys.readouterr().err
+    assert message in error_output
+    assert error_output.count("\n") == 1
     monkeypatch.setenv(DEBUG_VARIABLE, "1")
     assert run("doctor") == status
     assert ("Traceback" in capsys.readouterr().err) == (status != 130)
 
 
-def test_the_place_of_an_error_is_shown_to_who_asks(tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_a_traceback_is_shown_on_request(tmp_path: Path) -> None:
     command = ("train", tmp_path / "gone.yaml")
-    plain, debugged = in_a_process(*command), in_a_process("--debug", *command)
+    plain, debugged = run_process(*command), run_process("--debug", *command)
     assert plain.returncode == debugged.returncode == 2
     assert "Traceback" not in plain.stderr
     assert "Traceback" in debugged.stderr
     assert debugged.stderr.endswith(plain.stderr)
 
 
-def test_a_full_disk_is_a_sentence(model: Path, pictures: Path, tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_a_full_disk_gives_a_message(model: Path, images: Path, tmp_path: Path) -> None:
     for out, command in {
-        "rows.csv": ["score", pictures, "--model", model],
-        "rows.parquet": ["score", pictures, "--model", model],
-        "embeddings.npz": ["embed", pictures, "--model", model],
-        "records": ["data", "pack", pictures],
-        "shards": ["data", "pack", pictures, "--format", "tar"],
-        "folder": ["data", "unpack", pictures],
-        "once": ["data", "dedup", pictures],
-        "mixed.tar": ["data", "shuffle", pictures],
+        "rows.csv": ["score", images, "--model", model],
+        "rows.parquet": ["score", images, "--model", model],
+        "embeddings.npz": ["embed", images, "--model", model],
+        "records": ["data", "pack", images],
+        "shards": ["data", "pack", images, "--format", "tar"],
+        "folder": ["data", "unpack", images],
+        "once": ["data", "dedup", images],
+        "shuffled.tar": ["data", "shuffle", images],
     }.items():
-        ended = in_a_process(*command, "--out", tmp_path / out, largest_file=100)
-        assert ended.returncode == 2, (out, ended.stderr)
-        assert re.search(r"error: \S+: cannot be written \(File too large\); make room", ended.stderr), out
-        assert "Traceback" not in ended.stderr
-        assert "ignored" not in ended.stderr
-        left = [path for path in tmp_path.rglob("*") if path.name.endswith(".part") and path.is_file()]
-        assert not left
+        process = run_process(*command, "--out", tmp_path / out, max_file_size=100)
+        assert process.returncode == 2, (out, process.stderr)
+        assert re.search(
+            r"error: \S+: cannot be written \(File too large\); free up space", process.stderr
+        ), out
+        assert "Traceback" not in process.stderr
+        assert "ignored" not in process.stderr
+        leftover = [path for path in tmp_path.rglob("*") if path.name.endswith(".part") and path.is_file()]
+        assert not leftover
 
 
 @pytest.mark.parametrize("under", ["a file", "a read-only disk"])
-def test_where_nothing_can_be_written_is_a_sentence(
+def test_an_unwritable_path_gives_a_message(
     under: str,
     model: Path,
-    pictures: Path,
+    images: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -154,23 +158,23 @@ def test_where_nothing_can_be_written_is_a_sentence(
 
         monkeypatch.setattr(Path, "mkdir", refuse)
     for out, command in {
-        "rows.csv": ["score", pictures, "--model", model],
-        "embeddings.npz": ["embed", pictures, "--model", model],
-        "records": ["data", "pack", pictures],
-        "folder": ["data", "unpack", pictures],
-        "parts": ["data", "merge", pictures],
-        "deep/once": ["data", "dedup", pictures],
-        "set.tar": ["data", "shuffle", pictures],
+        "rows.csv": ["score", images, "--model", model],
+        "embeddings.npz": ["embed", images, "--model", model],
+        "records": ["data", "pack", images],
+        "folder": ["data", "unpack", images],
+        "parts": ["data", "merge", images],
+        "deep/once": ["data", "dedup", images],
+        "set.tar": ["data", "shuffle", images],
     }.items():
         assert run(*command, "--out", home / out) == 2, out
-        told = capsys.readouterr().err
-        assert re.search(rf"error: {home}/\S+: cannot be written \(.+\); make room", told), told
+        message = capsys.readouterr().err
+        assert re.search(rf"error: {home}/\S+: cannot be written \(.+\); free up space", message), message
 
 
-def test_nobody_reading_is_no_picture_that_cannot_be_read() -> None:
+def test_a_broken_pipe_has_its_own_status() -> None:
     read, write = os.pipe()
     os.close(read)
-    ended = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "facerts", "models", "list"],
         cwd=ROOT,
         stdout=write,
@@ -178,15 +182,16 @@ def test_nobody_reading_is_no_picture_that_cannot_be_read() -> None:
         check=False,
     )
     os.close(write)
-    assert (ended.returncode, ended.stderr) == (141, b"")
+    assert (process.returncode, process.stderr) == (141, b"")
 
 
-def test_names_that_are_no_text_can_be_told(tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_file_names_that_are_not_valid_text_are_shown(tmp_path: Path) -> None:
     folder = os.fsencode(tmp_path) + b"/\xff"
     os.mkdir(folder)
     with open(folder + b"/face.png", "wb") as file:
         file.write(encode_png(draw_face(0, 0)))
     for more in ((), ("--json",)):
-        ended = in_a_process("data", "inspect", os.fsdecode(folder), *more)
-        assert ended.returncode == 0, ended.stderr
-        assert "\\udcff" in ended.stdout
+        process = run_process("data", "inspect", os.fsdecode(folder), *more)
+        assert process.returncode == 0, process.stderr
+        assert "\\udcff" in process.stdout

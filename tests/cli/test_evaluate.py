@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from facerts.benchmarks import open_benchmark
-from facerts.datasets.synthetic import write_drawn
+from facerts.datasets.synthetic import write_synthetic_faces
 from facerts.embedding import load_embedder
 from facerts.evaluation import embed_source
 from facerts.images import encode_jpeg, read
@@ -31,7 +31,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_description(write_embedder(folder / "small.onnx", size=1), name="one")
     bright = write_embedder(folder / "bright.onnx", quality=True)
     write_description(bright, quality="output:bright")
-    write_drawn(folder / "faces", identities=PEOPLE, pictures=TAKEN, seed=11)
+    write_synthetic_faces(folder / "faces", identities=PEOPLE, images=TAKEN, seed=11)
     lines = [f"{FOLDS}\t12"]
     for fold in range(FOLDS):
         people = range(fold, PEOPLE, FOLDS)
@@ -69,6 +69,7 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> str:
     return " ".join(error.split())
 
 
+@pytest.mark.slow
 def test_verification_with_all_pairs(capsys: pytest.CaptureFixture[str], home: Path, tmp_path: Path) -> None:
     command = ("evaluate", "verification", "--model", home / "model.onnx", "--data", home / "lfw")
     sections = told(capsys, *command, "--all-pairs", "--out", tmp_path)
@@ -83,7 +84,7 @@ def test_verification_with_all_pairs(capsys: pytest.CaptureFixture[str], home: P
     assert section["all_pairs"]["impostors"] == images * (images - TAKEN) // 2
     with np.load(tmp_path / "arrays.npz") as arrays:
         assert "verification/lfw/shown_jpeg" in arrays
-    assert run(*command, "--all-pairs", "--out", tmp_path, "--no-pictures", "--no-flip") == 0
+    assert run(*command, "--all-pairs", "--out", tmp_path, "--no-crops", "--no-flip") == 0
     shown = capsys.readouterr().out
     assert "lfw, all pairs" in shown
     assert "TAR@FAR 0.001" in shown
@@ -104,7 +105,7 @@ def test_two_evaluations_do_not_write_into_one_folder(
             ("reject", *pairs),
             ("identification", *model, "--data", faces, *where),
             ("ood", *model, "--in", faces, "--out-of", home / "lfw", *where),
-            ("ladder", *model, "--data", faces, *where),
+            ("corruptions", *model, "--data", faces, *where),
         ):
             assert "result.json: process" in refused(capsys, "evaluate", *command)
     # What is refused for another reason leaves nothing, not even the folder.
@@ -153,7 +154,7 @@ def test_notes_are_told_on_standard_error(
     assert run(*command, "--json") == 0
     captured = capsys.readouterr()
     json.loads(captured.out)
-    assert "warning: copied: 1 pictures stand in more than one fold" in captured.err
+    assert "warning: copied: 1 images occur in more than one fold" in captured.err
 
 
 def test_reject_by_each_way_of_combining(
@@ -182,7 +183,7 @@ def test_a_product_of_qualities_that_are_not_above_0_is_refused(
     command = ("evaluate", "reject", "--model", home / "bright.onnx", "--data", home / "lfw", "--fmr", "0.01")
     assert run(*command, "--combine", "mean", "--out", tmp_path / "mean") == 0
     sentence = refused(capsys, *command, "--combine", "product", "--out", tmp_path / "product")
-    assert "error: quality: the product of two qualities needs both above 0" in sentence
+    assert "error: quality: the product of two qualities needs both to be positive" in sentence
     assert not (tmp_path / "product").exists()
     assert run(*command, "--combine", "median", "--out", tmp_path) == 2
 
@@ -248,25 +249,28 @@ def test_ood_by_every_score_that_there_is(
     assert "120 faces against 2 others" in capsys.readouterr().out
 
 
-def test_ladder(capsys: pytest.CaptureFixture[str], home: Path, tmp_path: Path) -> None:
+def test_corruptions(capsys: pytest.CaptureFixture[str], home: Path, tmp_path: Path) -> None:
     command = (
         "evaluate",
-        "ladder",
+        "corruptions",
         "--model",
         home / "bright.onnx",
         "--data",
         home / "faces",
-        "--pictures",
+        "--images",
         "6",
     )
     section = told(capsys, *command, "--out", tmp_path)["faces"]
-    assert section["pictures"] == 6
+    assert section["images"] == 6
     assert list(section["kinds"]["blur"]["by"]) == ["quality", "norm", "sharpness"]
     assert run(*command, "--out", tmp_path) == 0
     assert "blur, cosine to clean" in capsys.readouterr().out
+    earlier = ("evaluate", "ladder", *command[2:6], "--pictures", "6")
+    assert told(capsys, *earlier, "--out", tmp_path)["faces"] == section
     assert "--embeddings" in refused(capsys, *command, "--embeddings", home / "t.npz", "--out", tmp_path)
 
 
+@pytest.mark.slow
 def test_commands_share_a_folder_and_models_do_not(
     capsys: pytest.CaptureFixture[str], home: Path, drawn_things: Path, tmp_path: Path
 ) -> None:
@@ -275,11 +279,11 @@ def test_commands_share_a_folder_and_models_do_not(
     assert run("evaluate", "reject", *model, "--data", home / "lfw", "--fmr", "0.01") == 0
     assert run("evaluate", "identification", *model, "--data", home / "faces") == 0
     assert run("evaluate", "ood", *model, "--in", home / "faces", "--out-of", drawn_things) == 0
-    assert run("evaluate", "ladder", *model, "--data", home / "faces", "--pictures", "2") == 0
+    assert run("evaluate", "corruptions", *model, "--data", home / "faces", "--images", "2") == 0
     content = json.loads((tmp_path / "result.json").read_text())
-    assert {"verification", "reject", "calibration", "identification", "ood", "ladder"} <= content.keys()
+    assert {"verification", "reject", "calibration", "identification", "ood", "corruptions"} <= content.keys()
     assert [command[2] for command in content["command"]] == [
-        *("verification", "reject", "identification", "ood", "ladder"),
+        *("verification", "reject", "identification", "ood", "corruptions"),
     ]
     other = ("--model", home / "small.onnx", "--out", tmp_path)
     assert "holds results of sixteen" in refused(
@@ -287,6 +291,7 @@ def test_commands_share_a_folder_and_models_do_not(
     )
 
 
+@pytest.mark.slow
 def test_results_and_reports_say_nothing_of_where_they_were_made(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -327,6 +332,7 @@ def test_results_and_reports_say_nothing_of_where_they_were_made(
     assert "facerts evaluate verification --model=model.onnx --out results" in told[1]
 
 
+@pytest.mark.slow
 def test_crops_of_another_size_are_measured_and_warned_of_whatever_is_measured(
     capsys: pytest.CaptureFixture[str], home: Path, drawn_things: Path, tmp_path: Path
 ) -> None:
@@ -338,17 +344,17 @@ def test_crops_of_another_size_are_measured_and_warned_of_whatever_is_measured(
     shutil.copy(home / "lfw" / "pairs.txt", faces)
     model = ("--model", home / "model.onnx", "--out", tmp_path / "results")
     commands = {kind: list(rest) for kind, rest in judging(home, drawn_things).items()}
-    commands["ladder"] = ["--data", home / "faces", "--pictures", "2"]
+    commands["corruptions"] = ["--data", home / "faces", "--images", "2"]
     for kind, rest in commands.items():
         for wanted in (False, True):
             place = {home / "lfw": faces, home / "faces": faces} if wanted else {}
             assert run("evaluate", kind, *model, *[place.get(one, one) for one in rest]) == 0
-            warned = "Pictures are 128 x 128 pixels and were resized to 112 x 112" in " ".join(
+            warned = "Images are 128 x 128 pixels and were resized to 112 x 112" in " ".join(
                 capsys.readouterr().err.split()
             )
             assert warned is wanted, kind
     assert run("report", tmp_path / "results", "--out", tmp_path / "report.html") == 0
-    assert (tmp_path / "report.html").read_text().count("Pictures are 128 x 128 pixels") >= 4
+    assert (tmp_path / "report.html").read_text().count("Images are 128 x 128 pixels") >= 4
 
 
 def judging(home: Path, things: Path) -> dict[str, list[str | Path]]:
@@ -410,6 +416,7 @@ def results(home: Path, drawn_things: Path, tmp_path_factory: pytest.TempPathFac
     return folder / "model", folder / "small"
 
 
+@pytest.mark.slow
 def test_compare_writes_numbers_and_a_page(
     capsys: pytest.CaptureFixture[str], results: tuple[Path, Path], tmp_path: Path
 ) -> None:
@@ -430,6 +437,7 @@ def test_compare_writes_numbers_and_a_page(
     assert "lfw, one" in shown
 
 
+@pytest.mark.slow
 def test_compare_takes_labels_an_embedding_and_logs(
     capsys: pytest.CaptureFixture[str], results: tuple[Path, Path], tmp_path: Path
 ) -> None:

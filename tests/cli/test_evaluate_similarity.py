@@ -13,7 +13,7 @@ from scipy import stats
 
 from facerts.benchmarks import open_benchmark, pairs_from_identities
 from facerts.datasets import open_source
-from facerts.datasets.synthetic import write_drawn
+from facerts.datasets.synthetic import write_synthetic_faces
 from facerts.embedding import load_embedder
 from tests.cli.test_cli import run
 from tests.cli.test_evaluate import refused, told
@@ -48,12 +48,13 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("similarity")
     write_gaussian(folder / "gaussian.onnx")
     write_description(write_embedder(folder / "plain.onnx"))
-    write_drawn(folder / "people", identities=30, pictures=4, seed=11)
+    write_synthetic_faces(folder / "people", identities=30, images=4, seed=11)
     pairs = pairs_from_identities(open_source(folder / "people"), genuine=100, impostors=100, seed=2)
     write_pairs(pairs, folder / "people" / "drawn.csv")
     return folder
 
 
+@pytest.mark.slow
 def test_a_folder_holds_both_similarities_and_the_scores_are_scipys(
     capsys: pytest.CaptureFixture[str], home: Path, tmp_path: Path
 ) -> None:
@@ -116,7 +117,7 @@ def test_a_table_needs_its_variances(capsys: pytest.CaptureFixture[str], home: P
     np.savez(tmp_path / "zero.npz", **columns, variance=0 * outputs.extras["variance"])
     np.savez(tmp_path / "whole.npz", **columns, variance=outputs.extras["variance"])
     command = ("evaluate", "verification", "--data", data, "--similarity", "mls")
-    for name, message in (("bare", "no variance beside"), ("zero", "entry 0 of picture 0 has 0")):
+    for name, message in (("bare", "no variance beside"), ("zero", "entry 0 of image 0 has 0")):
         given = ("--embeddings", tmp_path / f"{name}.npz", "--out", tmp_path / name)
         assert message in refused(capsys, *command, *given)
     given = ("--embeddings", tmp_path / "whole.npz", "--out", tmp_path / "whole")

@@ -1,4 +1,4 @@
-"""A small embedder, faces to curate, and what the embedder gives for them by another way."""
+"""A small embedder, faces to curate, and a second implementation of the embedder in NumPy."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from facerts.curation.embeddings import Embedding
+from facerts.curation.embeddings import SourceEmbedder
 from facerts.curation.pack import unpack
 from facerts.datasets import open_source
 from facerts.embedding import load_embedder
@@ -21,22 +21,22 @@ SIZE = 16
 
 @pytest.fixture(scope="session")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Gives the embedding and, as quality, its length."""
+    """An embedder whose quality is the norm of the embedding."""
     path = write_embedder(tmp_path_factory.mktemp("foreign") / "small.onnx", size=SIZE)
     write_description(path)
     return path
 
 
 @pytest.fixture(scope="session")
-def embedding(model: Path) -> Embedding:
-    return Embedding(load_embedder(model, threads=1, batch_size=7))
+def embedder(model: Path) -> SourceEmbedder:
+    return SourceEmbedder(load_embedder(model, threads=1, batch_size=7))
 
 
 @pytest.fixture(scope="session")
 def faces(drawn_faces: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The drawn faces; person 1 with three pictures again, hardly brighter; person 2 with one of person 3, so, too.
+    """Synthetic faces with near-duplicates, which are slightly brighter.
 
-    Person 4 is there again under another name, every picture a little brighter.
+    Person 1 has three near-duplicates, person 2 has one of person 3, and person 4 appears again under another name.
     """
     folder = tmp_path_factory.mktemp("curated") / "faces"
     unpack(open_source(drawn_faces), folder)
@@ -55,7 +55,7 @@ def faces(drawn_faces: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def embeddings_of(folder: Path) -> tuple[NDArray[np.float64], NDArray[np.float64], list[str], list[str]]:
-    """Unit embeddings, lengths, identities and locations of a folder's pictures, in NumPy."""
+    """Unit embeddings, norms, identities and locations of the images in a folder."""
     files = sorted(folder.rglob("*.*g"))
     crops = np.stack([decode_crop(file.read_bytes(), where="") for file in files])
     vectors = slow_embedding(crops, size=SIZE)

@@ -1,4 +1,4 @@
-"""Near-duplicates, strangers among an identity's pictures, and identities that look like one person."""
+"""Near-duplicates, mislabeled images, and identities that look like one person."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ import pytest
 from numpy.typing import NDArray
 
 from facerts.curation import embeddings
-from facerts.curation.curation_job import Settings
-from facerts.curation.dedup import Limits, dedup
-from facerts.curation.embeddings import Embedding
-from facerts.curation.identities import look_alikes
-from facerts.curation.identity_pairs import Across
-from facerts.curation.output_spec import Target
+from facerts.curation.curation_job import JobOptions
+from facerts.curation.dedup import DedupThresholds, dedup
+from facerts.curation.embeddings import SourceEmbedder
+from facerts.curation.identities import similar_identities
+from facerts.curation.identity_pairs import IdentityAction
+from facerts.curation.output_spec import OutputSpec
 from facerts.curation.pack import unpack
 from facerts.datasets import Subset, open_images, open_source
 from facerts.detection.base import Detection
@@ -31,74 +31,74 @@ from facerts.io.files import sha256_file
 from tests.contents import Content, content, files_in
 from tests.curation.conftest import embeddings_of
 
-LIMITS = Limits(threshold=0.999, identity_threshold=0.97)
+THRESHOLDS = DedupThresholds(threshold=0.999, identity_threshold=0.97)
 
-Make = Callable[..., dict[str, Any]]
+Dedup = Callable[..., dict[str, Any]]
 
 
 @pytest.fixture
-def make(faces: Path, embedding: Embedding, tmp_path: Path) -> Make:
-    def run(limits: Limits = LIMITS, **options: Any) -> dict[str, Any]:
-        return dedup(open_source(faces), Target(tmp_path / "out.tar"), embedding, limits, **options)
+def run_dedup(faces: Path, embedder: SourceEmbedder, tmp_path: Path) -> Dedup:
+    def run(thresholds: DedupThresholds = THRESHOLDS, **options: Any) -> dict[str, Any]:
+        return dedup(open_source(faces), OutputSpec(tmp_path / "out.tar"), embedder, thresholds, **options)
 
     return run
 
 
-def listed(folder: Path, kind: str, stem: str = "out") -> list[dict[str, Any]]:
+def read_list(folder: Path, kind: str, stem: str = "out") -> list[dict[str, Any]]:
     path = folder / f"{stem}.{kind}.jsonl"
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
-def expected_repeats(faces: Path, threshold: float) -> set[str]:
-    """The near-duplicates of better pictures of the same identity, one comparison at a time."""
+def expected_duplicates(faces: Path, threshold: float) -> set[str]:
+    """The near-duplicates of better images of the same identity, one comparison at a time."""
     vectors, length, people, files = embeddings_of(faces)
-    gone = set()
+    duplicates = set()
     for person in set(people):
         kept: list[int] = []
-        mine = [row for row, name in enumerate(people) if name == person]
-        for row in sorted(mine, key=lambda row: -length[row]):
+        own = [row for row, name in enumerate(people) if name == person]
+        for row in sorted(own, key=lambda row: -length[row]):
             if any(vectors[row] @ vectors[other] >= threshold for other in kept):
-                gone.add(files[row])
+                duplicates.add(files[row])
             else:
                 kept.append(row)
-    return gone
+    return duplicates
 
 
 @pytest.mark.parametrize("threshold", [0.999, 0.9])
-def test_of_pictures_that_are_almost_the_same_the_best_stays(
-    make: Make, faces: Path, tmp_path: Path, threshold: float
+def test_the_best_of_near_duplicates_is_kept(
+    run_dedup: Dedup, faces: Path, tmp_path: Path, threshold: float
 ) -> None:
-    report = make(replace(LIMITS, threshold=threshold))
-    rows = listed(tmp_path, "dropped")
-    expected = expected_repeats(faces, threshold)
-    assert {row["picture"] for row in rows} == expected
+    report = run_dedup(replace(THRESHOLDS, threshold=threshold))
+    rows = read_list(tmp_path, "dropped")
+    expected = expected_duplicates(faces, threshold)
+    assert {row["image"] for row in rows} == expected
     assert len(expected) == 3 if threshold == 0.999 else len(expected) > 10
     vectors, length, people, files = embeddings_of(faces)
     for row in rows:
-        gone, stays = files.index(row["picture"]), files.index(row["resembles"])
+        dropped, kept = files.index(row["image"]), files.index(row["resembles"])
         assert row["resembles"] not in expected
-        assert people[gone] == people[stays] == row["identity"]
-        assert length[stays] >= length[gone]
-        assert row["cosine"] == pytest.approx(vectors[gone] @ vectors[stays], abs=1e-4)
+        assert people[dropped] == people[kept] == row["identity"]
+        assert length[kept] >= length[dropped]
+        assert row["cosine"] == pytest.approx(vectors[dropped] @ vectors[kept], abs=1e-4)
     assert report["dropped"]["by_reason"] == {"near-duplicate": len(expected)}
-    left = content(tmp_path / "out.tar")
-    assert left == content(faces) - content_of(expected)
+    remaining = content(tmp_path / "out.tar")
+    assert remaining == content(faces) - content_of(expected)
 
 
 def content_of(files: set[str]) -> Content:
     return Counter((Path(file).parent.name, Path(file).read_bytes()) for file in files)
 
 
-def test_identities_that_look_like_one_person_are_told_and_stay(
-    make: Make, faces: Path, tmp_path: Path
+def test_identities_that_look_like_one_person_are_reported_and_kept(
+    run_dedup: Dedup, faces: Path, tmp_path: Path
 ) -> None:
-    report = make()
-    pairs = {(row["first"], row["second"]): row for row in listed(tmp_path, "pairs")}
-    # By their means and all their pictures; and by one picture that two people share.
+    report = run_dedup()
+    pairs = {(row["first"], row["second"]): row for row in read_list(tmp_path, "pairs")}
+    # One pair by means and all images, one by a single shared image.
     assert set(pairs) == {("other_0004", "person_0004"), ("person_0002", "person_0003")}
     same, shared = pairs["other_0004", "person_0004"], pairs["person_0002", "person_0003"]
-    assert (same["one_person"], same["similar_pictures"], same["share"]) == (True, 8, 1.0)
-    assert (shared["one_person"], shared["similar_pictures"]) == (False, 1)
+    assert (same["one_person"], same["similar_images"], same["share"]) == (True, 8, 1.0)
+    assert (shared["one_person"], shared["similar_images"]) == (False, 1)
     assert sorted(Path(path).name for path in shared["example"]) == ["0000.jpg", "0100.png"]
     vectors, _, people, _ = embeddings_of(faces)
     means = [
@@ -110,68 +110,72 @@ def test_identities_that_look_like_one_person_are_told_and_stay(
     assert len(open_source(tmp_path / "out.tar").identities) == 9
 
 
-def test_they_can_be_merged_and_then_their_pictures_are_each_other_s_repeats(
-    make: Make, tmp_path: Path
-) -> None:
-    report = make(across=Across.MERGE)
+def test_merging_identities_removes_their_common_duplicates(run_dedup: Dedup, tmp_path: Path) -> None:
+    report = run_dedup(identity_action=IdentityAction.MERGE)
     source = open_source(tmp_path / "out.tar")
     assert len(source.identities) == 8
     assert {"other_0004", "person_0004"} & set(source.identities) in ({"other_0004"}, {"person_0004"})
     assert report["dropped"]["by_reason"] == {"near-duplicate": 3 + 8}
 
 
-def test_or_the_smaller_one_be_dropped(make: Make, tmp_path: Path) -> None:
-    report = make(across=Across.DROP)
+def test_the_smaller_of_two_identities_can_be_dropped(run_dedup: Dedup, tmp_path: Path) -> None:
+    report = run_dedup(identity_action=IdentityAction.DROP)
     assert report["dropped"]["by_reason"] == {"near-duplicate": 3, "identity resembles another": 8}
     assert len(open_source(tmp_path / "out.tar").identities) == 8
 
 
-def test_pictures_of_different_identities_need_not_be_compared(make: Make, tmp_path: Path) -> None:
-    make(replace(LIMITS, pictures_across=False))
-    (pair,) = listed(tmp_path, "pairs")
-    assert (pair["first"], pair["similar_pictures"], pair["example"]) == ("other_0004", 0, None)
+def test_images_of_different_identities_need_not_be_compared(run_dedup: Dedup, tmp_path: Path) -> None:
+    run_dedup(replace(THRESHOLDS, images_across=False))
+    (pair,) = read_list(tmp_path, "pairs")
+    assert (pair["first"], pair["similar_images"], pair["example"]) == ("other_0004", 0, None)
 
 
-def test_pictures_far_from_their_identity_go_if_asked(make: Make, faces: Path, tmp_path: Path) -> None:
-    limit = 0.6
-    report = make(Limits(threshold=1.0, identity_threshold=0.97, min_own_cosine=limit))
+def test_images_far_from_their_identity_are_dropped_on_request(
+    run_dedup: Dedup, faces: Path, tmp_path: Path
+) -> None:
+    minimum = 0.6
+    report = run_dedup(DedupThresholds(threshold=1.0, identity_threshold=0.97, min_own_cosine=minimum))
     vectors, _, people, files = embeddings_of(faces)
-    rows = listed(tmp_path, "dropped")
-    gone = {row["picture"] for row in rows}
-    assert len(rows) == len(gone)
-    owns = {}
+    rows = read_list(tmp_path, "dropped")
+    dropped = {row["image"] for row in rows}
+    assert len(rows) == len(dropped)
+    own_cosines = {}
     for row, person in enumerate(people):
         others = [other for other, name in enumerate(people) if name == person and other != row]
         mean = vectors[others].mean(axis=0)
-        owns[files[row]] = vectors[row] @ mean / np.linalg.norm(mean)
-    assert gone == {file for file, own in owns.items() if own < limit}
-    assert 0 < len(gone) < len(files) / 2
-    assert report["own_cosine"]["quantiles"]["0.5"] == pytest.approx(np.median(list(owns.values())), abs=1e-3)
-    assert report["dropped"]["by_reason"] == {"far from its identity": len(gone)}
+        own_cosines[files[row]] = vectors[row] @ mean / np.linalg.norm(mean)
+    assert dropped == {file for file, own in own_cosines.items() if own < minimum}
+    assert 0 < len(dropped) < len(files) / 2
+    assert report["own_cosine"]["quantiles"]["0.5"] == pytest.approx(
+        np.median(list(own_cosines.values())), abs=1e-3
+    )
+    assert report["dropped"]["by_reason"] == {"far from its identity": len(dropped)}
 
 
 @pytest.mark.parametrize("faiss", [False, True])
-def test_a_dry_run_tells_the_same_and_writes_no_picture(
-    make: Make, tmp_path: Path, embedding: Embedding, faces: Path, faiss: bool
+def test_a_dry_run_reports_the_same_and_writes_no_images(
+    run_dedup: Dedup, tmp_path: Path, embedder: SourceEmbedder, faces: Path, faiss: bool
 ) -> None:
-    if faiss:
-        pytest.importorskip("faiss")
-    real = make()
-    found = replace(embedding, search="faiss" if faiss else "numpy")
-    target = Target(tmp_path / "dry")
-    told = dedup(open_source(faces), target, found, LIMITS, settings=Settings(dry_run=True))
-    assert listed(tmp_path, "dropped", "dry.dry-run") == listed(tmp_path, "dropped")
-    assert listed(tmp_path, "pairs", "dry.dry-run") == listed(tmp_path, "pairs")
-    assert told["written"][0]["images"] == real["written"][0]["images"]
+    real = run_dedup()
+    backend = replace(embedder, search="faiss" if faiss else "numpy")
+    output = OutputSpec(tmp_path / "dry")
+    report = dedup(open_source(faces), output, backend, THRESHOLDS, options=JobOptions(dry_run=True))
+    assert read_list(tmp_path, "dropped", "dry.dry-run") == read_list(tmp_path, "dropped")
+    assert read_list(tmp_path, "pairs", "dry.dry-run") == read_list(tmp_path, "pairs")
+    assert report["written"][0]["images"] == real["written"][0]["images"]
     dry = {"dry.dry-run.json", "dry.dry-run.dropped.jsonl", "dry.dry-run.pairs.jsonl"}
     assert {name for name in files_in(tmp_path) if name.startswith("dry")} == dry
 
 
-def test_the_report_says_by_which_model_and_limits(make: Make, model: Path) -> None:
-    told = make()["settings"]
-    assert told["model"]["sha256"] == sha256_file(model)
-    assert (told["threshold"], told["identity_threshold"], told["min_own_cosine"]) == (0.999, 0.97, None)
-    assert (told["by"], told["across"], told["flip"], told["search"]) == (
+def test_the_report_names_the_model_and_the_thresholds(run_dedup: Dedup, model: Path) -> None:
+    settings = run_dedup()["settings"]
+    assert settings["model"]["sha256"] == sha256_file(model)
+    assert (settings["threshold"], settings["identity_threshold"], settings["min_own_cosine"]) == (
+        0.999,
+        0.97,
+        None,
+    )
+    assert (settings["by"], settings["identity_action"], settings["flip"], settings["search"]) == (
         "embedding",
         "report",
         False,
@@ -179,63 +183,63 @@ def test_the_report_says_by_which_model_and_limits(make: Make, model: Path) -> N
     )
 
 
-def test_embeddings_are_taken_from_the_cache_as_long_as_they_fit(
-    faces: Path, embedding: Embedding, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_the_cache_is_used_as_long_as_it_is_valid(
+    faces: Path, embedder: SourceEmbedder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cached = replace(embedding, cache=tmp_path / "cache")
+    cached = replace(embedder, cache=tmp_path / "cache")
 
-    def run(name: str, how: Embedding, source: Path = faces) -> dict[str, Any]:
-        return dedup(open_source(source), Target(tmp_path / name), how, LIMITS)
+    def run(name: str, embedder: SourceEmbedder, source: Path = faces) -> dict[str, Any]:
+        return dedup(open_source(source), OutputSpec(tmp_path / name), embedder, THRESHOLDS)
 
-    run("fresh", embedding)
+    run("fresh", embedder)
     run("first", cached)
-    embedded_again: list[int] = []
+    calls: list[int] = []
     original = embeddings.embed_source
 
-    def watched(*args: Any, **options: Any) -> Any:
-        embedded_again.append(1)
+    def counting_embed(*args: Any, **options: Any) -> Any:
+        calls.append(1)
         return original(*args, **options)
 
-    monkeypatch.setattr(embeddings, "embed_source", watched)
+    monkeypatch.setattr(embeddings, "embed_source", counting_embed)
     run("second", cached)
-    assert not embedded_again
+    assert not calls
     for kind in ("dropped", "pairs"):
         assert (
-            listed(tmp_path, kind, "first")
-            == listed(tmp_path, kind, "second")
-            == listed(tmp_path, kind, "fresh")
+            read_list(tmp_path, kind, "first")
+            == read_list(tmp_path, kind, "second")
+            == read_list(tmp_path, kind, "fresh")
         )
     run("flipped", replace(cached, flip=True))
-    assert embedded_again
-    embedded_again.clear()
+    assert calls
+    calls.clear()
     unpack(open_source(faces), tmp_path / "faces")
-    victim = tmp_path / "faces" / "person_0001" / "0000.jpg"
-    victim.write_bytes((tmp_path / "faces" / "person_0002" / "0001.jpg").read_bytes())
+    broken = tmp_path / "faces" / "person_0001" / "0000.jpg"
+    broken.write_bytes((tmp_path / "faces" / "person_0002" / "0001.jpg").read_bytes())
     run("changed", cached, tmp_path / "faces")
-    assert embedded_again
+    assert calls
     assert not list((tmp_path / "cache").glob(".*"))
 
 
-def test_pictures_that_cannot_be_read_are_left_out_and_named(
-    faces: Path, embedding: Embedding, tmp_path: Path
+def test_unreadable_images_are_dropped_and_named(
+    faces: Path, embedder: SourceEmbedder, tmp_path: Path
 ) -> None:
     unpack(open_source(faces), tmp_path / "faces")
-    victim = tmp_path / "faces" / "person_0005" / "0003.jpg"
-    victim.write_bytes(victim.read_bytes()[:200])
-    report = dedup(open_source(tmp_path / "faces"), Target(tmp_path / "out.tar"), embedding, LIMITS)
-    (row,) = [row for row in listed(tmp_path, "dropped") if row["reason"] == "cannot be read"]
-    assert row["picture"] == str(victim)
-    assert "cut short" in row["error"]
+    broken = tmp_path / "faces" / "person_0005" / "0003.jpg"
+    broken.write_bytes(broken.read_bytes()[:200])
+    report = dedup(open_source(tmp_path / "faces"), OutputSpec(tmp_path / "out.tar"), embedder, THRESHOLDS)
+    (row,) = [row for row in read_list(tmp_path, "dropped") if row["reason"] == "cannot be read"]
+    assert row["image"] == str(broken)
+    assert "truncated" in row["error"]
     assert report["dropped"]["by_reason"]["cannot be read"] == 1
 
 
-def test_photos_are_aligned_and_those_without_a_face_left_out(
-    drawn_faces: Path, embedding: Embedding, tmp_path: Path
+def test_photos_are_aligned_and_dropped_if_they_have_no_face(
+    drawn_faces: Path, embedder: SourceEmbedder, tmp_path: Path
 ) -> None:
-    class Middle:
-        """Finds the face of the canvas below, unless the photo is all of one color."""
+    class CenterDetector:
+        """A detector that finds the face in the photos below, unless the photo is of one color."""
 
-        identity = "middle"
+        identity = "center"
 
         def __call__(self, image: NDArray[np.uint8]) -> list[Detection]:
             if image.std() < 1:
@@ -252,66 +256,64 @@ def test_photos_are_aligned_and_those_without_a_face_left_out(
         encode_png(np.full((200, 200, 3), 90, dtype=np.uint8))
     )
     source = open_source(tmp_path / "photos")
-    report = dedup(source, Target(tmp_path / "out.tar"), embedding, LIMITS, align=Middle())
+    report = dedup(source, OutputSpec(tmp_path / "out.tar"), embedder, THRESHOLDS, align=CenterDetector())
     assert report["dropped"]["by_reason"] == {"cannot be read": 1, "near-duplicate": 1}
-    (faceless,) = [row for row in listed(tmp_path, "dropped") if row["reason"] == "cannot be read"]
+    (faceless,) = [row for row in read_list(tmp_path, "dropped") if row["reason"] == "cannot be read"]
     assert faceless["error"].endswith("plain.png: no face was found")
-    assert report["settings"]["align"] == "middle"
-    # What is written are the photos, not the crops.
+    assert report["settings"]["align"] == "center"
+    # The photos are written, not the crops.
     assert set(content(tmp_path / "out.tar")) <= set(content(tmp_path / "photos"))
 
 
-def test_nothing_readable_is_an_error_and_leaves_nothing(embedding: Embedding, tmp_path: Path) -> None:
+def test_a_source_without_readable_images_is_an_error(embedder: SourceEmbedder, tmp_path: Path) -> None:
     (tmp_path / "bad" / "a").mkdir(parents=True)
     (tmp_path / "bad" / "a" / "1.jpg").write_bytes(b"no")
-    with pytest.raises(DataError, match="none of its 1 pictures can be embedded"):
-        dedup(open_source(tmp_path / "bad"), Target(tmp_path / "out"), embedding)
+    with pytest.raises(DataError, match="none of its 1 images can be embedded"):
+        dedup(open_source(tmp_path / "bad"), OutputSpec(tmp_path / "out"), embedder)
     assert files_in(tmp_path) == ["bad", "bad/a", "bad/a/1.jpg"]
 
 
-def test_without_identities_all_pictures_are_compared(
-    faces: Path, embedding: Embedding, tmp_path: Path
+def test_without_identities_all_images_are_compared(
+    faces: Path, embedder: SourceEmbedder, tmp_path: Path
 ) -> None:
-    report = dedup(open_images(faces), Target(tmp_path / "out.tar"), embedding, LIMITS)
+    report = dedup(open_images(faces), OutputSpec(tmp_path / "out.tar"), embedder, THRESHOLDS)
     # Three of person 1, one of persons 2 and 3, eight of persons 4.
     assert report["dropped"]["by_reason"] == {"near-duplicate": 12}
     assert "identity_pairs" not in report
 
 
-def test_pairs_of_identities_are_found_in_any_order_of_the_pictures(
-    faces: Path, embedding: Embedding
-) -> None:
-    by_means, by_pictures = 0.8, 0.95
+def test_identity_pairs_do_not_depend_on_the_order_of_images(faces: Path, embedder: SourceEmbedder) -> None:
+    mean_threshold, image_threshold = 0.8, 0.95
     ordered = open_source(faces)
     source = Subset(ordered, np.random.default_rng(2).permutation(len(ordered)))
     assert source.labels is not None
     vectors, _, people, files = embeddings_of(faces)
     rows = [files.index(source.location(index)) for index in range(len(source))]
-    found = look_alikes(
+    similar = similar_identities(
         source,
         vectors[rows].astype(np.float32),
         np.ones(len(source), dtype=bool),
-        by_means=by_means,
-        by_pictures=by_pictures,
+        mean_threshold=mean_threshold,
+        image_threshold=image_threshold,
         backend="numpy",
     )
-    pairs = {(source.identities[pair.first], source.identities[pair.second]): pair for pair in found}
-    of = {person: vectors[[name == person for name in people]] for person in set(people)}
+    pairs = {(source.identities[pair.first], source.identities[pair.second]): pair for pair in similar}
+    by_person = {person: vectors[[name == person for name in people]] for person in set(people)}
     expected = {}
-    for one, other in combinations(sorted(of), 2):
-        means = [of[person].mean(axis=0) for person in (one, other)]
+    for one, other in combinations(sorted(by_person), 2):
+        means = [by_person[person].mean(axis=0) for person in (one, other)]
         cosine = means[0] @ means[1] / np.linalg.norm(means[0]) / np.linalg.norm(means[1])
-        close = of[one] @ of[other].T >= by_pictures
-        # Of equally many pictures the second identity's count.
-        fewer = close.any(axis=1) if len(of[one]) < len(of[other]) else close.any(axis=0)
-        if cosine >= by_means or close.any():
-            expected[one, other] = (cosine >= by_means or fewer.mean() >= 0.5, int(fewer.sum()))
-    told = {names: (pair.one_person, pair.facts["similar_pictures"]) for names, pair in pairs.items()}
-    assert told == expected
+        close = by_person[one] @ by_person[other].T >= image_threshold
+        # With equal numbers of images, those of the second identity count.
+        smaller = close.any(axis=1) if len(by_person[one]) < len(by_person[other]) else close.any(axis=0)
+        if cosine >= mean_threshold or close.any():
+            expected[one, other] = (cosine >= mean_threshold or smaller.mean() >= 0.5, int(smaller.sum()))
+    actual = {names: (pair.one_person, pair.details["similar_images"]) for names, pair in pairs.items()}
+    assert actual == expected
     assert len({one_person for one_person, _ in expected.values()}) == 2
-    assert len({pictures for _, pictures in expected.values()}) > 2
+    assert len({images for _, images in expected.values()}) > 2
 
 
-def test_a_threshold_must_be_a_cosine() -> None:
+def test_a_threshold_must_be_a_positive_cosine() -> None:
     with pytest.raises(Error, match="--identity-threshold 0"):
-        Limits(identity_threshold=0)
+        DedupThresholds(identity_threshold=0)

@@ -1,4 +1,4 @@
-"""Files of data sets that claim what they do not hold: refused with a sentence, in bounded memory and time."""
+"""Data sets that claim data they do not have: refused with a clear error, in bounded memory and time."""
 
 from __future__ import annotations
 
@@ -25,36 +25,37 @@ def write_set(folder: Path, content: records.RecordSet) -> Path:
     return folder / "train.rec"
 
 
-def test_no_tar_file_asks_for_more_than_it_holds(tmp_path: Path) -> None:
+def test_hostile_tar_files_are_refused_within_bounds(tmp_path: Path) -> None:
     paths = []
     for number, content in enumerate(archives.HOSTILE.values()):
         paths.append(tmp_path / f"{number}.tar")
         paths[-1].write_bytes(content)
-    told = dict(zip(archives.HOSTILE, read_bounded("source", paths).values(), strict=True))
-    assert {what for what, sentence in told.items() if not sentence} == {
+    messages = dict(zip(archives.HOSTILE, read_bounded("source", paths).values(), strict=True))
+    assert {what for what, message in messages.items() if not message} == {
         "a name with NUL",
-        "a name that leads out",
-        "a size that is no number",  # tarfile takes that of the header
+        "a name outside the archive",
+        "a size that is not a number",  # tarfile falls back to the header's size
     }
-    for sentence, path in zip(told.values(), paths, strict=True):
-        assert not sentence or sentence.startswith(f"{path}: ")
+    for message, path in zip(messages.values(), paths, strict=True):
+        assert not message or message.startswith(f"{path}: ")
 
 
-def test_no_record_set_asks_for_more_than_it_holds(tmp_path: Path) -> None:
+def test_hostile_record_sets_are_refused_within_bounds(tmp_path: Path) -> None:
     paths = [
         write_set(tmp_path / str(number), content) for number, content in enumerate(records.HOSTILE.values())
     ]
-    told = dict(zip(records.HOSTILE, read_bounded("source", paths).values(), strict=True))
-    assert {what for what, sentence in told.items() if not sentence} == {
+    messages = dict(zip(records.HOSTILE, read_bounded("source", paths).values(), strict=True))
+    assert {what for what, message in messages.items() if not message} == {
         "keys of 10^40",
-        "a length of 2^29",  # of the header, of which the first bytes alone are read
+        "a length of 2^29",  # of the header record, of which only the first bytes are read
         "names of any bytes",
     }
-    for sentence, path in zip(told.values(), paths, strict=True):
-        assert not sentence or sentence.startswith(str(path.parent))
+    for message, path in zip(messages.values(), paths, strict=True):
+        assert not message or message.startswith(str(path.parent))
 
 
-def test_no_list_ends_a_run_by_one_line(tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_a_bad_line_of_a_list_fails_alone(tmp_path: Path) -> None:
     (tmp_path / "there.jpg").write_bytes(FACE)
     for number, content in enumerate(lists.HOSTILE.values()):
         (tmp_path / f"{number}.txt").write_bytes(content)
@@ -67,14 +68,14 @@ def test_no_list_ends_a_run_by_one_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", lists.REFUSED.values(), ids=lists.REFUSED)
-def test_what_is_no_list_is_named(tmp_path: Path, content: bytes) -> None:
+def test_a_file_that_is_not_a_list_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "there.jpg").write_bytes(FACE)
     (tmp_path / "list.txt").write_bytes(content)
     with pytest.raises(DataError, match=r"list\.txt: the list is (empty|UTF-16)"):
         open_images(tmp_path / "list.txt")
 
 
-def test_a_list_names_files_by_the_bytes_of_their_names(tmp_path: Path) -> None:
+def test_a_list_may_contain_file_names_that_are_not_utf8(tmp_path: Path) -> None:
     (tmp_path / "Größe.jpg").write_bytes(FACE)
     with open(bytes(tmp_path) + "/Jürgen.jpg".encode("latin1"), "wb") as file:
         file.write(FACE)
@@ -83,11 +84,11 @@ def test_a_list_names_files_by_the_bytes_of_their_names(tmp_path: Path) -> None:
     assert [source.read(index) for index in range(2)] == [FACE, FACE]
 
 
-def test_a_member_of_three_gigabytes_is_a_row_of_its_own(tmp_path: Path) -> None:
+def test_a_member_of_three_gigabytes_fails_alone(tmp_path: Path) -> None:
     size = 3 << 30
     with (tmp_path / "large.tar").open("wb") as file:
         file.write(archives.header("a/1.jpg", size))
-        file.seek(size, 1)  # a hole, so that it takes no room
+        file.seek(size, 1)  # a hole, so that it takes no disk space
         file.write(archives.member("a/2.jpg", FACE) + archives.END)
     source = open_source(tmp_path / "large.tar")
     with pytest.raises(DataError, match=rf"a/1\.jpg .*{size:,} bytes, more than the limit of {MAX_BYTES:,}"):
@@ -95,7 +96,7 @@ def test_a_member_of_three_gigabytes_is_a_row_of_its_own(tmp_path: Path) -> None
     assert source.read(1) == FACE
 
 
-def test_what_an_index_leaves_out_behind_a_record_is_not_read(tmp_path: Path) -> None:
+def test_data_after_the_last_indexed_record_is_not_read(tmp_path: Path) -> None:
     path = write_set(tmp_path / "set", records.records(records.labeled(0.0, FACE)))
     with path.open("r+b") as file:
         file.truncate(3 << 30)
@@ -103,7 +104,7 @@ def test_what_an_index_leaves_out_behind_a_record_is_not_read(tmp_path: Path) ->
     assert open_source(path).read(0) == FACE
 
 
-def test_ordinary_tar_files_of_every_form_are_read(tmp_path: Path) -> None:
+def test_ordinary_tar_files_of_every_format_are_read(tmp_path: Path) -> None:
     long = f"{'person ' * 20}/{'x' * 120}.jpg"
     for form in (tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT):
         with tarfile.open(tmp_path / "t.tar", "w", format=form) as archive:

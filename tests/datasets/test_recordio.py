@@ -29,19 +29,19 @@ def write_set(folder: Path, payloads: list[bytes], name: str = "train") -> Path:
     return folder / f"{name}.rec"
 
 
-# Payloads that hold the magic number, aligned and not, are what splitting is for.
+# Payloads that contain the magic number, aligned and not, to exercise splitting.
 payloads = st.lists(st.sampled_from([MAGIC, b"a", b"bc", b"def", b"ghij", bytes(8)]), max_size=12).map(
     b"".join
 )
 
 
 @given(payloads)
-def test_what_is_written_is_read_back(payload: bytes) -> None:
+def test_payloads_round_trip(payload: bytes) -> None:
     assert decode_record(encode_record(payload), "x") == payload
 
 
 @given(payloads)
-def test_records_are_aligned_and_the_magic_number_stands_only_at_parts(payload: bytes) -> None:
+def test_records_are_aligned_and_the_magic_number_only_begins_parts(payload: bytes) -> None:
     record = encode_record(payload)
     assert len(record) % 4 == 0
     words = [record[start : start + 4] for start in range(0, len(record), 4)]
@@ -53,8 +53,8 @@ def test_records_are_aligned_and_the_magic_number_stands_only_at_parts(payload: 
     assert [i for i, word in enumerate(words) if word == MAGIC] == parts
 
 
-def test_the_layout_is_the_published_one() -> None:
-    # Worked out by hand from dmlc-core's recordio.h: "abc", the magic number on byte 4, "z".
+def test_the_encoding_matches_the_specification() -> None:
+    # Worked out by hand from dmlc-core's recordio.h: "abcd", the magic number at byte 4, "z".
     payload = b"abcd" + MAGIC + b"z"
     first = struct.pack("<II", 0xCED7230A, 1 << 29 | 4) + b"abcd"
     last = struct.pack("<II", 0xCED7230A, 3 << 29 | 1) + b"z\0\0\0"
@@ -62,12 +62,12 @@ def test_the_layout_is_the_published_one() -> None:
     assert encode_record(b"hello") == struct.pack("<II", 0xCED7230A, 5) + b"hello\0\0\0"
 
 
-def test_labels_come_back_and_the_picture_keeps_its_bytes() -> None:
+def test_labels_and_images_round_trip() -> None:
     for labels in (7.0, (3.0, 4.5), (1.0, 2.0, 3.0)):
-        read, picture = unpack_labeled(pack_labeled(labels, 12, b"picture"), "x")
+        read, image = unpack_labeled(pack_labeled(labels, 12, b"image"), "x")
         np.testing.assert_array_equal(read, np.atleast_1d(labels))
-        assert picture == b"picture"
-    # flag, label, id, id2, as MXNet's IRHeader has them.
+        assert image == b"image"
+    # flag, label, id, id2, as in MXNet's IRHeader.
     assert pack_labeled(7.0, 12, b"") == struct.pack("<IfQQ", 0, 7.0, 12, 0)
 
 
@@ -80,7 +80,7 @@ def test_random_access_by_row(tmp_path: Path) -> None:
         assert reader.read(int(row)) == contents[row]
 
 
-def test_an_index_in_another_order_than_the_file_is_understood(tmp_path: Path) -> None:
+def test_the_index_may_be_in_another_order_than_the_file(tmp_path: Path) -> None:
     contents = [bytes([number]) * 30 for number in range(9)]
     path = write_set(tmp_path, contents)
     index = path.with_suffix(".idx")
@@ -105,7 +105,7 @@ def test_an_index_past_the_end_names_the_record(tmp_path: Path) -> None:
         RecordReader(path)
 
 
-def test_an_index_of_another_file_is_noticed(tmp_path: Path) -> None:
+def test_an_index_of_another_file_is_detected(tmp_path: Path) -> None:
     path = write_set(tmp_path, [b"x" * 40] * 4)
     path.with_suffix(".idx").write_text("0\t0\n1\t52\n")
     with pytest.raises(DataError, match="no record begins here"):
@@ -138,13 +138,13 @@ def test_a_missing_index_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "payload", [b"", b"short", struct.pack("<IfQQ", 1000, 0.0, 1, 0), struct.pack("<IfQQ", 2**31, 0.0, 1, 0)]
 )
-def test_a_payload_that_promises_more_than_it_has_is_refused(payload: bytes) -> None:
+def test_a_payload_that_claims_more_labels_than_it_has_is_refused(payload: bytes) -> None:
     with pytest.raises(DataError, match="record 5"):
         unpack_labeled(payload, "record 5")
 
 
 @given(st.binary(max_size=64))
-def test_hostile_bytes_never_do_worse_than_an_error(data: bytes) -> None:
+def test_random_bytes_are_read_or_refused(data: bytes) -> None:
     try:
         decode_record(MAGIC + data, "x")
     except DataError:

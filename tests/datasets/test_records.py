@@ -20,14 +20,14 @@ def write_set(folder: Path, records: dict[int, bytes], name: str = "train") -> P
     return folder
 
 
-def field_layout(labels: list[int], per_image: tuple[float, ...] | None = None) -> dict[int, bytes]:
-    """Header, images, identity records: as insightface's sets have them, labels in rising runs."""
+def standard_layout(labels: list[int], per_image: tuple[float, ...] | None = None) -> dict[int, bytes]:
+    """Header, images and identity records as in insightface's sets, with images grouped by label."""
     images = len(labels)
     people = sorted(set(labels))
     table = {0: pack_labeled((float(images + 1), float(images + 1 + len(people))), 0, b"")}
     for key, label in enumerate(labels, 1):
         own = (float(label), *per_image) if per_image else float(label)
-        table[key] = pack_labeled(own, key, b"picture %d" % key)
+        table[key] = pack_labeled(own, key, b"image %d" % key)
     for number, person in enumerate(people):
         first = labels.index(person) + 1
         bounds = (float(first), float(first + labels.count(person)))
@@ -36,38 +36,38 @@ def field_layout(labels: list[int], per_image: tuple[float, ...] | None = None) 
 
 
 @pytest.mark.parametrize("per_image", [None, (5.0,), (1.0, 2.0, 3.0)])
-def test_the_fields_layout_gives_images_and_labels(
+def test_the_standard_layout_gives_images_and_labels(
     tmp_path: Path, per_image: tuple[float, ...] | None
 ) -> None:
-    source = open_source(write_set(tmp_path / "casia", field_layout([0, 0, 0, 1, 2, 2], per_image)))
+    source = open_source(write_set(tmp_path / "casia", standard_layout([0, 0, 0, 1, 2, 2], per_image)))
     assert source.name == "casia"
     assert len(source) == 6
     assert source.labels is not None
     assert source.labels.tolist() == [0, 0, 0, 1, 2, 2]
-    assert [source.read(i) for i in range(6)] == [b"picture %d" % key for key in range(1, 7)]
+    assert [source.read(i) for i in range(6)] == [b"image %d" % key for key in range(1, 7)]
 
 
 def test_labels_with_gaps_are_renumbered(tmp_path: Path) -> None:
-    # The identity records are numbered without gaps, the images' own labels are not: those are believed.
-    source = open_source(write_set(tmp_path / "gaps", field_layout([3, 3, 7, 40, 40])))
+    # The identity records are numbered without gaps, but the images' own labels are not: the latter count.
+    source = open_source(write_set(tmp_path / "gaps", standard_layout([3, 3, 7, 40, 40])))
     assert source.labels is not None
     assert source.labels.tolist() == [0, 0, 1, 2, 2]
     assert source.identities == ["gaps_0000003", "gaps_0000007", "gaps_0000040"]
 
 
-def test_a_set_without_a_header_is_images_throughout(tmp_path: Path) -> None:
+def test_without_a_header_every_record_is_an_image(tmp_path: Path) -> None:
     table = {key: pack_labeled(float(key % 3), key, b"%d" % key) for key in range(9)}
     source = open_source(write_set(tmp_path / "plain", table))
     assert source.labels is not None
     assert source.labels.tolist() == [0, 1, 2] * 3
 
 
-def test_numbers_too_large_for_float32_are_read_from_the_images(
+def test_labels_beyond_float32_precision_are_read_from_the_images(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # As if float32 counted only to 4: ranges beyond that are not trusted, labels must be right all the same.
+    # Pretend that float32 is exact only up to 4: ranges beyond are not trusted, but labels must still be right.
     monkeypatch.setattr(records_module, "EXACT_IN_FLOAT32", 4)
-    table = field_layout([0, 0, 1, 1, 1, 2, 2])
+    table = standard_layout([0, 0, 1, 1, 1, 2, 2])
     table[0] = pack_labeled((9.0, 12.0), 0, b"")  # rounded: the first identity record is 8
     source = open_source(write_set(tmp_path / "large", table))
     assert source.labels is not None
@@ -75,48 +75,48 @@ def test_numbers_too_large_for_float32_are_read_from_the_images(
     assert len(source) == 7
 
 
-def test_two_sets_joined_do_not_share_people(tmp_path: Path) -> None:
-    folders = [write_set(tmp_path / name, field_layout([0, 0, 1, 1])) for name in ("a", "b")]
+def test_joined_sets_do_not_share_people(tmp_path: Path) -> None:
+    folders = [write_set(tmp_path / name, standard_layout([0, 0, 1, 1])) for name in ("a", "b")]
     joined = open_source(folders)
     assert len(joined.identities) == 4
 
 
 def test_a_source_can_be_sent_to_another_process(tmp_path: Path) -> None:
-    source = open_source(write_set(tmp_path / "sent", field_layout([0, 0, 1])))
+    source = open_source(write_set(tmp_path / "sent", standard_layout([0, 0, 1])))
     source.read(1)
-    assert pickle.loads(pickle.dumps(source)).read(2) == b"picture 3"
+    assert pickle.loads(pickle.dumps(source)).read(2) == b"image 3"
 
 
-def test_a_label_that_is_no_number_names_its_record(tmp_path: Path) -> None:
-    table = field_layout([0, 1])
+def test_an_invalid_label_is_refused_with_its_record(tmp_path: Path) -> None:
+    table = standard_layout([0, 1])
     table[2] = pack_labeled(float("nan"), 2, b"x")
-    with pytest.raises(DataError, match="record 2: the label is not a number"):
+    with pytest.raises(DataError, match="record 2: the label is not a valid number"):
         open_source(write_set(tmp_path / "nan", table))
 
 
-def test_a_set_of_no_images_is_refused(tmp_path: Path) -> None:
+def test_a_set_without_images_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError):
         open_source(write_set(tmp_path / "none", {0: pack_labeled((1.0, 1.0), 0, b"")}))
 
 
 def test_a_list_of_another_length_is_refused(tmp_path: Path) -> None:
-    folder = write_set(tmp_path / "listed", field_layout([0, 1]))
+    folder = write_set(tmp_path / "listed", standard_layout([0, 1]))
     (folder / "train.lst").write_text("1\t0\ta/1.jpg\n")
     with pytest.raises(DataError, match="1 lines for 2 images"):
         open_source(folder)
 
 
-def test_two_record_files_ask_which(tmp_path: Path) -> None:
-    folder = write_set(tmp_path / "two", field_layout([0, 1]), "one")
-    write_set(folder, field_layout([0, 1]), "other")
-    with pytest.raises(DataError, match="Name one of them"):
+def test_a_folder_with_two_record_files_is_refused(tmp_path: Path) -> None:
+    folder = write_set(tmp_path / "two", standard_layout([0, 1]), "one")
+    write_set(folder, standard_layout([0, 1]), "other")
+    with pytest.raises(DataError, match="give one of them"):
         open_source(folder)
     assert len(open_source(folder / "other.rec")) == 2
 
 
-def test_labels_of_many_images_agree_with_a_slow_reading(tmp_path: Path) -> None:
+def test_labels_of_many_images_are_right(tmp_path: Path) -> None:
     labels = np.sort(np.random.default_rng(0).integers(0, 30, 400)).tolist()
-    source = open_source(write_set(tmp_path / "many", field_layout(labels)))
+    source = open_source(write_set(tmp_path / "many", standard_layout(labels)))
     people = sorted(set(labels))
     assert source.labels is not None
     assert source.labels.tolist() == [people.index(label) for label in labels]

@@ -8,12 +8,12 @@ from facerts.errors import DataError
 
 
 def case() -> np.ndarray:
-    """People with 1, 2, 3, 5 and 8 pictures, mixed."""
+    """Shuffled labels of people with 1, 2, 3, 5 and 8 images."""
     labels = np.repeat(np.arange(5), [1, 2, 3, 5, 8])
     return np.random.default_rng(0).permutation(labels)
 
 
-def test_each_run_is_of_one_person_and_nobody_stands_alone() -> None:
+def test_each_run_is_of_one_person_with_at_least_two_images() -> None:
     labels = case()
     order = identity_order(labels, 4, 24, seed=1, epoch=0)
     assert len(order) == 24
@@ -23,18 +23,18 @@ def test_each_run_is_of_one_person_and_nobody_stands_alone() -> None:
     assert set(runs[:, 0]) <= {1, 2, 3, 4}
 
 
-def test_every_picture_of_a_person_comes_before_any_comes_again() -> None:
+def test_all_images_of_a_person_are_used_before_any_repeats() -> None:
     labels = case()
     whole = identity_order(labels, 4, 4 * (1 + 1 + 2 + 2), seed=3, epoch=0)
-    for person, pictures in ((1, 2), (2, 3), (3, 5), (4, 8)):
+    for person, images in ((1, 2), (2, 3), (3, 5), (4, 8)):
         counts = np.bincount(whole[labels[whole] == person], minlength=len(labels))
         counts = counts[labels == person]
         assert counts.min() >= 1
         assert counts.max() - counts.min() <= 1
-        assert len(counts) == pictures
+        assert len(counts) == images
 
 
-def test_the_key_decides_and_nothing_else() -> None:
+def test_the_order_depends_only_on_the_key() -> None:
     labels = case()
     one = identity_order(labels, 2, 16, seed=1, epoch=2)
     np.testing.assert_array_equal(one, identity_order(labels, 2, 16, seed=1, epoch=2))
@@ -48,6 +48,6 @@ def test_a_short_set_repeats_until_the_epoch_is_full() -> None:
     np.testing.assert_array_equal(order[:4], np.concatenate([order[4:8]]))
 
 
-def test_people_with_one_picture_alone_are_refused() -> None:
-    with pytest.raises(DataError, match="two pictures or more"):
+def test_a_set_of_people_with_one_image_each_is_refused() -> None:
+    with pytest.raises(DataError, match="two or more images"):
         identity_order(np.arange(5), 2, 4, seed=0, epoch=0)

@@ -44,13 +44,13 @@ def test_a_folder_of_both_kinds_is_refused_for_training_and_read_for_scoring(tmp
     (tmp_path / "person").mkdir()
     (tmp_path / "person" / "1.jpg").write_bytes(b"1")
     (tmp_path / "2.jpg").write_bytes(b"2")
-    with pytest.raises(DataError, match="both by themselves and in folders"):
+    with pytest.raises(DataError, match="both images and subfolders with images"):
         open_source(tmp_path)
-    pictures = open_images(tmp_path)
-    assert [pictures.key(i) for i in range(2)] == ["2.jpg", "person/1.jpg"]
+    images = open_images(tmp_path)
+    assert [images.key(i) for i in range(2)] == ["2.jpg", "person/1.jpg"]
 
 
-def test_hidden_and_other_files_are_passed_over(tmp_path: Path) -> None:
+def test_hidden_and_other_files_are_skipped(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     for name in (".hidden.jpg", "notes.txt", "Thumbs.db", "ok.JPG"):
         (tmp_path / "a" / name).write_bytes(b"x")
@@ -58,12 +58,12 @@ def test_hidden_and_other_files_are_passed_over(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("opener", [open_source, open_images])
-def test_an_empty_folder_says_so(tmp_path: Path, opener: object) -> None:
-    with pytest.raises(DataError, match="no pictures here"):
+def test_an_empty_folder_is_refused(tmp_path: Path, opener: object) -> None:
+    with pytest.raises(DataError, match="no images found"):
         opener(tmp_path)  # type: ignore[operator]
 
 
-def test_missing_things_are_named(tmp_path: Path) -> None:
+def test_missing_and_unknown_paths_are_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="nothing matches"):
         open_source(tmp_path / "none-*.tar")
     with pytest.raises(DataError, match="no such file or folder"):
@@ -73,7 +73,7 @@ def test_missing_things_are_named(tmp_path: Path) -> None:
         open_source(tmp_path / "x.pdf")
 
 
-def test_a_list_file_names_the_line_of_a_missing_picture(tmp_path: Path) -> None:
+def test_the_error_on_a_missing_image_names_the_line_of_the_list(tmp_path: Path) -> None:
     (tmp_path / "a.jpg").write_bytes(b"a")
     (tmp_path / "list.txt").write_text("a.jpg\n\nb.jpg\n")
     with pytest.raises(DataError, match=r"line 2: no file .*b\.jpg"):
@@ -88,7 +88,7 @@ def test_a_list_file_names_the_line_of_a_missing_picture(tmp_path: Path) -> None
 
 def test_a_shard_is_read_by_offset(tmp_path: Path) -> None:
     members = {f"p{n // 3}/{n}.jpg": bytes([n]) * (n + 1) for n in range(9)} | {
-        "p0/readme.txt": b"no picture"
+        "p0/readme.txt": b"not an image"
     }
     source = open_source(shard(tmp_path / "s.tar", members))
     assert len(source) == 9
@@ -98,7 +98,7 @@ def test_a_shard_is_read_by_offset(tmp_path: Path) -> None:
         assert source.read(int(index)) == members[source.key(int(index))]
 
 
-def test_identities_that_go_on_in_another_shard_are_one(tmp_path: Path) -> None:
+def test_identities_may_span_several_shards(tmp_path: Path) -> None:
     shard(tmp_path / "s-0.tar", {"a/1.jpg": b"1", "b/1.jpg": b"2"})
     shard(tmp_path / "s-1.tar", {"b/2.jpg": b"3", "c/1.jpg": b"4"})
     source = open_source(tmp_path / "s-*.tar")
@@ -108,13 +108,13 @@ def test_identities_that_go_on_in_another_shard_are_one(tmp_path: Path) -> None:
     assert [source.read(i) for i in (0, 3, -1)] == [b"1", b"4", b"4"]
 
 
-@pytest.mark.parametrize("damage", ["truncated", "compressed", "text", "no pictures"])
+@pytest.mark.parametrize("damage", ["truncated", "compressed", "text", "no images"])
 def test_a_broken_shard_is_named(tmp_path: Path, damage: str) -> None:
     path = tmp_path / "s.tar"
     members = {"a/1.jpg": bytes(3000), "a/2.jpg": bytes(3000)}
     if damage == "compressed":
         shard(path, members, "w:gz")
-    elif damage == "no pictures":
+    elif damage == "no images":
         shard(path, {"a/readme.txt": b"x"})
     else:
         shard(path, members)
@@ -134,7 +134,7 @@ def test_a_subset_renumbers_its_labels(drawn_faces: Path) -> None:
     assert subset.location(1) == source.location(9)
 
 
-def test_every_source_knows_the_files_of_its_pictures(drawn_faces: Path, tmp_path: Path) -> None:
+def test_every_source_knows_the_files_of_its_images(drawn_faces: Path, tmp_path: Path) -> None:
     face = (drawn_faces / "person_0000" / "0000.jpg").read_bytes()
     tar = shard(tmp_path / "a.tar", {"x/1.jpg": face, "x/2.jpg": face})
     write_bin(tmp_path / "b.bin", [face, face], [True])

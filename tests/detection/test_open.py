@@ -18,26 +18,27 @@ YUNET = "face_detection_yunet_2023mar.onnx"
 
 
 @pytest.fixture(autouse=True)
-def nothing_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No models in the cache, nor elsewhere."""
+def no_downloads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No downloaded models, in the cache or elsewhere."""
     monkeypatch.setenv("FACERTS_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("FACERTS_MODELS", str(tmp_path / "elsewhere"))
 
 
-def test_detectors_need_their_model(tmp_path: Path) -> None:
+def test_detectors_need_a_model(tmp_path: Path) -> None:
     assert open_detector("none") is None
     with pytest.raises(
-        ModelError, match=r"yunet is not here: facerts models pull yunet .* or .* --detector-model FILE"
+        ModelError,
+        match=r"yunet is not downloaded: run facerts models pull yunet, or .* --detector-model FILE",
     ):
         open_detector("yunet")
-    with pytest.raises(ModelError, match=r"scrfd needs its model: --detector-model FILE, .* model pack"):
+    with pytest.raises(ModelError, match=r"scrfd needs a model: give --detector-model FILE, .* model pack"):
         open_detector("scrfd")
     with pytest.raises(ModelError, match="no such detector model"):
         open_detector("yunet", tmp_path / "none.onnx")
     (tmp_path / "bad.onnx").write_text("no")
     with pytest.raises(ModelError, match=r"bad\.onnx: ONNX Runtime cannot load it"):
         open_detector("yunet", tmp_path / "bad.onnx")
-    with pytest.raises(Error, match="no detector 'mtcnn'; there are none, yunet, scrfd"):
+    with pytest.raises(Error, match="no detector 'mtcnn'; choose one of none, yunet, scrfd"):
         open_detector("mtcnn")
 
 
@@ -56,16 +57,16 @@ def test_settings_reach_the_detector(
         open_detector(name, model, providers=["NoSuchProvider"])
 
 
-def test_load_gives_the_detector_the_providers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_load_passes_the_providers_to_the_detector(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_description(write_embedder(tmp_path / "m.onnx"))
     scrfd = write_scrfd(tmp_path / "scrfd.onnx")
-    given = {}
+    received = {}
 
-    def keep(model: Path, **options: object) -> SCRFD:
-        given.update(options)
+    def record(model: Path, **options: object) -> SCRFD:
+        received.update(options)
         return SCRFD(model)
 
-    monkeypatch.setitem(facerts.detection.DETECTORS, "scrfd", keep)
+    monkeypatch.setitem(facerts.detection.DETECTORS, "scrfd", record)
     facerts.load(
         tmp_path / "m.onnx",
         detector="scrfd",
@@ -73,11 +74,11 @@ def test_load_gives_the_detector_the_providers(tmp_path: Path, monkeypatch: pyte
         providers=["CPUExecutionProvider"],
         threads=2,
     )
-    assert given["providers"] == ["CPUExecutionProvider"]
-    assert given["threads"] == 2
-    # Several pictures are looked at at once, so a run takes one core unless more are asked for.
+    assert received["providers"] == ["CPUExecutionProvider"]
+    assert received["threads"] == 2
+    # Several photos are processed in parallel, so a forward pass uses one core by default.
     facerts.load(tmp_path / "m.onnx", detector="scrfd", detector_model=scrfd)
-    assert given["threads"] == 1
+    assert received["threads"] == 1
 
 
 def test_photos_are_scored_with_the_detector_of_a_pack(tmp_path: Path) -> None:
@@ -94,7 +95,7 @@ def test_photos_are_scored_with_the_detector_of_a_pack(tmp_path: Path) -> None:
     assert rows[0].det_score == pytest.approx(1)
 
 
-def test_a_file_shows_which_detector_it_is(tmp_path: Path, reference_models: Path) -> None:
+def test_a_detectors_file_reveals_its_kind(tmp_path: Path, reference_models: Path) -> None:
     scrfd = write_scrfd(tmp_path / "anything.onnx")
     assert isinstance(open_any_detector(scrfd), SCRFD)
     assert isinstance(open_any_detector(str(reference_models / YUNET)), YuNet)
@@ -109,7 +110,7 @@ def test_a_file_shows_which_detector_it_is(tmp_path: Path, reference_models: Pat
         open_any_detector(tmp_path / "gone.onnx")
 
 
-def test_after_a_pull_yunet_needs_no_file(reference_models: Path) -> None:
+def test_once_downloaded_yunet_needs_no_file(reference_models: Path) -> None:
     with pytest.raises(ModelError, match="facerts models pull yunet"):
         open_any_detector("yunet")
     pull("yunet", reference_models / YUNET)

@@ -17,9 +17,9 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.slow
 def test_the_demo_runs_and_its_numbers_stand_above_chance(tmp_path: Path) -> None:
     out = tmp_path / "demo"
-    command = [sys.executable, str(ROOT / "demo" / "run.py"), "--out", str(out), "optim.epochs=1.5"]
+    command = [sys.executable, str(ROOT / "demo" / "run.py"), "--out", str(out), "backbone.width=0.125"]
     ran = subprocess.run(
-        [*command, "optim.milestones=[1]", "compute.threads=1"],
+        [*command, "optim.epochs=0.5", "optim.milestones=[0.4]", "compute.threads=1"],
         capture_output=True,
         text=True,
         env={**os.environ, "OMP_NUM_THREADS": "1"},

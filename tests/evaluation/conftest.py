@@ -12,7 +12,7 @@ from facerts.benchmarks import PairBenchmark, pairs_from_identities
 from facerts.benchmarks.bin_sets import save_bin
 from facerts.datasets import open_source
 from facerts.datasets.source import Source
-from facerts.datasets.synthetic import write_drawn
+from facerts.datasets.synthetic import write_synthetic_faces
 from facerts.detection.base import Detection
 from facerts.embedding import FaceOutputs
 from facerts.images import encode_png
@@ -86,7 +86,7 @@ def plain() -> Plain:
 @pytest.fixture(scope="session")
 def benchmark_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("benchmark")
-    write_drawn(folder / "people", identities=30, pictures=4, seed=11)
+    write_synthetic_faces(folder / "people", identities=30, images=4, seed=11)
     pairs = pairs_from_identities(open_source(folder / "people"), genuine=100, impostors=100, seed=2)
     save_bin(pairs, folder / "people.bin")
     write_pairs(pairs, folder / "people" / "named.csv")

@@ -14,11 +14,12 @@ from facerts.errors import Error
 from facerts.evaluation import embed_source
 from facerts.evaluation.options import Measuring
 from facerts.evaluation.result_folder import load_result
+from facerts.evaluation.results.verification import AllPairsResult
 from facerts.evaluation.run import run_pairs
 from facerts.metrics.verification import roc
 from tests.evaluation.conftest import Plain
 
-EVERY = Measuring(every_pair=True, pictures=False, flip=False, fmr=0.01)
+EVERY = Measuring(every_pair=True, keep_crops=False, flip=False, fmr=0.01)
 
 
 @pytest.fixture(scope="module")
@@ -51,27 +52,27 @@ def slow_pairs(
 def test_numbers_are_those_of_every_pair_one_by_one(repeated: Path, tmp_path: Path) -> None:
     run_pairs(Plain(), ["verification"], [repeated], tmp_path, EVERY)
     content, arrays = load_result(tmp_path)
-    section = content["verification"]["named"]["all_pairs"]
+    section = content.verification["named"].all_pairs
     _, pairs, same, cosine = slow_pairs(repeated)
     images = len(np.unique(pairs))
-    assert images == content["verification"]["named"]["images"] - 1
-    assert section["images"] == images
-    assert section["subjects"] == content["verification"]["named"]["subjects"]
-    assert section["genuine"] == same.sum()
-    assert section["impostors"] == (~same).sum()
+    assert images == content.verification["named"].images - 1
+    assert section.images == images
+    assert section.subjects == content.verification["named"].subjects
+    assert section.genuine == same.sum()
+    assert section.impostors == (~same).sum()
     curve = roc(cosine, same)
-    assert section["auroc"] == pytest.approx(curve.auroc(), abs=section["auroc_error"] + 1e-9)
-    assert section["auroc_error"] < 1e-3
-    assert section["eer"] == pytest.approx(curve.eer(), abs=1e-3)
+    assert section.auroc == pytest.approx(curve.auroc(), abs=section.auroc_error + 1e-9)
+    assert section.auroc_error < 1e-3
+    assert section.eer == pytest.approx(curve.eer(), abs=1e-3)
     # 6,000 impostor pairs show one in a thousand, and no less.
-    assert list(section["tar_at_far"]) == ["0.1", "0.01", "0.001"]
-    for name, point in section["tar_at_far"].items():
+    assert list(section.tar_at_far) == ["0.1", "0.01", "0.001"]
+    for name, point in section.tar_at_far.items():
         expected = curve.tar_at_far(float(name))
-        assert point["value"] == pytest.approx(expected.tar, abs=1.01 / same.sum())
-        assert point["achieved_far"] == expected.achieved_far <= float(name)
-        assert point["impostors_accepted"] == round(expected.achieved_far * (~same).sum())
-        assert point["threshold"] == pytest.approx(
-            np.sort(cosine[~same])[::-1][point["impostors_accepted"]], abs=1e-6
+        assert point.value == pytest.approx(expected.tar, abs=1.01 / same.sum())
+        assert point.achieved_far == expected.achieved_far <= float(name)
+        assert point.impostors_accepted == round(expected.achieved_far * (~same).sum())
+        assert point.threshold == pytest.approx(
+            np.sort(cosine[~same])[::-1][point.impostors_accepted], abs=1e-6
         )
     assert arrays["verification/named/all_genuine"].sum() == same.sum()
     assert arrays["verification/named/all_impostors"].sum() == (~same).sum()
@@ -86,19 +87,20 @@ def test_numbers_are_those_of_every_pair_one_by_one(repeated: Path, tmp_path: Pa
 
 def test_intervals_are_over_people_and_hold_their_value(repeated: Path, tmp_path: Path) -> None:
     run_pairs(Plain(), ["verification"], [repeated], tmp_path, EVERY)
-    section = load_result(tmp_path)[0]["verification"]["named"]["all_pairs"]
-    assert section["interval"] == "bootstrap over subjects"
-    for point in section["tar_at_far"].values():
-        low, high = point["ci95"]
-        assert low <= point["value"] <= high
+    section = load_result(tmp_path)[0].verification["named"].all_pairs
+    assert section.interval == "bootstrap over subjects"
+    for point in section.tar_at_far.values():
+        low, high = point.ci95
+        assert low <= point.value <= high
         assert low < high
-    assert json.loads(json.dumps(section, allow_nan=False)) == section
+    written = json.loads(json.dumps(section.to_json(), allow_nan=False))
+    assert AllPairsResult.model_validate(written) == section
 
 
 def test_without_identities_all_pairs_are_refused_by_name(
     plain: Plain, benchmark_folder: Path, tmp_path: Path
 ) -> None:
-    with pytest.raises(Error, match=r"people: all pairs need to know who is in each picture.*\.bin"):
+    with pytest.raises(Error, match=r"people: all pairs need to know who is in each image.*\.bin"):
         run_pairs(plain, ["verification"], [benchmark_folder / "people.bin"], tmp_path / "r", EVERY)
     assert not (tmp_path / "r").exists()
     assert not plain.batches  # nothing is embedded for nothing
@@ -108,7 +110,7 @@ def test_without_identities_all_pairs_are_refused_by_name(
 def test_a_rate_beyond_the_pairs_names_itself_and_how_many_it_needs(
     plain: Plain, named: Path, tmp_path: Path, every: bool, far: float
 ) -> None:
-    how = Measuring(every_pair=every, fars=(0.1, far), pictures=False)
+    how = Measuring(every_pair=every, fars=(0.1, far), keep_crops=False)
     with pytest.raises(Error) as error:
         run_pairs(plain, ["verification"], [named], tmp_path / "r", how)
     assert f"FAR {far:g} needs at least {round(1 / far):,} impostor pairs" in str(error.value)
@@ -125,7 +127,7 @@ def test_a_rate_beyond_the_pairs_names_itself_and_how_many_it_needs(
 def test_a_rate_that_is_none_is_refused(
     plain: Plain, named: Path, tmp_path: Path, every: bool, far: float
 ) -> None:
-    how = Measuring(every_pair=every, fars=(far,), pictures=False)
+    how = Measuring(every_pair=every, fars=(far,), keep_crops=False)
     with pytest.raises(Error, match=r"FAR .* above 0 and at most 1"):
         run_pairs(plain, ["verification"], [named], tmp_path / "r", how)
 
@@ -149,36 +151,36 @@ def test_an_fmr_beyond_the_pairs_names_itself_and_how_many_it_needs(
 def test_rates_asked_for_are_those_of_all_pairs_where_these_are_measured(
     plain: Plain, named: Path, tmp_path: Path
 ) -> None:
-    how = Measuring(every_pair=True, fars=(0.2, 0.001), pictures=False)
+    how = Measuring(every_pair=True, fars=(0.2, 0.001), keep_crops=False)
     run_pairs(plain, ["verification"], [named], tmp_path, how)
-    section = load_result(tmp_path)[0]["verification"]["named"]
-    assert list(section["all_pairs"]["tar_at_far"]) == ["0.2", "0.001"]
+    section = load_result(tmp_path)[0].verification["named"]
+    assert list(section.all_pairs.tar_at_far) == ["0.2", "0.001"]
     # The list's own 100 impostors cannot show 0.001; they are measured at what they can.
-    assert list(section["tar_at_far"]) == ["0.1", "0.01"]
+    assert list(section.tar_at_far) == ["0.1", "0.01"]
 
 
 def test_reject_on_every_pair_is_that_of_the_pairs_one_by_one(repeated: Path, tmp_path: Path) -> None:
     run_pairs(Plain(), ["reject"], [repeated], tmp_path, EVERY)
-    curves = load_result(tmp_path)[0]["reject"]["named"]
+    curves = load_result(tmp_path)[0].reject["named"]
     outputs, pairs, same, cosine = slow_pairs(repeated)
     assert outputs.quality is not None
     limit = np.sort(cosine[~same])[::-1][int(0.01 * (~same).sum())]
     worse = outputs.quality[pairs[same]].min(axis=1)
     wrong = (cosine[same] <= limit)[np.argsort(worse, kind="stable")]
-    of_all = {curve["by"]: curve for curve in curves if curve["pairs"] == "all"}
+    of_all = {curve.by: curve for curve in curves if curve.pairs == "all"}
     assert list(of_all) == ["quality", "norm", "sharpness"]
     curve = of_all["quality"]
-    assert curve["convention"] == "fixed"
-    assert curve["interval"] == "bootstrap over subjects"
-    assert (curve["genuine"], curve["impostors"]) == (same.sum(), (~same).sum())
-    assert curve["threshold"] == pytest.approx(limit, abs=1e-6)
+    assert curve.convention == "fixed"
+    assert curve.interval == "bootstrap over subjects"
+    assert (curve.genuine, curve.impostors) == (same.sum(), (~same).sum())
+    assert curve.threshold == pytest.approx(limit, abs=1e-6)
     for share in (0.0, 0.1, 0.5):
         gone = int(share * len(wrong) + 1e-9)
-        place = curve["rejected"].index(share)
-        assert curve["fnmr"][place] == pytest.approx(wrong[gone:].mean(), abs=2e-2)
-        low, high = (side[place] for side in curve["fnmr_ci95"])
-        assert low <= curve["fnmr"][place] <= high
-    assert {curve["interval"] for curve in curves if "interval" in curve} == {"bootstrap over subjects"}
+        place = curve.rejected.index(share)
+        assert curve.fnmr[place] == pytest.approx(wrong[gone:].mean(), abs=2e-2)
+        low, high = (side[place] for side in curve.fnmr_ci95)
+        assert low <= curve.fnmr[place] <= high
+    assert {curve.interval for curve in curves if curve.interval is not None} == {"bootstrap over subjects"}
 
 
 def test_people_without_two_different_pictures_make_no_genuine_pairs(

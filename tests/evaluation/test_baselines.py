@@ -19,7 +19,7 @@ from facerts.evaluation.baselines import (
     neighbor_similarity,
     sharpness,
 )
-from facerts.evaluation.corruption_benchmark import ladder_of
+from facerts.evaluation.corruption_benchmark import corruptions_of
 from facerts.evaluation.image_scores import image_arrays, image_scores
 from facerts.evaluation.ood import run_ood
 from facerts.evaluation.options import Measuring, measured_outputs
@@ -94,6 +94,7 @@ def test_neighbors_are_those_of_a_full_sort(known: int, k: int) -> None:
     np.testing.assert_allclose(found, ordered[:, :k].mean(axis=1), atol=1e-6)
 
 
+@pytest.mark.slow
 def test_scores_that_need_no_training_stand_beside_the_models_own(
     plain: Plain, named: Path, drawn_faces: Path, drawn_things: Path, tmp_path: Path
 ) -> None:
@@ -103,9 +104,9 @@ def test_scores_that_need_no_training_stand_beside_the_models_own(
     run_ood(plain, [str(drawn_faces)], [str(drawn_things)], tmp_path, how)
     content, arrays = load_result(tmp_path)
     expected = ["quality", "norm", "sharpness", "det_score", "neighbors"]
-    assert list(dict.fromkeys(curve["by"] for curve in content["reject"]["named"])) == expected
-    assert list(content["calibration"]["named"]["by"]) == expected
-    assert list(content["ood"]["by"]) == expected
+    assert list(dict.fromkeys(curve.by for curve in content.reject["named"])) == expected
+    assert list(content.calibration["named"].by) == expected
+    assert list(content.ood.by) == expected
     images = open_source(named.parent)
     crops = {images.key(row): images.crop(row) for row in range(len(images))}
     ordered = np.stack([crops[name] for name in arrays["verification/named/names"]])
@@ -120,7 +121,7 @@ def test_scores_that_need_no_training_stand_beside_the_models_own(
     np.testing.assert_allclose(arrays["ood/things/neighbors"], ordered_things[:, :10].mean(axis=1), atol=1e-5)
     np.testing.assert_allclose(arrays["ood/things/sharpness"], sharpness(apart), rtol=1e-5)
     # The reference are the faces themselves, so that each is its own nearest neighbor.
-    assert content["ood"]["by"]["neighbors"]["auroc"] > 0.8
+    assert content.ood.by["neighbors"].auroc > 0.8
 
 
 def test_the_flip_of_the_references_is_that_of_the_pictures(
@@ -129,7 +130,7 @@ def test_the_flip_of_the_references_is_that_of_the_pictures(
     reference = open_source(drawn_faces)
     known = np.stack([reference.crop(row) for row in range(len(reference))])
     for flip in (False, True):
-        how = Measuring(flip=flip, reference=reference, pictures=False)
+        how = Measuring(flip=flip, reference=reference, keep_crops=False)
         run_pairs(plain, ["verification"], [named], tmp_path / str(flip), how)
         arrays = load_result(tmp_path / str(flip))[1]
         images = open_source(named.parent)
@@ -158,16 +159,16 @@ def test_face_size_is_a_baseline_where_the_points_are_known(plain: Plain, drawn_
     outputs = measured_outputs(plain, images, Measuring(), flip=False)
     assert list(image_scores(outputs)) == ["quality", "norm", "sharpness", "face_size"]
     assert "face_size" in image_arrays(outputs, keys)
-    curves, _ = reject_of(outputs, benchmark, fmr=0.01)
-    assert [c["by"] for c in curves if c["convention"] == "fixed"][-1] == "face_size"
-    assert "face_size" in calibration_of(outputs, benchmark, fmr=0.01)["by"]
+    curves = reject_of(outputs, benchmark, fmr=0.01)
+    assert [c.by for c in curves if c.convention == "fixed"][-1] == "face_size"
+    assert "face_size" in calibration_of(outputs, benchmark, fmr=0.01).by
     assert set(BASELINES) >= {"sharpness", "face_size"}
 
 
 def test_a_ladder_has_the_baselines_of_crops(plain: Plain, drawn_faces: Path) -> None:
-    section, _ = ladder_of(plain, open_source(drawn_faces), pictures=4, detector=Brightest())
-    assert list(section["kinds"]["blur"]["by"]) == ["quality", "norm", "sharpness", "det_score"]
-    assert section["kinds"]["blur"]["by"]["sharpness"]["monotone"]
+    section, _ = corruptions_of(plain, open_source(drawn_faces), images=4, detector=Brightest())
+    assert list(section.kinds["blur"].by) == ["quality", "norm", "sharpness", "det_score"]
+    assert section.kinds["blur"].by["sharpness"].monotone
 
 
 def test_a_score_that_is_the_same_everywhere_is_no_better_than_chance(
@@ -179,7 +180,7 @@ def test_a_score_that_is_the_same_everywhere_is_no_better_than_chance(
 
     run_pairs(plain, ["reject"], [named], tmp_path, Measuring(fmr=0.01, detector=Blind()))
     content = load_result(tmp_path)[0]
-    assert content["calibration"]["named"]["by"]["det_score"]["spearman"] == 0.0
-    for curve in content["reject"]["named"]:
-        if curve["by"] == "det_score":
-            assert curve["fnmr"] == pytest.approx([curve["random_area"]] * len(curve["fnmr"]))
+    assert content.calibration["named"].by["det_score"].spearman == 0.0
+    for curve in content.reject["named"]:
+        if curve.by == "det_score":
+            assert curve.fnmr == pytest.approx([curve.random_area] * len(curve.fnmr))

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,12 +12,13 @@ from facerts.errors import DataError
 from facerts.evaluation.compare import SCHEMA, compare, write_comparison
 from facerts.evaluation.ood import run_ood
 from facerts.evaluation.options import Measuring
+from facerts.evaluation.results.comparison import Comparison, VerificationDifference
 from facerts.evaluation.run import run_pairs
 from facerts.metrics.verification import auroc
 from tests.evaluation.conftest import Plain
 
 MEASURES = ("accuracy", "auroc", "tar_at_far")
-BARE = Measuring(pictures=False)
+BARE = Measuring(keep_crops=False)
 # 100 impostor pairs cannot show the FMR of error versus reject.
 UNREACHED = [
     f"{name}: FMR 0.001 needs at least 1,000 impostor pairs, and there are 100, so no qualities are compared on one "
@@ -55,42 +55,44 @@ def folders(
     return {"plain": home / "plain", "poor": home / "poor"}
 
 
-def told(comparison: dict[str, Any], name: str) -> dict[str, Any]:
-    (row,) = comparison["verification"][name]
-    assert isinstance(row, dict)
+def told(comparison: Comparison, name: str) -> VerificationDifference:
+    (row,) = comparison.verification[name]
     return row
 
 
+@pytest.mark.slow
 def test_a_result_does_not_differ_from_itself(folders: dict[str, Path]) -> None:
     comparison = compare([folders["plain"], folders["plain"]])
-    assert comparison["schema"] == SCHEMA
-    assert comparison["notes"] == UNREACHED
-    differences = [told(comparison, name)[key] for name in ("named", "people") for key in MEASURES]
+    assert comparison.schema_ == SCHEMA
+    assert comparison.notes == UNREACHED
+    differences = [getattr(told(comparison, name), key) for name in ("named", "people") for key in MEASURES]
     for score in ("quality", "norm"):
-        differences += comparison["ood"][0]["by"][score].values()
+        difference = comparison.ood[0].by[score]
+        differences += [difference.auroc, difference.tnr_at_tpr]
     assert len(differences) == 10
     for difference in differences:
-        assert difference["value"] == 0
-        assert difference["ci95"] == [0, 0]
-        assert difference["p_value"] == 1
+        assert difference.value == 0
+        assert difference.ci95 == (0, 0)
+        assert difference.p_value == 1
 
 
+@pytest.mark.slow
 def test_a_worse_model_has_differences_below_0_and_small_p(folders: dict[str, Path]) -> None:
     comparison = compare([folders["plain"], folders["poor"]])
-    assert comparison["reference"] == {
+    assert comparison.reference.to_json() == {
         "label": "plain",
         "folder": folders["plain"].name,
         "name": "plain",
         "sha256": "a" * 64,
     }
-    assert [model["label"] for model in comparison["models"]] == ["poor"]
-    assert comparison["models"][0]["folder"] == folders["poor"].name
+    assert [model.label for model in comparison.models] == ["poor"]
+    assert comparison.models[0].folder == folders["poor"].name
     results = {name: json.loads((folder / "result.json").read_text()) for name, folder in folders.items()}
     for name, unit in (("named", "subjects"), ("people", "pairs")):
         row = told(comparison, name)
-        assert row["model"] == comparison["models"][0]
+        assert row.model == comparison.models[0]
         # The lowest rate that 100 impostor pairs can show.
-        assert row["far"] == 0.01
+        assert row.far == 0.01
         sections = {model: result["verification"][name] for model, result in results.items()}
         expected = {
             "auroc": sections["poor"]["auroc"] - sections["plain"]["auroc"],
@@ -98,23 +100,25 @@ def test_a_worse_model_has_differences_below_0_and_small_p(folders: dict[str, Pa
             - sections["plain"]["tar_at_far"]["0.01"]["value"],
         }
         for key, value in expected.items():
-            assert row[key]["value"] == pytest.approx(value, abs=1e-6)
+            assert getattr(row, key).value == pytest.approx(value, abs=1e-6)
         for key in MEASURES:
-            assert row[key]["unit"] == unit
+            assert getattr(row, key).unit == unit
         for key in ("accuracy", "auroc"):
-            assert row[key]["value"] < -0.05
-            assert row[key]["ci95"][0] <= row[key]["value"] <= row[key]["ci95"][1] < 0
-            assert row[key]["p_value"] < 0.01
+            difference = getattr(row, key)
+            assert difference.value < -0.05
+            assert difference.ci95[0] <= difference.value <= difference.ci95[1] < 0
+            assert difference.p_value < 0.01
         turned = told(compare([folders["poor"], folders["plain"]]), name)
-        assert turned["auroc"]["value"] == pytest.approx(-row["auroc"]["value"])
-        assert turned["auroc"]["ci95"][0] > 0
+        assert turned.auroc.value == pytest.approx(-row.auroc.value)
+        assert turned.auroc.ci95[0] > 0
 
 
+@pytest.mark.slow
 def test_scores_of_faces_against_others_are_compared_by_their_names(folders: dict[str, Path]) -> None:
     comparison = compare([folders["plain"], folders["poor"]])
-    (row,) = comparison["ood"]
+    (row,) = comparison.ood
     # Sharpness is of the pictures alone, so it is no matter of the models.
-    assert list(row["by"]) == ["quality", "norm"]
+    assert list(row.by) == ["quality", "norm"]
     areas = {}
     for name, folder in folders.items():
         with np.load(folder / "arrays.npz") as arrays:
@@ -122,18 +126,19 @@ def test_scores_of_faces_against_others_are_compared_by_their_names(folders: dic
         areas[name] = auroc(
             np.concatenate([faces, things]), np.repeat([True, False], [len(faces), len(things)])
         )
-    quality = row["by"]["quality"]["auroc"]
-    assert quality["value"] == pytest.approx(areas["poor"] - areas["plain"])
+    quality = row.by["quality"].auroc
+    assert quality.value == pytest.approx(areas["poor"] - areas["plain"])
     # Pictures are drawn here, not pairs of them.
-    assert quality["unit"] == "pictures"
+    assert quality.unit == "images"
 
 
+@pytest.mark.slow
 def test_every_model_is_compared_with_the_first(folders: dict[str, Path]) -> None:
     comparison = compare([folders["plain"], folders["poor"], folders["plain"]])
-    rows = comparison["verification"]["named"]
-    assert [row["model"]["name"] for row in rows] == ["poor", "plain"]
-    assert [row["auroc"]["value"] == 0 for row in rows] == [False, True]
-    assert len(comparison["ood"]) == 2
+    rows = comparison.verification["named"]
+    assert [row.model.name for row in rows] == ["poor", "plain"]
+    assert [row.auroc.value == 0 for row in rows] == [False, True]
+    assert len(comparison.ood) == 2
 
 
 def beside(named: Path, folder: Path, lines: list[str]) -> Path:
@@ -146,6 +151,7 @@ def beside(named: Path, folder: Path, lines: list[str]) -> Path:
     return folder / named.name
 
 
+@pytest.mark.slow
 def test_other_pictures_are_left_out_with_a_note(
     folders: dict[str, Path],
     named: Path,
@@ -159,15 +165,15 @@ def test_other_pictures_are_left_out_with_a_note(
     run_pairs(model, ["verification"], [fewer, benchmark_folder / "people.bin"], other, BARE)
     run_ood(model, [str(drawn_faces)], [str(drawn_things)], other, BARE, exclude_others="*0.jpg")
     comparison = compare([folders["plain"], other])
-    assert comparison["notes"] == [
+    assert comparison.notes == [
         "named: other was measured on other pictures or pairs than plain; no difference between them is tested, and "
         "their numbers may not compare.",
         "ood: other was measured on other pictures than plain; no difference between them is tested, and their "
         "numbers may not compare.",
         *UNREACHED,
     ]
-    assert comparison["ood"] == []
-    assert list(comparison["verification"]) == ["people"]
+    assert comparison.ood == []
+    assert list(comparison.verification) == ["people"]
 
 
 def test_other_pairs_of_the_same_pictures_are_left_out_too(
@@ -185,14 +191,15 @@ def test_other_pairs_of_the_same_pictures_are_left_out_too(
         compare([folders["plain"], tmp_path / "other"])
 
 
+@pytest.mark.slow
 def test_faces_that_are_the_others_elsewhere_are_left_out(
     folders: dict[str, Path], drawn_faces: Path, drawn_things: Path, named: Path, tmp_path: Path
 ) -> None:
     run_ood(Plain(), [str(drawn_things)], [str(drawn_faces)], tmp_path / "turned", BARE)
     run_pairs(Plain(), ["verification"], [named], tmp_path / "turned", BARE)
     comparison = compare([folders["plain"], tmp_path / "turned"])
-    assert comparison["ood"] == []
-    assert any(note.startswith("ood: ") for note in comparison["notes"])
+    assert comparison.ood == []
+    assert any(note.startswith("ood: ") for note in comparison.notes)
 
 
 def test_a_set_with_too_few_impostors_for_any_rate_is_compared(named: Path, tmp_path: Path) -> None:
@@ -202,7 +209,7 @@ def test_a_set_with_too_few_impostors_for_any_rate_is_compared(named: Path, tmp_
     for name, model in (("plain", Plain()), ("poor", Poor("poor", "b" * 64))):
         run_pairs(model, ["verification"], [few], tmp_path / name, BARE)
     row = told(compare([tmp_path / "plain", tmp_path / "poor"]), "named")
-    assert row["accuracy"]["value"] < 0
+    assert row.accuracy.value < 0
 
 
 def test_results_with_nothing_in_common_are_refused(
@@ -217,6 +224,7 @@ def test_results_with_nothing_in_common_are_refused(
         compare([folders["plain"], tmp_path / "gone"])
 
 
+@pytest.mark.slow
 def test_a_comparison_is_written_as_valid_json(folders: dict[str, Path], tmp_path: Path) -> None:
     comparison = compare([folders["plain"], folders["poor"]])
     write_comparison(comparison, tmp_path / "new" / "folder")
@@ -225,4 +233,4 @@ def test_a_comparison_is_written_as_valid_json(folders: dict[str, Path], tmp_pat
     def refuse(name: str) -> None:
         raise AssertionError(f"{name} is no JSON")
 
-    assert json.loads(text, parse_constant=refuse) == comparison
+    assert json.loads(text, parse_constant=refuse) == comparison.to_json()

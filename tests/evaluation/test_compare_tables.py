@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +17,14 @@ from facerts.evaluation.compare import compare
 from facerts.evaluation.ood import run_ood
 from facerts.evaluation.options import Measuring
 from facerts.evaluation.result_folder import load_result
+from facerts.evaluation.results.comparison import Comparison, ComparisonTable, TableCell
 from facerts.evaluation.run import run_pairs
 from facerts.metrics.reject import error_versus_reject, pair_quality, partial_area
 from tests.evaluation.conftest import Plain
 
-HOW = Measuring(pictures=False, flip=False, fmr=0.05)
+pytestmark = pytest.mark.slow
+
+HOW = Measuring(keep_crops=False, flip=False, fmr=0.05)
 
 
 class Seeded(Plain):
@@ -61,7 +63,7 @@ def folders(
 
 
 @pytest.fixture(scope="module")
-def comparison(folders: dict[str, Path]) -> dict[str, Any]:
+def comparison(folders: dict[str, Path]) -> Comparison:
     return compare(
         [
             f"good={folders['plain']}",
@@ -76,57 +78,57 @@ def content(folder: Path) -> dict[str, Any]:
     return dict(json.loads((folder / "result.json").read_text(encoding="utf-8")))
 
 
-def table(comparison: Mapping[str, Any], title: str) -> dict[str, Any]:
-    (found,) = [one for one in comparison["tables"] if one["title"] == title]
-    return dict(found)
+def table(comparison: Comparison, title: str) -> ComparisonTable:
+    (found,) = [one for one in comparison.tables if one.title == title]
+    return found
 
 
-def row(found: Mapping[str, Any], method: str, score: str | None = None) -> dict[str, Any]:
-    (cells,) = [one["cells"] for one in found["rows"] if (one["method"], one["score"]) == (method, score)]
-    return dict(cells)
+def row(found: ComparisonTable, method: str, score: str | None = None) -> dict[str, TableCell | None]:
+    (cells,) = [one.cells for one in found.rows if (one.method, one.score) == (method, score)]
+    return cells
 
 
-def test_rows_stand_in_the_order_of_the_labels(comparison: dict[str, Any]) -> None:
-    assert [method["label"] for method in comparison["methods"]] == ["good", "seeded", "bad"]
+def test_rows_stand_in_the_order_of_the_labels(comparison: Comparison) -> None:
+    assert [method.label for method in comparison.methods] == ["good", "seeded", "bad"]
     found = table(comparison, "Verification accuracy")
-    assert [(one["method"], one["runs"]) for one in found["rows"]] == [("good", 1), ("seeded", 2), ("bad", 1)]
+    assert [(one.method, one.runs) for one in found.rows] == [("good", 1), ("seeded", 2), ("bad", 1)]
 
 
 def test_accuracy_of_one_run_is_the_results_with_its_interval(
-    comparison: dict[str, Any], folders: dict[str, Path]
+    comparison: Comparison, folders: dict[str, Path]
 ) -> None:
     found = table(comparison, "Verification accuracy")
-    assert found["columns"] == ["named", "people", "mean"]
+    assert found.columns == ["named", "people", "mean"]
     own = content(folders["poor"])["verification"]
     for name in ("named", "people"):
         cell = row(found, "bad")[name]
-        assert (cell["value"], cell["ci95"], cell["range"]) == (
+        assert (cell.value, cell.ci95, cell.range) == (
             own[name]["accuracy"]["value"],
-            own[name]["accuracy"]["ci95"],
+            tuple(own[name]["accuracy"]["ci95"]),
             None,
         )
     mean = np.mean([own[name]["accuracy"]["value"] for name in ("named", "people")])
-    assert row(found, "bad")["mean"]["value"] == pytest.approx(mean)
-    assert "100 genuine and 100 impostor pairs" in found["note"]
+    assert row(found, "bad")["mean"].value == pytest.approx(mean)
+    assert "100 genuine and 100 impostor pairs" in found.note
 
 
-def test_seeds_are_told_by_their_mean_and_range(comparison: dict[str, Any], folders: dict[str, Path]) -> None:
+def test_seeds_are_told_by_their_mean_and_range(comparison: Comparison, folders: dict[str, Path]) -> None:
     first, second = (
         content(folders[key])["verification"]["named"]["tar_at_far"]["0.1"]["value"] for key in ("one", "two")
     )
     cell = row(table(comparison, "Verification on named"), "seeded")["TAR at FAR 0.1"]
     assert first != second
-    assert cell["value"] == pytest.approx((first + second) / 2)
-    assert cell["range"] == [min(first, second), max(first, second)]
-    assert cell["values"] == [first, second]
-    assert cell["ci95"] is None
+    assert cell.value == pytest.approx((first + second) / 2)
+    assert cell.range == (min(first, second), max(first, second))
+    assert cell.values == [first, second]
+    assert cell.ci95 is None
     areas = [content(folders[key])["ood"]["by"]["quality"]["auroc"] for key in ("one", "two")]
     cell = row(table(comparison, "All faces against things"), "seeded", "quality")["AUROC"]
-    assert (cell["value"], cell["range"]) == (pytest.approx(sum(areas) / 2), sorted(areas))
+    assert (cell.value, cell.range) == (pytest.approx(sum(areas) / 2), tuple(sorted(areas)))
 
 
 def test_rejection_of_others_is_told_pooled_and_by_source(
-    comparison: dict[str, Any], folders: dict[str, Path]
+    comparison: Comparison, folders: dict[str, Path]
 ) -> None:
     own = content(folders["plain"])["ood"]["by"]["norm"]
     for title, told in (
@@ -134,31 +136,31 @@ def test_rejection_of_others_is_told_pooled_and_by_source(
         ("people against things", own["per_source"]["people"]),
     ):
         cells = row(table(comparison, title), "good", "norm")
-        assert cells["AUROC"]["value"] == told["auroc"]
-        assert cells["TNR@TPR90"]["value"] == told["tnr_at_tpr"]["0.90"]
-        assert cells["TNR@TPR95"]["ci95"] == told["ci95"]["0.95"]
+        assert cells["AUROC"].value == told["auroc"]
+        assert cells["TNR@TPR90"].value == told["tnr_at_tpr"]["0.90"]
+        assert cells["TNR@TPR95"].ci95 == tuple(told["ci95"]["0.95"])
     # Sharpness is of the pictures alone: it is nobody's, and stands once.
-    scores = [(one["method"], one["score"]) for one in table(comparison, "All faces against things")["rows"]]
+    scores = [(one.method, one.score) for one in table(comparison, "All faces against things").rows]
     assert [method for method, score in scores if score == "sharpness"] == ["any"]
 
 
 def test_the_best_is_marked_only_where_a_paired_test_says_so(folders: dict[str, Path]) -> None:
     clear = compare([folders["poor"], folders["plain"]])
     found = table(clear, "Verification on named")
-    assert row(found, "plain")["AUROC"]["best"]
-    assert not any(cell["best"] for cell in row(found, "poor").values())
-    assert not row(table(clear, "Verification accuracy"), "plain")["mean"]["best"]
+    assert row(found, "plain")["AUROC"].best
+    assert not any(cell.best for cell in row(found, "poor").values())
+    assert not row(table(clear, "Verification accuracy"), "plain")["mean"].best
     same = table(compare([f"a={folders['plain']}", f"b={folders['plain']}"]), "Verification on named")
-    assert not any(cell["best"] for one in same["rows"] for cell in one["cells"].values())
+    assert not any(cell.best for one in same.rows for cell in one.cells.values())
     # A difference from the mean of seeds has no test.
     seeds = compare([folders["poor"], f"s={folders['one']}", f"s={folders['two']}"])
     found = table(seeds, "Verification on named")
-    assert not any(cell["best"] for one in found["rows"] for cell in one["cells"].values())
-    assert "Nothing is bold" in found["note"]
+    assert not any(cell.best for one in found.rows for cell in one.cells.values())
+    assert "Nothing is bold" in found.note
 
 
 def test_error_versus_reject_is_the_results_on_its_own_embedding(
-    comparison: dict[str, Any], folders: dict[str, Path]
+    comparison: Comparison, folders: dict[str, Path]
 ) -> None:
     cells = row(
         table(comparison, "Error versus reject on named, each quality on its own embedding"), "bad", "quality"
@@ -170,12 +172,12 @@ def test_error_versus_reject_is_the_results_on_its_own_embedding(
     ]
     at = dict(zip(own["rejected"], own["fnmr"], strict=True))
     for column, share in (("0 %", 0.0), ("5 %", 0.05), ("10 %", 0.1), ("20 %", 0.2)):
-        assert cells[column]["value"] == at[share]
-    assert (cells["mean to 20 %"]["value"], cells["mean to 95 %"]["ci95"]) == (
+        assert cells[column].value == at[share]
+    assert (cells["mean to 20 %"].value, cells["mean to 95 %"].ci95) == (
         own["area"]["0.2"],
-        own["ci95"]["0.95"],
+        tuple(own["ci95"]["0.95"]),
     )
-    assert cells["5 %"]["ci95"] == [own["fnmr_ci95"][0][5], own["fnmr_ci95"][1][5]]
+    assert cells["5 %"].ci95 == (own["fnmr_ci95"][0][5], own["fnmr_ci95"][1][5])
 
 
 @pytest.mark.parametrize(("label", "key"), [(None, "plain"), ("bad", "poor")])
@@ -187,16 +189,16 @@ def test_all_qualities_are_measured_on_the_chosen_embedding(
         embedding=label,
     )
     name = "good" if label is None else label
-    assert found["embedding"] == name
+    assert found.embedding == name
     prefix = "verification/named/"
     _, base = load_result(folders[key])
     cells = {
-        (one["method"], one["score"]): one["cells"]
-        for one in table(found, f"Error versus reject on named, all qualities on the embedding of {name}")[
-            "rows"
-        ]
+        (one.method, one.score): one.cells
+        for one in table(
+            found, f"Error versus reject on named, all qualities on the embedding of {name}"
+        ).rows
     }
-    curves = {(one["method"], one["score"]): one["fnmr"] for one in found["curves"]["named"]["by"]}
+    curves = {(one.method, one.score): one.fnmr for one in found.curves["named"].by}
     for method, runs in (("good", ["plain"]), ("bad", ["poor"]), ("s", ["one", "two"])):
         for score in ("quality", "norm"):
             expected = []
@@ -209,13 +211,13 @@ def test_all_qualities_are_measured_on_the_chosen_embedding(
                 expected.append(curve)
             np.testing.assert_allclose(curves[method, score], [curve.fnmr for curve in expected])
             told = cells[method, score]
-            assert told["mean to 20 %"]["value"] == pytest.approx(
+            assert told["mean to 20 %"].value == pytest.approx(
                 np.mean([partial_area(curve, 0.2) for curve in expected])
             )
-            assert told["20 %"]["value"] == pytest.approx(np.mean([curve.fnmr[20] for curve in expected]))
+            assert told["20 %"].value == pytest.approx(np.mean([curve.fnmr[20] for curve in expected]))
     # On its own embedding a quality has what its own section says, with the same intervals.
     own = next(curve for curve in content(folders[key])["reject"]["named"] if curve["by"] == "quality")
-    assert cells[name, "quality"]["mean to 20 %"]["ci95"] == pytest.approx(own["ci95"]["0.2"], abs=1e-6)
+    assert cells[name, "quality"]["mean to 20 %"].ci95 == pytest.approx(own["ci95"]["0.2"], abs=1e-6)
 
 
 def test_sections_that_are_missing_are_empty_cells(
@@ -248,7 +250,7 @@ def test_other_data_is_noted_and_gives_no_quality_on_the_chosen_embedding(
         lambda told: told["verification"]["named"].update(data_sha256="0" * 64),
     )
     found = compare([folders["plain"], other])
-    assert sum("named" in note and "other pictures" in note for note in found["notes"]) == 2
+    assert sum("named" in note and "other images" in note for note in found.notes) == 2
     cells = row(table(found, "Error versus reject on named, all qualities on the embedding of plain"), "poor")
     assert set(cells.values()) == {None}
     assert row(table(found, "Verification accuracy"), "poor")["named"] is not None
@@ -268,14 +270,14 @@ def test_runs_of_one_label_must_be_of_one_method_on_the_same_data(
     other = changed(
         folders["two"], tmp_path / "other", lambda told: told["ood"]["data_sha256"].update(things="0" * 64)
     )
-    assert "other pictures" in refused(other)
+    assert "other images" in refused(other)
     of_rts = changed(folders["two"], tmp_path / "rts", lambda told: told["model"].update(method="rts"))
     assert "of method unknown" in refused(of_rts)
 
 
 def test_folders_of_one_name_without_labels_are_methods_of_their_own(folders: dict[str, Path]) -> None:
     found = compare([folders["one"], folders["two"]])
-    assert [method["label"] for method in found["methods"]] == ["one", "two"]
+    assert [method.label for method in found.methods] == ["one", "two"]
 
 
 def test_an_embedding_of_no_label_is_refused(folders: dict[str, Path]) -> None:

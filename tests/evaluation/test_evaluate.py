@@ -18,6 +18,8 @@ from facerts.evaluation.ood import ood_of, run_ood
 from facerts.evaluation.options import Measuring
 from facerts.evaluation.reject import reject_of
 from facerts.evaluation.result_folder import ResultFolder, load_result
+from facerts.evaluation.results import Sections
+from facerts.evaluation.results.verification import VerificationResult
 from facerts.evaluation.run import run_identification, run_pairs
 from facerts.evaluation.verification import verification_of
 from facerts.images import decode_crop
@@ -62,17 +64,18 @@ def test_verification_tells_all_that_its_numbers_rest_on(
     plain: Plain, drawn_benchmark: PairBenchmark
 ) -> None:
     section, arrays = evaluate_verification(plain, drawn_benchmark, progress=False)
-    assert (section["pairs"], section["genuine"], section["impostors"]) == (200, 100, 100)
-    low, high = section["accuracy"]["ci95"]
-    assert low <= section["accuracy"]["value"] <= high
-    assert section["accuracy"]["value"] > 0.6
+    assert (section.pairs, section.genuine, section.impostors) == (200, 100, 100)
+    low, high = section.accuracy.ci95
+    assert low <= section.accuracy.value <= high
+    assert section.accuracy.value > 0.6
     # One of 100 impostors is the least that can be shown.
-    assert set(section["tar_at_far"]) == {"0.1", "0.01"}
-    point = section["tar_at_far"]["0.01"]
-    assert point["impostors_accepted"] <= 1
-    assert point["ci95"][0] <= point["value"] <= point["ci95"][1]
+    assert set(section.tar_at_far) == {"0.1", "0.01"}
+    point = section.tar_at_far["0.01"]
+    assert point.impostors_accepted <= 1
+    assert point.ci95[0] <= point.value <= point.ci95[1]
     assert len(arrays["scores"]) == 200
-    assert json.loads(json.dumps(section, allow_nan=False)) == section
+    written = json.loads(json.dumps(section.to_json(), allow_nan=False))
+    assert VerificationResult.model_validate(written) == section
 
 
 def test_intervals_draw_people_where_they_are_known_and_pairs_otherwise(
@@ -86,20 +89,20 @@ def test_intervals_draw_people_where_they_are_known_and_pairs_otherwise(
         strict=True,
     )
     people, pairs = sections
-    assert (people["interval"], people["subjects"]) == ("bootstrap over subjects", 30)
-    assert (pairs["interval"], pairs["subjects"]) == ("bootstrap over pairs", None)
+    assert (people.interval, people.subjects) == ("bootstrap over subjects", 30)
+    assert (pairs.interval, pairs.subjects) == ("bootstrap over pairs", None)
     assert "subjects" in arrays[0]
     assert "subjects" not in arrays[1]
     # The pairs are the same, so nothing else may differ by more than rounding.
     for key in ("auroc", "eer"):
-        assert people[key] == pytest.approx(pairs[key], abs=1e-6)
-        assert people["ci95"][key] != pytest.approx(pairs["ci95"][key], abs=1e-6)
+        assert getattr(people, key) == pytest.approx(getattr(pairs, key), abs=1e-6)
+        assert getattr(people.ci95, key) != pytest.approx(getattr(pairs.ci95, key), abs=1e-6)
     benchmark = open_benchmark(named)
     subjects = arrays[0]["subjects"][arrays[0]["pairs"]]
     scores = arrays[0]["scores"].astype(np.float64)
     expected = verification_intervals(scores, benchmark.same, [0.1], subjects=subjects)
-    assert people["ci95"]["auroc"] == pytest.approx(expected.auroc, abs=1e-3)
-    assert people["tar_at_far"]["0.1"]["ci95"] == pytest.approx(expected.tar_at_far[0.1], abs=0.02)
+    assert people.ci95.auroc == pytest.approx(expected.auroc, abs=1e-3)
+    assert people.tar_at_far["0.1"].ci95 == pytest.approx(expected.tar_at_far[0.1], abs=0.02)
 
 
 def test_people_who_contradict_the_pairs_are_not_drawn(plain: Plain, named: Path, tmp_path: Path) -> None:
@@ -108,14 +111,14 @@ def test_people_who_contradict_the_pairs_are_not_drawn(plain: Plain, named: Path
     odd = replace(benchmark, same=np.where(np.arange(200) == 17, ~benchmark.same, benchmark.same))
     outputs = embed_source(plain, odd.images, flip=False, progress=False)
     section, arrays = verification_of(outputs, odd, flip=False)
-    assert section["interval"] == "bootstrap over pairs"
+    assert section.interval == "bootstrap over pairs"
     assert "subjects" not in arrays
-    curves, _ = reject_of(outputs, odd, fmr=0.02)
-    assert curves[0]["interval"] == "bootstrap over pairs"
+    curves = reject_of(outputs, odd, fmr=0.02)
+    assert curves[0].interval == "bootstrap over pairs"
     folder = ResultFolder(tmp_path, plain)
-    folder.add("verification", odd.name, {**section, "data_sha256": "x"}, arrays)
+    folder.add(Sections(verification={odd.name: section}), arrays)
     folder.write()
-    assert compare([tmp_path, tmp_path])["verification"]["named"][0]["auroc"]["unit"] == "pairs"
+    assert compare([tmp_path, tmp_path]).verification["named"][0].auroc.unit == "pairs"
 
 
 @pytest.mark.parametrize(
@@ -147,8 +150,8 @@ def test_a_command_is_told_once_however_much_it_measures(
     data = [named, benchmark_folder / "people.bin"]
     run_pairs(plain, ["verification", "reject"], data, tmp_path, Measuring(fmr=0.01))
     content, _ = load_result(tmp_path)
-    assert set(content["verification"]) == set(content["reject"]) == {"named", "people"}
-    assert content["command"] == [shown_command()]
+    assert set(content.verification) == set(content.reject) == {"named", "people"}
+    assert content.command == [shown_command()]
 
 
 @pytest.fixture
@@ -172,9 +175,9 @@ def test_templates_are_measured_with_each_pooling(
     run_pairs(plain, ["verification"], ["pooled", named], tmp_path, Measuring(fars=(0.1, 0.05)))
     content, _ = load_result(tmp_path)
     names = ["pooled (mean)", "pooled (quality)", "pooled (norm)", "named"]
-    assert sorted(content["verification"]) == sorted(names)
+    assert sorted(content.verification) == sorted(names)
     for name in names:
-        assert list(content["verification"][name]["tar_at_far"]) == ["0.1", "0.05"]
+        assert list(content.verification[name].tar_at_far) == ["0.1", "0.05"]
 
 
 def test_what_templates_cannot_be_asked_for_is_refused_and_not_left_out(
@@ -182,8 +185,8 @@ def test_what_templates_cannot_be_asked_for_is_refused_and_not_left_out(
 ) -> None:
     impostors = int((~templates.same).sum())
     for kind, how, message in (
-        ("reject", Measuring(), "pooled: error versus reject needs pairs of pictures, .* has templates"),
-        ("verification", Measuring(every_pair=True), "pooled: all pairs are pairs of pictures, .* templates"),
+        ("reject", Measuring(), "pooled: error versus reject needs pairs of images, .* has templates"),
+        ("verification", Measuring(every_pair=True), "pooled: all pairs are pairs of images, .* templates"),
         ("verification", Measuring(fars=(1e-5,)), f"pooled: FAR 1e-05 needs .* there are {impostors:,}"),
     ):
         with pytest.raises(Error, match=message):
@@ -199,25 +202,25 @@ def test_random_embeddings_are_chance(drawn_benchmark: PairBenchmark) -> None:
         return FaceOutputs(vector / np.linalg.norm(vector, axis=1, keepdims=True))
 
     section, _ = evaluate_verification(noise, drawn_benchmark, progress=False)  # type: ignore[arg-type]
-    low, high = section["accuracy"]["ci95"]
+    low, high = section.accuracy.ci95
     assert low - 0.08 < 0.5 < high + 0.08
-    assert section["auroc"] == pytest.approx(0.5, abs=0.15)
+    assert section.auroc == pytest.approx(0.5, abs=0.15)
 
 
 def test_reject_has_each_score_with_both_conventions(plain: Plain, drawn_benchmark: PairBenchmark) -> None:
     outputs = embed_source(plain, drawn_benchmark.images, flip=False, progress=False)
-    curves, _ = reject_of(outputs, drawn_benchmark, fmr=0.01)
-    assert [(c["by"], c["convention"]) for c in curves] == [
+    curves = reject_of(outputs, drawn_benchmark, fmr=0.01)
+    assert [(c.by, c.convention) for c in curves] == [
         ("quality", "fixed"),
         ("quality", "per_rate"),
         ("norm", "fixed"),
         ("norm", "per_rate"),
     ]
     for curve in curves:
-        assert curve["fnmr"][0] == curve["random_area"]
-        assert curve["oracle_area"]["0.2"] <= curve["area"]["0.2"]
-        assert curve["impostors_accepted"] <= 1
-    assert curves[0]["ci95"]["0.2"][0] <= curves[0]["area"]["0.2"] <= curves[0]["ci95"]["0.2"][1] + 0.05
+        assert curve.fnmr[0] == curve.random_area
+        assert curve.oracle_area["0.2"] <= curve.area["0.2"]
+        assert curve.impostors_accepted <= 1
+    assert curves[0].ci95["0.2"][0] <= curves[0].area["0.2"] <= curves[0].ci95["0.2"][1] + 0.05
 
 
 def test_a_model_without_scores_cannot_reject(plain: Plain, drawn_benchmark: PairBenchmark) -> None:
@@ -237,16 +240,17 @@ def test_ood_measures_every_source_by_itself_and_all_together() -> None:
         {"pets": scored([0, 1, 2])},
         {name: ["x"] * 3 for name in ("sharp", "soft", "pets")},
     )
-    by = section["by"]["quality"]
-    assert by["per_source"]["sharp"]["auroc"] == 1.0
-    assert by["per_source"]["soft"]["auroc"] == pytest.approx(7 / 9)
-    assert by["auroc"] == pytest.approx((9 + 7) / 18)
-    assert section["in"] == {"sharp": 3, "soft": 3}
+    by = section.by["quality"]
+    assert by.per_source["sharp"].auroc == 1.0
+    assert by.per_source["soft"].auroc == pytest.approx(7 / 9)
+    assert by.auroc == pytest.approx((9 + 7) / 18)
+    assert section.faces == {"sharp": 3, "soft": 3}
     assert arrays["pets/quality"].tolist() == [0, 1, 2]
     with pytest.raises(Error, match="--in"):
         ood_of({}, {"pets": scored([1])}, {"pets": ["x"]})
 
 
+@pytest.mark.slow
 def test_commands_share_a_folder_and_replace_only_their_own_section(
     plain: Plain, benchmark_folder: Path, drawn_things: Path, tmp_path: Path
 ) -> None:
@@ -255,14 +259,22 @@ def test_commands_share_a_folder_and_replace_only_their_own_section(
     run_pairs(plain, ["verification"], data, out)
     run_pairs(plain, ["reject"], data, out, Measuring(fmr=0.01))
     run_ood(plain, [str(benchmark_folder / "people")], [str(drawn_things)], out, exclude_others="*[01].jpg")
-    first = load_result(out)[0]["verification"]["people"]
+    first = load_result(out)[0].verification["people"]
     run_pairs(plain, ["verification"], data, out)
     content, arrays = load_result(out)
-    assert content["verification"]["people"] == first
-    assert set(content) >= {"schema", "model", "versions", "created", "verification", "reject", "ood"}
-    assert content["ood"]["out"] == {"things": 18}
-    assert len(content["command"]) == 4
-    assert len(content["verification"]["people"]["data_sha256"]) == 64
+    assert content.verification["people"] == first
+    assert content.to_json().keys() >= {
+        "schema",
+        "model",
+        "versions",
+        "created",
+        "verification",
+        "reject",
+        "ood",
+    }
+    assert content.ood.others == {"things": 18}
+    assert len(content.command) == 4
+    assert len(content.verification["people"].data_sha256) == 64
     assert {"verification/people/scores", "ood/things/quality"} <= arrays.keys()
 
 
@@ -298,7 +310,7 @@ def test_names_that_would_overwrite_each_other_are_refused(
         run_ood(plain, [str(drawn_faces)], [str(drawn_faces)], tmp_path / "r")
     with pytest.raises(Error, match="two benchmarks are called 'faces'"):
         run_identification(plain, [str(drawn_faces)] * 2, tmp_path / "r")
-    with pytest.raises(DataError, match="leaves no picture"):
+    with pytest.raises(DataError, match="leaves no image"):
         run_ood(plain, [str(drawn_faces)], [str(drawn_faces)], tmp_path / "r", exclude_faces="*")
 
 

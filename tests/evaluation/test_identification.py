@@ -112,22 +112,22 @@ def test_rates_are_those_of_the_sorted_similarities(
     entry = identification_of(outputs, benchmark, ranks=RANKS, fpirs=FPIRS, replicates=5)[number]
     best, ranks = slow_ranks(outputs, gallery, probes)
     mated = ranks > 0
-    assert entry["pooling"] == "mean"
-    assert entry["gallery"] == gallery.name
-    assert entry["backend"] == "numpy"
-    assert entry["gallery_templates"] == len(gallery.templates)
-    assert entry["gallery_people"] == (20, 15)[number]
-    assert (entry["probes"], entry["mated"]) == (len(ranks), mated.sum())
-    assert entry["non_mated"] == (~mated).sum() == len(ranks) - mated.sum()
-    assert {k: point["value"] for k, point in entry["rank"].items()} == {
+    assert entry.pooling == "mean"
+    assert entry.gallery == gallery.name
+    assert entry.backend == "numpy"
+    assert entry.gallery_templates == len(gallery.templates)
+    assert entry.gallery_people == (20, 15)[number]
+    assert (entry.probes, entry.mated) == (len(ranks), mated.sum())
+    assert entry.non_mated == (~mated).sum() == len(ranks) - mated.sum()
+    assert {k: point.value for k, point in entry.rank.items()} == {
         str(k): np.mean(ranks[mated] <= k) for k in RANKS
     }
-    assert list(entry["fnir_at_fpir"]) == ["0.02", "0.1", "0.4"]
-    for name, point in entry["fnir_at_fpir"].items():
-        assert point["value"] == pytest.approx(slow_fnir(best, ranks, mated, float(name)))
-        assert point["achieved_fpir"] == np.mean(best[~mated] >= point["threshold"]) <= float(name)
-        assert point["non_mated"] == (~mated).sum()
-    json.dumps(entry, allow_nan=False)
+    assert list(entry.fnir_at_fpir) == ["0.02", "0.1", "0.4"]
+    for name, point in entry.fnir_at_fpir.items():
+        assert point.value == pytest.approx(slow_fnir(best, ranks, mated, float(name)))
+        assert point.achieved_fpir == np.mean(best[~mated] >= point.threshold) <= float(name)
+        assert point.non_mated == (~mated).sum()
+    json.dumps(entry.to_json(), allow_nan=False)
 
 
 def test_intervals_are_those_of_probes_repeated_one_by_one(
@@ -150,9 +150,9 @@ def test_intervals_are_those_of_probes_repeated_one_by_one(
         for target in FPIRS:
             fnir = slow_fnir(best[rows], repeated, mated, target)
             drawn.setdefault(f"{target:g}", []).append(fnir)
-    for name, point in (entry["rank"] | entry["fnir_at_fpir"]).items():
-        np.testing.assert_allclose(point["ci95"], np.quantile(drawn[name], [0.025, 0.975]), atol=1e-9)
-        assert point["ci95"][0] < point["ci95"][1]
+    for name, point in (entry.rank | entry.fnir_at_fpir).items():
+        np.testing.assert_allclose(point.ci95, np.quantile(drawn[name], [0.025, 0.975]), atol=1e-9)
+        assert point.ci95[0] < point.ci95[1]
 
 
 def test_many_templates_of_another_person_count_as_one_person_ahead() -> None:
@@ -160,7 +160,7 @@ def test_many_templates_of_another_person_count_as_one_person_ahead() -> None:
     embedding[-1] = unit(np.arange(SIZE, 0, -1))
     benchmark = benchmark_of(np.array([4] * 6 + [5, 6, 5]), [np.arange(8)], np.array([8]))
     entry = identification_of(FaceOutputs(embedding), benchmark, ranks=(1, 2), replicates=5)[0]
-    assert [point["value"] for point in entry["rank"].values()] == [0, 1]
+    assert [point.value for point in entry.rank.values()] == [0, 1]
 
 
 def test_ties_that_go_on_beyond_the_search_do_not_help() -> None:
@@ -169,9 +169,9 @@ def test_ties_that_go_on_beyond_the_search_do_not_help() -> None:
     embedding = np.ones((2 * people, SIZE), dtype=np.float32) / np.sqrt(np.float32(SIZE))
     benchmark = benchmark_of(subjects, [np.arange(people)], np.arange(people, 2 * people))
     entry = identification_of(FaceOutputs(embedding), benchmark, ranks=(1, 10, 30), replicates=5)[0]
-    assert [point["value"] for point in entry["rank"].values()] == [0, 0, 1]
+    assert [point.value for point in entry.rank.values()] == [0, 0, 1]
     entry = identification_of(FaceOutputs(embedding), benchmark, ranks=(1, 10), replicates=5)[0]
-    assert [point["value"] for point in entry["rank"].values()] == [0, 0]
+    assert [point.value for point in entry.rank.values()] == [0, 0]
 
 
 def test_targets_that_the_non_mated_probes_cannot_show_are_left_out(
@@ -179,8 +179,8 @@ def test_targets_that_the_non_mated_probes_cannot_show_are_left_out(
 ) -> None:
     outputs, benchmark = case
     entry = identification_of(outputs, benchmark, fpirs=(0.001, 0.1), replicates=5)[0]
-    assert entry["non_mated"] < 1000
-    assert list(entry["fnir_at_fpir"]) == ["0.1"]
+    assert entry.non_mated < 1000
+    assert list(entry.fnir_at_fpir) == ["0.1"]
 
 
 def test_without_non_mated_probes_there_are_ranks_alone(case: tuple[FaceOutputs, TemplateBenchmark]) -> None:
@@ -191,27 +191,25 @@ def test_without_non_mated_probes_there_are_ranks_alone(case: tuple[FaceOutputs,
     closed = Roster("inside", probes.templates[inside], probes.subjects[inside])
     entry = identification_of(outputs, replace(benchmark, galleries=(gallery,), probes=closed), replicates=5)
     whole = identification_of(outputs, benchmark, replicates=5)
-    assert entry[0]["non_mated"] == 0
-    assert entry[0]["fnir_at_fpir"] == {}
+    assert entry[0].non_mated == 0
+    assert entry[0].fnir_at_fpir == {}
     for k in ("1", "5", "10"):
-        assert entry[0]["rank"][k]["value"] == whole[0]["rank"][k]["value"]
+        assert entry[0].rank[k].value == whole[0].rank[k].value
 
 
 def test_a_threshold_that_lets_everybody_pass_is_null(case: tuple[FaceOutputs, TemplateBenchmark]) -> None:
     entry = identification_of(*case, ranks=(1,), fpirs=(1.0,), replicates=5)[0]
-    point = entry["fnir_at_fpir"]["1"]
-    assert point["threshold"] is None
-    assert point["value"] == pytest.approx(1 - entry["rank"]["1"]["value"])
-    np.testing.assert_allclose(
-        sorted(1 - np.array(point["ci95"])), sorted(entry["rank"]["1"]["ci95"]), atol=1e-12
-    )
+    point = entry.fnir_at_fpir["1"]
+    assert point.threshold is None
+    assert point.value == pytest.approx(1 - entry.rank["1"].value)
+    np.testing.assert_allclose(sorted(1 - np.array(point.ci95)), sorted(entry.rank["1"].ci95), atol=1e-12)
 
 
 def test_there_is_an_entry_for_each_pooling_and_gallery(case: tuple[FaceOutputs, TemplateBenchmark]) -> None:
     outputs, benchmark = case
     scored = replace(outputs, quality=outputs.embedding[:, 0], norm=np.ones(len(outputs), dtype=np.float32))
     entries = identification_of(scored, benchmark, replicates=2)
-    assert [(entry["pooling"], entry["gallery"]) for entry in entries] == [
+    assert [(entry.pooling, entry.gallery) for entry in entries] == [
         *(("mean", "G1"), ("mean", "G2")),
         *(("quality", "G1"), ("quality", "G2")),
         *(("norm", "G1"), ("norm", "G2")),
@@ -237,13 +235,16 @@ def test_nothing_to_search_is_refused(
         identification_of(outputs, replace(benchmark, **change))
 
 
-def faiss_or_skip() -> None:
-    pytest.importorskip("faiss", reason="FAISS is not installed: pip install 'facerts[faiss]'")
+@pytest.mark.parametrize("backend", ["numpy", "faiss"])
+def test_scores_are_cosines_with_the_highest_first(backend: Backend) -> None:
+    gallery = np.array([[0, 1], [-1, 0], [1, 0], [0.6, 0.8]], dtype=np.float32)
+    found = find(gallery, np.array([[1, 0]], dtype=np.float32), 4, backend)
+    assert found.templates.tolist() == [[2, 3, 0, 1]]
+    np.testing.assert_allclose(found.scores, [[1, 0.6, 0, -1]], atol=1e-7)
 
 
 @pytest.mark.parametrize("k", [1, 7, 500])
 def test_faiss_finds_the_same_templates_as_numpy(k: int) -> None:
-    faiss_or_skip()
     random = np.random.default_rng(8)
     gallery, probes = unit(random.normal(size=(300, 64))), unit(random.normal(size=(90, 64)))
     plain, fast = find(gallery, probes, k, "numpy"), find(gallery, probes, k, "faiss")
@@ -254,29 +255,24 @@ def test_faiss_finds_the_same_templates_as_numpy(k: int) -> None:
 
 
 def test_identification_by_faiss_gives_the_same_numbers(case: tuple[FaceOutputs, TemplateBenchmark]) -> None:
-    faiss_or_skip()
     plain, fast = (
         identification_of(*case, backend=backend, replicates=20)[0] for backend in ("numpy", "faiss")
     )
-    assert (plain.pop("backend"), fast.pop("backend")) == ("numpy", "faiss")
-    for points in (plain["fnir_at_fpir"], fast["fnir_at_fpir"]):
-        for point in points.values():
-            point["threshold"] = pytest.approx(point["threshold"], abs=1e-6)
-    assert plain["rank"] == fast["rank"]
-    assert plain["fnir_at_fpir"].keys() == fast["fnir_at_fpir"].keys()
-    for name, point in plain["fnir_at_fpir"].items():
-        assert point["value"] == fast["fnir_at_fpir"][name]["value"]
-        assert point["ci95"] == fast["fnir_at_fpir"][name]["ci95"]
+    assert (plain.backend, fast.backend) == ("numpy", "faiss")
+    assert plain.rank == fast.rank
+    assert plain.fnir_at_fpir.keys() == fast.fnir_at_fpir.keys()
+    for name, point in plain.fnir_at_fpir.items():
+        assert point.value == fast.fnir_at_fpir[name].value
+        assert point.ci95 == fast.fnir_at_fpir[name].ci95
+        assert point.threshold == pytest.approx(fast.fnir_at_fpir[name].threshold, abs=1e-6)
 
 
 @pytest.mark.parametrize("backend", ["numpy", "faiss"])
 def test_an_empty_gallery_and_other_sizes_are_refused(backend: Backend) -> None:
-    if backend == "faiss":
-        faiss_or_skip()
     vectors = np.eye(4, dtype=np.float32)
     with pytest.raises(ValueError, match="needs a gallery"):
         find(vectors[:0], vectors, 1, backend)
-    with pytest.raises(ValueError, match="of one size"):
+    with pytest.raises(ValueError, match="of the same size"):
         find(vectors, vectors[:, :3], 1, backend)
 
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from facerts.datasets import Subset, open_source
 from facerts.datasets.synthetic import draw_face
 from facerts.detection import Detection
-from facerts.embedding.aligned import AlignedPhotos, photo_notes
+from facerts.embedding.aligned import AlignedPhotos, alignment_notes
 from facerts.errors import ImageError
 from facerts.evaluation.options import Measuring
 from facerts.evaluation.run import run_pairs
@@ -60,7 +60,7 @@ def test_the_face_in_the_middle_is_aligned_and_not_a_larger_one_at_the_edge(phot
     eyes = TEMPLATE[1] - TEMPLATE[0]
     assert source.face_size(0) == pytest.approx(float(np.hypot(*eyes)))
     assert source.without_face() == []
-    assert photo_notes(source) == []
+    assert alignment_notes(source) == []
     assert source.labels is not None
 
 
@@ -70,8 +70,8 @@ def test_the_middle_is_taken_where_no_face_is_found_and_that_is_said(tmp_path: P
     assert source.crop(0).shape == (112, 112, 3)
     assert (source.crop(0) == 7).all()
     assert source.face_size(0) == 0.0
-    assert photo_notes(source) == [
-        "No face was found in 1 photos, the first is gray.png; their middle was taken."
+    assert alignment_notes(source) == [
+        "No face was found in 1 photos, the first is gray.png; their center was cropped."
     ]
 
 
@@ -85,16 +85,16 @@ def test_photos_that_are_taken_for_crops_are_warned_of(tmp_path: Path) -> None:
     (tmp_path / "a.png").write_bytes(encode_png(np.zeros((250, 250, 3), dtype=np.uint8)))
     source = open_source(tmp_path)
     for one in (source, Subset(source, [0]), open_source([tmp_path, tmp_path])):
-        assert photo_notes(one) == [
-            "Pictures are 250 x 250 pixels and were resized to 112 x 112; if they are photos and not aligned crops, "
-            "give --align."
+        assert alignment_notes(one) == [
+            "Images are 250 x 250 pixels and were resized to 112 x 112; if they are photos and not aligned crops, "
+            "use --align."
         ]
     (tmp_path / "0_broken.png").write_bytes(b"no")
     source = open_source(tmp_path)
     (tmp_path / "a.png").write_bytes(encode_png(np.zeros((100, 100, 3), dtype=np.uint8)))
-    assert "100 x 100 pixels and were resized" in photo_notes(source)[0]
+    assert "100 x 100 pixels and were resized" in alignment_notes(source)[0]
     (tmp_path / "a.png").write_bytes(encode_png(draw_face(0, 0)))
-    assert photo_notes(open_source(tmp_path)) == []
+    assert alignment_notes(open_source(tmp_path)) == []
 
 
 def test_a_benchmark_of_photos_is_measured_as_one_of_crops(
@@ -117,6 +117,6 @@ def test_a_benchmark_of_photos_is_measured_as_one_of_crops(
     expected = run_pairs(
         plain, ["verification"], [crops / "pairs.csv"], tmp_path / "plain", Measuring(flip=False)
     )
-    got = result["verification"]["pairs"]
-    assert got["auroc"] == pytest.approx(expected["verification"]["pairs"]["auroc"], abs=0.03)
-    assert "face_size" in {curve["by"] for curve in result["reject"]["pairs"]}
+    got = result.verification["pairs"]
+    assert got.auroc == pytest.approx(expected.verification["pairs"].auroc, abs=0.03)
+    assert "face_size" in {curve.by for curve in result.reject["pairs"]}

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import cv2
@@ -60,7 +59,7 @@ def test_one_picture_twice_in_a_genuine_pair_is_told(tmp_path: Path) -> None:
     source = folder_of(tmp_path / "x", a=b"1", b=b"2", c=b"2", d=b"3")
     benchmark = pairs_of(source, [(0, 1), (1, 2), (3, 3), (0, 3)], [1, 1, 1, 0], [0, 0, 0, 0])
     assert repeated_images(benchmark, hash_images(source).first) == (
-        "2 genuine pairs are one picture twice, the first is b.jpg.",
+        "2 genuine pairs consist of the same image twice, the first is b.jpg.",
     )
 
 
@@ -68,7 +67,7 @@ def test_one_picture_twice_in_an_impostor_pair_is_a_wrong_label(tmp_path: Path) 
     source = folder_of(tmp_path / "x", a=b"1", b=b"2", c=b"2", d=b"3")
     benchmark = pairs_of(source, [(0, 3), (1, 2), (0, 1), (3, 3)], [1, 0, 0, 0], [0, 0, 0, 0])
     assert repeated_images(benchmark, hash_images(source).first) == (
-        "2 impostor pairs are one picture twice, the first is b.jpg: they are labeled wrongly.",
+        "2 impostor pairs consist of the same image twice, the first is b.jpg: they are mislabeled.",
     )
 
 
@@ -77,7 +76,7 @@ def test_a_picture_in_several_folds_is_told_with_the_folds(tmp_path: Path) -> No
     pairs = [(0, 1), (0, 2), (4, 3), (4, 5), (0, 3)]
     benchmark = pairs_of(source, pairs, [1, 0, 1, 0, 0], [7, 7, 2, 2, 7])
     (note,) = repeated_images(benchmark, hash_images(source).first)
-    assert note.startswith("2 pictures stand in more than one fold, the first is b.jpg in folds 2, 7: ")
+    assert note.startswith("2 images occur in more than one fold, the first is b.jpg in folds 2, 7: ")
 
 
 def test_pictures_that_stay_in_their_fold_and_pair_give_no_note(tmp_path: Path) -> None:
@@ -103,10 +102,9 @@ def test_what_is_repeated_stands_in_the_notes_of_a_result(
     (people / "person_0003" / "0000.jpg").write_bytes((people / "person_0002" / "0000.jpg").read_bytes())
     (people / "list.csv").write_text("\n".join(lines))
     run_pairs(plain, ["verification"], [people / "list.csv"], tmp_path / "result")
-    notes = load_result(tmp_path / "result")[0]["verification"]["list"]["notes"]
-    expected = (
-        "1 impostor pairs are one picture twice, the first is person_0002/0000.jpg: they are labeled wrongly."
-    )
+    notes = load_result(tmp_path / "result")[0].verification["list"].notes
+    first = "person_0002/0000.jpg"
+    expected = f"1 impostor pairs consist of the same image twice, the first is {first}: they are mislabeled."
     assert expected in notes
 
 
@@ -158,10 +156,10 @@ def test_a_result_keeps_the_crops_of_the_worst_pairs_unless_told_not_to(
     plain: Plain, named: Path, tmp_path: Path
 ) -> None:
     run_pairs(plain, ["verification"], [named], tmp_path / "with")
-    run_pairs(plain, ["verification"], [named], tmp_path / "without", Measuring(pictures=False))
+    run_pairs(plain, ["verification"], [named], tmp_path / "without", Measuring(keep_crops=False))
     content, arrays = load_result(tmp_path / "with")
     bare, fewer = load_result(tmp_path / "without")
-    assert json.dumps(content["verification"]) == json.dumps(bare["verification"])
+    assert content.verification == bare.verification
     shown = {f"verification/named/{key}" for key in ("shown_rows", "shown_jpeg", "shown_ends")}
     assert arrays.keys() - fewer.keys() == shown
     scores, same = arrays["verification/named/scores"], arrays["verification/named/same"]

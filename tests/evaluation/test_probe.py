@@ -67,7 +67,7 @@ def test_a_model_that_is_given_its_colors_the_wrong_way_round_is_told(
 ) -> None:
     sentence = probed(Coarse(0, 0, 1), in_red, flip=flip)
     assert sentence is not None
-    assert sentence.startswith("With red and blue swapped, 128 pairs are told apart better (mean margin ")
+    assert sentence.startswith("With red and blue swapped, 128 pairs are separated better (mean margin ")
     assert 'see "color" in its description' in sentence
 
 
@@ -120,8 +120,7 @@ def test_the_sentence_stands_in_the_notes_of_a_result(
     run_pairs(Coarse(0, 0, 1), ["verification"], ["red"], tmp_path / "wrong")
     run_pairs(Coarse(1, 0, 0), ["verification"], ["red"], tmp_path / "right")
     wrong, right = (
-        " ".join(load_result(tmp_path / name)[0]["verification"]["red"]["notes"])
-        for name in ("wrong", "right")
+        " ".join(load_result(tmp_path / name)[0].verification["red"].notes) for name in ("wrong", "right")
     )
     assert "With red and blue swapped" in wrong
     assert "swapped" not in right

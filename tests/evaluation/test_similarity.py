@@ -27,7 +27,7 @@ from facerts.evaluation.similarity import COSINE, MLS, SIMILARITIES, GaussianEmb
 from facerts.evaluation.verification import verification_of
 from tests.evaluation.conftest import Plain
 
-BARE = Measuring(flip=False, pictures=False, fmr=0.02)
+BARE = Measuring(flip=False, keep_crops=False, fmr=0.02)
 
 
 class Gaussian(Plain):
@@ -74,43 +74,42 @@ def test_scores_are_scipys_log_densities_and_numbers_are_made_from_them(named: P
     run_pairs(Gaussian(), ["verification", "reject"], [named], tmp_path, BARE, similarity=MLS)
     content, arrays = load_result(tmp_path)
     np.testing.assert_allclose(arrays["verification/named (mls)/scores"], expected, rtol=1e-5)
-    section = content["verification"]["named (mls)"]
-    assert (section["similarity"], section["flip"]) == ("mls", False)
+    section = content.verification["named (mls)"]
+    assert (section.similarity, section.flip) == ("mls", False)
     genuine, impostors = expected[benchmark.same], expected[~benchmark.same]
     above = stats.mannwhitneyu(genuine, impostors).statistic / (len(genuine) * len(impostors))
-    assert section["auroc"] == pytest.approx(above, abs=1e-9)
-    assert section["auroc"] != pytest.approx(
-        verification_of(outputs, benchmark, flip=False)[0]["auroc"], abs=1e-3
-    )
+    assert section.auroc == pytest.approx(above, abs=1e-9)
+    assert section.auroc != pytest.approx(verification_of(outputs, benchmark, flip=False)[0].auroc, abs=1e-3)
     # At FMR 0.02 two of the hundred impostor pairs pass: the third is the first that must not.
     third = np.sort(impostors)[-3]
-    curves = content["reject"]["named (mls)"]
-    assert {curve["similarity"] for curve in curves} == {"mls"}
-    assert curves[0]["fnmr"][0] == pytest.approx(np.mean(genuine <= third))
-    calibration = content["calibration"]["named (mls)"]
-    assert (calibration["similarity"], calibration["genuine"]) == ("mls", 100)
-    assert calibration["threshold"] == pytest.approx(third)
+    curves = content.reject["named (mls)"]
+    assert {curve.similarity for curve in curves} == {"mls"}
+    assert curves[0].fnmr[0] == pytest.approx(np.mean(genuine <= third))
+    calibration = content.calibration["named (mls)"]
+    assert (calibration.similarity, calibration.genuine) == ("mls", 100)
+    assert calibration.threshold == pytest.approx(third)
     quality = np.asarray(outputs.quality)[benchmark.pairs[benchmark.same]].min(axis=1)
     correlation = stats.spearmanr(quality, genuine).statistic
-    assert calibration["by"]["quality"]["spearman"] == pytest.approx(correlation)
+    assert calibration.by["quality"].spearman == pytest.approx(correlation)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flip", [False, True])
 def test_one_variance_for_all_ranks_pairs_as_the_cosine_does(flip: bool, named: Path, tmp_path: Path) -> None:
     how = replace(BARE, flip=flip)
     for similarity in (COSINE, MLS):
         run_pairs(Even(), ["verification", "reject"], [named], tmp_path, how, similarity=similarity)
     content, arrays = load_result(tmp_path)
-    by_cosine, by_mls = (content["verification"][name] for name in ("named", "named (mls)"))
-    assert (by_cosine["similarity"], by_mls["similarity"]) == ("cosine", "mls")
-    assert by_cosine["flip"] is by_mls["flip"] is flip
+    by_cosine, by_mls = (content.verification[name] for name in ("named", "named (mls)"))
+    assert (by_cosine.similarity, by_mls.similarity) == ("cosine", "mls")
+    assert by_cosine.flip is by_mls.flip is flip
     for key in ("auroc", "eer"):
-        assert by_mls[key] == pytest.approx(by_cosine[key], abs=1e-9)
-    assert by_mls["accuracy"] == by_cosine["accuracy"]
-    for far, point in by_cosine["tar_at_far"].items():
-        assert by_mls["tar_at_far"][far]["value"] == pytest.approx(point["value"])
-    for mine, other in zip(content["reject"]["named (mls)"], content["reject"]["named"], strict=True):
-        assert mine["fnmr"] == other["fnmr"]
+        assert getattr(by_mls, key) == pytest.approx(getattr(by_cosine, key), abs=1e-9)
+    assert by_mls.accuracy == by_cosine.accuracy
+    for far, point in by_cosine.tar_at_far.items():
+        assert by_mls.tar_at_far[far].value == pytest.approx(point.value)
+    for mine, other in zip(content.reject["named (mls)"], content.reject["named"], strict=True):
+        assert mine.fnmr == other.fnmr
     scores = [arrays[f"verification/{name}/scores"].astype(np.float64) for name in ("named", "named (mls)")]
     assert stats.spearmanr(*scores).statistic == pytest.approx(1, abs=1e-6)
     assert abs(scores[1]).max() > 1
@@ -128,7 +127,7 @@ def test_mirrors_are_fused_by_their_variances_and_only_for_mls(named: Path, tmp_
     for similarity in (COSINE, MLS):
         run_pairs(Gaussian(), ["verification"], [named], tmp_path, how, similarity=similarity)
     content, arrays = load_result(tmp_path)
-    assert content["verification"]["named (mls)"]["flip"] is True
+    assert content.verification["named (mls)"].flip is True
     np.testing.assert_allclose(arrays["verification/named (mls)/scores"], expected, rtol=1e-4)
     summed = one.embedding + other.embedding
     summed /= np.linalg.norm(summed, axis=1, keepdims=True)
@@ -191,16 +190,17 @@ def test_the_channels_are_probed_by_the_same_similarity(drawn_benchmark: PairBen
     assert channel_probe(Told(), drawn_benchmark, outputs, **told) is None
 
 
+@pytest.mark.slow
 def test_comparisons_go_by_the_similarity_too(named: Path, tmp_path: Path) -> None:
     for model, name in ((Gaussian(), "a"), (Even("even", "b" * 64), "b")):
         for similarity in (COSINE, MLS):
             run_pairs(model, ["verification"], [named], tmp_path / name, BARE, similarity=similarity)
-    found = compare([tmp_path / "a", tmp_path / "b"])["verification"]
+    found = compare([tmp_path / "a", tmp_path / "b"]).verification
     assert set(found) == {"named", "named (mls)"}
-    sections = [load_result(tmp_path / name)[0]["verification"]["named (mls)"] for name in "ab"]
-    difference = found["named (mls)"][0]["auroc"]["value"]
-    assert difference == pytest.approx(sections[1]["auroc"] - sections[0]["auroc"], abs=1e-5)
-    assert found["named"][0]["auroc"]["value"] == 0
+    sections = [load_result(tmp_path / name)[0].verification["named (mls)"] for name in "ab"]
+    difference = found["named (mls)"][0].auroc.value
+    assert difference == pytest.approx(sections[1].auroc - sections[0].auroc, abs=1e-5)
+    assert found["named"][0].auroc.value == 0
     assert difference != 0
 
 
@@ -219,23 +219,23 @@ def test_a_table_with_variances_gives_what_its_model_gives(named: Path, tmp_path
         load_table(tmp_path / "t.npz"), ["verification"], [named], tmp_path / "table", how, similarity=MLS
     )
     (model, arrays), (table, copies) = (load_result(tmp_path / name) for name in ("model", "table"))
-    assert table["verification"]["named (mls)"]["flip"] is None
+    assert table.verification["named (mls)"].flip is None
     key = "verification/named (mls)/scores"
     np.testing.assert_allclose(copies[key], arrays[key], rtol=1e-5)
-    assert table["verification"]["named (mls)"]["eer"] == model["verification"]["named (mls)"]["eer"]
+    assert table.verification["named (mls)"].eer == model.verification["named (mls)"].eer
 
 
 WRONG = {
     "none": (None, "there is no variance beside the embeddings"),
     "one a picture": (np.ones(3), r"each entry of the embedding, \(3, 2\), and the variance is \(3,\)"),
     "too many": (np.ones((3, 4)), r"each entry of the embedding, \(3, 2\), and the variance is \(3, 4\)"),
-    "zero": ([[1, 1], [1, 0], [1, 1]], "above 0, and entry 1 of picture 1 has 0"),
-    "below": ([[1, 1], [1, 1], [-2, 1]], "above 0, and entry 0 of picture 2 has -2"),
+    "zero": ([[1, 1], [1, 0], [1, 1]], "above 0, and entry 1 of image 1 has 0"),
+    "below": ([[1, 1], [1, 1], [-2, 1]], "above 0, and entry 0 of image 2 has -2"),
     "no number": (
         [[1, np.nan], [1, 1], [1, 1]],
-        "finite variances above 0, and entry 1 of picture 0 has nan",
+        "finite variances above 0, and entry 1 of image 0 has nan",
     ),
-    "endless": ([[1, 1], [np.inf, 1], [1, 1]], "finite variances above 0, and entry 0 of picture 1 has inf"),
+    "endless": ([[1, 1], [np.inf, 1], [1, 1]], "finite variances above 0, and entry 0 of image 1 has inf"),
 }
 
 
@@ -274,8 +274,8 @@ def test_all_pairs_and_templates_are_refused_with_the_reason(
 
 def test_the_functions_behind_compare_by_the_cosine_unless_told(drawn_benchmark: PairBenchmark) -> None:
     outputs = outputs_of(Gaussian(), drawn_benchmark.images)
-    assert verification_of(outputs, drawn_benchmark, flip=False)[0]["similarity"] == "cosine"
-    assert reject_of(outputs, drawn_benchmark, fmr=0.02)[0][0]["similarity"] == "cosine"
-    assert calibration_of(outputs, drawn_benchmark, fmr=0.02)["similarity"] == "cosine"
+    assert verification_of(outputs, drawn_benchmark, flip=False)[0].similarity == "cosine"
+    assert reject_of(outputs, drawn_benchmark, fmr=0.02)[0].similarity == "cosine"
+    assert calibration_of(outputs, drawn_benchmark, fmr=0.02).similarity == "cosine"
     with pytest.raises(ModelError, match="no variance"):
         calibration_of(replace(outputs, extras={}), drawn_benchmark, fmr=0.02, similarity=MLS)

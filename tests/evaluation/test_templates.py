@@ -139,31 +139,31 @@ def test_a_section_holds_what_a_slow_reading_of_the_pairs_gives() -> None:
     templates = pooled(outputs, benchmark)["norm"].astype(np.float64)
     scores = np.array([templates[a] @ templates[b] for a, b in benchmark.pairs]).astype(np.float32)
     genuine, impostors = scores[benchmark.same], scores[~benchmark.same]
-    assert section["pairs"] == len(scores) == 60 * 59 // 2
-    assert section["genuine"] == len(genuine) == 60
-    assert section["impostors"] == len(impostors)
-    assert (section["images"], section["templates"], section["subjects"]) == (300, 60, None)
-    assert section["interval"] == "bootstrap over pairs"
+    assert section.pairs == len(scores) == 60 * 59 // 2
+    assert section.genuine == len(genuine) == 60
+    assert section.impostors == len(impostors)
+    assert (section.images, section.templates, section.subjects) == (300, 60, None)
+    assert section.interval == "bootstrap over pairs"
     wins = np.mean(genuine[:, None] > impostors) + np.mean(genuine[:, None] == impostors) / 2
-    assert section["auroc"] == pytest.approx(wins)
-    assert 0 < section["eer"] < 0.5
+    assert section.auroc == pytest.approx(wins)
+    assert 0 < section.eer < 0.5
     # 1,710 impostors show one in a thousand, and no less.
-    assert list(section["tar_at_far"]) == ["0.1", "0.01", "0.001"]
-    for name, point in section["tar_at_far"].items():
+    assert list(section.tar_at_far) == ["0.1", "0.01", "0.001"]
+    for name, point in section.tar_at_far.items():
         thresholds = [t for t in scores if np.mean(impostors >= t) <= float(name)]
-        assert point["value"] == max(np.mean(genuine >= t) for t in thresholds)
-        assert point["achieved_far"] == np.mean(impostors >= point["threshold"]) <= float(name)
-        assert point["impostors_accepted"] == np.sum(impostors >= point["threshold"])
-        low, high = point["ci95"]
-        assert low <= point["value"] <= high
-    json.dumps(section, allow_nan=False)
+        assert point.value == max(np.mean(genuine >= t) for t in thresholds)
+        assert point.achieved_far == np.mean(impostors >= point.threshold) <= float(name)
+        assert point.impostors_accepted == np.sum(impostors >= point.threshold)
+        low, high = point.ci95
+        assert low <= point.value <= high
+    json.dumps(section.to_json(), allow_nan=False)
 
 
 def test_rates_that_the_impostors_cannot_show_are_left_out() -> None:
     outputs, benchmark = noisy(people=4)
     section = template_verification_of(outputs, benchmark, (0.1, 0.02, 0.01), replicates=5)["mean"]
-    assert section["impostors"] == 54
-    assert list(section["tar_at_far"]) == ["0.1", "0.02"]
+    assert section.impostors == 54
+    assert list(section.tar_at_far) == ["0.1", "0.02"]
 
 
 def test_the_number_of_replicates_is_passed_on() -> None:
@@ -171,9 +171,9 @@ def test_the_number_of_replicates_is_passed_on() -> None:
     few, many = (
         template_verification_of(outputs, benchmark, (0.1,), replicates=count)["mean"] for count in (1, 50)
     )
-    low, high = few["tar_at_far"]["0.1"]["ci95"]
+    low, high = few.tar_at_far["0.1"].ci95
     assert low == high
-    low, high = many["tar_at_far"]["0.1"]["ci95"]
+    low, high = many.tar_at_far["0.1"].ci95
     assert low < high
 
 
@@ -190,6 +190,6 @@ def test_a_benchmark_without_both_kinds_of_pairs_is_refused() -> None:
 def test_inverse_variance_beats_the_mean_where_the_variance_is_known() -> None:
     outputs, benchmark = noisy()
     sections = template_verification_of(outputs, benchmark, (0.01,), replicates=200)
-    mean, weighted = (sections[name]["tar_at_far"]["0.01"] for name in ("mean", "inverse_variance"))
-    assert weighted["ci95"][0] > mean["ci95"][1]
-    assert sections["inverse_variance"]["eer"] < sections["mean"]["eer"] / 2
+    mean, weighted = (sections[name].tar_at_far["0.01"] for name in ("mean", "inverse_variance"))
+    assert weighted.ci95[0] > mean.ci95[1]
+    assert sections["inverse_variance"].eer < sections["mean"].eer / 2

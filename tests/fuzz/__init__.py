@@ -1,1 +1,1 @@
-"""Fuzzing of everything that reads what strangers wrote; ``make fuzz`` runs it for as long as you like."""
+"""Fuzzing of everything that reads untrusted files; ``make fuzz`` runs it for as long as you like."""

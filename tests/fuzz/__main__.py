@@ -1,6 +1,6 @@
 """Fuzz every reader for as long as you like: ``python -m tests.fuzz --minutes 10 --out out/fuzz``.
 
-Prints a row for each reader and ends with status 1 if one of them failed; the failed cases lie in the output folder.
+Prints a row for each reader and exits with status 1 if one of them failed; failed cases are kept in the output folder.
 """
 
 from __future__ import annotations
@@ -21,21 +21,23 @@ from tests.fuzz.sandbox import MAX_MIB, MAX_SECONDS, READ, REFUSED
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
     parser.add_argument(
-        "readers", nargs="*", metavar="READER", help=f"of {', '.join(READERS)}; all by default"
+        "readers", nargs="*", metavar="READER", help=f"Readers to fuzz: {', '.join(READERS)}; all by default."
     )
-    parser.add_argument("--minutes", type=float, default=10.0, help="for all readers together (10)")
-    parser.add_argument("--jobs", type=int, default=2, help="readers at a time (2)")
-    parser.add_argument("--seed", type=int, help="of the first round; by default the time")
     parser.add_argument(
-        "--out", type=Path, default=Path("out/fuzz"), help="folder for cases that failed (out/fuzz)"
+        "--minutes", type=float, default=10.0, help="Time for all readers together, in minutes (10)."
+    )
+    parser.add_argument("--jobs", type=int, default=2, help="Number of readers to fuzz in parallel (2).")
+    parser.add_argument("--seed", type=int, help="Seed of the first round; by default the current time.")
+    parser.add_argument(
+        "--out", type=Path, default=Path("out/fuzz"), help="Folder for failed cases (out/fuzz)."
     )
     options = parser.parse_args()
     names = options.readers or list(READERS)
     if unknown := set(names) - set(READERS):
-        parser.error(f"no reader {', '.join(sorted(unknown))}; there are {', '.join(READERS)}")
+        parser.error(f"no reader {', '.join(sorted(unknown))}; choose from {', '.join(READERS)}")
     seconds = 60 * options.minutes * options.jobs / len(names)
     seed = int(time.time()) if options.seed is None else options.seed
-    print(f"seed {seed}; at most {MAX_SECONDS:.0f} s and {MAX_MIB} MiB for a case", file=sys.stderr)
+    print(f"seed {seed}; at most {MAX_SECONDS:.0f} s and {MAX_MIB} MiB per case", file=sys.stderr)
     rows, failed = [], False
     with ProcessPoolExecutor(options.jobs) as pool:
         tallies = pool.map(partial(fuzz, seconds=seconds, seed=seed), names)

@@ -1,4 +1,4 @@
-"""The hostile files that tests hold readers against, as cases to begin with."""
+"""The hostile files of the tests, as initial cases."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from tempfile import TemporaryDirectory
 from tests.fuzz.sandbox import Files
 from tests.hostile import archives, arrays, images, lists, onnx_files, pickles, records, results
 
-# Larger files are mutated slowly, and hold little more.
-LARGEST = 100_000
+# Larger files are slow to mutate and add little.
+MAX_CASE_BYTES = 100_000
 
 
 @lru_cache
@@ -66,4 +66,4 @@ def hostile_results() -> list[Files]:
 
 
 def _small(found: list[Files]) -> list[Files]:
-    return [files for files in found if sum(map(len, files.values())) <= LARGEST]
+    return [files for files in found if sum(map(len, files.values())) <= MAX_CASE_BYTES]

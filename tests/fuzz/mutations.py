@@ -1,4 +1,4 @@
-"""What a fuzzer does to whole files: Hypothesis strategies for bytes and for trees of JSON or YAML."""
+"""Mutations of valid files: Hypothesis strategies for bytes and for trees of JSON or YAML."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-# Where signed and unsigned numbers of every size end, and what lies beside.
+# Limits of signed and unsigned numbers of every size, and their neighbors.
 EDGES = sorted(
     {value + near for bits in (7, 8, 15, 16, 31, 32, 63, 64) for value in (1 << bits,) for near in (-1, 0, 1)}
     | {0, 1, 2}
 )
-# How much is changed: mostly little, so that much of a file is still read.
+# Number of changes: mostly few, so that most of a file is still read.
 CHANGES = (1, 1, 1, 1, 2, 3, 8)
-# Words that mean something to one format or another.
+# Words with a meaning in some format.
 WORDS = (
     *(
         b"\x00",
@@ -79,7 +79,7 @@ WORDS = (
 
 @st.composite
 def mutated_bytes(draw: st.DrawFn, original: bytes, others: Sequence[bytes] = ()) -> bytes:
-    """A file with up to eight places changed: numbers, words, pieces left out, doubled or taken from another file."""
+    """A file with up to eight changes: numbers, words, pieces removed, duplicated or taken from another file."""
     data = bytearray(original)
     for _ in range(draw(st.sampled_from(CHANGES))):
         place = draw(_place(len(data)))
@@ -111,7 +111,7 @@ def mutated_bytes(draw: st.DrawFn, original: bytes, others: Sequence[bytes] = ()
 
 
 def _place(size: int) -> st.SearchStrategy[int]:
-    """A position in a file; its beginning and its end, where the headers are, more often than the rest."""
+    """A position in a file, preferably near its beginning or end, where headers are."""
     return st.one_of(
         st.integers(0, min(size, 64)),
         st.integers(max(0, size - 64), size),
@@ -137,7 +137,7 @@ HOSTILE_VALUES: tuple[Any, ...] = (
 
 @st.composite
 def mutated_tree(draw: st.DrawFn, original: Any) -> Any:
-    """A tree of dictionaries and lists with up to eight values replaced, left out, doubled or nested deeply."""
+    """A tree of dictionaries and lists with up to eight values replaced, removed, duplicated or nested deeply."""
     tree = copy.deepcopy(original)
     for _ in range(draw(st.sampled_from(CHANGES))):
         parents = [node for node in _nodes(tree) if node]

@@ -1,4 +1,4 @@
-"""What is fuzzed: for each kind of file, how a user would read it, and whole files to begin with.
+"""The readers to fuzz: for each kind of file, how a user would read it, and valid files to start from.
 
 A case is a folder of files, by name. Where a format holds parts behind checksums or in an archive, the parts are what
 is mutated, and ``pack`` makes the file of them, so that mutations get past the outermost check.
@@ -30,35 +30,34 @@ from facerts.curation.pack import pack_records
 from facerts.datasets import Source, open_source
 from facerts.datasets.bin_set import write_bin
 from facerts.datasets.open import open_images
-from facerts.datasets.synthetic import draw_face, write_drawn
+from facerts.datasets.synthetic import draw_face, write_synthetic_faces
 from facerts.datasets.synthetic_source import SyntheticSource
-from facerts.embedding import load_embedder, read_description
-from facerts.embedding.table import load_table
-from facerts.errors import DataError, ImageError
-from facerts.evaluation.plain import results_of
+from facerts.embedding import read_description
+from facerts.evaluation.result_folder import naming_folders
 from facerts.images import decode
 from facerts.report import sections
 from facerts.report.subject import load_subjects
-from facerts.serve.multipart import split_parts
+from facerts.serving.multipart import split_parts
 from tests.fuzz import corpus
 from tests.fuzz.sandbox import Files, Read
+from tests.hostile.readers import read_checkpoint, read_images, read_model, read_recipe, read_table
 
-# Of a source, so that a mutated count does not make a case long by itself.
-MOST_IMAGES = 50
+# Maximum number of images to read of a source, so that a mutated count alone does not make a case slow.
+MAX_IMAGES = 50
 BOUNDARY = b"frontier"
 
 
 @dataclass(frozen=True)
 class Reader:
-    """A kind of file.
+    """A reader of a kind of file.
 
     Attributes:
-        read: what a user does with a folder that holds such files; raises an ``Error`` where they are bad.
-        seeds: whole files, of which the first can be read.
-        pack: the file of its parts, or with its checksums made anew.
-        parse: the tree in a text file, for formats that are trees.
-        write: the text of a tree.
-        hostile: further files, which need not be read.
+        read: reads a folder with such files as a user would; raises an ``Error`` if they are bad.
+        seeds: valid files; the first can be read.
+        pack: builds the file from its parts, or with new checksums.
+        parse: parses a text file into a tree, for formats that are trees.
+        write: writes a tree as text.
+        hostile: further files, which need not be readable.
     """
 
     read: Read
@@ -69,7 +68,7 @@ class Reader:
     hostile: Callable[[], list[Files]] = list
 
     def whole(self, parts: Files) -> Files:
-        """The files that a user would have."""
+        """The files as a user would have them."""
         return parts if self.pack is None else self.pack(parts)
 
 
@@ -84,15 +83,9 @@ def _decode(folder: Path) -> None:
 
 
 def _read_all(source: Source) -> None:
-    """Every image, as scoring reads them: a bad one is a row with an error, and only that none can be read is one."""
-    count, errors = min(len(source), MOST_IMAGES), []
-    for index in range(count):
-        source.key(index)
-        try:
-            source.crop(index)
-        except (ImageError, DataError) as error:
-            errors.append(error)
-    if count and len(errors) == count:
+    """Read every image as scoring does: a bad image is skipped, and it is an error only if none can be read."""
+    errors = read_images(source, MAX_IMAGES, lambda source, index: source.crop(index))
+    if errors and len(errors) == min(len(source), MAX_IMAGES):
         raise errors[0]
 
 
@@ -114,7 +107,7 @@ def _read_pairs(folder: Path) -> None:
 
 
 def _read_table(folder: Path) -> None:
-    load_table(_only_file(folder))
+    read_table(_only_file(folder))
 
 
 def _read_description(folder: Path) -> None:
@@ -330,9 +323,7 @@ def _recipes() -> list[Files]:
 
 
 def _read_recipe(folder: Path) -> None:
-    from facerts.training.recipe import load_recipe
-
-    load_recipe(_only_file(folder))
+    read_recipe(_only_file(folder))
 
 
 @lru_cache
@@ -346,7 +337,7 @@ def _models() -> list[Files]:
 
 
 def _read_model(folder: Path) -> None:
-    load_embedder(folder / "a.onnx")(np.stack(_drawn(2)))
+    read_model(folder / "a.onnx")
 
 
 def _descriptions() -> list[Files]:
@@ -354,8 +345,9 @@ def _descriptions() -> list[Files]:
 
 
 def _read_result(folder: Path) -> None:
+    """All but the figures and the comparison of ``hostile.readers``, which take a second each."""
     subjects = load_subjects([folder])
-    with results_of([folder]):
+    with naming_folders([folder]):
         for section in (sections.summary, sections.verification, sections.provenance):
             section(subjects)
 
@@ -369,11 +361,11 @@ def _results() -> list[Files]:
 
     with TemporaryDirectory() as folder:
         people, out = Path(folder) / "people", Path(folder) / "out"
-        write_drawn(people, identities=10, pictures=3, seed=11)
+        write_synthetic_faces(people, identities=10, images=3, seed=11)
         pairs = write_pairs(
             pairs_from_identities(open_source(people), genuine=30, impostors=30, seed=2), people / "p.csv"
         )
-        run_pairs(Plain(), ["verification"], [pairs], out, Measuring(pictures=False))
+        run_pairs(Plain(), ["verification"], [pairs], out, Measuring(keep_crops=False))
         return [{path.name: path.read_bytes() for path in sorted(out.iterdir())}]
 
 
@@ -400,9 +392,7 @@ def _checkpoints() -> list[Files]:
 
 
 def _read_checkpoint(folder: Path) -> None:
-    from facerts.training.checkpoint import load_network
-
-    load_network(_only_file(folder))
+    read_checkpoint(_only_file(folder))
 
 
 def _forms() -> list[Files]:

@@ -1,4 +1,4 @@
-"""A process of its own that reads hostile files, so that a crash, a bomb or a hang is a result and not the end.
+"""A separate process that reads hostile files, so that a crash, a bomb or a hang is only an outcome.
 
 The process measures itself: processor time, and the peak of its resident memory above what it held before the case
 (``/proc/self/clear_refs`` resets the peak; Linux only). Its address space is limited to somewhat more than a case may
@@ -27,11 +27,11 @@ Read = Callable[[Path], None]
 
 MAX_SECONDS = 5.0
 MAX_MIB = 1024
-# Beyond what a case may use, so that it is measured and not only stopped.
+# Beyond what a case may use, so that excess memory is measured rather than just refused.
 ADDRESS_SPACE = 2 << 30
-# Wall time; other work may take most of the machine.
+# Wall time; generous, since other work may take most of the machine.
 KILL_AFTER = 120.0
-# Starting a process and importing what it reads with.
+# Time for starting a process and importing the readers.
 START = 300.0
 
 READ, REFUSED = "read", "refused"
@@ -39,13 +39,13 @@ ESCAPED, DIED, SLOW, LARGE = "escaped exception", "died", "too slow", "too large
 
 
 class Outcome(NamedTuple):
-    """What became of a case.
+    """The outcome of a case.
 
     Attributes:
-        kind: ``READ`` and ``REFUSED`` are fine.
-        text: the refusal, or the traceback.
-        seconds: of processor time.
-        mebibytes: the peak of resident memory above that before.
+        kind: ``READ`` and ``REFUSED`` are fine; anything else is a failure.
+        text: the error message or the traceback.
+        seconds: processor time.
+        mebibytes: peak of resident memory above that before the case.
     """
 
     kind: str
@@ -55,22 +55,22 @@ class Outcome(NamedTuple):
 
     @property
     def failed(self) -> bool:
-        """Whether the reader broke its promise."""
+        """Whether the reader failed."""
         return self.kind not in (READ, REFUSED)
 
 
 class Sandbox:
-    """Reads cases in a process that is started again whenever it died.
+    """Reads cases in a process that is restarted whenever it dies.
 
     Args:
-        read: reads a folder that holds a case's files; a function that another process can import.
+        read: reads a folder with a case's files; a function that another process can import.
         first: files that can be read.
-        kill_after: seconds of wall time for a case.
+        kill_after: wall time for a case, in seconds.
     """
 
     def __init__(self, read: Read, first: Files, *, kill_after: float = KILL_AFTER) -> None:
         self._read, self._first, self._kill_after = read, first, kill_after
-        # The server imports the readers once; a process for each sandbox is then there at once.
+        # The fork server imports the readers once, so that starting a sandbox's process is fast.
         self._context = multiprocessing.get_context("forkserver")
         self._context.set_forkserver_preload(["tests.fuzz.readers"])
         self._process: Any = None
@@ -85,7 +85,7 @@ class Sandbox:
         self._end()
 
     def run(self, files: Files) -> Outcome:
-        """Read a folder with these files."""
+        """Read a folder with the given files."""
         connection = self._started()
         connection.send(files)
         if not connection.poll(self._kill_after):
@@ -103,8 +103,8 @@ class Sandbox:
     def _started(self) -> Connection:
         if self._connection is None:
             self._connection, theirs = self._context.Pipe()
-            given = (self._read, self._first, theirs)
-            self._process = self._context.Process(target=_serve, args=given, daemon=True)
+            arguments = (self._read, self._first, theirs)
+            self._process = self._context.Process(target=_serve, args=arguments, daemon=True)
             self._process.start()
             theirs.close()
             if not self._connection.poll(START):
@@ -125,12 +125,12 @@ class Sandbox:
 
 def _serve(read: Read, first: Files, connection: Connection) -> None:
     folder = Path(tempfile.mkdtemp(prefix="facerts-fuzz-"))
-    # What libraries say of broken files is of no use.
+    # Silence the libraries' complaints about broken files.
     silence = os.open(os.devnull, os.O_WRONLY)
     os.dup2(silence, 1)
     os.dup2(silence, 2)
     try:
-        # Imports and caches are not to count as a case's memory.
+        # Imports and caches must not count as a case's memory.
         connection.send(_measured(read, folder, first))
         used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
         resource.setrlimit(resource.RLIMIT_AS, (used + ADDRESS_SPACE, used + ADDRESS_SPACE))
@@ -154,7 +154,7 @@ def _measured(read: Read, folder: Path, files: Files) -> Outcome:
     try:
         read(folder)
     except Error as error:
-        # A refusal because memory ran out is not one that a reader decided on.
+        # An error because memory ran out is not a deliberate refusal.
         kind, text = (LARGE if _out_of_memory(str(error)) else REFUSED), str(error)
     except Exception:
         kind, text = ESCAPED, traceback.format_exc()

@@ -1,4 +1,4 @@
-"""A short, fixed share of the fuzzing; ``make fuzz`` does the rest."""
+"""A short, reproducible run of the fuzzer; ``make fuzz`` runs it for longer."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="memory is measu
 EXAMPLES = 100
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", READERS)
 def test_what_strangers_wrote_is_read_or_refused(name: str) -> None:
     tally = fuzz(name, examples=EXAMPLES, seed=20)

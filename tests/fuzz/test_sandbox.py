@@ -39,8 +39,9 @@ def obey(folder: Path) -> None:
             raise DataError("a: OpenCV: Insufficient memory")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("told", "kind"),
+    ("command", "kind"),
     [
         ("read", READ),
         ("refuse", REFUSED),
@@ -52,10 +53,10 @@ def obey(folder: Path) -> None:
         ("hide it", LARGE),
     ],
 )
-def test_what_becomes_of_a_case(told: str, kind: str) -> None:
+def test_the_outcome_of_a_case(command: str, kind: str) -> None:
     with Sandbox(obey, {"a": b"read"}) as sandbox:
-        assert sandbox.run({"a": told.encode()}).kind == kind
-        # A process that died or was killed is followed by another.
+        assert sandbox.run({"a": command.encode()}).kind == kind
+        # A process that died or was killed is replaced by another.
         assert sandbox.run({"a": b"read"}).kind == READ
 
 
@@ -66,12 +67,12 @@ def test_a_case_that_hangs_is_killed() -> None:
         assert "killed" in outcome.text
 
 
-def test_memory_is_measured_above_what_was_there_before() -> None:
+def test_memory_is_measured_relative_to_before_the_case() -> None:
     with Sandbox(obey, {"a": b"read"}) as sandbox:
         assert sandbox.run({"a": b"fill"}).mebibytes == pytest.approx(1100, rel=0.05)
         assert sandbox.run({"a": b"read"}).mebibytes < 50
 
 
-def test_first_files_that_cannot_be_read_say_so() -> None:
+def test_first_files_that_cannot_be_read_are_an_error() -> None:
     with Sandbox(obey, {"a": b"refuse"}) as sandbox, pytest.raises(RuntimeError, match="not so"):
         sandbox.run({"a": b"read"})

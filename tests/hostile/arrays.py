@@ -1,4 +1,4 @@
-"""``.npz`` files whose headers claim what is not there."""
+"""``.npz`` files whose headers claim data that they do not have."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import numpy as np
 
 
 def npy(header: str, content: bytes = b"", version: bytes = b"\x01\x00") -> bytes:
-    """An array's bytes, with any header."""
+    """The bytes of an ``.npy`` file with any header."""
     text = header.encode("latin1") + b"\n"
     size = struct.pack("<H" if version == b"\x01\x00" else "<I", len(text))
     return b"\x93NUMPY" + version + size + text + content
 
 
-def told(kind: str, shape: str, content: bytes = b"") -> bytes:
+def array(kind: str, shape: str, content: bytes = b"") -> bytes:
     return npy(f"{{'descr': '{kind}', 'fortran_order': False, 'shape': {shape}}}", content)
 
 
@@ -40,45 +40,45 @@ def pickled() -> bytes:
 
 
 def claiming(size: int) -> bytes:
-    """A member whose entry in the archive's list says that it has so many bytes."""
-    content = bytearray(table(told("<f4", "(1, 4)", bytes(16))))
+    """An archive whose directory claims that a member has ``size`` bytes."""
+    content = bytearray(table(array("<f4", "(1, 4)", bytes(16))))
     entry = content.rindex(b"PK\x01\x02")
     content[entry + 24 : entry + 28] = struct.pack("<I", size)
     return bytes(content)
 
 
 HOSTILE: dict[str, bytes] = {
-    "46 TiB": table(told("<f8", "(6_324_000_000_000,)".replace("_", ""))),
-    "46 TiB in rows": table(told("<f4", "(100000000, 126000)")),
-    "more than counts": table(told("<f4", f"({1 << 62}, {1 << 62})")),
-    "rows of nothing": table(told("<f4", f"({1 << 40}, 0)")),
+    "46 TiB": table(array("<f8", "(6_324_000_000_000,)".replace("_", ""))),
+    "46 TiB in rows": table(array("<f4", "(100000000, 126000)")),
+    "a shape that overflows 64 bits": table(array("<f4", f"({1 << 62}, {1 << 62})")),
+    "rows of nothing": table(array("<f4", f"({1 << 40}, 0)")),
     "text of nothing": packed(
-        {"embeddings": told("<f4", "(1, 4)", bytes(16)), "names": told("<U0", f"({1 << 40},)")}
+        {"embeddings": array("<f4", "(1, 4)", bytes(16)), "names": array("<U0", f"({1 << 40},)")}
     ),
-    "shapes below none": table(told("<f4", "(-2, -2)", bytes(16))),
-    "zeros packed to a thousandth": table(
-        told("<f4", "(100, 2000000)", bytes(800_000_000)), zipfile.ZIP_DEFLATED
+    "a negative shape": table(array("<f4", "(-2, -2)", bytes(16))),
+    "zeros compressed a thousandfold": table(
+        array("<f4", "(100, 2000000)", bytes(800_000_000)), zipfile.ZIP_DEFLATED
     ),
-    "4 GB in the list": claiming((1 << 32) - 1),
+    "4 GB in the directory": claiming((1 << 32) - 1),
     "objects": pickled(),
-    "objects, by their header": table(told("|O", "(1, 4)", bytes(32))),
+    "objects, by their header": table(array("|O", "(1, 4)", bytes(32))),
     "records": table(npy("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (4,)}", bytes(16))),
-    "characters that do not exist": packed(
+    "invalid characters": packed(
         {
-            "embeddings": told("<f4", "(1, 4)", struct.pack("<4f", 1, 0, 0, 0)),
-            "names": told("<U1", "(1,)", b"\xff" * 4),
+            "embeddings": array("<f4", "(1, 4)", struct.pack("<4f", 1, 0, 0, 0)),
+            "names": array("<U1", "(1,)", b"\xff" * 4),
         }
     ),
     "an expression": table(npy("__import__('os').system('true')")),
-    "brackets without end": table(npy("(" * 9000)),
-    "signs without end": table(npy("-" * 9000 + "1")),
-    "a header without end": table(b"\x93NUMPY\x01\x00\xff\xff{"),
+    "endless brackets": table(npy("(" * 9000)),
+    "endless signs": table(npy("-" * 9000 + "1")),
+    "an endless header": table(b"\x93NUMPY\x01\x00\xff\xff{"),
     "a header of 4 GB": table(b"\x93NUMPY\x02\x00\xff\xff\xff\xff{"),
     "a header of another version": table(b"\x93NUMPY\x09\x00\x00\x00"),
-    "a member that is no array": table(b"<html>"),
+    "a member that is not an array": table(b"<html>"),
     "no member": packed({}),
-    "packed in another way": table(told("<f4", "(1, 4)", bytes(16)), zipfile.ZIP_LZMA),
-    "half a file": table(told("<f4", "(1, 4)", bytes(16)))[:-30],
-    "no archive": b"<html>",
+    "another compression method": table(array("<f4", "(1, 4)", bytes(16)), zipfile.ZIP_LZMA),
+    "half a file": table(array("<f4", "(1, 4)", bytes(16)))[:-30],
+    "not an archive": b"<html>",
     "nothing": b"",
 }

@@ -1,4 +1,4 @@
-"""Files read in a process whose memory and time are bounded, so that what a file asks for can harm nobody else."""
+"""Read files in a process with limited memory and time, so that a hostile file can do no harm."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ SECONDS = 60
 def read_bounded(
     kind: str, paths: Sequence[Path], *, memory: int = MEMORY, seconds: int = SECONDS
 ) -> dict[Path, str]:
-    """The sentence with which each file is refused; nothing where it is read.
+    """The error message of each file; an empty string for a file that was read.
 
     Args:
-        kind: of the files; see ``readers.READERS``.
-        paths: of the files.
-        memory: bytes that the process may take beside what it has when all is imported.
-        seconds: of processor time for all files.
+        kind: kind of the files; see ``readers.READERS``.
+        paths: the files.
+        memory: bytes that the process may allocate on top of its imports.
+        seconds: processor time for all files together.
 
     Raises:
-        AssertionError: another error than the project's own escapes, or the process ends.
+        AssertionError: an exception that is not the project's own escapes, or the process dies.
     """
     ended = subprocess.run(
         [sys.executable, "-m", __name__, kind, str(memory), str(seconds), *map(str, paths)],
@@ -35,18 +35,18 @@ def read_bounded(
         text=True,
         check=False,
     )
-    told = [json.loads(line) for line in ended.stdout.splitlines()]
-    assert len(told) == len(paths), (paths[len(told)], ended.returncode, ended.stderr)
-    escaped = {path.name: kind for path, (kind, _) in zip(paths, told, strict=True) if kind}
+    results = [json.loads(line) for line in ended.stdout.splitlines()]
+    assert len(results) == len(paths), (paths[len(results)], ended.returncode, ended.stderr)
+    escaped = {path.name: kind for path, (kind, _) in zip(paths, results, strict=True) if kind}
     assert not escaped, (escaped, ended.stderr)
-    return {path: sentence for path, (_, sentence) in zip(paths, told, strict=True)}
+    return {path: message for path, (_, message) in zip(paths, results, strict=True)}
 
 
-def hold_memory(more: int) -> None:
-    """Let this process have so many bytes beside those that it has."""
+def limit_memory(more: int) -> None:
+    """Limit this process to ``more`` bytes on top of those it has."""
     pages = int(Path("/proc/self/statm").read_text().split()[0])
-    most = pages * resource.getpagesize() + more
-    resource.setrlimit(resource.RLIMIT_AS, (most, most))
+    limit = pages * resource.getpagesize() + more
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 
 
 def main(kind: str, memory: str, seconds: str, *paths: str) -> None:
@@ -55,18 +55,18 @@ def main(kind: str, memory: str, seconds: str, *paths: str) -> None:
     from facerts.errors import Error
     from tests.hostile.readers import READERS
 
-    hold_memory(int(memory))
+    limit_memory(int(memory))
     resource.setrlimit(resource.RLIMIT_CPU, (int(seconds), int(seconds)))
     for path in paths:
-        escaped, sentence = "", ""
+        escaped, message = "", ""
         try:
             READERS[kind](Path(path))
         except Error as error:
-            sentence = str(error)
+            message = str(error)
         except Exception as error:
             traceback.print_exc(limit=-6)
             escaped = type(error).__name__
-        print(json.dumps([escaped, sentence]), flush=True)
+        print(json.dumps([escaped, message]), flush=True)
 
 
 if __name__ == "__main__":

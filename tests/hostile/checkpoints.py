@@ -1,4 +1,4 @@
-"""Checkpoints and files of weights that are damaged, or claim what they do not hold."""
+"""Checkpoints and files of weights that are damaged, or claim data that they do not have."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ State = dict[str, Any]
 
 
 def archive(content: bytes, storages: dict[str, bytes], compression: int = zipfile.ZIP_STORED) -> bytes:
-    """A file as PyTorch writes it, of any pickle."""
+    """A file as PyTorch writes it, with any pickle."""
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w", compression) as members:
         members.writestr("archive/data.pkl", content)
@@ -69,10 +69,10 @@ def named(module: str, name: str, *arguments: bytes) -> bytes:
 FOUR = struct.pack("<4f", 1, 2, 3, 4)
 MANY = 1 << 30
 
-# Files that no run has written.
+# Files that no training run has written.
 FILES: dict[str, bytes] = {
     "nothing": b"",
-    "no file of PyTorch's": b"<html>",
+    "not a PyTorch file": b"<html>",
     "an archive of nothing": archive(b"", {}),
     "a storage of 2^30": archive(holding(tensor(storage(MANY), 0, (MANY,), (1,))), {"0": FOUR}),
     "a storage that is not there": archive(holding(tensor(storage(4, key="9"), 0, (4,), (1,))), {"0": FOUR}),
@@ -88,7 +88,7 @@ FILES: dict[str, bytes] = {
     "a bytearray of 2^30": archive(named("builtins", "bytearray", pickles.number(MANY)), {}),
     "a storage called": archive(named("torch", "FloatStorage", pickles.number(MANY)), {}),
     "another function": archive(named("os", "system", pickles.text("true")), {}),
-    "zeros packed to a thousandth": archive(
+    "zeros compressed a thousandfold": archive(
         holding(tensor(storage(50_000_000), 0, (50_000_000,), (1,))),
         {"0": bytes(200_000_000)},
         zipfile.ZIP_DEFLATED,
@@ -127,7 +127,7 @@ def _recipe(**sections: Any) -> str:
 
 
 def _published(channels: int, numbers: int) -> Callable[[State], State]:
-    """Names as an IResNet's published weights have them, and shapes that claim so many channels."""
+    """Weights named like an IResNet's published ones, with shapes that claim huge sizes."""
 
     def weights(_: State) -> State:
         blocks = {
@@ -142,12 +142,12 @@ def _published(channels: int, numbers: int) -> Callable[[State], State]:
     return weights
 
 
-# Each makes of a run's checkpoint a broken one, which PyTorch has written.
+# Each turns a run's checkpoint into a broken one, still written by PyTorch.
 CHANGES: dict[str, Callable[[State], State]] = {
     "no recipe": _saved(lambda s: s.pop("recipe")),
-    "a recipe that is no text": _saved(lambda s: s.update(recipe=3)),
-    "a recipe that is no JSON": _saved(lambda s: s.update(recipe="{")),
-    "a recipe nested without end": _saved(lambda s: s.update(recipe="[" * 100_000)),
+    "a recipe that is not text": _saved(lambda s: s.update(recipe=3)),
+    "a recipe that is not JSON": _saved(lambda s: s.update(recipe="{")),
+    "an endlessly nested recipe": _saved(lambda s: s.update(recipe="[" * 100_000)),
     "a recipe of nothing": _saved(lambda s: s.update(recipe="{}")),
     "a recipe of another network": _saved(
         lambda s: s.update(recipe=_recipe(backbone={"name": "mobilefacenet", "width": 0.5}))
@@ -173,7 +173,7 @@ CHANGES: dict[str, Callable[[State], State]] = {
 
 
 def write_changes(good: Path, folder: Path) -> dict[str, Path]:
-    """Every one of ``CHANGES`` as a file."""
+    """Write each of ``CHANGES`` as a file."""
     state = torch.load(good, weights_only=True)
     paths = {}
     for number, (what, change) in enumerate(CHANGES.items()):

@@ -31,12 +31,12 @@ def segment(marker: int, content: bytes = b"", *, length: int | None = None) -> 
 
 
 def quantization() -> bytes:
-    """A table of ones."""
+    """A quantization table of ones."""
     return segment(0xDB, bytes(1) + bytes([1]) * 64)
 
 
 def huffman(kind: int, counts: Sequence[int], symbols: Sequence[int]) -> bytes:
-    """Table 0 of DC (0) or AC (1): how many codes there are of each length, and what they mean."""
+    """Huffman table 0 for DC (0) or AC (1): the number of codes of each length, and their symbols."""
     return segment(0xC4, bytes([kind << 4, *counts, *[0] * (16 - len(counts)), *symbols]))
 
 
@@ -67,7 +67,7 @@ def tables() -> bytes:
 
 
 def baseline(width: int, height: int, *, data: bytes = b"", components: Sequence[Component] = COLOR) -> bytes:
-    """All that a baseline JPEG needs; a block is two bits of ``data``, and what is missing is gray."""
+    """The segments of a baseline JPEG; each block takes two bits of ``data``, and missing blocks are gray."""
     numbers = [number for number, _, _ in components]
     return tables() + frame(width, height, components=components) + scan(numbers, data=data)
 
@@ -104,12 +104,12 @@ def progressive(
 
 
 def exif(orientation: int) -> bytes:
-    """An EXIF block that turns the image."""
+    """An EXIF block with an orientation."""
     return b"II*\0\x08\0\0\0" + struct.pack("<HHHIHHI", 1, 0x0112, 3, 1, orientation, 0, 0)
 
 
 def exif_of_strings(entries: int) -> bytes:
-    """Descriptions that are each said to be as long as all of them together."""
+    """EXIF entries each of which claims the length of all of them together."""
     return (
         b"II*\0\x08\0\0\0"
         + struct.pack("<H", entries)
@@ -147,7 +147,7 @@ def png_rows(
     color: int = RGB,
     interlaced: bool = False,
 ) -> bytes:
-    """Pixels before they are compressed: ``fill`` gives so many bytes, and Paeth's filter is the slowest to undo."""
+    """Uncompressed rows of pixels: ``fill`` returns a number of bytes; Paeth's filter is the slowest to undo."""
     rows = []
     for x, y, across, down in _PASSES if interlaced else [(0, 0, 1, 1)]:
         columns, count = -(-(width - x) // across), -(-(height - y) // down)
@@ -167,9 +167,9 @@ def black_png(*between: bytes) -> bytes:
 
 
 def repeated(part: bytes, times: int) -> bytes:
-    """A zlib stream of the same bytes again and again, which are compressed once."""
+    """A zlib stream that repeats the same bytes, compressing them only once."""
     compressor = zlib.compressobj(9, zlib.DEFLATED, -15)
-    # After a full flush the next piece stands for itself.
+    # After a full flush, the next piece does not depend on the previous ones.
     piece = compressor.compress(part) + compressor.flush(zlib.Z_FULL_FLUSH)
     low, high = 1, 0
     own = zlib.adler32(part)
@@ -271,7 +271,7 @@ def lossless(width: int, height: int, *, groups: int = 0, tile: int = 2, alpha: 
 def bmp(
     width: int, height: int, *, header: int = 40, bits: int = 24, compression: int = 0, data: bytes = b""
 ) -> bytes:
-    """A BMP; a header of 12 bytes is the old kind, whose sizes are 16-bit numbers."""
+    """A BMP; the old header of 12 bytes stores sizes as 16-bit numbers."""
     if header == 12:
         fields = struct.pack("<IHHHH", header, width, height, 1, bits)
     else:
@@ -287,7 +287,7 @@ def bmp(
 
 
 def _behind(marker: int, seen: bytes, decoded: bytes) -> bytes:
-    """A JPEG of which a walk that gives ``marker`` a length sees one image, and libjpeg, which does not, another."""
+    """A JPEG in which a parser that reads a length after ``marker`` sees one image, and libjpeg sees another."""
     # The length is then 0xFFDB, the marker of the first table.
     hidden = decoded + b"\xff\xd9"
     return b"\xff\xd8\xff" + bytes([marker]) + hidden.ljust(0xFFDB, b"\0") + seen + b"\xff\xd9"
@@ -295,7 +295,7 @@ def _behind(marker: int, seen: bytes, decoded: bytes) -> bytes:
 
 @cache
 def refused() -> dict[str, tuple[bytes, str]]:
-    """Images by name, each with a part of the sentence that refuses it."""
+    """Images by name, each with a part of the error message that it must give."""
     small, large = baseline(32, 32), baseline(32_760, 32_760)
     scans = small + scan([1]) * 1_153
     header, pixels = png_header(32, 32), chunk(b"IDAT", zlib.compress(png_rows(32, 32)))
@@ -310,12 +310,12 @@ def refused() -> dict[str, tuple[bytes, str]]:
         "scans_behind_01.jpg": (_behind(0x01, small, scans), "broken JPEG at byte 2"),
         "no_length.jpg": (jpeg(segment(0xFE, length=0), small), "broken JPEG at byte 2"),
         "length_of_one.jpg": (jpeg(segment(0xFE, length=1), small), "broken JPEG at byte 2"),
-        "length_beyond.jpg": (jpeg(small, segment(0xFE, length=9)), "cut short"),
+        "length_beyond.jpg": (jpeg(small, segment(0xFE, length=9)), "truncated"),
         "two_frames.jpg": (jpeg(frame(8, 8), small), "a second frame header"),
         "two_images.jpg": (jpeg(b"\xff\xd8", small), "broken JPEG at byte 2"),
         "scan_first.jpg": (jpeg(tables(), scan([1, 2, 3]), small), "broken JPEG at byte 115"),
-        "no_scan.jpg": (jpeg(tables(), frame(8, 8)), "cut short"),
-        "unknown_component.jpg": (jpeg(small, scan([9])), "a scan of component 9"),
+        "no_scan.jpg": (jpeg(tables(), frame(8, 8)), "truncated"),
+        "unknown_component.jpg": (jpeg(small, scan([9])), "a scan lists component 9"),
         "no_components.jpg": (jpeg(baseline(32, 32, components=[])), "broken JPEG at byte 115"),
         "no_sampling.jpg": (jpeg(baseline(32, 32, components=[(1, 0, 1)])), "cannot be decoded"),
         "no_height.jpg": (jpeg(baseline(32, 0)), "claims 32 x 0 pixels"),
@@ -330,18 +330,18 @@ def refused() -> dict[str, tuple[bytes, str]]:
         # 45 bytes that are given 4 GB.
         "length.png": (
             b"\x89PNG\r\n\x1a\n" + header + chunk(b"IEND", length=0xFFFF_FFF0),
-            "cut short",
+            "truncated",
         ),
-        "length_of_unknown.png": (png(header, chunk(b"abcd", length=0x7FFF_FFFF), pixels), "cut short"),
-        "header_second.png": (png(chunk(b"tEXt"), header, pixels), "does not begin with a header"),
+        "length_of_unknown.png": (png(header, chunk(b"abcd", length=0x7FFF_FFFF), pixels), "truncated"),
+        "header_second.png": (png(chunk(b"tEXt"), header, pixels), "does not begin with an IHDR chunk"),
         "long_header.png": (
             png(chunk(b"IHDR", struct.pack(">IIBBBBBB", 32, 32, 8, RGB, 0, 0, 0, 0)), pixels),
-            "does not begin with a header",
+            "does not begin with an IHDR chunk",
         ),
         "two_headers.png": (png(header, png_header(9_000, 9_000), pixels), "chunk 'IHDR' at byte 33"),
         "two_palettes.png": (png(header, chunk(b"PLTE", bytes(3)) * 2, pixels), "chunk 'PLTE' at byte 48"),
-        "color_type.png": (png(png_header(32, 32, color=5), pixels), "color type 5 and 8 bits"),
-        "depth.png": (png(png_header(32, 32, depth=255), pixels), "color type 2 and 255 bits"),
+        "color_type.png": (png(png_header(32, 32, color=5), pixels), "invalid color type 5 or bit depth 8"),
+        "depth.png": (png(png_header(32, 32, depth=255), pixels), "invalid color type 2 or bit depth 255"),
         "interrupted.png": (png(header, pixels, chunk(b"tEXt"), pixels), "chunk 'IDAT' at byte"),
         "critical.png": (png(header, chunk(b"ABCD"), pixels), "chunk 'ABCD' at byte 33"),
         "no_width.png": (png(png_header(0, 32), pixels), "claims 0 x 32 pixels"),
@@ -353,11 +353,14 @@ def refused() -> dict[str, tuple[bytes, str]]:
         ),
     }
     found |= {
-        "length.webp": (webp(riff_chunk(b"VP8L", plain, length=1 << 31)), "cut short"),
-        "length_of_file.webp": (webp(riff_chunk(b"VP8L", plain), length=1 << 31), "cut short"),
-        "no_image.webp": (webp(webp_canvas(32, 32), riff_chunk(b"ABCD", bytes(40))), "no image in it"),
+        "length.webp": (webp(riff_chunk(b"VP8L", plain, length=1 << 31)), "truncated"),
+        "length_of_file.webp": (webp(riff_chunk(b"VP8L", plain), length=1 << 31), "truncated"),
+        "no_image.webp": (webp(webp_canvas(32, 32), riff_chunk(b"ABCD", bytes(40))), "it contains no image"),
         "no_start.webp": (webp(riff_chunk(b"VP8 ", bytes(40))), "its image has no header"),
-        "canvas.webp": (webp(webp_canvas(32, 33), riff_chunk(b"VP8L", plain)), "not as large as its canvas"),
+        "canvas.webp": (
+            webp(webp_canvas(32, 33), riff_chunk(b"VP8L", plain)),
+            "its image and canvas differ in size",
+        ),
         "animation.webp": (
             webp(webp_canvas(5_000, 5_000, 2), riff_chunk(b"ANIM", bytes(6)), riff_chunk(b"ANMF", bytes(40))),
             "animated WebP",
@@ -377,14 +380,17 @@ def refused() -> dict[str, tuple[bytes, str]]:
         "old_kind_of_height.bmp": (bmp(3_000, 32_768, header=12), "3000 x 32768 pixels are more"),
         "pixels.bmp": (bmp(100_000, -100_000), "100000 x 100000 pixels are more"),
         "negative.bmp": (bmp(-100_000, 100_000), "claims -100000 x 100000 pixels"),
-        "header.bmp": (bmp(32, 32).replace(b"\x28\0\0\0", b"\xff\xff\xff\x7f", 1), "a header of 2147483647"),
+        "header.bmp": (
+            bmp(32, 32).replace(b"\x28\0\0\0", b"\xff\xff\xff\x7f", 1),
+            "unknown header of 2147483647",
+        ),
     }
     return found
 
 
 @cache
 def costly() -> dict[str, bytes]:
-    """Images of less than 1 MB that keep every limit and cost as much as any, all of 32 x 32 pixels or very many."""
+    """Images of less than 1 MB that are within every limit and cost the most, either tiny or very large."""
     turned = segment(0xE1, b"Exif\0\0" + exif(7))
     strings = segment(0xE1, b"Exif\0\0" + exif_of_strings(5_400))
     rows = png_rows(8_000, 100, depth=16, color=RGBA)
@@ -410,7 +416,7 @@ def costly() -> dict[str, bytes]:
 
 @cache
 def ordinary() -> dict[str, bytes]:
-    """Images of 32 x 32 pixels as encoders write them, to be broken."""
+    """Ordinary images of 32 x 32 pixels, as encoders write them, to be mutated."""
     face = np.ascontiguousarray(draw_face(1, 0)[40:72, 40:72, ::-1])
     kinds: dict[str, tuple[str, list[int]]] = {
         "baseline.jpg": (".jpg", []),

@@ -1,4 +1,4 @@
-"""Decoding in processes of their own, which may use only so much, and what it took."""
+"""Decode images in separate processes with limited time and memory, and measure what each took."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from typing import NamedTuple
 from facerts.errors import ImageError
 from facerts.images import decode
 
-# Far above what an image may cost, so that one that costs too much is still measured.
-MOST_SECONDS = 20
-MOST_BYTES = 4 << 30
+# Far above what an image may cost, so that one that costs too much can still be measured.
+MAX_SECONDS = 20
+MAX_BYTES = 4 << 30
 
 
 class Outcome(NamedTuple):
-    """What became of an image.
+    """The result of decoding an image.
 
     Attributes:
-        shape: of the decoded image; None where there is none.
-        error: why it was refused, or how the process ended.
+        shape: of the decoded image; None if it was not decoded.
+        error: why the image was refused, or how the process ended.
         seconds: of processor time.
         peak: bytes of memory, about 50 MB for the interpreter and its libraries included.
     """
@@ -37,7 +37,7 @@ class Outcome(NamedTuple):
 
 
 def decode_all(images: Mapping[str, bytes]) -> dict[str, Outcome]:
-    """Decode images, each in a process of its own."""
+    """Decode each image in a separate process."""
     with tempfile.TemporaryDirectory() as folder:
         for name, data in images.items():
             (Path(folder) / name).write_bytes(data)
@@ -45,27 +45,27 @@ def decode_all(images: Mapping[str, bytes]) -> dict[str, Outcome]:
         ran = subprocess.run(
             command, cwd=Path(__file__).parents[2], stdout=subprocess.PIPE, text=True, check=True
         )
-    return {name: Outcome(*told) for name, *told in map(json.loads, ran.stdout.splitlines())}
+    return {name: Outcome(*fields) for name, *fields in map(json.loads, ran.stdout.splitlines())}
 
 
 def _decode(path: Path) -> Outcome:
     reading, writing = os.pipe()
     child = os.fork()
     if not child:
-        resource.setrlimit(resource.RLIMIT_CPU, (MOST_SECONDS, MOST_SECONDS))
-        resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, MOST_BYTES))
+        resource.setrlimit(resource.RLIMIT_CPU, (MAX_SECONDS, MAX_SECONDS))
+        resource.setrlimit(resource.RLIMIT_AS, (MAX_BYTES, MAX_BYTES))
         try:
-            told = {"shape": decode(path.read_bytes(), where=path.name).shape}
+            result = {"shape": decode(path.read_bytes(), where=path.name).shape}
         except ImageError as error:
-            told = {"error": str(error)}
-        os.write(writing, json.dumps(told).encode())
+            result = {"error": str(error)}
+        os.write(writing, json.dumps(result).encode())
         os._exit(0)
     os.close(writing)
     _, status, used = os.wait4(child, 0)
     with open(reading, "rb") as pipe:
-        told = json.loads(pipe.read() or json.dumps({"error": f"ended with status {status}"}))
+        result = json.loads(pipe.read() or json.dumps({"error": f"ended with status {status}"}))
     seconds = used.ru_utime + used.ru_stime
-    return Outcome(told.get("shape"), told.get("error"), seconds, used.ru_maxrss << 10)
+    return Outcome(result.get("shape"), result.get("error"), seconds, used.ru_maxrss << 10)
 
 
 if __name__ == "__main__":

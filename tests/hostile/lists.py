@@ -1,16 +1,16 @@
-"""Lists of files as users' programs write them, and as nobody should."""
+"""Lists of files: odd ones that must be read, and broken ones that must be refused."""
 
 from __future__ import annotations
 
-# Each stands beside a file ``there.jpg``, which it names as its last line.
+# Each lies beside a file ``there.jpg``, which its last line names.
 HOSTILE: dict[str, bytes] = {
     "NUL": b"a\0b.jpg\nthere.jpg\n",
     "Latin-1": "Jürgen/Größe.jpg\nthere.jpg\n".encode("latin1"),
     "a byte-order mark": b"\xef\xbb\xbfgone.jpg\nthere.jpg\n",
     "a line of 1 MB": b"x" * 1_000_000 + b"\nthere.jpg\n",
-    "line separators of Unicode": "a\u2028b\x85c.jpg\nthere.jpg\n".encode(),
+    "Unicode line separators": "a\u2028b\x85c.jpg\nthere.jpg\n".encode(),
     "surrogates": b"\xed\xa0\x80.jpg\nthere.jpg\n",
-    "lines of Windows": b"gone.jpg\r\nthere.jpg\r\n",
+    "Windows line endings": b"gone.jpg\r\nthere.jpg\r\n",
     "a folder": b".\nthere.jpg\n",
     "a device": b"/dev/zero\nthere.jpg\n",
     "a path below a file": b"there.jpg/x.jpg\nthere.jpg\n",

@@ -1,4 +1,4 @@
-"""ONNX embedders that say of themselves what is not so, or cannot be run; and descriptions that are none."""
+"""ONNX embedders that contradict their descriptions or cannot run, and invalid descriptions."""
 
 from __future__ import annotations
 
@@ -30,22 +30,24 @@ def described(**fields: Any) -> bytes:
     return json.dumps({**GOOD, **fields}).encode()
 
 
-# Beside a good model.
+# Each is to lie beside a good model.
 DESCRIPTIONS: dict[str, bytes] = {
     "nothing": b"",
-    "no UTF-8": b'{"schema": "\xff"}',
+    "not UTF-8": b'{"schema": "\xff"}',
     "nested 100,000 deep": _nested(100_000),
-    "a number without end": b'{"schema": ' + b"1" * 10_000 + b"}",
+    "an endless number": b'{"schema": ' + b"1" * 10_000 + b"}",
     "a list": b"[]",
     "a batch of 10^9": described(input={"name": "face", "batch": 10**9}),
     "a batch of 10^30": described(input={"name": "face", "batch": 10**30}),
-    "a batch below none": described(input={"name": "face", "batch": -1}),
+    "a negative batch": described(input={"name": "face", "batch": -1}),
     "sides of 10^6": described(input={"name": "face", "size": [10**6, 10**6]}),
     "sides of nothing": described(input={"name": "face", "size": [0, 0]}),
-    "many large pictures": described(input={"name": "face", "size": [1024, 1024], "batch": 1024}),
+    "many large images": described(input={"name": "face", "size": [1024, 1024], "batch": 1024}),
     "an embedding of 512": described(embedding_size=512),
     "an embedding of 10^30": described(embedding_size=10**30),
-    "no finite number": json.dumps({**GOOD, "input": {"name": "face", "mean": [float("nan")] * 3}}).encode(),
+    "a number that is not finite": json.dumps(
+        {**GOOD, "input": {"name": "face", "mean": [float("nan")] * 3}}
+    ).encode(),
     "a surrogate": described(name="\ud800"),
     "another tensor": described(outputs={"embedding": "gone"}),
 }
@@ -131,14 +133,14 @@ def _bytes(content: bytes) -> Callable[[Path], None]:
     return write
 
 
-def _a_name_that_is_no_text(path: Path) -> None:
+def _a_name_that_is_not_text(path: Path) -> None:
     write_embedder(path)
     content = path.read_bytes()
     path.write_bytes(content.replace(b"vector", b"v\xffctor"))
     write_description(path)
 
 
-# Each writes a model, with a description where it has none inside.
+# Each writes a model, with a description beside it unless it has one inside.
 MODELS: dict[str, Callable[[Path], None]] = {
     "metadata that is not UTF-8": _metadata(b"facerts", b"\xff\xfe"),
     "a key that is not UTF-8": _metadata(b"\xff\xfe", b"x"),
@@ -149,7 +151,7 @@ MODELS: dict[str, Callable[[Path], None]] = {
     "no numbers": _no_numbers,
     "a sequence": _a_sequence,
     "an empty embedding": _an_empty_embedding,
-    "a name that is no text": _a_name_that_is_no_text,
-    "no model": _bytes(b"<html>"),
+    "a name that is not text": _a_name_that_is_not_text,
+    "not a model": _bytes(b"<html>"),
     "nothing": _bytes(b""),
 }

@@ -1,4 +1,4 @@
-"""Pickles that are no sets: each byte string asks the machine that reads it for something that it must not do."""
+"""Hostile pickles: each asks the unpickler for something that it must not do."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def called(function: bytes, *arguments: bytes) -> bytes:
 
 
 def set_of(images: bytes, same: bytes) -> bytes:
-    """A whole pickle of images and flags."""
+    """A complete pickle of images and flags."""
     return pickle.PROTO + b"\x02" + joined(images, same) + pickle.STOP
 
 
@@ -42,7 +42,7 @@ def listed(*entries: bytes) -> bytes:
 
 
 def type_of(code: str, *state: bytes) -> bytes:
-    """A ``numpy.dtype``, with another state where one is given."""
+    """A ``numpy.dtype``, optionally with another state."""
     made = called(named("numpy", "dtype"), text(code), pickle.NEWFALSE, pickle.NEWTRUE)
     return made + joined(*state) + pickle.BUILD if state else made
 
@@ -59,7 +59,7 @@ POINTERS = struct.pack("<2Q", 0x4141414141414141, 0x4242424242424242)
 
 
 def array(kind: bytes, shape: bytes, data: bytes) -> bytes:
-    """A ``numpy.ndarray`` as protocol 2 has it."""
+    """A ``numpy.ndarray`` as protocol 2 writes it."""
     return EMPTY_ARRAY + joined(number(1), shape, kind, pickle.NEWFALSE, data) + pickle.BUILD
 
 
@@ -72,14 +72,14 @@ def nested(depth: int) -> bytes:
 
 
 def _encoded_often(times: int, size: int) -> bytes:
-    """One text, made into bytes so many times."""
+    """One text, encoded to bytes many times."""
     first = text("\x41" * size) + pickle.BINPUT + b"\x00"
     again = called(named("_codecs", "encode"), pickle.BINGET + b"\x00", text("latin1"))
     return set_of(listed(first, again * times), TRUE)
 
 
 def _one_array_often(times: int, size: int) -> bytes:
-    """One array of bytes, listed so many times: copied, they would be that many times its size."""
+    """One array of bytes, listed many times: copies would take that many times its size."""
     one = array(type_of("u1"), joined(number(size)), content(bytes(size))) + pickle.BINPUT + b"\x00"
     flags = listed(pickle.NEWTRUE * ((times + 1) // 2))
     return set_of(listed(one, (pickle.BINGET + b"\x00") * times), flags)
@@ -143,8 +143,8 @@ HOSTILE: dict[str, bytes] = {
     "tuples in tuples for a key": set_of(pickle.EMPTY_DICT + nested(900_000) + NONE + pickle.SETITEM, TRUE),
     "tuples in tuples for a name": set_of(nested(900_000) + text("x") + b"\x93", TRUE),
     "a list in itself": set_of(pickle.EMPTY_LIST + b"q\x00h\x00a", TRUE),
-    "lists without end": pickle.PROTO + b"\x02" + pickle.EMPTY_LIST * 900_000,
-    "marks without end": pickle.PROTO + b"\x02" + pickle.MARK * 900_000,
+    "endless lists": pickle.PROTO + b"\x02" + pickle.EMPTY_LIST * 900_000,
+    "endless marks": pickle.PROTO + b"\x02" + pickle.MARK * 900_000,
     "calls that make 20 GB": _encoded_often(10_000, 500_000),
     "images that are 100 GB": _one_array_often(199_999, 500_000),
     "another function": set_of(listed(called(named("os", "system"), text("true"))), TRUE),
@@ -153,5 +153,5 @@ HOSTILE: dict[str, bytes] = {
     "an extension": pickle.PROTO + b"\x02\x82\x01.",
     "something outside": pickle.PROTO + b"\x02" + text("x") + b"Q.",
     "nothing": pickle.PROTO + b"\x04.",
-    "no pickle": b"<html>",
+    "not a pickle": b"<html>",
 }

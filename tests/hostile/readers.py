@@ -1,4 +1,8 @@
-"""What reads each kind of file, as users' commands do: the whole of it, with all that is asked of what was read."""
+"""What reads each kind of file, as users' commands do: the whole of it, with all that is asked of what was read.
+
+The tests of hostile files and the fuzzing read by the same functions, which raise the project's own errors and nothing
+else, whatever a file holds.
+"""
 
 from __future__ import annotations
 
@@ -7,32 +11,36 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from facerts.datasets.source import Source
-from facerts.errors import Error
+from facerts.errors import DataError, Error, ImageError
 
 
-def read_source(source: Source) -> None:
-    """Every name and every picture; one that cannot be read is a row of its own."""
-    for index in range(len(source)):
+def read_images(
+    source: Source, most: int | None = None, read: Callable[[Source, int], object] = Source.read
+) -> list[Error]:
+    """Read every name and every image, or the first ``most``; what is wrong with each that cannot be read."""
+    errors: list[Error] = []
+    for index in range(len(source) if most is None else min(len(source), most)):
         source.location(index)
         try:
-            source.read(index)
-        except Error:
-            continue
+            read(source, index)
+        except (DataError, ImageError) as error:
+            errors.append(error)
+    return errors
 
 
-def _source(path: Path) -> None:
+def read_source(path: Path) -> None:
     from facerts.datasets import open_images
 
-    read_source(open_images(path))
+    read_images(open_images(path))
 
 
-def _table(path: Path) -> None:
+def read_table(path: Path) -> None:
     from facerts.embedding import load_table
 
     load_table(path)
 
 
-def _model(path: Path) -> None:
+def read_model(path: Path) -> None:
     import numpy as np
 
     from facerts.embedding import load_embedder, load_quality
@@ -43,13 +51,13 @@ def _model(path: Path) -> None:
     load_quality(path, threads=1)(crops)
 
 
-def _recipe(path: Path) -> None:
+def read_recipe(path: Path) -> None:
     from facerts.training.recipe import load_recipe
 
     load_recipe(path)
 
 
-def _checkpoint(path: Path) -> None:
+def read_checkpoint(path: Path) -> None:
     from facerts.training.checkpoint import is_checkpoint, load_checkpoint, read_file
     from facerts.training.pretrained import open_network
 
@@ -58,7 +66,7 @@ def _checkpoint(path: Path) -> None:
         load_checkpoint(path)
 
 
-def _result(folder: Path) -> None:
+def read_result(folder: Path) -> None:
     from facerts.evaluation.compare import compare
     from facerts.report import write_report
 
@@ -67,20 +75,19 @@ def _result(folder: Path) -> None:
     compare([f"one={folder}", f"other={folder}"])
 
 
-def _log(path: Path) -> None:
+def read_log(path: Path) -> None:
     from facerts.report import write_report
 
     with TemporaryDirectory() as out:
         write_report([path.parent], Path(out) / "page.html")
 
 
-# By the name of the kind; each raises the project's own errors and nothing else, whatever the file holds.
 READERS: dict[str, Callable[[Path], None]] = {
-    "source": _source,
-    "table": _table,
-    "model": _model,
-    "recipe": _recipe,
-    "checkpoint": _checkpoint,
-    "result": _result,
-    "log": _log,
+    "source": read_source,
+    "table": read_table,
+    "model": read_model,
+    "recipe": read_recipe,
+    "checkpoint": read_checkpoint,
+    "result": read_result,
+    "log": read_log,
 }

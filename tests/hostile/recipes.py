@@ -1,4 +1,4 @@
-"""Recipes in YAML that are none, or with which a few lines stand for billions of values."""
+"""YAML files that are not recipes, or in which a few lines expand to billions of values."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ GOOD: dict[str, Any] = {
 
 
 def changed(section: str, **fields: Any) -> bytes:
-    """A good recipe with other fields."""
-    told = {**GOOD, section: {**GOOD[section], **fields}}
-    return yaml.safe_dump(told).encode()
+    """A good recipe with some fields of a section changed."""
+    recipe = {**GOOD, section: {**GOOD[section], **fields}}
+    return yaml.safe_dump(recipe).encode()
 
 
 def _bomb(depth: int) -> bytes:
@@ -43,24 +43,31 @@ HOSTILE: dict[str, bytes] = {
     "an alias bomb": _bomb(10),
     "a bomb of merged mappings": _merged(40),
     "a list in itself": b"name: &a [*a]\n",
-    "nested without end": b"[" * 30_000,
-    "mappings nested without end": b"{a: " * 10_000,
+    "endless nesting": b"[" * 30_000,
+    "endless nesting of mappings": b"{a: " * 10_000,
     "10 MB": b"# nothing\n" * 1_000_000,
     "60 KB of keys": b"".join(b"k%d: [1, {a: b}]\n" % number for number in range(3_000)),
-    "a number without end": b"seed: " + b"9" * 10_000,
-    "a number of many sixties": b"seed: " + b"1:" * 5_000 + b"1",
-    "a date that there is not": b"name: 2001-99-99\n",
-    "an object of Python": b"name: !!python/object/apply:os.system [true]\n",
-    "keys that are no text": b"1: 2\n[a]: 3\n",
+    "an endless number": b"seed: " + b"9" * 10_000,
+    "an endless base-60 number": b"seed: " + b"1:" * 5_000 + b"1",
+    "an invalid date": b"name: 2001-99-99\n",
+    "a Python object": b"name: !!python/object/apply:os.system [true]\n",
+    "keys that are not text": b"1: 2\n[a]: 3\n",
     "a list for a mapping": b"- name\n",
-    "a seed below none": yaml.safe_dump({**GOOD, "seed": -1}).encode(),
+    "a negative seed": yaml.safe_dump({**GOOD, "seed": -1}).encode(),
     "a seed of 10^400": yaml.safe_dump({**GOOD, "seed": 10**400}).encode(),
     "a method that is a list": yaml.safe_dump({**GOOD, "method": {"name": ["rts"]}}).encode(),
     "a setting that is a number": yaml.safe_dump({**GOOD, "method": {"name": "rts", 3: 4}}).encode(),
+    "a base that is a mapping": b"base: {a: b}\n",
+    "a base that is a method": b"base: rts\n",
+    "a base of 10,000 letters": b"base: " + b"a" * 10_000 + b".yaml\n",
+    "a base with a NUL": b'base: "a\\0.yaml"\n',
+    "a base that is a folder": b"base: ../.yaml\n",
+    "a base that is no recipe": b"base: casia\nmethod: [rts]\n",
+    "sections that are none": b"base: casia_rts\ndata: 1\nmethod: {name: dul}\noptim: []\n",
     "an embedding of 10^12": changed("backbone", embedding_size=10**12),
     "a width of 10^12": changed("backbone", width=1e12),
-    "a width that is none": changed("backbone", width=float("nan")),
+    "a width that is not a number": changed("backbone", width=float("nan")),
     "heads of 10^12": changed("method", degrees=10**12),
-    "epochs without end": changed("optim", epochs=float("inf")),
+    "infinitely many epochs": changed("optim", epochs=float("inf")),
     "a batch of 10^30": changed("optim", batch_size=10**30),
 }

@@ -1,4 +1,4 @@
-"""Record sets whose numbers are none that a set can have: the bytes of ``.rec``, ``.idx`` and ``.lst``."""
+"""Record sets with impossible numbers: the bytes of ``.rec``, ``.idx`` and ``.lst`` files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LARGEST = 3.4028235e38
 
 
 class RecordSet(NamedTuple):
-    """The three files; None where one is not there."""
+    """The three files of a record set; ``lst`` is None if there is no list."""
 
     rec: bytes
     idx: bytes
@@ -21,7 +21,7 @@ class RecordSet(NamedTuple):
 
 
 def records(*payloads: bytes, lst: bytes | None = None) -> RecordSet:
-    """A whole set of payloads with the keys 0, 1, …"""
+    """A complete set of payloads with the keys 0, 1, …"""
     rec, idx = io.BytesIO(), io.StringIO()
     for key, payload in enumerate(payloads):
         write_record(rec, idx, key, payload)
@@ -44,26 +44,26 @@ def _with_index(text: bytes) -> RecordSet:
 
 HOSTILE: dict[str, RecordSet] = {
     "a first identity of 3e38": records(labeled((LARGEST, LARGEST), b""), *IMAGES, *IDENTITIES),
-    "a first identity below none": records(labeled((-LARGEST, 5.0), b""), *IMAGES, *IDENTITIES),
+    "a negative first identity": records(labeled((-LARGEST, 5.0), b""), *IMAGES, *IDENTITIES),
     "a label of 3e38": records(labeled(LARGEST), labeled(1.0)),
-    "a label below none": records(labeled(-LARGEST), labeled(1.0)),
-    "a label that is no number": records(labeled(float("nan")), labeled(1.0)),
+    "a negative label": records(labeled(-LARGEST), labeled(1.0)),
+    "a label that is not a number": records(labeled(float("nan")), labeled(1.0)),
     "a range of 3e38": records(HEADER, *IMAGES, labeled((-LARGEST, LARGEST), b""), IDENTITIES[1]),
     "2^32 labels": records(struct.pack("<IfQQ", (1 << 32) - 1, 0, 0, 0) + FACE),
     "keys of 10^40": _with_index(b"%d\t0\n" % 10**40),
     "offsets of 10^40": _with_index(b"0\t%d\n" % 10**40),
-    "offsets below none": _with_index(b"0\t-1\n"),
-    "keys below none": _with_index(b"-5\t0\n-4\t36\n"),
+    "negative offsets": _with_index(b"0\t-1\n"),
+    "negative keys": _with_index(b"-5\t0\n-4\t36\n"),
     "one offset for all": _with_index(b"".join(b"%d\t0\n" % key for key in range(50_000))),
     "offsets inside records": _with_index(b"0\t1\n1\t2\n2\t3\n"),
     "an index of letters": _with_index(b"zero\t0\n"),
-    "an index of shares": _with_index(b"0\t0.5\n"),
+    "an index of fractions": _with_index(b"0\t0.5\n"),
     "an index of bytes": _with_index(bytes(range(256))),
     "half an index": _with_index(b"0\t0\n1"),
     "an empty index": _with_index(b""),
     "no index": _with_index(b"\n\n\n"),
     "a length of 2^29": GOOD._replace(rec=struct.pack("<II", MAGIC, (1 << 29) - 1) + GOOD.rec[8:]),
-    "a part without end": GOOD._replace(rec=struct.pack("<II", MAGIC, 1 << 29) * 20_000, idx=b"0\t0\n"),
+    "an endless record": GOOD._replace(rec=struct.pack("<II", MAGIC, 1 << 29) * 20_000, idx=b"0\t0\n"),
     "another flag": GOOD._replace(rec=struct.pack("<II", MAGIC, 7 << 29), idx=b"0\t0\n"),
     "no record": GOOD._replace(rec=b"<html>" * 100, idx=b"0\t0\n"),
     "nothing": RecordSet(b"", b"0\t0\n"),

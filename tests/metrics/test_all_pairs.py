@@ -32,7 +32,7 @@ def blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.usefixtures("blocks")
-def test_it_is_every_pair_once_whatever_the_blocks() -> None:
+def test_every_pair_is_counted_once_whatever_the_blocks() -> None:
     given = case()
     scores, same, pairs = every_pair(given)
     found = all_pairs(*given, tail=20_000)
@@ -57,7 +57,7 @@ def test_operating_points_are_exact_in_the_tail_and_within_a_bin_below() -> None
     for far in (1e-5, 1e-4, 1e-3, 1e-2, 0.05):
         mine, true = found.tar_at_far(far), exact.tar_at_far(far)
         assert (mine.tar, mine.achieved_far) == (true.tar, true.achieved_far)
-        # The laxest threshold lies just above the impostor that must not pass, the ROC's at a score above that.
+        # The lowest threshold lies just above the impostor that must be rejected, the ROC's at a score above that.
         assert mine.threshold <= true.threshold + 1e-6
     for far in (0.1, 0.5, 0.9):
         mine = found.tar_at_far(far)
@@ -68,7 +68,7 @@ def test_operating_points_are_exact_in_the_tail_and_within_a_bin_below() -> None
     assert found.tar_at_far(1.0).tar == 1.0
 
 
-def test_area_and_curve_agree_with_the_exact_ones_within_the_stated_bound() -> None:
+def test_area_and_curve_are_exact_within_the_stated_bound() -> None:
     given = case()
     scores, same, _ = every_pair(given)
     found, exact = all_pairs(*given, tail=20_000), roc(scores, same)
@@ -83,7 +83,7 @@ def test_area_and_curve_agree_with_the_exact_ones_within_the_stated_bound() -> N
     np.testing.assert_allclose(curve.far[1:1500:7], exact.far[at], atol=1.3e-5)
 
 
-def test_a_replicate_is_every_pair_weighted_by_its_people() -> None:
+def test_a_replicate_weights_every_pair_by_its_people() -> None:
     given = case(300, 40)
     scores, same, pairs = every_pair(given)
     numbers = np.unique(given[1], return_inverse=True)[1]
@@ -99,7 +99,7 @@ def test_a_replicate_is_every_pair_weighted_by_its_people() -> None:
         assert weights.sum() == of_pair[same].sum()
 
 
-def test_intervals_are_given_only_where_the_tail_reaches() -> None:
+def test_intervals_are_limited_to_the_tail() -> None:
     given = case()
     found = all_pairs(*given, tail=5000)
     intervals = far_intervals(found, [1e-3, 1e-2, 0.5])
@@ -108,7 +108,7 @@ def test_intervals_are_given_only_where_the_tail_reaches() -> None:
         assert low < found.tar_at_far(far).tar < high
 
 
-def test_the_order_of_images_changes_nothing() -> None:
+def test_the_order_of_images_does_not_matter() -> None:
     vectors, labels = case(400, 50)
     order = np.random.default_rng(0).permutation(400)
     one, other = all_pairs(vectors, labels), all_pairs(vectors[order], labels[order])
@@ -116,7 +116,7 @@ def test_the_order_of_images_changes_nothing() -> None:
     assert one.tar_at_far(0.01).tar == other.tar_at_far(0.01).tar
 
 
-def test_unusable_input_is_refused() -> None:
+def test_invalid_input_is_refused() -> None:
     vectors, labels = case(20, 5)
     broken = vectors.copy()
     broken[7, 3] = np.nan
@@ -132,7 +132,7 @@ def test_unusable_input_is_refused() -> None:
         all_pairs(vectors, labels[:19])
 
 
-def test_every_pair_that_is_done_is_reported() -> None:
+def test_progress_covers_every_pair() -> None:
     vectors, labels = case(600, 50)
     done: list[int] = []
     found = all_pairs(vectors, labels, progress=done.append)

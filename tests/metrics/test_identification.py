@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from facerts.metrics import identification
-from facerts.metrics.identification import Found, fnir_at_fpir, mate_ranks, rank_rates, search
+from facerts.metrics.identification import SearchResult, fnir_at_fpir, mate_ranks, rank_rates, search
 
 
 def unit(rows: int, seed: int) -> np.ndarray:
@@ -13,7 +13,9 @@ def unit(rows: int, seed: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize("blocks", [(1024, 8192), (5, 7), (64, 1)])
-def test_search_is_the_whole_product_sorted(blocks: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_search_matches_sorting_all_products(
+    blocks: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(identification, "ROWS", blocks[0])
     monkeypatch.setattr(identification, "COLUMNS", blocks[1])
     gallery, probes = unit(60, 0), unit(33, 1)
@@ -24,40 +26,42 @@ def test_search_is_the_whole_product_sorted(blocks: tuple[int, int], monkeypatch
     np.testing.assert_allclose(found.scores, np.take_along_axis(whole, order, axis=1), atol=1e-6)
 
 
-def test_a_small_gallery_is_given_whole_and_an_empty_one_refused() -> None:
+def test_a_small_gallery_is_returned_whole_and_an_empty_one_refused() -> None:
     assert search(unit(3, 0), unit(2, 1), 10).templates.shape == (2, 3)
     with pytest.raises(ValueError, match="needs a gallery"):
         search(np.empty((0, 6)), unit(2, 1), 1)
-    with pytest.raises(ValueError, match="of one size"):
+    with pytest.raises(ValueError, match="of the same size"):
         search(unit(3, 0), np.ones((2, 5)), 1)
 
 
-def test_ranks_by_a_slow_reading_with_several_templates_of_a_person() -> None:
+def test_ranks_match_a_slow_reference_with_several_templates_per_person() -> None:
     random = np.random.default_rng(2)
     people = random.integers(0, 12, 50)
-    asked = random.integers(0, 15, 40)  # some are not in the gallery
+    subjects = random.integers(0, 15, 40)  # some are not in the gallery
     gallery, probes = unit(50, 3), unit(40, 4)
-    ranks = mate_ranks(search(gallery, probes, 50), people, asked)
+    ranks = mate_ranks(search(gallery, probes, 50), people, subjects)
     for probe in range(40):
         best = {int(who): float((gallery[people == who] @ probes[probe]).max()) for who in np.unique(people)}
-        if int(asked[probe]) not in best:
+        if int(subjects[probe]) not in best:
             assert ranks[probe] == 0
         else:
-            own = best[int(asked[probe])]
-            assert ranks[probe] == 1 + sum(score >= own for who, score in best.items() if who != asked[probe])
+            own = best[int(subjects[probe])]
+            assert ranks[probe] == 1 + sum(
+                score >= own for who, score in best.items() if who != subjects[probe]
+            )
 
 
-def test_a_tie_puts_the_right_person_last() -> None:
-    found = Found(np.array([[0.9, 0.9, 0.9, 0.5]], dtype=np.float32), np.array([[0, 1, 2, 3]]))
+def test_in_a_tie_the_right_person_comes_last() -> None:
+    found = SearchResult(np.array([[0.9, 0.9, 0.9, 0.5]], dtype=np.float32), np.array([[0, 1, 2, 3]]))
     assert mate_ranks(found, np.array([8, 4, 8, 6]), np.array([8])).tolist() == [2]
     assert mate_ranks(found, np.array([8, 4, 5, 6]), np.array([8])).tolist() == [3]
 
 
-def test_rank_rates_count_probes_that_were_found() -> None:
+def test_rank_rates_count_identified_probes() -> None:
     assert rank_rates([1, 1, 3, 0], (1, 2, 3)) == {1: 0.5, 2: 0.5, 3: 0.75}
 
 
-def test_fnir_at_fpir_by_trying_every_threshold() -> None:
+def test_fnir_at_fpir_matches_trying_every_threshold() -> None:
     random = np.random.default_rng(5)
     mated, ranks = np.round(random.normal(1, 1, 60), 1), random.integers(0, 3, 60)
     others = np.round(random.normal(0, 1, 40), 1)

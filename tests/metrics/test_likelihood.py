@@ -7,7 +7,7 @@ from facerts.metrics.likelihood import fused_gaussian, mutual_likelihood
 from facerts.metrics.verification import CHUNK, pair_cosine
 
 
-def test_it_is_the_log_density_at_zero_of_the_difference() -> None:
+def test_the_score_is_the_log_density_of_the_difference_at_zero() -> None:
     random = np.random.default_rng(0)
     mean, variance = random.normal(size=(7, 5)), random.uniform(0.1, 3, (7, 5))
     pairs = random.integers(0, 7, (20, 2))
@@ -18,7 +18,7 @@ def test_it_is_the_log_density_at_zero_of_the_difference() -> None:
     np.testing.assert_allclose(mutual_likelihood(mean, variance, pairs), expected, rtol=1e-12)
 
 
-def test_chunks_change_nothing_and_float32_is_widened() -> None:
+def test_chunks_do_not_matter_and_float32_is_widened() -> None:
     random = np.random.default_rng(1)
     mean = random.normal(size=(50, 3)).astype(np.float32)
     variance = random.uniform(0.1, 3, (50, 3)).astype(np.float32)
@@ -31,7 +31,7 @@ def test_chunks_change_nothing_and_float32_is_widened() -> None:
     np.testing.assert_allclose(got, stats.norm.logpdf(difference, scale=deviation).sum(axis=1), rtol=1e-12)
 
 
-def test_with_one_variance_for_all_it_ranks_pairs_as_the_cosine_does() -> None:
+def test_with_equal_variances_pairs_are_ranked_as_by_cosine() -> None:
     random = np.random.default_rng(2)
     unit = random.normal(size=(40, 16))
     unit /= np.linalg.norm(unit, axis=1, keepdims=True)
@@ -40,7 +40,7 @@ def test_with_one_variance_for_all_it_ranks_pairs_as_the_cosine_does() -> None:
     np.testing.assert_array_equal(np.argsort(likelihood), np.argsort(pair_cosine(unit, pairs)))
 
 
-def test_a_doubtful_face_is_less_like_its_match_and_less_unlike_a_stranger() -> None:
+def test_uncertain_faces_have_less_extreme_scores() -> None:
     mean = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
     pairs = np.array([[0, 1], [0, 2]])
     sure = mutual_likelihood(mean, np.full((3, 2), 0.01), pairs)
@@ -52,8 +52,8 @@ def test_no_pairs_give_no_scores() -> None:
     assert mutual_likelihood(np.ones((2, 3)), np.ones((2, 3)), np.empty((0, 2), dtype=int)).shape == (0,)
 
 
-def test_fused_gaussians_are_the_normalized_product_of_their_densities() -> None:
-    """Moments of the product, integrated numerically; the entries are independent, so each is one integral."""
+def test_fused_gaussians_are_the_normalized_product_of_densities() -> None:
+    """Against moments of the product, integrated numerically; entries are independent, so each is one integral."""
     random = np.random.default_rng(3)
     means, variances = random.normal(size=(3, 2, 4)), random.uniform(0.05, 2, (3, 2, 4))
     mean, variance = fused_gaussian(means, variances)
@@ -70,7 +70,7 @@ def test_fused_gaussians_are_the_normalized_product_of_their_densities() -> None
         np.testing.assert_allclose(variance[row, entry], ((x - center) ** 2 * density).sum(), rtol=1e-8)
 
 
-def test_fusing_equal_variances_averages_and_a_sure_view_decides() -> None:
+def test_fusion_averages_equal_variances_and_follows_a_certain_view() -> None:
     means = np.array([[[1.0, 0.0]], [[0.0, 1.0]]])
     mean, variance = fused_gaussian(means, np.full((2, 1, 2), 0.3))
     np.testing.assert_allclose(mean, [[0.5, 0.5]])
@@ -80,7 +80,7 @@ def test_fusing_equal_variances_averages_and_a_sure_view_decides() -> None:
     np.testing.assert_allclose(variance, 1e-9, rtol=1e-8)
 
 
-def test_fusing_one_view_changes_nothing_and_float32_is_widened() -> None:
+def test_fusing_one_view_is_the_identity_and_float32_is_widened() -> None:
     random = np.random.default_rng(4)
     means = random.normal(size=(1, 3, 2)).astype(np.float32)
     variances = np.full((1, 3, 2), 1e-40, dtype=np.float32)

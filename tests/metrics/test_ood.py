@@ -12,7 +12,7 @@ values = st.lists(st.sampled_from([0.0, 0.25, 0.5, 0.75, 1.0]), min_size=1, max_
 
 
 @given(values, values)
-def test_the_numbers_are_scikit_learns(faces: list[float], others: list[float]) -> None:
+def test_measures_match_scikit_learn(faces: list[float], others: list[float]) -> None:
     flags, scores = [1] * len(faces) + [0] * len(others), faces + others
     measured = separation(faces, others)
     assert measured.auroc == pytest.approx(roc_auc_score(flags, scores))
@@ -21,13 +21,15 @@ def test_the_numbers_are_scikit_learns(faces: list[float], others: list[float]) 
 
 
 @given(values, values, st.sampled_from([0.5, 0.9, 0.95, 1.0]))
-def test_tnr_at_tpr_by_trying_every_threshold(faces: list[float], others: list[float], tpr: float) -> None:
+def test_tnr_at_tpr_matches_trying_every_threshold(
+    faces: list[float], others: list[float], tpr: float
+) -> None:
     kept = [t for t in faces if np.mean(np.array(faces) >= t) >= tpr - 1e-9]
     assert keep_threshold(faces, tpr) == max(kept)
     assert tnr_at_tpr(faces, others, tpr) == np.mean(np.array(others) < max(kept))
 
 
-def test_perfect_separation_and_none() -> None:
+def test_perfect_and_no_separation() -> None:
     perfect = separation([2.0, 3.0], [0.0, 1.0])
     assert (perfect.auroc, perfect.aupr, perfect.fpr95, perfect.tnr_at_tpr[0.95]) == (1.0, 1.0, 0.0, 1.0)
     nothing = separation([1.0, 1.0], [1.0, 1.0])
@@ -40,7 +42,7 @@ def test_an_empty_side_is_refused() -> None:
 
 
 @pytest.mark.parametrize("tpr", [0.9, 0.95])
-def test_the_interval_is_the_one_that_resampling_gives(tpr: float) -> None:
+def test_the_interval_matches_resampling(tpr: float) -> None:
     random = np.random.default_rng(0)
     faces, others = np.round(random.normal(2, 1, 300), 2), np.round(random.normal(0, 1, 200), 2)
     slow = [tnr_at_tpr(random.choice(faces, 300), random.choice(others, 200), tpr) for _ in range(6000)]

@@ -14,7 +14,7 @@ Case = tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.int64]]
 
 
 def case(seed: int, pairs: int = 400, people: int = 30, digits: int = 1) -> Case:
-    """Scores with ties, and the people of each pair; people differ in how well they are told apart."""
+    """Scores with ties, and the subjects of each pair; people differ in how easy they are to recognize."""
     random = np.random.default_rng(seed)
     same = random.random(pairs) < 0.4
     first = random.integers(0, people, pairs)
@@ -25,7 +25,7 @@ def case(seed: int, pairs: int = 400, people: int = 30, digits: int = 1) -> Case
 
 
 @pytest.mark.parametrize("by", ["pairs", "subjects"])
-def test_a_replicate_is_the_exact_metric_of_pairs_repeated_by_their_weights(by: str) -> None:
+def test_a_replicate_equals_the_metric_of_pairs_repeated_by_their_weights(by: str) -> None:
     scores, same, subjects = case(0)
     given = subjects if by == "subjects" else None
     slow = []
@@ -33,7 +33,7 @@ def test_a_replicate_is_the_exact_metric_of_pairs_repeated_by_their_weights(by: 
         rows = np.repeat(np.arange(len(scores)), weights.astype(int))
         curve = roc(scores[rows], same[rows])
         slow.append([curve.auroc(), curve.eer(), *(curve.tar_at_far(far).tar for far in FARS)])
-    if by == "pairs":  # drawn in another way: the distribution is what agrees
+    if by == "pairs":  # sampled differently: only the distribution agrees
         slow = []
         for weights in pair_weights(same, None, replicates=3000, seed=5):
             rows = np.repeat(np.arange(len(scores)), weights.astype(int))
@@ -46,11 +46,11 @@ def test_a_replicate_is_the_exact_metric_of_pairs_repeated_by_their_weights(by: 
     fast = [got.auroc, got.eer, *(got.tar_at_far[far] for far in FARS)]
     expected = np.quantile(np.array(slow), [0.025, 0.975], axis=0).T
     tolerance = 1e-9 if by == "subjects" else 0.012
-    # The EER joins points by lines; within one threshold the wide steps of so small a set leave it some room.
+    # The EER is interpolated linearly; a set this small determines it only within a threshold.
     np.testing.assert_allclose(fast, expected, atol=tolerance)
 
 
-def test_far_stays_exact_to_a_fifth_of_a_percent_where_bins_are_wide(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_far_is_exact_to_a_fifth_of_a_percent_with_wide_bins(monkeypatch: pytest.MonkeyPatch) -> None:
     random = np.random.default_rng(1)
     same = np.arange(60_000) < 4000
     scores = random.normal(same * 2.0, 1.0)
@@ -69,14 +69,15 @@ def test_far_stays_exact_to_a_fifth_of_a_percent_where_bins_are_wide(monkeypatch
         assert allowed[0] <= curve.tar_at_far(far).tar <= allowed[1]
 
 
-def test_people_make_wider_intervals_than_pairs_where_people_differ() -> None:
+def test_resampling_people_gives_wider_intervals_if_people_differ() -> None:
     scores, same, subjects = case(3, pairs=6000, people=25, digits=6)
     by_pairs = verification_intervals(scores, same, [0.1]).auroc
     by_people = verification_intervals(scores, same, [0.1], subjects=subjects).auroc
     assert by_people[1] - by_people[0] > 2 * (by_pairs[1] - by_pairs[0])
 
 
-def test_intervals_over_people_cover_the_truth_and_those_over_pairs_do_not() -> None:
+@pytest.mark.slow
+def test_intervals_over_people_cover_the_truth_but_those_over_pairs_do_not() -> None:
     truth = np.mean(
         [roc(*case(seed, pairs=4000, people=4000, digits=6)[:2]).auroc() for seed in range(1000, 1020)]
     )
@@ -90,7 +91,7 @@ def test_intervals_over_people_cover_the_truth_and_those_over_pairs_do_not() -> 
     assert covered["pairs"] <= 42
 
 
-def test_perfect_scores_have_an_interval_of_no_width() -> None:
+def test_perfect_scores_have_an_interval_of_zero_width() -> None:
     same = np.array([True, False] * 20)
     found = verification_intervals(same * 1.0, same, [0.1])
     assert found.auroc == (1.0, 1.0)
@@ -98,7 +99,7 @@ def test_perfect_scores_have_an_interval_of_no_width() -> None:
     assert found.tar_at_far[0.1] == (1.0, 1.0)
 
 
-def test_the_share_of_right_decisions_keeps_both_classes_to_their_numbers() -> None:
+def test_the_interval_of_accuracy_keeps_the_proportion_of_classes() -> None:
     same = np.array([True] * 10 + [False] * 30)
     right = ~same  # every impostor pair right, every genuine pair wrong
     assert share_interval(right, same) == (0.75, 0.75)

@@ -18,7 +18,7 @@ from facerts.metrics.reject import (
     reject_curve,
     reject_intervals,
     resampled_curves,
-    resampled_limits,
+    resampled_fmr_limits,
 )
 from facerts.metrics.resample import pair_weights
 from facerts.metrics.verification import fmr_threshold, trapezoid
@@ -34,7 +34,7 @@ def case(
 
 
 @pytest.mark.parametrize("convention", ["fixed", "per_rate"])
-def test_a_slow_reading_gives_the_same_curve(convention: str) -> None:
+def test_the_curve_matches_a_slow_reference(convention: str) -> None:
     scores, same, quality = case()
     curve = error_versus_reject(scores, same, quality, fmr=0.01, convention=convention)  # type: ignore[arg-type]
     for rate, fnmr in zip(curve.rejected, curve.fnmr, strict=True):
@@ -49,7 +49,7 @@ def test_a_slow_reading_gives_the_same_curve(convention: str) -> None:
         assert fnmr == pytest.approx(np.mean(scores[kept(True)] < threshold))
 
 
-def test_ties_are_the_mean_over_every_order() -> None:
+def test_ties_give_the_mean_over_every_order() -> None:
     same = np.array([True] * 5 + [False] * 3)
     scores = np.array([0.9, 0.1, 0.8, 0.2, 0.7, 0.3, 0.4, 0.5])
     quality = np.array([1.0, 1.0, 1.0, 2.0, 2.0, 0, 0, 0])
@@ -63,7 +63,7 @@ def test_ties_are_the_mean_over_every_order() -> None:
         assert fnmr == pytest.approx(np.mean(means))
 
 
-def test_constant_quality_changes_nothing() -> None:
+def test_a_constant_quality_gives_a_flat_curve() -> None:
     scores, same, _ = case(1)
     curve = error_versus_reject(scores, same, np.zeros(len(scores)), fmr=0.01)
     np.testing.assert_allclose(curve.fnmr, curve.fnmr[0])
@@ -80,7 +80,7 @@ def test_no_quality_beats_the_oracle() -> None:
     assert (best.fnmr[gone] == 0).all()
 
 
-def test_a_good_quality_lowers_the_curve_and_its_opposite_raises_it() -> None:
+def test_a_good_quality_lowers_the_curve_and_its_negative_raises_it() -> None:
     scores, same, quality = case(3, 4000)
     area = {
         name: partial_area(error_versus_reject(scores, same, q, fmr=0.01), 0.2)
@@ -111,20 +111,20 @@ def test_a_pair_is_as_good_as_its_worse_image() -> None:
         ([1.0, 2.0], (1.0,), r"\[0, 1\)"),
     ],
 )
-def test_unusable_input_is_refused(quality: list[float], rates: tuple[float, ...], message: str) -> None:
+def test_invalid_input_is_refused(quality: list[float], rates: tuple[float, ...], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         error_versus_reject([0.1, 0.2], [True, False], quality, rates=rates)
 
 
-def test_pair_qualities_combine_as_they_are_asked_to() -> None:
+def test_pair_qualities_are_combined_as_requested() -> None:
     pairs = np.array([[0, 1], [0, 2]])
     assert pair_quality([3.0, 1.0, 2.0], pairs, "mean").tolist() == [2.0, 2.5]
     assert pair_quality([3.0, 1.0, 2.0], pairs, "product").tolist() == [3.0, 6.0]
-    with pytest.raises(ValueError, match="needs both above 0"):
+    with pytest.raises(ValueError, match="needs both to be positive"):
         pair_quality([3.0, -1.0, 2.0], pairs, "product")
 
 
-def test_the_area_of_a_replicate_is_that_of_repeated_pairs() -> None:
+def test_the_area_of_a_replicate_equals_that_of_repeated_pairs() -> None:
     scores, same, quality = case(5, 300)
     quality = np.round(quality, 1)
     rates = tuple(np.linspace(0, 0.5, 41))
@@ -133,7 +133,7 @@ def test_the_area_of_a_replicate_is_that_of_repeated_pairs() -> None:
     for weights in pair_weights(same, None, replicates=40, seed=9):
         limit = fmr_threshold(np.repeat(scores[impostors], weights[impostors].astype(int)), 0.05)
         rows = np.repeat(genuine, weights[genuine].astype(int))
-        # Shares of whole pairs only: between them the replicate's curve is a straight line within a tie.
+        # Only shares of whole pairs: between them the replicate's curve is linear within a tie.
         wrong, gone = scores[rows] < limit, np.asarray(rates) * len(rows)
         by_quality = np.argsort(quality[rows], kind="stable")
         means = {q: wrong[quality[rows] == q].mean() for q in np.unique(quality[rows])}
@@ -143,7 +143,7 @@ def test_the_area_of_a_replicate_is_that_of_repeated_pairs() -> None:
     found = reject_intervals(
         scores[same],
         quality[same],
-        resampled_limits(scores, same, None, 0.05, replicates=40, seed=9),
+        resampled_fmr_limits(scores, same, None, 0.05, replicates=40, seed=9),
         rates=rates,
         ends=(0.5,),
     )
@@ -152,14 +152,14 @@ def test_the_area_of_a_replicate_is_that_of_repeated_pairs() -> None:
     assert (found.low <= found.high).all()
 
 
-def test_a_curve_at_a_known_threshold_is_the_one_that_finds_it() -> None:
+def test_a_curve_at_a_known_threshold_matches_the_one_that_chooses_it() -> None:
     scores, same, quality = case(6)
     whole = error_versus_reject(scores, same, quality, fmr=0.02)
     part = reject_curve(scores[same], quality[same], float(whole.threshold[0]), int((~same).sum()))
     np.testing.assert_array_equal(whole.fnmr, part.fnmr)
 
 
-def test_a_normalized_area_is_the_share_of_what_a_quality_that_says_nothing_leaves() -> None:
+def test_a_normalized_area_is_relative_to_an_uninformative_quality() -> None:
     scores, same, quality = case(2)
     curves = [
         error_versus_reject(scores, same, one, fmr=0.02) for one in (quality, -quality, np.ones(len(quality)))
@@ -173,12 +173,12 @@ def test_a_normalized_area_is_the_share_of_what_a_quality_that_says_nothing_leav
 
 
 @pytest.mark.parametrize(("rates", "end"), [((0.0, 0.1), 0.2), ((0.1, 0.2), 0.2), ((0.0, 0.1, 0.3), 0.2)])
-def test_a_normalized_area_ends_at_a_rate_that_there_is(rates: tuple[float, ...], end: float) -> None:
-    with pytest.raises(ValueError, match="none of the rates"):
+def test_a_normalized_area_must_end_at_one_of_the_rates(rates: tuple[float, ...], end: float) -> None:
+    with pytest.raises(ValueError, match="not one of the rates"):
         normalized_area(np.ones(len(rates)), rates, end)
 
 
-def test_a_replicate_without_genuine_pairs_is_a_row_of_nan_and_counts_in_no_interval() -> None:
+def test_a_replicate_without_genuine_pairs_is_nan_and_ignored_in_intervals() -> None:
     scores, same, quality = case(3)
     whole = np.ones(int(same.sum()), dtype=np.float32)
     replicates = [(0.4, whole), (0.4, 0 * whole), (0.4, whole)]
@@ -193,7 +193,7 @@ def test_a_replicate_without_genuine_pairs_is_a_row_of_nan_and_counts_in_no_inte
 
 
 @given(st.integers(0, 1000))
-def test_order_and_monotone_changes_of_scores_and_quality_change_nothing(seed: int) -> None:
+def test_order_and_monotone_transforms_of_scores_and_quality_do_not_matter(seed: int) -> None:
     scores, same, quality = case(seed, 60)
     order = np.random.default_rng(seed).permutation(60)
     one = error_versus_reject(scores, same, quality, fmr=0.05)

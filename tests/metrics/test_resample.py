@@ -6,7 +6,7 @@ import pytest
 from facerts.metrics.resample import check_subjects, pair_subjects, pair_weights
 
 
-def test_pairs_are_drawn_within_their_class() -> None:
+def test_pairs_are_resampled_within_their_class() -> None:
     same = np.array([True] * 5 + [False] * 9)
     drawn = list(pair_weights(same, None, replicates=50))
     assert all(weights[same].sum() == 5 and weights[~same].sum() == 9 for weights in drawn)
@@ -15,18 +15,18 @@ def test_pairs_are_drawn_within_their_class() -> None:
     assert all(np.array_equal(one, other) for one, other in zip(drawn, again, strict=True))
 
 
-def test_a_pair_counts_as_often_as_its_people_were_drawn() -> None:
+def test_a_pair_counts_as_often_as_its_people_were_sampled() -> None:
     subjects = np.array([[7, 7], [9, 9], [7, 9], [9, 30], [7, 30]])
     same = np.array([True, True, False, False, False])
     for weights in pair_weights(same, subjects, replicates=100):
         seven, nine = weights[:2]
         assert weights[2] == seven * nine
-        # The third person was drawn what is left of three draws.
+        # The third person has the remaining ones of three draws.
         assert weights[3] == nine * (3 - seven - nine)
         assert weights[4] == seven * (3 - seven - nine)
 
 
-def test_people_that_contradict_the_pairs_are_named() -> None:
+def test_subjects_that_contradict_the_pairs_are_refused() -> None:
     with pytest.raises(ValueError, match="pair 1 is impostor"):
         check_subjects(np.array([True, False]), np.array([[1, 1], [2, 2]]))
     with pytest.raises(ValueError, match="pair 0 is genuine"):
@@ -35,7 +35,7 @@ def test_people_that_contradict_the_pairs_are_named() -> None:
         check_subjects(np.array([True, False]), np.array([[1, 1]]))
 
 
-def test_people_of_pairs_come_from_the_labels_of_images() -> None:
+def test_subjects_of_pairs_come_from_the_labels_of_images() -> None:
     pairs = np.array([[0, 1], [2, 0]])
     assert pair_subjects(None, pairs) is None
     found = pair_subjects(np.array([4, 4, 5]), pairs)

@@ -13,7 +13,7 @@ def unit(rows: int, seed: int) -> np.ndarray:
     return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
 
-def test_pooling_by_a_slow_reading() -> None:
+def test_pooling_matches_a_slow_reference() -> None:
     random = np.random.default_rng(0)
     vectors, weights = unit(40, 1), random.random(40) + 0.1
     template = np.concatenate([np.arange(7), random.integers(0, 7, 33)])
@@ -28,7 +28,7 @@ def test_pooling_by_a_slow_reading() -> None:
         np.testing.assert_allclose(pooled[row], total / np.linalg.norm(total), atol=1e-6)
 
 
-def test_equal_weights_are_no_weights_and_a_video_counts_once() -> None:
+def test_equal_weights_do_not_matter_and_a_video_counts_once() -> None:
     vectors, template = unit(6, 2), np.zeros(6, dtype=int)
     np.testing.assert_allclose(
         pool(vectors, template), pool(vectors, template, weights=np.full(6, 3.0)), atol=1e-6
@@ -40,7 +40,7 @@ def test_equal_weights_are_no_weights_and_a_video_counts_once() -> None:
 
 
 @pytest.mark.parametrize("block", [1, 7, 40, 1000])
-def test_blocks_change_nothing_and_part_no_template(monkeypatch: pytest.MonkeyPatch, block: int) -> None:
+def test_blocks_do_not_matter_and_never_split_a_template(monkeypatch: pytest.MonkeyPatch, block: int) -> None:
     random = np.random.default_rng(5)
     # Template 3 alone is larger than most blocks.
     template = random.permutation(
@@ -52,11 +52,11 @@ def test_blocks_change_nothing_and_part_no_template(monkeypatch: pytest.MonkeyPa
     np.testing.assert_array_equal(pool(vectors, template, media=media, weights=weights, templates=20), whole)
 
 
-def test_memory_is_that_of_blocks_and_not_of_all_images(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_does_not_grow_with_all_images(monkeypatch: pytest.MonkeyPatch) -> None:
     images, size = 20_000, 64
     vectors, template = np.ones((images, size), dtype=np.float32), np.arange(images) // 5
     monkeypatch.setattr("facerts.metrics.templates.BLOCK", 500)
-    pool(vectors[:10], template[:10])  # whatever NumPy loads once
+    pool(vectors[:10], template[:10])  # let NumPy load what it loads once
     tracemalloc.start()
     try:
         pool(vectors, template)
@@ -67,7 +67,7 @@ def test_memory_is_that_of_blocks_and_not_of_all_images(monkeypatch: pytest.Monk
     assert peak < images * size * 8 / 2
 
 
-def test_inverse_variance_is_the_best_weight_for_noise_of_known_variance() -> None:
+def test_inverse_variance_is_the_best_weight_for_known_noise() -> None:
     random = np.random.default_rng(3)
     truth = unit(1, 4)[0]
     deviations = np.tile([0.1, 0.1, 2.0, 2.0], 500)
@@ -80,16 +80,16 @@ def test_inverse_variance_is_the_best_weight_for_noise_of_known_variance() -> No
     assert error["inverse"] < 0.2 * error["mean"] < error["wrong"]
 
 
-def test_unusable_input_is_named() -> None:
+def test_invalid_input_is_refused() -> None:
     with pytest.raises(ValueError, match="weight 1 is 0"):
         pool(unit(2, 0), [0, 0], weights=[1.0, 0.0])
     with pytest.raises(ValueError, match="template 1 has no image"):
         pool(unit(2, 0), [0, 2])
-    with pytest.raises(ValueError, match="as many as each other"):
+    with pytest.raises(ValueError, match="must have the same length"):
         pool(unit(2, 0), [0])
 
 
-def test_ranked_weights_know_only_the_order() -> None:
+def test_ranked_weights_depend_only_on_the_order() -> None:
     assert ranked_weights([-3.0, 10.0, -3.0, 0.5]).tolist() == [0.5, 1.0, 0.5, 0.75]
     quality = np.random.default_rng(0).normal(size=30)
     np.testing.assert_array_equal(ranked_weights(quality), ranked_weights(np.exp(quality)))

@@ -32,7 +32,7 @@ def cases(draw: st.DrawFn) -> Case:
 
 
 @given(cases())
-def test_auroc_is_scikit_learns(case: Case) -> None:
+def test_auroc_matches_scikit_learn(case: Case) -> None:
     scores, same = case
     assert auroc(scores, same) == pytest.approx(roc_auc_score(same, scores), abs=1e-12)
 
@@ -45,7 +45,7 @@ def test_auroc_is_the_probability_of_the_right_order(case: Case) -> None:
 
 
 @given(cases())
-def test_roc_has_scikit_learns_points(case: Case) -> None:
+def test_roc_matches_scikit_learn(case: Case) -> None:
     scores, same = case
     curve = roc(scores, same)
     far, tar, thresholds = roc_curve(same, scores, drop_intermediate=False)
@@ -66,7 +66,7 @@ def test_eer_lies_where_both_errors_meet(case: Case) -> None:
 
 
 @given(cases(), st.sampled_from([0.0, 0.01, 0.1, 0.34, 0.5, 1.0]))
-def test_tar_at_far_is_the_best_that_the_target_allows(case: Case, target: float) -> None:
+def test_tar_at_far_is_the_best_within_the_target(case: Case, target: float) -> None:
     scores, same = case
     allowed = [np.mean(scores[same] >= t) for t in [*scores, np.inf] if np.mean(scores[~same] >= t) <= target]
     point = tar_at_far(scores, same, target)
@@ -76,31 +76,31 @@ def test_tar_at_far_is_the_best_that_the_target_allows(case: Case, target: float
 
 
 @given(st.lists(st.sampled_from([0.0, 0.1, 0.5, 0.9]), min_size=1, max_size=30), st.floats(0, 1))
-def test_the_fmr_threshold_is_the_smallest_that_keeps_the_rate(scores: list[float], fmr: float) -> None:
+def test_the_fmr_threshold_is_the_lowest_within_the_rate(scores: list[float], fmr: float) -> None:
     values = np.array(scores)
     threshold = fmr_threshold(values, fmr)
     assert np.mean(values >= threshold) <= fmr + 1e-9
     below = values[values < threshold]
-    if len(below):  # anything lower would let one more group of impostors in, and too many
+    if len(below):  # any lower threshold would accept too many impostors
         assert np.mean(values >= below.max()) > fmr - 1e-9
 
 
 @given(cases())
-def test_the_best_threshold_decides_most_pairs_rightly(case: Case) -> None:
+def test_the_best_threshold_has_the_highest_accuracy(case: Case) -> None:
     scores, same = case
     right = max(np.sum((scores >= t) == same) for t in [*scores, np.inf])
     assert np.sum((scores >= best_threshold(scores, same)) == same) == right
 
 
 @given(cases())
-def test_the_order_of_pairs_changes_nothing(case: Case) -> None:
+def test_the_order_of_pairs_does_not_matter(case: Case) -> None:
     scores, same = case
     assert best_threshold(scores, same) == best_threshold(scores[::-1], same[::-1])
     assert eer(scores, same) == eer(scores[::-1], same[::-1])
 
 
 @given(cases())
-def test_a_monotone_change_of_the_scores_changes_no_rate(case: Case) -> None:
+def test_rates_are_invariant_to_monotone_transforms_of_the_scores(case: Case) -> None:
     scores, same = case
     one, other = roc(scores, same), roc(np.exp(3 * scores), same)
     np.testing.assert_array_equal(one.far, other.far)
@@ -115,7 +115,7 @@ def test_float32_scores_give_the_same_curve(case: Case) -> None:
     np.testing.assert_array_equal(one.thresholds, other.thresholds)
 
 
-def test_reversed_scores_turn_the_area_around() -> None:
+def test_reversed_scores_give_one_minus_the_area() -> None:
     same = np.array([True] * 3 + [False] * 4)
     scores = np.array([0.9, 0.8, 0.7, 0.3, 0.2, 0.1, 0.0])
     assert (auroc(scores, same), eer(scores, same)) == (1.0, 0.0)
@@ -136,12 +136,12 @@ def test_a_thinned_curve_keeps_ends_and_points() -> None:
     assert roc(scores[:50], same[:50]).thinned(400).far.tolist() == roc(scores[:50], same[:50]).far.tolist()
 
 
-def test_rates_below_one_impostor_are_out_of_reach() -> None:
+def test_rates_below_one_impostor_are_not_reachable() -> None:
     assert reachable((1e-1, 1e-3, 1e-4), 3000) == [1e-1, 1e-3]
     assert reachable((1e-3,), 1000) == [1e-3]
 
 
-def test_ten_folds_by_a_slow_reading() -> None:
+def test_ten_fold_accuracy_matches_a_slow_reference() -> None:
     random = np.random.default_rng(0)
     same = random.random(400) < 0.5
     scores = np.round(random.normal(same * 1.0, 0.8), 2)
@@ -159,7 +159,7 @@ def test_ten_folds_by_a_slow_reading() -> None:
     assert got.fold_std == pytest.approx(np.std(accuracies))
 
 
-def test_chance_is_chance() -> None:
+def test_random_scores_perform_at_chance() -> None:
     random = np.random.default_rng(1)
     scores, same = random.normal(size=20_000), random.random(20_000) < 0.5
     folds = np.arange(20_000) % 10
@@ -185,10 +185,10 @@ def test_pair_cosine_chunks_agree_with_the_plain_product() -> None:
     [
         ([0.1, np.nan], [True, False], "score 1 is not a finite"),
         ([0.1, 0.2], [True, True], "both genuine and impostor"),
-        ([0.1], [True, False], "one length"),
+        ([0.1], [True, False], "the same length"),
     ],
 )
-def test_unusable_scores_are_refused(scores: list[float], same: list[bool], message: str) -> None:
+def test_invalid_scores_are_refused(scores: list[float], same: list[bool], message: str) -> None:
     for metric in (auroc, eer, roc, best_threshold):
         with pytest.raises(ValueError, match=message):
             metric(scores, same)

@@ -8,7 +8,7 @@ import onnxruntime
 import pytest
 
 from facerts.errors import ModelError
-from facerts.onnx.dynamic_shape import free_sides
+from facerts.onnx.dynamic_shape import make_shape_dynamic
 from tests.detectors import write_yunet
 
 
@@ -30,13 +30,15 @@ def message(field: int, *inside: bytes) -> bytes:
 
 
 def shape(*dims: int | str) -> bytes:
-    """A ValueInfoProto's type: a tensor of floats with these dims."""
-    told = [message(1, number(1, dim) if isinstance(dim, int) else message(2, dim.encode())) for dim in dims]
-    return message(2, message(1, number(1, 1), message(2, *told)))
+    """The type field of a ValueInfoProto: a float tensor with these dimensions."""
+    fields = [
+        message(1, number(1, dim) if isinstance(dim, int) else message(2, dim.encode())) for dim in dims
+    ]
+    return message(2, message(1, number(1, 1), message(2, *fields)))
 
 
 def model(*sides: int | str, more: bytes = b"") -> bytes:
-    """An ir_version, a graph and an opset, as ``onnx.proto`` numbers them."""
+    """A model with an ir_version, a graph and an opset, numbered as in ``onnx.proto``."""
     graph = [
         message(1, message(4, b"Relu")),
         message(2, b"graph"),
@@ -47,12 +49,12 @@ def model(*sides: int | str, more: bytes = b"") -> bytes:
     return number(1, 8) + message(7, *graph, more) + message(8, number(2, 17))
 
 
-def test_the_sides_and_what_follows_from_them_are_unsaid_and_nothing_else() -> None:
-    given = model(640, 96)
-    freed = free_sides(given, where="m.onnx")
-    assert len(freed) == len(given)
-    assert sum(one != other for one, other in zip(given, freed, strict=True)) == 4
-    read, before = onnx.load_from_string(freed), onnx.load_from_string(given)
+def test_only_the_sides_and_the_shapes_that_depend_on_them_are_removed() -> None:
+    original = model(640, 96)
+    dynamic = make_shape_dynamic(original, where="m.onnx")
+    assert len(dynamic) == len(original)
+    assert sum(one != other for one, other in zip(original, dynamic, strict=True)) == 4
+    read, before = onnx.load_from_string(dynamic), onnx.load_from_string(original)
     dims = read.graph.input[0].type.tensor_type.shape.dim
     assert [dim.WhichOneof("value") for dim in dims] == ["dim_value", "dim_value", None, None]
     assert [dim.dim_value for dim in dims[:2]] == [1, 3]
@@ -67,58 +69,58 @@ def test_the_sides_and_what_follows_from_them_are_unsaid_and_nothing_else() -> N
     )
 
 
-def test_a_side_that_is_free_stays_as_it_is() -> None:
-    given = model("H", "W")
-    assert free_sides(given, where="m.onnx") == given
-    dims = onnx.load_from_string(free_sides(model("H", 640), where="m.onnx")).graph.input[0]
+def test_a_side_that_is_already_dynamic_is_unchanged() -> None:
+    original = model("H", "W")
+    assert make_shape_dynamic(original, where="m.onnx") == original
+    dims = onnx.load_from_string(make_shape_dynamic(model("H", 640), where="m.onnx")).graph.input[0]
     height, width = dims.type.tensor_type.shape.dim[2:]
     assert height.dim_param == "H"
     assert width.WhichOneof("value") is None
 
 
-def test_a_freed_network_runs_at_other_sizes_without_complaint(
+def test_a_network_made_dynamic_runs_at_other_sizes_without_warnings(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     fixed = write_yunet(tmp_path / "m.onnx", sides=(64, 64)).read_bytes()
     assert len(onnx.load_from_string(fixed).graph.value_info) >= 36
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 2
-    freed = onnxruntime.InferenceSession(free_sides(fixed, where="m.onnx"), options)
+    dynamic = onnxruntime.InferenceSession(make_shape_dynamic(fixed, where="m.onnx"), options)
     image = np.random.default_rng(0).uniform(0, 255, (1, 3, 96, 160)).astype(np.float32)
-    values = freed.run(["cls_8"], {"input": image})[0]
+    values = dynamic.run(["cls_8"], {"input": image})[0]
     places = image[0, 0].reshape(12, 8, 20, 8).mean(axis=(1, 3))
     np.testing.assert_allclose(values[0, :, 0], 1.2 * places.ravel() / 255, rtol=1e-4)
     small = image[:, :, :64, :64]
     before = onnxruntime.InferenceSession(fixed).run(None, {"input": small})
-    for one, other in zip(freed.run(None, {"input": small}), before, strict=True):
+    for one, other in zip(dynamic.run(None, {"input": small}), before, strict=True):
         np.testing.assert_array_equal(one, other)
     assert capfd.readouterr().err == ""
 
 
-def test_a_file_that_is_cut_short_is_named() -> None:
-    given = model(640, 640)
-    whole = free_sides(given, where="m.onnx")
-    after_the_graph = len(given) - len(message(8, number(2, 17)))
-    for length in range(len(given)):
+def test_a_truncated_file_is_named() -> None:
+    original = model(640, 640)
+    whole = make_shape_dynamic(original, where="m.onnx")
+    after_the_graph = len(original) - len(message(8, number(2, 17)))
+    for length in range(len(original)):
         if length == after_the_graph:
-            assert free_sides(given[:length], where="m.onnx") == whole[:length]
+            assert make_shape_dynamic(original[:length], where="m.onnx") == whole[:length]
             continue
         with pytest.raises(ModelError, match=r"^m\.onnx: .*(truncated|has no shape)"):
-            free_sides(given[:length], where="m.onnx")
+            make_shape_dynamic(original[:length], where="m.onnx")
 
 
 def test_changed_bytes_give_a_file_of_the_same_length_or_an_error() -> None:
-    given = model(640, 640)
+    original = model(640, 640)
     refused = []
-    for place in range(len(given)):
+    for offset in range(len(original)):
         for value in (0x00, 0x01, 0x07, 0x0A, 0x0B, 0x3A, 0x5A, 0x7F, 0x80, 0xFF):
-            changed = given[:place] + bytes([value]) + given[place + 1 :]
+            changed = original[:offset] + bytes([value]) + original[offset + 1 :]
             try:
-                assert len(free_sides(changed, where="m.onnx")) == len(given)
+                assert len(make_shape_dynamic(changed, where="m.onnx")) == len(original)
             except ModelError as error:
                 refused.append(str(error))
-    assert len(refused) > len(given)
-    assert all(words.startswith("m.onnx: ") for words in refused)
+    assert len(refused) > len(original)
+    assert all(message.startswith("m.onnx: ") for message in refused)
 
 
 @pytest.mark.parametrize(
@@ -131,7 +133,7 @@ def test_changed_bytes_give_a_file_of_the_same_length_or_an_error() -> None:
         (message(7) + b"\x08" + b"\xff" * 11 + b"\x01", "no number ends within 10 bytes of byte 3"),
         (b"\x3a\xff\xff\xff\xff\xff\xff\xff\xff\x7f", "field 7 at byte 0 needs"),
         (message(7, b"\x5a\x50") + number(1, 0) * 50, "field 11 at byte 2 needs 80 bytes"),
-        (message(7, b"\x08\x80") + number(1, 0) * 50, "the number at byte 3 is cut short"),
+        (message(7, b"\x08\x80") + number(1, 0) * 50, "the number at byte 3 is incomplete"),
         (b"\x0b\x0c", r"no field .* at byte 0 \(kind 3\)"),
         (number(7, 5), "the field at byte 0 is not a message"),
         (model(640, 640, more=b"\x5d\0\0\0\0"), "the field at byte [0-9]+ is not a message"),
@@ -152,13 +154,13 @@ def test_changed_bytes_give_a_file_of_the_same_length_or_an_error() -> None:
         "PNG",
     ],
 )
-def test_what_is_no_network_is_named(data: bytes, words: str) -> None:
+def test_data_that_is_not_a_network_is_refused(data: bytes, words: str) -> None:
     with pytest.raises(ModelError, match=rf"^m\.onnx: (.*: )?{words}"):
-        free_sides(data, where="m.onnx")
+        make_shape_dynamic(data, where="m.onnx")
 
 
-def test_fields_of_every_kind_are_stepped_over() -> None:
+def test_unknown_fields_of_every_wire_type_are_skipped() -> None:
     others = b"\x09" + b"\x3a" * 8 + b"\x15" + b"\x3a" * 4
-    assert free_sides(others + model(640, 640), where="m.onnx") == others + free_sides(
+    assert make_shape_dynamic(others + model(640, 640), where="m.onnx") == others + make_shape_dynamic(
         model(640, 640), where="m.onnx"
     )

@@ -1,4 +1,4 @@
-"""The reader and writer of metadata, with the onnx package and ONNX Runtime as oracles."""
+"""Reading and replacing metadata, checked against the onnx package and ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ENTRIES: list[list[tuple[str, str]]] = [
 
 
 def write_model(path: Path, entries: list[tuple[str, str]]) -> Path:
-    """A model with fields on either side of its metadata."""
+    """A model with fields before and after its metadata."""
     model = onnx.load(str(write_embedder(path)))
     model.producer_name, model.model_version, model.doc_string = "tests", -3, "ä" * 300
     for key, value in entries:
@@ -45,7 +45,7 @@ def properties(path: Path) -> list[tuple[str, str]]:
 
 
 def rest(path: Path) -> bytes:
-    """All but the metadata, as protobuf writes it."""
+    """The model without its metadata, as protobuf serializes it."""
     model = onnx.load(str(path))
     del model.metadata_props[:]
     return model.SerializeToString(deterministic=True)
@@ -53,7 +53,7 @@ def rest(path: Path) -> bytes:
 
 @pytest.mark.parametrize("entries", ENTRIES, ids=len)
 @pytest.mark.parametrize("in_place", [True, False])
-def test_an_entry_is_replaced_and_everything_else_stays(
+def test_an_entry_is_replaced_and_everything_else_unchanged(
     tmp_path: Path, entries: list[tuple[str, str]], in_place: bool
 ) -> None:
     model = write_model(tmp_path / "m.onnx", entries)
@@ -61,8 +61,8 @@ def test_an_entry_is_replaced_and_everything_else_stays(
     out = model if in_place else tmp_path / "deep" / "out.onnx"
     replace_entry(model, out, KEY, VALUE)
     others = [entry for entry in entries if entry[0] != KEY]
-    place = next((i for i, entry in enumerate(entries) if entry[0] == KEY), len(entries))
-    assert properties(out) == [*others[:place], (KEY, VALUE), *others[place:]]
+    index = next((i for i, entry in enumerate(entries) if entry[0] == KEY), len(entries))
+    assert properties(out) == [*others[:index], (KEY, VALUE), *others[index:]]
     assert rest(out) == untouched
     onnx.checker.check_model(str(out))
     session = onnxruntime.InferenceSession(str(out), providers=["CPUExecutionProvider"])
@@ -72,7 +72,7 @@ def test_an_entry_is_replaced_and_everything_else_stays(
         assert model.read_bytes() == before
     if not entries:
         assert out.read_bytes().startswith(before)
-    # With what was there before it is, byte for byte, the file that it was.
+    # Restoring the old value restores the file byte for byte.
     if [key for key, _ in entries].count(KEY) == 1:
         replace_entry(out, out, KEY, dict(entries)[KEY])
         assert out.read_bytes() == before
@@ -80,7 +80,7 @@ def test_an_entry_is_replaced_and_everything_else_stays(
 
 
 @pytest.mark.parametrize("entries", ENTRIES, ids=len)
-def test_entries_are_read_as_others_read_them(tmp_path: Path, entries: list[tuple[str, str]]) -> None:
+def test_entries_are_read_as_onnx_runtime_reads_them(tmp_path: Path, entries: list[tuple[str, str]]) -> None:
     model = write_model(tmp_path / "m.onnx", entries)
     session = onnxruntime.InferenceSession(str(model), providers=["CPUExecutionProvider"])
     known = session.get_modelmeta().custom_metadata_map
@@ -92,7 +92,7 @@ def test_a_cut_at_any_byte_is_named_with_file_and_offset(tmp_path: Path) -> None
     cut = write_model(tmp_path / "cut.onnx", ENTRIES[2])
     whole = cut.read_bytes()
     refused = 0
-    # Inside the graph one byte is like another.
+    # All bytes inside the graph are treated alike.
     cuts = [size for size in range(len(whole)) if size < 400 or size > len(whole) - 300 or size % 50 == 0]
     for size in reversed(cuts):
         os.truncate(cut, size)
@@ -108,7 +108,7 @@ def test_a_cut_at_any_byte_is_named_with_file_and_offset(tmp_path: Path) -> None
             if parsed.HasField("graph"):
                 read_entry(cut, KEY)
             else:
-                with pytest.raises(ModelError, match="no graph"):
+                with pytest.raises(ModelError, match="contains no graph"):
                     read_entry(cut, KEY)
     assert refused > 0.9 * len(cuts)
 
@@ -143,37 +143,37 @@ GRAPH = b"\x3a\x00"  # field 7, empty
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        (b"", "no graph in it"),
-        (b"hello, this is no model", "byte 2 .kind 4"),
+        (b"", "it contains no graph"),
+        (b"hello, not a model here", "byte 2 .kind 4"),
         (GRAPH + b"\x72\xff\xff\xff\xff\xff\xff\xff\xff\x7f\x00", "field 14 at byte 2 needs 9,223,372"),
         (GRAPH + b"\xff" * 20, "no number ends within 10 bytes of byte 2"),
-        (GRAPH + b"\x72\x80", "number at byte 3 is cut short"),
+        (GRAPH + b"\x72\x80", "number at byte 3 is incomplete"),
         (GRAPH + b"\x73", r"no field .* at byte 2 \(kind 3\)"),
         (GRAPH + b"\x02\x00", r"no field .* at byte 2 \(number 0\)"),
         (GRAPH + b"\x70\x05", "field 14 at byte 2 is not metadata"),
         (GRAPH + b"\x72\x03\x0a\x09k", "field 1 at byte 4 needs 9 bytes, but only 1"),
         (GRAPH + b"\x72\x0c\x0a\x07facerts\x12\x01\xff", "metadata at byte 15 is not UTF-8"),
-        (GRAPH + b"\x72\x0b\x0a\x07facerts\x10\x05", "metadata at byte 14 is no text"),
+        (GRAPH + b"\x72\x0b\x0a\x07facerts\x10\x05", "metadata at byte 14 is not text"),
         (GRAPH + b"\x09\x00\x00", "field 1 at byte 2 needs 8 bytes"),
     ],
 )
-def test_hostile_bytes_are_refused_in_a_sentence(tmp_path: Path, data: bytes, words: str) -> None:
+def test_hostile_bytes_are_refused_with_a_clear_error(tmp_path: Path, data: bytes, words: str) -> None:
     path = tmp_path / "m.onnx"
     path.write_bytes(data)
     with pytest.raises(ModelError, match=rf"m\.onnx: .*{words}"):
         read_entry(path, KEY)
 
 
-def test_changed_bytes_give_an_answer_or_a_sentence(tmp_path: Path) -> None:
+def test_changed_bytes_are_either_read_or_refused(tmp_path: Path) -> None:
     whole = np.frombuffer(write_model(tmp_path / "m.onnx", ENTRIES[2]).read_bytes(), dtype=np.uint8)
     random = np.random.default_rng(0)
     path, out = tmp_path / "changed.onnx", tmp_path / "out.onnx"
     refused = 0
-    # The graph is one field, whose inside is nobody's business here: what is near its ends is changed.
-    near = np.flatnonzero((np.arange(len(whole)) < 400) | (np.arange(len(whole)) > len(whole) - 200))
+    # The graph is one opaque field: only bytes near the ends of the file are changed.
+    candidates = np.flatnonzero((np.arange(len(whole)) < 400) | (np.arange(len(whole)) > len(whole) - 200))
     for _ in range(60):
         changed = whole.copy()
-        changed[random.choice(near, 3)] = random.integers(0, 256, 3)
+        changed[random.choice(candidates, 3)] = random.integers(0, 256, 3)
         path.write_bytes(changed.tobytes())
         try:
             replace_entry(path, out, KEY, "new")
@@ -184,25 +184,25 @@ def test_changed_bytes_give_an_answer_or_a_sentence(tmp_path: Path) -> None:
     assert 0 < refused < 60
 
 
-def test_what_a_file_claims_does_not_decide_how_much_is_read(
+def test_a_file_cannot_make_the_reader_exceed_its_limits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = write_model(tmp_path / "m.onnx", [(KEY, VALUE)])
-    with monkeypatch.context() as bounds:
-        bounds.setattr(wire, "MAX_FIELDS", 5)
+    with monkeypatch.context() as limits:
+        limits.setattr(wire, "MAX_FIELDS", 5)
         with pytest.raises(ModelError, match="more than 5 fields by byte"):
             read_entry(model, KEY)
-    with monkeypatch.context() as bounds:
-        bounds.setattr(wire, "MAX_TEXT", 1000)
-        with pytest.raises(ModelError, match="no text of a bearable length"):
+    with monkeypatch.context() as limits:
+        limits.setattr(wire, "MAX_TEXT", 1000)
+        with pytest.raises(ModelError, match="is not text, or too long"):
             read_entry(model, KEY)
-    with monkeypatch.context() as bounds:
-        bounds.setattr(metadata, "MAX_FILE", model.stat().st_size)
-        with pytest.raises(ModelError, match="end at 2 GiB"):
+    with monkeypatch.context() as limits:
+        limits.setattr(metadata, "MAX_FILE", model.stat().st_size)
+        with pytest.raises(ModelError, match="limited to 2 GiB"):
             replace_entry(model, model, KEY, VALUE + " ")
-    # A key of megabytes is nobody's; it is passed over unread.
-    with monkeypatch.context() as bounds:
-        bounds.setattr(metadata, "BLOCK", 3)
+    # A key of megabytes cannot be the one sought; it is skipped without being read.
+    with monkeypatch.context() as limits:
+        limits.setattr(metadata, "BLOCK", 3)
         assert read_entry(model, KEY) is None
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from facerts.benchmarks import pairs_from_identities
 from facerts.datasets import open_source
-from facerts.datasets.synthetic import write_drawn
+from facerts.datasets.synthetic import write_synthetic_faces
 from tests.evaluation.conftest import write_pairs
 
 
@@ -16,6 +16,6 @@ from tests.evaluation.conftest import write_pairs
 def named_folder(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """A folder by person, and a list of pairs in it."""
     folder = tmp_path_factory.mktemp("named") / "people"
-    write_drawn(folder, identities=30, pictures=4, seed=11)
+    write_synthetic_faces(folder, identities=30, images=4, seed=11)
     pairs = pairs_from_identities(open_source(folder), genuine=100, impostors=100, seed=2)
     return folder, write_pairs(pairs, folder / "named.csv")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
@@ -13,14 +12,17 @@ import pytest
 
 from facerts.errors import DataError
 from facerts.evaluation.compare import Method, compare_methods, methods_of
-from facerts.evaluation.corruption_benchmark import run_ladder
+from facerts.evaluation.corruption_benchmark import run_corruptions
 from facerts.evaluation.labeled import Measured, load_labeled
 from facerts.evaluation.ood import run_ood
 from facerts.evaluation.options import Measuring
+from facerts.evaluation.results import Comparison
 from facerts.evaluation.run import run_pairs
 from facerts.report import figures
 from facerts.report.comparison import subjects_of, write_comparison_report
 from tests.evaluation.test_compare_tables import Seeded
+
+pytestmark = pytest.mark.slow
 
 LOG = [
     {"kind": "train", "step": s, "epoch": s / 4, "v_p5": 1.0, "v_p50": 1.5 + s, "v_p95": 9.0}
@@ -35,27 +37,25 @@ def methods(
     """Two seeds of "A=1" with training logs, and "B", much worse."""
     people, listing = named_folder
     home = tmp_path_factory.mktemp("compared")
-    how = Measuring(flip=False, pictures=False, fmr=0.05)
+    how = Measuring(flip=False, keep_crops=False, fmr=0.05)
     labeled = []
     for number, (label, noise) in enumerate((("A=1", 0.02), ("A=1", 0.02), ("B", 0.5))):
         out, model = home / str(number), Seeded(label, number, noise)
         run_pairs(model, ["verification", "reject"], [listing], out, how)
         run_ood(model, [str(people)], [str(drawn_things)], out, how)
-        run_ladder(model, [str(people)], out, how, pictures=12)
+        run_corruptions(model, [str(people)], out, how, images=12)
         labeled.append(f"{label}={out}")
     (home / "0" / "log.jsonl").write_text("\n".join(map(json.dumps, LOG)))
     return methods_of(load_labeled(labeled))
 
 
 @pytest.fixture(scope="module")
-def comparison(methods: list[Method]) -> dict[str, Any]:
+def comparison(methods: list[Method]) -> Comparison:
     return compare_methods(methods)
 
 
 @pytest.fixture(scope="module")
-def written(
-    methods: list[Method], comparison: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
-) -> Path:
+def written(methods: list[Method], comparison: Comparison, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("written")
     write_comparison_report(methods, subjects_of(methods), comparison, folder, title="A & B")
     return folder
@@ -73,21 +73,21 @@ def markdown_row(text: str, heading: str, first: str) -> list[str]:
 
 
 def test_tables_in_markdown_have_the_comparisons_numbers(
-    written: Path, comparison: dict[str, Any], methods: list[Method]
+    written: Path, comparison: Comparison, methods: list[Method]
 ) -> None:
     text = (written / "tables.md").read_text(encoding="utf-8")
-    both = [100 * run.content["verification"]["named"]["accuracy"]["value"] for run in methods[0].runs]
+    both = [100 * run.content.verification["named"].accuracy.value for run in methods[0].runs]
     assert markdown_row(text, "Verification accuracy", "A=1") == [
         *("A=1", "2", f"{np.mean(both):.2f} ({min(both):.2f} to {max(both):.2f})")
     ]
-    own = methods[1].runs[0].content["verification"]["named"]["accuracy"]
-    low, high = (100 * end for end in own["ci95"])
+    own = methods[1].runs[0].content.verification["named"].accuracy
+    low, high = (100 * end for end in own.ci95)
     assert markdown_row(text, "Verification accuracy", "B")[2] == (
-        f"{100 * own['value']:.2f} [{low:.2f}, {high:.2f}]"
+        f"{100 * own.value:.2f} [{low:.2f}, {high:.2f}]"
     )
-    for table in comparison["tables"]:
-        assert f"### {table['title']}\n" in text
-        assert table["note"] in text
+    for table in comparison.tables:
+        assert f"### {table.title}\n" in text
+        assert table.note in text
     for name in re.findall(r"!\[[^\]]*\]\(([^)]+)\)", text):
         assert (written / name).is_file()
 
@@ -103,16 +103,16 @@ def test_every_figure_is_a_file_of_its_own_that_names_the_methods(written: Path)
     assert "A=1: median, 5 to 95 %" in drawn["uncertainty"]
 
 
-def test_the_page_has_the_tables_and_figures(written: Path, comparison: dict[str, Any]) -> None:
+def test_the_page_has_the_tables_and_figures(written: Path, comparison: Comparison) -> None:
     page = (written / "report.html").read_text(encoding="utf-8")
     section = page.split('<section id="methods">')[1].split("</section>")[0]
     assert section.count("<svg") == 5
-    assert section.count("<table") == len(comparison["tables"])
-    for table in comparison["tables"]:
-        for row in table["rows"]:
-            for cell in row["cells"].values():
+    assert section.count("<table") == len(comparison.tables)
+    for table in comparison.tables:
+        for row in table.rows:
+            for cell in row.cells.values():
                 if cell is not None:
-                    assert f"{100 * cell['value']:.2f}" in section
+                    assert f"{100 * cell.value:.2f}" in section
     assert "Differences from A=1, run 1" in page
     assert "<title>A &amp; B</title>" in page
 
@@ -127,10 +127,10 @@ def test_the_best_is_bold(methods: list[Method], tmp_path: Path) -> None:
     assert "**" not in "".join(markdown_row(text, "Verification on named", "B"))
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     marked = sum(
-        bool(cell and cell["best"])
-        for table in comparison["tables"]
-        for row in table["rows"]
-        for cell in row["cells"].values()
+        bool(cell and cell.best)
+        for table in comparison.tables
+        for row in table.rows
+        for cell in row.cells.values()
     )
     section = page.split('<section id="methods">')[1].split("</section>")[0]
     assert section.count('class="clear"') == marked > 0

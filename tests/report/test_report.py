@@ -11,7 +11,7 @@ import pytest
 from facerts.benchmarks import pairs_from_identities
 from facerts.benchmarks.bin_sets import save_bin
 from facerts.datasets import open_source
-from facerts.datasets.synthetic import write_drawn
+from facerts.datasets.synthetic import write_synthetic_faces
 from facerts.embedding import load_embedder
 from facerts.errors import DataError
 from facerts.evaluation.ood import run_ood
@@ -25,7 +25,7 @@ from tests.foreign import write_description, write_embedder
 def result(tmp_path_factory: pytest.TempPathFactory, drawn_things: Path) -> Path:
     """A folder with every section and a training log."""
     folder = tmp_path_factory.mktemp("report")
-    write_drawn(folder / "people", identities=30, pictures=4, seed=11)
+    write_synthetic_faces(folder / "people", identities=30, images=4, seed=11)
     save_bin(
         pairs_from_identities(open_source(folder / "people"), genuine=100, impostors=100, seed=2),
         folder / "people.bin",
@@ -75,6 +75,7 @@ class _Checker(HTMLParser):
             assert self.open.pop() == tag
 
 
+@pytest.mark.slow
 def test_the_page_is_whole_and_needs_nothing_else(result: Path, tmp_path: Path) -> None:
     write_report([result], tmp_path / "page.html", title="A & B")
     page = (tmp_path / "page.html").read_text()
@@ -90,6 +91,7 @@ def test_the_page_is_whole_and_needs_nothing_else(result: Path, tmp_path: Path) 
     assert page.count("<svg") == 15
 
 
+@pytest.mark.slow
 def test_the_tables_show_the_results_numbers(result: Path, tmp_path: Path) -> None:
     write_report([result], tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text()
@@ -106,6 +108,7 @@ def test_the_tables_show_the_results_numbers(result: Path, tmp_path: Path) -> No
     assert content["model"]["sha256"][:16] in page
 
 
+@pytest.mark.slow
 def test_figures_take_the_pages_color(result: Path, tmp_path: Path) -> None:
     write_report([result], tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text()
@@ -114,6 +117,7 @@ def test_figures_take_the_pages_color(result: Path, tmp_path: Path) -> None:
     assert not re.search(r"fill: ?#ffffff", page)
 
 
+@pytest.mark.slow
 def test_several_folders_stand_side_by_side(result: Path, tmp_path: Path) -> None:
     run = tmp_path / "other_run"
     run.mkdir()

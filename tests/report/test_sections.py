@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from facerts.embedding import FaceOutputs
 from facerts.evaluation.compare import compare_methods, methods_of
-from facerts.evaluation.corruption_benchmark import run_ladder
+from facerts.evaluation.corruption_benchmark import run_corruptions
 from facerts.evaluation.images import JPEG_QUALITY
 from facerts.evaluation.labeled import load_labeled
 from facerts.evaluation.ood import run_ood
@@ -23,9 +23,11 @@ from facerts.images import encode_jpeg
 from facerts.images import read as read_crop
 from facerts.report import write_report
 from facerts.report.comparison import subjects_of, write_comparison_report
-from facerts.report.pictures import best_and_worst, worst_pairs
+from facerts.report.crops import best_and_worst, worst_pairs
 from facerts.report.subject import load_subjects
 from tests.evaluation.conftest import Plain
+
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +42,7 @@ def results(
         out, model = folder / name, Plain(name, str(number) * 64)
         run_pairs(model, ["verification", "reject"], [listing], out, how)
         run_ood(model, [str(people)], [str(drawn_things)], out, how)
-        run_ladder(model, [str(people)], out, how, pictures=12)
+        run_corruptions(model, [str(people)], out, how, images=12)
         run_identification(model, [str(people)], out, how, enrolled=2)
     return [folder / "first", folder / "second"]
 
@@ -79,7 +81,16 @@ def test_every_section_is_there_and_the_menu_leads_to_it(results: list[Path], tm
     page = page_of(results, tmp_path / "page.html")
     targets = re.findall(r'<a href="#(\w+)">', page)
     assert targets == [
-        *["methods", "differences", "verification", "identification", "reject", "ood", "ladder", "provenance"]
+        *[
+            "methods",
+            "differences",
+            "verification",
+            "identification",
+            "reject",
+            "ood",
+            "corruptions",
+            "provenance",
+        ]
     ]
     for target in targets:
         assert page.count(f'<section id="{target}">') == 1
@@ -87,9 +98,9 @@ def test_every_section_is_there_and_the_menu_leads_to_it(results: list[Path], tm
 
 def test_all_pairs_and_differences_show_their_numbers(results: list[Path], tmp_path: Path) -> None:
     page = page_of(results, tmp_path / "page.html")
-    section = load_result(results[0])[0]["verification"]["named"]["all_pairs"]
-    assert f"{section['impostors']:,}" in page
-    assert f"{section['auroc']:.4f}" in page
+    section = load_result(results[0])[0].verification["named"].all_pairs
+    assert f"{section.impostors:,}" in page
+    assert f"{section.auroc:.4f}" in page
     differences = page.split('<section id="differences">')[1].split("</section>")[0]
     # Both are the same model under two names.
     assert "+0.0000" in differences
@@ -124,7 +135,7 @@ def test_best_and_worst_are_in_order(results: list[Path]) -> None:
 
 
 def test_without_pictures_there_are_none_on_the_page(named_folder: tuple[Path, Path], tmp_path: Path) -> None:
-    how = Measuring(flip=False, pictures=False)
+    how = Measuring(flip=False, keep_crops=False)
     run_pairs(Plain(), ["verification"], [named_folder[1]], tmp_path / "r", how)
     assert "data:image" not in page_of([tmp_path / "r"], tmp_path / "page.html")
 
@@ -137,4 +148,4 @@ def test_warnings_of_the_data_stand_on_the_page(named_folder: tuple[Path, Path],
     (people / "twice.csv").write_text("\n".join(text))
     run_pairs(Plain(), ["verification"], [people / "twice.csv"], tmp_path / "r", Measuring(flip=False))
     page = page_of([tmp_path / "r"], tmp_path / "page.html")
-    assert "1 genuine pairs are one picture twice" in page
+    assert "1 genuine pairs consist of the same image twice" in page

@@ -1,4 +1,4 @@
-"""Photos are not scored as if they were crops: without a detector a picture's size must say that it is one."""
+"""Photos are not mistaken for crops: without a detector, an image must have the size of an aligned crop."""
 
 from __future__ import annotations
 
@@ -35,32 +35,32 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A crop, a crop of another size, and a photo that is not square."""
-    root = tmp_path_factory.mktemp("pictures")
-    for name, picture in (("112", face(112, 112)), ("224", face(224, 224)), ("wide", face(112, 150))):
-        (root / f"{name}.png").write_bytes(encode_png(picture))
+    root = tmp_path_factory.mktemp("images")
+    for name, image in (("112", face(112, 112)), ("224", face(224, 224)), ("wide", face(112, 150))):
+        (root / f"{name}.png").write_bytes(encode_png(image))
     return root
 
 
 @pytest.mark.parametrize("side", SQUARES)
-def test_a_square_of_another_size_is_refused_with_what_to_do(model: Path, side: int) -> None:
+def test_a_square_of_another_size_is_refused_with_advice(model: Path, side: int) -> None:
     crop, other = facerts.load(model).score([face(112, 112), face(side, side)])
     assert crop.error is None
     assert other.quality is other.face is None
     assert other.error == (
-        f"picture 1: {side} x {side} pixels are not an aligned crop of 112 x 112; photos need a detector (--detector), "
+        f"image 1: {side} x {side} pixels are not an aligned crop of 112 x 112; photos need a detector (--detector), "
         "aligned crops of another size need --resize-crops (resize_crops in Python and HTTP)"
     )
 
 
 @pytest.mark.parametrize("side", SQUARES)
-def test_who_asks_for_it_gets_crops_of_any_size_resized(model: Path, side: int) -> None:
-    picture = face(side, side)
-    (row,) = facerts.load(model, resize_crops=True).score(picture)
-    (expected,) = facerts.load(model).score(fit_crop(picture))
+def test_square_crops_of_any_size_are_resized_on_request(model: Path, side: int) -> None:
+    image = face(side, side)
+    (row,) = facerts.load(model, resize_crops=True).score(image)
+    (expected,) = facerts.load(model).score(fit_crop(image))
     assert (row.quality, row.error) == (expected.quality, None)
 
 
-def test_what_is_not_square_is_no_crop_of_any_size(model: Path) -> None:
+def test_an_image_that_is_not_square_is_never_a_crop(model: Path) -> None:
     for scorer in (facerts.load(model), facerts.load(model, resize_crops=True)):
         (row,) = scorer.score(face(112, 150))
         assert "150 x 112 pixels are not an aligned crop" in str(row.error)
@@ -77,7 +77,7 @@ def test_the_command_refuses_or_resizes(model: Path, folder: Path, tmp_path: Pat
     assert failed("resized.jsonl", "--resize-crops") == ["wide"]
 
 
-def test_a_run_is_not_resumed_with_the_other_choice(
+def test_a_run_is_not_resumed_with_another_resize_crops(
     model: Path,
     folder: Path,
     tmp_path: Path,
@@ -92,7 +92,7 @@ def test_a_run_is_not_resumed_with_the_other_choice(
         assert run("score", folder, "--model", model, "--out", tmp_path / "rows.csv") == 130
     command = ("score", folder, "--model", model, "--out", tmp_path / "rows.csv", "--resume")
     assert run(*command, "--resize-crops") == 2
-    assert "another resize_crops" in capsys.readouterr().err
+    assert "different settings (resize_crops)" in capsys.readouterr().err
     assert run(*command) == 1
 
 
@@ -102,38 +102,38 @@ def test_embedding_refuses_or_resizes(model: Path, folder: Path, tmp_path: Path)
         assert run("embed", folder, "--model", model, "--out", out, *options) == 1
         with np.load(out) as arrays:
             assert len(arrays["paths"]) == embedded
-    pictures = [folder / "112.png", folder / "224.png"]
+    images = [folder / "112.png", folder / "224.png"]
     step = FaceEmbedder(model, unreadable="nan")
-    assert np.isnan(step.transform(pictures)).all(axis=1).tolist() == [False, True]
-    assert np.isfinite(step.set_params(resize_crops=True).transform(pictures)).all()
+    assert np.isnan(step.transform(images)).all(axis=1).tolist() == [False, True]
+    assert np.isfinite(step.set_params(resize_crops=True).transform(images)).all()
 
 
 @pytest.mark.parametrize("command", ["score", "embed", "serve"])
 @pytest.mark.parametrize(
-    ("options", "sentence"),
+    ("options", "message"),
     [
         (
             ("--detector-model", "yunet.onnx"),
-            "--detector-model (detector_model) is for a detector, and none was chosen",
+            "--detector-model (detector_model) needs a detector; set --detector (detector)",
         ),
-        (("--detector", "yunet", "--resize-crops"), "--resize-crops (resize_crops) is for crops"),
+        (("--detector", "yunet", "--resize-crops"), "--resize-crops (resize_crops) is for aligned crops"),
     ],
 )
-def test_options_that_would_have_no_effect_are_refused(
+def test_options_without_effect_are_refused(
     model: Path,
     folder: Path,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     command: str,
     options: tuple[str, ...],
-    sentence: str,
+    message: str,
 ) -> None:
     rest = [] if command == "serve" else [folder, "--out", tmp_path / "out.npz"]
     assert run(command, *rest, "--model", model, *options) == 2
-    assert sentence in " ".join(capsys.readouterr().err.split())
+    assert message in " ".join(capsys.readouterr().err.split())
 
 
-def test_python_refuses_them_too(model: Path) -> None:
+def test_python_refuses_options_without_effect_too(model: Path) -> None:
     for options in ({"detector_model": "yunet.onnx"}, {"det_threshold": 0.5}):
-        with pytest.raises(Error, match="is for a detector, and none was chosen; give --detector"):
+        with pytest.raises(Error, match="needs a detector; set --detector"):
             facerts.load(model, **options)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""A folder of everything that users' disks hold: each file is accounted for, and none ends the run."""
+"""A folder with every kind of file found on users' disks: each is accounted for, and none ends the run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FACE = encode_jpeg(draw_face(0, 0))
 
 
 def huge_png() -> bytes:
-    """A header of 30,000 x 30,000 pixels, and hardly anything behind it."""
+    """A header of 30,000 x 30,000 pixels with almost no data."""
 
     def chunk(kind: bytes, data: bytes) -> bytes:
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
@@ -36,11 +36,11 @@ def huge_png() -> bytes:
     )
 
 
-# Name, contents, and what the row's error says; None for a picture that is scored after all.
+# Name, contents, and a part of the error in the row; None for an image that is scored.
 FILES = [
-    ("cut.jpg", FACE[: len(FACE) // 2], "cut short"),
+    ("cut.jpg", FACE[: len(FACE) // 2], "truncated"),
     ("zero.jpg", b"", "empty"),
-    ("text.jpg", b"not a picture", "not a JPEG"),
+    ("text.jpg", b"not an image", "not a JPEG"),
     ("a_png.jpg", encode_png(draw_face(1, 0)), None),
     ("huge.png", huge_png(), "30000 x 30000 pixels are more"),
     ("pickle.webp", b"\x80\x04\x95", "not a JPEG"),
@@ -62,12 +62,12 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def scored(model: Path, out: Path, *paths: Path) -> dict[str, str | None]:
-    """Each picture's error by its name."""
+    """The error of each image, by name."""
     assert run("score", *paths, "--model", model, "--out", out) in {0, 1}
     rows = [json.loads(line) for line in out.read_text(encoding="utf-8").split("\n") if line]
-    told = {os.path.basename(row["path"]): row["error"] for row in rows}
-    assert len(told) == len(rows)
-    return told
+    errors = {os.path.basename(row["path"]): row["error"] for row in rows}
+    assert len(errors) == len(rows)
+    return errors
 
 
 def test_every_file_is_accounted_for(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -76,7 +76,7 @@ def test_every_file_is_accounted_for(model: Path, tmp_path: Path, capsys: pytest
     for name, data, _ in FILES:
         (folder / "deeper" / name).write_bytes(data)
     (folder / "deeper" / "directory.jpg" / "inside.jpg").write_bytes(FACE)
-    (folder / "deeper" / "notes.txt").write_text("no picture by its name")
+    (folder / "deeper" / "notes.txt").write_text("not an image by its name")
     (folder / "renamed.dat").write_bytes(FACE)
     os.symlink("loop.jpg", folder / "loop.jpg")
     os.symlink("..", folder / "deeper" / "up")
@@ -84,7 +84,7 @@ def test_every_file_is_accounted_for(model: Path, tmp_path: Path, capsys: pytest
     os.mkfifo(folder / "pipe.jpg")
     with open(os.fsencode(folder) + b"/\xff\xfe.jpg", "wb") as file:
         file.write(FACE)
-    told = scored(model, tmp_path / "rows.jsonl", folder)
+    errors = scored(model, tmp_path / "rows.jsonl", folder)
     expected = {name: problem for name, _, problem in FILES} | {
         "inside.jpg": None,
         "loop.jpg": "symbolic links",
@@ -92,17 +92,17 @@ def test_every_file_is_accounted_for(model: Path, tmp_path: Path, capsys: pytest
         "pipe.jpg": "not a file",
         "\\udcff\\udcfe.jpg": None,
     }
-    assert set(told) == set(expected)
+    assert set(errors) == set(expected)
     for name, problem in expected.items():
-        assert (problem or "") in (told[name] or ""), name
-        assert (told[name] is None) == (problem is None), (name, told[name])
+        assert (problem or "") in (errors[name] or ""), name
+        assert (errors[name] is None) == (problem is None), (name, errors[name])
     shown = capsys.readouterr()
     assert "other files" in shown.out
     assert "\x1b[31mred" not in shown.err
 
 
 @pytest.mark.parametrize("name", ["rows.csv", "rows.parquet"])
-def test_names_that_are_no_text_can_be_written(model: Path, tmp_path: Path, name: str) -> None:
+def test_names_that_are_not_valid_text_can_be_written(model: Path, tmp_path: Path, name: str) -> None:
     folder = tmp_path / "in"
     folder.mkdir()
     with open(os.fsencode(folder) + b"/\xff.jpg", "wb") as file:
@@ -111,10 +111,8 @@ def test_names_that_are_no_text_can_be_written(model: Path, tmp_path: Path, name
     assert b"udcff.jpg" in (tmp_path / name).read_bytes()
 
 
-@pytest.mark.skipif(
-    not hasattr(os, "geteuid") or os.geteuid() == 0, reason="who may read everything cannot be refused"
-)
-def test_what_must_not_be_read_is_a_row_or_a_sentence(
+@pytest.mark.skipif(os.geteuid() == 0, reason="root can read every file")
+def test_missing_permissions_give_a_row_or_an_error(
     model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = tmp_path / "in"
@@ -128,32 +126,32 @@ def test_what_must_not_be_read_is_a_row_or_a_sentence(
     assert "cannot be opened (Permission denied)" in capsys.readouterr().err
 
 
-def test_a_list_may_name_what_is_not_there(model: Path, tmp_path: Path) -> None:
+def test_a_list_may_name_missing_files(model: Path, tmp_path: Path) -> None:
     (tmp_path / "there.jpg").write_bytes(FACE)
     (tmp_path / "list.txt").write_text("there.jpg\ngone.jpg\n")
-    told = scored(model, tmp_path / "rows.jsonl", tmp_path / "list.txt")
-    assert told["there.jpg"] is None
-    assert "No such file" in (told["gone.jpg"] or "")
+    errors = scored(model, tmp_path / "rows.jsonl", tmp_path / "list.txt")
+    assert errors["there.jpg"] is None
+    assert "No such file" in (errors["gone.jpg"] or "")
 
 
-@pytest.mark.parametrize("ending", ["jsonl", "csv", "parquet"])
-def test_a_bad_line_of_a_list_is_a_row(model: Path, tmp_path: Path, ending: str) -> None:
+@pytest.mark.parametrize("suffix", ["jsonl", "csv", "parquet"])
+def test_a_bad_line_of_a_list_is_a_row(model: Path, tmp_path: Path, suffix: str) -> None:
     (tmp_path / "there.jpg").write_bytes(FACE)
     lines = ["\ufeffthere.jpg".encode(), b"a\0b.jpg", "Größe.jpg".encode("latin1"), b"x" * 300 + b".jpg"]
     (tmp_path / "list.txt").write_bytes(b"\n".join(lines))
-    out = tmp_path / f"rows.{ending}"
+    out = tmp_path / f"rows.{suffix}"
     assert run("score", tmp_path / "list.txt", "--model", model, "--out", out) == 1
-    if ending == "parquet":
+    if suffix == "parquet":
         rows = pyarrow.parquet.read_table(out).to_pylist()
-    elif ending == "csv":
+    elif suffix == "csv":
         with out.open(encoding="utf-8", newline="") as file:
             rows = list(csv.DictReader(file))
     else:
         rows = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
     names = ["there.jpg", r"a\x00b.jpg", r"Gr\udcf6\udcdfe.jpg", "x" * 300 + ".jpg"]
     assert [os.path.basename(row["path"]) for row in rows] == names
-    told = [row["error"] or "" for row in rows]
-    for error, expected in zip(told, ["", "null byte", "No such file", "File name too long"], strict=True):
+    errors = [row["error"] or "" for row in rows]
+    for error, expected in zip(errors, ["", "null byte", "No such file", "File name too long"], strict=True):
         assert expected in error
         assert bool(expected) == bool(error)
 

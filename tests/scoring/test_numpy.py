@@ -1,4 +1,4 @@
-"""Pictures as NumPy arrays, in every form that callers have them in, and without the packages of the training side."""
+"""Images as NumPy arrays in every memory layout, and the use side without the packages of the training side."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def scorer(tmp_path: Path) -> Scorer:
     return facerts.load(model)
 
 
-def forms(crops: Crops) -> dict[str, Crops]:
+def layouts(crops: Crops) -> dict[str, Crops]:
     """The same crops in arrays of other memory layouts."""
     wide = np.zeros((len(crops), 112, 120, 3), dtype=np.uint8)
     wide[:, :, 4:116] = crops
@@ -36,26 +36,26 @@ def forms(crops: Crops) -> dict[str, Crops]:
         "stack": crops,
         "Fortran": np.asfortranarray(crops),
         "view": wide[:, :, 4:116],
-        "turned colors": crops[..., ::-1].copy()[..., ::-1],
-        "every second": np.repeat(crops, 2, axis=0)[::2],
+        "reversed channels": crops[..., ::-1].copy()[..., ::-1],
+        "strided": np.repeat(crops, 2, axis=0)[::2],
         "planes": crops.transpose(0, 3, 1, 2).copy().transpose(0, 2, 3, 1),
         "read-only": frozen,
     }
 
 
-@pytest.mark.parametrize("form", forms(np.zeros((1, 112, 112, 3), np.uint8)))
-def test_how_an_array_lies_in_memory_does_not_matter(scorer: Scorer, crops: Crops, form: str) -> None:
-    given = forms(crops)[form]
+@pytest.mark.parametrize("layout", layouts(np.zeros((1, 112, 112, 3), np.uint8)))
+def test_memory_layout_does_not_matter(scorer: Scorer, crops: Crops, layout: str) -> None:
+    arrays = layouts(crops)[layout]
     raw = slow_embedding(crops)
     norm = np.linalg.norm(raw, axis=1)
-    for images in (given, list(given), tuple(given)):
+    for images in (arrays, list(arrays), tuple(arrays)):
         np.testing.assert_allclose([row.quality for row in scorer.score(images)], norm, rtol=1e-5)
-    outputs = scorer.embed(given)
+    outputs = scorer.embed(arrays)
     np.testing.assert_allclose(outputs.embedding, raw / norm[:, None], atol=2e-6)
-    np.testing.assert_array_equal(given, crops)
+    np.testing.assert_array_equal(arrays, crops)
 
 
-def test_one_crop_and_none_are_taken_too(scorer: Scorer, crops: Crops) -> None:
+def test_a_single_crop_and_an_empty_batch_are_accepted(scorer: Scorer, crops: Crops) -> None:
     assert scorer.score(crops[3]) == scorer.score(crops[3:4]) == scorer.score([crops[3]])
     assert scorer.score([]) == scorer.score(crops[:0]) == []
     assert scorer.embed(crops[:0]).embedding.shape == (0, SIZE)
@@ -70,37 +70,37 @@ def test_one_crop_and_none_are_taken_too(scorer: Scorer, crops: Crops) -> None:
         (lambda crops: crops.transpose(0, 3, 1, 2), "(3, 112, 112) uint8"),
         (lambda crops: np.concatenate([crops, crops[..., :1]], axis=3), "(112, 112, 4) uint8"),
     ],
-    ids=["shares", "float", "integers", "planes", "alpha"],
+    ids=["fractions", "float", "integers", "planes", "alpha"],
 )
-def test_other_arrays_are_named_by_shape_and_type(
+def test_an_invalid_array_is_reported_with_shape_and_type(
     scorer: Scorer, crops: Crops, change: Any, shape: str
 ) -> None:
-    given = change(crops)
-    for number, row in enumerate(scorer.score(given)):
+    arrays = change(crops)
+    for number, row in enumerate(scorer.score(arrays)):
         assert row.quality is None
-        assert f"picture {number}: an array must be (H, W, 3) uint8 RGB" in str(row.error)
+        assert f"image {number}: an array must be (H, W, 3) uint8 RGB" in str(row.error)
         assert shape in str(row.error)
     with pytest.raises(ModelError) as raised:
-        scorer.embed(given)
+        scorer.embed(arrays)
     assert "(N, 112, 112, 3) uint8 RGB" in str(raised.value)
     assert shape[1:] in str(raised.value)
 
 
-def test_embedding_wants_crops_of_the_right_size(scorer: Scorer, crops: Crops) -> None:
+def test_embedding_requires_crops_of_the_right_size(scorer: Scorer, crops: Crops) -> None:
     with pytest.raises(ModelError, match=r"not \(12, 96, 96, 3\) uint8"):
         scorer.embed(crops[:, 8:104, 8:104])
     with pytest.raises(ModelError, match=r"not \(112, 112, 3\) uint8"):
         scorer.embed(crops[0])
 
 
-WITHOUT = """
+NO_TRAINING_PACKAGES = """
 import sys
 
 class Refuse:
     def find_spec(self, name, path=None, target=None):
         root = name.split(".")[0]
         if root in ("torch", "torchvision", "albumentations", "onnx", "onnxscript", "insightface"):
-            raise ModuleNotFoundError(name + " is not here", name=name)
+            raise ModuleNotFoundError(name + " is not installed", name=name)
 
 sys.meta_path.insert(0, Refuse())
 from types import SimpleNamespace
@@ -113,19 +113,20 @@ from facerts.integrations.sklearn import FaceEmbedder
 
 crops = np.stack([draw_face(number, 0) for number in range(3)])
 scorer = facerts.load({model!r})
-wanted = [row.quality for row in scorer.score(crops)]
-assert np.allclose(scorer.embed(crops).quality, wanted, rtol=1e-5)
+expected = [row.quality for row in scorer.score(crops)]
+assert np.allclose(scorer.embed(crops).quality, expected, rtol=1e-5)
 assert FaceEmbedder({model!r}).fit_transform(crops).shape[0] == 3
 face = SimpleNamespace(kps=TEMPLATE)
 add_quality([face], crops[0][..., ::-1], scorer)
-assert np.isclose(face.quality, wanted[0], rtol=1e-5)
+assert np.isclose(face.quality, expected[0], rtol=1e-5)
 print("done")
 """
 
 
-def test_nothing_of_the_use_side_needs_the_packages_of_the_training_side(tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_the_use_side_works_without_the_packages_of_the_training_side(tmp_path: Path) -> None:
     model = write_embedder(tmp_path / "model.onnx")
     write_description(model)
-    code = WITHOUT.format(model=str(model))
+    code = NO_TRAINING_PACKAGES.format(model=str(model))
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (ran.returncode, ran.stdout) == (0, "done\n"), ran.stderr

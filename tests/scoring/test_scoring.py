@@ -17,9 +17,9 @@ from facerts.detection import Detection
 from facerts.embedding import Embedder, FaceOutputs
 from facerts.errors import Error, ModelError
 from facerts.images import encode_jpeg, encode_png
-from facerts.scoring import Row, RowBuilder, Scored, Scorer, open_sink, pictures_of, score_images
+from facerts.scoring import Row, RowBuilder, ScoredFace, Scorer, lazy_images, open_sink, score_images
 from facerts.scoring.arrays import write_embeddings
-from facerts.scoring.cells import FORMULA, from_cell
+from facerts.scoring.cells import FORMULA_PREFIXES, from_cell
 from tests.foreign import slow_embedding, write_description, write_embedder
 
 
@@ -45,7 +45,7 @@ def test_paths_bytes_and_arrays_give_the_same_row(scorer: Scorer, tmp_path: Path
     assert scorer.score(face)[0].quality == array.quality
 
 
-def test_what_cannot_be_read_becomes_a_row_with_its_error(scorer: Scorer, tmp_path: Path) -> None:
+def test_an_unreadable_image_becomes_a_row_with_its_error(scorer: Scorer, tmp_path: Path) -> None:
     good = tmp_path / "good.png"
     good.write_bytes(encode_png(draw_face(0, 0)))
     (tmp_path / "zero.jpg").write_bytes(b"")
@@ -58,14 +58,14 @@ def test_what_cannot_be_read_becomes_a_row_with_its_error(scorer: Scorer, tmp_pa
     assert [row.error is None for row in rows] == [False, False, True, False, False, False, False]
     for row, words in zip(
         rows,
-        ["empty", "not a JPEG", "", "cut short", "not an aligned crop", "tiny.png: 1 x 1 pixels", "No such"],
+        ["empty", "not a JPEG", "", "truncated", "not an aligned crop", "tiny.png: 1 x 1 pixels", "No such"],
         strict=True,
     ):
         assert words in (row.error or "")
     resizing = Scorer(scorer.embedder, resize_crops=True)
-    assert "picture 0: 15 x 15 pixels are too few" in str(resizing.score(draw_face(0, 0)[:15, :15])[0].error)
-    wrong = np.zeros((4, 4), dtype=np.uint8)
-    assert "(H, W, 3)" in str(scorer.score([wrong])[0].error)
+    assert "image 0: 15 x 15 pixels are too few" in str(resizing.score(draw_face(0, 0)[:15, :15])[0].error)
+    grayscale = np.zeros((4, 4), dtype=np.uint8)
+    assert "(H, W, 3)" in str(scorer.score([grayscale])[0].error)
 
 
 def test_a_threshold_accepts_or_rejects_and_says_why(scorer: Scorer) -> None:
@@ -81,7 +81,7 @@ def test_a_threshold_accepts_or_rejects_and_says_why(scorer: Scorer) -> None:
 
 
 class TwoFaces:
-    """Finds two faces in wide pictures, none in others."""
+    """A detector that finds two faces in wide images and none in others."""
 
     identity = "two faces"
 
@@ -96,7 +96,7 @@ class TwoFaces:
         ]
 
 
-def test_a_photo_gives_a_row_for_each_face_and_one_without_says_so(scorer: Scorer) -> None:
+def test_a_photo_gives_a_row_for_each_face_or_one_without_a_face(scorer: Scorer) -> None:
     first, second = draw_face(0, 0), draw_face(1, 0)
     finding = Scorer(scorer.embedder, TwoFaces())
     rows = finding.score([np.concatenate([first, second], axis=1), first], min_quality=0.0)
@@ -109,15 +109,20 @@ def test_a_photo_gives_a_row_for_each_face_and_one_without_says_so(scorer: Score
     assert (rows[2].reason, rows[2].accepted, rows[2].error) == ("no face found", False, None)
 
 
-@pytest.mark.parametrize(("workers", "runs"), [(1, 1), (4, 1), (4, 3)])
-def test_rows_keep_the_order_of_the_pictures(
-    scorer: Scorer, drawn_faces: Path, workers: int, runs: int
+@pytest.mark.parametrize(("workers", "parallel_batches"), [(1, 1), (4, 1), (4, 3)])
+def test_rows_keep_the_order_of_the_images(
+    scorer: Scorer, drawn_faces: Path, workers: int, parallel_batches: int
 ) -> None:
     source = open_images(drawn_faces)
-    judge = RowBuilder(scorer.embedder)
     scored = [
-        faces
-        for (faces,) in score_images(judge, pictures_of(source), batch_size=5, workers=workers, runs=runs)
+        face
+        for (face,) in score_images(
+            RowBuilder(scorer.embedder),
+            lazy_images(source),
+            batch_size=5,
+            workers=workers,
+            parallel_batches=parallel_batches,
+        )
     ]
     assert [entry.row.path for entry in scored] == [source.location(i) for i in range(len(source))]
     crops = np.stack([source.crop(index) for index in range(len(source))])
@@ -131,8 +136,8 @@ def test_rows_keep_the_order_of_the_pictures(
         np.testing.assert_array_equal(entry.crop, crop)
 
 
-class Remembers:
-    """A model that writes down how many crops it is given at once."""
+class RecordsBatches:
+    """A model that records its batch sizes."""
 
     def __init__(self, model: Embedder) -> None:
         self.name, self.method, self.sha256 = model.name, model.method, model.sha256
@@ -144,24 +149,24 @@ class Remembers:
         return self._model(crops)
 
 
-def test_no_batch_reaches_from_one_block_into_the_next(scorer: Scorer, drawn_faces: Path) -> None:
+def test_no_batch_crosses_a_block_boundary(scorer: Scorer, drawn_faces: Path) -> None:
     source = open_images(drawn_faces)
-    model = Remembers(scorer.embedder)
-    list(score_images(RowBuilder(model), pictures_of(source, 0, 13), batch_size=4, block=6))
+    model = RecordsBatches(scorer.embedder)
+    list(score_images(RowBuilder(model), lazy_images(source, 0, 13), batch_size=4, block_size=6))
     assert model.batches == [4, 2, 4, 2, 1]
 
 
-def test_the_largest_face_alone(scorer: Scorer) -> None:
+def test_only_the_largest_face_is_scored_on_request(scorer: Scorer) -> None:
     photo = np.concatenate([draw_face(0, 0), draw_face(1, 0)], axis=1)
     finding = Scorer(scorer.embedder, TwoFaces())
     assert len(finding.score([photo])) == 2
     assert [row.face for row in finding.score([photo, photo], largest=True)] == [0, 0]
 
 
-def test_keep_accepts_as_the_models_own_threshold_does(scorer: Scorer) -> None:
+def test_keep_uses_the_calibrated_threshold_of_the_model(scorer: Scorer) -> None:
     faces = [draw_face(identity, 0) for identity in range(6)]
     assert scorer.score(faces, keep=0.95) == scorer.score(faces, min_quality=3.5)
-    with pytest.raises(ModelError, match="give one"):
+    with pytest.raises(ModelError, match="give only one"):
         scorer.score(faces, keep=0.95, min_quality=1.0)
 
 
@@ -213,7 +218,7 @@ HARMFUL = [
 HARMLESS = ["a=b.jpg", "photos/-1.jpg", "'", "''", "'=1", "ü.jpg", "1e5"]
 
 
-def test_no_cell_of_a_csv_is_a_formula_and_names_read_back_as_they_were(tmp_path: Path) -> None:
+def test_no_cell_of_a_csv_is_a_formula_and_names_survive_the_round_trip(tmp_path: Path) -> None:
     texts = [*HARMFUL, *HARMLESS]
     with open_sink(tmp_path / "rows.csv") as put:
         for text in texts:
@@ -222,10 +227,10 @@ def test_no_cell_of_a_csv_is_a_formula_and_names_read_back_as_they_were(tmp_path
         rows = list(csv.DictReader(file))
     for name in ("path", "reason", "error"):
         assert [from_cell(row[name]) for row in rows] == texts
-        assert not any(row[name].startswith(FORMULA) for row in rows)
+        assert not any(row[name].startswith(FORMULA_PREFIXES) for row in rows)
     # Numbers stay numbers.
     assert {(row["box"], row["quality"]) for row in rows} == {("-3.5 1 2 3", "-1.25")}
-    # Whatever a program takes for the end of a cell or a line, no text begins another one.
+    # Whatever a program takes for the end of a cell or line, no text can start a new one.
     written = (tmp_path / "rows.csv").read_text(encoding="utf-8")
     outside = re.sub(r'"(?:[^"]|"")*"', "text", written)
     assert set(outside) <= set("text,0123456789.-\n")
@@ -257,13 +262,13 @@ def test_an_interrupted_sink_leaves_the_old_file(tmp_path: Path, name: str) -> N
     assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
-def test_an_unknown_ending_is_refused(tmp_path: Path) -> None:
+def test_an_unknown_suffix_is_refused(tmp_path: Path) -> None:
     with pytest.raises(Error, match=r"\.csv, \.jsonl, \.parquet"), open_sink(tmp_path / "rows.xls"):
         pass
 
 
-def test_embeddings_are_written_with_what_failed(scorer: Scorer, tmp_path: Path) -> None:
-    folder = tmp_path / "pictures"
+def test_embeddings_are_written_with_the_errors(scorer: Scorer, tmp_path: Path) -> None:
+    folder = tmp_path / "images"
     folder.mkdir()
     for number in range(3):
         (folder / f"{number}.png").write_bytes(encode_png(draw_face(number, 0)))
@@ -274,7 +279,7 @@ def test_embeddings_are_written_with_what_failed(scorer: Scorer, tmp_path: Path)
         np.testing.assert_allclose(np.linalg.norm(stored["embeddings"], axis=1), 1, atol=1e-5)
         np.testing.assert_array_equal(stored["norm"], stored["quality"])
         assert stored["failed_paths"].tolist() == [str(folder / "bad.png")]
-    with pytest.raises(Error, match="none of the 0 pictures"):
+    with pytest.raises(Error, match="any of the 0 images"):
         write_embeddings(tmp_path / "none.npz", [])
 
 
@@ -285,9 +290,9 @@ def test_a_threshold_for_a_model_without_quality_is_refused(tmp_path: Path) -> N
         facerts.load(model).score(draw_face(0, 0), min_quality=1.0)
 
 
-def test_embeddings_of_photos_carry_what_the_detector_said(tmp_path: Path) -> None:
+def test_embeddings_of_photos_include_detector_scores_and_face_sizes(tmp_path: Path) -> None:
     rows = [
-        Scored(
+        ScoredFace(
             Row(path="a.jpg", face=0, points=[10.0, 20.0, 13.0, 24.0, 0, 0, 0, 0, 0, 0], det_score=0.75),
             np.array([1.0, 0.0], dtype=np.float32),
             2.0,

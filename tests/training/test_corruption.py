@@ -44,6 +44,7 @@ def blurred(recipe: Recipe, epoch: int, clean: dict[int, NDArray[np.uint8]], rad
     return worse
 
 
+@pytest.mark.slow
 def test_the_same_images_are_blurred_in_every_epoch_and_by_any_number_of_workers(
     make_recipe: MakeRecipe, drawn_faces: Path
 ) -> None:

@@ -64,7 +64,7 @@ def assert_same(first: dict[str, Tensor], second: dict[str, Tensor]) -> None:
         assert torch.equal(value, second[name]), name
 
 
-def network_of(folder: Path) -> dict[str, Tensor]:
+def signature_of(folder: Path) -> dict[str, Tensor]:
     _, state = load_checkpoint(folder / FILE)
     return {**state["network"], "centers": state["centers"]["weight"]}
 
@@ -109,6 +109,7 @@ def test_a_frozen_network_embeds_as_before_while_its_quality_is_learned(
     assert np.ptp(second.quality) > 0
 
 
+@pytest.mark.slow
 def test_a_frozen_run_that_was_killed_ends_with_the_same_weights(
     make_recipe: MakeRecipe, published: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -130,7 +131,7 @@ def test_a_frozen_run_that_was_killed_ends_with_the_same_weights(
         train(recipe, tmp_path / "cut")
     monkeypatch.setattr(RTS, "loss", original)
     train(recipe, tmp_path / "cut", resume=True)
-    assert_same(network_of(tmp_path / "whole"), network_of(tmp_path / "cut"))
+    assert_same(signature_of(tmp_path / "whole"), signature_of(tmp_path / "cut"))
     melted = make_recipe(*IRESNET, *SHORT, f"backbone.weights={published}")
     with pytest.raises(Error, match=r"backbone\.frozen changed"):
         train(melted, tmp_path / "cut", resume=True)
@@ -257,6 +258,7 @@ def test_a_file_without_weights_is_named(make_recipe: MakeRecipe, tmp_path: Path
     assert not evil.exists()
 
 
+@pytest.mark.slow
 def test_published_weights_are_exported_with_a_description(
     published: Path, tmp_path: Path, crops: NDArray[np.uint8], capsys: pytest.CaptureFixture[str]
 ) -> None:

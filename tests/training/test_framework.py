@@ -139,6 +139,7 @@ def test_weights_of_another_network_are_refused(make_recipe: MakeRecipe, tmp_pat
         Learner(other, identities=8)
 
 
+@pytest.mark.slow
 def test_a_methods_state_is_saved_resumed_and_exported(make_recipe: MakeRecipe, tmp_path: Path) -> None:
     recipe = make_recipe("method.name=counts", "optim.epochs=1", "optim.milestones=[]")
     train(recipe, tmp_path / "run")

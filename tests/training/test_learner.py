@@ -27,6 +27,7 @@ def copy_of(learner: Learner) -> list[torch.Tensor]:
     return [p.detach().clone() for p in (*learner.network.parameters(), *learner.centers.parameters())]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
 def test_steps_lower_the_loss_in_every_precision(make_recipe: MakeRecipe, precision: str) -> None:
     learner = Learner(make_recipe(f"compute.precision={precision}", "method.name=arcface"), identities=4)

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from facerts.curation.output_spec import Target
+from facerts.curation.output_spec import OutputSpec
 from facerts.curation.shuffle import shuffle
 from facerts.datasets import open_source
 from facerts.training.loader import TrainingData
@@ -27,11 +27,12 @@ NAMED = ("data.name=drawn", "data.terms=none")
 @pytest.fixture(scope="module")
 def shuffled(drawn_faces: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     folder = tmp_path_factory.mktemp("shuffled")
-    shuffle(open_source(drawn_faces), Target(folder / "shards", 3), seed=1)
-    shuffle(open_source(drawn_faces), Target(folder / "records"), seed=1)
+    shuffle(open_source(drawn_faces), OutputSpec(folder / "shards", 3), seed=1)
+    shuffle(open_source(drawn_faces), OutputSpec(folder / "records"), seed=1)
     return {"shards": str(folder / "shards" / "shard-*.tar"), "records": str(folder / "records")}
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning")
 @pytest.mark.parametrize("layout", ["shards", "records"])
 def test_epochs_are_the_same_for_any_number_of_workers(

@@ -74,6 +74,7 @@ def test_two_processes_do_not_train_in_one_folder(make_recipe: MakeRecipe, tmp_p
     assert not list(run.glob(".*"))
 
 
+@pytest.mark.slow
 def test_training_learns_the_synthetic_identities(make_recipe: MakeRecipe, tmp_path: Path) -> None:
     train(
         make_recipe("optim.epochs=12", "optim.milestones=[10]", "method.name=arcface", "method.margin=0.1"),
@@ -83,6 +84,7 @@ def test_training_learns_the_synthetic_identities(make_recipe: MakeRecipe, tmp_p
     assert entropies[-1] < 0.7 * entropies[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 @pytest.mark.parametrize("workers", [0, 1])
 def test_an_interrupted_run_ends_with_the_same_weights_bit_for_bit(
@@ -112,6 +114,7 @@ def test_an_interrupted_run_ends_with_the_same_weights_bit_for_bit(
     assert [line["step"] for line in log_lines(tmp_path / "cut")] == [2, 4, 6, 8]
 
 
+@pytest.mark.slow
 def test_the_number_of_workers_does_not_change_the_weights(make_recipe: MakeRecipe, tmp_path: Path) -> None:
     augmented = ("data.augmentation.rotation=10", "data.augmentation.ladder=0.5")
     train(make_recipe("data.workers=0", *augmented), tmp_path / "none")
@@ -119,6 +122,7 @@ def test_the_number_of_workers_does_not_change_the_weights(make_recipe: MakeReci
     assert_same(weights(tmp_path / "none"), weights(tmp_path / "two"))
 
 
+@pytest.mark.slow
 def test_resume_without_a_checkpoint_starts_from_the_beginning(
     make_recipe: MakeRecipe, tmp_path: Path
 ) -> None:

@@ -10,15 +10,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from facerts.errors import ModelError
+from facerts.errors import ModelError, RecipeError
 from facerts.training.checkpoint import FILE, load_checkpoint, load_network, read_file
-from facerts.training.recipe import Recipe, RecipeError, load_recipe
+from facerts.training.recipe import Recipe, load_recipe
 from facerts.training.torch_file import check_torch_file
 from tests.command import run
 from tests.hostile import checkpoints, recipes
 from tests.hostile.bounded import read_bounded
 
 
+@pytest.mark.slow
 def test_hostile_recipes_are_rejected_in_bounded_memory(tmp_path: Path) -> None:
     paths = []
     for number, content in enumerate(recipes.HOSTILE.values()):
@@ -39,6 +40,7 @@ def test_a_value_on_the_command_line_has_no_references_either() -> None:
         load_recipe("faces_small_rts", ["seed=*a"])
 
 
+@pytest.mark.slow
 def test_forged_weight_files_are_rejected_in_bounded_memory(tmp_path: Path) -> None:
     paths = []
     for number, content in enumerate(checkpoints.FILES.values()):

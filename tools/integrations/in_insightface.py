@@ -1,9 +1,10 @@
-"""What insightface makes of a model; runs in an environment of its own, see ../check_integrations.py.
+"""Run insightface with a model, in an environment of its own; see ../check_integrations.py.
 
     python in_insightface.py FOLDER
 
-FOLDER has the model as embedding.onnx, the model with its quality as whole.onnx, crops.npz, and scenes as 000.png with
-their faces' points in points.npz; for photos also detector.onnx and photos in photos/. Adds seen.npz.
+FOLDER contains the model as embedding.onnx, the model with its quality as whole.onnx, crops.npz, and scenes as 000.png
+with the landmarks of their faces in points.npz; for photos also detector.onnx and photos in photos/. Writes
+outputs.npz.
 """
 
 from __future__ import annotations
@@ -27,24 +28,24 @@ PROVIDERS = ["CPUExecutionProvider"]
 def main(folder: Path) -> None:
     recognizer = get_model(str(folder / "embedding.onnx"), providers=PROVIDERS)
     recognizer.prepare(ctx_id=-1)
-    seen = {"version": np.array(version("insightface"))}
+    outputs = {"version": np.array(version("insightface"))}
     with np.load(folder / "crops.npz") as file:
-        seen["crops"] = recognizer.get_feat([crop[..., ::-1] for crop in file["crops"]])
+        outputs["crops"] = recognizer.get_feat([crop[..., ::-1] for crop in file["crops"]])
     scorer = facerts.load(folder / "whole.onnx")
     with np.load(folder / "points.npz") as points:
         for name in points.files:
-            picture = cv2.imread(str(folder / f"{name}.png"))
+            image = cv2.imread(str(folder / f"{name}.png"))
             faces = [Face(kps=kps) for kps in points[name]]
-            seen[f"{name}_embedding"] = np.stack([recognizer.get(picture, face) for face in faces])
-            add_quality(faces, picture, scorer)
-            seen[f"{name}_quality"] = np.array([face.quality for face in faces])
+            outputs[f"{name}_embedding"] = np.stack([recognizer.get(image, face) for face in faces])
+            add_quality(faces, image, scorer)
+            outputs[f"{name}_quality"] = np.array([face.quality for face in faces])
     if (folder / "photos").is_dir():
-        analyse(folder, seen)
-    np.savez(folder / "seen.npz", **seen)
+        analyze(folder, outputs)
+    np.savez(folder / "outputs.npz", **outputs)
 
 
-def analyse(folder: Path, seen: dict[str, np.ndarray]) -> None:
-    """The faces of photos, by a pack of detector and recognizer."""
+def analyze(folder: Path, outputs: dict[str, np.ndarray]) -> None:
+    """Find and embed the faces in photos with a pack of detector and recognizer."""
     pack = folder / "pack"
     pack.mkdir()
     for name in ("detector.onnx", "embedding.onnx"):
@@ -53,8 +54,8 @@ def analyse(folder: Path, seen: dict[str, np.ndarray]) -> None:
     app.prepare(ctx_id=-1, det_size=(640, 640))
     for path in sorted((folder / "photos").iterdir()):
         faces = app.get(cv2.imread(str(path)))
-        seen[f"photo_{path.stem}_kps"] = np.array([face.kps for face in faces]).reshape(-1, 5, 2)
-        seen[f"photo_{path.stem}_embedding"] = np.array([face.embedding for face in faces])
+        outputs[f"photo_{path.stem}_kps"] = np.array([face.kps for face in faces]).reshape(-1, 5, 2)
+        outputs[f"photo_{path.stem}_embedding"] = np.array([face.embedding for face in faces])
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""What uniface makes of a model; runs in an environment of its own, see ../check_integrations.py.
+"""Run uniface with a model, in an environment of its own; see ../check_integrations.py.
 
     python in_uniface.py FOLDER
 
-FOLDER has the model as embedding.onnx, crops.npz, and scenes as 000.png with their faces' points in points.npz. Adds
-seen.npz.
+FOLDER contains the model as embedding.onnx, crops.npz, and scenes as 000.png with the landmarks of their
+faces in points.npz. Writes outputs.npz.
 """
 
 from __future__ import annotations
@@ -28,16 +28,18 @@ class Recognizer(BaseRecognizer):
 
 def main(folder: Path) -> None:
     recognizer = Recognizer(folder / "embedding.onnx")
-    seen = {"version": np.array(version("uniface"))}
+    outputs = {"version": np.array(version("uniface"))}
     with np.load(folder / "crops.npz") as file:
-        seen["crops"] = np.concatenate([recognizer.get_embedding(crop[..., ::-1]) for crop in file["crops"]])
+        outputs["crops"] = np.concatenate(
+            [recognizer.get_embedding(crop[..., ::-1]) for crop in file["crops"]]
+        )
     with np.load(folder / "points.npz") as points:
         for name in points.files:
-            picture = cv2.imread(str(folder / f"{name}.png"))
-            seen[f"{name}_embedding"] = np.stack(
-                [recognizer.get_normalized_embedding(picture, face) for face in points[name]]
+            image = cv2.imread(str(folder / f"{name}.png"))
+            outputs[f"{name}_embedding"] = np.stack(
+                [recognizer.get_normalized_embedding(image, face) for face in points[name]]
             )
-    np.savez(folder / "seen.npz", **seen)
+    np.savez(folder / "outputs.npz", **outputs)
 
 
 if __name__ == "__main__":

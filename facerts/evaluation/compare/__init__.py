@@ -1,7 +1,7 @@
 """Several methods on the same data: their numbers side by side, and which differences are more than chance.
 
 Results of one label are training runs of one method: tables give their mean and range. The first result is the
-reference of the paired differences; every other one is compared with it on the same pairs and pictures.
+reference of the paired differences; every other one is compared with it on the same pairs and images.
 """
 
 from __future__ import annotations
@@ -9,25 +9,23 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from facerts.errors import DataError
-from facerts.evaluation.compare.differences import ood_row, verification_row
+from facerts.evaluation.compare.differences import ood_difference, verification_difference
 from facerts.evaluation.compare.embedding import chosen, on_one_embedding
 from facerts.evaluation.compare.methods import Method, methods_of
 from facerts.evaluation.compare.ood import ood_tables
 from facerts.evaluation.compare.reject import reject_tables
 from facerts.evaluation.compare.verification import verification_tables
 from facerts.evaluation.labeled import Saved, load_labeled
-from facerts.evaluation.plain import results_of
+from facerts.evaluation.result_folder import naming_folders
+from facerts.evaluation.results.comparison import SCHEMA, ComparedMethod, ComparedModel, Comparison
 from facerts.io.files import atomic_write
 
 __all__ = ["SCHEMA", "Method", "compare", "compare_methods", "methods_of", "write_comparison"]
 
-SCHEMA = "facerts.comparison/1"
 
-
-def compare(folders: Sequence[str | Path], *, embedding: str | None = None) -> dict[str, Any]:
+def compare(folders: Sequence[str | Path], *, embedding: str | None = None) -> Comparison:
     """Compare result folders, given as ``FOLDER`` or ``LABEL=FOLDER``; see ``compare_methods``.
 
     Raises:
@@ -36,7 +34,7 @@ def compare(folders: Sequence[str | Path], *, embedding: str | None = None) -> d
     return compare_methods(methods_of(load_labeled(folders)), embedding=embedding)
 
 
-def compare_methods(methods: Sequence[Method], *, embedding: str | None = None) -> dict[str, Any]:
+def compare_methods(methods: Sequence[Method], *, embedding: str | None = None) -> Comparison:
     """Tables of all methods, and paired differences of every result from the first.
 
     Benchmarks that were measured on other data (by their hash) are not tested; a note says so.
@@ -46,33 +44,28 @@ def compare_methods(methods: Sequence[Method], *, embedding: str | None = None) 
         embedding: label of the method on whose embedding all qualities are measured; the first by default.
 
     Returns:
-        What ``docs/results-schema.md`` says of ``comparison.json``; a difference is ``{value, ci95, p_value, unit}``,
-        other model minus reference.
+        The comparison; a difference is the other model minus the reference.
 
     Raises:
         DataError: fewer than two results, nothing in common with the first, no method of that label, or a result is
             broken.
     """
-    with results_of([run.folder for method in methods for run in method.runs]):
+    with naming_folders([run.folder for method in methods for run in method.runs]):
         return _compared(methods, embedding)
 
 
-def _compared(methods: Sequence[Method], embedding: str | None) -> dict[str, Any]:
+def _compared(methods: Sequence[Method], embedding: str | None) -> Comparison:
     named = [(method.shown(run), run) for method in methods for run in method.runs]
     if len(named) < 2:
         raise DataError("a comparison needs at least two result folders")
     embedder = chosen(methods, embedding)
     notes: list[str] = []
     (label, first), *others = named
-    verification: dict[str, list[dict[str, Any]]] = {}
-    for name in first.content.get("verification", {}):
-        rows = [(_model(*other), verification_row(name, first, other[1], notes)) for other in others]
-        verification[name] = [{"model": model, **row} for model, row in rows if row is not None]
-    ood = [
-        {"model": _model(*other), **row}
-        for other in others
-        if (row := ood_row(first, other[1], notes)) is not None
-    ]
+    verification = {}
+    for name in first.content.verification:
+        rows = [verification_difference(name, first, one[1], _model(*one), notes) for one in others]
+        verification[name] = [row for row in rows if row is not None]
+    ood = [row for one in others if (row := ood_difference(first, one[1], _model(*one), notes)) is not None]
     if not any(verification.values()) and not ood:
         raise DataError(
             f"{first.folder} has nothing in common with {', '.join(str(run.folder) for _, run in others)}: "
@@ -80,29 +73,29 @@ def _compared(methods: Sequence[Method], embedding: str | None) -> dict[str, Any
         )
     tables, curves = on_one_embedding(methods, embedder, notes)
     tables = [*verification_tables(methods), *ood_tables(methods), *reject_tables(methods), *tables]
-    return {
-        "schema": SCHEMA,
-        "methods": [
-            {"label": method.label, "runs": [_model(method.shown(run), run) for run in method.runs]}
+    return Comparison(
+        schema_=SCHEMA,
+        methods=[
+            ComparedMethod(label=method.label, runs=[_model(method.shown(run), run) for run in method.runs])
             for method in methods
         ],
-        "reference": _model(label, first),
-        "models": [_model(*other) for other in others],
-        "verification": {name: rows for name, rows in verification.items() if rows},
-        "ood": ood,
-        "tables": [table.told() for table in tables],
-        "embedding": embedder.label,
-        "curves": curves,
-        "notes": list(dict.fromkeys(notes)),
-    }
+        reference=_model(label, first),
+        models=[_model(*other) for other in others],
+        verification={name: rows for name, rows in verification.items() if rows},
+        ood=ood,
+        tables=tables,
+        embedding=embedder.label,
+        curves=curves,
+        notes=list(dict.fromkeys(notes)),
+    )
 
 
-def write_comparison(comparison: dict[str, Any], folder: str | Path) -> None:
+def write_comparison(comparison: Comparison, folder: str | Path) -> None:
     """Write ``comparison.json`` into a folder."""
     with atomic_write(Path(folder) / "comparison.json", "w") as file:
-        json.dump(comparison, file, indent=1, ensure_ascii=False, allow_nan=False)
+        json.dump(comparison.to_json(), file, indent=1, ensure_ascii=False, allow_nan=False)
 
 
-def _model(label: str, run: Saved) -> dict[str, str]:
-    model = run.content["model"]
-    return {"label": label, "folder": run.place, "name": model["name"], "sha256": model["sha256"]}
+def _model(label: str, run: Saved) -> ComparedModel:
+    model = run.content.model
+    return ComparedModel(label=label, folder=run.place, name=model.name, sha256=model.sha256)

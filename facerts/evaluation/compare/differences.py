@@ -1,36 +1,52 @@
-"""Paired differences between two results on the same pairs and pictures."""
+"""Paired differences between two results on the same pairs and images."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from facerts.evaluation.baselines import BASELINES
 from facerts.evaluation.labeled import Saved
+from facerts.evaluation.results.comparison import (
+    ComparedModel,
+    OodDifference,
+    PairedDifference,
+    SeparationDifference,
+    VerificationDifference,
+)
 from facerts.evaluation.verification import FARS
 from facerts.metrics.paired import Difference, compare_pairs, compare_separations
 from facerts.metrics.resample import pair_subjects
 
+# What is resampled where faces are held against non-faces.
+IMAGES = "images"
+
+PairStatistic = Literal["accuracy", "auroc", "tar_at_far"]
+
 
 def same_pairs(one: Saved, other: Saved, name: str) -> bool:
-    """Whether both were measured on the same pairs of the same pictures, and say so pair by pair."""
+    """Whether both were measured on the same pairs of the same images, and say so pair by pair."""
     prefix = f"verification/{name}/"
     both = (one, other)
     return (
-        all(name in result.content.get("verification", {}) for result in both)
+        all(name in result.content.verification for result in both)
         and all(prefix + "folds" in result.arrays for result in both)
-        and len({result.content["verification"][name]["data_sha256"] for result in both}) == 1
+        and len({result.content.verification[name].data_sha256 for result in both}) == 1
         and np.array_equal(one.arrays[prefix + "pairs"], other.arrays[prefix + "pairs"])
     )
 
 
 def same_sources(one: Saved, other: Saved) -> bool:
-    """Whether both were measured on the same faces and the same other pictures."""
-    return all("ood" in result.content for result in (one, other)) and all(
-        one.content["ood"][key] == other.content["ood"][key] for key in ("data_sha256", "in", "out")
+    """Whether both were measured on the same faces and the same non-faces."""
+    first, second = one.content.ood, other.content.ood
+    return (
+        first is not None
+        and second is not None
+        and (first.data_sha256, first.faces, first.others)
+        == (second.data_sha256, second.faces, second.others)
     )
 
 
@@ -62,61 +78,85 @@ def differences_of_separations(
 
 
 def scores_of(result: Saved, score: str, sources: Sequence[str]) -> NDArray[np.float32]:
-    """``(N,)`` a score of the pictures of several OOD sources, one after the other."""
+    """``(N,)`` a score of the images of several OOD sources, one after the other."""
     return np.concatenate([result.array(f"ood/{source}/{score}") for source in sources])
 
 
-def verification_row(name: str, first: Saved, other: Saved, notes: list[str]) -> dict[str, Any] | None:
-    """One benchmark's differences from the first, or None where the other has it not, or on other pictures."""
-    if name not in other.content.get("verification", {}):
+def verification_difference(
+    name: str, first: Saved, other: Saved, model: ComparedModel, notes: list[str]
+) -> VerificationDifference | None:
+    """One benchmark's differences from the first, or None where the other has it not, or on other images.
+
+    Args:
+        name: of the benchmark.
+        first: the reference.
+        other: what is compared with it.
+        model: what the comparison says of ``other``.
+        notes: to which is added why there is no difference.
+    """
+    if name not in other.content.verification:
         return None
     if not all(f"verification/{name}/folds" in result.arrays for result in (first, other)):
         notes.append(f"{name}: pairs of templates are not tested; their results stand side by side.")
         return None
     if not same_pairs(first, other, name):
         notes.append(
-            f"{name}: {other.place} was measured on other pictures or pairs than {first.place}; no difference "
+            f"{name}: {other.place} was measured on other images or pairs than {first.place}; no difference "
             "between them is tested, and their numbers may not compare."
         )
         return None
-    # The lowest rate that both could show is the one that tells most.
-    tar_at_far = first.content["verification"][name]["tar_at_far"]
-    far = min((float(key) for key in tar_at_far), default=max(FARS))
+    # The lowest rate that both could show says most.
+    far = min(map(float, first.content.verification[name].tar_at_far), default=max(FARS))
     differences = differences_of_pairs(other, first, name, far)
-    return {"far": far, **{key: _told(value) for key, value in differences.items()}}
+    return VerificationDifference(
+        model=model,
+        far=far,
+        accuracy=_paired(differences["accuracy"]),
+        auroc=_paired(differences["auroc"]),
+        tar_at_far=_paired(differences["tar_at_far"]),
+    )
 
 
-def ood_row(first: Saved, other: Saved, notes: list[str]) -> dict[str, Any] | None:
-    """Differences of every score from the first, or None where one has no such section, or of other pictures."""
-    if any("ood" not in result.content for result in (first, other)):
+def ood_difference(
+    first: Saved, other: Saved, model: ComparedModel, notes: list[str]
+) -> OodDifference | None:
+    """Differences of every score from the first, or None where one has no such section, or of other images.
+
+    Args:
+        first: the reference.
+        other: what is compared with it.
+        model: what the comparison says of ``other``.
+        notes: to which is added why there is no difference.
+    """
+    if first.content.ood is None or other.content.ood is None:
         return None
     if not same_sources(first, other):
         notes.append(
-            f"ood: {other.place} was measured on other pictures than {first.place}; no difference between them is "
+            f"ood: {other.place} was measured on other images than {first.place}; no difference between them is "
             "tested, and their numbers may not compare."
         )
         return None
-    section = first.content["ood"]
-    every = [*section["in"], *section["out"]]
+    faces, others = list(first.content.ood.faces), list(first.content.ood.others)
+    every = [*faces, *others]
     by = {}
-    for score in section["by"]:
-        if score not in other.content["ood"]["by"]:
+    for score in first.content.ood.by:
+        if score not in other.content.ood.by:
             continue
         if score in BASELINES and np.array_equal(
             scores_of(first, score, every), scores_of(other, score, every)
         ):
-            continue  # a score of the pictures alone is the same for every model
-        differences = differences_of_separations(
-            (other, score), (first, score), list(section["in"]), list(section["out"])
+            continue  # a score of the images alone is the same for every model
+        differences = differences_of_separations((other, score), (first, score), faces, others)
+        by[score] = SeparationDifference(
+            auroc=_paired(differences["auroc"], IMAGES), tnr_at_tpr=_paired(differences["tnr_at_tpr"], IMAGES)
         )
-        by[score] = {key: {**_told(value), "unit": "pictures"} for key, value in differences.items()}
-    return {"by": by} if by else None
+    return OodDifference(model=model, by=by) if by else None
 
 
-def _told(difference: Difference) -> dict[str, Any]:
-    return {
-        "value": difference.value,
-        "ci95": list(difference.ci95),
-        "p_value": difference.p_value,
-        "unit": difference.unit,
-    }
+def _paired(difference: Difference, unit: str | None = None) -> PairedDifference:
+    return PairedDifference(
+        value=difference.value,
+        ci95=difference.ci95,
+        p_value=difference.p_value,
+        unit=unit or difference.unit,
+    )

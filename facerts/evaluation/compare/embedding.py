@@ -5,32 +5,50 @@ Similarities and the threshold are one model's, so that the curves differ by the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from facerts.errors import DataError
-from facerts.evaluation.compare.methods import Method, Told
-from facerts.evaluation.compare.reject import AREAS, COLUMNS, curve_number
-from facerts.evaluation.compare.table import OWN_SCORES, UNTESTED, Table, reading, rows_of
+from facerts.evaluation.compare.methods import Estimate, Method
+from facerts.evaluation.compare.reject import COLUMNS, curve_number
+from facerts.evaluation.compare.table import OWN_SCORES, UNTESTED, Measure, reading, rows_of, table_of
 from facerts.evaluation.labeled import Saved, by_cosine, quality_of
-from facerts.evaluation.reject import FMR, REPLICATES
+from facerts.evaluation.reject import AREAS, FMR, REPLICATES, areas_of
+from facerts.evaluation.results.comparison import ComparisonTable, QualityCurve, QualityCurves
+from facerts.evaluation.results.reject import AreaIntervals, Areas
 from facerts.metrics.reject import (
     Combine,
     error_versus_reject,
     oracle_quality,
     pair_quality,
-    partial_area,
     reject_intervals,
-    resampled_limits,
+    resampled_fmr_limits,
 )
 from facerts.metrics.resample import pair_subjects
 from facerts.metrics.verification import reachable
 
-Curve = dict[str, Any]
+
+@dataclass
+class OneCurve:
+    """A curve of error versus reject on the chosen embedding.
+
+    Attributes:
+        rejected: shares of the genuine pairs.
+        fnmr: for each of them.
+        area: mean FNMR.
+        ci95: intervals of the areas; None where several runs say how far they differ.
+        fnmr_ci95: intervals of the FNMR, likewise.
+    """
+
+    rejected: list[float]
+    fnmr: list[float]
+    area: Areas
+    ci95: AreaIntervals | None = None
+    fnmr_ci95: tuple[list[float], list[float]] | None = None
 
 
 def chosen(methods: Sequence[Method], label: str | None) -> Method:
@@ -49,7 +67,7 @@ def chosen(methods: Sequence[Method], label: str | None) -> Method:
 
 def on_one_embedding(
     methods: Sequence[Method], embedder: Method, notes: list[str]
-) -> tuple[list[Table], dict[str, dict[str, Any]]]:
+) -> tuple[list[ComparisonTable], dict[str, QualityCurves]]:
     """A table and curves for each benchmark of the chosen method that has pairs.
 
     Args:
@@ -58,14 +76,13 @@ def on_one_embedding(
         notes: to which is added what could not be measured.
 
     Returns:
-        The tables, and by benchmark ``{fmr, combine, embedding, rejected, oracle_fnmr, by: [{method, score, fnmr: [of
-        each run]}]}``.
+        The tables, and the curves by benchmark.
     """
     first = embedder.runs[0]
-    tables, told = [], {}
-    for name in first.content.get("verification", {}):
+    tables, curves = [], {}
+    for name, section in first.content.verification.items():
         listed = f"verification/{name}/scores" in first.arrays
-        if not listed or not by_cosine(first.content["verification"][name]):
+        if not listed or not by_cosine(section):
             continue
         pairs = _Pairs(first, name)
         if not reachable([pairs.fmr], pairs.impostors):
@@ -74,9 +91,9 @@ def on_one_embedding(
                 f"are {pairs.impostors:,}, so no qualities are compared on one embedding."
             )
             continue
-        table, told[name] = _measure(methods, embedder, pairs, notes)
+        table, curves[name] = _measure(methods, embedder, pairs, notes)
         tables.append(table)
-    return tables, told
+    return tables, curves
 
 
 class _Pairs:
@@ -96,65 +113,60 @@ class _Pairs:
         self.similarity, self.same, self.rows = (
             first.array(prefix + key) for key in ("scores", "same", "pairs")
         )
-        section: dict[str, Any] = next(iter(first.content.get("reject", {}).get(name, [])), {})
-        self.fmr: float = section.get("fmr", FMR)
-        self.combine: Combine = section.get("combine", "min")
+        curves = first.content.reject.get(name)
+        self.fmr: float = curves[0].fmr if curves else FMR
+        self.combine: Combine = curves[0].combine if curves else "min"
         self.genuine, self.impostors = int(self.same.sum()), int((~self.same).sum())
         self._subjects = pair_subjects(first.arrays.get(prefix + "subjects"), self.rows)
         self.interval = f"bootstrap over {'pairs' if self._subjects is None else 'subjects'}"
         self._limits: list[tuple[float, NDArray[np.float32]]] = []
 
-    def curve(self, quality: NDArray[np.floating]) -> Curve:
-        """Of a quality of each pair; as results have it."""
+    def curve(self, quality: NDArray[np.floating]) -> OneCurve:
+        """Of a quality of each pair."""
         found = error_versus_reject(self.similarity, self.same, quality, fmr=self.fmr)
-        areas = {end: partial_area(found, float(end)) for end in AREAS.values()}
-        return {"rejected": found.rejected.tolist(), "fnmr": found.fnmr.tolist(), "area": areas}
+        return OneCurve(found.rejected.tolist(), found.fnmr.tolist(), areas_of(found))
 
     def quality(self, run: Saved, score: str) -> NDArray[np.float64]:
         """``(P,)`` of each pair."""
         return pair_quality(quality_of(run, self.first, self.name, score), self.rows, self.combine)
 
-    def intervals(self, quality: NDArray[np.floating]) -> Curve:
-        """Those of a curve; all curves are measured in the same replicates."""
+    def add_intervals(self, curve: OneCurve, quality: NDArray[np.floating]) -> None:
+        """Measure a curve's intervals; those of all curves come from the same replicates."""
         if not self._limits:
-            limits = resampled_limits(
+            limits = resampled_fmr_limits(
                 self.similarity, self.same, self._subjects, self.fmr, replicates=REPLICATES
             )
             self._limits = list(limits)
-        ends = {float(end): end for end in AREAS.values()}
-        found = reject_intervals(
-            self.similarity[self.same], quality[self.same], self._limits, ends=list(ends)
-        )
-        return {
-            "ci95": {ends[end]: interval for end, interval in found.area.items()},
-            "fnmr_ci95": [found.low.tolist(), found.high.tolist()],
-        }
+        found = reject_intervals(self.similarity[self.same], quality[self.same], self._limits, ends=AREAS)
+        curve.ci95 = {"0.2": found.area[0.2], "0.95": found.area[0.95]}
+        curve.fnmr_ci95 = found.low.tolist(), found.high.tolist()
 
-    def oracle(self) -> Curve:
+    def oracle(self) -> OneCurve:
         """The best there can be."""
         return self.curve(oracle_quality(self.similarity, self.same))
 
 
 def _measure(
     methods: Sequence[Method], embedder: Method, pairs: _Pairs, notes: list[str]
-) -> tuple[Table, dict[str, Any]]:
+) -> tuple[ComparisonTable, QualityCurves]:
     rows, by = [], []
     for method in methods:
-        curves = {}
+        curves: dict[tuple[Path, str], OneCurve] = {}
         scores = _scores(method, pairs, notes)
         for run in method.runs:
             for score in scores:
                 quality = pairs.quality(run, score)
-                # The interval of one run says nothing of how runs differ; several are told by their range.
-                more = pairs.intervals(quality) if len(method.runs) == 1 else {}
-                curves[run.folder, score] = {**pairs.curve(quality), **more}
+                curve = curves[run.folder, score] = pairs.curve(quality)
+                # The interval of one run says nothing of how runs differ; several have their range.
+                if len(method.runs) == 1:
+                    pairs.add_intervals(curve, quality)
         rows += rows_of(method, scores, COLUMNS, _number_of(curves))
         by += [
-            {
-                "method": method.label,
-                "score": score,
-                "fnmr": [curves[run.folder, score]["fnmr"] for run in method.runs],
-            }
+            QualityCurve(
+                method=method.label,
+                score=score,
+                fnmr=[curves[run.folder, score].fnmr for run in method.runs],
+            )
             for score in scores
         ]
     oracle, shown = pairs.oracle(), embedder.shown(pairs.first)
@@ -162,38 +174,38 @@ def _measure(
         f"FNMR at FMR {pairs.fmr:g} while a share of the genuine pairs, those of lowest quality, is left out. The "
         f"similarities of all {pairs.genuine:,} genuine and {pairs.impostors:,} impostor pairs of {pairs.name} are "
         f"those of {shown}, and so is the threshold; the rows differ by the quality alone. Lower is better; the best "
-        f"there can be is {100 * oracle['area']['0.2']:.2f} in the mean to 20 %, and a quality that says nothing stays "
+        f"there can be is {100 * oracle.area['0.2']:.2f} in the mean to 20 %, and a quality that says nothing stays "
         f"at the number at 0 %. {reading(methods, [pairs.interval])} {UNTESTED}"
     )
     title = f"Error versus reject on {pairs.name}, all qualities on the embedding of {shown}"
-    told = {
-        "fmr": pairs.fmr,
-        "combine": pairs.combine,
-        "embedding": shown,
-        "rejected": oracle["rejected"],
-        "oracle_fnmr": oracle["fnmr"],
-        "by": by,
-    }
-    return Table("embedding", title, COLUMNS, rows, note), told
+    compared = QualityCurves(
+        fmr=pairs.fmr,
+        combine=pairs.combine,
+        embedding=shown,
+        rejected=oracle.rejected,
+        oracle_fnmr=oracle.fnmr,
+        by=by,
+    )
+    return table_of("embedding", title, COLUMNS, rows, note), compared
 
 
-def _number_of(curves: dict[tuple[Path, str], Curve]) -> Callable[[Saved, str | None, str], Told | None]:
-    def number(run: Saved, score: str | None, column: str) -> Told | None:
+def _number_of(curves: dict[tuple[Path, str], OneCurve]) -> Measure:
+    def number(run: Saved, score: str | None, column: str) -> Estimate | None:
         return None if score is None else curve_number(curves[run.folder, score], column)
 
     return number
 
 
 def _scores(method: Method, pairs: _Pairs, notes: list[str]) -> list[str]:
-    """The method's scores of the same pictures; none, with a note, where its pictures are others."""
+    """The method's scores of the same images; none, with a note, where its images are others."""
     prefix = f"verification/{pairs.name}/"
-    expected = pairs.first.content["verification"][pairs.name]["data_sha256"]
-    sections = [run.content.get("verification", {}).get(pairs.name) for run in method.runs]
-    if not all(sections):
+    expected = pairs.first.content.verification[pairs.name].data_sha256
+    sections = [section for run in method.runs if (section := run.content.verification.get(pairs.name))]
+    if len(sections) < len(method.runs):
         return []
-    if any(section["data_sha256"] != expected for section in sections):
+    if any(section.data_sha256 != expected for section in sections):
         notes.append(
-            f"{pairs.name}: {method.label} was measured on other pictures than {pairs.first.place}, so its quality is "
+            f"{pairs.name}: {method.label} was measured on other images than {pairs.first.place}, so its quality is "
             "not used on that embedding."
         )
         return []

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Any
+from typing import NamedTuple
 
 from facerts.errors import DataError
 from facerts.evaluation.labeled import Saved
-from facerts.evaluation.plain import results_of
+from facerts.evaluation.results.comparison import TableCell
 from facerts.io.shown import shown_paths
+from facerts.metrics.intervals import Interval
 
-# A number and the ends of its 95 % interval; None where there is no interval.
-Told = tuple[float, Sequence[float] | None]
-Cell = dict[str, Any]
+
+class Estimate(NamedTuple):
+    """A number of one result, with its 95 % interval where there is one."""
+
+    value: float
+    ci95: Interval | None
 
 
 @dataclass(frozen=True)
@@ -34,30 +38,26 @@ class Method:
         """How a run of it is called among all runs."""
         return self.label if len(self.runs) == 1 else f"{self.label}, run {self.runs.index(run) + 1}"
 
-    def cell(self, measure: Callable[[Saved], Told | None]) -> Cell | None:
-        """The mean over the runs of a number that all of them have.
-
-        Returns:
-            ``{value, ci95, range, values}``: ``ci95`` is a single run's interval, ``range`` the lowest and the
-            highest of several runs; the other of the two is None. None where a run lacks the number.
-        """
-        told = [one for one in map(measure, self.runs) if one is not None]
-        if len(told) < len(self.runs):
+    def cell(self, measure: Callable[[Saved], Estimate | None]) -> TableCell | None:
+        """The mean over the runs of a number that all of them have; None where a run lacks it."""
+        found = [one for one in map(measure, self.runs) if one is not None]
+        if len(found) < len(self.runs):
             return None
-        values = [value for value, _ in told]
-        alone, interval = len(told) == 1, told[0][1]
-        return {
-            "value": fmean(values),
-            "ci95": list(interval) if alone and interval is not None else None,
-            "range": None if alone else [min(values), max(values)],
-            "values": values,
-        }
+        values = [one.value for one in found]
+        alone = len(found) == 1
+        return TableCell(
+            value=fmean(values),
+            ci95=found[0].ci95 if alone else None,
+            range=None if alone else (min(values), max(values)),
+            values=values,
+            best=False,
+        )
 
 
 def methods_of(results: Sequence[Saved]) -> list[Method]:
     """Group results by their labels, in the order of the first of each.
 
-    Results without a label of their own are methods by themselves, told apart by their folders where the names of
+    Results without a label of their own are methods by themselves, distinguished by their folders where the names of
     their models are not enough.
 
     Raises:
@@ -65,7 +65,7 @@ def methods_of(results: Sequence[Saved]) -> list[Method]:
             the same data.
     """
     times = Counter(result.label for result in results)
-    groups: dict[Any, list[Saved]] = {}
+    groups: dict[str | int, list[Saved]] = {}
     for number, result in enumerate(results):
         groups.setdefault(result.label if result.labeled else number, []).append(result)
     methods = []
@@ -74,8 +74,7 @@ def methods_of(results: Sequence[Saved]) -> list[Method]:
     for runs in groups.values():
         first = runs[0]
         clashes = not first.labeled and times[first.label] > 1
-        with results_of([run.folder for run in runs]):
-            _check_runs(runs)
+        _check_runs(runs)
         methods.append(Method(places[first.folder] if clashes else first.label, tuple(runs)))
     return methods
 
@@ -84,21 +83,21 @@ def _check_runs(runs: Sequence[Saved]) -> None:
     first, *others = runs
     of_model: dict[str, Saved] = {}
     for run in runs:
-        model = run.content["model"]
-        if model["sha256"] in of_model:
+        model = run.content.model
+        if model.sha256 in of_model:
             raise DataError(
-                f"{run.label}: {of_model[model['sha256']].folder} and {run.folder} hold results of one and the same "
+                f"{run.label}: {of_model[model.sha256].folder} and {run.folder} hold results of one and the same "
                 "model; several results of one label are training runs of one method, so give other labels"
             )
-        of_model[model["sha256"]] = run
-    expected = _measured(first)
+        of_model[model.sha256] = run
+    expected = dict(_measured(first))
     for run in others:
-        if run.content["model"]["method"] != first.content["model"]["method"]:
+        if run.content.model.method != first.content.model.method:
             raise DataError(
-                f"{run.label}: {first.folder} is of method {first.content['model']['method']} and {run.folder} of "
-                f"{run.content['model']['method']}; results of one label are runs of one method, so give other labels"
+                f"{run.label}: {first.folder} is of method {first.content.model.method} and {run.folder} of "
+                f"{run.content.model.method}; results of one label are runs of one method, so give other labels"
             )
-        own = _measured(run)
+        own = dict(_measured(run))
         for one, other, missing in (
             (run, first, expected.keys() - own.keys()),
             (first, run, own.keys() - expected.keys()),
@@ -111,19 +110,21 @@ def _check_runs(runs: Sequence[Saved]) -> None:
         for name, data in expected.items():
             if own[name] != data:
                 raise DataError(
-                    f"{run.label}: {run.folder} was measured on other pictures than {first.folder} ({name}); evaluate "
+                    f"{run.label}: {run.folder} was measured on other images than {first.folder} ({name}); evaluate "
                     "all runs of one label on the same data, or give them other labels"
                 )
 
 
-def _measured(result: Saved) -> dict[str, Any]:
-    """What was measured, on which data."""
-    found = {
-        f"{kind} of {name}": section["data_sha256"]
-        for kind in ("verification", "calibration", "identification", "ladder")
-        for name, section in result.content.get(kind, {}).items()
-    }
-    if "ood" in result.content:
-        section = result.content["ood"]
-        found["ood section"] = [section["data_sha256"], list(section["in"]), list(section["out"])]
-    return found
+def _measured(result: Saved) -> Iterator[tuple[str, object]]:
+    """What was measured, and on which data."""
+    content = result.content
+    for kind, sections in (
+        ("verification", content.verification),
+        ("calibration", content.calibration),
+        ("identification", content.identification),
+        ("corruptions", content.corruptions),
+    ):
+        for name, section in sections.items():
+            yield f"{kind} of {name}", section.data_sha256
+    if content.ood is not None:
+        yield "ood section", (content.ood.data_sha256, list(content.ood.faces), list(content.ood.others))

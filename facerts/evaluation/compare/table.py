@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
 
-from facerts.evaluation.compare.methods import Cell, Method, Told
+from facerts.evaluation.compare.methods import Estimate, Method
 from facerts.evaluation.labeled import Saved
+from facerts.evaluation.results import Result
+from facerts.evaluation.results.comparison import ComparisonTable, TableCell, TableRow, Topic
 from facerts.metrics.paired import Difference
 
-# A model's own scores of a picture; those that need no model stand by themselves.
+# A model's own scores of an image; those that need no model stand by themselves.
 OWN_SCORES = ("quality", "norm")
 
 TESTED = (
@@ -19,112 +21,83 @@ TESTED = (
 )
 UNTESTED = "Nothing is bold: no paired test was made of these numbers."
 
+Section = TypeVar("Section")
 
-@dataclass
-class Row:
+
+@dataclass(frozen=True)
+class MethodRow:
     """Numbers of one method.
 
     Attributes:
         method: whose.
-        score: which score of a picture they are of; None where they are of none.
-        cells: ``Method.cell`` by column.
-        best: columns where this row is the best by more than chance.
+        score: which score of an image they are of; None where they are of none.
+        cells: by column; None where a run lacks the number.
     """
 
     method: Method
     score: str | None
-    cells: dict[str, Cell | None]
-    best: set[str] = field(default_factory=set)
+    cells: Mapping[str, TableCell | None]
 
 
+# A result, a score and a column to the number.
+Measure = Callable[[Saved, str | None, str], Estimate | None]
 # Of two rows and a column: first minus second; None where no paired test can say.
-Test = Callable[[Row, Row, str], Difference | None]
+Test = Callable[[MethodRow, MethodRow, str], Difference | None]
 
 
-@dataclass(frozen=True)
-class Table:
-    """Rows by method, columns by number.
-
-    Attributes:
-        topic: what it is of: "verification", "ood", "reject", "embedding".
-        title: of the table.
-        columns: names of the numbers, all of which are shares.
-        rows: in the order of the methods.
-        note: in words, what the numbers are.
-    """
-
-    topic: str
-    title: str
-    columns: Sequence[str]
-    rows: Sequence[Row]
-    note: str
-
-    def told(self) -> dict[str, Any]:
-        """As comparison.json has it."""
-        rows = [
-            {
-                "method": row.method.label,
-                "score": row.score,
-                "runs": len(row.method.runs),
-                "cells": {
-                    column: None if cell is None else {**cell, "best": column in row.best}
-                    for column, cell in row.cells.items()
-                },
-            }
-            for row in self.rows
-        ]
-        return {
-            "topic": self.topic,
-            "title": self.title,
-            "columns": list(self.columns),
-            "rows": rows,
-            "note": self.note,
-        }
+def table_of(
+    topic: Topic, title: str, columns: Sequence[str], rows: Sequence[MethodRow], note: str
+) -> ComparisonTable:
+    """A table as comparison.json has it; all its numbers are shares."""
+    return ComparisonTable(
+        topic=topic,
+        title=title,
+        columns=list(columns),
+        rows=[
+            TableRow(
+                method=row.method.label, score=row.score, runs=len(row.method.runs), cells=dict(row.cells)
+            )
+            for row in rows
+        ],
+        note=note,
+    )
 
 
-def row_of(
-    method: Method,
-    score: str | None,
-    columns: Sequence[str],
-    measure: Callable[[Saved, str | None, str], Told | None],
-) -> Row:
+def row_of(method: Method, score: str | None, columns: Sequence[str], measure: Measure) -> MethodRow:
     """A row, from what a result says of a score and a column."""
 
-    def cell(column: str) -> Cell | None:
+    def cell(column: str) -> TableCell | None:
         return method.cell(lambda run: measure(run, score, column))
 
-    return Row(method, score, {column: cell(column) for column in columns})
+    return MethodRow(method, score, {column: cell(column) for column in columns})
 
 
 def rows_of(
-    method: Method,
-    scores: Sequence[str],
-    columns: Sequence[str],
-    measure: Callable[[Saved, str | None, str], Told | None],
-) -> list[Row]:
+    method: Method, scores: Sequence[str], columns: Sequence[str], measure: Measure
+) -> list[MethodRow]:
     """A row for each score; a row without numbers where there is none."""
     if not scores:
         return [row_of(method, None, columns, measure)]
     return [row_of(method, score, columns, measure) for score in scores]
 
 
-def mark_best(rows: Sequence[Row], columns: Sequence[str], test: Test) -> bool:
-    """Find the best of every column, higher being better, where it is so by more than chance.
+def mark_best(rows: Sequence[MethodRow], columns: Sequence[str], test: Test) -> bool:
+    """Mark the best of every column, higher being better, where it is so by more than chance.
 
     Returns:
         Whether any column could be tested.
     """
     tested = False
     for column in columns:
-        measured = [(cell["value"], row) for row in rows if (cell := row.cells[column]) is not None]
-        ranked = [row for _, row in sorted(measured, key=lambda one: -one[0])]
-        if len(ranked) < 2 or any(len(row.method.runs) > 1 for row in ranked):
+        measured = [(cell, row) for row in rows if (cell := row.cells[column]) is not None]
+        ranked = sorted(measured, key=lambda one: -one[0].value)
+        if len(ranked) < 2 or any(len(row.method.runs) > 1 for _, row in ranked):
             continue
-        difference = test(ranked[0], ranked[1], column)
+        (best, first), (_, second), *_ = ranked
+        difference = test(first, second, column)
         if difference is not None:
             tested = True
-            if difference.ci95[0] > 0:
-                ranked[0].best.add(column)
+            best.best = difference.ci95[0] > 0
     return tested
 
 
@@ -135,12 +108,14 @@ def reading(methods: Sequence[Method], intervals: Sequence[str]) -> str:
         methods: of its rows.
         intervals: what was resampled, in words; empty where there are no intervals.
     """
-    told = ["In percent."]
+    sentences = ["In percent."]
     if intervals and any(len(method.runs) == 1 for method in methods):
-        told.append(f"In brackets: 95 % intervals, {' or '.join(dict.fromkeys(intervals))}.")
+        sentences.append(f"In brackets: 95 % intervals, {' or '.join(dict.fromkeys(intervals))}.")
     if any(len(method.runs) > 1 for method in methods):
-        told.append("Of several training runs: their mean and, in parentheses, the lowest and the highest.")
-    return " ".join(told)
+        sentences.append(
+            "Of several training runs: their mean and, in parentheses, the lowest and the highest."
+        )
+    return " ".join(sentences)
 
 
 def runs_of(methods: Sequence[Method]) -> Iterator[Saved]:
@@ -148,11 +123,13 @@ def runs_of(methods: Sequence[Method]) -> Iterator[Saved]:
     return (run for method in methods for run in method.runs)
 
 
-def sections_of(methods: Sequence[Method], kind: str) -> dict[str, Any]:
+def sections_of(
+    methods: Sequence[Method], sections: Callable[[Result], Mapping[str, Section]]
+) -> dict[str, Section]:
     """Every benchmark that a run has a section of, with the section of the first run that has it."""
-    found: dict[str, Any] = {}
+    found: dict[str, Section] = {}
     for run in runs_of(methods):
-        for name, section in run.content.get(kind, {}).items():
+        for name, section in sections(run.content).items():
             found.setdefault(name, section)
     return found
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
 
-from facerts.evaluation.compare.differences import differences_of_pairs, same_pairs
-from facerts.evaluation.compare.methods import Method, Told
+from facerts.evaluation.compare.differences import PairStatistic, differences_of_pairs, same_pairs
+from facerts.evaluation.compare.methods import Estimate, Method
 from facerts.evaluation.compare.table import (
     TESTED,
     UNTESTED,
-    Row,
-    Table,
+    MethodRow,
     Test,
     joined,
     mark_best,
@@ -19,23 +17,26 @@ from facerts.evaluation.compare.table import (
     row_of,
     runs_of,
     sections_of,
+    table_of,
 )
 from facerts.evaluation.labeled import Measured, Saved, by_cosine, mean_of
+from facerts.evaluation.results.comparison import ComparisonTable
+from facerts.evaluation.results.verification import PairNumbers, VerificationResult
 from facerts.metrics.paired import Difference
 
 MEAN = "mean"
 AUROC = "AUROC"
 
 
-def verification_tables(methods: Sequence[Method]) -> list[Table]:
+def verification_tables(methods: Sequence[Method]) -> list[ComparisonTable]:
     """Accuracy on every benchmark and the mean of all; TAR at FAR on each, of its pairs and of all pairs."""
-    sections = sections_of(methods, "verification")
-    folded = {name: section for name, section in sections.items() if section.get("accuracy")}
+    sections = sections_of(methods, lambda result: result.verification)
+    folded = {name: section for name, section in sections.items() if section.accuracy is not None}
     tables = [_accuracy(methods, folded)] if folded else []
     for name, section in sections.items():
         tables.append(_tar(methods, name, section, every=False))
         with_all = [
-            found["all_pairs"] for run in runs_of(methods) if "all_pairs" in (found := _of(run, name))
+            found for run in runs_of(methods) if (found := _numbers(run, name, every=True)) is not None
         ]
         if with_all:
             tables.append(_tar(methods, name, with_all[0], every=True))
@@ -44,8 +45,10 @@ def verification_tables(methods: Sequence[Method]) -> list[Table]:
 
 def accuracy_of(run: Saved, name: str) -> Measured | None:
     """Accuracy by folds on a benchmark, where the run has it."""
-    point = _of(run, name).get("accuracy")
-    return None if point is None else Measured(point["value"], *point["ci95"])
+    section = run.content.verification.get(name)
+    if section is None or section.accuracy is None:
+        return None
+    return Measured(section.accuracy.value, *section.accuracy.ci95)
 
 
 def mean_accuracy(run: Saved, names: Sequence[str]) -> Measured | None:
@@ -56,24 +59,24 @@ def mean_accuracy(run: Saved, names: Sequence[str]) -> Measured | None:
 
 def accuracy_sets(methods: Sequence[Method]) -> list[str]:
     """Benchmarks of the mean: those with an accuracy by folds whose pairs are compared by the cosine."""
-    sections = sections_of(methods, "verification")
-    return [name for name, section in sections.items() if section.get("accuracy") and by_cosine(section)]
+    sections = sections_of(methods, lambda result: result.verification)
+    return [name for name, section in sections.items() if section.accuracy is not None and by_cosine(section)]
 
 
-def _accuracy(methods: Sequence[Method], sections: dict[str, Any]) -> Table:
+def _accuracy(methods: Sequence[Method], sections: Mapping[str, VerificationResult]) -> ComparisonTable:
     names = list(sections)
     averaged = [name for name in names if by_cosine(sections[name])]
     columns = [*names, MEAN] if len(averaged) > 1 else names
 
-    def measure(run: Saved, _: str | None, column: str) -> Told | None:
+    def measure(run: Saved, _: str | None, column: str) -> Estimate | None:
         found = mean_accuracy(run, averaged) if column == MEAN else accuracy_of(run, column)
-        return None if found is None else (found.value, (found.low, found.high))
+        return None if found is None else Estimate(found.value, (found.low, found.high))
 
     rows = [row_of(method, None, columns, measure) for method in methods]
     tested = mark_best(rows, names, _paired(lambda column: (column, 1e-3, "accuracy")))
     counts = "; ".join(
-        f"{name}: {section['genuine']:,} genuine and {section['impostors']:,} impostor pairs of "
-        f"{section['images']:,} pictures"
+        f"{name}: {section.genuine:,} genuine and {section.impostors:,} impostor pairs of "
+        f"{section.images:,} images"
         for name, section in sections.items()
     )
     mean = (
@@ -83,57 +86,57 @@ def _accuracy(methods: Sequence[Method], sections: dict[str, Any]) -> Table:
     )
     note = (
         "Accuracy by folds: each fold at the threshold that decides most pairs of the others rightly. "
-        f"{counts}. {reading(methods, [section['interval'] for section in sections.values()])}{mean} "
+        f"{counts}. {reading(methods, [section.interval for section in sections.values()])}{mean} "
         f"{TESTED if tested else UNTESTED}"
     )
-    return Table("verification", "Verification accuracy", columns, rows, note)
+    return table_of("verification", "Verification accuracy", columns, rows, note)
 
 
-def _tar(methods: Sequence[Method], name: str, section: dict[str, Any], *, every: bool) -> Table:
-    def told(run: Saved) -> dict[str, Any]:
-        found = _of(run, name)
-        return found.get("all_pairs", {}) if every else found
-
-    fars = {far for run in runs_of(methods) for far in told(run).get("tar_at_far", {})}
+def _tar(methods: Sequence[Method], name: str, section: PairNumbers, *, every: bool) -> ComparisonTable:
+    having = [found for run in runs_of(methods) if (found := _numbers(run, name, every=every)) is not None]
+    fars = {far for found in having for far in found.tar_at_far}
     rates = {f"TAR at FAR {far}": far for far in sorted(fars, key=float, reverse=True)}
     columns = [*rates, AUROC]
 
-    def measure(run: Saved, _: str | None, column: str) -> Told | None:
-        found = told(run)
+    def measure(run: Saved, _: str | None, column: str) -> Estimate | None:
+        found = _numbers(run, name, every=every)
+        if found is None:
+            return None
         if column == AUROC:
-            return (found["auroc"], found.get("ci95", {}).get("auroc")) if found else None
-        point = found.get("tar_at_far", {}).get(rates[column])
-        return None if point is None else (point["value"], point["ci95"])
+            return Estimate(found.auroc, None if found.ci95 is None else found.ci95.auroc)
+        point = found.tar_at_far.get(rates[column])
+        return None if point is None else Estimate(point.value, point.ci95)
 
-    def tested_as(column: str) -> tuple[str, float, str]:
+    def tested_as(column: str) -> tuple[str, float, PairStatistic]:
         return (name, 1e-3, "auroc") if column == AUROC else (name, float(rates[column]), "tar_at_far")
 
     rows = [row_of(method, None, columns, measure) for method in methods]
     tested = not every and mark_best(rows, columns, _paired(tested_as))
     note = (
         "True accept rate at the laxest threshold whose false accept rate is not above the target, on "
-        f"{'every pair of its pictures' if every else 'its pairs'}: {section['genuine']:,} genuine and "
-        f"{section['impostors']:,} impostor pairs. {reading(methods, [section['interval']])} "
+        f"{'every pair of its images' if every else 'its pairs'}: {section.genuine:,} genuine and "
+        f"{section.impostors:,} impostor pairs. {reading(methods, [section.interval])} "
         f"{TESTED if tested else UNTESTED}"
     )
-    return Table(
+    return table_of(
         "verification", f"Verification on {name}{', all pairs' if every else ''}", columns, rows, note
     )
 
 
-def _paired(tested_as: Callable[[str], tuple[str, float, str]]) -> Test:
+def _paired(tested_as: Callable[[str], tuple[str, float, PairStatistic]]) -> Test:
     """The test of a column that is a benchmark's number at a FAR."""
 
-    def test(one: Row, other: Row, column: str) -> Difference | None:
-        name, far, key = tested_as(column)
+    def test(one: MethodRow, other: MethodRow, column: str) -> Difference | None:
+        name, far, statistic = tested_as(column)
         first, second = one.method.runs[0], other.method.runs[0]
         if not same_pairs(first, second, name):
             return None
-        return differences_of_pairs(first, second, name, far)[key]
+        return differences_of_pairs(first, second, name, far)[statistic]
 
     return test
 
 
-def _of(run: Saved, name: str) -> dict[str, Any]:
-    section: dict[str, Any] = run.content.get("verification", {}).get(name, {})
-    return section
+def _numbers(run: Saved, name: str, *, every: bool) -> PairNumbers | None:
+    """What a run has of a benchmark's pairs, or of all pairs of its images."""
+    section = run.content.verification.get(name)
+    return section.all_pairs if every and section is not None else section

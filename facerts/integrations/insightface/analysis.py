@@ -1,4 +1,4 @@
-"""Photos to faces, by the calls that insightface's users know."""
+"""Faces in photos, with the interface of insightface's ``FaceAnalysis``."""
 
 from __future__ import annotations
 
@@ -8,34 +8,35 @@ from pathlib import Path
 from typing import Literal, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
 from facerts.detection import Detection, Detector, open_detector
 from facerts.errors import Error, did_you_mean
-from facerts.integrations.insightface.face import Face, Image, faces_of, read_bgr
+from facerts.integrations.insightface.face import BgrImage, Face, read_bgr, to_faces
 from facerts.onnx.session import CPU
-from facerts.scoring import Picture, RowBuilder, Scorer, load, score_images
+from facerts.scoring import LazyImage, RowBuilder, Scorer, load, score_images
 from facerts.scoring.pipeline import score_batch
 from facerts.scoring.prepare import prepare
 
 Metric = Literal["default", "max"]
 
-# How many square pixels of a face's size a square pixel of its distance from the middle of the picture outweighs.
-NEARNESS = 2.0
+# Weight of the squared distance from the image center against the area of a face, as in insightface.
+CENTER_WEIGHT = 2.0
 
 
 class FaceAnalysis:
-    """Finds, embeds and scores the faces of BGR pictures.
+    """Finds, embeds and scores the faces in BGR images.
 
     Args:
-        name: of a model that ships, or the path of an .onnx embedder or model pack; None for the default model.
+        name: the name of a shipped model, or the path of an .onnx embedder or model pack; None for the default model.
         detector: "yunet" or "scrfd".
-        detector_model: the detector's file, for SCRFD also a model pack; None for the one that was fetched with
+        detector_model: the detector's file, for SCRFD also a model pack; None for the one downloaded by
             ``facerts models pull``.
-        min_quality: faces at or above it are accepted.
-        keep: accept as the model's own threshold for this share of faces does.
-        providers: ONNX Runtime's execution providers by name, in order of preference; None for the CPU.
-        threads: of one run of a network.
-        batch_size: crops in a run.
+        min_quality: accept faces with at least this quality.
+        keep: accept faces above the model's calibrated threshold that keeps this share of good faces.
+        providers: names of ONNX Runtime execution providers, in order of preference; None for the CPU.
+        threads: threads per batch; None leaves the choice to ONNX Runtime.
+        batch_size: crops per batch.
     """
 
     def __init__(
@@ -62,13 +63,12 @@ class FaceAnalysis:
         """Open the models.
 
         Args:
-            ctx_id: negative for the CPU, whatever the providers.
-            det_thresh: least score of a face.
-            det_size: width and height that photos are fitted into for the detector; None for the detector's own.
+            ctx_id: a negative number forces the CPU, whatever the providers.
+            det_thresh: minimum detector score of a face, 0 to 1.
+            det_size: width and height in pixels that photos are scaled to fit for the detector; None for its default.
 
         Raises:
-            Error: there is no such detector, a model is missing or not what it should be, or the model has no
-                threshold for the share of faces to keep.
+            Error: the detector is unknown, a model is missing or invalid, or the model has no threshold for ``keep``.
         """
         providers = [CPU] if ctx_id < 0 else self._providers
         kind, file = self._detector
@@ -78,61 +78,61 @@ class FaceAnalysis:
         )
         if detector is None:
             raise Error(
-                "FaceAnalysis finds faces in photos, so it needs a detector; score crops with facerts.load"
+                "FaceAnalysis finds faces in photos, so it needs a detector; use facerts.load to score aligned crops"
             )
         opened = load(self._name, providers=providers, threads=self._threads, batch_size=self._batch_size)
-        opened.judge(**self._threshold)
+        opened.row_builder(**self._threshold)
         self._opened = Scorer(opened.embedder, detector), detector
 
     @property
     def scorer(self) -> Scorer:
-        """The models, for thresholds and for pictures in RGB.
+        """The models, for thresholds and for RGB images.
 
         Raises:
             Error: ``prepare`` was not called.
         """
         return self._models()[0]
 
-    def get(self, img: Image, max_num: int = 0, det_metric: Metric = "default") -> list[Face]:
-        """The faces of a picture, the largest first; their crops are embedded together.
+    def get(self, img: BgrImage, max_num: int = 0, det_metric: Metric = "default") -> list[Face]:
+        """The faces of an image, largest first, embedded as one batch.
 
         Args:
-            img: ``(H, W, 3) uint8`` BGR, as ``cv2.imread`` gives it.
-            max_num: of more faces than these leave some out; 0 for all.
-            det_metric: which: by "default" those that are large and near the middle stay, the best first, by "max" the
+            img: ``(H, W, 3) uint8`` BGR, as returned by ``cv2.imread``.
+            max_num: maximum number of faces; 0 for all.
+            det_metric: which faces to keep: "default" prefers large faces near the center, best first; "max" keeps the
                 largest.
 
         Raises:
-            ImageError: not such a picture.
+            ImageError: ``img`` is not such an array.
             Error: ``prepare`` was not called.
         """
         scorer, detector = self._models()
-        # Here and not in the threads of `score_images`, by which one picture alone gains nothing.
-        picture = prepare(_picture(img, "img"), _Chosen(detector, max_num, det_metric))
-        (scored,) = score_batch(self._judge(scorer), [picture])
-        return faces_of(scored)
+        # The threads of `score_images` would not speed up a single image.
+        prepared = prepare(_lazy_image(img, "img"), _TopFaces(detector, max_num, det_metric))
+        (scored,) = score_batch(self._row_builder(scorer), [prepared])
+        return to_faces(scored)
 
     def get_many(
-        self, images: Iterable[Image], max_num: int = 0, det_metric: Metric = "default"
+        self, images: Iterable[BgrImage], max_num: int = 0, det_metric: Metric = "default"
     ) -> list[list[Face]]:
-        """The faces of each of many pictures, see ``get``; crops of several pictures are embedded together.
+        """The faces of each image, see ``get``; crops of several images are embedded as one batch.
 
         Raises:
-            ImageError: one is no such picture; the message says which.
+            ImageError: one of the images is invalid; the message says which.
             Error: ``prepare`` was not called.
         """
         scorer, detector = self._models()
         scored = score_images(
-            self._judge(scorer),
-            (_picture(image, f"image {number}") for number, image in enumerate(images)),
-            detector=_Chosen(detector, max_num, det_metric),
+            self._row_builder(scorer),
+            (_lazy_image(image, f"image {number}") for number, image in enumerate(images)),
+            detector=_TopFaces(detector, max_num, det_metric),
             batch_size=scorer.embedder.batch_size,
-            runs=scorer.runs,
+            parallel_batches=scorer.parallel_batches,
         )
-        return [faces_of(faces) for faces in scored]
+        return [to_faces(faces) for faces in scored]
 
-    def _judge(self, scorer: Scorer) -> RowBuilder:
-        return scorer.judge(**self._threshold)
+    def _row_builder(self, scorer: Scorer) -> RowBuilder:
+        return scorer.row_builder(**self._threshold)
 
     def _models(self) -> tuple[Scorer, Detector]:
         if self._opened is None:
@@ -140,30 +140,30 @@ class FaceAnalysis:
         return self._opened
 
 
-class _Chosen:
-    """A detector's faces, or the most important of them."""
+class _TopFaces:
+    """A detector that returns at most a number of faces, chosen by a metric."""
 
-    def __init__(self, detector: Detector, number: int, metric: Metric) -> None:
+    def __init__(self, detector: Detector, max_faces: int, metric: Metric) -> None:
         if metric not in get_args(Metric):
             known = get_args(Metric)
             raise Error(
-                f"no det_metric {metric!r}{did_you_mean(metric, known)}; there are {', '.join(known)}"
+                f"unknown det_metric {metric!r}{did_you_mean(metric, known)}; choose one of {', '.join(known)}"
             )
-        self.identity = f"{detector.identity}, {number} by {metric}"
-        self._detector, self._number, self._metric = detector, number, metric
+        self.identity = f"{detector.identity}, {max_faces} by {metric}"
+        self._detector, self._max_faces, self._metric = detector, max_faces, metric
 
-    def __call__(self, image: Image) -> list[Detection]:
+    def __call__(self, image: NDArray[np.uint8]) -> list[Detection]:
         faces = self._detector(image)
-        if not 0 < self._number < len(faces):
+        if not 0 < self._max_faces < len(faces):
             return faces
-        middle = np.array(image.shape[1::-1]) / 2
+        center = np.array(image.shape[1::-1]) / 2
 
         def importance(face: Detection) -> float:
-            away = (face.box[:2] + face.box[2:]) / 2 - middle
-            return face.area - (NEARNESS * float(away @ away) if self._metric == "default" else 0.0)
+            offset = (face.box[:2] + face.box[2:]) / 2 - center
+            return face.area - (CENTER_WEIGHT * float(offset @ offset) if self._metric == "default" else 0.0)
 
-        return sorted(faces, key=importance, reverse=True)[: self._number]
+        return sorted(faces, key=importance, reverse=True)[: self._max_faces]
 
 
-def _picture(img: Image, name: str) -> Picture:
-    return Picture(name, partial(read_bgr, img, name))
+def _lazy_image(img: BgrImage, name: str) -> LazyImage:
+    return LazyImage(name, partial(read_bgr, img, name))

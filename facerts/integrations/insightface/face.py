@@ -1,4 +1,4 @@
-"""A face as insightface gives it, and the pictures that it takes."""
+"""A face as insightface represents it, and BGR input images."""
 
 from __future__ import annotations
 
@@ -8,30 +8,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.errors import ImageError
-from facerts.scoring import Scored
+from facerts.scoring import ScoredFace
 
-Image = NDArray[np.uint8]
+BgrImage = NDArray[np.uint8]
 
-# What is said of a face by its crop alone.
-JUDGED = ("quality", "percentile", "uncertainty", "accepted")
+# Attributes that come from the crop alone.
+CROP_SCORES = ("quality", "percentile", "uncertainty", "accepted")
 
 
 class Face(dict[str, Any]):
-    """What is known of a face, as attributes and as entries.
+    """One face, with values as attributes and as items.
 
-    Unlike insightface's, an attribute that is not there is an ``AttributeError`` and not None.
+    Unlike in insightface, a missing attribute raises ``AttributeError`` instead of being None.
 
     Attributes:
-        bbox: ``(4,) float32`` left, top, right, bottom in pixels.
-        kps: ``(5, 2) float32`` eyes, nose, corners of the mouth.
-        det_score: of the detector, 0 to 1.
-        embedding: ``(d,) float32``, as long as before it was normalized where the model tells that, as insightface
-            has it.
-        quality: higher is better; None where the model has none.
-        percentile: 0 to 100, the share of the faces that the model was calibrated on which scored lower; None where it
-            was not calibrated.
-        uncertainty: the method's own number; None where the model has none.
-        accepted: whether the quality reaches the threshold; None where no threshold was asked for.
+        bbox: ``(4,) float32`` left, top, right and bottom in pixels.
+        kps: ``(5, 2) float32`` eyes, nose and corners of the mouth in pixels.
+        det_score: the score of the detector, 0 to 1.
+        embedding: ``(d,) float32``, not normalized, as in insightface, if the model outputs the norm.
+        quality: higher is better; None if the model has no quality.
+        percentile: the percentage, 0 to 100, of the faces used for calibration that scored lower; None if the model
+            is not calibrated.
+        uncertainty: the uncertainty in the units of the method; None if the model has none.
+        accepted: whether the quality reaches the threshold; None if there is no threshold.
     """
 
     bbox: NDArray[np.float32]
@@ -54,7 +53,7 @@ class Face(dict[str, Any]):
 
     @property
     def embedding_norm(self) -> float:
-        """Length of the embedding; 1 where the model hides it."""
+        """Length of the embedding; 1 if the model does not output the norm."""
         return float(np.linalg.norm(self.embedding))
 
     @property
@@ -63,30 +62,30 @@ class Face(dict[str, Any]):
         return self.embedding / np.float32(self.embedding_norm)
 
 
-def read_bgr(img: Image, name: str) -> Image:
+def read_bgr(img: BgrImage, name: str) -> NDArray[np.uint8]:
     """``(H, W, 3) uint8`` RGB from BGR.
 
     Args:
-        img: as ``cv2.imread`` gives it.
-        name: names the picture in errors.
+        img: an image as returned by ``cv2.imread``.
+        name: the name of the image in errors.
 
     Raises:
-        ImageError: not a BGR picture.
+        ImageError: ``img`` is not a BGR image.
     """
     if img is None:
-        raise ImageError(f"{name} is None, which cv2.imread gives for a file that it cannot read")
+        raise ImageError(f"{name} is None, which cv2.imread returns for a file that it cannot read")
     array = isinstance(img, np.ndarray)
     if not array or img.ndim != 3 or img.shape[2] != 3 or img.dtype != np.uint8 or 0 in img.shape:
         what = f"{img.shape} {img.dtype}" if array else type(img).__name__
-        raise ImageError(f"{name} must be an (H, W, 3) uint8 BGR array, as cv2.imread gives it, not {what}")
+        raise ImageError(f"{name} must be an (H, W, 3) uint8 BGR array as returned by cv2.imread, not {what}")
     return np.ascontiguousarray(img[..., ::-1])
 
 
-def faces_of(scored: list[Scored]) -> list[Face]:
-    """The faces of a picture that a detector looked at.
+def to_faces(scored: list[ScoredFace]) -> list[Face]:
+    """The faces of one scored photo.
 
     Raises:
-        ImageError: it could not be read.
+        ImageError: the photo could not be read.
     """
     for entry in scored:
         if entry.row.error is not None:
@@ -94,7 +93,7 @@ def faces_of(scored: list[Scored]) -> list[Face]:
     return [_face(entry) for entry in scored if entry.row.face is not None]
 
 
-def _face(entry: Scored) -> Face:
+def _face(entry: ScoredFace) -> Face:
     row, unit = entry.row, entry.embedding
     assert unit is not None
     return Face(
@@ -102,5 +101,5 @@ def _face(entry: Scored) -> Face:
         kps=np.array(row.points, dtype=np.float32).reshape(5, 2),
         det_score=row.det_score,
         embedding=unit if entry.norm is None else unit * np.float32(entry.norm),
-        **{name: getattr(row, name) for name in JUDGED},
+        **{name: getattr(row, name) for name in CROP_SCORES},
     )

@@ -2,7 +2,7 @@
 
 from facerts.report.figures.balance import Point, balance
 from facerts.report.figures.blur import blur_panels, blur_steps
-from facerts.report.figures.ladder import ladder_grid
+from facerts.report.figures.corruptions import corruption_grid
 from facerts.report.figures.ood import score_histograms, score_panels
 from facerts.report.figures.paper import write_svg, write_svgs
 from facerts.report.figures.reject import OWN_SCORES, one_embedding_curves, reject_curves, reliability
@@ -16,8 +16,8 @@ __all__ = [
     "bands_by_step",
     "blur_panels",
     "blur_steps",
+    "corruption_grid",
     "det_curves",
-    "ladder_grid",
     "one_embedding_curves",
     "pair_histograms",
     "percentile_band",

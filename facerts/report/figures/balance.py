@@ -1,4 +1,4 @@
-"""Verification against the rejection of what is no face (the RTS paper's Fig. 9)."""
+"""Verification against the rejection of non-faces (the RTS paper's Fig. 9)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def balance(methods: Sequence[tuple[str, Sequence[Point]]], score: str, sets: Se
 
     Args:
         methods: label and runs of each; the color is by the place in this order, and no runs draw nothing.
-        score: that tells faces from others.
+        score: that separates faces from others.
         sets: benchmarks that the accuracy is the mean of.
     """
     figure, axes = new_figure()

@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
-from facerts.images.corruptions import HARDEST_BLUR
+from facerts.images.corruptions import MAX_BLUR
 from facerts.report.figures.style import REFERENCE, color, legend_below, panels, svg
 
 BINS = 30
@@ -16,15 +16,15 @@ RADII = (2.0, 3.0, 5.0)
 
 
 def blur_steps(radii: Sequence[float] = RADII) -> dict[str, str]:
-    """Steps of a ladder by what a legend calls them; radii in pixels of a crop of 112."""
-    return {"as they are": "clean", **{f"blur, radius {r:g}": f"blur/{r / HARDEST_BLUR:g}" for r in radii}}
+    """Steps of the corruption benchmark by what a legend calls them; radii in pixels of a crop of 112."""
+    return {"as they are": "clean", **{f"blur, radius {r:g}": f"blur/{r / MAX_BLUR:g}" for r in radii}}
 
 
 def blur_panels(values: Mapping[str, Mapping[str, NDArray[np.floating]]], score: str, source: str) -> str:
     """A panel for each model, each with a scale of its own: scores of different methods have no common one.
 
     Args:
-        values: of each model by its label, ``(N,)`` by step, the pictures as they are first.
+        values: of each model by its label, ``(N,)`` by step, the clean images first.
         score: what it is.
         source: of the faces.
     """

@@ -1,4 +1,4 @@
-"""Score distributions of faces and of what is no face."""
+"""Score distributions of faces and of non-faces."""
 
 from __future__ import annotations
 
@@ -32,12 +32,13 @@ def score_panels(subjects: Sequence[Subject], score: str) -> str:
 
 
 def _histograms(axes: Axes, subject: Subject, score: str) -> None:
-    section = subject.result["ood"]
-    faces = {name: subject.arrays[f"ood/{name}/{score}"] for name in section["in"]}
-    others = np.concatenate([subject.arrays[f"ood/{name}/{score}"] for name in section["out"]])
+    section = subject.sections.ood
+    assert section is not None  # callers leave out subjects without it
+    faces = {name: subject.arrays[f"ood/{name}/{score}"] for name in section.faces}
+    others = np.concatenate([subject.arrays[f"ood/{name}/{score}"] for name in section.others])
     low, high = np.quantile(np.concatenate([others, *faces.values()]), [0.002, 0.998])
     edges = np.linspace(low, high, 61) if high > low else np.linspace(low - 0.5, low + 0.5, 61)
-    _density(axes, others, edges, REFERENCE, ", ".join(section["out"]), filled=True)
+    _density(axes, others, edges, REFERENCE, ", ".join(section.others), filled=True)
     for number, (name, values) in enumerate(faces.items()):
         _density(axes, values, edges, color(number), name, filled=False)
     axes.set(xlabel=f"{score}, {subject.label}")

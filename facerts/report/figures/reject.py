@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from facerts.evaluation.results.reject import Convention, PairSet, RejectResult
 from facerts.report.figures.style import (
     INK,
     REFERENCE,
@@ -26,43 +26,45 @@ OWN_SCORES = ("quality", "norm")
 
 
 def reject_curves(
-    subjects: Sequence[Subject], benchmark: str, convention: str, pairs: str = "benchmark"
+    subjects: Sequence[Subject], benchmark: str, convention: Convention, pairs: PairSet = "benchmark"
 ) -> str:
     """FNMR over the share rejected, with the best and the random order for reference.
 
-    Lines of one model are told apart by their style, models by their color; alone, a model's scores have colors of
+    Lines of one model are distinguished by their style, models by their color; alone, a model's scores have colors of
     their own. The band is the 95 % interval of each model's first score.
     """
     figure, axes = new_figure()
     alone = len(subjects) == 1
     for number, subject in enumerate(subjects):
         curves = chosen_curves(subject, benchmark, convention, pairs)
-        shown = [curve for curve in curves if alone or curve["by"] in OWN_SCORES]
+        shown = [curve for curve in curves if alone or curve.by in OWN_SCORES]
         for order, curve in enumerate(shown):
-            percent = 100 * np.array(curve["rejected"])
+            percent = 100 * np.array(curve.rejected)
             look = {"color": color(order)} if alone else {"color": color(number), "linestyle": line(order)}
-            label = curve["by"] if alone else f"{subject.label}, {curve['by']}"
-            axes.plot(percent, curve["fnmr"], label=label, **look)
-            if order == 0 and "fnmr_ci95" in curve:
-                axes.fill_between(percent, *curve["fnmr_ci95"], color=look["color"], alpha=0.15, linewidth=0)
+            label = curve.by if alone else f"{subject.label}, {curve.by}"
+            axes.plot(percent, curve.fnmr, label=label, **look)
+            if order == 0 and curve.fnmr_ci95 is not None:
+                axes.fill_between(percent, *curve.fnmr_ci95, color=look["color"], alpha=0.15, linewidth=0)
         if curves:
-            percent, first = 100 * np.array(curves[0]["rejected"]), number == 0
+            percent, first = 100 * np.array(curves[0].rejected), number == 0
             look = {"color": REFERENCE, "linewidth": 1.2}
             best = "best possible" if first else None
-            axes.plot(percent, curves[0]["oracle_fnmr"], linestyle=":", label=best, **look)
-            axes.axhline(curves[0]["fnmr"][0], linestyle="--", label="at random" if first else None, **look)
-    fmr = subjects[0].result["reject"][benchmark][0]["fmr"]
+            axes.plot(percent, curves[0].oracle_fnmr, linestyle=":", label=best, **look)
+            axes.axhline(curves[0].fnmr[0], linestyle="--", label="at random" if first else None, **look)
+    fmr = subjects[0].sections.reject[benchmark][0].fmr
     axes.set(xlabel="genuine pairs rejected (%)", ylabel=f"FNMR at FMR {fmr:g}", xlim=(0, 95), ylim=(0, None))
     legend(axes)
     return svg(figure)
 
 
-def chosen_curves(subject: Subject, benchmark: str, convention: str, pairs: str) -> list[dict[str, Any]]:
+def chosen_curves(
+    subject: Subject, benchmark: str, convention: Convention, pairs: PairSet
+) -> list[RejectResult]:
     """A subject's curves of one convention and one set of pairs."""
     return [
         curve
-        for curve in subject.result["reject"][benchmark]
-        if curve["convention"] == convention and curve["pairs"] == pairs
+        for curve in subject.sections.reject[benchmark]
+        if curve.convention == convention and curve.pairs == pairs
     ]
 
 
@@ -113,20 +115,20 @@ def reliability(subjects: Sequence[Subject], benchmark: str) -> str:
     figure, axes = new_figure()
     alone = len(subjects) == 1
     for number, subject in enumerate(subjects):
-        by = subject.result["calibration"][benchmark]["by"]
+        by = subject.sections.calibration[benchmark].by
         for order, (name, bins) in enumerate(by.items()):
             if not alone and name not in OWN_SCORES:
                 continue
-            count = len(bins["fnmr"])
+            count = len(bins.fnmr)
             # Beside each other, not upon each other.
             place = (np.arange(count) + 0.5) * 100 / count + (order - len(by) / 2) * 0.8
-            error = np.abs(np.array([bins["low"], bins["high"]]) - np.array(bins["fnmr"]))
+            error = np.abs(np.array([bins.low, bins.high]) - np.array(bins.fnmr))
             label = name if alone else f"{subject.label}, {name}"
             axes.errorbar(
                 place,
-                bins["fnmr"],
+                bins.fnmr,
                 error if order == 0 else None,
-                label=f"{label}, ρ {bins['spearman']:.2f}",
+                label=f"{label}, ρ {bins.spearman:.2f}",
                 color=color(order if alone else number),
                 linestyle="-" if alone else line(order),
                 marker="o",
@@ -135,7 +137,7 @@ def reliability(subjects: Sequence[Subject], benchmark: str) -> str:
                 elinewidth=1,
                 capsize=2,
             )
-    fmr = subjects[0].result["calibration"][benchmark]["fmr"]
+    fmr = subjects[0].sections.calibration[benchmark].fmr
     axes.set(
         xlabel="genuine pairs by quality, worst to best (%)", ylabel=f"FNMR at FMR {fmr:g}", xlim=(0, 100)
     )

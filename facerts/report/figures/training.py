@@ -60,7 +60,7 @@ def percentile_bands(methods: Sequence[tuple[str, Sequence[Subject]]], field: st
 
 
 def bands_by_step(steps: Sequence[float], bands: Mapping[str, NDArray[np.floating]], label: str) -> str:
-    """A score of sets of pictures over training: medians, and bands from the 5th to the 95th percentile.
+    """A score of sets of images over training: medians, and bands from the 5th to the 95th percentile.
 
     Args:
         steps: ``(S,)`` of training, rising.

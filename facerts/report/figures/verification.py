@@ -49,7 +49,7 @@ def pair_histograms(subject: Subject, benchmark: str) -> str:
     figure, axes = new_figure()
     prefix = f"verification/{benchmark}/"
     scores, same = subject.arrays[prefix + "scores"], subject.arrays[prefix + "same"]
-    similarity = subject.result["verification"][benchmark].get("similarity", "cosine")
+    similarity = subject.sections.verification[benchmark].similarity
     low, high = SHARED.get(similarity, (np.inf, -np.inf))
     edges = np.linspace(min(low, float(scores.min())), max(high, float(scores.max())), 81)
     for flag, ink, name in ((False, IMPOSTOR, "impostor"), (True, GENUINE, "genuine")):

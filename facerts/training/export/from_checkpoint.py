@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from facerts.datasets import Source, open_source
 from facerts.embedding import OnnxEmbedder
 from facerts.errors import DataError, Error, ModelError, did_you_mean
-from facerts.export.parity import EXACT, Parity, Tolerance, check_crops, compare
+from facerts.export.parity import EXACT, Parity, Tolerance, check_crops, compare_outputs
 from facerts.export.quantize import quantize, store_half
 from facerts.images import CROP_SIZE
 from facerts.io.files import sha256_file
@@ -123,7 +123,7 @@ def check_parity(trained: ScoringNetwork, exported: OnnxEmbedder, crops: NDArray
     """
     precision = exported.description.precision
     try:
-        return compare(
+        return compare_outputs(
             NetworkEmbedder(trained.network, trained.method)(crops), exported(crops), TOLERANCES[precision]
         )
     except ModelError as error:
@@ -154,15 +154,14 @@ def describe(
     Raises:
         Error: published weights without terms.
     """
+    training_data = recipe_sha256 = source = ""
     if isinstance(trained, TrainedNetwork):
         recipe = trained.recipe
-        provenance = {
-            "training_data": recipe.data.name,
-            "recipe_sha256": hashlib.sha256(recipe.to_yaml().encode()).hexdigest(),
-            "terms": terms or recipe.data.terms,
-        }
+        training_data = recipe.data.name
+        recipe_sha256 = hashlib.sha256(recipe.to_yaml().encode()).hexdigest()
+        terms = terms or recipe.data.terms
     elif terms:
-        provenance = {"terms": terms, "source": f"{trained.file.name}, SHA-256 {sha256_file(trained.file)}"}
+        source = f"{trained.file.name}, SHA-256 {sha256_file(trained.file)}"
     else:
         raise Error(
             f"{trained.file}: published weights come without terms of use; state them with --terms (insightface's: "
@@ -178,9 +177,12 @@ def describe(
         precision=precision,
         outputs={role: role for role in names},
         quality="output:quality" if "quality" in names else "none",
+        training_data=training_data,
+        recipe_sha256=recipe_sha256,
         license=license,
+        terms=terms,
+        source=source,
         facerts_version=__version__,
-        **provenance,
     )
 
 

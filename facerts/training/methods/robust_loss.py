@@ -1,6 +1,6 @@
 """The robust contrastive loss as a function of its temperature, and the temperature that minimizes it.
 
-Qiu, Guo, Xu, Zhao, Yuan, Zhou, Yang: "To Cool or not to Cool? Temperature Network Meets Large Foundation Models via
+Qiu, Guo, Xu, Zhao, Zhang, Yang: "To Cool or not to Cool? Temperature Network Meets Large Foundation Models via
 DRO", ICML 2024. For an image with the logit L_+ of its positive and the contrasted logits L_k, k ∈ C:
 
     f(τ)   = τ log((1/|C|) Σ_k exp((L_k − L_+)/τ)) + τρ,   τ ≥ τ_0 > 0

@@ -1,7 +1,7 @@
 """RTS: Random Temperature Scaling.
 
-Shang, Huang, Ke, Yang, Ge, Sun: "Improving Training and Inference of Face Recognition Models via Random
-Temperature Scaling", AAAI 2023.
+Shang, Huang, Shi, Liu, Liu, Wang, Sun, Xie, Qiao: "Improving Training and Inference of Face Recognition Models via
+Random Temperature Scaling", AAAI 2023.
 
 A second head predicts the log scales z ∈ R^δ of a random temperature; v = exp(z). One step of Algorithm 1:
 

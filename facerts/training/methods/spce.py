@@ -1,6 +1,6 @@
 """SPCE: the simplified pairwise cross-entropy, with a classifier learned from detached embeddings.
 
-Defined by Boudiaf, Rony, Masud Ziko, Granger, Pedersoli, Piantanida, Ben Ayed: "A Unifying Mutual Information View of
+Defined by Boudiaf, Rony, Ziko, Granger, Pedersoli, Piantanida, Ben Ayed: "A Unifying Mutual Information View of
 Metric Learning: Cross-Entropy vs. Pairwise Losses", ECCV 2020. The tightness term of the classifier is from Aljundi,
 Patel, Sulc, Olmeda, Chumerin: "Contrastive Classification and Representation Learning with Probabilistic
 Interpretation", AAAI 2023. Over the K classes of the batch:

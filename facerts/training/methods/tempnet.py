@@ -1,6 +1,6 @@
 """TempNet: a network that predicts the temperature of each image's robust contrastive loss.
 
-Qiu, Guo, Xu, Zhao, Yuan, Zhou, Yang: "To Cool or not to Cool? Temperature Network Meets Large Foundation Models via
+Qiu, Guo, Xu, Zhao, Zhang, Yang: "To Cool or not to Cool? Temperature Network Meets Large Foundation Models via
 DRO", ICML 2024. The loss f of an image at temperature τ is that of ``robust_loss``, with cosines as logits. A small
 network on the detached unit embedding ŷ predicts the temperature that minimizes f:
 

@@ -14,7 +14,7 @@ from facerts.embedding import OnnxEmbedder, load_embedder
 from facerts.embedding.cache import embedder_key
 from facerts.embedding.packs import find_recognizer
 from facerts.errors import DataError, Error, MissingExtraError, ModelError
-from facerts.export.parity import Parity, check_crops, compare
+from facerts.export.parity import Parity, check_crops, compare_outputs
 from facerts.images import CROP_SIZE
 from facerts.onnx.contract import Description
 from facerts.onnx.packs import is_pack
@@ -121,7 +121,9 @@ def add_quality(
     with appearing(out) as part:
         names = graft(graph, tensors, quality, part)
         add_description(part, _describe(description, names, trained, source, out.stem, terms))
-        parity = compare(quality.outputs(features_of(feature_embedder(crops))), OnnxEmbedder(part)(crops))
+        parity = compare_outputs(
+            quality.outputs(features_of(feature_embedder(crops))), OnnxEmbedder(part)(crops)
+        )
     return GraftResult(trained, parity, cache)
 
 

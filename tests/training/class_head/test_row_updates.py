@@ -73,6 +73,7 @@ def learn(recipe: Recipe, steps: int = 3) -> Learner:
     return learner
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CLASSIFY)
 def test_row_updates_train_every_classification_method_like_ordinary_steps(
     make_recipe: Callable[..., Recipe], name: str

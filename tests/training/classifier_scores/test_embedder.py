@@ -235,6 +235,7 @@ def test_a_run_has_the_name_of_its_folder_or_checkpoint(trained_run: Path, tmp_p
         load_run(tmp_path)
 
 
+@pytest.mark.slow
 def test_a_method_without_logits_is_refused_except_for_scores_that_need_none(
     make_recipe: MakeRecipe, tmp_path: Path
 ) -> None:

@@ -46,14 +46,14 @@ def test_every_score_is_reported_with_those_of_the_model(
     assert run("evaluate", "verification", *arguments, "--data", pairs) == 0
     assert run("evaluate", "reject", *arguments, "--data", pairs, "--fmr", "0.05") == 0
     assert run("evaluate", "ood", *arguments, "--in", drawn_faces, "--out-of", drawn_things) == 0
-    assert run("evaluate", "ladder", *arguments, "--data", drawn_faces, "--pictures", "2") == 0
+    assert run("evaluate", "corruptions", *arguments, "--data", drawn_faces, "--images", "2") == 0
     content = json.loads((tmp_path / "result.json").read_text())
     expected = ["quality", "norm", "sharpness", *CLASSIFIER_SCORES]
     assert content["model"]["method"] == "rts"
     assert len(content["model"]["sha256"]) == 64
     assert list(content["ood"]["by"]) == expected
     assert list(dict.fromkeys(curve["by"] for curve in content["reject"]["set"])) == expected
-    assert list(content["ladder"]["faces"]["kinds"]["blur"]["by"]) == expected
+    assert list(content["corruptions"]["faces"]["kinds"]["blur"]["by"]) == expected
     with np.load(tmp_path / "arrays.npz") as arrays:
         # An ensemble of the run with itself gives the scores of the run.
         np.testing.assert_allclose(

@@ -9,7 +9,7 @@ import torch
 from torch.nn import functional as F
 
 from facerts.datasets import open_source
-from facerts.datasets.synthetic import write_drawn
+from facerts.datasets.synthetic import write_synthetic_faces
 from facerts.embedding import load_embedder
 from facerts.errors import Error
 from facerts.training.checkpoint import load_network
@@ -204,7 +204,7 @@ UNLABELED = ("data.unlabeled_share=0.25", "optim.batch_size=16", "data.name=draw
 def unlabeled_faces(tmp_path: Path) -> Path:
     """A flat folder of ten images of unknown people."""
     folder = tmp_path / "unlabeled"
-    write_drawn(tmp_path / "others", identities=5, pictures=2, seed=77)
+    write_synthetic_faces(tmp_path / "others", identities=5, images=2, seed=77)
     folder.mkdir()
     for number, file in enumerate(sorted((tmp_path / "others").rglob("*.jpg"))):
         file.rename(folder / f"{number}.jpg")
@@ -312,6 +312,7 @@ def test_teachers_embed_each_view_independently(
     assert reached[1].abs().sum() > 0
 
 
+@pytest.mark.slow
 def test_distillation_approaches_the_teacher_and_resumes_exactly(
     teacher_model: Path, make_recipe: MakeRecipe, tmp_path: Path
 ) -> None:
@@ -334,6 +335,7 @@ def test_distillation_approaches_the_teacher_and_resumes_exactly(
     assert closeness(trained) > closeness(load_network(few).network) + 0.2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("teachers", ["one", "two and unlabeled images", "two, about views"])
 def test_a_resumed_run_gives_the_same_weights(
     teachers: str,
@@ -393,6 +395,7 @@ def test_a_resumed_run_keeps_its_projection(
     assert torch.equal(targets, learners[1].teacher.targets)
 
 
+@pytest.mark.slow
 def test_a_head_learns_from_the_teachers_cosines_on_a_frozen_network(
     teacher_model: Path, make_recipe: MakeRecipe, tmp_path: Path
 ) -> None:

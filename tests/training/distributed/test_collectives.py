@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -48,6 +49,14 @@ def batch_of(processes: Processes, step: int) -> tuple[Tensor, Batch]:
     samples = torch.randint(0, 10_000, (BATCH,), generator=generator)
     mine = processes.own_rows(BATCH)
     return features[mine], Batch(labels[mine], samples[mine], step, 7, 0.8, processes)
+
+
+def in_processes(function: Callable[..., None], count: int, *arguments: object) -> None:
+    """Call ``function(rank, count, *arguments)`` in so many processes, which import PyTorch once for all of them."""
+    multiprocessing.set_forkserver_preload([__name__])
+    torch.multiprocessing.start_processes(  # type: ignore[no-untyped-call]
+        function, (count, *arguments), nprocs=count, start_method="forkserver"
+    )
 
 
 def gradients_of(name: str, processes: Processes, chunk: int = 4) -> list[Tensor]:
@@ -96,11 +105,12 @@ def alone() -> dict[str, list[Tensor]]:
     return {name: gradients_of(name, Processes()) for name in CLASSIFY}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [2, 4])
 def test_several_processes_give_the_gradients_of_one(
     alone: dict[str, list[Tensor]], tmp_path: Path, count: int
 ) -> None:
-    torch.multiprocessing.spawn(talk, (count, free_port(), str(tmp_path)), nprocs=count)  # type: ignore[no-untyped-call]
+    in_processes(talk, count, free_port(), str(tmp_path))
     found = torch.load(tmp_path / "found.pt")
     assert found.keys() == alone.keys()
     for name in CLASSIFY:
@@ -170,6 +180,7 @@ def learn(rank: int, count: int, port: int, recipes: dict[str, str], folder: str
     torch.distributed.destroy_process_group()
 
 
+@pytest.mark.slow
 def test_several_processes_train_the_same_network_as_one(
     make_recipe: Callable[..., Recipe], tmp_path: Path
 ) -> None:
@@ -180,7 +191,7 @@ def test_several_processes_train_the_same_network_as_one(
     with exactly():
         alone = {way: trained(recipe, Processes()) for way, recipe in recipes.items()}
     texts = {way: recipe.model_dump_json() for way, recipe in recipes.items()}
-    torch.multiprocessing.spawn(learn, (2, free_port(), texts, str(tmp_path)), nprocs=2)  # type: ignore[no-untyped-call]
+    in_processes(learn, 2, free_port(), texts, str(tmp_path))
     found = torch.load(tmp_path / "found.pt")
     begun = {
         f"network.{name}": value for name, value in Learner(start, IDENTITIES).network.state_dict().items()
@@ -301,6 +312,7 @@ def one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("one_thread")
 def test_one_process_continues_from_the_checkpoint_of_several(recipe_file: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
@@ -326,6 +338,7 @@ def test_one_process_continues_from_the_checkpoint_of_several(recipe_file: Path,
     )
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("one_thread")
 def test_training_recovers_from_the_death_of_a_process(
     recipe_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -355,6 +368,7 @@ def test_the_shares_of_all_processes_are_the_batch(make_recipe: Callable[..., Re
         TrainingData(recipe, Processes(0, 3))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("parts", [2, 4])
 def test_a_batch_in_parts_has_the_gradients_of_the_whole(
     make_recipe: Callable[..., Recipe], monkeypatch: pytest.MonkeyPatch, parts: int

@@ -87,6 +87,7 @@ with connected("cpu") as processes:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", ["--standalone", "--master-port"])
 def test_torchrun_restarts_although_one_process_is_late(where: str, tmp_path: Path) -> None:
     program = tmp_path / "program.py"

@@ -69,6 +69,7 @@ def facerts(*arguments: object) -> None:
     assert not ended.value.code
 
 
+@pytest.mark.slow
 def test_the_documented_method_trains_by_its_command_and_is_exported(
     normface: ModuleType, drawn_faces: Path, tmp_path: Path
 ) -> None:

@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 from facerts.training.class_head.centers import ClassCenters
 from facerts.training.methods import METHODS, Batch
-from facerts.training.methods.godin import GODIN, MIN_DIVISOR, QUALITY_SIGN, divisor
+from facerts.training.methods.godin import GODIN, MIN_DIVISOR, divisor
 
 
 def batch(size: int) -> Batch:
@@ -66,14 +66,12 @@ def test_the_loss_lowers_the_divisor_only_where_the_right_identity_wins() -> Non
     assert x.grad[0] > 0 > x.grad[1]
 
 
-def test_quality_has_the_measured_direction() -> None:
+def test_a_large_divisor_is_a_poor_image() -> None:
     x = torch.tensor([[-2.0], [0.0], [3.0]])
     scored = method().score({"embedding": torch.randn(3, 6), "divisor": x})
-    np.testing.assert_allclose(
-        scored["uncertainty"], -QUALITY_SIGN / (1 + np.exp([2.0, 0.0, -3.0])), rtol=1e-6
-    )
-    g = np.abs(scored["uncertainty"].numpy())
-    np.testing.assert_allclose(scored["quality"], QUALITY_SIGN * np.log(g / (1 - g)), rtol=1e-5, atol=1e-6)
+    g = 1 / (1 + np.exp([2.0, 0.0, -3.0]))
+    np.testing.assert_allclose(scored["uncertainty"], g, rtol=1e-6)
+    np.testing.assert_allclose(scored["quality"], -np.log(g / (1 - g)), rtol=1e-5, atol=1e-6)
 
 
 def test_qualities_differ_where_the_divisors_saturate() -> None:

@@ -161,6 +161,22 @@ def test_a_larger_scale_means_more_uncertainty_and_less_quality() -> None:
     torch.testing.assert_close(scored["embedding"].norm(dim=1), torch.ones(2))
 
 
+def test_the_score_is_the_arithmetic_mean_of_unequal_scales() -> None:
+    # The geometric mean is 2 in every row; it, a median or a maximum would tell these rows apart otherwise.
+    v = torch.tensor([[2.0, 2.0, 2.0, 2.0], [1.0, 1.0, 4.0, 4.0], [0.5, 2.0, 2.0, 8.0]], dtype=torch.float64)
+    scored = RTS(RTSConfig()).score({"embedding": torch.randn(3, 4), "log_scale": v.log()})
+    mean = torch.tensor([2.0, 2.5, 3.125], dtype=torch.float64)
+    torch.testing.assert_close(scored["uncertainty"], mean)
+    torch.testing.assert_close(scored["quality"], -mean.log())
+
+
+def test_the_logged_scale_is_the_arithmetic_mean_too() -> None:
+    z = torch.linspace(-2, 2, DEGREES, dtype=torch.float64).expand(3, -1)
+    terms = RTS(RTSConfig()).image_terms({"embedding": torch.randn(3, 4), "log_scale": z}, batch(3))
+    expected = sum(math.exp(value) for value in z[0].tolist()) / DEGREES
+    torch.testing.assert_close(terms.per_image["v"], torch.full((3,), expected, dtype=torch.float64))
+
+
 def test_hard_images_learn_a_larger_scale_than_easy_ones() -> None:
     # When only z is trained, v rises where another class wins and falls where the target wins.
     torch.manual_seed(6)

@@ -60,6 +60,7 @@ def test_outputs_have_their_shapes_for_any_batch(name: str) -> None:
         }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BACKBONES)
 def test_every_trunk_has_its_number_of_features(name: str) -> None:
     with torch.device("meta"):

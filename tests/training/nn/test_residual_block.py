@@ -31,6 +31,7 @@ def differentiate(network: FaceNetwork) -> dict[str, Tensor]:
     return {name: weight.grad for name, weight in network.named_parameters() if weight.grad is not None}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_gradients_and_statistics_are_those_of_activations_that_are_kept(name: str) -> None:
     kept, again = two(name, dropout=0.3)

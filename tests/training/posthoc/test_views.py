@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from facerts.cli.app import build_app
 from facerts.datasets import open_source
-from facerts.datasets.synthetic import draw_face, write_drawn
+from facerts.datasets.synthetic import draw_face, write_synthetic_faces
 from facerts.embedding import load_embedder
 from facerts.errors import Error, ModelError
 from facerts.images.corruptions import degrade
@@ -41,7 +41,7 @@ LOW_RHO = ["rho=1", "tau_max=1"]
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("views")
     write_sharp_embedder(folder / "theirs.onnx")
-    write_drawn(folder / "faces", identities=16, pictures=6, seed=3)
+    write_synthetic_faces(folder / "faces", identities=16, images=6, seed=3)
     return folder
 
 
@@ -56,6 +56,7 @@ def graft(folder: Path, out: Path, method: str, **options: Any) -> GraftResult:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["pfe", "tau", "tempnet"])
 def test_each_method_is_written_reproducibly(method: str, folder: Path, tmp_path: Path) -> None:
     crops = np.stack([draw_face(identity, 0, seed=5) for identity in range(4)])
@@ -84,6 +85,7 @@ def _clean_and_blurred(folder: Path) -> tuple[NDArray[np.uint8], NDArray[np.uint
     return clean, np.stack([degrade(crop, "blur", 0.7) for crop in clean])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["pfe", "tau"])
 def test_degraded_images_of_strangers_get_less_quality(method: str, folder: Path, tmp_path: Path) -> None:
     long = HeadSettings(hidden=32, epochs=60, batch_size=32, holdout=0.0, lr=3e-3)
@@ -97,6 +99,7 @@ def test_degraded_images_of_strangers_get_less_quality(method: str, folder: Path
     assert (poor < np.median(good)).mean() > 0.65
 
 
+@pytest.mark.slow
 def test_the_temperature_network_learns_the_minimum_of_the_loss(folder: Path, tmp_path: Path) -> None:
     """The direction in which blur moves the temperature depends on the embedder, so compare with the exact minimum."""
     out = tmp_path / "a.onnx"
@@ -118,6 +121,7 @@ def test_the_temperature_network_learns_the_minimum_of_the_loss(folder: Path, tm
     np.testing.assert_allclose(learned, minima, rtol=0.2)
 
 
+@pytest.mark.slow
 def test_views_are_cached_and_recomputed_if_they_change(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -206,6 +210,7 @@ def test_batches_are_as_the_method_declares_them(method: str, cached: int) -> No
         assert np.array_equal(np.bincount(seen, minlength=100), np.full(100, built.views))
 
 
+@pytest.mark.slow
 def test_too_few_held_out_people_to_contrast_are_refused(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(Error, match=r"held-out images: tempnet: .*, or change --holdout"):
         graft(
@@ -217,6 +222,7 @@ def test_too_few_held_out_people_to_contrast_are_refused(folder: Path, tmp_path:
         )
 
 
+@pytest.mark.slow
 def test_the_command_gives_its_views(folder: Path, tmp_path: Path) -> None:
     cache = tmp_path / "cache.npz"
     files = ["--model", str(folder / "theirs.onnx"), "--data", str(folder / "faces"), "--cache", str(cache)]
@@ -243,6 +249,7 @@ def test_the_command_gives_its_views(folder: Path, tmp_path: Path) -> None:
     np.testing.assert_array_equal(first, second)
 
 
+@pytest.mark.slow
 def test_heads_use_the_norm_and_so_does_the_file(folder: Path, tmp_path: Path) -> None:
     random = np.random.default_rng(0)
     vectors = torch.from_numpy(random.normal(size=(50, 6)).astype(np.float32))

@@ -1,0 +1,56 @@
+"""The corruption benchmark: the section ``corruptions[SOURCE]`` of a result, ``ladder`` in earlier versions."""
+
+from __future__ import annotations
+
+from pydantic import AliasChoices, Field, model_validator
+
+from facerts.evaluation.results.base import ByScore, Count, Numbers, ResultPart, check_lengths
+
+
+class Percentiles(ResultPart):
+    """Percentiles over the images, a number for each severity, that of the clean images first."""
+
+    p5: Numbers = Field(description="5th percentile.")
+    p50: Numbers = Field(description="Median.")
+    p95: Numbers = Field(description="95th percentile.")
+
+
+class CorruptedScore(Percentiles):
+    """What becomes of a score."""
+
+    auroc: Numbers = Field(
+        description="How well the score separates the clean images from those of each severity above 0.",
+        min_length=1,
+    )
+    monotone: bool = Field(description="Whether the median falls from each severity to the next.")
+
+
+class CorruptionKind(ResultPart):
+    """One kind of corruption."""
+
+    cosine: Percentiles = Field(description="Cosine similarity of each corrupted image to itself when clean.")
+    by: ByScore[CorruptedScore] = Field(description="Scores by name.")
+
+
+class CorruptionResult(ResultPart):
+    """The same faces, corrupted with rising severity by each kind of corruption."""
+
+    images: Count = Field(
+        validation_alias=AliasChoices("images", "pictures"),
+        description="Images that were corrupted; `pictures` in earlier versions.",
+    )
+    severity: Numbers = Field(
+        validation_alias=AliasChoices("severity", "strength"),
+        description="From 0, the clean image, to 1, hardly a face any more; `strength` in earlier versions.",
+    )
+    seed: int = Field(description="Of what is random in a corruption.")
+    kinds: dict[str, CorruptionKind] = Field(description="By kind: `blur`, `noise` and so on.", min_length=1)
+    notes: list[str] = Field(default=[], description="What is odd about the data, in sentences.")
+    data_sha256: str | None = Field(default=None, description="As under `verification`.")
+
+    @model_validator(mode="after")
+    def has_a_number_for_each_severity(self) -> CorruptionResult:
+        for kind in self.kinds.values():
+            for steps in (kind.cosine, *kind.by.values()):
+                check_lengths(severity=self.severity, p5=steps.p5, p50=steps.p50, p95=steps.p95)
+        return self

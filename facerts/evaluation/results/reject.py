@@ -1,0 +1,116 @@
+"""Does quality predict error? The sections ``reject[SET]`` and ``calibration[SET]`` of a result."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+from typing_extensions import TypedDict
+
+from facerts.evaluation.results.base import (
+    ByScore,
+    Count,
+    Interval,
+    Numbers,
+    ResultPart,
+    ScoreName,
+    check_lengths,
+)
+from facerts.metrics.reject import Combine
+
+AreaEnd = Literal["0.2", "0.95"]
+Convention = Literal["fixed", "per_rate"]
+PairSet = Literal["benchmark", "all"]
+Areas = TypedDict("Areas", {"0.2": float, "0.95": float})
+AreaIntervals = TypedDict("AreaIntervals", {"0.2": Interval, "0.95": Interval})
+
+
+class RejectResult(ResultPart):
+    """A curve of error versus reject: one for each score, set of pairs and convention."""
+
+    by: ScoreName = Field(
+        description="Score that rejects: `quality`, `norm`, a baseline, or a score of a run's classifier."
+    )
+    similarity: str = Field(
+        default="cosine", description="How pairs are compared; absent in earlier versions."
+    )
+    pairs: PairSet = Field(description="Pairs that the benchmark lists, or all pairs of its images.")
+    combine: Combine = Field(description="How the qualities of two images become that of their pair.")
+    fmr: float = Field(description="False match rate at which the threshold is chosen.")
+    genuine: Count = Field(description="Pairs of one person.")
+    impostors: Count = Field(description="Pairs of two people.")
+    impostors_accepted: Count = Field(
+        description="Impostor pairs at or above the threshold, before anything is rejected."
+    )
+    threshold: float = Field(description="Similarity from which pairs match, before anything is rejected.")
+    rejected: Numbers = Field(
+        description="Shares of the genuine pairs that are rejected, those of lowest quality first."
+    )
+    fnmr: Numbers = Field(
+        description="False non-match rate of the pairs that remain, for each of `rejected`."
+    )
+    oracle_fnmr: Numbers = Field(
+        description="The lowest that `fnmr` could be, if quality knew the similarity."
+    )
+    area: Areas = Field(description="Mean of `fnmr` from nothing rejected to 20 % and to 95 %.")
+    random_area: float = Field(
+        description="The same for a score that says nothing: `fnmr` without rejection."
+    )
+    oracle_area: Areas = Field(description="The same for `oracle_fnmr`.")
+    convention: Convention = Field(
+        description="Whether the threshold is `fixed`, chosen once on all impostor pairs, or chosen anew `per_rate`."
+    )
+    ci95: AreaIntervals | None = Field(
+        default=None, description="95 % intervals of `area`; for `fixed` alone."
+    )
+    fnmr_ci95: Annotated[tuple[Numbers, Numbers], Field(strict=False)] | None = Field(
+        default=None, description="First and last of the 95 % interval of each of `fnmr`; for `fixed` alone."
+    )
+    interval: str | None = Field(default=None, description="What the intervals resample, in words.")
+
+    @model_validator(mode="after")
+    def is_one_curve(self) -> RejectResult:
+        low, high = self.fnmr_ci95 or (self.fnmr, self.fnmr)
+        check_lengths(
+            rejected=self.rejected, fnmr=self.fnmr, oracle_fnmr=self.oracle_fnmr, fnmr_ci95=low, high=high
+        )
+        if not self.rejected:
+            raise ValueError("rejected is empty")
+        return self
+
+    def index_at(self, share: float) -> int:
+        """Where the curve has a share rejected, or the nearest to it."""
+        return min(range(len(self.rejected)), key=lambda place: abs(self.rejected[place] - share))
+
+
+class ReliabilityResult(ResultPart):
+    """FNMR by quality: lists over bins of equal numbers of genuine pairs, from the worst quality to the best."""
+
+    spearman: float = Field(
+        description="Spearman's correlation of quality with similarity over the genuine pairs."
+    )
+    quality: Numbers = Field(description="Mean quality.")
+    fnmr: Numbers = Field(description="False non-match rate.")
+    low: Numbers = Field(description="Where the 95 % interval of `fnmr` begins.")
+    high: Numbers = Field(description="Where it ends.")
+    pairs: list[Count] = Field(description="Genuine pairs.")
+
+    @model_validator(mode="after")
+    def has_the_same_bins(self) -> ReliabilityResult:
+        check_lengths(quality=self.quality, fnmr=self.fnmr, low=self.low, high=self.high, pairs=self.pairs)
+        return self
+
+
+class CalibrationResult(ResultPart):
+    """FNMR by quality at one threshold."""
+
+    similarity: str = Field(
+        default="cosine", description="How pairs are compared; absent in earlier versions."
+    )
+    fmr: float = Field(description="False match rate at which the threshold is chosen.")
+    threshold: float = Field(description="Similarity from which pairs match.")
+    genuine: Count = Field(description="Genuine pairs in all bins.")
+    combine: Combine = Field(description="How the qualities of two images become that of their pair.")
+    by: ByScore[ReliabilityResult] = Field(description="Bins by score.")
+    data_sha256: str | None = Field(default=None, description="As under `verification`.")
+    notes: list[str] = Field(default=[], description="What is odd about the data, in sentences.")

@@ -1,0 +1,69 @@
+"""A whole result, as ``result.json`` has it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import AliasChoices, Field
+
+from facerts.evaluation.results.base import ResultPart
+from facerts.evaluation.results.corruptions import CorruptionResult
+from facerts.evaluation.results.identification import IdentificationResult
+from facerts.evaluation.results.ood import OodResult
+from facerts.evaluation.results.reject import CalibrationResult, RejectResult
+from facerts.evaluation.results.verification import VerificationResult
+
+SCHEMA: Literal["facerts.result/1"] = "facerts.result/1"
+
+
+class ModelIdentity(ResultPart):
+    """The model, or the table of embeddings, whose results these are."""
+
+    name: str = Field(description="How it calls itself.")
+    sha256: str = Field(description="SHA-256 of the file.")
+    method: str = Field(description="Method that trained it; `unknown` for a foreign model.")
+
+
+class ResultHeader(ResultPart):
+    """What a result says beside its sections."""
+
+    schema_: Literal["facerts.result/1"] = Field(
+        alias="schema", description="Name and version of this format."
+    )
+    command: list[Annotated[list[str], Field(min_length=1)]] = Field(
+        description="Every command that wrote here, as lists of arguments; of paths outside the working folder their "
+        "names alone."
+    )
+    versions: dict[str, str] = Field(
+        description="Versions of Python, facerts, NumPy, ONNX Runtime and OpenCV at the last write."
+    )
+    model: ModelIdentity = Field(description="Whose results these are.")
+    created: str = Field(description="Time of the last write, UTC, as ISO 8601.")
+
+
+class Sections(ResultPart):
+    """What was measured, each kind by benchmark or source."""
+
+    verification: dict[str, VerificationResult] = Field(
+        default={}, description="Verification (1:1), by benchmark."
+    )
+    reject: dict[str, list[RejectResult]] = Field(
+        default={}, description="Error versus reject, by benchmark."
+    )
+    calibration: dict[str, CalibrationResult] = Field(
+        default={}, description="False non-matches by quality, by benchmark."
+    )
+    identification: dict[str, IdentificationResult] = Field(
+        default={}, description="Identification (1:N), by benchmark."
+    )
+    ood: OodResult | None = Field(default=None, description="Faces against non-faces.")
+    corruptions: dict[str, CorruptionResult] = Field(
+        default={},
+        validation_alias=AliasChoices("corruptions", "ladder"),
+        description="The corruption benchmark, by source of faces; `ladder` in earlier versions.",
+    )
+
+
+# The fields of the last base come first.
+class Result(Sections, ResultHeader):
+    """The results of one model: what was measured, with what, and by which commands."""

@@ -1,0 +1,48 @@
+"""The corruption benchmark: a small figure for each kind of corruption."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from facerts.report.figures.style import INK, color, legend, new_figure, svg
+from facerts.report.subject import Subject
+
+COLUMNS = 3
+
+
+def corruption_grid(subjects: Sequence[Subject], source: str, score: str) -> str:
+    """A score by severity: the median and the band from its 5th to its 95th percentile, for each kind.
+
+    Args:
+        subjects: that were measured on this source.
+        source: of the faces.
+        score: "quality", another score, or "cosine" for the similarity to the clean image.
+    """
+    kinds = list(subjects[0].sections.corruptions[source].kinds)
+    rows = -(-len(kinds) // COLUMNS)
+    figure, grid = new_figure(rows, COLUMNS, size=(8.4, 2.3 * rows), share=True)
+    for axes, kind in zip(grid.flat, kinds, strict=False):
+        for number, subject in enumerate(subjects):
+            section = subject.sections.corruptions[source]
+            steps = section.kinds[kind]
+            values = steps.cosine if score == "cosine" else steps.by.get(score)
+            if values is None:
+                continue
+            axes.fill_between(
+                section.severity,
+                values.p5,
+                values.p95,
+                color=color(number),
+                alpha=0.18,
+                linewidth=0,
+            )
+            axes.plot(section.severity, values.p50, color=color(number), label=subject.label)
+        axes.set_title(kind.replace("_", " "), loc="left", fontsize=10, color=INK)
+        axes.set(xlim=(0, 1))
+    for axes in list(grid.flat)[len(kinds) :]:
+        axes.set_visible(False)
+    figure.supxlabel("severity", fontsize=10, color=INK)
+    figure.supylabel(score, fontsize=10, color=INK)
+    if len(subjects) > 1:
+        legend(grid.flat[0])
+    return svg(figure)

@@ -1,0 +1,241 @@
+"""The service as an ASGI application: its routes and pages."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+import secrets
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from importlib import resources
+from typing import TYPE_CHECKING, Annotated, Any
+
+from fastapi import Depends, FastAPI, Query, Request
+from fastapi.responses import HTMLResponse, JSONResponse, Response
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+
+from facerts.images import CROP_SIZE
+from facerts.images.align import TEMPLATE
+from facerts.scoring import Scorer
+from facerts.serving.access import AccessControl
+from facerts.serving.errors import STATUS, RequestError, add_exception_handlers, error_response
+from facerts.serving.limits import BodyLimits, cancel_if_abandoned
+from facerts.serving.metrics import Metrics, RequestMonitor
+from facerts.serving.schemas import (
+    Code,
+    Health,
+    ModelInfo,
+    Options,
+    Problem,
+    RequestLimits,
+    Scores,
+    request_body,
+)
+from facerts.serving.service import Service
+from facerts.serving.settings import Settings
+from facerts.serving.uploads import merge_options, read_uploads
+from facerts.version import __version__
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
+PAGES = {"/": "page.html", "/docs": "reference.html"}
+# Errors of scoring, besides those that every route may return.
+SCORE_ERRORS: tuple[Code, ...] = (
+    *("bad_request", "foreign_origin", "too_slow", "too_large", "unsupported_type"),
+    *("unusable_pictures", "internal", "busy", "timeout"),
+)
+
+
+def build(scorer: Scorer, settings: Settings) -> ASGIApp:
+    """The service as an application for any ASGI server.
+
+    Args:
+        scorer: the model, with a detector if images are photos.
+        settings: limits and defaults.
+
+    Raises:
+        ModelError: the model has no such threshold, or no quality to accept faces by.
+
+    Examples:
+        >>> import facerts
+        >>> from facerts.serving import Settings, build
+        >>> app = build(facerts.load(), Settings(keep=0.95))  # for uvicorn or any other ASGI server
+        >>> callable(app)
+        True
+    """
+    embedder = scorer.embedder
+    metrics = Metrics(__version__, embedder.name, embedder.sha256)
+    service = Service(scorer, settings, metrics)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        yield
+        await service.close()
+
+    app = FastAPI(
+        title="facerts",
+        summary="Faces in images, and how far to trust each.",
+        version=__version__,
+        lifespan=lifespan,
+        redirect_slashes=False,
+        # FastAPI's pages load scripts from elsewhere; /docs does not.
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
+    )
+    _add_pages(app)
+    _add_health(app, service)
+    _add_api(app, service)
+    add_exception_handlers(app)
+    limits = BodyLimits(AccessControl(app, settings), settings)
+    metrics.set_gauges(
+        queue=lambda: service.queued, working=lambda: service.working, held=lambda: limits.held
+    )
+    return RequestMonitor(limits, metrics)
+
+
+def _add_pages(app: FastAPI) -> None:
+    for path, name in PAGES.items():
+        html = resources.files("facerts.serving").joinpath(name).read_text(encoding="utf-8")
+        page = HTMLResponse(html, headers={"Content-Security-Policy": _content_security_policy(html)})
+        app.add_api_route(path, lambda page=page: page, include_in_schema=False)
+    app.add_api_route("/openapi.json", lambda: JSONResponse(app.openapi()), include_in_schema=False)
+
+
+def _content_security_policy(html: str) -> str:
+    """A policy under which a page's own style and script run, and no others."""
+    policy = {
+        "default-src": "'none'",
+        "style-src": _hashes(html, "style"),
+        "script-src": _hashes(html, "script"),
+        "connect-src": "'self'",
+        # Images that the browser itself has read, and the icon.
+        "img-src": "blob: data:",
+        "base-uri": "'none'",
+        "form-action": "'none'",
+        "frame-ancestors": "'none'",
+    }
+    return "; ".join(f"{directive} {sources}" for directive, sources in policy.items())
+
+
+def _hashes(html: str, tag: str) -> str:
+    """Hashes of the elements' text, as the browser computes them."""
+    texts = re.findall(rf"<{tag}>(.*?)</{tag}>", html, re.DOTALL)
+    hashes = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in texts]
+    return " ".join(f"'sha256-{value}'" for value in hashes)
+
+
+def _add_health(app: FastAPI, service: Service) -> None:
+    @app.get("/healthz", operation_id="healthz", tags=["health"], responses=_error_schemas())
+    async def healthz() -> Health:
+        """Whether the process is alive."""
+        return Health(status="ok")
+
+    @app.get("/readyz", operation_id="readyz", tags=["health"], responses=_error_schemas("busy"))
+    async def readyz() -> Health:
+        """Whether the service would take the next request."""
+        service.check_capacity()
+        return Health(status="ready")
+
+
+def _add_api(app: FastAPI, service: Service) -> None:
+    settings = service.settings
+    guarded: dict[str, Any] = {}
+    if settings.token is not None:
+        guarded = {"dependencies": [Depends(_token_check(settings.token))]}
+
+    @app.get(
+        "/metrics",
+        operation_id="metrics",
+        tags=["health"],
+        response_class=Response,
+        responses={
+            200: {"content": {"text/plain": {"schema": {"type": "string"}}}},
+            **_error_schemas("unauthorized"),
+        },
+        **guarded,
+    )
+    async def metrics() -> Response:
+        """Metrics for Prometheus."""
+        return Response(service.metrics.text(), media_type=service.metrics.content_type)
+
+    @app.get(
+        "/v1/model", operation_id="model", tags=["v1"], responses=_error_schemas("unauthorized"), **guarded
+    )
+    async def model() -> ModelInfo:
+        """The model, its thresholds with their error rates, and the limits of a request."""
+        return _model_info(service)
+
+    @app.post(
+        "/v1/score",
+        operation_id="score",
+        tags=["v1"],
+        response_model=Scores,
+        responses=_error_schemas("unauthorized", *SCORE_ERRORS),
+        openapi_extra={"requestBody": request_body(settings.max_pictures)},
+        **guarded,
+    )
+    async def score(request: Request, options: Annotated[Options, Query()]) -> Response:
+        """Score the faces in one or more images.
+
+        An image without a face is not an error. If some of the images cannot be read, each of them has an `error` in
+        its place; if none can, the response is 422 with the same list.
+        """
+        service.check_capacity()
+        # A request takes a place only once it is complete: slow or endless ones would keep it from others.
+        uploads, fields = await read_uploads(
+            request, max_images=settings.max_pictures, max_fields=len(Options.model_fields)
+        )
+        merged = merge_options(options, request.query_params.keys(), fields)
+        with service.place():
+            scores = await cancel_if_abandoned(request, service.score(uploads, merged), settings.timeout)
+        if all(image.error is not None for image in scores.pictures):
+            message = scores.pictures[0].error or ""
+            if len(uploads) > 1:
+                message = f"none of the {len(uploads)} images could be scored; the first: {message}"
+            return error_response("unusable_pictures", message, images=scores.pictures)
+        return Response(scores.model_dump_json(), media_type=JSONResponse.media_type)
+
+
+def _token_check(token: str) -> Any:
+    expected = token.encode("ascii")
+
+    async def check_token(
+        given: Annotated[HTTPAuthorizationCredentials | None, Depends(HTTPBearer(auto_error=False))],
+    ) -> None:
+        # Starlette decodes headers as Latin-1.
+        if given is None or not secrets.compare_digest(given.credentials.encode("latin-1"), expected):
+            raise RequestError("unauthorized", "this service requires a token: Authorization: Bearer TOKEN")
+
+    return check_token
+
+
+def _model_info(service: Service) -> ModelInfo:
+    embedder, settings = service.scorer.embedder, service.settings
+    detector = service.scorer.detector
+    return ModelInfo(
+        name=embedder.name,
+        sha256=embedder.sha256,
+        detector=None if detector is None else type(detector).__name__,
+        has_quality=service.has_quality,
+        min_quality=service.judge.min_quality,
+        template=TEMPLATE.tolist(),
+        template_size=CROP_SIZE,
+        limits=RequestLimits(
+            bytes=settings.max_bytes,
+            pixels=settings.max_pixels,
+            pictures=settings.max_pictures,
+            faces=settings.max_faces,
+        ),
+        description=embedder.description,
+    )
+
+
+def _error_schemas(*codes: Code) -> dict[int | str, dict[str, Any]]:
+    """The error responses of a route, for the OpenAPI schema."""
+    return {
+        STATUS[code]: {"model": Problem, "description": code.replace("_", " ").capitalize()}
+        for code in (*codes, "wrong_host")
+    }

@@ -1,0 +1,117 @@
+"""Errors as responses: requests that are not answered with scores, and the JSON that they get instead."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, Response
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+
+from facerts.errors import Error, ModelError
+from facerts.serving.schemas import Code, ImageResult, Problem
+
+LOG = logging.getLogger("facerts.serving")
+STATUS: dict[Code, int] = {
+    "bad_request": 400,
+    "unauthorized": 401,
+    "foreign_origin": 403,
+    "not_found": 404,
+    "method_not_allowed": 405,
+    "too_slow": 408,
+    "too_large": 413,
+    "unsupported_type": 415,
+    "wrong_host": 421,
+    "invalid": 422,
+    "unusable_pictures": 422,
+    "internal": 500,
+    "busy": 503,
+    "timeout": 504,
+}
+# What Starlette raises by itself.
+CODES: dict[int, Code] = {404: "not_found", 405: "method_not_allowed"}
+# nginx's status for a client that closed the connection before it was answered.
+CLIENT_CLOSED_REQUEST = 499
+# Seconds after which a client may try a busy service again.
+RETRY_AFTER = 1
+
+
+class RequestError(Error):
+    """A request that gets an error instead of scores; the message is for whoever sent it.
+
+    Attributes:
+        code: the reason, for programs.
+    """
+
+    def __init__(self, code: Code, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def error_response(code: Code, message: str, *, images: Sequence[ImageResult] | None = None) -> Response:
+    """The response to a request that failed.
+
+    Args:
+        code: the reason, for programs.
+        message: the reason, in a sentence.
+        images: the reason for each image, where none could be scored.
+    """
+    headers = {}
+    if code == "unauthorized":
+        headers["WWW-Authenticate"] = "Bearer"
+    elif code == "busy":
+        headers["Retry-After"] = str(RETRY_AFTER)
+    problem = Problem(error=message, code=code, pictures=None if images is None else list(images))
+    return Response(
+        problem.model_dump_json(),
+        status_code=STATUS[code],
+        headers=headers,
+        media_type=JSONResponse.media_type,
+    )
+
+
+def validation_message(errors: Any) -> str:
+    """The errors that pydantic found, in a sentence; the values themselves are not repeated."""
+    return "; ".join(
+        f"{'.'.join(str(part) for part in error['loc'])}: {error['msg']}".removeprefix(": ")
+        for error in errors
+    )
+
+
+def add_exception_handlers(app: FastAPI) -> None:
+    """Turn exceptions into responses."""
+
+    @app.exception_handler(RequestError)
+    async def request_error(_: Request, error: RequestError) -> Response:
+        return error_response(error.code, str(error))
+
+    @app.exception_handler(RequestValidationError)
+    async def validation_error(_: Request, error: RequestValidationError) -> Response:
+        return error_response("invalid", validation_message(error.errors()))
+
+    @app.exception_handler(HTTPException)
+    async def http_error(_: Request, error: HTTPException) -> Response:
+        response = error_response(CODES.get(error.status_code, "bad_request"), str(error.detail))
+        response.status_code = error.status_code
+        response.headers.update(error.headers or {})
+        return response
+
+    @app.exception_handler(ClientDisconnect)
+    async def client_disconnected(_: Request, __: ClientDisconnect) -> Response:
+        # Nobody reads it.
+        return Response(status_code=CLIENT_CLOSED_REQUEST)
+
+    @app.exception_handler(ModelError)
+    async def model_error(_: Request, error: ModelError) -> Response:
+        # The message names files of this machine, which are not the client's business.
+        LOG.error("%s", error)
+        return error_response("internal", "the model failed on this image; the service's log says why")
+
+    @app.exception_handler(Exception)
+    async def unexpected_error(_: Request, __: Exception) -> Response:
+        # Starlette raises the exception again, and so it reaches the log.
+        return error_response("internal", "the service failed; its log says why")

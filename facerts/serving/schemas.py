@@ -1,0 +1,193 @@
+"""What the API takes and returns."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from facerts.onnx.contract import Description
+
+# The form's field for images, and the types of a body that is one image; its first bytes say what it really is.
+IMAGES_FIELD = "pictures"
+FORM_TYPE = "multipart/form-data"
+IMAGE_TYPES = ("image/jpeg", "image/png", "image/webp", "image/bmp", "application/octet-stream")
+
+Box = Annotated[list[float], Field(min_length=4, max_length=4)]
+Point = Annotated[list[float], Field(min_length=2, max_length=2)]
+Points = Annotated[list[Point], Field(min_length=5, max_length=5)]
+Count = Annotated[int, Field(ge=0)]
+Code = Literal[
+    "bad_request",
+    "unauthorized",
+    "foreign_origin",
+    "not_found",
+    "method_not_allowed",
+    "too_slow",
+    "too_large",
+    "unsupported_type",
+    "wrong_host",
+    "invalid",
+    "unusable_pictures",
+    "internal",
+    "busy",
+    "timeout",
+]
+
+
+class Options(BaseModel):
+    """How images are scored: parameters of the URL, or fields of the form."""
+
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+    embeddings: bool = Field(False, description="Also return the embedding of each face.")
+    largest: bool = Field(False, description="Score only the largest face of each image.")
+    aligned: bool | None = Field(
+        None,
+        description="Treat the images as aligned crops and skip the detector. Default: only where the service has no "
+        "detector.",
+    )
+    resize_crops: bool | None = Field(
+        None,
+        description="Resize aligned crops that are not 112 x 112; otherwise they are an error, because they may be "
+        "photos. Default: as the service was started.",
+    )
+    keep: float | None = Field(
+        None,
+        gt=0,
+        le=1,
+        description="Accept faces above the model's calibrated threshold that keeps this fraction of good faces (see "
+        "/v1/model).",
+    )
+    min_quality: float | None = Field(None, description="Accept faces with at least this quality.")
+
+    @model_validator(mode="after")
+    def has_one_threshold(self) -> Options:
+        if self.keep is not None and self.min_quality is not None:
+            raise ValueError("keep and min_quality both set a threshold; give only one")
+        return self
+
+
+class Schema(BaseModel):
+    """A response, or a part of one."""
+
+    # Fields may begin with model_.
+    model_config = ConfigDict(protected_namespaces=(), extra="forbid")
+
+
+class Face(Schema):
+    """A face."""
+
+    box: Box | None = Field(
+        description="Left, top, right and bottom in pixels of the upright image; null for an aligned crop."
+    )
+    points: Points | None = Field(
+        description="x and y of the eyes, the nose and the corners of the mouth, from left to right in the image; "
+        "null for an aligned crop."
+    )
+    det_score: float | None = Field(description="The detector's score, 0 to 1; null for an aligned crop.")
+    quality: float | None = Field(description="Higher is better; comparable only within one model.")
+    percentile: float | None = Field(
+        description="0 to 100: the percentage of the faces in the model's calibration set that scored lower."
+    )
+    uncertainty: float | None = Field(description="The uncertainty as the model's method defines it.")
+    accepted: bool | None = Field(
+        description="Whether the quality reaches the threshold; null without a threshold."
+    )
+    reason: str | None = Field(description="Why the face was not accepted.")
+    embedding: list[float] | None = Field(description="Unit length; null unless requested.")
+
+
+class ImageResult(Schema):
+    """An image: its faces, or the error that kept it from being scored."""
+
+    name: str | None = Field(description="The name of the file, as it was sent.")
+    width: Count | None = Field(
+        description="Width of the upright image in pixels; null if it could not be read."
+    )
+    height: Count | None = Field(
+        description="Height of the upright image in pixels; null if it could not be read."
+    )
+    found: Count = Field(
+        description="Number of faces found, including those beyond the maximum that is scored."
+    )
+    faces: list[Face] = Field(description="Largest first.")
+    error: str | None = Field(description="Why the image could not be scored.")
+
+
+class Scores(Schema):
+    """The response of /v1/score."""
+
+    model: str = Field(description="Name of the model.")
+    model_sha256: str = Field(description="SHA-256 of the model file.")
+    min_quality: float | None = Field(
+        description="The threshold that faces had to reach; null without a threshold."
+    )
+    pictures: list[ImageResult] = Field(description="One result for each image, in the order they were sent.")
+
+
+class RequestLimits(Schema):
+    """The limits of a request."""
+
+    bytes: Count = Field(description="Maximum size of a request body, in bytes.")
+    pixels: Count = Field(description="Maximum number of pixels of an image.")
+    pictures: Count = Field(description="Maximum number of images per request.")
+    faces: Count = Field(description="Maximum number of faces scored per image.")
+
+
+class ModelInfo(Schema):
+    """The response of /v1/model."""
+
+    name: str
+    sha256: str = Field(description="SHA-256 of the model file.")
+    detector: str | None = Field(description="The face detector; null if images must be aligned crops.")
+    has_quality: bool = Field(description="Whether the model gives a quality for each face.")
+    min_quality: float | None = Field(
+        description="The threshold for requests that set none; null if their faces are neither accepted nor rejected."
+    )
+    template: Points = Field(description="The five points of an aligned crop.")
+    template_size: Count = Field(description="Width and height of an aligned crop, in pixels.")
+    limits: RequestLimits
+    description: Description = Field(
+        description="The model's own description: its quality thresholds by the fraction of faces that they keep, and, "
+        "in calibration.matching, its similarity thresholds with their error rates."
+    )
+
+
+class Health(Schema):
+    """The response of /healthz and /readyz."""
+
+    status: str
+
+
+class Problem(Schema):
+    """The response to a request that failed."""
+
+    error: str = Field(description="The reason, in a sentence.")
+    code: Code = Field(description="The reason, for programs.")
+    pictures: list[ImageResult] | None = Field(
+        None, description="One result for each image, if none could be scored."
+    )
+
+
+def request_body(max_images: int) -> dict[str, Any]:
+    """The body of /v1/score in the OpenAPI schema: a form, or one image."""
+    file = {"type": "string", "format": "binary"}
+    images = {"type": "array", "items": file, "minItems": 1, "maxItems": max_images}
+    options = Options.model_json_schema()["properties"]
+    form = {
+        "type": "object",
+        "properties": {IMAGES_FIELD: images, **{name: _non_null(schema) for name, schema in options.items()}},
+        "required": [IMAGES_FIELD],
+        "additionalProperties": False,
+    }
+    return {
+        "required": True,
+        "content": {FORM_TYPE: {"schema": form}, **{kind: {"schema": file} for kind in IMAGE_TYPES}},
+    }
+
+
+def _non_null(schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema of an option as a form field, which may be missing, but not null."""
+    rest = {key: value for key, value in schema.items() if key not in ("anyOf", "default")}
+    return rest | next((kind for kind in schema.get("anyOf", ()) if kind["type"] != "null"), {})

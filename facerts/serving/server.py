@@ -1,0 +1,131 @@
+"""The service on a socket: uvicorn, with the timeouts that it lacks."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import socket
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import h11
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from facerts.errors import Error
+from facerts.serving.settings import Settings
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
+LOG = logging.getLogger("facerts.serving")
+# Connections that wait to be accepted.
+BACKLOG = 512
+# Seconds beyond the timeout for requests in flight when the service shuts down.
+GRACE = 5
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A listening socket.
+
+    Args:
+        host: name or address.
+        port: 0 for any free port.
+
+    Raises:
+        Error: the address is not available.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # asyncio sets TCP_NODELAY only where the protocol is named; small responses would take 40 ms longer without.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen(BACKLOG)
+        return listener
+    except (OSError, OverflowError) as error:
+        listener.close()
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise Error(
+            f"cannot listen on {host}, port {port} ({reason}); choose another address with --host and --port"
+        ) from error
+
+
+def make_server(app: ASGIApp, settings: Settings) -> uvicorn.Server:
+    """The server, which answers the requests in flight before it shuts down."""
+    config = uvicorn.Config(
+        app,
+        # Always the same parser, whatever else is installed: its limits are tested.
+        http=partial(Connection, settings=settings),  # type: ignore[arg-type]
+        ws="none",
+        lifespan="on",
+        log_config=None,
+        # It would log what clients write into paths.
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=math.ceil(settings.timeout) + GRACE,
+    )
+    return uvicorn.Server(config)
+
+
+def serve(app: ASGIApp, listener: socket.socket, settings: Settings) -> None:
+    """Answer requests until a signal ends the process."""
+    server = make_server(app, settings)
+    host, port = listener.getsockname()[:2]
+    LOG.info("listening on http://%s:%d/", f"[{host}]" if ":" in host else host, port)
+    server.run(sockets=[listener])
+
+
+class Connection(H11Protocol):
+    """uvicorn's protocol, which would wait forever for a request's headers and for its response to be read.
+
+    Args:
+        settings: ``header_timeout`` for the headers to arrive, ``timeout`` for the response to be read.
+        options: uvicorn's own.
+    """
+
+    def __init__(self, *, settings: Settings, **options: Any) -> None:
+        super().__init__(**options)
+        self._settings = settings
+        self._header_timer: asyncio.TimerHandle | None = None
+        self._response_timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._time_headers()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._time_headers()
+
+    def on_response_complete(self) -> None:
+        self._response_timer = _cancelled(self._response_timer)
+        if self.transport.get_write_buffer_size():
+            self._response_timer = self.loop.call_later(self._settings.timeout, self._abort_if_unread)
+        super().on_response_complete()
+        self._time_headers()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._header_timer = _cancelled(self._header_timer)
+        self._response_timer = _cancelled(self._response_timer)
+        super().connection_lost(exc)
+
+    def _time_headers(self) -> None:
+        """Keep a timer running while the next request's headers are incomplete, however they arrive."""
+        if self.conn.their_state is not h11.IDLE:
+            self._header_timer = _cancelled(self._header_timer)
+        elif self._header_timer is None:
+            self._header_timer = self.loop.call_later(self._settings.header_timeout, self.transport.close)
+
+    def _abort_if_unread(self) -> None:
+        # close() would wait for the client to read.
+        if self.transport.get_write_buffer_size():
+            self.transport.abort()
+
+
+def _cancelled(timer: asyncio.TimerHandle | None) -> asyncio.TimerHandle | None:
+    """None, to be assigned in place of a timer that is not needed any more."""
+    if timer is not None:
+        timer.cancel()
+    return None

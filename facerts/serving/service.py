@@ -1,0 +1,239 @@
+"""Uploads to scores: images are prepared in threads, and their crops go through one batcher."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from facerts.detection import Detection, Detector
+from facerts.embedding import FaceOutputs
+from facerts.errors import ModelError
+from facerts.images import CROP_SIZE, decode
+from facerts.scoring import LazyImage, RowBuilder, ScoredFace, Scorer
+from facerts.scoring.prepare import PreparedImage, prepare, printable
+from facerts.serving.batching import Batcher
+from facerts.serving.errors import RequestError
+from facerts.serving.metrics import Metrics
+from facerts.serving.schemas import Face, ImageResult, Options, Scores
+from facerts.serving.settings import Settings
+from facerts.serving.uploads import Upload
+
+# Images in memory for each crop of a batch: enough to fill the next batches, and no more.
+AHEAD = 4
+# What errors call an image; removed again, because they stand beside it in the response.
+IMAGE = "the image"
+
+
+@dataclass
+class _ImageInfo:
+    """Size of an image, and the number of faces found in it."""
+
+    width: int | None = None
+    height: int | None = None
+    found: int = 0
+
+
+class Service:
+    """Scores the images of many requests at once; belongs to one event loop.
+
+    Args:
+        scorer: the model, with a detector if images are photos.
+        settings: limits and defaults.
+        metrics: where images, faces and batches are counted.
+
+    Raises:
+        ModelError: the model has no such threshold, or no quality to accept faces by.
+    """
+
+    def __init__(self, scorer: Scorer, settings: Settings, metrics: Metrics) -> None:
+        self.scorer = scorer
+        self.settings = settings
+        self.metrics = metrics
+        # The first forward pass is slow and may fail; better now than with the first request.
+        black = np.zeros((1, CROP_SIZE, CROP_SIZE, 3), dtype=np.uint8)
+        self.has_quality = scorer.embed(black).quality is not None
+        self.judge = self._judge(settings.min_quality, settings.keep)
+        self.working = 0
+        self._slots = asyncio.Semaphore(AHEAD * scorer.embedder.batch_size * scorer.parallel_batches)
+        self._threads = ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="images")
+        self._batcher = Batcher(
+            scorer.embedder,
+            batch_size=scorer.embedder.batch_size,
+            wait=settings.batch_wait,
+            concurrency=scorer.parallel_batches,
+            on_batch=metrics.count_batch,
+        )
+
+    @property
+    def queued(self) -> int:
+        """Number of crops that wait for the network."""
+        return self._batcher.waiting
+
+    def check_capacity(self) -> None:
+        """
+        Raises:
+            RequestError: as many requests as allowed are being worked on.
+        """
+        if self.working >= self.settings.queue:
+            raise RequestError(
+                "busy", f"{self.settings.queue} requests are already being worked on; try again later"
+            )
+
+    @contextmanager
+    def place(self) -> Iterator[None]:
+        """A place among the requests that are worked on.
+
+        Raises:
+            RequestError: all places are taken.
+        """
+        self.check_capacity()
+        self.working += 1
+        try:
+            yield
+        finally:
+            self.working -= 1
+
+    async def close(self) -> None:
+        """Finish what has begun, and stop."""
+        await self._batcher.close()
+        self._threads.shutdown()
+
+    def judge_for(self, options: Options) -> RowBuilder:
+        """What accepts or rejects the faces of a request.
+
+        Raises:
+            RequestError: the model has no such threshold, or no quality to accept faces by.
+        """
+        if options.keep is None and options.min_quality is None:
+            return self.judge
+        try:
+            return self._judge(options.min_quality, options.keep)
+        except ModelError as error:
+            raise RequestError("invalid", str(error)) from error
+
+    def detector_for(self, options: Options) -> Detector | None:
+        """What finds the faces of a request; None if its images are aligned crops.
+
+        Raises:
+            RequestError: the request wants a detector, and there is none.
+        """
+        detector = self.scorer.detector
+        if options.aligned is False and detector is None:
+            raise RequestError(
+                "invalid", "aligned: this service has no detector, so images must be aligned crops"
+            )
+        return None if options.aligned else detector
+
+    async def score(self, uploads: Sequence[Upload], options: Options) -> Scores:
+        """Score images; one that cannot be read has an error in its place.
+
+        Raises:
+            RequestError: the options do not fit this model or service.
+            ModelError: the model fails on an image.
+        """
+        judge, detector = self.judge_for(options), self.detector_for(options)
+        tasks = [
+            asyncio.ensure_future(self._score_one(upload, judge, detector, options)) for upload in uploads
+        ]
+        try:
+            images = await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+        for image in images:
+            self.metrics.count_image([face.accepted for face in image.faces], failed=image.error is not None)
+        embedder = self.scorer.embedder
+        return Scores(
+            model=embedder.name,
+            model_sha256=embedder.sha256,
+            min_quality=judge.min_quality,
+            pictures=images,
+        )
+
+    def _judge(self, min_quality: float | None, keep: float | None) -> RowBuilder:
+        judge = self.scorer.row_builder(min_quality=min_quality, keep=keep)
+        if judge.min_quality is not None and not self.has_quality:
+            raise ModelError(
+                f"{self.scorer.embedder.name} has no quality, so it cannot accept faces by a threshold"
+            )
+        return judge
+
+    async def _score_one(
+        self, upload: Upload, judge: RowBuilder, detector: Detector | None, options: Options
+    ) -> ImageResult:
+        async with self._slots:
+            prepared, info = await asyncio.get_running_loop().run_in_executor(
+                self._threads, self._prepare, upload.data, detector, options
+            )
+            outputs: FaceOutputs | None = None
+            if prepared.crops:
+                outputs = await self._batcher(np.stack(prepared.crops))
+        scored = judge.rows(prepared, outputs)
+        return ImageResult(
+            name=None if upload.name is None else printable(upload.name),
+            width=info.width,
+            height=info.height,
+            found=info.found,
+            faces=[
+                _face(entry, embedding=options.embeddings) for entry in scored if entry.row.face is not None
+            ],
+            error=None if prepared.error is None else prepared.error.removeprefix(f"{IMAGE}: "),
+        )
+
+    def _prepare(
+        self, data: bytes, detector: Detector | None, options: Options
+    ) -> tuple[PreparedImage, _ImageInfo]:
+        """The crops of an image; called in a thread."""
+        info = _ImageInfo()
+
+        def load() -> NDArray[np.uint8]:
+            image = decode(data, where=IMAGE, max_pixels=self.settings.max_pixels)
+            info.height, info.width = image.shape[:2]
+            return image
+
+        limited = None if detector is None else _LimitedDetector(detector, self.settings.max_faces)
+        resize = self.scorer.resize_crops if options.resize_crops is None else options.resize_crops
+        prepared = prepare(LazyImage(IMAGE, load), limited, largest=options.largest, resize_crops=resize)
+        info.found = len(prepared.crops) if limited is None else limited.found
+        return prepared, info
+
+
+class _LimitedDetector:
+    """A detector that returns only so many faces of an image, the largest, and remembers how many it found."""
+
+    def __init__(self, detector: Detector, max_faces: int) -> None:
+        self.identity = detector.identity
+        self.found = 0
+        self._detector = detector
+        self._max_faces = max_faces
+
+    def __call__(self, image: NDArray[np.uint8]) -> list[Detection]:
+        faces = self._detector(image)
+        self.found = len(faces)
+        return faces[: self._max_faces]
+
+
+def _face(scored: ScoredFace, *, embedding: bool) -> Face:
+    row = scored.row
+    points = row.points
+    return Face(
+        box=row.box,
+        points=None if points is None else [points[at : at + 2] for at in range(0, len(points), 2)],
+        det_score=row.det_score,
+        quality=row.quality,
+        percentile=row.percentile,
+        uncertainty=row.uncertainty,
+        accepted=row.accepted,
+        reason=row.reason,
+        # Only the digits that float32 has.
+        embedding=[float(str(value)) for value in scored.embedding]
+        if embedding and scored.embedding is not None
+        else None,
+    )

@@ -1,0 +1,134 @@
+"""The body of a request to its images and options."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from email.message import Message
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+
+from facerts.errors import did_you_mean
+from facerts.serving.errors import RequestError, validation_message
+from facerts.serving.multipart import MultipartError, Part, TooManyPartsError, boundary_of, split_parts
+from facerts.serving.schemas import FORM_TYPE, IMAGE_TYPES, IMAGES_FIELD, Options
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+
+@dataclass(frozen=True)
+class Upload:
+    """An image as it was sent.
+
+    Attributes:
+        name: file name as the client gave it; only repeated in the response.
+        data: encoded image.
+    """
+
+    name: str | None
+    data: bytes
+
+
+async def read_uploads(
+    request: Request, *, max_images: int, max_fields: int
+) -> tuple[list[Upload], dict[str, str]]:
+    """The images of a request, and the other fields of its form.
+
+    Args:
+        request: its body is an image, or a form with files.
+        max_images: maximum number of images.
+        max_fields: maximum number of other fields in the form.
+
+    Raises:
+        RequestError: the body is something else, has no images or too many, or is a broken form.
+    """
+    content_type = _content_type(request.headers)
+    kind = content_type.get_content_type() if "content-type" in content_type else ""
+    if kind == FORM_TYPE:
+        try:
+            boundary = boundary_of(content_type)
+            parts = split_parts(await _body(request), boundary, max_images + max_fields)
+        except TooManyPartsError as error:
+            raise _too_many(max_images) from error
+        except MultipartError as error:
+            raise RequestError("bad_request", str(error)) from error
+        return _images_and_fields(parts, max_images)
+    if kind not in IMAGE_TYPES:
+        raise RequestError(
+            "unsupported_type",
+            f"the body must be {FORM_TYPE} with files in {IMAGES_FIELD!r}, or one image as {', '.join(IMAGE_TYPES)}"
+            + (f", not {kind}" if kind else "; it has no Content-Type"),
+        )
+    data = await _body(request)
+    if not data:
+        raise RequestError("bad_request", "the body is empty; it must be an image")
+    return [Upload(None, data)], {}
+
+
+def merge_options(query: Options, named: Collection[str], fields: Mapping[str, str]) -> Options:
+    """The options of the URL together with those of the form.
+
+    Args:
+        query: options of the URL.
+        named: those of them that the URL names.
+        fields: fields of the form.
+
+    Raises:
+        RequestError: a field is unknown, invalid, or also in the URL.
+    """
+    given: dict[str, Any] = {name: getattr(query, name) for name in named}
+    for name in fields:
+        if name not in Options.model_fields:
+            raise RequestError(
+                "invalid", f"unknown option {name!r}{did_you_mean(name, Options.model_fields)}"
+            )
+        if name in given:
+            raise RequestError(
+                "invalid", f"the option {name!r} is in both the URL and the form; give it only once"
+            )
+    try:
+        return Options.model_validate({**given, **fields})
+    except ValidationError as error:
+        raise RequestError("invalid", validation_message(error.errors())) from error
+
+
+def _images_and_fields(parts: list[Part], max_images: int) -> tuple[list[Upload], dict[str, str]]:
+    uploads: list[Upload] = []
+    fields: dict[str, str] = {}
+    for part in parts:
+        if part.filename is not None:
+            if part.name != IMAGES_FIELD:
+                raise RequestError(
+                    "invalid", f"files belong in the field {IMAGES_FIELD!r}, not in {part.name!r}"
+                )
+            uploads.append(Upload(part.filename, part.data))
+        elif part.name == IMAGES_FIELD:
+            raise RequestError(
+                "invalid", f"{IMAGES_FIELD!r} must be files; with curl: -F {IMAGES_FIELD}=@photo.jpg"
+            )
+        elif part.name in fields:
+            raise RequestError("invalid", f"the field {part.name!r} is there twice")
+        else:
+            fields[part.name] = part.data.decode("utf-8", "replace")
+    if not uploads:
+        raise RequestError("bad_request", f"the form has no files in the field {IMAGES_FIELD!r}")
+    if len(uploads) > max_images:
+        raise _too_many(max_images)
+    return uploads, fields
+
+
+def _too_many(max_images: int) -> RequestError:
+    return RequestError("invalid", f"more than {max_images} images, the maximum of a request")
+
+
+def _content_type(headers: Mapping[str, str]) -> Message:
+    message = Message()
+    if "content-type" in headers:
+        message["content-type"] = headers["content-type"]
+    return message
+
+
+async def _body(request: Request) -> bytes:
+    return b"".join([chunk async for chunk in request.stream()])

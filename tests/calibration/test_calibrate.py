@@ -1,0 +1,672 @@
+"""Thresholds and their error rates, checked against pairs counted one by one; and the files they are written to."""
+
+from __future__ import annotations
+
+import csv
+import itertools
+import json
+import math
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+import facerts
+from facerts.benchmarks import pairs_from_identities
+from facerts.benchmarks.bin_sets import write_bin
+from facerts.calibration.match_thresholds import match_thresholds
+from facerts.calibration.pairs import EveryPair, ListedPairs
+from facerts.calibration.quality_thresholds import calibrate, quality_quantiles, quality_thresholds
+from facerts.curation.pack import pack_shards
+from facerts.datasets import open_source
+from facerts.datasets.fingerprint import hash_images
+from facerts.datasets.synthetic import draw_face, write_synthetic_faces
+from facerts.detection import Detection
+from facerts.embedding import load_embedder
+from facerts.errors import DataError, Error, ModelError
+from facerts.evaluation import embed_source
+from facerts.hub import registry
+from facerts.images import encode_png
+from facerts.metrics.all_pairs import all_pairs, far_intervals
+from facerts.metrics.resample import pair_weights
+from facerts.onnx.contract import Calibration, Matching, MatchThreshold
+from facerts.scoring.row import COLUMNS
+from tests.command import run
+from tests.evaluation.conftest import write_pairs
+from tests.foreign import write_description, write_embedder
+from tests.shipped import write_entry, write_manifest
+
+KEEP = ("0.99", "0.95", "0.9", "0.8")
+PEOPLE, IMAGES = 15, 8
+
+
+@pytest.fixture(scope="module")
+def people(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder by identity: 120 faces, 420 genuine and 6,720 impostor pairs."""
+    folder = tmp_path_factory.mktemp("own") / "people"
+    write_synthetic_faces(folder, identities=PEOPLE, images=IMAGES, seed=5)
+    return folder
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    """A foreign model whose norm is its quality."""
+    path = write_embedder(tmp_path / "model.onnx")
+    write_description(path, license="custom")
+    return path
+
+
+@pytest.fixture(scope="module")
+def calibrated(people: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same model, calibrated on the same people; tests must not change it."""
+    path = write_embedder(tmp_path_factory.mktemp("calibrated") / "model.onnx")
+    write_description(path)
+    calibrate(path, people)
+    return path
+
+
+def embed_description(model: Path) -> Path:
+    """Move the description of a model into its metadata, among other entries."""
+    content = onnx.load(str(model))
+    for key, value in (("a", "1"), ("facerts", model.with_suffix(".json").read_text()), ("z", "2")):
+        content.metadata_props.add(key=key, value=value)
+    onnx.save(content, str(model))
+    model.with_suffix(".json").unlink()
+    return model
+
+
+def calibration_of(model: Path) -> Calibration:
+    calibration = facerts.load(model).embedder.description.calibration
+    assert calibration is not None
+    return calibration
+
+
+def matching_of(model: Path) -> Matching:
+    matching = calibration_of(model).matching
+    assert matching is not None
+    return matching
+
+
+# Quality thresholds and percentiles
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(st.integers(-5, 20), min_size=1, max_size=60),
+    st.one_of(st.sampled_from([0.99, 0.95, 0.9, 0.8, 0.55]), st.floats(0.001, 0.999)),
+)
+def test_a_threshold_is_the_largest_that_keeps_the_share(values: list[int], share: float) -> None:
+    quality = np.array(values, dtype=np.float64) / 3
+    threshold = quality_thresholds(quality, [share], "0")[str(share)]
+    kept = {minimum: float(np.mean([value >= minimum for value in quality])) for minimum in quality}
+    # A threshold between two qualities keeps the same faces as the upper one, so no others matter.
+    assert threshold.quality == max(minimum for minimum, rate in kept.items() if rate >= share - 1e-9)
+    assert threshold.kept == pytest.approx(kept[threshold.quality])
+
+
+@pytest.mark.parametrize("faces", [100, 137, 400])
+@pytest.mark.parametrize("distinct", [1, 2, 40, 10_000])
+def test_a_percentile_is_the_percentage_that_scored_lower(faces: int, distinct: int) -> None:
+    random = np.random.default_rng((faces, distinct))
+    sample = random.choice(random.normal(size=distinct).astype(np.float32), faces)
+    quality = np.array([float(str(value)) for value in sample])  # as in rows
+    calibration = Calibration(
+        data="d", data_sha256="0", faces=faces, identities=None, quantiles=quality_quantiles(quality)
+    )
+    values = np.sort(np.concatenate([quality, random.normal(size=50)]))
+    percentiles = [calibration.percentile(value) for value in values.tolist()]
+    lower = [100 * np.mean(quality < value) for value in values]
+    np.testing.assert_allclose(np.array(percentiles, dtype=float), lower, atol=1 + 100 / faces + 0.01)
+    assert percentiles == sorted(percentiles)  # type: ignore[type-var]
+    assert (
+        calibration.percentile(float(quality.min())) == calibration.percentile(float(quality.min()) - 1) == 0
+    )
+    assert calibration.percentile(float(quality.max()) + 1e-6) == 100
+
+
+def test_missing_quantiles_give_no_percentiles_and_invalid_ones_are_refused() -> None:
+    content = {"data": "d", "data_sha256": "0", "faces": 1, "identities": None}
+    assert Calibration.model_validate(content).percentile(1.0) is None
+    for quantiles in ([0.0] * 100, [1.0, *[0.0] * 100], [float("nan")] * 101, [*[0.0] * 100, math.inf]):
+        with pytest.raises(ValueError, match="quantiles"):
+            Calibration.model_validate({**content, "quantiles": quantiles})
+
+
+def test_scoring_the_same_faces_keeps_the_share_of_the_threshold(calibrated: Path, people: Path) -> None:
+    scorer = facerts.load(calibrated)
+    description = scorer.embedder.description
+    assert tuple(description.thresholds) == KEEP
+    for share, threshold in description.thresholds.items():
+        assert scorer.threshold(float(share)) == threshold.quality
+        rows = [entry.row for entry in scorer.score_paths(people, min_quality=scorer.threshold(float(share)))]
+        accepted = [row for row in rows if row.accepted]
+        assert len(accepted) / len(rows) == threshold.kept
+        assert len(accepted) == math.ceil(float(share) * len(rows))
+        # The face at the threshold is the last to pass.
+        assert min(row.quality or 0 for row in accepted) == threshold.quality
+        assert {row.reason for row in rows if not row.accepted} == {"quality below the threshold"}
+        lower = [
+            100 * sum((other.quality or 0) < (row.quality or 0) for other in rows) / len(rows) for row in rows
+        ]
+        assert [row.percentile for row in rows] == pytest.approx(lower, abs=1.9)
+
+
+def test_rows_have_a_percentile_next_to_the_quality(calibrated: Path, model: Path, tmp_path: Path) -> None:
+    assert list(COLUMNS) == [
+        *("path", "face", "box", "points", "det_score", "quality", "percentile", "uncertainty"),
+        *("accepted", "reason", "error", "model_sha256"),
+    ]
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "face.png").write_bytes(encode_png(draw_face(3, 1)))
+    (tmp_path / "in" / "bad.png").write_bytes(b"no")
+    percentiles = {}
+    for name, path in (("with", calibrated), ("without", model)):
+        assert run("score", tmp_path / "in", "--model", path, "--out", tmp_path / f"{name}.csv") == 1
+        with (tmp_path / f"{name}.csv").open() as file:
+            percentiles[name] = [row["percentile"] for row in csv.DictReader(file)]
+    assert percentiles["without"] == ["", ""]
+    assert percentiles["with"][0] == ""  # bad.png
+    assert 0 <= float(percentiles["with"][1]) <= 100
+    assert (
+        run("score", tmp_path / "in", "--model", calibrated, "--keep", "0.95", "--out", tmp_path / "k.csv")
+        == 1
+    )
+    assert (
+        run("score", tmp_path / "in", "--model", calibrated, "--keep", "0.5", "--out", tmp_path / "k.csv")
+        == 2
+    )
+
+
+# Match thresholds
+
+
+def one_by_one(
+    embedding: NDArray[np.float32], labels: NDArray[np.int64], quality: NDArray[np.float32]
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Cosines of the impostor pairs and of the genuine pairs, and the lower quality of each genuine pair."""
+    impostors, genuine, worse = [], [], []
+    for a, b in itertools.combinations(range(len(labels)), 2):
+        cosine = float(embedding[a].astype(np.float64) @ embedding[b])
+        if labels[a] == labels[b]:
+            genuine.append(cosine)
+            worse.append(float(min(quality[a], quality[b])))
+        else:
+            impostors.append(cosine)
+    return np.array(impostors), np.array(genuine), np.array(worse)
+
+
+def check_threshold(
+    actual: MatchThreshold,
+    fmr: float,
+    impostors: NDArray[np.float64],
+    genuine: NDArray[np.float64],
+    worse: NDArray[np.float64],
+    minimums: dict[str, float],
+) -> None:
+    allowed = int(fmr * len(impostors) + 1e-9)
+    first_rejected = np.sort(impostors)[::-1][allowed]
+    assert actual.similarity == pytest.approx(first_rejected, abs=2e-6)
+    assert (actual.impostors, actual.genuine) == (len(impostors), len(genuine))
+    assert actual.achieved_fmr == pytest.approx(allowed / len(impostors), abs=1.5 / len(impostors))
+    assert actual.achieved_fmr <= fmr
+    # A cosine within rounding of the threshold may fall on either side.
+    assert actual.fnmr == pytest.approx(np.mean(genuine < actual.similarity), abs=1.1 / len(genuine))
+    assert actual.ci95[0] <= actual.fnmr <= actual.ci95[1]
+    for share, minimum in minimums.items():
+        remaining = genuine[worse >= minimum - 1e-6]
+        kept = actual.kept[share]
+        assert kept.genuine == len(remaining)
+        assert kept.fnmr == pytest.approx(np.mean(remaining < actual.similarity), abs=1.1 / len(remaining))
+        assert kept.ci95 is not None
+        assert kept.ci95[0] <= (kept.fnmr or 0) <= kept.ci95[1]
+
+
+@pytest.mark.parametrize("flip", [False, True])
+def test_error_rates_equal_those_of_all_pairs_counted_one_by_one(
+    model: Path, people: Path, tmp_path: Path, flip: bool
+) -> None:
+    out = tmp_path / "out.onnx"
+    done = calibrate(model, people, out=out, flip=flip)
+    source = open_source(people)
+    assert source.labels is not None
+    outputs = embed_source(load_embedder(model), source, flip=flip, progress=False)
+    assert outputs.quality is not None
+    slow = one_by_one(outputs.embedding, source.labels, outputs.quality)
+    matching = matching_of(out)
+    minimums = {share: threshold.quality for share, threshold in done.description.thresholds.items()}
+    assert list(matching.thresholds) == ["0.01"]
+    check_threshold(matching.thresholds["0.01"], 0.01, *slow, minimums)
+    assert (matching.pairs, matching.flip, matching.interval) == ("all", flip, "bootstrap over subjects")
+    assert (matching.data, matching.images, matching.identities) == ("people", 120, PEOPLE)
+    # 6,720 impostor pairs give fewer than ten false matches at a rate of one in a thousand.
+    notes = calibration_of(out).notes
+    assert [note[:70] for note in notes] == [
+        "FMR 0.001 is left out: it needs 10,000 impostor pairs for 10 false mat",
+        "FMR 0.0001 is left out: it needs 100,000 impostor pairs for 10 false m",
+    ]
+    scorer = facerts.load(out)
+    assert scorer.match_threshold(0.01, flip=flip) == matching.thresholds["0.01"].similarity
+    with pytest.raises(ModelError, match="calibrate it again with"):
+        scorer.match_threshold(0.01, flip=not flip)
+    with pytest.raises(ModelError, match=r"rate of 0\.001, only for 0\.01"):
+        scorer.match_threshold(0.001, flip=flip)
+    with pytest.raises(ModelError, match="none at all; calibrate it"):
+        facerts.load(model).match_threshold(0.01)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("known", [True, False])
+def test_error_rates_equal_those_of_listed_pairs_counted_one_by_one(
+    model: Path, people: Path, tmp_path: Path, known: bool
+) -> None:
+    shutil.copytree(people, tmp_path / "people")
+    benchmark = pairs_from_identities(open_source(tmp_path / "people"), genuine=150, impostors=300, seed=2)
+    listing = write_pairs(benchmark, tmp_path / "people" / "list.csv")
+    if not known:
+        listing = tmp_path / "list.bin"
+        images = [benchmark.images.read(int(row)) for row in benchmark.pairs.reshape(-1)]
+        write_bin(listing, images, benchmark.same.tolist())
+    faces = tmp_path / "flat"
+    faces.mkdir()
+    for number in range(100):
+        (faces / f"{number:03}.png").write_bytes(encode_png(draw_face(100 + number, 0)))
+    done = calibrate(model, faces, pairs=listing, fmr=[0.1, 0.05], keep=[0.9, 0.5])
+    matching = matching_of(model)
+    assert (matching.pairs, matching.data) == ("listed", "list")
+    assert matching.identities == (PEOPLE if known else None)
+    assert matching.interval == f"bootstrap over {'subjects' if known else 'pairs'}"
+    outputs = embed_source(load_embedder(model), benchmark.images, flip=False, progress=False)
+    assert outputs.quality is not None
+    cosine = np.array([float(outputs.embedding[a] @ outputs.embedding[b]) for a, b in benchmark.pairs])
+    worse = outputs.quality[benchmark.pairs].min(axis=1)
+    same = benchmark.same
+    minimums = {share: threshold.quality for share, threshold in done.description.thresholds.items()}
+    assert list(minimums) == ["0.9", "0.5"]
+    for fmr in (0.1, 0.05):
+        check_threshold(
+            matching.thresholds[str(fmr)], fmr, cosine[~same], cosine[same], worse[same], minimums
+        )
+    calibration = calibration_of(model)
+    assert (calibration.data, calibration.faces, calibration.identities) == ("flat", 100, None)
+    assert calibration.data_sha256 != matching.data_sha256
+
+
+def test_intervals_equal_those_of_the_metrics() -> None:
+    random = np.random.default_rng(1)
+    labels = np.repeat(np.arange(20), 6)
+    vectors = random.normal(size=(20, 8))[labels] + 0.7 * random.normal(size=(120, 8))
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    every = all_pairs(vectors, labels)
+    thresholds = match_thresholds(EveryPair(every), [0.01, 0.1])
+    for fmr, (low, high) in far_intervals(every, [0.01, 0.1], replicates=300).items():
+        assert thresholds[str(fmr)].ci95 == pytest.approx((1 - high, 1 - low))
+        assert low < high
+    # A threshold below the stored tail stays fixed, and only the genuine pairs are resampled.
+    short = all_pairs(vectors, labels, tail=500)
+    assert 0.1 * short.impostors * 1.5 > len(short.tail)
+    fixed = match_thresholds(EveryPair(short), [0.1])["0.1"]
+    assert fixed.fnmr == pytest.approx(thresholds["0.1"].fnmr, abs=0.01)
+    assert 0 < fixed.ci95[1] - fixed.ci95[0] < thresholds["0.1"].ci95[1] - thresholds["0.1"].ci95[0] + 0.02
+
+
+def test_intervals_after_rejection_are_those_of_the_remaining_pairs() -> None:
+    random = np.random.default_rng(3)
+    pairs = np.arange(800).reshape(400, 2)
+    same = np.arange(400) < 200
+    scores = random.normal(size=400) + 2 * same
+    quality = random.normal(size=800)
+    threshold = match_thresholds(
+        ListedPairs(scores, same, pairs, None), [0.05], quality=quality, keep={"half": 0.0, "none": 9.0}
+    )["0.05"]
+    remaining = quality[pairs[same]].min(axis=1) >= 0
+    rates = []
+    for weights in pair_weights(same, None, replicates=300):
+        order = np.argsort(-scores[~same])
+        cumulative = np.cumsum(weights[~same][order])
+        limit = scores[~same][order][np.searchsorted(cumulative, 0.05 * cumulative[-1] + 1e-9, side="right")]
+        rates.append(np.average(scores[same][remaining] <= limit, weights=weights[same][remaining]))
+    assert threshold.kept["half"].ci95 == pytest.approx(tuple(np.quantile(rates, [0.025, 0.975])))
+    assert threshold.kept["half"].genuine == remaining.sum()
+    assert threshold.kept["none"].model_dump() == {"genuine": 0, "fnmr": None, "ci95": None}
+
+
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("all_fail", [True, False])
+def test_the_rule_of_three_applies_if_no_pair_or_every_pair_fails(known: bool, all_fail: bool) -> None:
+    labels = np.repeat(np.arange(30), 4)
+    pairs = np.array(list(itertools.combinations(range(120), 2)))
+    same = labels[pairs[:, 0]] == labels[pairs[:, 1]]
+    scores = np.where(same, 0.1 if all_fail else 0.9, np.random.default_rng(0).uniform(0.2, 0.4, len(pairs)))
+    listed_pairs = ListedPairs(scores, same, pairs, labels[pairs] if known else None)
+    calibration = match_thresholds(listed_pairs, [0.01])["0.01"]
+    margin = 3 / (30 if known else 180)
+    assert (calibration.fnmr, calibration.ci95) == (
+        (1.0, (1 - margin, 1.0)) if all_fail else (0.0, (0.0, margin))
+    )
+
+
+def test_duplicate_images_make_no_pairs(model: Path, people: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "people"
+    shutil.copytree(people, copy)
+    first = sorted(copy.glob("*/*"))[0]
+    first.with_name("again.jpg").write_bytes(first.read_bytes())
+    calibrate(model, copy, out=tmp_path / "out.onnx")
+    calibration = calibration_of(tmp_path / "out.onnx")
+    assert (calibration.faces, matching_of(tmp_path / "out.onnx").images) == (121, 120)
+    assert matching_of(tmp_path / "out.onnx").thresholds["0.01"].genuine == 420
+    assert calibration.notes[0] == "1 duplicate images are left out of the pairs."
+
+
+def test_shards_have_identities_too(model: Path, people: Path, calibrated: Path, tmp_path: Path) -> None:
+    packed = pack_shards(open_source(people), tmp_path / "shards", images_per_shard=70)
+    assert len(packed.files) == 2
+    calibrate(model, [str(file) for file in packed.files])
+    assert matching_of(model).thresholds == matching_of(calibrated).thresholds
+
+
+# Unreadable images, and too few faces or pairs
+
+
+def test_unreadable_images_are_named_and_left_out(
+    model: Path, people: Path, calibrated: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    worse = tmp_path / "people"
+    shutil.copytree(people, worse)
+    person = sorted(worse.iterdir())[0]
+    (person / "000.jpg").write_bytes(b"no")
+    (person / "wide.png").write_bytes(encode_png(draw_face(0, 0)[:50]))
+    assert run("calibrate", "--model", model, "--faces", worse, "--json") == 1
+    captured = capsys.readouterr()
+    result = json.loads(captured.out)
+    assert len(result["left_out"]) == 2
+    assert str(person / "000.jpg") in result["left_out"][0]
+    assert "left out" in captured.err
+    # Only readable images count, so the numbers and the hash are those of the intact folder.
+    assert calibration_of(model) == calibration_of(calibrated)
+    assert calibration_of(model).data_sha256 == hash_images(open_source(people)).sha256
+
+    listing = worse / "list.csv"
+    keys = [
+        f"{person.name}/000.jpg",
+        *(str(path.relative_to(worse)) for path in sorted(worse.glob("*/*.jpg"))[2:]),
+    ]
+    lines = [
+        f"{keys[i]},{keys[j]},{int(keys[i][:11] == keys[j][:11])}" for i in range(9) for j in range(i + 1, 60)
+    ]
+    listing.write_text("\n".join(["first,second,same", *lines]))
+    done = calibrate(model, people, pairs=listing, fmr=[0.1])
+    assert len(done.left_out) == 1
+    assert "59 pairs with an unreadable image are left out." in calibration_of(model).notes
+    match = matching_of(model).thresholds["0.1"]
+    assert match.genuine + match.impostors == len(lines) - 59
+
+
+def test_too_few_faces_are_refused_and_nothing_is_written(model: Path, people: Path, tmp_path: Path) -> None:
+    before = model.with_suffix(".json").read_bytes()
+    few = tmp_path / "people"
+    for path in sorted(people.glob("*/*"))[:99]:
+        (few / path.parent.name).mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, few / path.parent.name)
+    with pytest.raises(DataError, match=r"people: 99 faces are too few .* at least 100"):
+        calibrate(model, few)
+    (tmp_path / "none").mkdir()
+    (tmp_path / "none" / "a.jpg").write_bytes(b"no")
+    with pytest.raises(DataError, match=r"no face in 1 images; .*a\.jpg"):
+        calibrate(model, tmp_path / "none")
+    assert model.with_suffix(".json").read_bytes() == before
+
+
+def test_without_identities_there_are_only_quality_thresholds(
+    model: Path, calibrated: Path, people: Path, tmp_path: Path
+) -> None:
+    flat = tmp_path / "flat"
+    flat.mkdir()
+    for path in people.glob("*/*"):
+        shutil.copy(path, flat / f"{path.parent.name}_{path.name}")
+    with pytest.raises(Error, match="need the identity of each image"):
+        calibrate(model, flat, fmr=[0.01])
+    done = calibrate(model, flat)
+    calibration = calibration_of(model)
+    assert calibration.matching is None
+    assert calibration.notes == (
+        "The identities of the images are unknown, so there are no match thresholds.",
+    )
+    other = facerts.load(calibrated).embedder.description.thresholds
+    assert [threshold.quality for threshold in done.description.thresholds.values()] == [
+        threshold.quality for threshold in other.values()
+    ]
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_a_model_without_quality_gets_only_match_thresholds(
+    model: Path, people: Path, tmp_path: Path, inside: bool
+) -> None:
+    write_description(model, quality="none")
+    model = embed_description(model) if inside else model
+    calibrate(model, people)
+    scorer = facerts.load(model)
+    assert scorer.match_threshold(0.01) == matching_of(model).thresholds["0.01"].similarity
+    assert matching_of(model).thresholds["0.01"].kept == {}
+    assert scorer.embedder.description.thresholds == {}
+    assert calibration_of(model).notes[0].startswith("The model has no quality")
+    assert [row.percentile for row in scorer.score([draw_face(0, 0)])] == [None]
+    with pytest.raises(ModelError, match="cannot have quality thresholds"):
+        calibrate(model, people, keep=[0.9])
+    (tmp_path / "flat").mkdir()
+    (tmp_path / "flat" / "a.png").write_bytes(encode_png(draw_face(0, 0)))
+    with pytest.raises(Error, match="nothing to calibrate"):
+        calibrate(model, tmp_path / "flat")
+
+
+def test_numbers_that_are_not_finite_are_refused(people: Path, tmp_path: Path) -> None:
+    model = write_embedder(tmp_path / "nan.onnx", not_a_number=True)
+    write_description(model)
+    with pytest.raises(ModelError, match="not a finite number"):
+        calibrate(model, people)
+    black = tmp_path / "black"
+    shutil.copytree(people, black)
+    gray = sorted(black.iterdir())[0] / "gray.png"
+    gray.write_bytes(encode_png(np.zeros((112, 112, 3), dtype=np.uint8)))
+    model = write_embedder(tmp_path / "model.onnx")
+    write_description(model, input_mean=[0.0, 0.0, 0.0], input_std=[1.0, 1.0, 1.0])
+    with pytest.raises(ModelError, match=r"gray\.png: model returns an embedding of length 0"):
+        calibrate(model, black)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"keep": [1.0]}, "1 is not a share of the faces"),
+        ({"keep": [float("nan")]}, "nan is not a share"),
+        ({"fmr": [0.0]}, "0 is not a false match rate"),
+        ({"fmr": [0.001]}, r"people: FMR 0\.001 is left out: it needs 10,000 impostor pairs.* 6,720"),
+        ({"out": "thresholds.json"}, r"written as \.onnx"),
+    ],
+)
+def test_impossible_thresholds_are_refused_before_scoring(
+    model: Path, people: Path, arguments: dict[str, Any], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = model.with_suffix(".json").read_bytes()
+    with pytest.raises(Error, match=message):
+        calibrate(model, people, **arguments)
+    assert "scoring" not in capsys.readouterr().err
+    assert model.with_suffix(".json").read_bytes() == before
+
+
+def test_people_with_one_image_each_give_no_match_thresholds(model: Path, tmp_path: Path) -> None:
+    write_synthetic_faces(tmp_path / "single", identities=100, images=1, seed=1)
+    calibrate(model, tmp_path / "single")
+    calibration = calibration_of(model)
+    assert calibration.matching is None
+    assert calibration.notes[0].startswith("There are 0 genuine pairs and 4,950 impostor pairs")
+
+
+def test_a_model_pack_is_refused(people: Path, tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="a model pack cannot hold thresholds"):
+        calibrate(tmp_path, people)
+
+
+# Output files
+
+
+def test_a_shipped_model_is_calibrated_into_another_file(
+    people: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "models"
+    folder.mkdir()
+    write_manifest(folder, write_entry(folder, "small"), default="small")
+    monkeypatch.setattr(registry, "models_folder", lambda: folder)
+    with pytest.raises(Error, match=r"small ships with facerts .*--out"):
+        calibrate("small", people)
+    calibrate("small", people, out=tmp_path / "mine.onnx")
+    assert facerts.load("small").embedder.description.thresholds == {}
+    assert list(facerts.load(tmp_path / "mine.onnx").embedder.description.thresholds) == list(KEEP)
+
+
+def test_a_description_inside_a_model_is_rewritten_inside_it(
+    model: Path, people: Path, tmp_path: Path
+) -> None:
+    model = embed_description(model)
+    before, original = model.read_bytes(), onnx.load(str(model))
+    other = calibrate(model, people, out=tmp_path / "new" / "other.onnx")
+    assert other.file == tmp_path / "new" / "other.onnx"
+    assert [path.name for path in other.file.parent.iterdir()] == ["other.onnx"]
+    assert model.read_bytes() == before
+    calibrate(model, people)
+    assert model.read_bytes() == other.file.read_bytes() != before
+    written = onnx.load(str(model))
+    assert [entry.key for entry in written.metadata_props] == ["a", "facerts", "z"]
+    description = json.loads(written.metadata_props[1].value)
+    assert (description["license"], description["thresholds"]["0.9"]["quality"]) == (
+        "custom",
+        facerts.load(model).threshold(0.9),
+    )
+    for content in (written, original):
+        del content.metadata_props[:]
+    assert written.SerializeToString(deterministic=True) == original.SerializeToString(deterministic=True)
+    # A second calibration replaces the first one entirely.
+    calibrate(model, people, keep=[0.7])
+    assert list(facerts.load(model).embedder.description.thresholds) == ["0.7"]
+    assert list(matching_of(model).thresholds["0.01"].kept) == ["0.7"]
+
+
+def test_a_description_beside_a_model_is_rewritten_beside_it(
+    model: Path, people: Path, tmp_path: Path, calibrated: Path
+) -> None:
+    content = model.read_bytes()
+    beside = json.loads(model.with_suffix(".json").read_text())
+    done = calibrate(model, people, out=tmp_path / "other.onnx")
+    assert done.file == tmp_path / "other.json"
+    assert (tmp_path / "other.onnx").read_bytes() == content
+    assert json.loads(model.with_suffix(".json").read_text()) == beside
+    assert calibrate(model, people).file == model.with_suffix(".json")
+    assert model.read_bytes() == content
+    after = json.loads(model.with_suffix(".json").read_text())
+    assert after == json.loads(done.file.read_text())
+    # The rest of the description is unchanged.
+    assert {key: after.pop(key) for key in ("thresholds", "calibration")}
+    assert after == beside
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        *("model.json", "model.onnx", "other.json", "other.onnx"),
+    ]
+    assert calibration_of(model) == calibration_of(calibrated)
+
+
+def test_an_interrupted_calibration_leaves_the_old_description(
+    model: Path, people: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = model.with_suffix(".json").read_bytes()
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("facerts.io.files.os.replace", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        calibrate(model, people)
+    assert model.with_suffix(".json").read_bytes() == before
+    assert len(list(model.parent.iterdir())) == 2
+
+
+def test_calibration_needs_neither_onnx_nor_pytorch(
+    model: Path, people: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = embed_description(model)
+    for package in ("onnx", "torch"):
+        for name in [name for name in sys.modules if name.split(".")[0] == package]:
+            monkeypatch.delitem(sys.modules, name)
+        monkeypatch.setitem(sys.modules, package, None)
+    calibrate(model, people)
+    assert facerts.load(model).match_threshold(0.01) > 0
+
+
+class Bright:
+    """A detector that finds one face in bright images and none in dark ones."""
+
+    identity = "bright"
+
+    def __call__(self, image: NDArray[np.uint8]) -> list[Detection]:
+        from facerts.images.align import TEMPLATE
+
+        if image.mean() < 40:
+            return []
+        return [Detection(np.array([0.0, 0, 112, 112]), TEMPLATE.copy(), 0.9)]
+
+
+def test_photos_without_a_face_are_left_out(
+    model: Path, people: Path, calibrated: Path, tmp_path: Path
+) -> None:
+    photos = tmp_path / "people"
+    shutil.copytree(people, photos)
+    dark = sorted(photos.iterdir())[1] / "dark.png"
+    dark.write_bytes(encode_png(np.full((112, 112, 3), 9, dtype=np.uint8)))
+    done = calibrate(model, photos, align=Bright())
+    calibration = calibration_of(model)
+    assert done.left_out == ()
+    assert calibration.faces == 120
+    assert calibration.notes[0].startswith("No face was found in 1 photos, first")
+    assert dark.name in calibration.notes[0]
+    # Aligning a crop by the template's own landmarks only interpolates it.
+    aligned, original = matching_of(model).thresholds["0.01"], matching_of(calibrated).thresholds["0.01"]
+    assert aligned.similarity == pytest.approx(original.similarity, abs=0.02)
+
+
+def test_images_that_look_like_photos_give_a_warning(model: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "large"
+    folder.mkdir()
+    for number in range(100):
+        face = np.kron(draw_face(number, 0), np.ones((2, 2, 1), dtype=np.uint8))
+        (folder / f"{number:03}.png").write_bytes(encode_png(face))
+    calibrate(model, folder)
+    assert "give --align" in calibration_of(model).notes[0]
+
+
+# The command
+
+
+def test_the_command_shows_thresholds_with_their_error_rates(
+    model: Path, people: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("calibrate", "--model", model, "--faces", people, "--fmr", "0.05", "--keep", "0.8") == 0
+    captured = capsys.readouterr()
+    match = matching_of(model).thresholds["0.05"]
+    kept = match.kept["0.8"]
+    assert kept.ci95 is not None
+    for text in (
+        f"{match.similarity:.4f}",
+        "6,720",
+        f"{match.fnmr:.4f} [{match.ci95[0]:.4f}, {match.ci95[1]:.4f}]",
+        f"{kept.fnmr:.4f} [{kept.ci95[0]:.4f}, {kept.ci95[1]:.4f}]",
+        f"{facerts.load(model).threshold(0.8):.4f}",
+        "embeddings of only the crop",
+    ):
+        assert text in captured.out
+    assert "warning" not in captured.err
+    assert run("calibrate", "--model", model, "--faces", people, "--fmr", "0.001") == 2
+    assert "it needs 10,000 impostor pairs" in capsys.readouterr().err

@@ -1,0 +1,77 @@
+"""What every command pays before it does anything: the modules imported to print a help text."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+import facerts
+from facerts.version import __version__
+from tests.command import run
+
+HEAVY = {"cv2", "numpy", "onnxruntime", "pydantic", "torch", "yaml", "matplotlib", "pyarrow", "fastapi"}
+# Modules of facerts; the commands themselves are half of them.
+BUDGET = 40
+
+PROBE = """
+import atexit, sys
+atexit.register(lambda: print("---", *sys.modules, sep="\\n", file=sys.stderr))
+sys.argv = ["facerts", *{arguments!r}]
+from facerts.cli import main
+main()
+"""
+
+
+def imported(*arguments: str, **variables: str) -> tuple[str, set[str]]:
+    """What a command prints, and the modules that it imports."""
+    ran = subprocess.run(
+        [sys.executable, "-c", PROBE.format(arguments=arguments)],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, **variables},
+    )
+    return ran.stdout, set(ran.stderr.partition("---\n")[2].split())
+
+
+def packages(modules: set[str]) -> set[str]:
+    return {module.split(".")[0] for module in modules}
+
+
+@pytest.mark.parametrize("option", ["--help", "--version"])
+def test_nothing_heavy_is_imported_before_a_command_is_known(option: str) -> None:
+    _, modules = imported(option)
+    assert packages(modules) & HEAVY == set()
+    assert 0 < sum(module.startswith("facerts.") for module in modules) <= BUDGET
+
+
+@pytest.mark.parametrize("command", ["score", "serve", "train"])
+def test_the_help_of_a_command_imports_nothing_that_it_would_work_with(command: str) -> None:
+    _, modules = imported(command, "--help")
+    # Typer reads the options of commands with pydantic.
+    assert packages(modules) & HEAVY <= {"pydantic"}
+    assert sum(module.startswith("facerts.") for module in modules) <= BUDGET
+
+
+def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--version") == 0
+    assert capsys.readouterr().out == f"facerts {__version__}\n"
+
+
+def test_public_names_are_imported_when_they_are_used() -> None:
+    for name in facerts.__all__:
+        assert getattr(facerts, name) is not None
+        assert name in dir(facerts)
+    with pytest.raises(AttributeError, match="no attribute 'lode'"):
+        facerts.lode  # noqa: B018
+
+
+def test_a_shell_completes_commands_and_options_quickly() -> None:
+    for words, expected in (("facerts s", {"score", "serve"}), ("facerts serve --max-b", {"--max-bytes"})):
+        place = str(words.count(" "))
+        printed, modules = imported(_FACERTS_COMPLETE="complete_bash", COMP_WORDS=words, COMP_CWORD=place)
+        assert set(printed.split()) == expected
+        assert packages(modules) & HEAVY <= {"pydantic"}

@@ -1,0 +1,210 @@
+"""The people of a benchmark are removed from a data set, checked against a comparison of all pairs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from facerts.benchmarks import pairs_from_identities
+from facerts.benchmarks.bin_sets import write_bin
+from facerts.curation.curation_job import JobOptions
+from facerts.curation.embeddings import SourceEmbedder
+from facerts.curation.exclude_overlap import NearestMatches, exclude_overlap, open_benchmark_images
+from facerts.curation.output_spec import OutputSpec
+from facerts.curation.pack import unpack
+from facerts.datasets import Joined, Subset, open_source
+from facerts.embedding import load_embedder
+from facerts.errors import DataError, Error
+from facerts.hub.registry import find_model
+from tests.contents import content
+from tests.curation.conftest import embeddings_of
+
+Exclude = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def benchmark(faces: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with images of persons 4 and 6."""
+    folder = tmp_path_factory.mktemp("benchmark") / "bench"
+    folder.mkdir()
+    for number in range(4):
+        (folder / f"4_{number}.png").write_bytes((faces / "other_0004" / f"{number}.png").read_bytes())
+        (folder / f"6_{number}.jpg").write_bytes((faces / "person_0006" / f"000{number}.jpg").read_bytes())
+    return folder
+
+
+@pytest.fixture
+def run_exclude(faces: Path, benchmark: Path, embedder: SourceEmbedder, tmp_path: Path) -> Exclude:
+    def run(**options: Any) -> dict[str, Any]:
+        return exclude_overlap(
+            open_source(faces), [benchmark], OutputSpec(tmp_path / "out.tar"), embedder, **options
+        )
+
+    return run
+
+
+def nearest(faces: Path, benchmark: Path) -> tuple[dict[str, float], dict[str, float]]:
+    """The maximum cosine of the mean and of the single images of each identity to the benchmark."""
+    vectors, _, people, _ = embeddings_of(faces)
+    others = embeddings_of(benchmark)[0]
+    means, singles = {}, {}
+    for person in set(people):
+        own = vectors[[name == person for name in people]]
+        mean = own.mean(axis=0)
+        means[person] = float((others @ mean).max() / np.linalg.norm(mean))
+        singles[person] = float((own @ others.T).max())
+    return means, singles
+
+
+@pytest.mark.parametrize("single_images", [False, True])
+@pytest.mark.parametrize("threshold", [0.85, 0.95])
+def test_identities_that_look_like_somebody_in_the_benchmark_are_dropped(
+    run_exclude: Exclude,
+    faces: Path,
+    benchmark: Path,
+    tmp_path: Path,
+    single_images: bool,
+    threshold: float,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("facerts.curation.exclude_overlap.BLOCK_SIZE", 5)
+    report = run_exclude(threshold=threshold, single_images=single_images)
+    means, singles = nearest(faces, benchmark)
+    maximum = {
+        person: max(means[person], singles[person]) if single_images else means[person] for person in means
+    }
+    dropped = {person for person, cosine in maximum.items() if cosine >= threshold}
+    assert 0 < len(dropped) < 9
+    remaining = content(tmp_path / "out.tar")
+    assert {person for person, _ in remaining} == set(means) - dropped
+    assert all(row[0] in dropped for row in content(faces) - remaining)
+    rows = [json.loads(line) for line in (tmp_path / "out.dropped.jsonl").read_text().splitlines()]
+    assert {row["identity"] for row in rows} == dropped
+    assert len(rows) == report["dropped"]["images"] == sum(content(faces).values()) - sum(remaining.values())
+    for row in rows:
+        assert row["cosine"] == pytest.approx(maximum[row["identity"]], abs=1e-3)
+        assert Path(row["resembles"]).parent == benchmark
+        if not single_images:
+            assert row["by"] == "mean"
+    assert report["overlap"]["identities"] == len(dropped)
+    kept = [row["identity"] for row in report["overlap"]["nearest_kept"]]
+    assert kept == sorted(set(means) - dropped, key=lambda person: -maximum[person])
+
+
+def test_the_nearest_match_is_kept_in_any_order() -> None:
+    matches = NearestMatches(3)
+    matches.add(np.array([0, 1]), np.float32([0.5, 0.9]), np.array([3, 4]), np.array([-1, -1]))
+    matches.add(
+        np.array([0, 1, 0, 0]), np.float32([0.6, 0.8, 0.7, 0.65]), np.array([5, 6, 7, 8]), np.arange(4)
+    )
+    assert matches.cosine.tolist() == pytest.approx([0.7, 0.9, -np.inf])
+    assert matches.row.tolist() == [7, 4, -1]
+    assert matches.image.tolist() == [2, -1, -1]
+
+
+def test_single_images_find_one_stray_image(run_exclude: Exclude, faces: Path, benchmark: Path) -> None:
+    means, singles = nearest(faces, benchmark)
+    strays = {person for person in means if singles[person] >= 0.999 > means[person]}
+    assert strays  # person 6 has images in the benchmark, but a different mean
+    report = run_exclude(threshold=0.999, single_images=True)
+    by = {row["identity"]: row["by"] for row in report["overlap"]["left_out"]}
+    assert strays <= set(by)
+    assert all(Path(by[person]).parent.name == person for person in strays)
+
+
+def test_every_kind_of_benchmark_is_accepted(faces: Path, embedder: SourceEmbedder, tmp_path: Path) -> None:
+    source = open_source(faces)
+    assert source.labels is not None
+    people = [1, 2, 6, 7]
+    some = Subset(source, np.flatnonzero(np.isin(source.labels, people)))
+    pairs = pairs_from_identities(some, genuine=20, impostors=20, seed=0)
+    images = [pairs.images.read(int(index)) for index in pairs.pairs.reshape(-1)]
+    write_bin(tmp_path / "set.bin", images, pairs.same.tolist())
+    lfw = tmp_path / "lfw"
+    for person in ("A", "B", "C"):
+        for number in range(1, 4):
+            path = lfw / person / f"{person}_{number:04d}.jpg"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes((faces / "person_0007" / f"000{number}.jpg").read_bytes())
+    (lfw / "pairs.txt").write_text("1 1\nA 1 2\nA 1 B 2\n")
+    named = open_benchmark_images(lfw)
+    keys = sorted(named.key(index) for index in range(len(named)))
+    assert keys == ["A/A_0001.jpg", "A/A_0002.jpg", "B/B_0002.jpg"]
+    both = [lfw, tmp_path / "set.bin"]
+    report = exclude_overlap(
+        source, both, OutputSpec(tmp_path / "out.tar"), embedder, threshold=0.9999, single_images=True
+    )
+    assert report["benchmarks"]["images"] == len(named) + len(images)
+    dropped = set(source.identities) - set(open_source(tmp_path / "out.tar").identities)
+    assert dropped == {source.identities[label] for label in people} | {"person_0007"}
+
+
+def test_unreadable_images_of_the_benchmark_are_reported(
+    faces: Path, benchmark: Path, embedder: SourceEmbedder, tmp_path: Path
+) -> None:
+    broken = tmp_path / "bench"
+    broken.mkdir()
+    for image in benchmark.iterdir():
+        (broken / image.name).write_bytes(image.read_bytes())
+    (broken / "0_broken.jpg").write_bytes(b"no")
+
+    def dropped(single_images: bool) -> list[dict[str, Any]]:
+        output = OutputSpec(tmp_path / f"{single_images}.tar")
+        report = exclude_overlap(
+            open_source(faces), [broken], output, embedder, threshold=0.9, single_images=single_images
+        )
+        assert len(report["benchmarks"]["unreadable"]) == 1
+        return [row for row in report["overlap"]["left_out"] if row["identity"] == "other_0004"]
+
+    # The other matches still have the right names, with and without single images.
+    (by_mean,), (by_image,) = dropped(False), dropped(True)
+    assert Path(by_mean["resembles"]).name.startswith("4_")
+    assert Path(by_image["resembles"]).read_bytes() == Path(by_image["by"]).read_bytes()
+
+
+def test_a_source_without_identities_is_refused(
+    drawn_things: Path, benchmark: Path, embedder: SourceEmbedder, tmp_path: Path
+) -> None:
+    with pytest.raises(DataError, match="no identities to exclude"):
+        exclude_overlap(open_source(drawn_things), [benchmark], OutputSpec(tmp_path / "out"), embedder)
+
+
+def test_a_dry_run_explains_why_nobody_remains(faces: Path, embedder: SourceEmbedder, tmp_path: Path) -> None:
+    def run(**options: Any) -> dict[str, Any]:
+        output = OutputSpec(tmp_path / "out")
+        return exclude_overlap(
+            open_source(faces), [faces], output, embedder, threshold=0.99, single_images=True, **options
+        )
+
+    with pytest.raises(Error, match=r"no image is left .* --dry-run"):
+        run()
+    assert not any(tmp_path.iterdir())
+    report = run(options=JobOptions(dry_run=True))
+    assert report["written"][0]["images"] == 0
+    assert report["overlap"]["identities"] == 9
+
+
+def test_real_people_with_other_images_in_lfw_are_dropped(facerts_data: Path, tmp_path: Path) -> None:
+    embedder = SourceEmbedder(load_embedder(find_model("facerts-small"), threads=1))
+    lfw = open_source(facerts_data / "lfw")
+    strangers = open_source(facerts_data / "faces" / "val-000000.tar")
+    assert lfw.labels is not None
+    assert strangers.labels is not None
+    with_several = np.flatnonzero(np.bincount(lfw.labels) >= 2)[:60]
+    two_of_each = [np.flatnonzero(lfw.labels == label)[:2] for label in with_several]
+    unpack(Subset(lfw, [first for first, _ in two_of_each]), tmp_path / "bench")
+    merged = Joined([Subset(lfw, [second for _, second in two_of_each]), Subset(strangers, np.arange(200))])
+    report = exclude_overlap(
+        merged, [tmp_path / "bench"], OutputSpec(tmp_path / "out.tar"), embedder, threshold=0.5
+    )
+    remaining = set(open_source(tmp_path / "out.tar").identities)
+    people = {lfw.identities[label] for label in with_several}
+    assert report["in"]["identities"] == 100
+    # With one image against one, the model misses some.
+    assert len(people - remaining) >= 40
+    assert len(remaining - people) >= 38

@@ -1,0 +1,83 @@
+"""Memory does not grow with the data: pictures pass through, and a few numbers stay of each."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from facerts.curation.exact_duplicates import dedup
+from facerts.curation.output_spec import OutputSpec
+from facerts.curation.shuffle import shuffle
+from facerts.curation.split import split
+from facerts.curation.writers import write_shard
+from facerts.datasets import open_source
+from facerts.datasets.read_ahead import EncodedImage
+from facerts.datasets.source import Source
+
+PICTURE = 2000
+FEW, MANY = 2_000, 10_000
+# Far below a picture, and above what arrays of several numbers for each take.
+BYTES_EACH = 100
+
+
+class Numbered(Source):
+    """Pictures that are made as they are asked for, ten of each identity."""
+
+    name = "numbered"
+
+    def __init__(self, count: int) -> None:
+        self.labels = np.arange(count) // 10
+        self.identities = [f"p{label}" for label in range(count // 10)]
+
+    def __len__(self) -> int:
+        assert self.labels is not None
+        return len(self.labels)
+
+    def key(self, index: int) -> str:
+        return f"p{index // 10}/{index}.jpg"
+
+    def read(self, index: int) -> bytes:
+        return index.to_bytes(8, "big") * (PICTURE // 8)
+
+
+def peak(run: Callable[[], object]) -> int:
+    tracemalloc.start()
+    try:
+        run()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+COMMANDS: dict[str, Callable[[Source, Path], object]] = {
+    "split": lambda source, folder: split(
+        source, OutputSpec(folder / "a"), OutputSpec(folder / "b.tar"), share=0.5
+    ),
+    "dedup": lambda source, folder: dedup(source, OutputSpec(folder / "a.tar")),
+    "shuffle": lambda source, folder: shuffle(source, OutputSpec(folder / "a", 2), pile_bytes=100 * PICTURE),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_keeps_a_few_numbers_of_each_picture(command: str, tmp_path: Path) -> None:
+    few, many = (
+        peak(lambda count=count: COMMANDS[command](Numbered(count), tmp_path / str(count)))
+        for count in (FEW, MANY)
+    )
+    assert many - few < BYTES_EACH * (MANY - FEW)
+
+
+@pytest.mark.slow
+def test_an_open_shard_keeps_names_and_numbers(tmp_path: Path) -> None:
+    for count in (FEW, MANY):
+        source = Numbered(count)
+        write_shard(
+            tmp_path / f"{count}.tar", (EncodedImage(0, source.key(index), b"x") for index in range(count))
+        )
+    few, many = (peak(lambda count=count: open_source(tmp_path / f"{count}.tar")) for count in (FEW, MANY))
+    assert many - few < 2 * BYTES_EACH * (MANY - FEW)

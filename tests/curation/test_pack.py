@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+import tarfile
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from facerts.curation.pack import pack_records, pack_shards, unpack
+from facerts.datasets import Source, open_source
+from facerts.errors import DataError, Error
+
+
+def content(source: Source) -> Counter[tuple[str, str, bytes]]:
+    """Identity, file name and bytes of every picture, whatever the order."""
+    assert source.labels is not None
+    return Counter(
+        (str(source.identities[source.labels[i]]), Path(source.key(i)).name, source.read(i))
+        for i in range(len(source))
+    )
+
+
+def test_folder_to_records_to_folder_loses_nothing(drawn_faces: Path, tmp_path: Path) -> None:
+    folder = open_source(drawn_faces)
+    packed = pack_records(folder, tmp_path / "rec")
+    assert (packed.images, packed.identities, packed.left_out) == (64, 8, [])
+    assert (tmp_path / "rec" / "property").read_text() == "8,112,112\n"
+    records = open_source(tmp_path / "rec")
+    assert content(records) == content(folder)
+    unpack(records, tmp_path / "again")
+    assert content(open_source(tmp_path / "again")) == content(folder)
+
+
+def test_folder_to_shards_to_records_loses_nothing(drawn_faces: Path, tmp_path: Path) -> None:
+    folder = open_source(drawn_faces)
+    packed = pack_shards(folder, tmp_path / "tar", images_per_shard=25)
+    assert [path.name for path in packed.files] == [f"shard-00000{n}.tar" for n in range(3)]
+    shards = open_source(str(tmp_path / "tar" / "*.tar"))
+    assert content(shards) == content(folder)
+    with pytest.raises(Error, match="has shards already"):
+        pack_shards(folder, tmp_path / "tar", images_per_shard=40)
+    pack_records(shards, tmp_path / "rec")
+    assert content(open_source(tmp_path / "rec")) == content(folder)
+
+
+def test_images_of_an_identity_lie_together_in_a_record_set(drawn_faces: Path, tmp_path: Path) -> None:
+    pack_records(open_source(drawn_faces), tmp_path / "rec")
+    labels = open_source(tmp_path / "rec").labels
+    assert labels is not None
+    assert labels.tolist() == sorted(labels.tolist())
+
+
+def test_a_broken_picture_is_left_out_and_named(drawn_faces: Path, tmp_path: Path) -> None:
+    broken = tmp_path / "faces"
+    unpack(open_source(drawn_faces), broken)
+    victim = sorted((broken / "person_0003").iterdir())[2]
+    victim.write_bytes(victim.read_bytes()[:200])
+    (broken / "person_0004" / "empty.jpg").write_bytes(b"")
+    packed = pack_records(open_source(broken), tmp_path / "rec")
+    assert packed.images == 63
+    assert len(packed.left_out) == 2
+    assert any(victim.name in problem for problem in packed.left_out)
+    assert len(open_source(tmp_path / "rec")) == 63
+
+
+def test_an_identity_of_broken_pictures_alone_leaves_no_gap(drawn_faces: Path, tmp_path: Path) -> None:
+    broken = tmp_path / "faces"
+    unpack(open_source(drawn_faces), broken)
+    for picture in (broken / "person_0003").iterdir():
+        picture.write_bytes(b"not a picture")
+    packed = pack_records(open_source(broken), tmp_path / "rec")
+    assert packed.identities == 7
+    records = open_source(tmp_path / "rec")
+    assert "person_0003" not in records.identities
+    assert records.labels is not None
+    assert set(records.labels.tolist()) == set(range(7))
+
+
+def test_pictures_without_identities_are_refused_as_records(drawn_things: Path, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="needs identities"):
+        pack_records(open_source(drawn_things), tmp_path / "rec")
+    assert pack_shards(open_source(drawn_things), tmp_path / "tar").images == 24
+
+
+def test_nothing_decodable_writes_nothing(tmp_path: Path) -> None:
+    for person in ("a", "b"):
+        (tmp_path / "bad" / person).mkdir(parents=True)
+        (tmp_path / "bad" / person / "1.jpg").write_bytes(b"no")
+    with pytest.raises(DataError, match="none of its images can be decoded"):
+        pack_records(open_source(tmp_path / "bad"), tmp_path / "rec")
+    assert not any((tmp_path / "rec").iterdir())
+
+
+def test_unpacking_into_a_folder_that_exists_is_refused(drawn_faces: Path, tmp_path: Path) -> None:
+    with pytest.raises(Error, match="exists"):
+        unpack(open_source(drawn_faces), tmp_path)
+
+
+def test_a_name_that_points_outside_is_refused(tmp_path: Path) -> None:
+    class Hostile(Source):
+        name, labels, identities = "hostile", np.zeros(1, dtype=np.int64), ["../../evil"]
+
+        def __len__(self) -> int:
+            return 1
+
+        def key(self, index: int) -> str:
+            return "1.jpg"
+
+        def read(self, index: int) -> bytes:
+            return b"x"
+
+    with pytest.raises(DataError, match="points outside"):
+        unpack(Hostile(), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_hostile_tar_member_stays_inside(tmp_path: Path, drawn_faces: Path) -> None:
+    picture = next(drawn_faces.rglob("*.jpg"))
+    with tarfile.open(tmp_path / "evil.tar", "w") as tar:
+        tar.add(picture, arcname="../../escaped/x.jpg")
+        tar.add(picture, arcname="/absolute/y.jpg")
+    unpack(open_source(tmp_path / "evil.tar"), tmp_path / "deep" / "down" / "out")
+    assert not (tmp_path / "escaped").exists()
+    assert sorted(p.name for p in (tmp_path / "deep" / "down" / "out").rglob("*.jpg")) == ["x.jpg", "y.jpg"]
+
+
+def test_pictures_of_one_name_are_not_overwritten(tmp_path: Path, drawn_faces: Path) -> None:
+    first, second = sorted(drawn_faces.rglob("*.jpg"))[:2]
+    with tarfile.open(tmp_path / "twice.tar", "w") as tar:
+        tar.add(first, arcname="a/1.jpg")
+        tar.add(second, arcname="a/1.jpg")
+    with pytest.raises(DataError, match="two images are called a/1"):
+        unpack(open_source(tmp_path / "twice.tar"), tmp_path / "out")
+    assert not (tmp_path / "out").exists()

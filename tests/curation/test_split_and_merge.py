@@ -1,0 +1,211 @@
+"""Splitting by identity and joining again: nothing is lost, nobody is in both parts."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from facerts.curation.curation_job import JobOptions
+from facerts.curation.exact_duplicates import dedup
+from facerts.curation.merge import merge
+from facerts.curation.output_spec import OutputSpec
+from facerts.curation.pack import pack_records, unpack
+from facerts.curation.split import split
+from facerts.datasets import open_source
+from facerts.errors import DataError, Error
+from tests.contents import content, files_in, rows
+
+
+def people(data: Path | str) -> set[str]:
+    return set(open_source(data).identities)
+
+
+@pytest.mark.parametrize(
+    ("out", "shards", "read"),
+    [("a", None, "a"), ("a.tar", None, "a.tar"), ("a", 3, "a/shard-*.tar")],
+    ids=["records", "tar", "shards"],
+)
+def test_nobody_is_in_both_parts_and_nothing_is_lost(
+    drawn_faces: Path, tmp_path: Path, out: str, shards: int | None, read: str
+) -> None:
+    report = split(
+        open_source(drawn_faces),
+        OutputSpec(tmp_path / out, shards),
+        OutputSpec(tmp_path / "b"),
+        identities=3,
+        seed=1,
+    )
+    one, other = str(tmp_path / read), tmp_path / "b"
+    assert people(one) | people(other) == people(drawn_faces)
+    assert not people(one) & people(other)
+    assert len(people(other)) == 3
+    assert content(one) + content(other) == content(drawn_faces)
+    assert [part["images"] for part in report["written"]] == [40, 24]
+    # In the file the paths are names: it may be shown to others.
+    names = [{**part, "path": Path(part["path"]).name} for part in report["written"]]
+    assert json.loads((tmp_path / "a.report.json").read_text()) == report | {
+        "report": "a.report.json",
+        "written": names,
+    }
+
+
+def test_the_seed_decides_who_is_held_out(drawn_faces: Path, tmp_path: Path) -> None:
+    def held(name: str, seed: int) -> set[str]:
+        split(
+            open_source(drawn_faces),
+            OutputSpec(tmp_path / f"{name}.tar"),
+            OutputSpec(tmp_path / f"{name}_held.tar"),
+            share=0.5,
+            seed=seed,
+        )
+        return people(tmp_path / f"{name}_held.tar")
+
+    first = held("one", 1)
+    assert len(first) == 4
+    assert held("again", 1) == first
+    assert any(held(f"other{seed}", seed) != first for seed in (2, 3, 4))
+
+
+def test_a_dry_run_writes_its_report_alone(drawn_faces: Path, tmp_path: Path) -> None:
+    out, held = OutputSpec(tmp_path / "a"), OutputSpec(tmp_path / "b")
+    told = split(open_source(drawn_faces), out, held, identities=2, options=JobOptions(dry_run=True))
+    assert files_in(tmp_path) == ["a.dry-run.json"]
+    real = split(open_source(drawn_faces), out, held, identities=2)
+    assert real["written"] == told["written"]
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({}, "either --identities or --share"),
+        ({"identities": 2, "share": 0.5}, "either --identities or --share"),
+        ({"share": 1.0}, "not a share"),
+        ({"identities": 8}, "some must be left"),
+    ],
+)
+def test_a_split_that_makes_no_sense_is_refused(
+    drawn_faces: Path, tmp_path: Path, options: dict[str, float], problem: str
+) -> None:
+    with pytest.raises(Error, match=problem):
+        split(open_source(drawn_faces), OutputSpec(tmp_path / "a"), OutputSpec(tmp_path / "b"), **options)  # type: ignore[arg-type]
+    assert files_in(tmp_path) == []
+
+
+def test_a_split_needs_identities(drawn_things: Path, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="needs identities"):
+        split(open_source(drawn_things), OutputSpec(tmp_path / "a"), OutputSpec(tmp_path / "b"), identities=1)
+
+
+def parts(drawn_faces: Path, folder: Path) -> tuple[Path, Path]:
+    """The drawn faces in two folders, of which both have person_0003, under the same file names."""
+    for person in sorted(drawn_faces.iterdir()):
+        for number, picture in enumerate(sorted(person.iterdir())):
+            for part, there in (("one", person.name <= "person_0003"), ("two", person.name >= "person_0003")):
+                both = person.name == "person_0003"
+                if there and (not both or (number < 4) == (part == "one")):
+                    place = folder / part / person.name / (f"{number % 4}.jpg" if both else picture.name)
+                    place.parent.mkdir(parents=True, exist_ok=True)
+                    place.write_bytes(picture.read_bytes())
+    return folder / "one", folder / "two"
+
+
+def test_identities_of_one_name_are_one_and_no_file_takes_another_s_place(
+    drawn_faces: Path, tmp_path: Path
+) -> None:
+    one, two = parts(drawn_faces, tmp_path)
+    report = merge([one, two], OutputSpec(tmp_path / "all.tar"))
+    assert content(tmp_path / "all.tar") == content(drawn_faces)
+    assert report["identities_in_several"] == 1
+    assert [source["name"] for source in report["sources"]] == ["one", "two"]
+    unpack(open_source(tmp_path / "all.tar"), tmp_path / "again")
+    assert content(tmp_path / "again") == content(drawn_faces)
+    shared = sorted(path.name for path in (tmp_path / "again" / "person_0003").iterdir())
+    assert shared == [f"{part}_{number}.jpg" for part in ("one", "two") for number in range(4)]
+    assert (tmp_path / "again" / "person_0001" / "0001.jpg").is_file()
+
+
+def test_with_prefixes_identities_of_one_name_are_two(drawn_faces: Path, tmp_path: Path) -> None:
+    one, two = parts(drawn_faces, tmp_path)
+    merge([one, two], OutputSpec(tmp_path / "all"), prefix_sources=True)
+    expected = {(f"{part.name}_{identity}", data) for part in (one, two) for identity, data in content(part)}
+    assert set(content(tmp_path / "all")) == expected
+    assert len(people(tmp_path / "all")) == 9
+
+
+def test_sources_of_one_name_get_different_prefixes(drawn_faces: Path, tmp_path: Path) -> None:
+    for number in (1, 2):
+        split(
+            open_source(drawn_faces),
+            OutputSpec(tmp_path / f"s{number}" / "faces", 2),
+            OutputSpec(tmp_path / f"h{number}.tar"),
+            identities=6,
+            seed=number,
+        )
+    shards = [str(tmp_path / f"s{number}" / "faces" / "shard-*.tar") for number in (1, 2)]
+    report = merge(shards, OutputSpec(tmp_path / "all.tar"), prefix_sources=True)
+    assert [source["name"] for source in report["sources"]] == ["shard", "shard_2"]
+    assert len(people(tmp_path / "all.tar")) == 4
+
+
+def test_people_who_have_only_numbers_are_not_taken_for_each_other(drawn_faces: Path, tmp_path: Path) -> None:
+    for part in ("x", "y"):
+        pack_records(open_source(drawn_faces), tmp_path / part / "set")
+        (tmp_path / part / "set" / "train.lst").unlink()
+    both = [tmp_path / "x" / "set", tmp_path / "y" / "set"]
+    with pytest.raises(DataError, match="2 record sets are called set"):
+        merge(both, OutputSpec(tmp_path / "all"))
+    merge(both, OutputSpec(tmp_path / "all"), prefix_sources=True)
+    assert len(people(tmp_path / "all")) == 16
+    # Records without names of files are still found in a tar file, where names decide what is a picture.
+    merge([both[0]], OutputSpec(tmp_path / "one.tar"))
+    assert sorted(data for *_, data in rows(tmp_path / "one.tar")) == sorted(
+        data for *_, data in rows(both[0])
+    )
+
+
+def test_sources_with_and_without_identities_do_not_mix(
+    drawn_faces: Path, drawn_things: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(DataError, match="things has no identities"):
+        merge([drawn_faces, drawn_things], OutputSpec(tmp_path / "all.tar"))
+    with pytest.raises(Error, match="needs identities"):
+        merge([drawn_things], OutputSpec(tmp_path / "all"))
+    merge([drawn_things, drawn_things], OutputSpec(tmp_path / "all.tar"))
+    assert len(open_source(tmp_path / "all.tar")) == 48
+
+
+def test_names_may_be_anything_that_files_are_called(drawn_faces: Path, tmp_path: Path) -> None:
+    picture = (drawn_faces / "person_0001" / "0001.jpg").read_bytes()
+    odd = [b"line\nbreak", b"tab\tbed", "Zo\u00eb \u674e".encode(), b"no \xff text"]
+    for name in odd:
+        folder = os.path.join(os.fsencode(tmp_path), b"faces", name)
+        os.makedirs(folder)
+        for number in (b"1", b"2"):
+            with open(os.path.join(folder, number + b"\n.jpg"), "wb") as file:
+                file.write(picture + number)
+    source = open_source(tmp_path / "faces")
+    for form in ("a", "a.tar"):
+        settings = JobOptions(report=tmp_path / f"{form}.json")
+        merge([tmp_path / "faces"], OutputSpec(tmp_path / form), options=settings)
+        read = open_source(tmp_path / form)
+        assert sorted(data for *_, data in rows(read)) == sorted(data for *_, data in rows(source))
+        assert len(read.identities) == 4
+        assert "Zo\u00eb \u674e" in read.identities
+    assert set(open_source(tmp_path / "a.tar").identities) == {os.fsdecode(name) for name in odd}
+    (tmp_path / "faces" / os.fsdecode(odd[3]) / "3.jpg").write_bytes(picture + b"1")
+    dedup(open_source(tmp_path / "faces"), OutputSpec(tmp_path / "once.tar"))
+    (line,) = (tmp_path / "once.dropped.jsonl").read_text().splitlines()
+    assert json.loads(line)["identity"] == os.fsdecode(odd[3])
+
+
+def test_forms_that_cannot_be_are_refused(drawn_faces: Path, tmp_path: Path) -> None:
+    with pytest.raises(Error, match="is one tar file"):
+        OutputSpec(tmp_path / "a.tar", 2)
+    with pytest.raises(Error, match="64 images cannot fill 65 shards"):
+        merge([drawn_faces], OutputSpec(tmp_path / "a", 65))
+    with pytest.raises(Error, match=r"a report is a \.json file"):
+        merge([drawn_faces], OutputSpec(tmp_path / "a"), options=JobOptions(report=tmp_path / "report.txt"))
+    assert files_in(tmp_path) == []

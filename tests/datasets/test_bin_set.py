@@ -1,0 +1,67 @@
+"""``.bin`` sets by any writer: read as they were written, or refused with a clear error."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from facerts.datasets.bin_set import BinSet
+from facerts.errors import DataError
+from tests.hostile import pickles
+from tests.hostile.bounded import read_bounded
+
+IMAGES = [bytes([255, 216, number]) * (number + 1) for number in range(6)]
+SAME = [True, False, True]
+
+
+@pytest.mark.slow
+def test_hostile_pickles_are_refused_within_bounds(tmp_path: Path) -> None:
+    paths = []
+    for number, content in enumerate(pickles.HOSTILE.values()):
+        paths.append(tmp_path / f"{number}.bin")
+        paths[-1].write_bytes(content)
+    messages = dict(zip(pickles.HOSTILE, read_bounded("source", paths).values(), strict=True))
+    read = {what for what, message in messages.items() if not message}
+    # The same image may be listed many times.
+    assert read == {"images that are 100 GB"}
+    for what, path in zip(messages, paths, strict=True):
+        assert what in read or messages[what].startswith(f"{path}: "), messages[what]
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+@pytest.mark.parametrize(
+    "form",
+    [
+        lambda: (IMAGES, SAME),
+        lambda: [tuple(IMAGES), tuple(SAME)],
+        lambda: ([bytearray(image) for image in IMAGES], [1, 0, 1]),
+        lambda: ([np.frombuffer(image, np.uint8) for image in IMAGES], np.array(SAME)),
+        lambda: ([np.frombuffer(image, np.uint8).copy() for image in IMAGES], np.array([1, 0, 1])),
+        lambda: (IMAGES, list(np.array(SAME))),
+        lambda: (IMAGES, np.array([1, 0, 1], dtype=">i4")),
+        lambda: (IMAGES, list(np.array([1, 0, 1], dtype=">i8"))),
+        lambda: (IMAGES, np.array([1.0, 0.0, 1.0], dtype=np.float32)),
+        lambda: ([IMAGES[0]] * 6, SAME),
+    ],
+    ids=[
+        *("bytes", "tuples", "bytearrays", "arrays", "copied arrays", "NumPy flags"),
+        *("big-endian flags", "big-endian scalars", "flags as floats", "one image"),
+    ],
+)
+def test_sets_by_every_writer_are_read(tmp_path: Path, form: Any, protocol: int) -> None:
+    content = form()
+    (tmp_path / "set.bin").write_bytes(pickle.dumps(content, protocol))
+    source = BinSet(tmp_path / "set.bin")
+    assert [source.read(index) for index in range(6)] == [bytes(image) for image in content[0]]
+    assert source.same.tolist() == SAME
+
+
+@pytest.mark.parametrize("same", [["yes", "no", "yes"], [None] * 3, np.array([None] * 3)])
+def test_values_that_are_not_flags_are_refused(tmp_path: Path, same: Any) -> None:
+    (tmp_path / "set.bin").write_bytes(pickle.dumps((IMAGES, same)))
+    with pytest.raises(DataError, match=r"set\.bin: not "):
+        BinSet(tmp_path / "set.bin")

@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from facerts.curation.pack import pack_records
+from facerts.datasets import open_source
+from facerts.datasets.synthetic import draw_face, draw_non_face, write_synthetic_faces
+from facerts.datasets.synthetic_source import SyntheticSource
+from facerts.images import encode_jpeg
+from tests.command import run
+
+
+def test_the_same_arguments_draw_the_same_image() -> None:
+    assert np.array_equal(draw_face(4, 2, seed=1), draw_face(4, 2, seed=1))
+    assert np.array_equal(draw_non_face(3), draw_non_face(3))
+    images = {draw_face(*key).tobytes() for key in ((0, 0), (0, 1), (1, 0))} | {
+        draw_face(0, 0, seed=1).tobytes(),
+        draw_non_face(0).tobytes(),
+    }
+    assert len(images) == 5
+
+
+def test_images_of_a_person_are_more_alike_than_those_of_others() -> None:
+    faces = np.stack([[draw_face(i, p) for p in range(6)] for i in range(12)]).astype(float)
+    means = faces.reshape(12, 6, 7, 16, 7, 16, 3).mean(axis=(3, 5)).reshape(12, 6, -1)
+    center = means.mean(axis=1)
+    within = np.linalg.norm(means - center[:, None], axis=2).mean()
+    between = np.linalg.norm(center[:, None] - center[None], axis=2)[np.triu_indices(12, 1)].mean()
+    assert between > within
+
+
+def test_synthetic_faces_are_written_as_a_folder_by_identity(tmp_path: Path) -> None:
+    write_synthetic_faces(tmp_path, identities=2, images=3, first_identity=5)
+    source = open_source(tmp_path)
+    assert list(source.identities) == ["person_0005", "person_0006"]
+    assert len(source) == 6
+
+
+def test_a_synthetic_source_has_any_number_of_identities_from_few_people(tmp_path: Path) -> None:
+    source = SyntheticSource(50, 3, people=20, seed=4)
+    assert len(source) == 150
+    assert source.labels is not None
+    assert source.labels.tolist() == [identity for identity in range(50) for _ in range(3)]
+    assert source.read(7 * 3 + 1) == source.read(27 * 3 + 1) == encode_jpeg(draw_face(7, 1, seed=4), 90)
+    images = {source.read(index) for index in range(150)}
+    assert len(images) == 20 * 3
+    packed = open_source(pack_records(source, tmp_path / "packed", check=False).files[0].parent)
+    assert len(packed.identities) == 50
+    assert [packed.read(index) for index in range(150)] == [source.read(index) for index in range(150)]
+
+
+def test_the_command_writes_records_and_shards(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for layout in ("rec", "tar"):
+        out = tmp_path / layout
+        options = (
+            "--identities",
+            "12",
+            "--pictures",
+            "2",
+            "--people",
+            "5",
+            "--out",
+            str(out),
+            "--format",
+            layout,
+        )
+        assert run("data", "draw", *options, "--json") == 0
+        summary = json.loads(capsys.readouterr().out)
+        assert (summary["images"], summary["identities"]) == (24, 12)
+        source = open_source(out if layout == "rec" else str(out / "*.tar"))
+        assert sorted(source.read(i) for i in range(24)) == sorted(
+            SyntheticSource(12, 2, people=5).read(i) for i in range(24)
+        )

@@ -1,0 +1,147 @@
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from onnx import TensorProto
+
+from facerts.benchmarks import open_benchmark
+from facerts.embedding import load_embedder
+from facerts.errors import ModelError
+from facerts.evaluation import evaluate_verification
+from tests.foreign import SIZE, slow_embedding, write_description, write_embedder
+
+Crops = NDArray[np.uint8]
+IMAGENET = {"input_mean": [123.675, 116.28, 103.53], "input_std": [58.395, 57.12, 57.375]}
+
+
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+@pytest.mark.parametrize("color", ["RGB", "BGR"])
+@pytest.mark.parametrize("batch", ["N", 1, 5])
+def test_a_model_gets_the_described_input_for_any_number_of_crops(
+    tmp_path: Path, crops: Crops, layout: str, color: str, batch: int | str
+) -> None:
+    model = write_embedder(tmp_path / "m.onnx", batch=batch, layout=layout)
+    fixed = {"input_batch": batch} if isinstance(batch, int) else {}
+    write_description(model, input_layout=layout, input_color=color, **IMAGENET, **fixed)
+    outputs = load_embedder(model, batch_size=5)(crops)
+    raw = slow_embedding(crops, IMAGENET["input_mean"], IMAGENET["input_std"], bgr=color == "BGR")
+    norm = np.linalg.norm(raw, axis=1)
+    np.testing.assert_allclose(outputs.embedding, raw / norm[:, None], atol=2e-6)
+    np.testing.assert_allclose(outputs.norm, norm, rtol=1e-5)
+    assert outputs.quality is not None
+    assert np.array_equal(outputs.quality, outputs.norm)  # type: ignore[arg-type]
+    assert outputs.embedding.dtype == np.float32
+
+
+def test_no_crops_give_no_rows(tmp_path: Path) -> None:
+    model = write_embedder(tmp_path / "m.onnx")
+    write_description(model)
+    outputs = load_embedder(model)(np.zeros((0, 112, 112, 3), dtype=np.uint8))
+    assert outputs.embedding.shape == (0, SIZE)
+
+
+@pytest.mark.parametrize("polarity", ["higher_is_better", "lower_is_better"])
+def test_quality_comes_from_the_named_output_and_higher_is_better(
+    tmp_path: Path, crops: Crops, polarity: str
+) -> None:
+    model = write_embedder(tmp_path / "m.onnx", quality=True)
+    write_description(model, quality="output:bright", polarity=polarity)
+    quality = load_embedder(model)(crops).quality
+    bright = ((crops.astype(np.float64) - 127.5) / 127.5).mean(axis=(1, 2, 3))
+    np.testing.assert_allclose(quality, bright if polarity == "higher_is_better" else -bright, atol=1e-5)
+
+
+def test_a_model_without_quality_has_none(tmp_path: Path, crops: Crops) -> None:
+    model = write_embedder(tmp_path / "m.onnx")
+    write_description(model, quality="none")
+    outputs = load_embedder(model)(crops)
+    assert outputs.quality is None
+    assert outputs.uncertainty is None
+
+
+def test_threads_can_share_a_model(tmp_path: Path, crops: Crops) -> None:
+    model = write_embedder(tmp_path / "m.onnx")
+    write_description(model)
+    embedder = load_embedder(model)
+    expected = embedder(crops).embedding
+    with ThreadPoolExecutor(4) as pool:
+        for got in pool.map(lambda _: embedder(crops).embedding, range(16)):
+            np.testing.assert_allclose(got, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("model", "description", "message"),
+    [
+        ({}, {"input_name": "image"}, "its inputs are face, but its description names only 'image'"),
+        ({"inputs": 2}, {}, "its inputs are extra1, face"),
+        ({}, {"input_layout": "NHWC"}, "NHWC"),
+        ({"dtype": TensorProto.FLOAT16}, {}, "float16"),
+        ({}, {"input_size": [160, 160]}, "160 x 160"),
+        ({"batch": 1}, {}, 'must say "batch": 1'),
+        ({}, {"outputs": {"embedding": "output0"}}, "no output 'output0'.*its outputs are vector"),
+        ({}, {"quality": "output:sharpness"}, "no output 'sharpness'"),
+        ({}, {"normalize_embedding": False}, "the description says that quality is the norm"),
+        ({}, {"outputs": {"quality": "vector"}}, "role 'embedding'"),
+        ({}, {"schema": "facerts.model/9"}, "schema"),
+        ({}, {"input_std": [1, 0, 1]}, "std must be above 0"),
+        ({}, {"polarity": "up"}, "polarity"),
+        ({}, {"surprise": 1}, "surprise"),
+    ],
+)
+def test_a_model_that_contradicts_its_description_is_refused(
+    tmp_path: Path, model: dict[str, Any], description: dict[str, Any], message: str
+) -> None:
+    path = write_embedder(tmp_path / "m.onnx", **model)
+    write_description(path, **description)
+    with pytest.raises(ModelError, match=rf"m\.(onnx|json).*{message}"):
+        load_embedder(path)
+
+
+def test_the_error_on_a_missing_description_says_where_to_write_it(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=r"write one in m\.json beside it"):
+        load_embedder(write_embedder(tmp_path / "m.onnx"))
+
+
+def test_missing_and_broken_files_are_named(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=r"gone\.onnx: no such model file"):
+        load_embedder(tmp_path / "gone.onnx")
+    (tmp_path / "text.onnx").write_text("hello")
+    with pytest.raises(ModelError, match=r"text\.onnx: ONNX Runtime cannot load it"):
+        load_embedder(tmp_path / "text.onnx")
+    model = write_embedder(tmp_path / "m.onnx")
+    model.with_suffix(".json").write_text("{")
+    with pytest.raises(ModelError, match=r"m\.json: not valid JSON"):
+        load_embedder(model)
+    write_description(model)
+    with pytest.raises(ModelError, match="has no NoSuchProvider here"):
+        load_embedder(model, providers=["NoSuchProvider"])
+
+
+def test_a_value_that_is_not_finite_is_refused_with_output_and_crop(tmp_path: Path, crops: Crops) -> None:
+    model = write_embedder(tmp_path / "m.onnx", not_a_number=True)
+    write_description(model)
+    with pytest.raises(ModelError, match="embedding of crop 0 is not a finite number"):
+        load_embedder(model)(crops)
+
+
+@pytest.mark.parametrize("shape", [(112, 112, 3), (2, 96, 112, 3), (2, 3, 112, 112)])
+def test_crops_of_other_shapes_are_refused(tmp_path: Path, shape: tuple[int, ...]) -> None:
+    model = write_embedder(tmp_path / "m.onnx")
+    write_description(model)
+    with pytest.raises(ModelError, match="crops must be"):
+        load_embedder(model)(np.zeros(shape, dtype=np.uint8))
+
+
+@pytest.mark.slow
+def test_the_reference_embedder_reaches_its_known_accuracy(
+    facerts_data: Path, reference_models: Path
+) -> None:
+    embedder = load_embedder(reference_models / "mobilefacenet.onnx")
+    section, _ = evaluate_verification(embedder, open_benchmark(facerts_data / "lfw"), flip=False)
+    assert section["accuracy"]["value"] == pytest.approx(0.9898, abs=5e-4)
+    assert 1 - section["tar_at_far"]["0.001"]["value"] == pytest.approx(0.0287, abs=1e-4)

@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from facerts.datasets import open_source
+from facerts.embedding import load_embedder, load_quality, read_description
+from facerts.embedding.embed import score_source
+from facerts.errors import ModelError
+from facerts.onnx.contract import parse_description
+from tests.foreign import (
+    quality_description,
+    quality_weights,
+    write_description,
+    write_embedder,
+    write_quality,
+)
+
+Crops = NDArray[np.uint8]
+
+
+def slow_quality(crops: Crops, size: int = 96) -> NDArray[np.float64]:
+    resized = np.stack([cv2.resize(crop, (size, size)) for crop in crops]).astype(np.float64)
+    return np.einsum("nhwc,hwc->n", (resized - 128) / 128, quality_weights(size).astype(np.float64))
+
+
+@pytest.mark.parametrize("polarity", ["higher_is_better", "lower_is_better"])
+@pytest.mark.parametrize("size", [96, 112])
+def test_a_quality_only_model_gets_crops_of_its_size_and_color_order(
+    tmp_path: Path, crops: Crops, size: int, polarity: str
+) -> None:
+    model = write_quality(tmp_path / "q.onnx", size=size)
+    description = quality_description(size, polarity=polarity, name="tiny")
+    model.with_suffix(".json").write_text(json.dumps(description))
+    quality = load_quality(model, batch_size=5)
+    found = quality(crops)
+    assert (quality.name, found.dtype, found.shape) == ("tiny", np.float32, (len(crops),))
+    expected = slow_quality(crops, size)
+    np.testing.assert_allclose(found, expected if polarity == "higher_is_better" else -expected, atol=1e-4)
+    assert np.ptp(expected) > 0.01
+    assert quality(crops[:0]).shape == (0,)
+
+
+def test_height_and_width_are_not_confused(crops: Crops) -> None:
+    from facerts.embedding.onnx_embedder import to_input
+    from facerts.onnx.contract import InputSpec
+
+    images = to_input(crops[:2], InputSpec(size=(64, 96)))
+    expected = cv2.resize(crops[1], (96, 64)).transpose(2, 0, 1)
+    np.testing.assert_allclose(images[1], (expected.astype(np.float64) - 127.5) / 127.5, atol=1e-6)
+
+
+def test_a_description_may_come_from_another_file(tmp_path: Path, crops: Crops) -> None:
+    model = write_quality(tmp_path / "q.onnx")
+    with pytest.raises(ModelError, match=r"write one in q\.json"):
+        load_quality(model)
+    (tmp_path / "else").mkdir()
+    file = tmp_path / "else" / "any.json"
+    file.write_text(json.dumps(quality_description()))
+    np.testing.assert_allclose(
+        load_quality(model, description=read_description(file))(crops), slow_quality(crops), atol=1e-4
+    )
+    with pytest.raises(ModelError, match=r"gone\.json: cannot be read"):
+        read_description(tmp_path / "gone.json")
+
+
+@pytest.mark.parametrize("quality", ["output:bright", "norm"])
+def test_an_embedders_quality_is_the_same_without_its_embedding(
+    tmp_path: Path, crops: Crops, quality: str
+) -> None:
+    model = write_embedder(tmp_path / "m.onnx", quality=True)
+    write_description(model, quality=quality, polarity="lower_is_better")
+    expected = load_embedder(model)(crops).quality
+    assert expected is not None
+    np.testing.assert_array_equal(load_quality(model)(crops), expected)
+
+
+@pytest.mark.parametrize(
+    ("description", "message"),
+    [
+        ({"quality": "norm"}, "role 'embedding'"),
+        ({"quality": "none"}, "role 'embedding'"),
+        ({"quality": "output:gone"}, "no output 'gone'.*its outputs are confidence"),
+        ({"outputs": {"norm": "confidence"}, "quality": "none"}, "role 'embedding'"),
+        ({"input": {"name": "crop"}}, "NCHW of"),
+    ],
+)
+def test_descriptions_without_quality_or_of_another_model_are_refused(
+    tmp_path: Path, description: dict[str, Any], message: str
+) -> None:
+    model = write_quality(tmp_path / "q.onnx")
+    model.with_suffix(".json").write_text(json.dumps(quality_description(**description)))
+    with pytest.raises(ModelError, match=message):
+        load_quality(model)
+
+
+def test_embedders_and_quality_models_are_not_interchangeable(tmp_path: Path) -> None:
+    embedder, quality = write_embedder(tmp_path / "m.onnx"), write_quality(tmp_path / "q.onnx", size=112)
+    write_description(embedder, quality="none")
+    quality.with_suffix(".json").write_text(json.dumps(quality_description(112)))
+    with pytest.raises(ModelError, match=r"m\.onnx: the model has no quality"):
+        load_quality(embedder)
+    with pytest.raises(ModelError, match=r"q\.onnx: the model outputs only quality"):
+        load_embedder(quality)
+
+
+def test_a_quality_with_several_values_per_crop_is_refused(tmp_path: Path, crops: Crops) -> None:
+    model = write_quality(tmp_path / "q.onnx", numbers=2)
+    description = parse_description(json.dumps(quality_description()), "here")
+    with pytest.raises(ModelError, match="the output quality has 24 values; it must have one value per crop"):
+        load_quality(model, description=description)(crops)
+
+
+def test_a_source_is_scored_in_order(tmp_path: Path, drawn_faces: Path) -> None:
+    model = write_quality(tmp_path / "q.onnx")
+    description = parse_description(json.dumps(quality_description()), "here")
+    quality, source = load_quality(model, description=description), open_source(drawn_faces)
+    rows = [5, 0, 9, 9]
+    expected = slow_quality(np.stack([source.crop(row) for row in rows]))
+    found = score_source(source, {"q": quality}, indices=rows, batch_size=3, progress=False)
+    np.testing.assert_allclose(found["q"], expected, atol=1e-4)
+    assert len(score_source(source, {"q": quality}, progress=False)["q"]) == len(source)
+    assert score_source(source, {}, progress=False) == {}

@@ -1,0 +1,188 @@
+from __future__ import annotations
+
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from numpy.typing import NDArray
+from onnx import TensorProto, helper, numpy_helper
+
+from facerts.embedding import load_embedder
+from facerts.errors import MissingExtraError, ModelError
+from facerts.io.files import sha256_file
+from facerts.onnx.contract import parse_description
+from tests.foreign import SIZE, slow_embedding, write_description, write_embedder
+
+Crops = NDArray[np.uint8]
+COLUMNS = 128
+
+
+def write_detector(path: Path) -> Path:
+    """A model with the interface of a detector: images of any size in, boxes and scores out."""
+    nodes = [
+        helper.make_node("GlobalAveragePool", ["image"], ["pooled"]),
+        helper.make_node("Flatten", ["pooled"], ["boxes"]),
+        helper.make_node("ReduceMean", ["boxes"], ["scores"], axes=[1], keepdims=0),
+    ]
+    inputs = [helper.make_tensor_value_info("image", TensorProto.FLOAT, [1, 3, "?", "?"])]
+    outputs = [
+        helper.make_tensor_value_info("boxes", TensorProto.FLOAT, [1, 3]),
+        helper.make_tensor_value_info("scores", TensorProto.FLOAT, [1]),
+    ]
+    graph = helper.make_graph(nodes, "detector", inputs, outputs)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), str(path))
+    return path
+
+
+def normalize_inside(path: Path) -> None:
+    """Add (x − 127.5) / 127.5 at the beginning of a model's graph."""
+    model = onnx.load(str(path))
+    model.graph.initializer.extend(
+        numpy_helper.from_array(np.float32(value), name)
+        for name, value in (("mean", 127.5), ("scale", 1 / 127.5))
+    )
+    model.graph.node[0].input[0] = "scaled"
+    model.graph.node.insert(0, helper.make_node("Sub", ["face", "mean"], ["shifted"]))
+    model.graph.node.insert(1, helper.make_node("Mul", ["shifted", "scale"], ["scaled"]))
+    onnx.save(model, str(path))
+
+
+@pytest.fixture
+def pack(tmp_path: Path) -> Path:
+    """A folder with a detector, a network with too few outputs, a broken file, and a recognizer."""
+    folder = tmp_path / "buffalo_s"
+    folder.mkdir()
+    write_detector(folder / "det_500m.onnx")
+    write_embedder(folder / "genderage.onnx")
+    (folder / "notes.onnx").write_text("no network")
+    write_embedder(folder / "w600k_mbf.onnx", size=COLUMNS)
+    return folder
+
+
+def zipped(folder: Path, inside: str = "") -> Path:
+    path = folder.with_suffix(".zip")
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for file in sorted(folder.iterdir()):
+            archive.write(file, inside + file.name)
+    return path
+
+
+def expected(crops: Crops) -> NDArray[Any]:
+    return slow_embedding(crops, size=COLUMNS)
+
+
+@pytest.mark.parametrize("form", ["folder", "zip", "zip with a folder"])
+def test_a_pack_can_be_loaded_as_an_embedder(pack: Path, crops: Crops, form: str) -> None:
+    path = {
+        "folder": lambda: pack,
+        "zip": lambda: zipped(pack),
+        "zip with a folder": lambda: zipped(pack, "models/buffalo_s/"),
+    }[form]()
+    embedder = load_embedder(path, batch_size=5)
+    outputs = embedder(crops)
+    norm = np.linalg.norm(expected(crops), axis=1)
+    np.testing.assert_allclose(outputs.embedding, expected(crops) / norm[:, None], atol=2e-6)
+    np.testing.assert_allclose(outputs.quality, norm, rtol=1e-5)
+    assert (embedder.name, embedder.method) == ("w600k_mbf", "arcface")
+    assert embedder.sha256 == sha256_file(pack / "w600k_mbf.onnx")
+    assert embedder.description.embedding_size == COLUMNS
+    assert "non-commercial" in embedder.description.terms
+
+
+def test_loading_a_zip_leaves_no_temporary_files(
+    pack: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, crops: Crops
+) -> None:
+    home = tmp_path / "temporary"
+    home.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(home))
+    embedder = load_embedder(zipped(pack))
+    assert list(home.iterdir()) == []
+    assert len(embedder(crops)) == len(crops)
+
+
+def test_a_fixed_batch_size_is_respected(pack: Path, crops: Crops) -> None:
+    write_embedder(pack / "w600k_mbf.onnx", size=COLUMNS, batch=1)
+    embedder = load_embedder(pack)
+    assert embedder.description.input.batch == 1
+    assert embedder(crops).embedding.shape == (len(crops), COLUMNS)
+
+
+def test_a_recognizer_that_declares_one_row_runs_batches_without_warnings(
+    pack: Path, crops: Crops, capfd: pytest.CaptureFixture[str]
+) -> None:
+    model = onnx.load(str(pack / "w600k_mbf.onnx"))
+    model.graph.output[0].type.tensor_type.shape.dim[0].dim_value = 1
+    onnx.save(model, str(pack / "w600k_mbf.onnx"))
+    assert load_embedder(pack)(crops).embedding.shape == (len(crops), COLUMNS)
+    assert capfd.readouterr().err == ""
+
+
+def test_a_graph_that_normalizes_its_input_gets_the_raw_crops(pack: Path, crops: Crops) -> None:
+    normalize_inside(pack / "w600k_mbf.onnx")
+    embedder = load_embedder(pack)
+    assert embedder.description.input.mean == (0, 0, 0)
+    assert embedder.description.input.std == (1, 1, 1)
+    np.testing.assert_allclose(embedder(crops).norm, np.linalg.norm(expected(crops), axis=1), rtol=1e-4)
+
+
+def test_without_onnx_only_known_recognizers_are_loaded(
+    pack: Path, crops: Crops, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    np.testing.assert_allclose(
+        load_embedder(pack)(crops).norm, np.linalg.norm(expected(crops), axis=1), rtol=1e-5
+    )
+    (pack / "w600k_mbf.onnx").rename(pack / "mine.onnx")
+    with pytest.raises(MissingExtraError, match=r"mine\.onnx: .* pip install onnx; or .* mine\.json beside"):
+        load_embedder(pack)
+
+
+def test_the_error_on_a_pack_without_recognizer_lists_its_files(pack: Path) -> None:
+    (pack / "w600k_mbf.onnx").unlink()
+    with pytest.raises(ModelError, match=r"buffalo_s: .* this one has none") as error:
+        load_embedder(pack)
+    for listed in (
+        "det_500m.onnx: [1, 3, '?', '?'] to [1, 3] and [1]",
+        f"genderage.onnx: ['N', 3, 112, 112] to ['N', {SIZE}]",
+        "notes.onnx: cannot be loaded",
+    ):
+        assert listed in str(error.value)
+
+
+def test_a_pack_with_two_recognizers_is_refused(pack: Path) -> None:
+    write_embedder(pack / "glintr100.onnx", size=COLUMNS)
+    with pytest.raises(ModelError, match=r"this one has 2 \(.*glintr100\.onnx.*; w600k_mbf\.onnx"):
+        load_embedder(pack)
+
+
+@pytest.mark.parametrize(
+    "change", [{"quality": True}, {"inputs": 2}, {"layout": "NHWC"}, {"size": 127}, {"dtype": 10}]
+)
+def test_other_networks_are_not_taken_for_recognizers(pack: Path, change: dict[str, Any]) -> None:
+    write_embedder(pack / "w600k_mbf.onnx", **{"size": COLUMNS, **change})
+    with pytest.raises(ModelError, match="this one has none"):
+        load_embedder(pack)
+
+
+def test_missing_and_empty_packs_are_named(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=r"gone\.zip: no such model pack"):
+        load_embedder(tmp_path / "gone.zip")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ModelError, match=r"empty: .* this one has none \(no \.onnx files\)"):
+        load_embedder(tmp_path / "empty")
+
+
+def test_a_description_passed_as_an_argument_takes_precedence(
+    pack: Path, tmp_path: Path, crops: Crops
+) -> None:
+    model = write_embedder(tmp_path / "m.onnx")
+    write_description(model)
+    text = model.with_suffix(".json").read_text()
+    description = parse_description(text, "text").model_copy(update={"quality": "none"})
+    assert load_embedder(model)(crops).quality is not None
+    assert load_embedder(model, description=description)(crops).quality is None
+    assert load_embedder(pack, description=description)(crops).quality is None

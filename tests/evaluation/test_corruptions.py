@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from facerts.datasets import open_source
+from facerts.datasets.fingerprint import hash_images
+from facerts.embedding import FaceOutputs, load_table
+from facerts.errors import Error
+from facerts.evaluation.corruption_benchmark import PERCENTILES, SEVERITIES, corruptions_of, run_corruptions
+from facerts.evaluation.result_folder import load_result
+from facerts.images.corruptions import KINDS, degrade
+from tests.evaluation.conftest import Plain
+
+STEPS = [0.0, *SEVERITIES]
+
+
+def test_every_kind_severity_and_score_is_measured(plain: Plain, drawn_faces: Path, tmp_path: Path) -> None:
+    run_corruptions(plain, [str(drawn_faces)], tmp_path, images=10)
+    content, arrays = load_result(tmp_path)
+    section = content.corruptions["faces"]
+    assert section.images == 10
+    assert section.severity == STEPS == [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
+    assert section.seed == 0
+    assert section.data_sha256 == hash_images(open_source(drawn_faces)).sha256
+    assert list(section.kinds) == list(KINDS)
+    for kind in section.kinds.values():
+        assert list(kind.by) == ["quality", "norm", "sharpness"]
+        for told in (kind.cosine, *kind.by.values()):
+            p5, p50, p95 = (np.array(getattr(told, f"p{at}")) for at in PERCENTILES)
+            assert len(p50) == len(STEPS)
+            assert ((p5 <= p50) & (p50 <= p95)).all()
+        for told in kind.by.values():
+            assert len(told.auroc) == len(SEVERITIES)
+            assert isinstance(told.monotone, bool)
+    for name in ("quality", "norm", "sharpness"):
+        wanted = ["clean", *(f"{kind}/{severity:g}" for kind in KINDS for severity in SEVERITIES)]
+        for step in wanted:
+            assert arrays[f"corruptions/faces/{step}/{name}"].shape == (10,)
+    assert len(arrays) == 3 * (1 + len(KINDS) * len(SEVERITIES))
+    json.dumps(content.to_json(), allow_nan=False)
+
+
+@pytest.mark.slow
+def test_the_first_step_is_the_clean_picture(plain: Plain, drawn_faces: Path) -> None:
+    source = open_source(drawn_faces)
+    section, arrays = corruptions_of(plain, source, images=len(source))
+    clean = plain(np.stack([source.crop(row) for row in range(len(source))]))
+    np.testing.assert_allclose(arrays["clean/quality"], clean.quality, atol=1e-6)  # type: ignore[arg-type]
+    for kind in section.kinds.values():
+        assert [getattr(kind.cosine, f"p{at}")[0] for at in PERCENTILES] == [1.0, 1.0, 1.0]
+        for at in PERCENTILES:
+            assert getattr(kind.by["norm"], f"p{at}")[0] == pytest.approx(
+                float(np.percentile(clean.norm, at))
+            )  # type: ignore[arg-type]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", list(KINDS))
+def test_a_step_is_each_picture_degraded_and_measured_by_itself(
+    plain: Plain, drawn_faces: Path, kind: str
+) -> None:
+    source = open_source(drawn_faces)
+    section, arrays = corruptions_of(plain, source, images=7, batch_size=3, seed=5)
+    rows = np.linspace(0, len(source) - 1, 7).astype(int).tolist()
+    assert rows[0] == 0
+    assert rows[-1] == len(source) - 1
+    worse = plain(np.stack([degrade(source.crop(row), kind, 0.6, (5, row)) for row in rows]))
+    clean = plain(np.stack([source.crop(row) for row in rows]))
+    assert worse.quality is not None
+    assert clean.quality is not None
+    np.testing.assert_allclose(arrays[f"{kind}/0.6/quality"], worse.quality, atol=1e-6)
+    told, place = section.kinds[kind], STEPS.index(0.6)
+    cosine = np.sum(worse.embedding * clean.embedding, axis=1)
+    for at in PERCENTILES:
+        assert getattr(told.cosine, f"p{at}")[place] == pytest.approx(np.percentile(cosine, at), abs=1e-6)
+        expected = np.percentile(worse.quality, at)
+        assert getattr(told.by["quality"], f"p{at}")[place] == pytest.approx(expected, abs=1e-6)
+    above = clean.quality[:, None] > worse.quality
+    ties = clean.quality[:, None] == worse.quality
+    assert told.by["quality"].auroc[place - 1] == pytest.approx(above.mean() + ties.mean() / 2)
+
+
+def test_contrast_falls_with_blur_step_by_step(plain: Plain, drawn_faces: Path) -> None:
+    section, _ = corruptions_of(plain, open_source(drawn_faces), images=20)
+    quality = section.kinds["blur"].by["quality"]
+    for at in PERCENTILES:
+        assert (np.diff(getattr(quality, f"p{at}")) < 0).all()
+    assert quality.monotone is True
+    assert (np.diff(quality.auroc) >= 0).all()
+    assert quality.auroc[-1] > 0.55
+    assert (np.diff(section.kinds["blur"].cosine.p50) < 0).all()
+    # Noise adds contrast, so by contrast a noisy face would be a better one.
+    assert section.kinds["noise"].by["quality"].monotone is False
+    assert section.kinds["noise"].by["quality"].auroc[-1] < 0.5
+
+
+def test_a_score_that_stays_the_same_does_not_fall(drawn_faces: Path) -> None:
+    def constant(crops: NDArray[np.uint8]) -> FaceOutputs:
+        embedding = np.ones((len(crops), 1), dtype=np.float32)
+        return FaceOutputs(embedding, quality=np.full(len(crops), 2, dtype=np.float32))
+
+    section, _ = corruptions_of(constant, open_source(drawn_faces), images=3)  # type: ignore[arg-type]
+    assert section.kinds["light"].by["quality"].monotone is False
+    assert section.kinds["light"].by["quality"].auroc == [0.5] * len(SEVERITIES)
+
+
+def test_corruptions_are_the_same_every_time(plain: Plain, drawn_faces: Path) -> None:
+    source = open_source(drawn_faces)
+    first, second = (corruptions_of(plain, source, images=5, batch_size=size)[0] for size in (2, 64))
+    for kind in KINDS:
+        np.testing.assert_allclose(
+            first.kinds[kind].by["norm"].p50,
+            second.kinds[kind].by["norm"].p50,
+            rtol=1e-5,
+        )
+
+
+def test_fewer_pictures_than_asked_for_are_all_taken(plain: Plain, drawn_things: Path) -> None:
+    assert corruptions_of(plain, open_source(drawn_things), images=500)[0].images == 24
+
+
+def test_the_embedders_own_outputs_are_left_as_they_are(drawn_faces: Path) -> None:
+    given: list[FaceOutputs] = []
+
+    def remembering(crops: NDArray[np.uint8]) -> FaceOutputs:
+        given.append(Plain()(crops))
+        return given[-1]
+
+    corruptions_of(remembering, open_source(drawn_faces), images=3)  # type: ignore[arg-type]
+    assert all(not outputs.extras for outputs in given)
+
+
+def test_embeddings_computed_elsewhere_are_refused(drawn_faces: Path, tmp_path: Path) -> None:
+    np.savez(tmp_path / "t.npz", embeddings=np.eye(3, dtype=np.float32), names=np.array(["a", "b", "c"]))
+    with pytest.raises(Error, match="the corruption benchmark makes new images, so it needs a model"):
+        run_corruptions(load_table(tmp_path / "t.npz"), [str(drawn_faces)], tmp_path / "r")
+    assert not (tmp_path / "r").exists()
+
+
+def test_two_sources_of_one_name_are_refused(plain: Plain, drawn_faces: Path, tmp_path: Path) -> None:
+    with pytest.raises(Error, match="two sources have one name"):
+        run_corruptions(plain, [str(drawn_faces), str(drawn_faces)], tmp_path / "r", images=2)
+    assert not (tmp_path / "r").exists()

@@ -1,0 +1,266 @@
+"""Models reduced to their embedding."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from numpy.typing import NDArray
+from onnx import TensorProto, helper
+
+from facerts.embedding import load_embedder
+from facerts.errors import Error, MissingExtraError, ModelError
+from facerts.export import embedding_only
+from facerts.export.embedding_only import keep_embedding
+from tests.command import run
+from tests.foreign import SIZE, slow_embedding, write_description, write_embedder
+from tests.shipped import write_model
+
+Crops = NDArray[np.uint8]
+CALIBRATED: dict[str, Any] = {
+    "thresholds": {"0.95": {"quality": 3.5, "data_sha256": "0" * 64}},
+    "calibration": {
+        "data": "faces",
+        "data_sha256": "0" * 64,
+        "faces": 200,
+        "identities": 20,
+        "quantiles": list(range(101)),
+        "matching": {
+            "data": "faces",
+            "data_sha256": "0" * 64,
+            "pairs": "all",
+            "images": 200,
+            "identities": 20,
+            "flip": False,
+            "interval": "bootstrap",
+            "thresholds": {},
+        },
+    },
+}
+
+
+def outputs(path: Path) -> list[str]:
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    return [output.name for output in session.get_outputs()]
+
+
+def test_only_the_embedding_and_the_nodes_it_needs_are_left(tmp_path: Path, crops: Crops) -> None:
+    model = write_model(tmp_path / "model.onnx")
+    before = model.read_bytes()
+    kept = keep_embedding(model, tmp_path / "new" / "small.onnx")
+    written = onnx.load(str(tmp_path / "new" / "small.onnx"))
+    assert [output.name for output in written.graph.output] == ["vector"]
+    assert [node.op_type for node in written.graph.node] == ["AveragePool", "Flatten", "MatMul"]
+    assert kept.crops >= 16
+    assert kept.cosine == pytest.approx(1, abs=1e-6)
+    raw = slow_embedding(crops)
+    got = load_embedder(tmp_path / "new" / "small.onnx")(crops)
+    np.testing.assert_allclose(got.embedding, raw / np.linalg.norm(raw, axis=1, keepdims=True), atol=2e-6)
+    assert model.read_bytes() == before
+
+
+def test_the_heads_of_our_own_exports_are_removed(exported: Path, tmp_path: Path, crops: Crops) -> None:
+    keep_embedding(exported, tmp_path / "m.onnx")
+    assert outputs(tmp_path / "m.onnx") == ["embedding"]
+    before, after = onnx.load(str(exported)), onnx.load(str(tmp_path / "m.onnx"))
+    assert before.opset_import == after.opset_import
+    gone = {tensor.name for tensor in before.graph.initializer} - {
+        tensor.name for tensor in after.graph.initializer
+    }
+    assert any("log_scale" in name for name in gone), gone
+    assert not any("log_scale" in tensor.name for tensor in after.graph.initializer)
+    np.testing.assert_allclose(
+        load_embedder(tmp_path / "m.onnx")(crops).embedding,
+        load_embedder(exported)(crops).embedding,
+        atol=1e-6,
+    )
+
+
+def test_quality_is_removed_from_the_description(tmp_path: Path) -> None:
+    model = write_model(tmp_path / "model.onnx", license="ours", **CALIBRATED)
+    keep_embedding(model, tmp_path / "small.onnx")
+    description = load_embedder(tmp_path / "small.onnx").description
+    assert (description.outputs, description.quality, description.thresholds) == (
+        {"embedding": "vector"},
+        "none",
+        {},
+    )
+    assert description.calibration is not None
+    assert description.calibration.quantiles == ()
+    before = load_embedder(model).description
+    assert before.calibration is not None
+    assert description.calibration.matching == before.calibration.matching is not None
+    for name in ("name", "method", "license", "terms", "training_data", "input", "normalize_embedding"):
+        assert getattr(description, name) == getattr(before, name), name
+
+
+def test_quality_from_the_embeddings_length_is_kept(tmp_path: Path, crops: Crops) -> None:
+    model = write_model(tmp_path / "model.onnx", quality="norm", thresholds=CALIBRATED["thresholds"])
+    keep_embedding(model, tmp_path / "small.onnx")
+    embedder = load_embedder(tmp_path / "small.onnx")
+    np.testing.assert_allclose(
+        embedder(crops).quality, np.linalg.norm(slow_embedding(crops), axis=1), rtol=1e-5
+    )
+    assert embedder.description.thresholds["0.95"].quality == 3.5
+
+
+def test_other_metadata_is_kept(tmp_path: Path) -> None:
+    path = write_model(tmp_path / "model.onnx")
+    model = onnx.load(str(path))
+    entry = model.metadata_props.add()
+    entry.key, entry.value = "author", "somebody"
+    onnx.save(model, str(path))
+    keep_embedding(path, tmp_path / "small.onnx")
+    session = onnxruntime.InferenceSession(str(tmp_path / "small.onnx"), providers=["CPUExecutionProvider"])
+    assert session.get_modelmeta().custom_metadata_map["author"] == "somebody"
+
+
+def test_a_foreign_model_gets_its_description_beside_it(tmp_path: Path, crops: Crops) -> None:
+    model = write_embedder(tmp_path / "foreign.onnx", quality=True)
+    write_description(model, quality="output:bright", source="somewhere")
+    keep_embedding(model, tmp_path / "out" / "small.onnx")
+    description = json.loads((tmp_path / "out" / "small.json").read_text())
+    assert (description["quality"], description["source"]) == ("none", "somewhere")
+    assert load_embedder(tmp_path / "out" / "small.onnx")(crops).embedding.shape == (len(crops), SIZE)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"input_color": "BGR"}, "color BGR, but other packages' ArcFace loaders use color RGB"),
+        ({"input_mean": [0, 0, 0], "input_std": [1, 1, 1]}, "mean (0.0, 0.0, 0.0)"),
+        ({"input_std": [58.4, 57.1, 57.4]}, "std (58.4"),
+        ({"input_layout": "NHWC"}, "layout NHWC"),
+    ],
+)
+def test_models_that_need_other_preprocessing_are_refused(
+    tmp_path: Path, changes: dict[str, Any], message: str
+) -> None:
+    model = write_embedder(tmp_path / "m.onnx", quality=True, layout=changes.get("input_layout", "NCHW"))
+    write_description(model, **changes)
+    with pytest.raises(ModelError) as raised:
+        keep_embedding(model, tmp_path / "small.onnx")
+    assert message in str(raised.value)
+    assert not (tmp_path / "small.onnx").exists()
+
+
+def test_node_names_that_would_mislead_insightface_are_changed(tmp_path: Path, crops: Crops) -> None:
+    path = write_model(tmp_path / "model.onnx")
+    model = onnx.load(str(path))
+    for node, name in zip(model.graph.node, ("Sub_0", "_mulscalar0", "Last"), strict=False):
+        node.name = name
+    onnx.save(model, str(path))
+    keep_embedding(path, tmp_path / "small.onnx")
+    names = [node.name for node in onnx.load(str(tmp_path / "small.onnx")).graph.node]
+    assert not any(name.startswith(("Sub", "_minus", "Mul", "_mul")) for name in names)
+    assert names[2] == "Last"
+
+
+def test_tensors_read_by_subgraphs_are_kept(tmp_path: Path, crops: Crops) -> None:
+    path = write_model(tmp_path / "model.onnx")
+    model = onnx.load(str(path))
+    product = next(node for node in model.graph.node if node.op_type == "MatMul")
+    inner = helper.make_node("MatMul", list(product.input), ["chosen"])
+    branch = helper.make_graph(
+        [inner], "branch", [], [helper.make_tensor_value_info("chosen", TensorProto.FLOAT, ["N", SIZE])]
+    )
+    true = helper.make_tensor("true", TensorProto.BOOL, [], [True])
+    model.graph.initializer.append(true)
+    choice = helper.make_node("If", ["true"], list(product.output), then_branch=branch, else_branch=branch)
+    position = list(model.graph.node).index(product)
+    model.graph.node.remove(product)
+    model.graph.node.insert(position, choice)
+    onnx.save(model, str(path))
+    keep_embedding(path, tmp_path / "small.onnx")
+    np.testing.assert_allclose(
+        load_embedder(tmp_path / "small.onnx")(crops).embedding,
+        load_embedder(path)(crops).embedding,
+        atol=1e-6,
+    )
+
+
+def test_a_file_with_other_embeddings_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def wrong(graph: onnx.GraphProto, tensor: str) -> None:
+        prune(graph, tensor)
+        (matrix,) = graph.initializer
+        values = onnx.numpy_helper.to_array(matrix)
+        matrix.CopyFrom(onnx.numpy_helper.from_array(values[::-1].copy(), matrix.name))
+
+    prune = embedding_only._prune
+    monkeypatch.setattr(embedding_only, "_prune", wrong)
+    model = write_model(tmp_path / "model.onnx")
+    with pytest.raises(ModelError, match=r"does not compute what the original computes.*no file was written"):
+        keep_embedding(model, tmp_path / "small.onnx")
+    assert [path.name for path in tmp_path.iterdir()] == ["model.onnx"]
+
+
+def test_the_model_itself_is_not_overwritten(tmp_path: Path) -> None:
+    model = write_model(tmp_path / "model.onnx")
+    before = hashlib.sha256(model.read_bytes()).hexdigest()
+    with pytest.raises(Error, match="would lose its quality"):
+        keep_embedding(model, tmp_path / "." / "model.onnx")
+    with pytest.raises(Error, match=r"made from an \.onnx file and written to one"):
+        keep_embedding(model, tmp_path / "model.pt")
+    with pytest.raises(Error, match=r"made from an \.onnx file"):
+        keep_embedding(tmp_path, tmp_path / "new.onnx")
+    assert hashlib.sha256(model.read_bytes()).hexdigest() == before
+
+
+def test_a_missing_onnx_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = write_model(tmp_path / "model.onnx")
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    with pytest.raises(MissingExtraError, match="pip install onnx"):
+        keep_embedding(model, tmp_path / "small.onnx")
+
+
+def test_the_command_accepts_files_and_names_without_pytorch(tmp_path: Path) -> None:
+    model = write_model(tmp_path / "model.onnx")
+    code = (
+        "import sys; sys.modules['torch'] = None; from facerts.cli import main; "
+        f"sys.argv = ['facerts', 'export', {str(model)!r}, '--embedding-only', '--out', "
+        f"{str(tmp_path / 'small.onnx')!r}, '--json']; main()"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    summary = json.loads(ran.stdout)
+    assert summary["bytes"] == (tmp_path / "small.onnx").stat().st_size
+    assert summary["smallest_cosine"] > 0.99999
+    assert outputs(tmp_path / "small.onnx") == ["vector"]
+
+
+def test_a_shipped_model_can_be_given_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from facerts.hub import registry
+    from tests.shipped import write_entry, write_manifest
+
+    folder = tmp_path / "models"
+    folder.mkdir()
+    write_manifest(folder, write_entry(folder, "tiny-small"), default="tiny-small")
+    monkeypatch.setattr(registry, "models_folder", lambda: folder)
+    monkeypatch.chdir(tmp_path)
+    assert run("export", "tiny-small", "--embedding-only", "--out", "small.onnx") == 0
+    assert outputs(tmp_path / "small.onnx") == ["vector"]
+    capsys.readouterr()
+    assert run("export", "tiny-large", "--embedding-only", "--out", "large.onnx") == 2
+    assert "tiny-large: no such file" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "options", [[], ["--embedding-only", "--precision", "fp16"], ["--embedding-only", "--license", "ours"]]
+)
+def test_options_for_training_runs_are_refused_for_finished_models(
+    tmp_path: Path, options: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = write_model(tmp_path / "model.onnx")
+    assert run("export", model, "--out", tmp_path / "small.onnx", *options) == 2
+    assert "is an ONNX model, which can only be exported with" in " ".join(capsys.readouterr().err.split())
+    assert not (tmp_path / "small.onnx").exists()

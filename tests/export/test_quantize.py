@@ -1,0 +1,321 @@
+"""Exports that store or compute in fewer bits, compared with the float32 export of the same run."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from numpy.typing import NDArray
+from onnx import TensorProto, helper, numpy_helper
+
+from facerts.cli import main
+from facerts.datasets.synthetic import write_synthetic_faces
+from facerts.embedding import FaceOutputs, load_embedder
+from facerts.embedding.onnx_embedder import to_input
+from facerts.errors import DataError, Error, ModelError
+from facerts.export.parity import Parity, compare_outputs
+from facerts.export.quantize import quantize, store_half
+from facerts.onnx.contract import InputSpec
+from facerts.training.checkpoint import load_network
+from facerts.training.export import from_checkpoint as export_module
+from facerts.training.export.from_checkpoint import TOLERANCES, check_parity, export_run
+from tests.foreign import write_embedder
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _written_already(exported: Path) -> Iterator[None]:
+    """Reuse the network that PyTorch's exporter, the slowest part of an export, has already written."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(export_module, "_write", lambda trained, names, path: shutil.copy(exported, path))
+        yield
+
+
+@pytest.fixture(scope="module")
+def half(trained_run: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Parity]:
+    path = tmp_path_factory.mktemp("half") / "m.onnx"
+    return path, export_run(trained_run, path, precision="fp16")
+
+
+@pytest.fixture(scope="module")
+def eighth(trained_run: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Parity]:
+    path = tmp_path_factory.mktemp("eighth") / "m.onnx"
+    return path, export_run(trained_run, path, precision="int8")
+
+
+def tensors(path: Path) -> dict[str, NDArray[np.generic]]:
+    return {tensor.name: numpy_helper.to_array(tensor) for tensor in onnx.load(str(path)).graph.initializer}
+
+
+def weights(path: Path) -> set[str]:
+    """Names of the weights of the convolutions and linear layers in the float32 export."""
+    graph = onnx.load(str(path)).graph
+    return {node.input[1] for node in graph.node if node.op_type in {"Conv", "Gemm", "MatMul"}}
+
+
+def cosines(one: FaceOutputs, other: FaceOutputs) -> NDArray[np.float64]:
+    return np.sum(one.embedding.astype(np.float64) * other.embedding, axis=1)
+
+
+def test_fp16_rounds_the_weights_and_leaves_the_rest_unchanged(
+    exported: Path, half: tuple[Path, Parity]
+) -> None:
+    before, after, halved = tensors(exported), tensors(half[0]), weights(exported)
+    assert len(halved) >= 40
+    for name, values in before.items():
+        if name in halved:
+            np.testing.assert_array_equal(after[f"{name}_fp16"], values.astype(np.float16), strict=True)
+            assert name not in after
+        else:
+            np.testing.assert_array_equal(after[name], values, strict=True)
+    assert len(after) == len(before)
+    saved = exported.stat().st_size - half[0].stat().st_size
+    # Only Cast nodes are added.
+    assert saved > 2 * sum(before[name].size for name in halved) - 200 * len(halved) > 0
+
+
+def test_fp16_computes_in_float32_and_the_casts_are_folded(
+    exported: Path, half: tuple[Path, Parity], tmp_path: Path
+) -> None:
+    model = onnx.shape_inference.infer_shapes(onnx.load(str(half[0])), strict_mode=True)
+    onnx.checker.check_model(model, full_check=True)
+    graph = model.graph
+    for value in (*graph.input, *graph.output, *graph.value_info):
+        assert value.type.tensor_type.elem_type in {TensorProto.FLOAT, TensorProto.INT64}, value.name
+
+    def opened(path: Path) -> list[str]:
+        options = onnxruntime.SessionOptions()
+        options.optimized_model_filepath = str(tmp_path / "opened.onnx")
+        options.log_severity_level = 3
+        onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        return sorted(node.op_type for node in onnx.load(str(tmp_path / "opened.onnx")).graph.node)
+
+    assert sum(node.op_type == "Cast" for node in graph.node) >= 40
+    assert opened(half[0]) == opened(exported)
+
+
+def test_fp16_gives_the_same_outputs_as_float32(
+    exported: Path, half: tuple[Path, Parity], crops: NDArray[np.uint8]
+) -> None:
+    expected, got = load_embedder(exported)(crops), load_embedder(half[0])(crops)
+    assert cosines(expected, got).min() >= 0.9999
+    assert np.abs(expected.quality - got.quality).max() <= 0.1 * np.std(expected.quality)  # type: ignore[operator]
+    # It is not the float32 file.
+    assert np.abs(expected.embedding - got.embedding).max() > 1e-6
+
+
+def test_int8_quantizes_convolutions_but_not_the_heads(exported: Path, eighth: tuple[Path, Parity]) -> None:
+    model = onnx.load(str(eighth[0]))
+    onnx.checker.check_model(model, full_check=True)
+    maker = {output: node for node in model.graph.node for output in node.output}
+    stored, before = tensors(eighth[0]), tensors(exported)
+    convolutions = [node for node in model.graph.node if node.op_type == "Conv"]
+    assert len(convolutions) == 49
+    for node in convolutions:
+        image, weight = maker[node.input[0]], maker[node.input[1]]
+        assert image.op_type == weight.op_type == "DequantizeLinear"
+        assert stored[image.input[2]].dtype == np.uint8
+        integers, scale = stored[weight.input[0]], stored[weight.input[1]]
+        assert integers.dtype == np.int8
+        assert np.abs(integers.astype(int)).max() <= 64  # 7 bits
+        assert scale.shape == integers.shape[:1]  # a scale for each output channel
+        original = before[node.input[1].removesuffix("_DequantizeLinear_Output")]
+        step = scale[:, None, None, None]
+        assert np.abs(integers * step - original).max() <= step.max() / 2 + 1e-6
+    # After the flattening: the nodes of the float32 export, with weights stored as in fp16.
+    behind = [node.op_type for node in model.graph.node[-20:] if "Quantize" not in node.op_type]
+    assert behind.count("Gemm") == 2
+    for node in model.graph.node:
+        if node.op_type == "Gemm":
+            cast = maker[node.input[1]]
+            assert cast.op_type == "Cast"
+            np.testing.assert_array_equal(
+                stored[cast.input[0]], before[node.input[1]].astype(np.float16), strict=True
+            )
+            assert maker[node.input[0]].op_type == "Reshape"
+            assert before[node.input[2]].dtype == stored[node.input[2]].dtype == np.float32
+
+
+def test_int8_ranges_match_the_activations_on_the_faces(
+    trained_run: Path, exported: Path, eighth: tuple[Path, Parity], tmp_path: Path
+) -> None:
+    model = onnx.load(str(eighth[0]))
+    maker, stored = {output: node for node in model.graph.node for output in node.output}, tensors(eighth[0])
+    read = {}
+    for node in model.graph.node:
+        if node.op_type == "Conv":
+            shown = maker[node.input[0]]
+            written = maker[shown.input[0]]
+            assert list(written.input[1:]) == list(shown.input[1:])
+            read[written.input[0]] = stored[shown.input[1]], stored[shown.input[2]]
+    spec, float32 = InputSpec(), onnx.load(str(exported))
+    float32.graph.output.extend(
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in read if name != spec.name
+    )
+    onnx.save(float32, str(tmp_path / "all.onnx"))
+    faces = export_module._calibration_faces(export_module._recipe_images(load_network(trained_run)))
+    session = onnxruntime.InferenceSession(str(tmp_path / "all.onnx"), providers=["CPUExecutionProvider"])
+    names = [output.name for output in session.get_outputs()]
+    feeds = {spec.name: to_input(faces, spec)}
+    activations = {**feeds, **dict(zip(names, session.run(names, feeds), strict=True))}
+    for name, (scale, zero) in read.items():
+        low, high = min(activations[name].min(), 0.0), max(activations[name].max(), 0.0)
+        assert scale == pytest.approx((high - low) / 255, rel=1e-3), name
+        assert int(zero) == pytest.approx(-low / scale, abs=0.6), name
+
+
+def test_int8_gives_nearly_the_same_outputs_as_float32(
+    exported: Path, eighth: tuple[Path, Parity], crops: NDArray[np.uint8]
+) -> None:
+    expected, got = load_embedder(exported)(crops), load_embedder(eighth[0])(crops)
+    # Single faces may differ more, in a network trained on a few images.
+    assert TOLERANCES["int8"].cosine <= cosines(expected, got).mean() < 0.99999
+    outputs = {output.name for output in load_embedder(eighth[0]).session.get_outputs()}
+    assert outputs == {"embedding", "norm", "quality", "uncertainty", "log_scale"}
+    np.testing.assert_allclose(np.linalg.norm(got.embedding, axis=1), 1, atol=1e-5)
+
+
+@pytest.mark.parametrize("precision", ["fp16", "int8"])
+def test_the_description_and_the_parity_report_the_precision(
+    precision: str,
+    half: tuple[Path, Parity],
+    eighth: tuple[Path, Parity],
+    exported: Path,
+    crops: NDArray[np.uint8],
+) -> None:
+    path, parity = half if precision == "fp16" else eighth
+    assert load_embedder(path).description.precision == precision
+    assert load_embedder(exported).description.precision == "fp32"
+    assert parity.crops == 16 + 8 + 8 + 64
+    # The twelve crops are among those checked, or similar.
+    assert parity.cosine <= cosines(load_embedder(exported)(crops), load_embedder(path)(crops)).mean()
+    assert parity.quality_error is not None
+    assert (
+        0
+        < parity.quality_error
+        <= TOLERANCES[precision].quality_spreads * (parity.quality_spread or 0) + 1e-3
+    )
+
+
+def test_more_bits_are_closer_to_the_trained_network(
+    half: tuple[Path, Parity], eighth: tuple[Path, Parity]
+) -> None:
+    assert eighth[1].cosine < half[1].cosine
+    assert (eighth[1].quality_error or 0) > 10 * (half[1].quality_error or 1)
+
+
+def test_the_command_prints_the_parity(
+    trained_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["export", str(trained_run), "--out", str(tmp_path / "m.onnx"), "--precision", "int8"]
+    monkeypatch.setattr(sys, "argv", ["facerts", *command, "--json"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert summary["precision"] == "int8"
+    assert summary["bytes"] == (tmp_path / "m.onnx").stat().st_size
+    assert 0.95 <= summary["smallest_cosine"] < 1
+    assert 0 < summary["largest_quality_error"] <= summary["quality_spread"] + 1e-3
+
+
+def outputs(quality: list[float], angle: float = 0.0) -> FaceOutputs:
+    """Unit embeddings in the plane, rotated by an angle."""
+    angles = np.arange(len(quality)) + angle
+    embedding = np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
+    return FaceOutputs(embedding, quality=np.array(quality, dtype=np.float32))
+
+
+@pytest.mark.parametrize(
+    ("precision", "angle", "error", "passes"),
+    [
+        # Qualities 0 and 20 have a standard deviation of 10; cos 0.01 = 0.99995, cos 0.02 = 0.9998.
+        ("fp32", 0.0, 0.0009, True),
+        ("fp32", 0.0, 0.0012, False),
+        ("fp32", 0.01, 0.0, False),
+        ("fp16", 0.01, 0.09, True),
+        ("fp16", 0.0, 0.11, False),
+        ("fp16", 0.02, 0.0, False),
+        ("int8", np.arccos(0.951), 9.9, True),
+        ("int8", 0.0, 10.1, False),
+        ("int8", np.arccos(0.949), 0.0, False),
+        ("int8", np.nan, 0.0, False),
+    ],
+)
+def test_each_precision_has_its_limits(precision: str, angle: float, error: float, passes: bool) -> None:
+    expected, got = outputs([0, 20]), outputs([0, 20 + error], angle)
+    if passes:
+        parity = compare_outputs(expected, got, TOLERANCES[precision])
+        assert parity.quality_spread == pytest.approx(10)
+        assert parity.quality_error == pytest.approx(error, abs=1e-5)
+    else:
+        with pytest.raises(ModelError, match="no file was written"):
+            compare_outputs(expected, got, TOLERANCES[precision])
+
+
+def test_with_nearly_constant_quality_a_thousandth_is_still_allowed() -> None:
+    expected = outputs([1.0, 1.0])
+    assert compare_outputs(expected, outputs([1.0, 1.0009]), TOLERANCES["fp16"]).quality_spread == 0
+    with pytest.raises(ModelError, match=r"qualities differ by up to 0\.0012 \(at most 0\.001\)"):
+        compare_outputs(expected, outputs([1.0, 1.0012]), TOLERANCES["fp16"])
+
+
+def test_a_network_that_cannot_be_quantized_leaves_no_file(
+    trained_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def on_the_dark_side(path: Path, faces: NDArray[np.uint8]) -> None:
+        quantize(path, np.zeros_like(faces))  # ranges that do not fit any face
+
+    monkeypatch.setattr(export_module, "quantize", on_the_dark_side)
+    with pytest.raises(
+        ModelError, match=r"no file was written: the network does not tolerate int8; export it as"
+    ):
+        export_run(trained_run, tmp_path / "m.onnx", precision="int8")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_limits_depend_on_the_precision(
+    half: tuple[Path, Parity], trained_run: Path, crops: NDArray[np.uint8]
+) -> None:
+    trained = load_network(trained_run)
+    check_parity(trained, load_embedder(half[0]), crops)
+    trained.network.heads["log_scale"][1].bias.data.add_(0.01)
+    with pytest.raises(ModelError, match="does not tolerate fp16"):
+        check_parity(trained, load_embedder(half[0]), crops)
+
+
+def test_int8_without_faces_is_refused(
+    trained_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_synthetic_faces(tmp_path / "few", identities=3, images=5)
+    with pytest.raises(DataError, match=r"on at least 16 faces, and here are 15"):
+        export_run(trained_run, tmp_path / "m.onnx", precision="int8", data=[str(tmp_path / "few")])
+    monkeypatch.setattr(export_module, "_recipe_images", lambda trained: None)
+    with pytest.raises(DataError, match=r"recipe's images are not available; give some with --data"):
+        export_run(trained_run, tmp_path / "m.onnx", precision="int8")
+    assert not (tmp_path / "m.onnx").exists()
+
+
+def test_an_unknown_precision_is_refused_before_any_work(tmp_path: Path) -> None:
+    with pytest.raises(
+        Error, match=r"no precision 'fp61', did you mean 'fp16'\?; available: fp32, fp16, int8"
+    ):
+        export_run(tmp_path / "no_run", tmp_path / "m.onnx", precision="fp61")
+
+
+def test_a_weight_beyond_float16_is_refused(tmp_path: Path) -> None:
+    path = write_embedder(tmp_path / "m.onnx")
+    model = onnx.load(str(path))
+    (matrix,) = model.graph.initializer
+    matrix.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(matrix) * np.float32(1e5), matrix.name))
+    onnx.save(model, str(path))
+    before = path.read_bytes()
+    with pytest.raises(ModelError, match=r"the weight matrix has a value of .* beyond the range of float16"):
+        store_half(path)
+    assert path.read_bytes() == before

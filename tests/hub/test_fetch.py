@@ -1,0 +1,320 @@
+from __future__ import annotations
+
+import hashlib
+import http.client
+import itertools
+import json
+from collections import Counter
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from facerts.errors import ModelError
+from facerts.hub import fetch
+from facerts.hub.fetch import cache_folder, downloadable_models, find_downloaded, locate, pull
+from facerts.hub.registry import shipped_models
+from tests.command import run
+
+CONTENT = np.random.default_rng(0).bytes(200_000)
+SHA256 = hashlib.sha256(CONTENT).hexdigest()
+FILE = "tiny.onnx"
+
+
+class Response(NamedTuple):
+    """A response of the server: status, body, and the Content-Length header if it differs from the body's."""
+
+    status: int = 200
+    body: bytes = CONTENT
+    length: int | None = None
+
+
+class Server:
+    """Gives each path its responses in turn, repeating the last one, and counts the requests."""
+
+    def __init__(self) -> None:
+        self.responses: dict[str, list[Response]] = {}
+        self.requests: Counter[str] = Counter()
+        server = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                responses = server.responses[self.path]
+                response = responses[min(server.requests[self.path], len(responses) - 1)]
+                server.requests[self.path] += 1
+                self.send_response(response.status)
+                if response.status in {301, 302, 303, 307}:
+                    self.send_header("Location", response.body.decode())
+                self.send_header("Content-Length", str(response.length or len(response.body)))
+                self.end_headers()
+                self.wfile.write(response.body)
+
+            def log_message(self, *_: Any) -> None: ...
+
+        self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        Thread(target=self.http.serve_forever, daemon=True).start()
+
+    def url(self, path: str, scheme: str = "https") -> str:
+        return f"{scheme}://127.0.0.1:{self.http.server_port}{path}"
+
+
+class Unencrypted(http.client.HTTPConnection):
+    """Replaces https connections: a real https server would need a trusted certificate."""
+
+    def __init__(
+        self, host: str, *, context: object = None, check_hostname: object = None, **options: Any
+    ) -> None:
+        super().__init__(host, **options)
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[Server]:
+    server = Server()
+    yield server
+    server.http.shutdown()
+    server.http.server_close()
+
+
+@pytest.fixture
+def server(running: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Server:
+    """A server with the file at two URLs, a list of downloads that names them, and an empty cache."""
+    running.responses = {"/first": [Response()], "/second": [Response()]}
+    running.requests.clear()
+    write_downloads(tmp_path / "fetch.json", [running.url("/first"), running.url("/second")])
+    monkeypatch.setattr(fetch, "DOWNLOADS", tmp_path / "fetch.json")
+    monkeypatch.setattr(fetch, "PAUSE_S", 0.0)
+    monkeypatch.setattr(http.client, "HTTPSConnection", Unencrypted)
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    monkeypatch.setenv("FACERTS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("FACERTS_MODELS", str(tmp_path / "elsewhere"))
+    return running
+
+
+def write_downloads(path: Path, urls: list[str], **changes: Any) -> None:
+    entry = {
+        "name": "tiny",
+        "file": FILE,
+        "urls": urls,
+        "sha256": SHA256,
+        "bytes": len(CONTENT),
+        "summary": "for tests",
+        "terms": "none",
+    }
+    path.write_text(json.dumps({"schema": "facerts.pull/1", "models": [entry | changes]}))
+
+
+def assert_nothing_was_stored() -> None:
+    assert not cache_folder().exists() or list(cache_folder().iterdir()) == []
+    assert locate(downloadable_models()[0]) is None
+
+
+def test_a_model_is_downloaded_once(server: Server) -> None:
+    with pytest.raises(ModelError, match="the model tiny is not downloaded: run facerts models pull tiny"):
+        find_downloaded("tiny")
+    path = pull("tiny")
+    assert path == cache_folder() / FILE
+    assert path.read_bytes() == CONTENT
+    assert [file.name for file in cache_folder().iterdir()] == [FILE]
+    assert find_downloaded("tiny") == path
+    assert pull("tiny") == path
+    assert server.requests == {"/first": 1}
+
+
+def test_redirects_are_followed(server: Server) -> None:
+    server.responses["/first"] = [Response(302, server.url("/second").encode())]
+    assert pull("tiny").read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize("code", [301, 302, 303, 307])
+def test_redirects_to_http_are_refused(server: Server, code: int) -> None:
+    server.responses["/first"] = [Response(code, server.url("/second", "http").encode())]
+    server.responses["/second"] = [Response(404, b"no")]
+    with pytest.raises(ModelError, match=r"/first: redirects to http://127\S+/second, which is not https"):
+        pull("tiny")
+    # Only the model's second URL is tried then, by https.
+    assert server.requests == {"/first": 1, "/second": 1}
+    assert_nothing_was_stored()
+
+
+def test_an_http_url_is_refused(server: Server, tmp_path: Path) -> None:
+    write_downloads(tmp_path / "fetch.json", [server.url("/first", "http")])
+    with pytest.raises(
+        ModelError, match=r"fetch\.json: models\.0\.urls\.0: String should match pattern .*https"
+    ):
+        pull("tiny")
+    assert server.requests == {}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        (Response(body=CONTENT[:-1] + b"x"), "its SHA-256 is [0-9a-f]{64}, but that of tiny is " + SHA256),
+        (Response(body=CONTENT + b"x"), "more than 200,000 bytes, but tiny has 200,000"),
+        (Response(404, b"no"), "HTTP Error 404"),
+    ],
+    ids=["other", "longer", "gone"],
+)
+def test_a_permanent_failure_moves_on_to_the_next_url(server: Server, wrong: Response, words: str) -> None:
+    server.responses["/first"] = [wrong]
+    assert pull("tiny").read_bytes() == CONTENT
+    assert server.requests == {"/first": 1, "/second": 1}
+    (cache_folder() / FILE).unlink()
+    server.responses["/second"] = [wrong]
+    with pytest.raises(ModelError, match=rf"(?s)/first: .*{words}.*/second: .*{words}"):
+        pull("tiny")
+    assert_nothing_was_stored()
+
+
+@pytest.mark.parametrize(
+    "temporary",
+    [Response(503, b""), Response(429, b""), Response(body=CONTENT[:70_000], length=len(CONTENT))],
+)
+def test_a_temporary_failure_is_retried(server: Server, temporary: Response) -> None:
+    server.responses["/first"] = [temporary, temporary, Response()]
+    assert pull("tiny").read_bytes() == CONTENT
+    assert server.requests == {"/first": 3}
+
+
+def test_reading_stops_when_a_file_is_too_large(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    def endless(path: Path) -> Iterator[bytes]:
+        for number in itertools.count():
+            assert number < 5
+            yield CONTENT[:50_000]
+
+    monkeypatch.setattr(fetch, "_read", endless)
+    with pytest.raises(ModelError, match="endless: more than 200,000 bytes"):
+        pull("tiny", "endless")
+    assert_nothing_was_stored()
+
+
+def test_without_a_network_the_error_explains_the_manual_download(server: Server, tmp_path: Path) -> None:
+    # Nothing listens on port 9.
+    write_downloads(tmp_path / "fetch.json", ["https://127.0.0.1:9/tiny.onnx"])
+    with pytest.raises(ModelError) as error:
+        pull("tiny")
+    for expected in (
+        "https://127.0.0.1:9/tiny.onnx: ",
+        "refused",
+        "200,000 bytes",
+        SHA256,
+        "facerts models pull tiny --from FILE",
+        str(cache_folder() / FILE),
+    ):
+        assert expected in str(error.value)
+    assert_nothing_was_stored()
+
+
+def test_a_file_downloaded_elsewhere_is_checked_too(server: Server, tmp_path: Path) -> None:
+    copied = tmp_path / "download (1)"
+    copied.write_bytes(CONTENT[:-1])
+    with pytest.raises(ModelError, match=r"download \(1\): 199,999 bytes, but tiny has 200,000"):
+        pull("tiny", copied)
+    copied.write_bytes(CONTENT[:-1] + b"x")
+    with pytest.raises(ModelError, match=r"download \(1\): its SHA-256 is"):
+        pull("tiny", copied)
+    with pytest.raises(ModelError, match=r"gone: cannot be read \(No such file"):
+        pull("tiny", tmp_path / "gone")
+    assert_nothing_was_stored()
+    copied.write_bytes(CONTENT)
+    assert pull("tiny", copied).read_bytes() == CONTENT
+    assert server.requests == {}
+
+
+def test_a_file_in_the_models_folder_is_found_if_its_hash_matches(server: Server, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere" / FILE
+    elsewhere.parent.mkdir()
+    elsewhere.write_bytes(b"other")
+    with pytest.raises(ModelError, match=rf"tiny is not downloaded.*; {elsewhere}: its SHA-256 is"):
+        find_downloaded("tiny")
+    elsewhere.write_bytes(CONTENT)
+    assert find_downloaded("tiny") == elsewhere
+    # The cache comes first; a broken file in it is ignored and replaced.
+    cache_folder().mkdir()
+    (cache_folder() / FILE).write_bytes(b"broken")
+    assert find_downloaded("tiny") == elsewhere
+    assert pull("tiny").read_bytes() == CONTENT
+    assert find_downloaded("tiny") == cache_folder() / FILE
+
+
+def test_a_cache_that_cannot_be_written_is_named(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("FACERTS_CACHE", str(tmp_path / "file" / "cache"))
+    with pytest.raises(
+        ModelError, match=r"tiny\.onnx: cannot be written \(Not a directory\); set FACERTS_CACHE"
+    ):
+        pull("tiny")
+
+
+def test_the_cache_is_in_the_platforms_cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FACERTS_CACHE", "here")
+    assert cache_folder() == Path("here")
+    monkeypatch.delenv("FACERTS_CACHE")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr("sys.platform", "linux")
+    assert cache_folder() == tmp_path / ".cache" / "facerts"
+    monkeypatch.setenv("XDG_CACHE_HOME", "/caches")
+    assert cache_folder() == Path("/caches/facerts")
+    monkeypatch.setattr("sys.platform", "darwin")
+    assert cache_folder() == tmp_path / "Library" / "Caches" / "facerts"
+
+
+def test_an_unknown_name_suggests_the_closest_one(server: Server) -> None:
+    with pytest.raises(
+        ModelError, match=r"no downloadable model 'tini', did you mean 'tiny'\?; available: tiny"
+    ):
+        pull("tini")
+
+
+def test_the_commands_download_list_and_find_models(
+    server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def listed() -> dict[str, Any]:
+        assert run("models", "list", "--json") == 0
+        (tiny,) = [entry for entry in json.loads(capsys.readouterr().out) if not entry["ships"]]
+        assert isinstance(tiny, dict)
+        return tiny
+
+    assert listed()["path"] is None
+    assert run("models", "list") == 0
+    assert "facerts models pull tiny" in capsys.readouterr().out
+    assert run("models", "path", "tiny") == 2
+    assert run("models", "pull", "other") == 2
+    assert "no downloadable model 'other'" in capsys.readouterr().err
+    copied = tmp_path / "copied"
+    copied.write_bytes(CONTENT)
+    assert run("models", "pull", "tiny", "--from", copied) == 0
+    assert server.requests == {}
+    (cache_folder() / FILE).unlink()
+    assert run("models", "pull", "tiny", "--json") == 0
+    captured = capsys.readouterr()
+    assert captured.out.endswith(
+        json.dumps({"name": "tiny", "file": str(cache_folder() / FILE)}, indent=1) + "\n"
+    )
+    assert server.requests == {"/first": 1}
+    assert listed()["path"] == str(cache_folder() / FILE)
+    assert run("models", "path", "tiny") == 0
+    assert capsys.readouterr().out == f"{cache_folder() / FILE}\n"
+
+
+def test_downloadable_models_are_pinned() -> None:
+    models = downloadable_models()
+    names = [model.name for model in models]
+    assert "yunet" in names
+    assert len(set(names)) == len(names)
+    assert not set(names) & {model.name for model in shipped_models()}
+    assert all(url.startswith("https://") for model in models for url in model.urls)
+
+
+def test_the_pinned_detector_matches_the_local_file(reference_models: Path) -> None:
+    (yunet,) = [model for model in downloadable_models() if model.name == "yunet"]
+    content = (reference_models / yunet.file).read_bytes()
+    assert hashlib.sha256(content).hexdigest() == yunet.sha256
+    assert len(content) == yunet.bytes
+    assert all(url.endswith(f"/{yunet.file}") for url in yunet.urls)

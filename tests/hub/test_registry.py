@@ -1,0 +1,307 @@
+from __future__ import annotations
+
+import configparser
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import facerts
+from facerts.datasets.synthetic import draw_face, write_synthetic_faces
+from facerts.embedding.shipped import verify_shipped
+from facerts.errors import ModelError
+from facerts.hub import registry
+from facerts.hub.registry import find_model, read_manifest, shipped_models
+from facerts.images import encode_png
+from tests.command import run
+from tests.shipped import write_entry, write_manifest, write_model
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Two shipped models, "large" and, by default, "tiny-small", and an empty working folder."""
+    folder = tmp_path / "models"
+    folder.mkdir()
+    entries = [write_entry(folder, name) for name in ("large", "tiny-small")]
+    write_manifest(folder, *entries, default="tiny-small")
+    monkeypatch.setattr(registry, "models_folder", lambda: folder)
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    return folder
+
+
+def test_the_default_model_is_loaded_if_none_is_named(shipped: Path) -> None:
+    scorer = facerts.load()
+    assert scorer.embedder.name == "tiny-small"
+    assert scorer.embedder.sha256 == hashlib.sha256((shipped / "tiny-small.onnx").read_bytes()).hexdigest()
+    face = draw_face(0, 0)
+    assert scorer.score(face) == facerts.load(shipped / "tiny-small.onnx").score(face)
+
+
+def test_a_model_is_loaded_by_its_name(shipped: Path) -> None:
+    assert facerts.load("large").embedder.name == "large"
+    assert find_model("large") == find_model(Path("large")) == shipped / "large.onnx"
+
+
+@pytest.mark.parametrize(
+    "path", ["large.onnx", "./large", "models/large", "gone.onnx", "pack.zip", "/large", "no/such"]
+)
+def test_a_string_with_a_suffix_or_folder_is_a_path(shipped: Path, path: str) -> None:
+    assert find_model(path) == Path(path)
+
+
+def test_an_existing_path_wins_over_the_name_of_a_model(shipped: Path) -> None:
+    Path("large").mkdir()
+    write_model(Path("large", "other.onnx"))
+    assert find_model("large") == Path("large")
+    assert find_model("tiny-small") == shipped / "tiny-small.onnx"
+
+
+def test_an_unknown_name_suggests_the_closest_one(shipped: Path) -> None:
+    with pytest.raises(
+        ModelError, match=r"no model 'tiny-smal', did you mean 'tiny-small'\?; available: large"
+    ):
+        facerts.load("tiny-smal")
+    with pytest.raises(ModelError, match=r"no model 'zzz'; available: large, tiny-small; .* model\.onnx"):
+        find_model("zzz")
+
+
+def test_a_missing_file_is_named(shipped: Path) -> None:
+    with pytest.raises(ModelError, match=r"gone\.onnx: no such model file"):
+        facerts.load("gone.onnx")
+
+
+def flip_a_byte(file: Path) -> None:
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+
+
+def cut(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:-9])
+
+
+@pytest.mark.parametrize(
+    ("harm", "words"),
+    [
+        (flip_a_byte, "not the shipped large: its SHA-256 is"),
+        (cut, "not the shipped large: its SHA-256 is"),
+        (Path.unlink, "the model large is missing, though the manifest lists it"),
+    ],
+)
+def test_a_changed_file_is_not_loaded(shipped: Path, harm: Callable[[Path], None], words: str) -> None:
+    harm(shipped / "large.onnx")
+    with pytest.raises(ModelError, match=words):
+        facerts.load("large")
+    assert verify_shipped()["tiny-small"] == []
+    (problem,) = verify_shipped()["large"]
+    assert words in problem
+
+
+def test_verify_compares_the_manifest_with_the_models_descriptions(shipped: Path) -> None:
+    wrong = {"method": "arcface", "embedding_size": 512, "terms": "free for all", "bytes": 1}
+    entries = [write_entry(shipped, "large", **wrong), write_entry(shipped, "tiny-small")]
+    write_manifest(shipped, *entries, default="large")
+    (shipped / "tiny-small.md").unlink()
+    found = verify_shipped()
+    assert found["tiny-small"] == ["its card tiny-small.md is missing"]
+    assert sorted(problem.split(" is ")[0] for problem in found["large"]) == sorted(wrong)
+    assert "method is 'rts' in the file, and 'arcface' in the manifest" in found["large"]
+
+
+def test_verify_finds_a_file_that_is_not_a_model_and_one_under_another_name(shipped: Path) -> None:
+    entry = write_entry(shipped, "large")
+    (shipped / "large.onnx").write_bytes(b"no")
+    entry |= {"sha256": hashlib.sha256(b"no").hexdigest(), "bytes": 2}
+    other = write_entry(shipped, "tiny-small")
+    write_manifest(shipped, entry, other | {"name": "renamed"}, default="renamed")
+    found = verify_shipped()
+    assert "cannot load" in found["large"][0]
+    assert found["renamed"] == ["name is 'tiny-small' in the file, and 'renamed' in the manifest"]
+
+
+def test_without_shipped_models_the_error_says_what_to_do(shipped: Path) -> None:
+    write_manifest(shipped)
+    with pytest.raises(
+        ModelError, match=r"no model is shipped with this copy of facerts; give the path of an \.onnx"
+    ):
+        facerts.load()
+    with pytest.raises(ModelError, match=r"no model 'large', since none is shipped"):
+        facerts.load("large")
+    assert facerts.load(shipped / "large.onnx").embedder.name == "large"
+    assert verify_shipped() == {}
+
+
+ENTRY = {
+    "name": "a",
+    "file": "a.onnx",
+    "sha256": "0" * 64,
+    "bytes": 1,
+    "embedding_size": 8,
+    "method": "rts",
+    "summary": "s",
+    "terms": "t",
+    "card": "a.md",
+}
+
+
+@pytest.mark.parametrize(
+    ("manifest", "words"),
+    [
+        ({"models": [ENTRY], "default": "b"}, "default must be the name of one"),
+        ({"models": [ENTRY]}, "default must be the name of one"),
+        ({"models": [], "default": "a"}, "default must be the name of one"),
+        ({"models": [ENTRY, ENTRY], "default": "a"}, "two models have the same name"),
+        (
+            {"models": [ENTRY | {"file": "../a.onnx"}], "default": "a"},
+            r"models\.0\.file: String should match",
+        ),
+        ({"models": [ENTRY | {"terms": " "}], "default": "a"}, r"models\.0\.terms: String should match"),
+        ({"models": [ENTRY | {"license": "x"}], "default": "a"}, r"models\.0\.license: Extra inputs"),
+        ({"models": [], "schema": "facerts.models/2"}, "schema: Input should be"),
+    ],
+)
+def test_a_broken_manifest_is_explained(tmp_path: Path, manifest: dict[str, Any], words: str) -> None:
+    write_manifest(tmp_path, **manifest)
+    with pytest.raises(ModelError, match=rf"manifest\.json: .*{words}"):
+        read_manifest(tmp_path)
+
+
+def test_a_missing_or_unreadable_manifest_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=r"manifest\.json: no manifest of the shipped models \(No such file"):
+        read_manifest(tmp_path)
+    (tmp_path / "manifest.json").write_text("{")
+    with pytest.raises(ModelError, match=r"manifest\.json: Invalid JSON"):
+        read_manifest(tmp_path)
+
+
+def test_the_error_on_an_incomplete_installation_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(package: str) -> Path:
+        raise ModuleNotFoundError(f"No module named {package!r}", name=package)
+
+    monkeypatch.setattr(registry.resources, "files", missing)
+    with pytest.raises(ModelError, match=r"lacks its package facerts\.models; reinstall facerts"):
+        facerts.load()
+
+
+def test_the_list_command_shows_the_default_model_first(
+    shipped: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("models", "list", "--json") == 0
+    listed = [model for model in json.loads(capsys.readouterr().out) if model["ships"]]
+    assert [(model["name"], model["default"]) for model in listed] == [("tiny-small", True), ("large", False)]
+    assert listed[0]["bytes"] == (shipped / "tiny-small.onnx").stat().st_size
+    assert run("models", "list") == 0
+    table = capsys.readouterr().out
+    assert "tiny-small (default)" in table
+    assert "large, for tests" in table
+    write_manifest(shipped)
+    assert run("models", "list", "--json") == 0
+    assert not any(model["ships"] for model in json.loads(capsys.readouterr().out))
+    assert run("models", "list") == 0
+    assert "no model ships" in capsys.readouterr().err
+
+
+def test_the_verify_command_checks_the_models(shipped: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("models", "verify") == 0
+    assert run("models", "verify", "--json") == 0
+    capsys.readouterr()
+    flip_a_byte(shipped / "large.onnx")
+    assert run("models", "verify", "--json") == 2
+    captured = capsys.readouterr()
+    assert [(model["name"], model["ok"]) for model in json.loads(captured.out)] == [
+        ("large", False),
+        ("tiny-small", True),
+    ]
+    assert "large: " in captured.err
+    assert run("models", "verify") == 2
+
+
+def test_the_path_command_prints_the_path_of_a_model(
+    shipped: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("models", "path", "large") == 0
+    assert capsys.readouterr().out == f"{shipped / 'large.onnx'}\n"
+    assert run("models", "path") == 0
+    assert capsys.readouterr().out == f"{shipped / 'tiny-small.onnx'}\n"
+    assert run("models", "path", "larg") == 2
+    assert "did you mean 'large'?" in capsys.readouterr().err
+
+
+def test_commands_accept_names_and_two_of_them_use_the_default(
+    shipped: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "face.png").write_bytes(encode_png(draw_face(0, 0)))
+    assert run("score", tmp_path / "face.png", "--out", tmp_path / "default.jsonl") == 0
+    assert run("score", tmp_path / "face.png", "--model", "large", "--out", tmp_path / "large.jsonl") == 0
+    for name in ("tiny-small", "large"):
+        rows = (tmp_path / f"{'default' if name == 'tiny-small' else name}.jsonl").read_text().splitlines()
+        digest = hashlib.sha256((shipped / f"{name}.onnx").read_bytes()).hexdigest()
+        assert [json.loads(row)["model_sha256"] for row in rows] == [digest]
+    assert run("embed", tmp_path / "face.png", "--out", tmp_path / "e.npz") == 0
+    assert len(np.load(tmp_path / "e.npz")["embeddings"]) == 1
+    write_synthetic_faces(tmp_path / "people", identities=2, images=2)
+    measured = ("evaluate", "corruptions", "--data", tmp_path / "people", "--images", "2")
+    assert run(*measured, "--model", "large", "--out", tmp_path / "result") == 0
+    assert json.loads((tmp_path / "result" / "result.json").read_text())["model"]["name"] == "large"
+    capsys.readouterr()
+    assert run(*measured, "--model", "larg", "--out", tmp_path / "other") == 2
+    assert "did you mean 'large'?" in capsys.readouterr().err
+    pairs = ("evaluate", "verification", "--data", tmp_path / "people", "--out", tmp_path / "other")
+    assert run(*pairs) == 2
+    assert "give either --model or --embeddings" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_quality_head_is_grafted_onto_a_model_given_by_name(
+    shipped: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("torch")
+    write_synthetic_faces(tmp_path / "people", identities=3, images=2)
+    command = ("posthoc", "rts", "--data", tmp_path / "people", "--out", tmp_path / "m.onnx", "--epochs", "1")
+    assert run(*command, "--model", "larg") == 2
+    assert "did you mean 'large'?" in capsys.readouterr().err
+    assert run(*command, "--model", "large") == 0
+
+
+def test_a_shipped_model_is_not_calibrated_in_place(
+    shipped: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_synthetic_faces(tmp_path / "people", identities=20, images=5)
+    before = (shipped / "large.onnx").read_bytes()
+    command = ("calibrate", "--model", "large", "--faces", tmp_path / "people")
+    assert run(*command) == 2
+    assert "large ships with facerts and stays as it is; give the file to write" in capsys.readouterr().err
+    assert run(*command, "--out", tmp_path / "mine.onnx") == 0
+    assert (shipped / "large.onnx").read_bytes() == before
+    assert facerts.load(tmp_path / "mine.onnx").threshold(0.95) is not None
+
+
+def test_the_models_of_this_copy_match_their_manifest() -> None:
+    folder = ROOT / "models"
+    manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+    for model in manifest["models"]:
+        content = (folder / model["file"]).read_bytes()
+        assert hashlib.sha256(content).hexdigest() == model["sha256"], model["name"]
+        assert len(content) == model["bytes"]
+        if model["name"].endswith("-small"):
+            assert len(content) <= 12_000_000
+    assert {path.name for path in folder.glob("*.onnx")} == {model["file"] for model in manifest["models"]}
+    assert {path.name for path in folder.glob("*.md")} == {model["card"] for model in manifest["models"]}
+    assert registry.models_folder() == folder
+    assert verify_shipped() == {model["name"]: [] for model in manifest["models"]}
+    assert [model.name for model in shipped_models()] == [model["name"] for model in manifest["models"]]
+
+
+def test_the_wheel_contains_the_models() -> None:
+    config = configparser.ConfigParser()
+    config.read(ROOT / "setup.cfg")
+    patterns = [pattern.strip() for pattern in config["options.package_data"]["facerts.models"].split(",")]
+    assert {"*.onnx", "*.md", "manifest.json"} == set(patterns)
+    assert "facerts.models = models" in config["options"]["package_dir"]

@@ -1,0 +1,295 @@
+from __future__ import annotations
+
+import io
+import struct
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from PIL import Image
+
+from facerts.datasets.synthetic import draw_face
+from facerts.errors import ImageError
+from facerts.images import MAX_PIXELS, decode, decode_crop, encode_jpeg, encode_png, fit_crop, jpeg, read
+from facerts.images.limits import CheckedImage
+from tests.hostile import images as hostile
+
+Image8 = NDArray[np.uint8]
+
+
+@pytest.fixture(scope="module")
+def face() -> Image8:
+    return draw_face(1, 0)
+
+
+def encoded(image: Image.Image, kind: str, **options: object) -> bytes:
+    buffer = io.BytesIO()
+    image.save(buffer, kind, **options)
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize("kind", ["PNG", "BMP"])
+def test_lossless_formats_round_trip_exactly(face: Image8, kind: str) -> None:
+    assert np.array_equal(decode(encoded(Image.fromarray(face), kind), where="x"), face)
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [("JPEG", {"quality": 95}), ("JPEG", {"quality": 95, "progressive": True}), ("WEBP", {"quality": 95})],
+)
+def test_lossy_formats_round_trip_closely(face: Image8, kind: str, options: dict[str, object]) -> None:
+    decoded = decode(encoded(Image.fromarray(face), kind, **options), where="x")
+    assert np.abs(decoded.astype(int) - face).mean() < 6
+    # Red and blue are not swapped.
+    assert np.abs(decoded.astype(int) - face).mean() < np.abs(decoded[..., ::-1].astype(int) - face).mean()
+
+
+def test_a_jpeg_with_restart_markers_and_bytes_after_its_end_is_read(face: Image8) -> None:
+    data = encoded(Image.fromarray(face), "JPEG", quality=90, restart_marker_blocks=2)
+    assert b"\xff\xd0" in data
+    assert np.array_equal(decode(data + b"trailing", where="x"), decode(data, where="x"))
+
+
+def test_grayscale_becomes_three_equal_channels(face: Image8) -> None:
+    gray = face.mean(axis=2).astype(np.uint8)
+    decoded = decode(encoded(Image.fromarray(gray), "PNG"), where="x")
+    assert decoded.shape == (112, 112, 3)
+    assert all(np.array_equal(decoded[..., channel], gray) for channel in range(3))
+
+
+def test_alpha_is_dropped_and_the_colors_stay(face: Image8) -> None:
+    alpha = np.full((112, 112, 1), 7, dtype=np.uint8)
+    data = encoded(Image.fromarray(np.concatenate([face, alpha], axis=2)), "PNG")
+    assert np.array_equal(decode(data, where="x"), face)
+
+
+def test_sixteen_bits_become_the_upper_eight(face: Image8) -> None:
+    gray = face[..., 0].astype(np.uint16) * 257
+    decoded = decode(encoded(Image.fromarray(gray), "PNG"), where="x")
+    assert np.abs(decoded[..., 0].astype(int) - face[..., 0]).max() <= 1
+
+
+def test_cmyk_is_converted(face: Image8) -> None:
+    data = encoded(Image.fromarray(face).convert("CMYK"), "JPEG", quality=95)
+    assert np.abs(decode(data, where="x").astype(int) - face).mean() < 8
+
+
+def test_a_palette_is_resolved(face: Image8) -> None:
+    palette = Image.fromarray(face).quantize(64)
+    assert np.array_equal(decode(encoded(palette, "PNG"), where="x"), np.array(palette.convert("RGB")))
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_exif_orientation_is_applied(face: Image8, orientation: int) -> None:
+    image = Image.fromarray(np.ascontiguousarray(face[:, :80]))
+    exif = image.getexif()
+    exif[0x0112] = orientation
+    data = encoded(image, "JPEG", quality=100, subsampling=0, exif=exif)
+    from PIL import ImageOps
+
+    upright = np.array(ImageOps.exif_transpose(Image.open(io.BytesIO(data))))
+    decoded = decode(data, where="x")
+    assert decoded.shape == upright.shape
+    assert np.abs(decoded.astype(int) - upright).mean() < 2
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "empty"),
+        (b"hello, this is text", "not a JPEG"),
+        (b"GIF89a" + bytes(20), "not a JPEG"),
+        (b"\xff\xd8", "truncated"),
+        (b"\xff\xd8\x00\x01\x02\x03", "broken JPEG"),
+        (b"\x89PNG\r\n\x1a\n", "truncated"),
+        (b"RIFF\x00\x00\x00\x00WEBP", "truncated"),
+        (b"BM" + bytes(10), "truncated"),
+    ],
+)
+def test_data_that_is_not_an_image_is_refused_with_the_files_name(data: bytes, message: str) -> None:
+    with pytest.raises(ImageError, match=rf"some/file\.jpg: .*{message}"):
+        decode(data, where="some/file.jpg")
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP", "BMP"])
+@pytest.mark.parametrize("share", [0.02, 0.3, 0.7, 0.95])
+def test_a_truncated_image_is_refused(face: Image8, kind: str, share: float) -> None:
+    data = encoded(Image.fromarray(face), kind)
+    with pytest.raises(ImageError):
+        decode(data[: int(share * len(data))], where="x")
+
+
+@pytest.mark.parametrize("missing", [1, 2])
+def test_a_jpeg_without_its_last_bytes_is_refused(face: Image8, missing: int) -> None:
+    with pytest.raises(ImageError, match="truncated"):
+        decode(encode_jpeg(face)[:-missing], where="x")
+
+
+def test_a_decompression_bomb_is_refused_by_its_header() -> None:
+    header = struct.pack(">IIBBBBB", 60000, 60000, 8, 2, 0, 0, 0)
+    chunk = b"IHDR" + header
+    data = b"\x89PNG\r\n\x1a\n" + struct.pack(">I", 13) + chunk + struct.pack(">I", zlib.crc32(chunk))
+    end = struct.pack(">I", 0) + b"IEND" + struct.pack(">I", zlib.crc32(b"IEND"))
+    with pytest.raises(ImageError, match="60000 x 60000 pixels"):
+        decode(data + end, where="x")
+
+
+def test_broken_pixels_are_refused(face: Image8) -> None:
+    data = bytearray(encode_png(face))
+    data[len(data) // 3 : len(data) // 3 + 40] = bytes(40)
+    with pytest.raises(ImageError):
+        decode(bytes(data), where="x")
+
+
+def test_a_crop_of_another_size_is_resized_and_a_photo_is_not_taken_for_one(face: Image8) -> None:
+    assert decode_crop(encode_png(face), where="x").shape == (112, 112, 3)
+    large = np.repeat(np.repeat(face, 2, axis=0), 2, axis=1)
+    assert np.abs(decode_crop(encode_png(large), where="x").astype(int) - face).max() <= 1
+    with pytest.raises(ImageError, match="112 x 80 pixels are not an aligned crop"):
+        decode_crop(encode_png(face[:80]), where="x")
+
+
+def test_upscaling_does_not_shift_the_image(face: Image8) -> None:
+    small = fit_crop(np.ascontiguousarray(face[::2, ::2]))
+    assert np.abs(small.astype(int) - face).mean() < 12
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ImageError, match=r"nowhere\.png: cannot be read"):
+        read(tmp_path / "nowhere.png")
+    (tmp_path / "a.png").write_bytes(encode_png(draw_face(0, 0)))
+    assert np.array_equal(read(tmp_path / "a.png"), draw_face(0, 0))
+
+
+def test_padding_between_segments_is_skipped(face: Image8) -> None:
+    data = encode_jpeg(face)
+    padded = data[:2] + b"\xff" * 5000 + data[2:]
+    assert np.array_equal(decode(padded, where="x"), decode(data, where="x"))
+
+
+def test_a_small_file_of_very_many_scans_is_refused(face: Image8) -> None:
+    data = encoded(Image.fromarray(face), "JPEG", progressive=True)
+    last = data.rindex(b"\xff\xda")
+    assert data.count(b"\xff\xda") > 3
+    too_many = data[:last] + data[last:-2] * 200 + data[-2:]
+    with pytest.raises(ImageError, match="more than 100 scans"):
+        decode(too_many, where="x")
+    few = data[:last] + data[last:-2] * 20 + data[-2:]
+    assert decode(few, where="x").shape == face.shape
+
+
+@pytest.mark.parametrize("subsampling", [0, 2])
+def test_the_scans_of_ordinary_progressive_jpegs_are_within_the_limit_at_any_size(
+    face: Image8, subsampling: int
+) -> None:
+    data = encoded(Image.fromarray(face), "JPEG", progressive=True, subsampling=subsampling)
+    assert data.count(b"\xff\xda") == 10
+    header = data.index(b"\xff\xc2")
+    large = data[: header + 5] + struct.pack(">HH", 8000, 8000) + data[header + 9 :]
+    assert jpeg.check(large, "x", MAX_PIXELS).height == 8000
+
+
+def test_a_jpeg_may_have_a_comment_before_its_end_marker(face: Image8) -> None:
+    data = encode_jpeg(face)
+    commented = data[:-2] + hostile.segment(0xFE, b"made by hand") + data[-2:]
+    assert np.array_equal(decode(commented, where="x"), decode(data, where="x"))
+
+
+def test_png_chunks_that_pixels_do_not_need_are_ignored(face: Image8) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 3
+    data = encoded(Image.fromarray(face), "PNG", icc_profile=bytes(500), dpi=(72, 72), exif=exif)
+    chunks = hostile.chunk(b"gAMA", struct.pack(">I", 100_000)) + hostile.chunk(b"zTXt", b"a\0\0nothing")
+    data = data[:33] + chunks + data[33:]
+    assert np.array_equal(decode(data + b"trailing", where="x"), face[::-1, ::-1])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("depth", "color", "side"), [(8, hostile.RGB, 1250), (1, hostile.GRAY, 6000)])
+def test_a_large_incompressible_interlaced_png_is_read(depth: int, color: int, side: int) -> None:
+    random = np.random.default_rng(0)
+    kind = {"depth": depth, "color": color, "interlaced": True}
+    rows = hostile.png_rows(side, side, random.bytes, **kind)
+    data = hostile.png(hostile.png_header(side, side, **kind), hostile.chunk(b"IDAT", zlib.compress(rows, 1)))
+    assert len(data) > 4 << 20, "the size above which the pixels are inflated before decoding"
+    assert np.array_equal(decode(data, where="x"), np.array(Image.open(io.BytesIO(data)).convert("RGB")))
+
+
+def test_the_still_image_of_an_animated_png_is_read(face: Image8) -> None:
+    other = Image.fromarray(face[::-1])
+    data = encoded(Image.fromarray(face), "PNG", save_all=True, append_images=[other])
+    assert b"fdAT" in data
+    assert np.array_equal(decode(data, where="x"), face)
+
+
+def test_an_animated_webp_is_refused(face: Image8) -> None:
+    other = Image.fromarray(face[::-1])
+    data = encoded(Image.fromarray(face), "WEBP", save_all=True, append_images=[other])
+    with pytest.raises(ImageError, match="x: animated WebP is not supported; save one of its frames"):
+        decode(data, where="x")
+
+
+@pytest.mark.parametrize("lossless", [False, True])
+def test_the_alpha_channel_of_a_webp_is_dropped_and_its_orientation_kept(
+    face: Image8, lossless: bool
+) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 3
+    alpha = np.arange(112, dtype=np.uint8).repeat(112).reshape(112, 112, 1)
+    with_alpha = Image.fromarray(np.concatenate([face, alpha], axis=2))
+    options: dict[str, object] = {"lossless": lossless, "quality": 90, "exact": True}
+    data = encoded(with_alpha, "WEBP", **options, exif=exif, icc_profile=bytes(300), xmp=b"<x/>")
+    assert b"VP8X" in data
+    upright = encoded(with_alpha, "WEBP", **options)
+    expected = np.array(Image.open(io.BytesIO(upright)).convert("RGB"))
+    assert np.array_equal(decode(data, where="x"), expected[::-1, ::-1])
+
+
+def test_a_bmp_with_the_old_header_is_read(face: Image8) -> None:
+    # Rows are stored from bottom to top, blue first.
+    data = hostile.bmp(112, 112, header=12, data=face[::-1, :, ::-1].tobytes())
+    assert np.array_equal(decode(data, where="x"), face)
+
+
+def test_an_image_whose_size_differs_from_its_header_is_refused(
+    face: Image8, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = encode_png(face)
+    monkeypatch.setattr("facerts.images.png.check", lambda *_: CheckedImage(112, 80, data))
+    with pytest.raises(ImageError, match=r"x: .* 112 x 112 pixels, but its header says 80 x 112"):
+        decode(data, where="x")
+
+
+def test_bytes_beyond_the_limit_are_neither_read_nor_decoded(
+    face: Image8, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = encode_png(face)
+    (tmp_path / "a.png").write_bytes(data)
+    monkeypatch.setattr("facerts.images.decoding.MAX_BYTES", len(data))
+    assert np.array_equal(read(tmp_path / "a.png"), face)
+    monkeypatch.setattr("facerts.images.decoding.MAX_BYTES", len(data) - 1)
+    for decode_too_large in (lambda: read(tmp_path / "a.png"), lambda: decode(data, where="a.png")):
+        with pytest.raises(
+            ImageError, match=rf"a\.png: the file exceeds the limit of {len(data) - 1:,} bytes"
+        ):
+            decode_too_large()
+
+
+@pytest.mark.parametrize("side", [1, 2, 15])
+def test_a_crop_too_small_for_a_face_is_refused(side: int) -> None:
+    small = np.full((side, side, 3), 9, dtype=np.uint8)
+    expected = (
+        rf"some/file\.png: {side} x {side} pixels are too few for a face; a crop must have at least 16 x 16"
+    )
+    with pytest.raises(ImageError, match=expected):
+        decode_crop(encode_png(small), where="some/file.png")
+    with pytest.raises(ImageError, match=expected):
+        fit_crop(small, where="some/file.png")
+    with pytest.raises(ImageError, match="the image: 112 x 15 pixels are too few"):
+        fit_crop(np.zeros((15, 112, 3), dtype=np.uint8))
+
+
+def test_the_smallest_crop_is_read() -> None:
+    assert decode_crop(encode_png(np.zeros((16, 16, 3), np.uint8)), where="x").shape == (112, 112, 3)

@@ -1,0 +1,87 @@
+"""insightface and uniface, in an environment of their own, with a model of facerts."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from facerts.datasets.synthetic import draw_face
+from facerts.images import encode_jpeg
+
+ROOT = Path(__file__).parents[2]
+TOOL = ROOT / "tools" / "check_integrations.py"
+BLOCKS = re.findall(
+    r"```python\n(.*?)```", (ROOT / "docs" / "integrations.md").read_text(encoding="utf-8"), re.DOTALL
+)
+
+
+def rows(*arguments: str | Path) -> list[dict[str, Any]]:
+    """The comparisons of the tool."""
+    python = os.environ.get("FACERTS_INTEGRATIONS_PYTHON")
+    if python is None:
+        pytest.skip("insightface and uniface are in an environment of their own: make test-integrations")
+    command = [sys.executable, TOOL, "--json", "--python", python, *arguments]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ran.stdout, ran.stderr
+    comparisons: list[dict[str, Any]] = json.loads(ran.stdout)
+    return comparisons
+
+
+@pytest.mark.slow
+@pytest.mark.integrations
+def test_insightface_and_uniface_load_our_models_and_get_our_embeddings(
+    exported: Path, request: pytest.FixtureRequest
+) -> None:
+    real = photos(request)
+    comparisons = rows("--model", exported, *real)
+    assert [row for row in comparisons if not row["ok"]] == []
+    compared = {(row["package"].split()[0], row["compared"]): row["number"] for row in comparisons}
+    for package in ("insightface", "uniface"):
+        assert compared[(package, "synthetic crops")] == 24
+        assert compared[(package, "synthetic faces in scenes")] == 12
+        assert compared[(package, "examples of the documentation")] >= 1
+    assert compared[("insightface", "add_quality, its Face")] == 12
+    if real:
+        assert compared[("insightface", "faces in photos")] >= 10
+        assert compared[("insightface", "found by FaceAnalysis of both")] >= 10
+
+
+def photos(request: pytest.FixtureRequest) -> list[str | Path]:
+    """Real photos and a detector for them, if available."""
+    try:
+        data, models = (request.getfixturevalue(name) for name in ("facerts_data", "reference_models"))
+    except pytest.skip.Exception:
+        return []
+    return ["--photos", data / "photos" / "lfw", "--detector", models / "scrfd_500m_kps.onnx"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "block",
+    [block for block in BLOCKS if not re.search(r"^from (insightface|uniface)\b", block, re.MULTILINE)],
+    ids=lambda block: block.strip().splitlines()[-1],
+)
+def test_examples_in_the_documentation_run(
+    block: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    if "scrfd.onnx" in block:
+        shutil.copy(
+            request.getfixturevalue("reference_models") / "scrfd_500m_kps.onnx", tmp_path / "scrfd.onnx"
+        )
+    scene = np.pad(draw_face(0, 0), ((60, 60), (60, 60), (0, 0)), mode="edge")
+    (tmp_path / "photo.jpg").write_bytes(encode_jpeg(scene))
+    monkeypatch.chdir(tmp_path)
+    exec(compile(block, "docs/integrations.md", "exec"), {})
+
+
+def test_there_are_examples_to_run() -> None:
+    assert len(BLOCKS) >= 6

@@ -1,0 +1,379 @@
+"""Scoring runs on Ray, with two workers on this machine; most tests share one instance of Ray."""
+
+from __future__ import annotations
+
+import csv
+import json
+import logging
+import os
+import re
+import signal
+import statistics
+import subprocess
+import sys
+import time
+import types
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from facerts.datasets import open_images
+from facerts.datasets.folder import Files, open_tree
+from facerts.datasets.synthetic import draw_face
+from facerts.errors import Error, MissingExtraError
+from facerts.images import encode_jpeg
+from facerts.integrations.ray import OBJECT_STORE_BYTES, BlockScorer, Workers, import_ray, run_job_on_ray
+from facerts.scoring import Copies, Job, Scorer, Task, load, run_job
+from facerts.version import __version__
+from tests.command import run
+from tests.foreign import write_description, write_embedder
+
+BLOCK_SIZE = 40
+NO_RAY = "Ray is not installed: pip install 'facerts[ray]'"
+# `ps` and processes that are killed.
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::DeprecationWarning:ray")]
+
+
+@pytest.fixture(scope="module")
+def ray_here() -> Iterator[Any]:
+    """Ray on this machine, with two cores."""
+    pytest.importorskip("ray", reason=NO_RAY)
+    ray = import_ray(Workers())
+    ray.init(
+        address="local",
+        num_cpus=2,
+        include_dashboard=False,
+        object_store_memory=OBJECT_STORE_BYTES,
+        log_to_driver=False,
+        logging_level=logging.ERROR,
+    )
+    # Workers cannot import test files, so this module is pickled by value.
+    ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    yield ray
+    ray.shutdown()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A few hundred images, one of them broken."""
+    root = tmp_path_factory.mktemp("images")
+    for number in range(6 * BLOCK_SIZE + 7):
+        (root / f"{number:03d}.jpg").write_bytes(encode_jpeg(draw_face(number, 0)))
+    (root / "100.jpg").write_bytes(b"\xff\xd8 cut")
+    return root
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = write_embedder(tmp_path_factory.mktemp("model") / "m.onnx")
+    write_description(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def expected(folder: Path, model: Path, tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """The result of the local engine."""
+    job = new_job(folder, model, tmp_path_factory.mktemp("local") / "rows.csv")
+    run_job(scorer_of(model), open_images(folder), job, Task())
+    return finished(job)
+
+
+class SlowFiles(Files):
+    """Images that take a while to read, so that a test can interfere."""
+
+    def read(self, index: int) -> bytes:
+        time.sleep(0.01)
+        return super().read(index)
+
+
+def open_slow(folder: Path) -> SlowFiles:
+    source = open_tree(folder)
+    return SlowFiles(source.name, folder, [source.key(index) for index in range(len(source))], None)
+
+
+def scorer_of(model: Path) -> Scorer:
+    return load(model, threads=1, batch_size=16)
+
+
+def new_job(folder: Path, model: Path, out: Path) -> Job:
+    job = Job(out, open_images(folder), {**scorer_of(model).settings(), **Task().settings()}, BLOCK_SIZE)
+    job.begin(resume=True)
+    return job
+
+
+def finished(job: Job) -> bytes:
+    list(job.finish())
+    return job.out.read_bytes()
+
+
+def scoring_processes() -> set[int]:
+    """The workers of this process; a test that runs at the same time may have its own."""
+    listed = subprocess.run(
+        ["ps", "-e", "-o", "pid=,ppid=,args="], capture_output=True, text=True, check=True
+    )
+    parents, names = {}, {}
+    for line in listed.stdout.splitlines():
+        pid, parent, name = line.split(None, 2)
+        parents[int(pid)], names[int(pid)] = int(parent), name
+    children = {pid for pid, parent in parents.items() if parents.get(parent) == os.getpid()}
+    return {pid for pid in children if "BlockScorer" in names[pid]}
+
+
+def test_killed_workers_lose_nothing(
+    ray_here: Any,
+    folder: Path,
+    model: Path,
+    tmp_path: Path,
+    expected: bytes,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    job = new_job(folder, model, tmp_path / "rows.csv")
+    killed: set[int] = set()
+    later: set[int] = set()
+    advances = []
+
+    def advance(images: int) -> None:
+        advances.append(images)
+        if not killed:
+            killed.update(scoring_processes())
+            assert job.missing()
+            for process in killed:
+                os.kill(process, signal.SIGKILL)
+        later.update(scoring_processes())
+
+    run_job_on_ray(
+        partial(scorer_of, model), partial(open_slow, folder), job, Task(), Workers(count=2), advance
+    )
+    assert killed
+    assert later - killed
+    assert sorted(advances) == [7] + [BLOCK_SIZE] * 6
+    assert finished(job) == expected
+    # Ray's messages about dead workers are not mixed with the results.
+    assert capfd.readouterr().out == ""
+
+
+@pytest.mark.parametrize("first", ["ray", "local"])
+def test_a_run_begun_on_one_engine_is_finished_on_the_other(
+    ray_here: Any, folder: Path, model: Path, tmp_path: Path, expected: bytes, first: str
+) -> None:
+    job = new_job(folder, model, tmp_path / "rows.csv")
+
+    def stop(images: int) -> None:
+        if job.finished():
+            raise KeyboardInterrupt
+
+    def on_ray(advance: Any = None) -> None:
+        run_job_on_ray(partial(scorer_of, model), partial(open_images, folder), job, Task(), advance=advance)
+
+    def locally(advance: Any = None) -> None:
+        run_job(scorer_of(model), open_images(folder), job, Task(), advance)
+
+    begin, resume = (on_ray, locally) if first == "ray" else (locally, on_ray)
+    with pytest.raises(KeyboardInterrupt):
+        begin(stop)
+    assert job.finished()
+    assert job.missing()
+    job.close()
+    again = new_job(folder, model, tmp_path / "rows.csv")
+    resume()
+    assert finished(again) == expected
+
+
+def test_an_error_in_a_worker_ends_the_run_with_its_message(
+    ray_here: Any, folder: Path, model: Path, tmp_path: Path
+) -> None:
+    job = new_job(folder, model, tmp_path / "rows.csv")
+    with pytest.raises(Error, match=r"gone\.onnx: no such model file \(in a worker on "):
+        run_job_on_ray(partial(scorer_of, tmp_path / "gone.onnx"), partial(open_images, folder), job, Task())
+    assert len(job.missing()) == len(job)
+
+
+def test_a_worker_that_cannot_be_started_is_explained(
+    ray_here: Any, folder: Path, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = new_job(folder, model, tmp_path / "rows.csv")
+    # As on a machine without facerts: the arguments refer to a package that cannot be imported there.
+    module = types.ModuleType("only_here")
+    module.open_images = type("open_images", (SlowFiles,), {"__module__": "only_here"})  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "only_here", module)
+    with pytest.raises(
+        Error, match=r"cannot be started .*only_here.*every machine needs the same version of facerts"
+    ):
+        run_job_on_ray(partial(scorer_of, model), partial(module.open_images, folder), job, Task())
+
+
+def test_a_worker_with_other_files_or_versions_scores_nothing(
+    folder: Path, model: Path, tmp_path: Path
+) -> None:
+    job = new_job(folder, model, tmp_path / "rows.csv")
+    expected = {**job.settings, "facerts": __version__}
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "000.jpg").write_bytes((folder / "000.jpg").read_bytes())
+    span = {"block": 0, "start": 0, "stop": 1}
+
+    def error(images: Path = folder, working_folder: str = os.getcwd(), **changed: Any) -> str:
+        worker = BlockScorer(
+            partial(scorer_of, model),
+            partial(open_images, images),
+            Task(),
+            1,
+            working_folder,
+            {**expected, **changed},
+        )
+        return str(worker(span)["error"])
+
+    assert error() == ""
+    assert "images, images_sha256 on this machine differ" in error(tmp_path / "other")
+    assert "model_sha256 on this machine differ" in error(model_sha256="0")
+    assert "facerts on this machine differ" in error(facerts="0")
+    assert "gone: not a folder on this machine" in error(working_folder=str(tmp_path / "gone"))
+
+
+def test_a_worker_that_does_not_fit_is_refused_at_once(
+    ray_here: Any, folder: Path, model: Path, tmp_path: Path
+) -> None:
+    job = new_job(folder, model, tmp_path / "rows.csv")
+    opened = partial(scorer_of, model), partial(open_images, folder)
+    with pytest.raises(Error, match="Ray has 2 cores and 0 GPUs, and each worker needs 3 and 0"):
+        run_job_on_ray(*opened, job, Task(), Workers(threads=3))
+    with pytest.raises(Error, match="Ray has 2 cores and 0 GPUs, and each worker needs 1 and 1"):
+        run_job_on_ray(*opened, job, Task(), Workers(gpus=1))
+
+
+# The command with small blocks; optionally it hangs after storing one.
+COMMAND = f"""
+import sys, time
+import facerts.scoring.job as job
+put = job.Job.put
+def put_and_hang(self, number, block):
+    put(self, number, block)
+    print(number, file=sys.__stdout__, flush=True)
+    time.sleep(60)
+if sys.argv[1] == "hang":
+    job.Job.put = put_and_hang
+job.BLOCK_SIZE = {BLOCK_SIZE}
+del sys.argv[1]
+from facerts.cli import main
+main()
+"""
+
+
+def test_the_command_writes_the_same_files_on_both_engines(
+    folder: Path, model: Path, tmp_path: Path, expected: bytes
+) -> None:
+    pytest.importorskip("ray", reason=NO_RAY)
+    rows = csv.DictReader(expected.decode().splitlines())
+    threshold = statistics.median(float(row["quality"]) for row in rows if row["quality"])
+    written = {}
+    for engine in ("local", "ray"):
+        folder_of_engine = tmp_path / engine
+        options = [
+            "--min-quality",
+            str(threshold),
+            "--copy-rejected",
+            str(folder_of_engine / "rejected"),
+            "--json",
+        ]
+        ran = subprocess.run(
+            [
+                *[sys.executable, "-c", COMMAND, "run", "score", folder.name, "--model", str(model)],
+                *["--out", str(folder_of_engine / "rows.csv"), "--engine", engine, *options],
+            ],
+            cwd=folder.parent,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert ran.returncode == 1, ran.stderr  # one image is broken
+        assert json.loads(ran.stdout)["failed"] == 1
+        written[engine] = {
+            path.relative_to(folder_of_engine): path.read_bytes() for path in folder_of_engine.rglob("*.*")
+        }
+    assert len(written["local"]) == 1 + 3 * BLOCK_SIZE + 3
+    assert written["ray"] == written["local"]
+
+
+def test_a_killed_run_is_finished_without_ray(
+    ray_here: Any, folder: Path, model: Path, tmp_path: Path, expected: bytes
+) -> None:
+    out = tmp_path / "rows.csv"
+    command = ["score", str(folder), "--model", str(model), "--batch-size", "16", "--out", str(out)]
+    cluster = ["--ray-address", ray_here.get_runtime_context().gcs_address]
+    with subprocess.Popen(
+        [sys.executable, "-c", COMMAND, "hang", *command, "--engine", "ray", *cluster],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        first = process.stdout.readline()
+        process.kill()
+        assert first.strip().isdigit(), process.stderr.read()
+    assert not out.exists()
+    job = new_job(folder, model, out)
+    assert len(job.finished()) == 1
+    run_job(scorer_of(model), open_images(folder), job, Task())
+    assert finished(job) == expected
+
+
+@pytest.mark.parametrize(
+    ("environment", "options", "message"),
+    [
+        ({"RAY_TMPDIR": "too-deep"}, [], r"Ray cannot start on this machine \(.*107 bytes.*RAY_TMPDIR"),
+        ({}, ["--ray-address", "nowhere:port:0"], r"no Ray cluster at nowhere:port:0 \("),
+    ],
+)
+def test_the_command_explains_why_ray_cannot_start(
+    folder: Path,
+    model: Path,
+    tmp_path: Path,
+    environment: dict[str, str],
+    options: list[str],
+    message: str,
+) -> None:
+    pytest.importorskip("ray", reason=NO_RAY)
+    deep = tmp_path.joinpath(*["a_folder_of_a_long_name"] * 5)
+    deep.mkdir(parents=True)
+    ran = subprocess.run(
+        [
+            *[sys.executable, "-m", "facerts", "score", str(folder), "--model", str(model)],
+            *["--out", str(tmp_path / "rows.csv"), "--engine", "ray", *options],
+        ],
+        env={**os.environ, **{name: str(deep) for name in environment}},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 2
+    assert re.search(message, ran.stderr), ran.stderr
+    assert ran.stdout == ""
+
+
+def test_without_ray_the_error_names_the_extra(
+    folder: Path, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    monkeypatch.setitem(sys.modules, "ray.data", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'facerts\[ray\]'"):
+        import_ray(Workers())
+    arguments = ["score", folder, "--model", model, "--out", tmp_path / "rows.csv", "--engine", "ray"]
+    assert run(*arguments) == 2
+    assert not list(tmp_path.iterdir())
+
+
+def test_ray_options_need_the_ray_engine(folder: Path, tmp_path: Path) -> None:
+    assert run("score", folder, "--out", tmp_path / "rows.csv", "--ray-workers", "2") == 2
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_finished_job_does_not_start_ray(
+    folder: Path, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "ray.data", None)
+    job = new_job(folder, model, tmp_path / "rows.csv")
+    run_job(scorer_of(model), open_images(folder), job, Task(copies=Copies()))
+    run_job_on_ray(partial(scorer_of, model), partial(open_images, folder), job, Task())

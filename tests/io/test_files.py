@@ -1,0 +1,166 @@
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from facerts.errors import Error
+from facerts.io.files import atomic_write, locked, sha256_file, sync_names
+
+
+def test_a_file_appears_only_when_it_is_complete(tmp_path: Path) -> None:
+    target = tmp_path / "deep" / "file.txt"
+    with atomic_write(target, "w") as file:
+        file.write("new")
+        assert not target.exists()
+    assert target.read_text() == "new"
+
+
+def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
+    target = tmp_path / "file"
+    target.write_bytes(b"old")
+
+    def fail() -> None:
+        with atomic_write(target) as file:
+            file.write(b"half")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail()
+    assert target.read_bytes() == b"old"
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_the_hash_is_sha256(tmp_path: Path) -> None:
+    content = bytes(range(256)) * 9000
+    (tmp_path / "file").write_bytes(content)
+    assert sha256_file(tmp_path / "file") == hashlib.sha256(content).hexdigest()
+
+
+def test_a_folder_is_not_a_file_to_write(tmp_path: Path) -> None:
+    with pytest.raises(Error, match="is a folder; give a file"), atomic_write(tmp_path):
+        pass
+    assert list(tmp_path.parent.glob(".*.part")) == []
+
+
+def record_disk_events(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Path]]:
+    """Disk events from now on, in order: files that appear, and files and folders that are synced."""
+    events: list[tuple[str, Path]] = []
+    fsync, replace = os.fsync, os.replace
+
+    def sync(handle: int) -> None:
+        events.append(("synced", Path(os.readlink(f"/proc/self/fd/{handle}"))))
+        fsync(handle)
+
+    def appear(source: str | Path, target: str | Path) -> None:
+        replace(source, target)
+        events.append(("appeared", Path(target)))
+
+    monkeypatch.setattr(os, "fsync", sync)
+    monkeypatch.setattr(os, "replace", appear)
+    return events
+
+
+def test_a_file_its_name_and_new_folders_survive_a_power_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events = record_disk_events(monkeypatch)
+    target = tmp_path / "new" / "deep" / "file"
+    with atomic_write(target) as file:
+        file.write(b"content")
+    assert events[:2] == [("synced", tmp_path), ("synced", tmp_path / "new")]
+    kind, part = events[2]
+    assert (kind, part.suffix, part.parent) == ("synced", ".part", target.parent)
+    assert events[3:] == [("appeared", target), ("synced", target.parent)]
+
+
+def test_the_names_of_many_files_can_be_synced_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    targets = [tmp_path / name for name in ("a", "b")]
+    events = record_disk_events(monkeypatch)
+    for target in targets:
+        with atomic_write(target, sync_name=False) as file:
+            file.write(b"content")
+    assert [kind for kind, _ in events] == ["synced", "appeared"] * 2
+    sync_names(targets)
+    assert events[4:] == [("synced", tmp_path)]
+
+
+def test_a_lock_excludes_others_and_leaves_no_file(tmp_path: Path) -> None:
+    with locked(tmp_path / "rows.csv"), locked(tmp_path / "other.csv"):
+        with (
+            pytest.raises(
+                Error, match=rf"{tmp_path}/rows\.csv: process {os.getpid()} on .* is writing it; wait"
+            ),
+            locked(tmp_path / "deeper" / ".." / "rows.csv"),
+        ):
+            pass
+        assert (tmp_path / ".rows.csv.lock").exists()
+    assert [path.name for path in tmp_path.iterdir() if path.is_file()] == []
+    with locked(tmp_path / "rows.csv"):
+        pass
+
+
+HOLDER = """
+import os, sys, time
+from facerts.io.files import locked
+with locked(sys.argv[1]):
+    if os.fork() == 0:
+        print(os.getppid(), os.getpid(), flush=True)
+    time.sleep(60)
+"""
+
+
+def test_a_lock_is_released_when_its_process_is_killed_even_if_a_child_survives(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDER, path], stdout=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
+        assert process.stdout is not None
+        parent, child = map(int, process.stdout.readline().split())
+        try:
+            with pytest.raises(Error, match=f"process {parent} on"), locked(path):
+                pass
+            os.kill(parent, signal.SIGKILL)
+            process.wait(10)
+            os.kill(child, 0)  # the child is still running
+            with locked(path):
+                pass
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+def test_a_lock_file_removed_while_it_is_being_locked_is_created_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, flock, removed = tmp_path / "rows.csv", fcntl.flock, []
+
+    def removed_first(handle: int, operation: int) -> None:
+        if not removed:
+            removed.append(handle)
+            (tmp_path / ".rows.csv.lock").unlink()
+        flock(handle, operation)
+
+    monkeypatch.setattr(fcntl, "flock", removed_first)
+    with locked(path), pytest.raises(Error, match="is writing it"), locked(path):
+        pass
+
+
+def test_a_path_that_cannot_be_locked_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(handle: int, operation: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    message = (
+        r"/rows\.csv: cannot be written \(No locks available\); free up space or choose another location"
+    )
+    with pytest.raises(Error, match=message), locked(tmp_path / "rows.csv"):
+        pass

@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from facerts.errors import ModelError
+from facerts.onnx import packs
+from facerts.onnx.packs import ModelSignature, find_in_pack, is_pack, read_signature
+from tests.foreign import SIZE, write_embedder
+
+
+def has_two_outputs(network: ModelSignature) -> bool:
+    return len(network.outputs) == 2
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Two networks, one of which has two outputs, a broken one, and a text file."""
+    folder = tmp_path / "buffalo"
+    folder.mkdir()
+    write_embedder(folder / "one.onnx")
+    write_embedder(folder / "two.onnx", quality=True)
+    (folder / "notes.onnx").write_text("no network")
+    (folder / "readme.txt").write_text("read me")
+    return folder
+
+
+def zipped(folder: Path, inside: str = "") -> Path:
+    path = folder.with_suffix(".zip")
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for file in sorted(folder.iterdir()):
+            archive.write(file, inside + file.name)
+    return path
+
+
+@pytest.mark.parametrize("form", ["folder", "zip", "zip with a folder"])
+def test_a_model_is_found_by_its_inputs_and_outputs(folder: Path, tmp_path: Path, form: str) -> None:
+    path = {
+        "folder": lambda: folder,
+        "zip": lambda: zipped(folder),
+        "zip with a folder": lambda: zipped(folder, "models/buffalo/"),
+    }[form]()
+    assert is_pack(path)
+    model, network = find_in_pack(path, tmp_path / "scratch", has_two_outputs, wanted="pair")
+    assert model.read_bytes() == (folder / "two.onnx").read_bytes()
+    assert [tensor.name for tensor in network.inputs] == ["face"]
+    assert [tensor.shape for tensor in network.outputs] == [["N", SIZE], ["N"]]
+
+
+def test_only_folders_and_zips_are_packs(folder: Path) -> None:
+    assert is_pack(folder)
+    assert is_pack(Path("gone.ZIP"))
+    assert not is_pack(folder / "one.onnx")
+    assert not is_pack(Path("gone"))
+
+
+def test_a_signature_is_printed_in_a_few_words(folder: Path) -> None:
+    assert str(read_signature(folder / "one.onnx")) == f"['N', 3, 112, 112] to ['N', {SIZE}]"
+    assert str(read_signature(folder / "two.onnx")) == f"['N', 3, 112, 112] to ['N', {SIZE}] and ['N']"
+    assert str(read_signature(write_embedder(folder / "many.onnx", inputs=3))).startswith("3 tensors to ")
+    assert str(read_signature(folder / "notes.onnx")) == "cannot be loaded"
+
+
+def test_an_error_on_none_or_several_models_lists_the_packs_files(folder: Path, tmp_path: Path) -> None:
+    (folder / "one.onnx").rename(folder / "first.onnx")
+    with pytest.raises(
+        ModelError, match=r"buffalo: a model pack must have one net, but this one has none \(.*\); give"
+    ) as error:
+        find_in_pack(folder, tmp_path, lambda network: False, wanted="net", otherwise=", or another pack")
+    for listed in ("first.onnx: ['N', 3, 112, 112] to", "notes.onnx: cannot be loaded", "or another pack"):
+        assert listed in str(error.value)
+    with pytest.raises(ModelError, match=r"this one has 2 \("):
+        find_in_pack(folder, tmp_path, lambda network: bool(network.inputs), wanted="net")
+    with pytest.raises(ModelError, match=r"gone: no such model pack"):
+        find_in_pack(tmp_path / "gone", tmp_path, has_two_outputs, wanted="net")
+
+
+@pytest.mark.parametrize(
+    "name", ["../w600k_r50.onnx", "a/../../b.onnx", "/tmp/b.onnx", "C:\\b.onnx", "..\\b.onnx", "../notes.txt"]
+)
+def test_a_zip_with_paths_outside_the_folder_is_refused(tmp_path: Path, name: str) -> None:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    with zipfile.ZipFile(tmp_path / "p.zip", "w") as archive:
+        archive.writestr("good.onnx", b"x")
+        archive.writestr(name, b"x")
+    with pytest.raises(ModelError, match=r"p\.zip: its member .* points outside the folder"):
+        find_in_pack(tmp_path / "p.zip", scratch, has_two_outputs, wanted="net")
+    assert list(scratch.iterdir()) == []
+
+
+def test_only_the_onnx_files_of_a_zip_are_unpacked_up_to_a_limit(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, scratch = zipped(folder), tmp_path / "scratch"
+    find_in_pack(path, scratch, has_two_outputs, wanted="net")
+    assert {file.name for file in scratch.rglob("*.*") if file.is_file()} == {
+        "notes.onnx",
+        "one.onnx",
+        "two.onnx",
+    }
+    monkeypatch.setattr(packs, "MAX_PACK_BYTES", 1000)
+    with pytest.raises(
+        ModelError, match=r"buffalo\.zip: its \.onnx files have .* more than the limit of 1,000"
+    ):
+        find_in_pack(path, tmp_path / "other", has_two_outputs, wanted="net")
+    assert not (tmp_path / "other").exists()
+
+
+def test_a_file_that_is_not_a_zip_is_named(tmp_path: Path) -> None:
+    (tmp_path / "text.zip").write_text("hello")
+    with pytest.raises(ModelError, match=r"text\.zip: cannot be unpacked \(File is not a zip file\)"):
+        find_in_pack(tmp_path / "text.zip", tmp_path, has_two_outputs, wanted="net")

@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from facerts.errors import MissingExtraError, ModelError
+from facerts.onnx.session import open_session
+from tests.foreign import write_embedder
+
+
+def test_the_requested_providers_and_threads_are_used(tmp_path: Path) -> None:
+    model = write_embedder(tmp_path / "m.onnx")
+    session = open_session(model, providers=["CPUExecutionProvider"], threads=3)
+    assert session.get_providers() == ["CPUExecutionProvider"]
+    assert session.get_session_options().intra_op_num_threads == 3
+    assert open_session(model).get_providers() == ["CPUExecutionProvider"]
+    with pytest.raises(ModelError, match=r"has no NoSuchProvider here; it has .*CPUExecutionProvider"):
+        open_session(model, providers=["NoSuchProvider", "CPUExecutionProvider"])
+
+
+def test_given_content_is_used_without_reading_the_file(tmp_path: Path) -> None:
+    content = write_embedder(tmp_path / "m.onnx").read_bytes()
+    assert open_session(tmp_path / "gone.onnx", content=content).get_outputs()
+    for broken in (b"", content[:-20]):
+        with pytest.raises(ModelError, match=r"m\.onnx: ONNX Runtime cannot load it"):
+            open_session(tmp_path / "m.onnx", content=broken)
+
+
+def test_missing_and_broken_files_are_named(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=r"gone\.onnx: no such model file"):
+        open_session(tmp_path / "gone.onnx")
+    (tmp_path / "text.onnx").write_text("hello")
+    for inference in (True, False):
+        with pytest.raises(ModelError, match=r"text\.onnx: ONNX Runtime cannot load it \(.+\)"):
+            open_session(tmp_path / "text.onnx", inference=inference)
+
+
+def test_without_onnx_runtime_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'facerts\[cpu\]'"):
+        open_session(write_embedder(tmp_path / "m.onnx"))

@@ -1,0 +1,26 @@
+"""Scripts as a shell would run them, in this process: starting Python and importing takes longer than most of them."""
+
+from __future__ import annotations
+
+import io
+import runpy
+import sys
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+from subprocess import CompletedProcess
+
+import pytest
+
+
+def run_script(path: Path, *arguments: object) -> CompletedProcess[str]:
+    """The script's exit status and what it printed."""
+    command = [str(path), *map(str, arguments)]
+    out, errors, status = io.StringIO(), io.StringIO(), 0
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(errors):
+        patch.setattr(sys, "argv", command)
+        patch.syspath_prepend(str(path.parent))
+        try:
+            runpy.run_path(command[0], run_name="__main__")
+        except SystemExit as ended:
+            status = int(ended.code or 0)
+    return CompletedProcess(command, status, out.getvalue(), errors.getvalue())

@@ -1,0 +1,176 @@
+"""A service as it is really run: a model in ONNX Runtime behind uvicorn, on a port of this machine."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+import uvicorn
+from numpy.typing import NDArray
+
+import facerts
+from facerts.detection import Detection
+from facerts.embedding import FaceOutputs
+from facerts.images import encode_png
+from facerts.scoring import Scorer
+from facerts.serving import Settings, build, listen
+from facerts.serving.server import make_server
+from tests.shipped import write_model
+
+Serve = Callable[..., AbstractContextManager[httpx.Client]]
+
+QUANTILES = [float(quality) for quality in np.linspace(-1, 1, 101)]
+
+
+class BrightSquares:
+    """Finds the squares of 40 pixels that are brighter than the rest, from left to right, and calls them faces.
+
+    The points lie in a square as they lie in an aligned crop.
+    """
+
+    identity = "bright squares"
+
+    def __call__(self, image: NDArray[np.uint8]) -> list[Detection]:
+        found = []
+        for left in range(0, image.shape[1] - 39, 40):
+            if image[:40, left : left + 40].mean() > 128:
+                marks = np.array([[14, 18], [26, 18], [20, 26], [15, 33], [25, 33]], dtype=np.float64)
+                box = np.array([left, 0, left + 40, 40], dtype=np.float64)
+                found.append(Detection(box, marks + np.array([left, 0]), 0.9))
+        return found
+
+
+class Wrapped:
+    """A model that can be kept busy, and fails on bright crops if it is told to."""
+
+    def __init__(self, scorer: Scorer, error: Exception | None = None) -> None:
+        self._embedder = scorer.embedder
+        self._error = error
+        self.free = threading.Event()
+        self.free.set()
+        self.runs = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._embedder, name)
+
+    def __call__(self, crops: NDArray[np.uint8]) -> FaceOutputs:
+        self.runs += 1
+        self.free.wait(10)
+        if self._error is not None and crops.max() > 200:
+            raise self._error
+        return self._embedder(crops)
+
+
+@pytest.fixture(scope="session")
+def model_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model whose quality is the brightness of the crop, from -1 to 1, and thresholds that say so."""
+    calibration = {
+        "data": "drawn",
+        "data_sha256": "0" * 64,
+        "faces": 1000,
+        "identities": None,
+        "quantiles": QUANTILES,
+    }
+    thresholds = {"0.95": {"quality": -0.5, "data_sha256": "0" * 64, "kept": 0.95}}
+    return write_model(
+        tmp_path_factory.mktemp("served") / "bright.onnx",
+        thresholds=thresholds,
+        calibration=calibration,
+        embedding_size=8,
+    )
+
+
+@pytest.fixture(scope="session")
+def scorer(model_file: Path) -> Scorer:
+    return facerts.load(model_file, threads=1, batch_size=8)
+
+
+@pytest.fixture(scope="session")
+def photo_scorer(scorer: Scorer) -> Scorer:
+    return Scorer(scorer.embedder, BrightSquares())
+
+
+@contextmanager
+def started(scorer: Scorer, settings: Settings) -> Iterator[tuple[uvicorn.Server, httpx.Client]]:
+    """A service that runs in a thread, and a client of it."""
+    listener = listen("127.0.0.1", 0)
+    port = listener.getsockname()[1]
+    server = make_server(build(scorer, settings), settings)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+    thread.start()
+    while not server.started and thread.is_alive():
+        time.sleep(0.01)
+    with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=20) as client:
+        try:
+            yield server, client
+        finally:
+            server.should_exit = True
+            thread.join()
+
+
+@contextmanager
+def running(scorer: Scorer, settings: Settings) -> Iterator[httpx.Client]:
+    """The client alone."""
+    with started(scorer, settings) as (_, client):
+        yield client
+
+
+@pytest.fixture(scope="module")
+def serve() -> Serve:
+    return running
+
+
+@pytest.fixture(scope="session")
+def client(scorer: Scorer) -> Iterator[httpx.Client]:
+    """Of a service for aligned crops, with no options."""
+    with running(scorer, Settings()) as client:
+        yield client
+
+
+@pytest.fixture(scope="session")
+def photo_client(photo_scorer: Scorer) -> Iterator[httpx.Client]:
+    """Of a service that finds faces in photos."""
+    with running(photo_scorer, Settings(max_faces=3)) as client:
+        yield client
+
+
+def crop(level: int) -> bytes:
+    """An aligned crop of one gray, whose quality is its brightness from -1 to 1."""
+    return encode_png(np.full((112, 112, 3), level, dtype=np.uint8))
+
+
+def address(client: httpx.Client) -> tuple[str, int]:
+    return client.base_url.host, client.base_url.port or 80
+
+
+def talk(client: httpx.Client, *pieces: bytes, seconds: float = 10.0, pause: float = 0.0) -> bytes:
+    """Everything that the service answers to these bytes on one connection, until it closes it or says no more."""
+    with socket.create_connection(address(client), timeout=seconds) as connection:
+        # Who is refused may find the connection closed before everything is sent.
+        with suppress(OSError):
+            for piece in pieces:
+                connection.sendall(piece)
+                time.sleep(pause)
+        answer = b""
+        while b"\r\n\r\n" not in answer or len(answer) < _length(answer):
+            more = connection.recv(65536)
+            if not more:
+                break
+            answer += more
+    return answer
+
+
+def _length(answer: bytes) -> int:
+    head, _, _ = answer.partition(b"\r\n\r\n")
+    told = [
+        int(line.split(b":")[1]) for line in head.lower().split(b"\r\n") if line.startswith(b"content-length")
+    ]
+    return len(head) + 4 + (told[0] if told else 0)

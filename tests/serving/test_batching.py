@@ -1,0 +1,277 @@
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Coroutine
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from facerts.embedding import FaceOutputs
+from facerts.serving.batching import Batcher
+
+Crops = NDArray[np.uint8]
+
+
+class Numbers:
+    """A model whose embedding of a crop is the number that is written in it; can be kept busy."""
+
+    def __init__(self) -> None:
+        self.runs: list[list[int]] = []
+        self.free = threading.Event()
+        self.free.set()
+        self.at_once = 0
+        self.most_at_once = 0
+        self._lock = threading.Lock()
+
+    def __call__(self, crops: Crops) -> FaceOutputs:
+        numbers = crops.reshape(len(crops), -1)[:, :2] @ np.array([1, 256])
+        with self._lock:
+            self.runs.append(numbers.tolist())
+            self.at_once += 1
+            self.most_at_once = max(self.most_at_once, self.at_once)
+        self.free.wait(10)
+        with self._lock:
+            self.at_once -= 1
+        if 666 in numbers:
+            raise ValueError("the number of the beast")
+        return FaceOutputs(numbers[:, None].astype(np.float32), quality=-numbers.astype(np.float32))
+
+
+def crops(*numbers: int) -> Crops:
+    found = np.zeros((len(numbers), 112, 112, 3), dtype=np.uint8)
+    for row, number in enumerate(numbers):
+        found[row, 0, 0, :2] = number % 256, number // 256
+    return found
+
+
+def numbers_of(outputs: FaceOutputs) -> list[int]:
+    assert outputs.quality is not None
+    assert (outputs.embedding[:, 0] == -outputs.quality).all()
+    return outputs.embedding[:, 0].astype(int).tolist()
+
+
+def run(work: Coroutine[Any, Any, Any]) -> Any:
+    return asyncio.run(asyncio.wait_for(work, 20))
+
+
+async def until(condition: Any) -> None:
+    while not condition():
+        await asyncio.sleep(0.001)
+
+
+async def ask_while_busy(batcher: Batcher, model: Numbers, *jobs: Crops) -> list[asyncio.Task[FaceOutputs]]:
+    """Jobs that all wait, in order, behind a run of the crop 1 that does not end before ``model.free`` is set."""
+    model.free.clear()
+    first = asyncio.ensure_future(batcher(crops(1)))
+    await until(lambda: model.runs)
+    tasks = [asyncio.ensure_future(batcher(job)) for job in jobs]
+    await asyncio.sleep(0)
+    return [first, *tasks]
+
+
+def test_everybody_gets_the_answer_to_their_own_crops() -> None:
+    model = Numbers()
+
+    async def work() -> None:
+        batcher = Batcher(model, batch_size=7, concurrency=2)
+        random = np.random.default_rng(0)
+        given = [random.integers(1000, 60000, random.integers(1, 6)).tolist() for _ in range(200)]
+
+        async def ask(numbers: list[int]) -> list[int]:
+            await asyncio.sleep(random.uniform(0, 0.05))
+            return numbers_of(await batcher(crops(*numbers)))
+
+        assert await asyncio.gather(*[ask(numbers) for numbers in given]) == given
+        await batcher.close()
+
+    run(work())
+    assert max(len(ran) for ran in model.runs) > 1
+    assert all(len(ran) <= 7 for ran in model.runs)
+
+
+def test_an_idle_model_runs_at_once_and_a_busy_one_takes_what_gathered() -> None:
+    model = Numbers()
+
+    async def work() -> None:
+        batcher = Batcher(model, batch_size=4, wait=60.0)
+        assert numbers_of(await batcher(crops(5))) == [5]
+        tasks = await ask_while_busy(batcher, model, crops(10), crops(11, 12), crops(13), crops(14))
+        assert batcher.waiting == 5
+        model.free.set()
+        # Full, so the minute is not waited for.
+        assert [numbers_of(await task) for task in tasks[:4]] == [[1], [10], [11, 12], [13]]
+        tasks[4].cancel()
+        await batcher.close()
+
+    run(work())
+    assert model.runs == [[5], [1], [10, 11, 12, 13]]
+
+
+def test_a_run_that_would_not_be_full_waits_a_little_for_more() -> None:
+    model = Numbers()
+
+    async def work() -> None:
+        batcher = Batcher(model, batch_size=4, wait=60.0)
+        tasks = await ask_while_busy(batcher, model, crops(10))
+        model.free.set()
+        await tasks[0]
+        await asyncio.sleep(0.02)
+        assert len(model.runs) == 1, "nothing ran while it waits"
+        late = asyncio.ensure_future(batcher(crops(20, 21, 22)))
+        assert numbers_of(await late) == [20, 21, 22]
+        await batcher.close()
+
+    run(work())
+    assert model.runs == [[1], [10, 20, 21, 22]]
+
+
+def test_the_little_wait_ends() -> None:
+    model = Numbers()
+
+    async def work() -> None:
+        batcher = Batcher(model, batch_size=4, wait=0.01)
+        tasks = await ask_while_busy(batcher, model, crops(10), crops(11))
+        model.free.set()
+        assert [numbers_of(await task) for task in tasks] == [[1], [10], [11]]
+        await batcher.close()
+
+    run(work())
+    assert model.runs == [[1], [10, 11]]
+
+
+def test_a_size_of_one_joins_nobody_and_more_crops_of_one_request_stay_together() -> None:
+    model = Numbers()
+
+    async def work() -> None:
+        batcher = Batcher(model, batch_size=1)
+        tasks = await ask_while_busy(batcher, model, crops(10), crops(11, 12, 13), crops(14))
+        model.free.set()
+        await asyncio.gather(*tasks)
+        await batcher.close()
+
+    run(work())
+    assert model.runs == [[1], [10], [11, 12, 13], [14]]
+
+
+def test_an_error_reaches_only_those_whose_crops_made_it() -> None:
+    model = Numbers()
+
+    async def work() -> None:
+        batcher = Batcher(model, batch_size=8)
+        tasks = await ask_while_busy(batcher, model, crops(10), crops(11, 666), crops(12))
+        model.free.set()
+        answers = await asyncio.gather(*tasks, return_exceptions=True)
+        assert isinstance(answers[2], ValueError)
+        assert [numbers_of(answers[place]) for place in (0, 1, 3)] == [[1], [10], [12]]
+        assert numbers_of(await batcher(crops(30))) == [30], "and it goes on"
+        await batcher.close()
+
+    run(work())
+    assert model.runs[1:5] == [[10, 11, 666, 12], [10], [11, 666], [12]]
+
+
+def test_who_is_cancelled_while_waiting_takes_no_place() -> None:
+    model = Numbers()
+
+    async def work() -> None:
+        batcher = Batcher(model, batch_size=2)
+        tasks = await ask_while_busy(batcher, model, crops(10), crops(11), crops(12))
+        tasks[1].cancel()
+        await asyncio.sleep(0)
+        assert batcher.waiting == 2
+        model.free.set()
+        assert [numbers_of(await task) for task in tasks[2:]] == [[11], [12]]
+        with pytest.raises(asyncio.CancelledError):
+            await tasks[1]
+        await batcher.close()
+
+    run(work())
+    assert model.runs == [[1], [11, 12]]
+
+
+def test_who_is_cancelled_while_running_harms_nobody() -> None:
+    model = Numbers()
+
+    async def work() -> None:
+        batcher = Batcher(model, batch_size=2)
+        tasks = await ask_while_busy(batcher, model, crops(10), crops(11))
+        model.free.set()
+        await tasks[0]
+        model.free.clear()
+        await until(lambda: len(model.runs) == 2)
+        tasks[1].cancel()
+        model.free.set()
+        assert numbers_of(await tasks[2]) == [11]
+        await batcher.close()
+
+    run(work())
+
+
+@pytest.mark.parametrize("runs", [1, 3])
+def test_as_many_runs_at_the_same_time_as_were_asked_for(runs: int) -> None:
+    model = Numbers()
+
+    async def work() -> None:
+        batcher = Batcher(model, batch_size=1, concurrency=runs)
+        model.free.clear()
+        tasks = [asyncio.ensure_future(batcher(crops(number))) for number in range(6)]
+        await until(lambda: model.at_once == runs)
+        await asyncio.sleep(0.01)
+        model.free.set()
+        assert [numbers_of(await task) for task in tasks] == [[number] for number in range(6)]
+        await batcher.close()
+
+    run(work())
+    assert model.most_at_once == runs
+
+
+def test_runs_at_the_same_time_share_what_waits() -> None:
+    model = Numbers()
+
+    async def work() -> None:
+        batcher = Batcher(model, batch_size=8, concurrency=2)
+        model.free.clear()
+        tasks = [asyncio.ensure_future(batcher(crops(number))) for number in range(1, 9)]
+        await until(lambda: model.at_once == 2)
+        model.free.set()
+        assert [numbers_of(await task) for task in tasks] == [[number] for number in range(1, 9)]
+        await batcher.close()
+
+    run(work())
+    # When the first run ends, seven crops are waiting or in the other run: its share are four.
+    assert sorted(model.runs[2:]) == [[3, 4, 5, 6], [7, 8]]
+
+
+def test_closing_answers_who_waits_and_takes_no_more() -> None:
+    model = Numbers()
+
+    async def work() -> None:
+        batcher = Batcher(model, batch_size=2, wait=60.0)
+        tasks = await ask_while_busy(batcher, model, crops(10), crops(11), crops(12))
+        closing = asyncio.ensure_future(batcher.close())
+        await asyncio.sleep(0)
+        with pytest.raises(RuntimeError, match="closed"):
+            await batcher(crops(13))
+        model.free.set()
+        assert [numbers_of(await task) for task in tasks] == [[1], [10], [11], [12]]
+        await closing
+
+    run(work())
+
+
+def test_it_tells_how_many_crops_each_run_has() -> None:
+    told: list[int] = []
+    model = Numbers()
+
+    async def work() -> None:
+        batcher = Batcher(model, batch_size=4, on_batch=told.append)
+        tasks = await ask_while_busy(batcher, model, crops(10, 11), crops(12))
+        model.free.set()
+        await asyncio.gather(*tasks)
+        await batcher.close()
+
+    run(work())
+    assert told == [1, 3]

@@ -1,0 +1,189 @@
+"""``facerts serve`` as a process of its own."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import fields
+from functools import partial
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pytest
+import typer
+
+from facerts.cli.app import build_app
+from facerts.images import encode_png
+from facerts.serving import Settings
+from tests.command import run
+from tests.serving.conftest import crop
+
+
+@contextmanager
+def served(*options: str | Path, **variables: str) -> Iterator[tuple[subprocess.Popen[str], httpx.Client]]:
+    """The process, and a client of it."""
+    environment = {key: value for key, value in os.environ.items() if key != "FACERTS_TOKEN"} | variables
+    process = subprocess.Popen(
+        [sys.executable, "-m", "facerts", "serve", "--port", "0", *map(str, options)],
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+        # Shells make what they start in the background deaf to it.
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
+    )
+    try:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if found := re.search(r"listening on (http://\S+)/", line):
+                with httpx.Client(base_url=found[1], timeout=20) as client:
+                    yield process, client
+                return
+        raise AssertionError("it ended without listening")
+    finally:
+        process.kill()
+        process.wait()
+        if process.stderr is not None:
+            process.stderr.close()
+
+
+def post(client: httpx.Client, count: int = 1, name: str = "a.png") -> httpx.Response:
+    return client.post("/v1/score", files=[("pictures", (name, crop(200))) for _ in range(count)])
+
+
+def test_it_listens_answers_logs_nothing_of_the_content_and_ends(model_file: Path) -> None:
+    with served("--model", model_file, "--keep", "0.95", "--batch-size", "4") as (process, client):
+        assert client.base_url.host == "127.0.0.1", "this machine alone, unless told otherwise"
+        response = post(client, 3, name="secret-name.png")
+        assert [picture["faces"][0]["accepted"] for picture in response.json()["pictures"]] == [True] * 3
+        assert client.get("/secret-path?secret-query").status_code == 404
+        assert client.get("/healthz").status_code == 200
+        process.send_signal(signal.SIGTERM)
+        assert process.stderr is not None
+        log = process.stderr.read()
+        assert process.wait(20) == -signal.SIGTERM
+    lines = [re.sub(r"\d+ ms$", "… ms", line.split(" INFO ")[-1]) for line in log.splitlines()]
+    assert lines == ["POST /v1/score 200 … ms", "GET none 404 … ms"]
+
+
+@pytest.mark.slow
+def test_requests_in_flight_are_answered_when_it_is_told_to_end(model_file: Path) -> None:
+    answers: list[httpx.Response] = []
+    noise = encode_png(np.random.default_rng(0).integers(0, 256, (3000, 3000, 3), dtype=np.uint8))
+    with served("--model", model_file) as (process, client):
+
+        def ask() -> None:
+            answers.append(
+                client.post(
+                    "/v1/score?resize_crops=true", content=noise, headers={"content-type": "image/png"}
+                )
+            )
+
+        threads = [threading.Thread(target=ask) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        working = "facerts_requests_in_work 3.0"
+        while working not in client.get("/metrics").text and len(answers) < 3:
+            pass
+        process.send_signal(signal.SIGINT)
+        for thread in threads:
+            thread.join()
+        assert process.wait(20) == 130
+    assert [answer.status_code for answer in answers] == [200] * 3
+
+
+@pytest.mark.slow
+def test_the_token_may_come_from_a_file_or_the_environment(model_file: Path, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("from-file\n")
+    with served("--model", model_file, "--token-file", tmp_path / "token") as (_, client):
+        assert post(client).status_code == 401
+        client.headers["authorization"] = "Bearer from-file"
+        assert post(client).status_code == 200
+    with served("--model", model_file, FACERTS_TOKEN="from-there") as (_, client):
+        assert post(client).status_code == 401
+        client.headers["authorization"] = "Bearer from-there"
+        assert post(client).status_code == 200
+
+
+def test_wrong_use_ends_with_2_and_a_sentence(
+    model_file: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def error(*options: str | Path) -> str:
+        assert run("serve", "--model", model_file, "--port", "0", *options) == 2
+        return re.sub(r"[\s│]+", " ", capsys.readouterr().err)
+
+    monkeypatch.delenv("FACERTS_TOKEN", raising=False)
+    (tmp_path / "empty").write_text("")
+    assert "no threshold that keeps 0.5" in error("--keep", "0.5")
+    assert "give only one" in error("--keep", "0.95", "--min-quality", "1")
+    assert "gone: cannot read the token" in error("--token-file", tmp_path / "gone")
+    assert "a token must be one or more printable ASCII" in error("--token-file", tmp_path / "empty")
+    assert "both give a token" in error("--token-file", tmp_path / "empty", "--token", "a")
+    assert "cannot listen on 192.0.2.1" in error("--host", "192.0.2.1", "--token", "a")
+    assert "timeout must be" in error("--timeout", "0")
+    # An empty variable is no way to leave a service open by mistake.
+    monkeypatch.setenv("FACERTS_TOKEN", "")
+    assert "a token must be one or more printable ASCII" in error()
+
+
+@pytest.mark.parametrize(
+    ("options", "warned"),
+    [(["--host", "192.0.2.1"], True), (["--host", "192.0.2.1", "--token", "a"], False)],
+)
+def test_a_service_that_is_open_to_everybody_is_warned_of(
+    model_file: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    options: list[str],
+    warned: bool,
+) -> None:
+    monkeypatch.delenv("FACERTS_TOKEN", raising=False)
+    # No machine has this address, so nothing is opened.
+    assert run("serve", "--model", model_file, *options) == 2
+    assert ("anyone who can reach 192.0.2.1" in capsys.readouterr().err) is warned
+
+
+WITHOUT = """
+import sys
+
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] == "{module}":
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+sys.meta_path.insert(0, Refuse())
+from facerts.cli import main
+sys.argv = ["facerts", "serve", "--model", {model!r}, "--port", "0"]
+main()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("module", ["fastapi", "prometheus_client", "uvicorn"])
+def test_a_missing_package_is_named_with_its_extra(model_file: Path, module: str) -> None:
+    code = WITHOUT.format(module=module, model=str(model_file))
+    ran = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert ran.returncode == 2
+    assert f"serving needs {module}, which is not installed: pip install 'facerts[serve]'" in ran.stderr
+    assert "Traceback" not in ran.stderr
+
+
+def test_the_command_and_python_have_the_same_defaults() -> None:
+    told = typer.main.get_command(build_app()).commands["serve"].params  # type: ignore[attr-defined]
+    defaults = {option.name: option.default for option in told}
+    for field in fields(Settings):
+        if field.name in defaults:
+            assert defaults[field.name] == field.default, field.name
+    assert {"max_bytes", "max_pixels", "max_faces", "max_pictures", "queue", "timeout"} <= set(defaults)
+    assert defaults["batch_wait_ms"] == 1000 * Settings().batch_wait

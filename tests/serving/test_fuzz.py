@@ -1,0 +1,123 @@
+"""Whatever is sent, the answer is one that the schema knows, never a failure of the service."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import cv2
+import httpx
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from facerts.scoring import Scorer
+from facerts.serving import Settings
+from facerts.serving.schemas import Problem, Scores
+from tests.serving.conftest import address, crop, running
+
+PICTURES = [
+    bytes(cv2.imencode(kind, np.random.default_rng(0).integers(0, 256, (24, 80, 3), dtype=np.uint8))[1])
+    for kind in (".jpg", ".png", ".webp", ".bmp")
+]
+OPTIONS = ("embeddings", "largest", "aligned", "resize_crops", "keep", "min_quality", "other")
+TYPES = ("image/png", "application/octet-stream", "multipart/form-data; boundary=X", "text/plain", "", "a")
+fuzzed = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+
+
+@pytest.fixture(scope="module")
+def client(photo_scorer: Scorer) -> Iterator[httpx.Client]:
+    with running(photo_scorer, Settings(max_bytes=200_000, max_pixels=1_000_000, timeout=5)) as client:
+        yield client
+
+
+def check(response: httpx.Response) -> None:
+    """The answer is in the schema."""
+    assert response.status_code in {200, 400, 413, 415, 422}, response.text
+    (Scores if response.status_code == 200 else Problem).model_validate_json(response.content)
+
+
+@st.composite
+def mutated(draw: st.DrawFn, originals: list[bytes]) -> bytes:
+    """A whole file or form with some bytes changed, taken out or put in."""
+    data = bytearray(draw(st.sampled_from(originals)))
+    for _ in range(draw(st.integers(1, 6))):
+        place = draw(st.integers(0, len(data)))
+        match draw(st.integers(0, 3)):
+            case 0:
+                data[place : place + 1] = draw(st.binary(min_size=1, max_size=1))
+            case 1:
+                del data[place : place + draw(st.integers(1, 40))]
+            case 2:
+                data[place:place] = draw(st.binary(max_size=40))
+            case _:
+                data = data[: max(place, 1)]
+    return bytes(data)
+
+
+options = st.dictionaries(
+    st.sampled_from(OPTIONS),
+    st.one_of(st.booleans().map(str), st.floats().map(str), st.text(max_size=6)),
+    max_size=3,
+)
+
+
+@fuzzed
+@given(data=mutated(PICTURES), aligned=st.booleans())
+def test_broken_pictures(client: httpx.Client, data: bytes, aligned: bool) -> None:
+    headers = {"content-type": "application/octet-stream"}
+    check(client.post(f"/v1/score?aligned={aligned}", content=data, headers=headers))
+
+
+@pytest.mark.slow
+@fuzzed
+@given(query=options, form=options, names=st.lists(st.text(max_size=9), max_size=3))
+def test_any_options_and_names(
+    client: httpx.Client, query: dict[str, str], form: dict[str, str], names: list[str]
+) -> None:
+    files: Any = [("pictures", (name or "a", crop(200))) for name in names]
+    check(client.post("/v1/score", params=query, data=form, files=files))
+
+
+FORM = (
+    b'--X\r\nContent-Disposition: form-data; name="pictures"; filename="a.png"\r\n'
+    b"Content-Type: image/png\r\n\r\n" + crop(200) + b"\r\n"
+    b'--X\r\nContent-Disposition: form-data; name="keep"\r\n\r\n0.95\r\n--X--\r\n'
+)
+
+
+@fuzzed
+@given(body=mutated([FORM]), content_type=st.sampled_from(TYPES))
+def test_broken_forms(client: httpx.Client, body: bytes, content_type: str) -> None:
+    check(client.post("/v1/score", content=body, headers={"content-type": content_type}))
+
+
+REQUEST = (
+    b"POST /v1/score?aligned=true HTTP/1.1\r\nHost: localhost\r\nContent-Type: image/png\r\n"
+    b"Content-Length: %d\r\nConnection: close\r\n\r\n" % len(crop(200)) + crop(200)
+)
+
+
+@fuzzed
+@given(request=mutated([REQUEST]))
+def test_broken_requests(client: httpx.Client, request: bytes) -> None:
+    with socket.create_connection(address(client), timeout=10) as connection:
+        connection.sendall(request)
+        # Who says no more gets no answer to what is not whole.
+        connection.shutdown(socket.SHUT_WR)
+        answer = b""
+        while more := connection.recv(65536):
+            answer += more
+    assert not answer or answer.startswith(b"HTTP/1.1 "), answer
+    assert b"HTTP/1.1 5" not in answer
+
+
+def test_it_is_still_there(client: httpx.Client) -> None:
+    files = [("pictures", ("a.png", crop(200)))]
+    response = client.post("/v1/score", files=files, params={"aligned": "true"})
+    assert response.status_code == 200
+    told = client.get("/metrics").text
+    assert 'status="5' not in told
+    assert "facerts_requests_in_work 0.0" in told

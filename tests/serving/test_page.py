@@ -1,0 +1,295 @@
+"""The page as a person meets it, in a real browser."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from facerts.images import encode_png
+from facerts.images.align import align
+from facerts.scoring import Scorer
+from facerts.serving import Settings
+from tests.serving.browser import CHROMIUM, Tab, browser
+from tests.serving.conftest import running
+from tests.serving.test_score import photo
+
+pytestmark = pytest.mark.skipif(
+    CHROMIUM is None, reason="no Chromium is installed (Debian: apt install chromium)"
+)
+
+CARDS = "document.querySelectorAll('.card:not(.working)').length"
+ROWS = "[...document.querySelectorAll('.card tbody tr')].map((row) => row.innerText.split(/\\s+/).join(' '))"
+
+
+@pytest.fixture(scope="module")
+def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tab]:
+    with browser(tmp_path_factory.mktemp("chromium")) as tab:
+        yield tab
+
+
+@pytest.fixture
+def page(tab: Tab, photo_client: httpx.Client) -> Iterator[Tab]:
+    """The page, opened anew, which must not complain of anything."""
+    tab.errors.clear()
+    tab.scheme("light")
+    tab.call("Emulation.setDeviceMetricsOverride", width=1200, height=900, deviceScaleFactor=1, mobile=False)
+    tab.open(str(photo_client.base_url))
+    tab.wait("model !== null")
+    yield tab
+    assert tab.errors == []
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Two faces, none, and no picture."""
+    folder = tmp_path_factory.mktemp("chosen")
+    (folder / "two.png").write_bytes(encode_png(photo([150, 250])))
+    (folder / "none.png").write_bytes(encode_png(photo([])))
+    (folder / "broken.png").write_bytes(b"no picture")
+    return [folder / name for name in ("two.png", "none.png", "broken.png")]
+
+
+def choose(tab: Tab, files: list[Path]) -> None:
+    tab.choose("#files", files)
+    tab.wait(f"{CARDS} === {len(files)}")
+
+
+def accept(tab: Tab, value: str) -> None:
+    """Choose how faces are accepted."""
+    tab.run(f"el('accept').value = {value!r}; el('accept').dispatchEvent(new Event('change'))")
+    tab.wait("document.querySelectorAll('.card.working').length === 0")
+
+
+def test_pictures_show_their_faces_or_why_there_are_none(
+    page: Tab, pictures: list[Path], photo_scorer: Scorer
+) -> None:
+    choose(page, pictures)
+    lines = page.run("[...document.querySelectorAll('.card .top')].map((top) => top.innerText)")
+    assert "two.png" in lines[0]
+    assert "2 faces · 400 × 60" in lines[0]
+    assert "0 faces" in lines[1]
+    texts = page.run("[...document.querySelectorAll('.card .none, .card .problem')].map((p) => p.innerText)")
+    assert texts[0] == "No face was found in this image."
+    assert "not a JPEG" in texts[1]
+    for shown, row in zip(page.run(ROWS), photo_scorer.score(pictures[0]), strict=True):
+        assert row.quality is not None
+        assert shown == f"{row.face + 1} {row.percentile:.0f} {row.quality:.3f} −{row.quality:.3f} 0.90"
+
+
+def test_boxes_lie_on_the_faces_in_colors_that_rise_with_quality(page: Tab, pictures: list[Path]) -> None:
+    choose(page, pictures[:1])
+    boxes: Any = page.run(
+        """[...document.querySelectorAll('.box')].map((box) => {
+          const [one, all] = [box.getBoundingClientRect(), box.parentNode.querySelector('img').getBoundingClientRect()];
+          return [(one.left - all.left) / all.width, one.width / all.width, (one.top - all.top) / all.height,
+            one.height / all.height, getComputedStyle(box).borderTopColor]; })"""
+    )
+    for number, box in enumerate(boxes):
+        assert box[:4] == pytest.approx([0.1 * number, 0.1, 0, 40 / 60], abs=0.005)
+    lightness = [float(box[4].removeprefix("oklch(").split()[0]) for box in boxes]
+    assert 0.5 < lightness[0] < lightness[1] <= 0.95
+    scale = page.run("[...Array(21).keys()].map((step) => +color(step / 20).is.slice(6).split(' ')[0])")
+    assert scale == sorted(scale)
+
+
+def test_crops_are_drawn_as_they_are_scored(page: Tab, tmp_path: Path) -> None:
+    # Smooth, so that a shift by a pixel is a difference, and the way of interpolating is none.
+    y, x = np.mgrid[0:60, 0:400]
+    image = np.stack([180 + 60 * np.sin(x / 3), 180 + 60 * np.cos(y / 4), 200 + 0 * x], axis=-1).astype(
+        np.uint8
+    )
+    (tmp_path / "waves.png").write_bytes(encode_png(image))
+    choose(page, [tmp_path / "waves.png"])
+    assert page.run("document.querySelectorAll('canvas').length") == 3
+    points = np.array(page.run("cards[0].answer.faces[1].points"))
+    drawn = page.run(
+        """[...document.querySelectorAll('canvas')[1].getContext('2d').getImageData(0, 0, 112, 112).data]"""
+    )
+    drawn = np.array(drawn, dtype=np.float64).reshape(112, 112, 4)
+    expected = align(image, points).astype(np.float64)
+    inside = (drawn[..., 3] == 255) & (expected.min(axis=2) > 100)
+    assert inside.mean() > 0.6
+
+    def apart(other: NDArray[np.float64]) -> float:
+        return float(np.abs(drawn[..., :3] - other)[inside].mean())
+
+    assert apart(expected) < 2.0
+    for axis in (0, 1):
+        assert apart(np.roll(expected, 1, axis)) > 2 * apart(expected)
+
+
+def test_a_threshold_decides_and_says_so_without_color(page: Tab, pictures: list[Path]) -> None:
+    choose(page, pictures[:1])
+    assert page.run("document.querySelectorAll('.yes, .nope').length") == 0
+    accept(page, "0.95")
+    assert (
+        page.run("[...document.querySelectorAll('.yes')].map((cell) => cell.innerText)") == ["✓ accepted"] * 2
+    )
+    accept(page, "min")
+    page.run("el('min').value = '0.5'; el('min').dispatchEvent(new Event('change'))")
+    page.wait("document.querySelectorAll('.nope').length === 1")
+    assert page.run("[...document.querySelectorAll('.box')].map((box) => box.classList.contains('no'))") == [
+        True,
+        False,
+    ]
+    assert "2 faces · 1 accepted" in page.run("document.querySelector('.card .top').innerText")
+    # On the scale of percentiles quality 0.5 is at 75.
+    assert page.run("document.querySelector('#legend .mark').style.left") == "75%"
+
+
+def test_options_are_asked_of_the_service(page: Tab, pictures: list[Path]) -> None:
+    choose(page, pictures[:1])
+    page.run("el('largest').click()")
+    page.wait("document.querySelectorAll('.box').length === 1")
+    page.run("el('aligned').click()")
+    page.wait("document.querySelector('.card .problem') !== null")
+    assert "not an aligned crop" in page.run("document.querySelector('.card .problem').innerText")
+
+
+def test_everything_can_be_reached_and_done_with_the_keyboard(page: Tab, pictures: list[Path]) -> None:
+    choose(page, pictures[:1])
+    page.run("document.activeElement.blur()")
+    focused = []
+    for _ in range(30):
+        page.press("Tab", 9)
+        # Its name, for people: the text of its label, its own, or what it is called.
+        name = page.run(
+            "(({id, labels, ariaLabel, innerText}) => id || ariaLabel || innerText || labels[0].innerText)"
+            "(document.activeElement)"
+        )
+        focused.append(name)
+        if name == "Show face 2 in the image":
+            break
+    assert {"files", "accept", "largest", "aligned", "save", "clear"} <= set(focused)
+    assert "Faces of two.png" in focused, "the table can be scrolled"
+    picked = "[...document.querySelectorAll('.box')].map((box) => box.classList.contains('picked'))"
+    assert page.run(picked) == [False, True]
+    page.run("el('clear').focus()")
+    assert page.run(picked) == [False, False]
+    page.press("Enter", 13)
+    page.wait("document.querySelectorAll('.card').length === 0")
+
+
+def test_assistive_technology_is_told_the_name_of_everything(page: Tab, pictures: list[Path]) -> None:
+    choose(page, pictures)
+    named = page.named()
+    roles = {"button", "image", "checkbox", "combobox", "link", "region", "table", "article"}
+    assert [role for role, name in named if role in roles and not name] == []
+    assert ("image", "two.png, 2 faces") in named
+    assert ("heading", "two.png") in named
+    assert ("status", "") in named or any(role == "status" for role, _ in named)
+    assert page.run("el('status').innerText").startswith(("two.png: ", "none.png: ", "broken.png: "))
+
+
+def test_names_of_files_are_text_and_nothing_else(page: Tab) -> None:
+    page.run("""add([new File(['x'], '<img src=x onerror="window.harmed = 1">.png', {type: 'image/png'})])""")
+    page.wait(f"{CARDS} === 1")
+    assert "<img src=x" in page.run("document.querySelector('.card h2').innerText")
+    assert page.run("window.harmed") is None
+
+
+def test_pictures_can_be_dropped(page: Tab, pictures: list[Path]) -> None:
+    data = list(pictures[0].read_bytes())
+    page.run(
+        f"""const moved = new DataTransfer();
+        moved.items.add(new File([new Uint8Array({data})], 'dropped.png', {{type: 'image/png'}}));
+        document.dispatchEvent(new DragEvent('dragenter', {{bubbles: true}}));
+        document.dispatchEvent(new DragEvent('drop', {{bubbles: true, cancelable: true, dataTransfer: moved}}))"""
+    )
+    page.wait("document.querySelectorAll('.box').length === 2")
+    assert page.run("el('drop').classList.contains('over')") is False
+
+
+def test_what_was_found_can_be_saved(page: Tab, pictures: list[Path]) -> None:
+    choose(page, pictures)
+    saved = page.run(
+        """(async () => { let kept; const old = URL.createObjectURL;
+        URL.createObjectURL = (blob) => { kept = blob; return 'blob:'; };
+        HTMLAnchorElement.prototype.click = () => {};
+        el('save').click(); URL.createObjectURL = old; return kept.text(); })()"""
+    )
+    told = json.loads(saved)
+    assert told["model"] == "bright"
+    assert [len(picture.get("faces", [])) for picture in told["pictures"]] == [2, 0, 0]
+    assert "not a JPEG" in told["pictures"][2]["error"]
+
+
+@pytest.mark.parametrize("path", ["", "docs"])
+def test_it_fits_narrow_screens_and_follows_the_wish_for_dark(
+    page: Tab, photo_client: httpx.Client, pictures: list[Path], path: str
+) -> None:
+    if path:
+        page.open(f"{photo_client.base_url}/{path}".replace("//docs", "/docs"))
+        page.wait("document.querySelectorAll('h2').length > 5")
+    else:
+        choose(page, pictures)
+    page.call("Emulation.setDeviceMetricsOverride", width=320, height=640, deviceScaleFactor=1, mobile=True)
+    overflow = "document.scrollingElement.scrollWidth - document.documentElement.clientWidth"
+    assert page.run(overflow) == 0
+    background = "getComputedStyle(document.body).backgroundColor"
+    assert page.run(background) == "rgb(255, 255, 255)"
+    page.scheme("dark")
+    assert page.run(background) == "rgb(21, 24, 28)"
+
+
+def test_nothing_is_asked_of_anybody_else(
+    page: Tab, photo_client: httpx.Client, pictures: list[Path]
+) -> None:
+    choose(page, pictures)
+    asked = page.run("performance.getEntriesByType('resource').map((entry) => entry.name)")
+    assert len(asked) >= 4
+    home = str(photo_client.base_url).rstrip("/")
+    assert all(url.startswith((home, f"blob:{home}", "data:")) for url in asked)
+
+
+def test_the_policy_lets_no_script_of_others_run(page: Tab) -> None:
+    page.run(
+        "document.body.append(Object.assign(document.createElement('script'), {textContent: 'harmed = 1'}))"
+    )
+    page.run(
+        "document.body.insertAdjacentHTML('beforeend', '<b onclick=\"harmed = 1\" id=\"b\"></b>'); b.click()"
+    )
+    assert page.run("typeof harmed") == "undefined"
+    assert any("Content Security Policy" in error for error in page.errors)
+    page.errors.clear()
+
+
+def test_a_service_with_a_token_asks_for_it(tab: Tab, photo_scorer: Scorer, pictures: list[Path]) -> None:
+    with running(photo_scorer, Settings(token="sesame", keep=0.95)) as client:
+        tab.open(str(client.base_url))
+        tab.wait("!el('key').hidden")
+        assert tab.run("document.activeElement.id") == "token"
+        for given, told in (("wrong", "Wrong token."), ("sesame", "")):
+            tab.run(f"el('token').value = {given!r}; el('key').requestSubmit()")
+            tab.wait(
+                f"el('key-problem').innerText === {told!r} && (model !== null) === {str(not told).lower()}"
+            )
+        assert tab.run("el('key').hidden") is True
+        choose(tab, pictures[:1])
+        assert tab.run("document.querySelectorAll('.yes').length") == 2, "as the service decides"
+        assert tab.run("JSON.stringify([localStorage, sessionStorage, document.cookie])") == '[{},{},""]'
+
+
+@pytest.mark.slow
+def test_the_reference_shows_the_whole_schema(tab: Tab, client: httpx.Client) -> None:
+    tab.errors.clear()
+    tab.open(f"{client.base_url}docs" if str(client.base_url).endswith("/") else f"{client.base_url}/docs")
+    tab.wait("document.querySelectorAll('h2').length > 5")
+    text = tab.run("document.body.innerText")
+    schema = client.get("/openapi.json").json()
+    for path in schema["paths"]:
+        assert path in text
+    for name, model in schema["components"]["schemas"].items():
+        assert tab.run(f"document.getElementById({name!r}) !== null")
+        assert all(field in text for field in model.get("properties", {}))
+    assert tab.run(
+        "[...document.querySelectorAll('a[href^=\"#\"]')].every((a) => document.querySelector(a.hash))"
+    )
+    assert tab.errors == []

@@ -1,0 +1,88 @@
+"""Scored crops with their quality and decision, for the documentation: a gallery in HTML, or a picture.
+
+python tools/docs_gallery.py --out docs/figures/scores.jpg
+
+draws the picture that the README begins with, from images that scikit-image carries, with the model that ships.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import csv
+from html import escape
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+import facerts
+from facerts.images import encode_png, fit_crop
+from facerts.images.align import align
+from facerts.images.corruptions import degrade
+from facerts.scoring.cells import from_cell
+
+# Eyes, nose and corners of the mouth of the astronaut (Eileen Collins, NASA) in scikit-image's picture.
+POINTS = [[200.1, 101.8], [247.1, 102.6], [220.4, 124.5], [198.6, 142.8], [239.7, 143.6]]
+KEEP = 0.95
+
+
+def gallery(rows: Path, folder: Path = Path()) -> str:
+    """The crops of a .csv of rows, the best first; ``folder`` is what the rows' paths are relative to."""
+    with rows.open(encoding="utf-8", newline="") as file:
+        lines = sorted(csv.DictReader(file), key=lambda line: -float(line["quality"]))
+    figures = []
+    for line in lines:
+        path = Path(from_cell(line["path"]))
+        data = base64.b64encode((folder / path).read_bytes()).decode()
+        decision = {"true": " accepted", "false": " rejected"}.get(line["accepted"], "")
+        figures.append(
+            f'<figure class="face{decision}"><img alt="" src="data:image/png;base64,{data}">'
+            f"<figcaption>{escape(path.stem)}<br>{float(line['quality']):.2f}{decision}</figcaption></figure>"
+        )
+    return f'<div class="faces">{"".join(figures)}</div>'
+
+
+def crops() -> dict[str, NDArray[np.uint8]]:
+    """A face as it is and made worse, and things that are no faces."""
+    import skimage.data
+
+    face = align(skimage.data.astronaut(), POINTS)
+    return {
+        "original": face,
+        "JPEG": degrade(face, "jpeg", 0.75),
+        "noise": degrade(face, "noise", 0.5),
+        "blur": degrade(face, "blur", 0.75),
+        "overexposed": degrade(face, "light", 0.75),
+        "covered": degrade(face, "occlusion", 0.75),
+        "cat": fit_crop(np.ascontiguousarray(skimage.data.chelsea()[:300, 75:375])),
+        "cup": fit_crop(np.ascontiguousarray(skimage.data.coffee()[:400, 100:500])),
+    }
+
+
+def main() -> None:
+    import matplotlib.pyplot as plt
+
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="the .jpg file")
+    options = parser.parse_args()
+    named = crops()
+    rows = facerts.load().score([encode_png(crop) for crop in named.values()], keep=KEEP)
+    figure, axes = plt.subplots(2, len(named) // 2, figsize=(6.4, 4.6))
+    for axis, (name, crop), row in zip(axes.flat, named.items(), rows, strict=True):
+        axis.imshow(crop)
+        color = "#00796b" if row.accepted else "#c62828"
+        axis.set_xticks([])
+        axis.set_yticks([])
+        for spine in axis.spines.values():
+            spine.set(color=color, linewidth=3)
+        axis.set_title(name, fontsize=12)
+        decision = "accepted" if row.accepted else "rejected"
+        axis.set_xlabel(f"{row.quality:.2f}\n{decision}", fontsize=12, color=color)
+    figure.tight_layout(pad=0.4, h_pad=1.2)
+    figure.savefig(options.out, dpi=120, pil_kwargs={"quality": 90})
+    print(options.out)
+
+
+if __name__ == "__main__":
+    main()
