@@ -64,7 +64,7 @@ def assert_same(first: dict[str, Tensor], second: dict[str, Tensor]) -> None:
         assert torch.equal(value, second[name]), name
 
 
-def signature_of(folder: Path) -> dict[str, Tensor]:
+def network_of(folder: Path) -> dict[str, Tensor]:
     _, state = load_checkpoint(folder / FILE)
     return {**state["network"], "centers": state["centers"]["weight"]}
 
@@ -131,7 +131,7 @@ def test_a_frozen_run_that_was_killed_ends_with_the_same_weights(
         train(recipe, tmp_path / "cut")
     monkeypatch.setattr(RTS, "loss", original)
     train(recipe, tmp_path / "cut", resume=True)
-    assert_same(signature_of(tmp_path / "whole"), signature_of(tmp_path / "cut"))
+    assert_same(network_of(tmp_path / "whole"), network_of(tmp_path / "cut"))
     melted = make_recipe(*IRESNET, *SHORT, f"backbone.weights={published}")
     with pytest.raises(Error, match=r"backbone\.frozen changed"):
         train(melted, tmp_path / "cut", resume=True)
