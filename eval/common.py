@@ -1,4 +1,4 @@
-"""What the scripts of this folder share: their arguments, result folders by label, numbers of sections."""
+"""Shared by the scripts of this folder: arguments, labeled results, and values from sections of results."""
 
 from __future__ import annotations
 
@@ -19,142 +19,145 @@ from facerts.report import markdown
 
 
 def run(main: Callable[[], None]) -> None:
-    """Run a script; errors end it as they end a command, with one sentence and a status."""
+    """Run a script; errors end it as they end a ``facerts`` command, with a one-line message and an exit status."""
     with ending():
         main()
 
 
 def parser_of(docstring: str | None) -> argparse.ArgumentParser:
-    """A parser whose help begins with the script's docstring as it stands."""
+    """A parser whose help begins with the script's docstring, unchanged."""
     return argparse.ArgumentParser(
         description=docstring, formatter_class=argparse.RawDescriptionHelpFormatter
     )
 
 
 def add_results(parser: argparse.ArgumentParser) -> None:
-    """The argument of nearly every script."""
+    """Add the argument for result folders."""
     parser.add_argument(
         "results",
         nargs="+",
         metavar="[LABEL=]FOLDER",
-        help="result folders; without a label, by the model's name",
+        help="Result folders; the label is the model's name by default.",
     )
 
 
 def load_labeled(texts: Sequence[str]) -> list[Saved]:
-    """Read folders given as ``FOLDER`` or ``LABEL=FOLDER``, each under a label of its own.
+    """Read result folders given as ``FOLDER`` or ``LABEL=FOLDER``.
 
     Raises:
-        DataError: no result in a folder, or two with one label.
+        DataError: a folder has no result, or two results have the same label.
     """
     results = labeled.load_labeled(texts)
-    label, times = Counter(saved.label for saved in results).most_common(1)[0]
-    if times > 1:
-        raise DataError(f"{times} results are called {label!r}; give each a label of its own, LABEL=FOLDER")
+    label, count = Counter(saved.label for saved in results).most_common(1)[0]
+    if count > 1:
+        raise DataError(f"{count} results have the label {label!r}; give each its own with LABEL=FOLDER")
     return results
 
 
 def split_label(text: str) -> tuple[str, str]:
-    """``LABEL=WHAT`` as its two parts; the label is empty where there is none (a label may hold "=" itself)."""
-    label, _, what = ("", "", text) if Path(text).exists() else text.rpartition("=")
-    return label, what
+    """Split ``LABEL=VALUE``; without a label it is empty. A label may itself contain "="."""
+    label, _, value = ("", "", text) if Path(text).exists() else text.rpartition("=")
+    return label, value
 
 
 def warn_of_other_data(results: Sequence[Saved], name: str, hash_of: Callable[[Saved], object]) -> None:
-    """Warn of results that were not measured on the same images, by their hash, as the first.
+    """Warn about results that were measured on other images than the first, according to the hash of the data.
 
     Args:
-        results: of which the first is what the others are held against.
-        name: of the benchmark or section, for the warning.
-        hash_of: a result to the hash of the images.
+        results: the first is the one that the others are compared with.
+        name: name of the benchmark or section, for the warning.
+        hash_of: gets a result's hash of the data.
     """
     first, *others = results
     for saved in others:
         if hash_of(saved) != hash_of(first):
             warn(
-                f"{name}: {saved.folder} was measured on other pictures than {first.folder} "
-                "(or on other crops of them), so their numbers may not compare"
+                f"{name}: {saved.folder} was measured on other images (or other crops) than "
+                f"{first.folder}, so their values may not be comparable"
             )
 
 
-# Numbers of sections.
+# Values from sections.
 
 
-def accuracy_sets(results: Sequence[Saved], asked: Sequence[str] | None) -> list[str]:
-    """The benchmarks asked for, or else all with an accuracy by folds and compared by the cosine; warns where pictures
-    differ.
+def accuracy_sets(results: Sequence[Saved], sets: Sequence[str] | None) -> list[str]:
+    """The benchmarks to compare; warns if the results were measured on different images.
+
+    Args:
+        results: the results.
+        sets: names of benchmarks; by default all with a cross-validated accuracy of the cosine.
 
     Raises:
-        DataError: a result has one of them not, or without an accuracy.
+        DataError: a result lacks one of them, or its accuracy.
     """
     sections = {name: section for saved in results for name, section in saved.content.verification.items()}
-    sets = list(
-        asked
+    names = list(
+        sets
         or [name for name, section in sections.items() if by_cosine(section) and section.accuracy is not None]
     )
-    if not sets:
+    if not names:
         raise DataError(
-            f"{results[0].folder}: no verification on a benchmark with an accuracy by folds; `facerts evaluate "
+            f"{results[0].folder}: none of its benchmarks has a cross-validated accuracy; `facerts evaluate "
             "verification` adds it"
         )
-    for name in sets:
+    for name in names:
         for saved in results:
             accuracy(saved, name)
         warn_of_other_pairs(results, name)
-    return sets
+    return names
 
 
 def warn_of_other_pairs(results: Sequence[Saved], benchmark: str) -> None:
-    """Warn of results whose verification was not measured on the same images as the first's."""
+    """Warn about results whose verification was measured on other images than that of the first."""
     warn_of_other_data(results, benchmark, lambda saved: saved.verification(benchmark).data_sha256)
 
 
 def warn_of_other_ood(results: Sequence[Saved]) -> None:
-    """Warn of results whose faces and non-faces are not those of the first."""
+    """Warn about results whose faces and non-faces are not those of the first."""
     warn_of_other_data(results, "ood", lambda saved: saved.ood.data_sha256)
 
 
 def accuracy(saved: Saved, name: str) -> Measured:
-    """Accuracy by folds on one benchmark.
+    """Cross-validated accuracy on one benchmark.
 
     Raises:
         DataError: the benchmark was not measured, or has no folds.
     """
     measured = saved.verification(name).accuracy
     if measured is None:
-        raise DataError(f"{saved.folder}: {name} has no accuracy by folds; leave it out of --sets")
+        raise DataError(f"{saved.folder}: {name} has no cross-validated accuracy; leave it out of --sets")
     return Measured(measured.value, *measured.ci95)
 
 
 def mean_accuracy(saved: Saved, names: Iterable[str]) -> Measured:
-    """Mean accuracy over benchmarks; its interval takes them as independent."""
+    """Mean accuracy over benchmarks; its interval treats them as independent."""
     return mean_of([accuracy(saved, name) for name in names])
 
 
-def corrupted_source(results: Sequence[Saved], asked: str | None) -> str:
-    """The source of faces that was asked for, or the only one that was corrupted.
+def corruption_source(results: Sequence[Saved], source: str | None) -> str:
+    """The name of the source of a corruption benchmark, by default that of the only one.
 
     Raises:
-        DataError: a result has it not, or there are several to choose from.
+        DataError: a result lacks it, or there are several to choose from.
     """
-    found = results[0].content.corruptions
-    if asked is None and len(found) > 1:
+    sources = results[0].content.corruptions
+    if source is None and len(sources) > 1:
         raise DataError(
-            f"{results[0].folder}: corruptions of {', '.join(found)}; say which source is meant with --source"
+            f"{results[0].folder}: has corruption benchmarks of {', '.join(sources)}; choose one with --source"
         )
-    name = asked or next(iter(found), "")
+    name = source or next(iter(sources), "")
     warn_of_other_data(results, name, lambda saved: saved.corruptions(name).data_sha256)
     return name
 
 
-def corrupted_values(saved: Saved, source: str, step: str, score: str) -> NDArray[np.float64]:
-    """A score of each image at one step of the corruption benchmark.
+def corruption_scores(saved: Saved, source: str, step: str, score: str) -> NDArray[np.float64]:
+    """A score of each image of a corruption benchmark at one step.
 
     Args:
         saved: the result.
-        source: of the faces.
+        source: name of the source of faces.
         step: "clean", or kind and severity: "blur/0.4".
-        score: as the result has it; or "v", RTS's uncertainty, which its quality −log v gives back.
+        score: name of a score in the result; or "v", RTS's uncertainty, computed from its quality −log v.
 
     Returns:
         ``(N,)``.
@@ -166,8 +169,8 @@ def corrupted_values(saved: Saved, source: str, step: str, score: str) -> NDArra
         return saved.array(f"corruptions/{source}/{step}/{score}").astype(np.float64)
     method = saved.content.model.method
     if method != "rts":
-        raise DataError(f"{saved.folder}: v is what RTS learns, and this model's method is {method}")
-    v: NDArray[np.float64] = np.exp(-corrupted_values(saved, source, step, "quality"))
+        raise DataError(f"{saved.folder}: only RTS has a score v, but this model's method is {method}")
+    v: NDArray[np.float64] = np.exp(-corruption_scores(saved, source, step, "quality"))
     return v
 
 
@@ -175,13 +178,13 @@ def corrupted_values(saved: Saved, source: str, step: str, score: str) -> NDArra
 
 
 def percent(measured: Measured) -> str:
-    """A share in percent, as "99.43 [99.21, 99.60]"."""
+    """A value with its interval in percent, e.g. "99.43 [99.21, 99.60]"."""
     return markdown.percent(measured.value, (measured.low, measured.high))
 
 
 # Figures.
 
 
-def add_out(parser: argparse.ArgumentParser, what: str) -> None:
-    """Where a figure goes."""
-    parser.add_argument("--out", type=Path, required=True, metavar="PATH", help=what)
+def add_out(parser: argparse.ArgumentParser, help: str) -> None:
+    """Add the argument for the output of a figure."""
+    parser.add_argument("--out", type=Path, required=True, metavar="PATH", help=help)

@@ -1,4 +1,4 @@
-"""Density of RTS's temperature t where all v are one: Fig. 3 of the RTS paper. Mathematics alone, no results.
+"""Density of RTS's temperature t for a shared v: Fig. 3 of the RTS paper. Needs no results.
 
 python eval/fig3_temperature_density.py --delta 8 16 32 --v 0.5 1 2 --out fig3.svg
 """
@@ -23,10 +23,10 @@ POINTS = 400
 def main() -> None:
     parser = parser_of(__doc__)
     parser.add_argument(
-        "--delta", nargs="+", type=float, default=[8, 16, 32], help="degrees of freedom δ, above 2"
+        "--delta", nargs="+", type=float, default=[8, 16, 32], help="Degrees of freedom δ, above 2."
     )
-    parser.add_argument("--v", nargs="+", type=float, default=[0.5, 1, 2], help="uncertainties v, above 0")
-    add_out(parser, "the SVG file")
+    parser.add_argument("--v", nargs="+", type=float, default=[0.5, 1, 2], help="Uncertainties v, above 0.")
+    add_out(parser, "SVG file.")
     options = parser.parse_args()
     write_svg(options.out, figure(options.delta, options.v))
 
@@ -34,15 +34,15 @@ def main() -> None:
 def temperature_density(t: NDArray[np.floating], delta: float, v: float) -> NDArray[np.float64]:
     """Density of t = (1/(δ − 2)) Σ_i v ε_i² with ε_i ~ N(0, 1), i = 1…δ.
 
-    This is the Gamma distribution of shape δ/2 and rate (δ/2 − 1)/v: its mode is v, its mean v·δ/(δ − 2).
+    This is the Gamma distribution with shape δ/2 and rate (δ/2 − 1)/v: its mode is v, its mean v·δ/(δ − 2).
 
     Args:
-        t: ``(N,)``, above 0.
+        t: ``(N,)`` temperatures, above 0.
         delta: degrees of freedom, above 2.
         v: the shared uncertainty, above 0.
 
     Returns:
-        ``(N,)``.
+        ``(N,)`` densities.
 
     Raises:
         DataError: δ or v is out of range.
@@ -55,19 +55,19 @@ def temperature_density(t: NDArray[np.floating], delta: float, v: float) -> NDAr
 
 
 def shape_and_rate(delta: float, v: float) -> tuple[float, float]:
-    """Of the Gamma distribution; see ``temperature_density``."""
+    """Shape and rate of the Gamma distribution; see ``temperature_density``."""
     if not (delta > 2 and v > 0):
         raise DataError(f"δ = {delta:g} and v = {v:g}: the temperature needs δ above 2 and v above 0")
     return delta / 2, (delta / 2 - 1) / v
 
 
 def figure(deltas: Sequence[float], vs: Sequence[float]) -> str:
-    """A line for each δ and v: δ by color, v by style."""
+    """The figure: a line for each δ (color) and v (style), as SVG."""
     gammas = [shape_and_rate(delta, v) for delta in deltas for v in vs]
-    # The mean and three standard deviations hold nearly all of a density.
+    # Up to three standard deviations above the mean, where nearly all of the density is.
     end = max((shape + 3 * math.sqrt(shape)) / rate for shape, rate in gammas)
     t = np.linspace(end / POINTS, end, POINTS)
-    drawn, axes = new_figure()
+    plot, axes = new_figure()
     for number, delta in enumerate(deltas):
         for order, v in enumerate(vs):
             axes.plot(t, temperature_density(t, delta, v), color=color(number), linestyle=line(order))
@@ -77,7 +77,7 @@ def figure(deltas: Sequence[float], vs: Sequence[float]) -> str:
         axes.plot([], [], color=INK, linestyle=line(order), label=f"v = {v:g}")
     axes.set(xlabel="temperature t", ylabel="density", xlim=(0, end), ylim=(0, None))
     legend(axes, "upper right", ncols=2)
-    return svg(drawn)
+    return svg(plot)
 
 
 if __name__ == "__main__":

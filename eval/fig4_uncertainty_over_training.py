@@ -1,9 +1,10 @@
-"""RTS's uncertainty v of clear and of poor images over training: Fig. 4 of the RTS paper.
+"""RTS's uncertainty v of clean and degraded images over the course of training: Fig. 4 of the RTS paper.
 
 python eval/fig4_uncertainty_over_training.py 1000=results/step1000 20000=results/step20000 --out fig4.svg
 
-Each folder is of one checkpoint, exported and run through `facerts evaluate corruptions`. Clear images
-are the faces as they are, poor ones the same faces corrupted. Lines are medians, bands reach from 5 to 95 %.
+Each folder has the results of one checkpoint, exported and evaluated with `facerts evaluate corruptions`. Clear images
+are the original faces, poor images the same faces degraded. Lines are medians, bands reach from the 5th to the 95th
+percentile.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from common import Saved, add_out, corrupted_source, corrupted_values, load_labeled, parser_of, run
+from common import Saved, add_out, corruption_scores, corruption_source, load_labeled, parser_of, run
 
 from facerts.errors import DataError
 from facerts.report.figures import bands_by_step, write_svg
@@ -21,44 +22,48 @@ PERCENTILES = (5, 50, 95)
 
 def main() -> None:
     parser = parser_of(__doc__)
-    parser.add_argument("results", nargs="+", metavar="STEP=FOLDER", help="results of checkpoints")
-    parser.add_argument("--source", help="source of the faces; default: the only one")
-    parser.add_argument("--poor", default="blur", help="kind of corruption (default: blur)")
+    parser.add_argument("results", nargs="+", metavar="STEP=FOLDER", help="Result folders of checkpoints.")
+    parser.add_argument("--source", help="Source of the faces; by default the only one.")
+    parser.add_argument("--poor", default="blur", help="Kind of degradation (default: blur).")
     parser.add_argument(
-        "--severity", type=float, default=1.0, help="its severity, a step of the benchmark (default: 1)"
+        "--severity",
+        "--strength",
+        type=float,
+        default=1.0,
+        help="Severity of the degradation, a step of the corruption benchmark (default: 1).",
     )
     parser.add_argument(
-        "--score", default="v", help="v of RTS (the default), or a score of the result: quality, norm …"
+        "--score", default="v", help="Score to plot: v of RTS (the default), quality, norm, sharpness …"
     )
-    add_out(parser, "the SVG file")
+    add_out(parser, "SVG file.")
     options = parser.parse_args()
     results = load_labeled(options.results)
-    source = corrupted_source(results, options.source)
+    source = corruption_source(results, options.source)
     write_svg(options.out, figure(results, source, f"{options.poor}/{options.severity:g}", options.score))
 
 
 def figure(results: Sequence[Saved], source: str, poor: str, score: str) -> str:
-    """Medians and bands by training step.
+    """The figure: medians and bands by training step, as SVG.
 
     Raises:
-        DataError: a label is no number, or a result lacks the corruptions.
+        DataError: a label is not a number, or a result has no corruption benchmark.
     """
     ordered = sorted(results, key=step_of)
     steps = [step_of(saved) for saved in ordered]
     bands = {}
     for step, label in (("clean", "clear"), (poor, f"poor ({poor.replace('/', ', severity ')})")):
-        values = [corrupted_values(saved, source, step, score) for saved in ordered]
-        bands[label] = np.transpose([np.percentile(one, PERCENTILES) for one in values])
+        scores = [corruption_scores(saved, source, step, score) for saved in ordered]
+        bands[label] = np.transpose([np.percentile(values, PERCENTILES) for values in scores])
     return bands_by_step(steps, bands, f"{'uncertainty v' if score == 'v' else score}, {source}")
 
 
 def step_of(saved: Saved) -> float:
-    """The training step that a label says."""
+    """The training step, from the label."""
     try:
         return float(saved.label)
     except ValueError:
         raise DataError(
-            f"{saved.folder}: {saved.label!r} is no training step; give it as STEP=FOLDER"
+            f"{saved.folder}: the label {saved.label!r} is not a training step; use STEP=FOLDER"
         ) from None
 
 

@@ -1,4 +1,4 @@
-"""Histograms of each method's score, faces against others: Fig. 5 of the RTS paper.
+"""Histograms of each method's score for faces and non-faces: Fig. 5 of the RTS paper.
 
 python eval/fig5_score_histograms.py MagFace=results/magface RTS=results/rts --score quality --out figures
 
@@ -17,17 +17,17 @@ def main() -> None:
     parser = parser_of(__doc__)
     add_results(parser)
     parser.add_argument(
-        "--score", default="quality", help="quality (the default), uncertainty, norm, sharpness …"
+        "--score", default="quality", help="Score to plot: quality (the default), uncertainty, norm …"
     )
-    add_out(parser, "the folder for the SVG files")
+    add_out(parser, "Folder for the SVG files.")
     options = parser.parse_args()
-    drawn = {}
+    svgs = {}
     for saved in load_labeled(options.results):
         for source in (*saved.ood.faces, *saved.ood.others):
             saved.array(f"ood/{source}/{options.score}")
         subject = Subject(label=saved.label, result=saved.content, arrays=saved.arrays, log=[])
-        drawn[f"fig5_{saved.label}_{options.score}"] = score_histograms(subject, options.score)
-    write_svgs(options.out, drawn)
+        svgs[f"fig5_{saved.label}_{options.score}"] = score_histograms(subject, options.score)
+    write_svgs(options.out, svgs)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""The pictures that a result keeps, sorted by uncertainty, on one self-contained page: Fig. 6 of the RTS paper.
+"""The images that a result contains, sorted by uncertainty, on one self-contained page: Fig. 6 of the RTS paper.
 
 python eval/fig6_sorted_faces.py results/rts --of ood/lfw --out fig6.html
 
-A result keeps the best and worst pictures by each score, and those of the pairs that are furthest on the wrong side,
-unless it was told not to. They are the data's pictures: its terms say who may see them.
+Unless disabled, a result contains the best and worst images by each score, and those of the most wrong pairs. They are
+images of the data set, whose terms decide who may see them.
 """
 
 from __future__ import annotations
@@ -40,54 +40,58 @@ FIGURE = """<figure><img alt="{name}" title="{name}" src="data:image/jpeg;base64
 
 def main() -> None:
     parser = parser_of(__doc__)
-    parser.add_argument("result", metavar="[LABEL=]FOLDER", help="a result folder")
+    parser.add_argument("result", metavar="[LABEL=]FOLDER", help="Result folder.")
     parser.add_argument(
-        "--of", metavar="KIND/NAME", help="ood/SOURCE or verification/SET; default: the only one"
+        "--of",
+        metavar="KIND/NAME",
+        help="Images to show: ood/SOURCE or verification/SET; by default the only ones.",
     )
     parser.add_argument(
-        "--by", default="uncertainty", help="uncertainty (the default), quality, norm, sharpness …"
+        "--by",
+        default="uncertainty",
+        help="Score to sort by: uncertainty (the default), quality, norm, sharpness …",
     )
-    add_out(parser, "the HTML file")
+    add_out(parser, "HTML file.")
     options = parser.parse_args()
     saved = load_labeled([options.result])[0]
     with atomic_write(options.out, "w") as file:
         file.write(page(saved, options.of or only(saved), options.by))
-    warn(f"{options.out} shows pictures of the data, which its terms may not allow to be published")
+    warn(f"{options.out} shows images of the data set, whose terms may not allow publishing them")
 
 
 def only(saved: Saved) -> str:
-    """The only group of pictures that the result shows.
+    """The only group of images in the result.
 
     Raises:
         DataError: there is none, or there are several.
     """
     groups = [key.rpartition("/")[0] for key in saved.arrays if key.endswith("/shown_rows")]
     if len(groups) != 1:
-        told = (
+        remedy = (
             f"choose one of {', '.join(sorted(groups))} with --of"
             if groups
-            else "evaluate again, with pictures"
+            else "run the evaluation again, with images"
         )
-        raise DataError(f"{saved.folder}: it shows pictures of {len(groups)} sources; {told}")
+        raise DataError(f"{saved.folder}: contains images of {len(groups)} sources; {remedy}")
     return groups[0]
 
 
 def page(saved: Saved, group: str, by: str) -> str:
-    """The page, from the lowest value to the highest.
+    """The HTML page, in ascending order of the score.
 
     Raises:
-        DataError: no shown pictures of the group, or no such score.
+        DataError: the result has no images of the group, or no such score.
     """
     rows, data, ends = (saved.array(f"{group}/shown_{part}") for part in ("rows", "jpeg", "ends"))
     values, names = saved.array(f"{group}/{by}")[rows], saved.array(f"{group}/names")[rows]
-    pictures = np.split(data, ends[:-1])
+    images = np.split(data, ends[:-1])
     figures = [
         FIGURE.format(
-            name=escape(str(names[i])), data=b64encode(pictures[i].tobytes()).decode(), value=float(values[i])
+            name=escape(str(names[i])), data=b64encode(images[i].tobytes()).decode(), value=float(values[i])
         )
         for i in np.argsort(values, kind="stable")
     ]
-    title = f"{saved.label}: {len(rows)} pictures of {group}, by {by} from the lowest to the highest"
+    title = f"{saved.label}: {len(rows)} images of {group}, by {by} in ascending order"
     return PAGE.format(title=escape(title), figures="\n".join(figures))
 
 

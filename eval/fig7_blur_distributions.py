@@ -1,4 +1,4 @@
-"""Distributions of a score under Gaussian blur, a panel for each method: Fig. 7 of the RTS paper.
+"""Distributions of a score under Gaussian blur, one panel per method: Fig. 7 of the RTS paper.
 
 python eval/fig7_blur_distributions.py RTS=results/rts DUL=results/dul --radius 2 3 5 --out fig7.svg
 
@@ -7,7 +7,7 @@ Results come from `facerts evaluate corruptions`, whose blur has radii of 1 to 5
 
 from __future__ import annotations
 
-from common import add_out, add_results, corrupted_source, corrupted_values, load_labeled, parser_of, run
+from common import add_out, add_results, corruption_scores, corruption_source, load_labeled, parser_of, run
 
 from facerts.report.figures import blur_panels, blur_steps, write_svg
 
@@ -15,23 +15,25 @@ from facerts.report.figures import blur_panels, blur_steps, write_svg
 def main() -> None:
     parser = parser_of(__doc__)
     add_results(parser)
-    parser.add_argument("--source", help="source of the faces; default: the only one")
+    parser.add_argument("--source", help="Source of the faces; by default the only one.")
     parser.add_argument(
-        "--score", default="quality", help="quality (the default), v of RTS, norm, sharpness …"
+        "--score", default="quality", help="Score to plot: quality (the default), v of RTS, norm, sharpness …"
     )
-    parser.add_argument("--radius", nargs="+", type=float, default=[2, 3, 5], help="radii of blur in pixels")
-    add_out(parser, "the SVG file")
+    parser.add_argument(
+        "--radius", nargs="+", type=float, default=[2, 3, 5], help="Radii of the blur in pixels."
+    )
+    add_out(parser, "SVG file.")
     options = parser.parse_args()
     results = load_labeled(options.results)
-    source = corrupted_source(results, options.source)
+    source = corruption_source(results, options.source)
     steps = blur_steps(options.radius)
-    values = {
+    scores = {
         saved.label: {
-            label: corrupted_values(saved, source, step, options.score) for label, step in steps.items()
+            label: corruption_scores(saved, source, step, options.score) for label, step in steps.items()
         }
         for saved in results
     }
-    write_svg(options.out, blur_panels(values, options.score, source))
+    write_svg(options.out, blur_panels(scores, options.score, source))
 
 
 if __name__ == "__main__":

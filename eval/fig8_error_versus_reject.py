@@ -1,10 +1,10 @@
-"""FNMR at an FMR of 1e-3 against the share rejected, with each method's quality: Fig. 8 of the RTS paper.
+"""FNMR at an FMR of 1e-3 over the rejection rate, for each method's quality: Fig. 8 of the RTS paper.
 
 python eval/fig8_error_versus_reject.py RTS=results/rts MagFace=results/magface --sets lfw agedb --out figures
 
-Writes fig8_SET.svg for each benchmark. All curves use the similarities of the first folder, and only the quality
-differs: every other folder gives its quality of the same pictures, matched by name. The threshold is chosen once, on
-all impostor pairs. Results come from `facerts evaluate verification`.
+Writes fig8_SET.svg for each benchmark. All curves use the similarities of the first folder, and differ only in the
+quality, which comes from each folder, matched by image name. The threshold is chosen once, on all impostor pairs.
+Results come from `facerts evaluate verification`.
 """
 
 from __future__ import annotations
@@ -41,11 +41,13 @@ def main() -> None:
     parser.add_argument(
         "--sets",
         nargs="+",
-        help="benchmarks; default: all of the first folder that have pairs and the cosine",
+        help="Benchmarks; by default all of the first folder with pairs and the cosine as similarity.",
     )
-    parser.add_argument("--score", default="quality", help="which score of each folder is its quality")
-    parser.add_argument("--fmr", type=float, default=1e-3, help="false match rate (default: 0.001)")
-    add_out(parser, "the folder for the SVG files")
+    parser.add_argument(
+        "--score", default="quality", help="Score of each folder to reject by (default: quality)."
+    )
+    parser.add_argument("--fmr", type=float, default=1e-3, help="False match rate (default: 0.001).")
+    add_out(parser, "Folder for the SVG files.")
     options = parser.parse_args()
     results = load_labeled(options.results)
     first = results[0]
@@ -56,31 +58,31 @@ def main() -> None:
     ]
     if not sets:
         raise DataError(
-            f"{first.folder}: no verification on pairs of images; `facerts evaluate verification` adds it"
+            f"{first.folder}: none of its benchmarks has pairs of images; `facerts evaluate verification` adds them"
         )
-    drawn = {}
+    svgs = {}
     for name in sets:
         warn_of_other_pairs(results, name)
         curves, best = reject_curves(results, name, options.score, options.fmr)
         methods = [(label, curve.fnmr[None]) for label, curve in curves.items()]
         label = f"FNMR at FMR {options.fmr:g}, {name}"
-        drawn[f"fig8_{name}"] = one_embedding_curves({name: methods}, best.rejected, best.fnmr, label)
-    write_svgs(options.out, drawn)
+        svgs[f"fig8_{name}"] = one_embedding_curves({name: methods}, best.rejected, best.fnmr, label)
+    write_svgs(options.out, svgs)
 
 
 def reject_curves(
     results: Sequence[Saved], name: str, score: str, fmr: float
 ) -> tuple[dict[str, RejectCurve], RejectCurve]:
-    """A curve for each result by its label, and the best that there can be.
+    """The curve of each result, by label, and the best possible curve.
 
     Args:
-        results: the first gives pairs and similarities.
-        name: of the benchmark.
-        score: which score of a picture is its quality.
+        results: the first one provides pairs and similarities.
+        name: name of the benchmark.
+        score: score of an image to reject by.
         fmr: false match rate at which the threshold is chosen.
 
     Raises:
-        DataError: something is missing, the pictures differ, or there are too few impostor pairs.
+        DataError: a result lacks something, the images differ, or there are too few impostor pairs.
     """
     first = results[0]
     prefix = f"verification/{name}/"
@@ -88,8 +90,8 @@ def reject_curves(
     impostors = int((~same).sum())
     if not reachable([fmr], impostors):
         raise DataError(
-            f"{first.folder}: FMR {fmr:g} on {name} needs at least {int(np.ceil(1 / fmr)):,} impostor pairs, and "
-            f"there are {impostors:,}; choose a higher --fmr"
+            f"{first.folder}: FMR {fmr:g} on {name} needs at least {int(np.ceil(1 / fmr)):,} impostor pairs, but "
+            f"there are only {impostors:,}; choose a higher --fmr"
         )
 
     def curve(quality: NDArray[np.floating]) -> RejectCurve:

@@ -1,4 +1,4 @@
-"""Mean verification accuracy against OOD AUROC, a point for each method: Fig. 9 of the RTS paper.
+"""Mean verification accuracy over OOD AUROC, one point per method: Fig. 9 of the RTS paper.
 
 python eval/fig9_accuracy_against_ood.py MagFace=results/magface RTS=results/rts --out fig9.svg
 
@@ -27,11 +27,13 @@ from facerts.report.figures import Point, balance, write_svg
 def main() -> None:
     parser = parser_of(__doc__)
     add_results(parser)
-    parser.add_argument("--sets", nargs="+", help="benchmarks of the mean; default: all with an accuracy")
     parser.add_argument(
-        "--score", default="quality", help="score that tells faces from others (default: quality)"
+        "--sets", nargs="+", help="Benchmarks to average over; by default all with an accuracy."
     )
-    add_out(parser, "the SVG file")
+    parser.add_argument(
+        "--score", default="quality", help="Score that separates faces from non-faces (default: quality)."
+    )
+    add_out(parser, "SVG file.")
     options = parser.parse_args()
     results = load_labeled(options.results)
     sets = accuracy_sets(results, options.sets)
@@ -51,7 +53,7 @@ def ood_auroc(saved: Saved, score: str) -> Measured:
     """
     by = saved.ood.by
     if score not in by:
-        raise DataError(f"{saved.folder}: no OOD numbers of {score!r}, only of {', '.join(by)}")
+        raise DataError(f"{saved.folder}: has no OOD results for {score!r}, only for {', '.join(by)}")
     return Measured(by[score].auroc, *by[score].ci95["auroc"])
 
 

@@ -1,4 +1,4 @@
-"""The same faces as they are, degraded, and misaligned: each image is changed once, always in the same way."""
+"""The same faces clean, degraded and misaligned; each image is changed once, reproducibly."""
 
 from __future__ import annotations
 
@@ -17,22 +17,23 @@ from facerts.images.corruptions import degrade
 Image = NDArray[np.uint8]
 Change = Callable[[Image, int, int], Image]
 
-# Written out, so that a kind which facerts.images.corruptions learns later does not change what was measured before.
+# An explicit list, so that kinds added to facerts.images.corruptions later do not change earlier measurements.
 DEGRADED_BY = ("blur", "low_resolution", "jpeg", "noise", "occlusion", "light")
 POINT_NOISE = 0.1  # standard deviation, in eye distances
 ZOOMS = (1.15, 0.85)  # tight, loose
 
-# Keep the sets' draws apart where they have one seed.
+# Separate the random numbers of the sets, which share a seed.
 _KIND, _DEGRADATION, _ALIGNMENT = 0xDE61, 0xDE62, 0xA116
 
 
 class Changed(Source):
-    """Another source whose aligned images are changed as they are read.
+    """A source whose images are changed when they are read.
 
     Args:
-        source: of aligned images.
-        change: from an image, its index and the seed to the changed image; the same for the same index and seed.
-        seed: of the changes.
+        source: aligned images.
+        name: name of the change.
+        change: maps an image, its index and the seed to the changed image; must depend on nothing else.
+        seed: seed of the changes.
     """
 
     def __init__(self, source: Source, name: str, change: Change, seed: int) -> None:
@@ -57,14 +58,14 @@ class Changed(Source):
 
 
 def clean(image: Image, index: int, seed: int) -> Image:
-    """As it is."""
+    """The image unchanged."""
     return image
 
 
 def degraded(image: Image, index: int, seed: int) -> Image:
-    """Degraded once, by a kind drawn from ``DEGRADED_BY`` and at a strength drawn evenly from 0 to 1.
+    """Degrade an image by a random kind of ``DEGRADED_BY``, at a severity drawn uniformly from 0 to 1.
 
-    So the set has sharp and poor images of most people, side by side.
+    The set therefore has both sharp and poor images of most people.
     """
     random = np.random.default_rng((seed, index, _KIND))
     kind = DEGRADED_BY[random.integers(len(DEGRADED_BY))]
@@ -72,37 +73,37 @@ def degraded(image: Image, index: int, seed: int) -> Image:
 
 
 def misaligned(image: Image, index: int, seed: int) -> Image:
-    """Aligned anew by points that are wrong, and cut tighter or looser by 15 %, by a coin.
+    """Realign an image by inaccurate landmarks, and crop it 15 % tighter or looser at random.
 
-    The five points of the template are moved by normal noise, as a detector would misplace them, and a similarity
-    transform is fitted that brings them back to the template, scaled about the middle of the image. What lies beyond
-    the image is its mirror: a photo would have something there, and black would give loose images away.
+    The five landmarks of the template are moved by normal noise, like those of an inaccurate detector, and a similarity
+    transform maps them back to the template, scaled about the center of the image. The border is mirrored: in a photo
+    there would be something, and black would mark loose crops.
     """
     random = np.random.default_rng((seed, index, _ALIGNMENT))
-    eyes = float(np.linalg.norm(TEMPLATE[1] - TEMPLATE[0]))
-    found = TEMPLATE + random.normal(scale=POINT_NOISE * eyes, size=TEMPLATE.shape)
-    middle = (CROP_SIZE - 1) / 2
-    target = middle + ZOOMS[random.integers(len(ZOOMS))] * (TEMPLATE - middle)
-    moved = cv2.warpAffine(
+    eye_distance = float(np.linalg.norm(TEMPLATE[1] - TEMPLATE[0]))
+    landmarks = TEMPLATE + random.normal(scale=POINT_NOISE * eye_distance, size=TEMPLATE.shape)
+    center = (CROP_SIZE - 1) / 2
+    target = center + ZOOMS[random.integers(len(ZOOMS))] * (TEMPLATE - center)
+    warped = cv2.warpAffine(
         image,
-        similarity_transform(found, target),
+        similarity_transform(landmarks, target),
         (CROP_SIZE, CROP_SIZE),
         flags=cv2.INTER_LINEAR,
         borderMode=cv2.BORDER_REFLECT_101,
     )
-    return moved.astype(np.uint8, copy=False)
+    return warped.astype(np.uint8, copy=False)
 
 
 IMAGE_SETS: dict[str, Change] = {"clean": clean, "degraded": degraded, "misaligned": misaligned}
 
 
 def open_image_set(name: str, source: Source, seed: int) -> Source:
-    """A set of ``IMAGE_SETS`` by its name, from the images of a source."""
+    """The images of a source, changed as the set of ``IMAGE_SETS`` with this name."""
     return Changed(source, name, IMAGE_SETS[name], seed)
 
 
 def hash_crops(source: Source) -> str:
-    """SHA-256 of all crops' pixels, in order: what models see, however it was made."""
+    """SHA-256 of the pixels of all crops, in order."""
     digest = hashlib.sha256()
     for index in range(len(source)):
         digest.update(np.ascontiguousarray(source.crop(index)).data)

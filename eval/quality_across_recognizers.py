@@ -1,20 +1,22 @@
-"""Error versus reject of qualities on other networks' embeddings: which quality serves recognizers it has never seen?
+"""Compares qualities by error versus reject on the embeddings of other networks, i.e. on unseen recognizers.
 
 python eval/quality_across_recognizers.py --data held-out.tar --recognizer mobilefacenet.onnx edgeface_xs_q.onnx \\
     --quality facerts-small candidate=candidate.onnx LightQNet=lightqnet.onnx \\
     --describe LightQNet=eval/lightqnet.json --cache cache --out quality.json
 
-Each recognizer keeps its own threshold, chosen on all impostor pairs, and each quality rejects up to 30 % of all
-genuine pairs, a pair being as good as its worse image. The area is the mean FNMR over the shares rejected, divided by
-the FNMR without rejection: 1 if nothing is gained, lower is better. Images are taken as they are (clean), each degraded
-once (degraded), and each misaligned once (misaligned; see eval/image_sets.py), and recognizers and qualities see the
-same ones. Beside the qualities stand each recognizer's own norm and the best order there can be (oracle). Differences
-are paired: both qualities are measured in the same resamples of the people.
+Each recognizer has its own threshold, chosen on all impostor pairs. Each quality rejects up to 30 % of all genuine
+pairs; the quality of a pair is that of its worse image. The area is the mean FNMR over the rejection rates, divided by
+the FNMR without rejection: 1 means no gain, lower is better. The images are clean, degraded or misaligned (see
+eval/image_sets.py), the same ones for all recognizers and qualities. Each recognizer's own norm and the best possible
+order (oracle) are added for comparison. Differences are paired: both qualities are measured in the same resamples of
+the people.
 
-Degraded strangers resemble each other, so the degraded set's own thresholds are strict; --thresholds-on clean keeps
-those of the clean images, as a system does that meets poor images after it was set up.
+Degraded images of different people resemble each other, which makes the thresholds of the degraded set strict. With
+--thresholds-on clean, thresholds are those of the clean images, as in a system that is set up before it meets poor
+images.
 
-With --cache, a model is run once for each set of images, so that another candidate costs its own forward passes alone.
+With --cache, each model runs only once on each set of images, so that adding a candidate costs only its own forward
+passes.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ import numpy as np
 from common import parser_of, run, split_label
 from image_sets import IMAGE_SETS, hash_crops, open_image_set
 from numpy.typing import NDArray
-from quality_areas import END, ORACLE, RATES, Estimate, Judged, judge, mean
+from quality_areas import END, ORACLE, RATES, Estimate, RejectAreas, mean, reject_areas
 
 from facerts.datasets import Source, open_source
 from facerts.embedding import (
@@ -54,29 +56,29 @@ from facerts.report.markdown import markdown_table
 
 SCHEMA = "facerts.quality_across_recognizers/1"
 NORM, RANDOM = "norm", "random"
-KEPT_RATES = slice(None, None, 10)  # of the curves that go into the file: every percent
+SAVED_RATES = slice(None, None, 10)  # the output file has the curves in steps of 1 %
 
 Model = TypeVar("Model", bound=OnnxModel)
-# By set and recognizer.
-Embedded = Mapping[tuple[str, str], Arrays]
-# By set and label of the quality.
-Scored = Mapping[str, Mapping[str, NDArray[np.float32]]]
+# Arrays by set and label of the recognizer.
+Embeddings = Mapping[tuple[str, str], Arrays]
+# Arrays by set and label of the quality.
+Qualities = Mapping[str, Mapping[str, NDArray[np.float32]]]
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """What the tables show.
+    """The content of the tables.
 
     Attributes:
-        cells: by set, recognizer and FMR.
-        hashes: of the pixels, by set.
-        recognizers: their labels.
-        labels: of the rows: qualities, norm, oracle.
+        cells: areas by set, recognizer and FMR.
+        hashes: SHA-256 of the pixels, by set.
+        recognizers: labels of the recognizers.
+        labels: labels of the rows: qualities, norm, oracle.
         fmrs: false match rates.
         against: label of the quality that the others are compared with.
     """
 
-    cells: Mapping[tuple[str, str, float], Judged]
+    cells: Mapping[tuple[str, str, float], RejectAreas]
     hashes: Mapping[str, str]
     recognizers: Sequence[str]
     labels: Sequence[str]
@@ -89,13 +91,13 @@ def main() -> None:
     source = open_source(options.data)
     if source.labels is None:
         raise DataError(
-            f"{source.name}: its people are unknown, so there are no pairs; name a source with identities"
+            f"{source.name}: its images have no identities, so there are no pairs; use a source with identities"
         )
-    describe = descriptions(options.describe)
-    recognizers = open_models(options.recognizer, describe, load_embedder, options.threads)
-    qualities = open_models(options.quality, describe, load_quality, options.threads)
-    if describe:
-        raise DataError(f"--describe {next(iter(describe))}=…: no model has this label")
+    descriptions = description_files(options.describe)
+    recognizers = open_models(options.recognizer, descriptions, load_embedder, options.threads)
+    qualities = open_models(options.quality, descriptions, load_quality, options.threads)
+    if descriptions:
+        raise DataError(f"--describe {next(iter(descriptions))}=…: no model has this label")
     against = options.against or next(iter(qualities))
     check_labels(qualities, against)
     if options.cache:
@@ -103,133 +105,139 @@ def main() -> None:
 
     sets = {name: open_image_set(name, source, options.seed) for name in used_sets(options)}
     hashes = {name: hash_crops(images) for name, images in sets.items()}
-    embedded, scored = {}, {}
+    embeddings, scores = {}, {}
     for name, images in sets.items():
-        where = images, hashes[name], options.cache
-        scored[name] = {label: quality_of(model, *where) for label, model in qualities.items()}
+        inputs = images, hashes[name], options.cache
+        scores[name] = {label: quality_of(model, *inputs) for label, model in qualities.items()}
         for label, model in recognizers.items():
-            embedded[name, label] = embedding_of(model, *where)
-    compared = Comparison(
-        cells_of(options, source.labels, embedded, scored),
+            embeddings[name, label] = embedding_of(model, *inputs)
+    comparison = Comparison(
+        cells_of(options, source.labels, embeddings, scores),
         {name: hashes[name] for name in dict.fromkeys(options.sets)},
         list(recognizers),
         [*qualities, NORM, ORACLE],
         list(dict.fromkeys(options.fmr)),
         against,
     )
-    for name in compared.hashes:
-        print(set_table(compared, name) + "\n")
-    print(summary_tables(compared) + "\n")
+    for name in comparison.hashes:
+        print(set_table(comparison, name) + "\n")
+    print(summary_tables(comparison) + "\n")
     print(note(options, against))
     if options.out:
-        write_json(options.out, content(options, source, compared, {**recognizers}, {**qualities}))
+        write_json(options.out, content(options, source, comparison, {**recognizers}, {**qualities}))
 
 
 def arguments() -> argparse.Namespace:
     parser = parser_of(__doc__)
     parser.add_argument(
-        "--data", nargs="+", required=True, help="aligned faces with identities, held out from training"
+        "--data", nargs="+", required=True, help="Aligned faces with identities, held out from training."
     )
     parser.add_argument(
         "--recognizer",
         nargs="+",
         required=True,
         metavar="[LABEL=]MODEL",
-        help="whose embeddings are compared",
+        help="Recognizers whose embeddings are comparison.",
     )
     parser.add_argument(
         "--quality",
         nargs="+",
         required=True,
         metavar="[LABEL=]MODEL",
-        help="models that give quality, with or without an embedding: .onnx files or names of models that ship",
+        help="Models with a quality, with or without an embedding: ONNX files or names of models that ship.",
     )
     parser.add_argument(
         "--describe",
         nargs="+",
         default=[],
         metavar="LABEL=FILE.json",
-        help="the description of a model that neither carries one nor has one beside it",
+        help="Description of a model that has none in its file or next to it.",
     )
     parser.add_argument(
-        "--against", metavar="LABEL", help="quality that the others are compared with; default: the first"
+        "--against", metavar="LABEL", help="Quality to compare the others with; the first by default."
     )
     parser.add_argument(
-        "--sets", nargs="+", choices=IMAGE_SETS, default=list(IMAGE_SETS), help="default: all"
+        "--sets", nargs="+", choices=IMAGE_SETS, default=list(IMAGE_SETS), help="Image sets; all by default."
     )
     parser.add_argument(
-        "--fmr", nargs="+", type=float, default=[1e-2, 1e-3], help="false match rates (default: 0.01 0.001)"
+        "--fmr", nargs="+", type=float, default=[1e-2, 1e-3], help="False match rates (default: 0.01 0.001)."
     )
     parser.add_argument(
         "--thresholds-on",
         choices=IMAGE_SETS,
         metavar="SET",
-        help="one set whose impostor pairs give the thresholds for all; default: each set its own",
+        help="Image set whose impostor pairs determine all thresholds; by default each set its own.",
     )
     parser.add_argument(
-        "--replicates", type=int, default=1000, help="of the bootstrap over people (default: 1000)"
+        "--replicates",
+        type=int,
+        default=1000,
+        help="Number of bootstrap resamples of the people (default: 1000).",
     )
     parser.add_argument(
-        "--seed", type=int, default=0, help="of the images' changes and of the bootstrap (default: 0)"
+        "--seed",
+        type=int,
+        default=0,
+        help="Seed of the changes to the images and of the bootstrap (default: 0).",
     )
-    parser.add_argument("--cache", type=Path, metavar="DIR", help="keeps what models gave for the next time")
-    parser.add_argument("--threads", type=int, help="CPU threads of a forward pass; default: all cores")
-    parser.add_argument("--out", type=Path, metavar="FILE.json", help="gets all numbers")
+    parser.add_argument("--cache", type=Path, metavar="DIR", help="Folder to cache the models' outputs in.")
+    parser.add_argument("--threads", type=int, help="CPU threads of a model; all cores by default.")
+    parser.add_argument("--out", type=Path, metavar="FILE.json", help="JSON file for all values.")
     return parser.parse_args()
 
 
-# Models, and what they give.
+# Models and their outputs.
 
 
-def descriptions(texts: Iterable[str]) -> dict[str, Path]:
-    """Files of descriptions by the label of their model.
+def description_files(texts: Iterable[str]) -> dict[str, Path]:
+    """Description files by the label of their model.
 
     Raises:
-        DataError: one has no label.
+        DataError: a file has no label.
     """
-    found = dict(map(split_label, texts))
-    if "" in found:
-        raise DataError(f"--describe {found['']}: say which model it describes, LABEL={found['']}")
-    return {label: Path(path) for label, path in found.items()}
+    files = dict(map(split_label, texts))
+    if "" in files:
+        raise DataError(f"--describe {files['']}: name the model that it describes, LABEL={files['']}")
+    return {label: Path(path) for label, path in files.items()}
 
 
 def open_models(
-    texts: Sequence[str], describe: dict[str, Path], load: Callable[..., Model], threads: int | None
+    texts: Sequence[str], descriptions: dict[str, Path], load: Callable[..., Model], threads: int | None
 ) -> dict[str, Model]:
-    """Models by their labels, or by their names where they have none; takes the descriptions that are theirs.
+    """Open models, by label or else by name; removes their description files from ``descriptions``.
 
     Raises:
-        DataError: two have one label.
-        ModelError: one cannot be opened.
+        DataError: two models have the same label.
+        ModelError: a model cannot be opened.
     """
     models: dict[str, Model] = {}
-    for label, given in map(split_label, texts):
-        path = find_model(given)
-        described = describe.pop(label or path.stem, None)
-        description = described and read_description(described)
-        model = load(path, description=description, threads=threads)
+    for label, name_or_path in map(split_label, texts):
+        path = find_model(name_or_path)
+        file = descriptions.pop(label or path.stem, None)
+        model = load(path, description=file and read_description(file), threads=threads)
         name = label or model.name
         if name in models:
-            raise DataError(f"two models are called {name!r}; give each a label of its own, LABEL=MODEL")
+            raise DataError(f"two models are called {name!r}; give each its own label, LABEL=MODEL")
         models[name] = model
     return models
 
 
 def check_labels(qualities: Collection[str], against: str) -> None:
-    """
+    """Check the labels of the qualities.
+
     Raises:
-        DataError: a quality has a label that the table needs itself, or there is none to compare with.
+        DataError: a label is reserved, or the quality to compare with does not exist.
     """
     known = [*qualities, NORM, ORACLE]
     for label in qualities:
         if label in (NORM, ORACLE, RANDOM):
-            raise DataError(f"{label!r} is a row of its own; give the quality another label, LABEL=MODEL")
+            raise DataError(f"{label!r} is a reserved label; give the quality another one, LABEL=MODEL")
     if against not in known:
         raise DataError(f"--against {against}: no such quality{did_you_mean(against, known)}")
 
 
 def embedding_of(model: OnnxEmbedder, images: Source, sha256: str, cache: Path | None) -> Arrays:
-    """``embedding`` (N, d), and ``norm`` (N,) where the model shows it."""
+    """``embedding`` ``(N, d)``, and ``norm`` ``(N,)`` if the model outputs it."""
 
     def compute() -> Arrays:
         outputs = embed_source(model, images, flip=False)
@@ -240,129 +248,135 @@ def embedding_of(model: OnnxEmbedder, images: Source, sha256: str, cache: Path |
 
 
 def quality_of(model: OnnxQuality, images: Source, sha256: str, cache: Path | None) -> NDArray[np.float32]:
-    """``(N,)``, higher is better."""
+    """Quality ``(N,)``; higher is better."""
     return cached(cache, model, "quality", sha256, lambda: score_source(images, {"quality": model}))[
         "quality"
     ]
 
 
 def cached(
-    cache: Path | None, model: OnnxModel, what: str, sha256: str, compute: Callable[[], Arrays]
+    cache: Path | None, model: OnnxModel, output: str, sha256: str, compute: Callable[[], Arrays]
 ) -> Arrays:
-    """What a model gave for a set of images, from the cache where it is there."""
+    """An output of a model for a set of images, from the cache if it has it."""
     if cache is None:
         return compute()
-    told = model.description
-    key = embedder_key(model, gives=what, quality=told.quality, polarity=told.polarity, images=sha256)
+    description = model.description
+    key = embedder_key(
+        model, gives=output, quality=description.quality, polarity=description.polarity, images=sha256
+    )
     return cached_arrays(cache / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.npz", key, compute)
 
 
 def used_sets(options: argparse.Namespace) -> list[str]:
-    """The sets to be measured, and the one that gives the thresholds."""
-    also = [options.thresholds_on] if options.thresholds_on else []
-    return list(dict.fromkeys([*options.sets, *also]))
+    """The sets to measure, and the one for the thresholds."""
+    thresholds_on = [options.thresholds_on] if options.thresholds_on else []
+    return list(dict.fromkeys([*options.sets, *thresholds_on]))
 
 
 def cells_of(
-    options: argparse.Namespace, people: NDArray[np.int64], embedded: Embedded, scored: Scored
-) -> dict[tuple[str, str, float], Judged]:
-    """Every quality on every recognizer's embeddings of every set that was asked for, at every FMR."""
-    wanted = [key for key in embedded if key[0] in options.sets]
+    options: argparse.Namespace, people: NDArray[np.int64], embeddings: Embeddings, qualities: Qualities
+) -> dict[tuple[str, str, float], RejectAreas]:
+    """The areas of all qualities, by set, recognizer and FMR."""
+    keys = [key for key in embeddings if key[0] in options.sets]
     cells = {}
-    for name, label in track(wanted, "rejecting pairs", unit="recognizers"):
-        arrays = embedded[name, label]
-        giving = embedded[options.thresholds_on, label]["embedding"] if options.thresholds_on else None
-        judged = judge(
+    for name, label in track(keys, "rejecting pairs", unit="recognizers"):
+        arrays = embeddings[name, label]
+        areas = reject_areas(
             arrays["embedding"],
             people,
-            {**scored[name], **({NORM: arrays["norm"]} if "norm" in arrays else {})},
+            {**qualities[name], **({NORM: arrays["norm"]} if "norm" in arrays else {})},
             options.fmr,
             options.replicates,
             options.seed,
-            thresholds_on=giving,
+            thresholds_on=embeddings[options.thresholds_on, label]["embedding"]
+            if options.thresholds_on
+            else None,
         )
-        cells.update({(name, label, fmr): of_rate for fmr, of_rate in judged.items()})
+        cells.update({(name, label, fmr): areas_at_fmr for fmr, areas_at_fmr in areas.items()})
     return cells
 
 
 # Tables.
 
 
-def set_table(compared: Comparison, name: str) -> str:
-    """Every quality on every recognizer's embeddings of one set."""
+def set_table(comparison: Comparison, name: str) -> str:
+    """The table of all qualities on all recognizers' embeddings of one set."""
     header = ["recognizer", "quality"]
-    for fmr in compared.fmrs:
-        header += [f"FNMR at FMR {fmr:g}, %", "area", f"area − {compared.against}"]
+    for fmr in comparison.fmrs:
+        header += [f"FNMR at FMR {fmr:g}, %", "area", f"area − {comparison.against}"]
     rows = []
-    for recognizer in compared.recognizers:
-        of_rates = [compared.cells[name, recognizer, fmr] for fmr in compared.fmrs]
-        for label in compared.labels:
-            if label in of_rates[0].areas:
+    for recognizer in comparison.recognizers:
+        cells = [comparison.cells[name, recognizer, fmr] for fmr in comparison.fmrs]
+        for label in comparison.labels:
+            if label in cells[0].areas:
                 rows.append([recognizer, label])
-                for judged in of_rates:
-                    areas = area_cells(judged.areas, label, compared.against)
-                    rows[-1] += [f"{100 * judged.fnmr.value:.2f}", *areas]
-    judged = compared.cells[name, compared.recognizers[0], compared.fmrs[0]]
-    pairs = f"{judged.genuine:,} genuine and {judged.impostors:,} impostor pairs"
-    caption = f"{name}: {pairs} (pixels' SHA-256 {compared.hashes[name][:12]})"
+                for cell in cells:
+                    areas = area_cells(cell.areas, label, comparison.against)
+                    rows[-1] += [f"{100 * cell.fnmr.value:.2f}", *areas]
+    first = comparison.cells[name, comparison.recognizers[0], comparison.fmrs[0]]
+    pairs = f"{first.genuine:,} genuine and {first.impostors:,} impostor pairs"
+    caption = f"{name}: {pairs} (SHA-256 of the pixels {comparison.hashes[name][:12]})"
     return markdown_table(header, rows, caption, words=2)
 
 
-def summary_tables(compared: Comparison) -> str:
+def summary_tables(comparison: Comparison) -> str:
     """Means over recognizers by set and FMR, and their paired differences."""
-    columns = [(name, fmr) for name in compared.hashes for fmr in compared.fmrs]
+    columns = [(name, fmr) for name in comparison.hashes for fmr in comparison.fmrs]
     header = ["quality", *[f"{name}, FMR {fmr:g}" for name, fmr in columns]]
-    means = [mean_areas(compared, name, fmr) for name, fmr in columns]
+    means = [mean_areas(comparison, name, fmr) for name, fmr in columns]
     cells = {
-        label: [area_cells(areas, label, compared.against) for areas in means] for label in compared.labels
+        label: [area_cells(areas, label, comparison.against) for areas in means]
+        for label in comparison.labels
     }
     areas = [[label, *[area for area, _ in row]] for label, row in cells.items()]
     areas.append([RANDOM, *["1.000"] * len(columns)])
     differences = [
-        [label, *[less for _, less in row]] for label, row in cells.items() if label != compared.against
+        [label, *[difference for _, difference in row]]
+        for label, row in cells.items()
+        if label != comparison.against
     ]
-    of = f"over {len(compared.recognizers)} recognizers ({', '.join(compared.recognizers)})"
+    title = f"Mean area over {len(comparison.recognizers)} recognizers ({', '.join(comparison.recognizers)})"
     return "\n\n".join(
         [
-            markdown_table(header, areas, f"Mean area {of}"),
-            markdown_table(header, differences, f"Mean area {of}, minus that of {compared.against}"),
+            markdown_table(header, areas, title),
+            markdown_table(header, differences, f"{title}, minus that of {comparison.against}"),
         ]
     )
 
 
-def mean_areas(compared: Comparison, name: str, fmr: float) -> dict[str, Estimate]:
-    """Of the qualities that all recognizers have; some have no norm."""
-    of = [compared.cells[name, recognizer, fmr].areas for recognizer in compared.recognizers]
-    shared = [label for label in compared.labels if all(label in areas for areas in of)]
-    return {label: mean([areas[label] for areas in of]) for label in shared}
+def mean_areas(comparison: Comparison, name: str, fmr: float) -> dict[str, Estimate]:
+    """Mean areas over recognizers, of the qualities that all recognizers have; some have no norm."""
+    areas = [comparison.cells[name, recognizer, fmr].areas for recognizer in comparison.recognizers]
+    shared = [label for label in comparison.labels if all(label in each for each in areas)]
+    return {label: mean([each[label] for each in areas]) for label in shared}
 
 
 def area_cells(areas: Mapping[str, Estimate], label: str, against: str) -> tuple[str, str]:
-    """An area, and its difference from that of the quality that all are compared with."""
+    """The area of a quality, and its difference from that of the quality to compare with."""
     if label not in areas:
         return "–", "–"
     if label == against or against not in areas:
-        return shown(areas[label], ".3f"), "–"
-    return shown(areas[label], ".3f"), shown(areas[label].minus(areas[against]), "+.3f")
+        return formatted(areas[label], ".3f"), "–"
+    return formatted(areas[label], ".3f"), formatted(areas[label].minus(areas[against]), "+.3f")
 
 
-def shown(estimate: Estimate, form: str) -> str:
-    """A number with its interval, as "0.456 [0.431, 0.482]"; a dash where there was no error to reject."""
+def formatted(estimate: Estimate, spec: str) -> str:
+    """A value with its interval, e.g. "0.456 [0.431, 0.482]"; a dash if there were no errors to reject."""
     interval = estimate.interval()
     if interval is None or not math.isfinite(estimate.value):
         return "–"
     low, high = interval
-    return f"{estimate.value:{form}} [{low:{form}}, {high:{form}}]"
+    return f"{estimate.value:{spec}} [{low:{spec}}, {high:{spec}}]"
 
 
 def note(options: argparse.Namespace, against: str) -> str:
-    """What the tables' numbers are."""
-    on = f"all impostor pairs of {options.thresholds_on or 'the set'}"
+    """An explanation of the values in the tables."""
+    pairs = f"all impostor pairs of {options.thresholds_on or 'the set'}"
     return (
-        f"Area: mean FNMR while 0 to {100 * END:g} % of the genuine pairs of lowest quality (the lower of two images') "
-        f"are rejected, divided by the FNMR without rejection, at the recognizer's own threshold on {on}; 1 (random) "
-        f"gains nothing, lower is better. [95 % interval: {options.replicates:,} resamples of the people, the "
-        f"threshold chosen anew in each]; differences from {against} are paired, below 0 is better."
+        f"Area: mean FNMR while 0 to {100 * END:g} % of the genuine pairs of lowest quality (the minimum of both "
+        f"images) are rejected, divided by the FNMR without rejection, at the recognizer's own threshold on {pairs}; "
+        f"1 (random) means no gain, lower is better. [95 % interval: {options.replicates:,} resamples of the people, "
+        f"each with its own threshold]; differences from {against} are paired, below 0 is better."
     )
 
 
@@ -372,65 +386,68 @@ def note(options: argparse.Namespace, against: str) -> str:
 def content(
     options: argparse.Namespace,
     source: Source,
-    compared: Comparison,
+    comparison: Comparison,
     recognizers: Mapping[str, OnnxModel],
     qualities: Mapping[str, OnnxModel],
 ) -> dict[str, Any]:
-    """All numbers, and what they were made from."""
+    """All values, and what they were computed from."""
     return {
         "schema": SCHEMA,
         "data": source.name,
         "images": len(source),
-        "sets": compared.hashes,
+        "sets": comparison.hashes,
         "seed": options.seed,
         "replicates": options.replicates,
         "thresholds_on": options.thresholds_on,
         "recognizers": {label: model.sha256 for label, model in recognizers.items()},
         "qualities": {label: model.sha256 for label, model in qualities.items()},
-        "against": compared.against,
-        "rejected": RATES[KEPT_RATES],
+        "against": comparison.against,
+        "rejected": RATES[SAVED_RATES],
         "results": [
             {
                 "set": name,
                 "recognizer": recognizer,
                 "fmr": fmr,
-                "threshold": judged.threshold,
-                "impostors": judged.impostors,
-                "impostors_accepted": judged.accepted,
-                "genuine": judged.genuine,
-                "fnmr": judged.fnmr.value,
-                "fnmr_ci95": judged.fnmr.interval(),
-                "areas": area_entries(judged.areas, compared.against),
-                "curves": {label: curve[KEPT_RATES].tolist() for label, curve in judged.curves.items()},
+                "threshold": cell.threshold,
+                "impostors": cell.impostors,
+                "impostors_accepted": cell.accepted,
+                "genuine": cell.genuine,
+                "fnmr": cell.fnmr.value,
+                "fnmr_ci95": cell.fnmr.interval(),
+                "areas": area_entries(cell.areas, comparison.against),
+                "curves": {label: curve[SAVED_RATES].tolist() for label, curve in cell.curves.items()},
             }
-            for (name, recognizer, fmr), judged in compared.cells.items()
+            for (name, recognizer, fmr), cell in comparison.cells.items()
         ],
         "means": [
             {
                 "set": name,
                 "fmr": fmr,
-                "areas": area_entries(mean_areas(compared, name, fmr), compared.against),
+                "areas": area_entries(mean_areas(comparison, name, fmr), comparison.against),
             }
-            for name in compared.hashes
-            for fmr in compared.fmrs
+            for name in comparison.hashes
+            for fmr in comparison.fmrs
         ],
         "versions": installed_versions(),
     }
 
 
 def area_entries(areas: Mapping[str, Estimate], against: str) -> dict[str, dict[str, Any]]:
-    """Areas and their differences, by label; null where there was no error to reject."""
+    """Areas and their differences, by label; null if there were no errors to reject."""
     entries = {}
     for label, area in areas.items():
         entries[label] = {"area": finite(area.value), "ci95": area.interval()}
         if against in areas:
-            less = area.minus(areas[against])
-            entries[label] |= {"difference": finite(less.value), "difference_ci95": less.interval()}
+            difference = area.minus(areas[against])
+            entries[label] |= {
+                "difference": finite(difference.value),
+                "difference_ci95": difference.interval(),
+            }
     return entries
 
 
 def finite(value: float) -> float | None:
-    """The value, or None where JSON has no number for it."""
+    """The value, or None if it is not finite, for JSON."""
     return value if math.isfinite(value) else None
 
 

@@ -1,4 +1,4 @@
-"""Areas of error versus reject by several qualities on one recognizer's embeddings, replicate by replicate."""
+"""Areas under error versus reject for several qualities on one recognizer's embeddings, in bootstrap replicates."""
 
 from __future__ import annotations
 
@@ -23,45 +23,45 @@ from facerts.metrics.reject import (
 
 ORACLE = "oracle"
 END = 0.3
-# Three of 3,000 pairs at each step; as the ends of trapezoids, steps of 1 % make areas up to 0.003 too large.
+# Steps of 0.1 %, i.e. three of 3,000 pairs. Steps of 1 % would overestimate the areas by up to 0.003.
 RATES = tuple(round(0.001 * step, 3) for step in range(301))
 
 Floats = NDArray[np.float64]
 
 
 class Estimate(NamedTuple):
-    """A number, and what it is in each replicate of the bootstrap.
+    """A value, and its bootstrap replicates.
 
     Attributes:
-        value: NaN where it is not defined.
-        drawn: ``(B,)``, likewise.
+        value: the value; NaN if it is undefined.
+        replicates: ``(B,)`` values in the replicates; NaN where undefined.
     """
 
     value: float
-    drawn: Floats
+    replicates: Floats
 
     def minus(self, other: Estimate) -> Estimate:
-        """The difference, in each replicate too: what makes a replicate hard for both cancels out."""
-        return Estimate(self.value - other.value, self.drawn - other.drawn)
+        """The paired difference: what makes a replicate hard for both cancels out."""
+        return Estimate(self.value - other.value, self.replicates - other.replicates)
 
     def interval(self) -> Interval | None:
-        """95 % of the replicates; None where no replicate defines it."""
-        known = self.drawn[np.isfinite(self.drawn)]
-        return percentile_interval(known) if len(known) else None
+        """The 95 % interval of the replicates; None if it is undefined in all of them."""
+        finite = self.replicates[np.isfinite(self.replicates)]
+        return percentile_interval(finite) if len(finite) else None
 
 
 @dataclass(frozen=True)
-class Judged:
-    """Qualities on one recognizer's embeddings of one set, at one FMR.
+class RejectAreas:
+    """Error versus reject of several qualities, on one recognizer's embeddings of one set, at one FMR.
 
     Attributes:
-        threshold: cosine; pairs are accepted at or above.
-        impostors: pairs of two people in the set.
-        accepted: how many of them.
-        genuine: pairs of one person.
-        fnmr: without rejection.
-        curves: ``(301,)`` FNMR at ``RATES`` by quality.
-        areas: by quality: mean FNMR from 0 to ``END`` rejected, divided by FNMR without rejection.
+        threshold: cosine at or above which pairs are accepted.
+        impostors: number of impostor pairs in the set.
+        accepted: number of impostor pairs that are accepted.
+        genuine: number of genuine pairs.
+        fnmr: FNMR without rejection.
+        curves: ``(301,)`` FNMR at ``RATES``, by quality.
+        areas: mean FNMR over rejection rates from 0 to ``END``, divided by the FNMR without rejection, by quality.
     """
 
     threshold: float
@@ -73,7 +73,7 @@ class Judged:
     areas: Mapping[str, Estimate]
 
 
-def judge(
+def reject_areas(
     embedding: NDArray[np.floating],
     people: NDArray[np.integer],
     qualities: Mapping[str, NDArray[np.floating]],
@@ -82,59 +82,70 @@ def judge(
     seed: int,
     *,
     thresholds_on: NDArray[np.floating] | None = None,
-) -> dict[float, Judged]:
-    """Reject the genuine pairs of lowest quality, at the recognizer's threshold for each FMR.
+) -> dict[float, RejectAreas]:
+    """Error versus reject at the recognizer's threshold for each FMR, rejecting genuine pairs of low quality.
 
     Args:
-        embedding: ``(N, d)`` of unit length.
-        people: ``(N,)`` person of each image.
-        qualities: ``(N,)`` by label, higher is better; the oracle is added.
+        embedding: ``(N, d)`` unit embeddings.
+        people: ``(N,)`` identity of each image.
+        qualities: ``(N,)`` qualities by label, higher is better; the oracle is added.
         fmrs: false match rates.
-        replicates: B of the bootstrap. The same people are drawn whatever the embedding, so estimates of several
-            recognizers on the same images can be averaged and subtracted replicate by replicate.
-        seed: of the drawing.
-        thresholds_on: ``(N, d)`` of other images of the same people, in the same order, whose impostor pairs give the
-            thresholds; None for ``embedding`` itself.
+        replicates: B, number of bootstrap replicates. The resampled people do not depend on the embedding, so the
+            replicates of several recognizers on the same images can be averaged and subtracted one by one.
+        seed: seed of the bootstrap.
+        thresholds_on: ``(N, d)`` unit embeddings of other images of the same people, in the same order, whose impostor
+            pairs determine the thresholds; None for ``embedding`` itself.
+
+    Returns:
+        The areas by FMR.
 
     Raises:
-        Error: there are too few impostor pairs for a rate.
+        Error: there are too few impostor pairs for an FMR.
     """
-    every = all_pairs(embedding, people)
-    giving = every if thresholds_on is None else all_pairs(thresholds_on, people)
+    pairs = all_pairs(embedding, people)
+    threshold_pairs = pairs if thresholds_on is None else all_pairs(thresholds_on, people)
     for fmr in fmrs:
-        check_fmr(fmr, giving.impostors, "the images")
-    ranks = {label: pair_quality(quality, every.genuine_pairs) for label, quality in qualities.items()}
-    ranks[ORACLE] = oracle_quality(every.genuine, np.ones(len(every.genuine)))
-    drawn = list(resampled_thresholds(giving, fmrs, replicates=replicates, seed=seed))
+        check_fmr(fmr, threshold_pairs.impostors, "the images")
+    ranks = {label: pair_quality(quality, pairs.genuine_pairs) for label, quality in qualities.items()}
+    ranks[ORACLE] = oracle_quality(pairs.genuine, np.ones(len(pairs.genuine)))
+    resamples = list(resampled_thresholds(threshold_pairs, fmrs, replicates=replicates, seed=seed))
     return {
-        fmr: _judged(
-            every, ranks, giving.threshold(fmr), [(limits[place], weights) for limits, weights in drawn]
+        fmr: _areas_at(
+            pairs,
+            ranks,
+            threshold_pairs.threshold(fmr),
+            [(thresholds[index], weights) for thresholds, weights in resamples],
         )
-        for place, fmr in enumerate(fmrs)
+        for index, fmr in enumerate(fmrs)
     }
 
 
-def _judged(
-    every: AllPairs,
+def _areas_at(
+    pairs: AllPairs,
     ranks: Mapping[str, Floats],
     threshold: float,
     replicates: Sequence[tuple[float, NDArray[np.float32]]],
-) -> Judged:
-    """At one threshold, and at that of each replicate; ``ranks`` are ``(G,)`` qualities of the genuine pairs."""
-    genuine = every.genuine.astype(np.float64)
+) -> RejectAreas:
+    """Error versus reject at one threshold, and at that of each replicate.
+
+    ``ranks`` are the qualities ``(G,)`` of the genuine pairs, by label.
+    """
+    genuine = pairs.genuine.astype(np.float64)
     curves, areas = {}, {}
     for label, quality in ranks.items():
-        curves[label] = reject_curve(genuine, quality, threshold, every.impostors, RATES).fnmr
-        drawn = resampled_curves(genuine, quality, replicates, rates=RATES)
+        curves[label] = reject_curve(genuine, quality, threshold, pairs.impostors, RATES).fnmr
+        resampled = resampled_curves(genuine, quality, replicates, rates=RATES)
         area = float(normalized_area(curves[label], RATES, END))
-        areas[label] = Estimate(area, normalized_area(drawn, RATES, END))
-    fnmr = Estimate(float(curves[ORACLE][0]), drawn[:, 0])  # nothing is rejected yet, whatever the quality
-    return Judged(threshold, every.impostors, every.accepted(threshold), len(genuine), fnmr, curves, areas)
+        areas[label] = Estimate(area, normalized_area(resampled, RATES, END))
+    # Without rejection the quality makes no difference.
+    fnmr = Estimate(float(curves[ORACLE][0]), resampled[:, 0])
+    accepted = pairs.accepted(threshold)
+    return RejectAreas(threshold, pairs.impostors, accepted, len(genuine), fnmr, curves, areas)
 
 
 def mean(estimates: Sequence[Estimate]) -> Estimate:
-    """Of one quality on several recognizers, replicate by replicate."""
+    """Mean of the estimates of one quality on several recognizers, in each replicate."""
     return Estimate(
-        math.fsum(one.value for one in estimates) / len(estimates),
-        np.mean([one.drawn for one in estimates], axis=0),
+        math.fsum(estimate.value for estimate in estimates) / len(estimates),
+        np.mean([estimate.replicates for estimate in estimates], axis=0),
     )

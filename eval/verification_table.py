@@ -1,12 +1,12 @@
-"""Accuracy by folds of models on benchmarks, with 95 % intervals and the mean: Tables 1, 3, 4 and 5 of the RTS paper.
+"""Cross-validated accuracy on benchmarks and its mean, with 95 % intervals: Tables 1, 3, 4 and 5 of the RTS paper.
 
 python eval/verification_table.py "RTS, 0 %"=results/rts "RTS, 20 % blurred"=results/rts_blur --caption "Table 1"
 python eval/verification_table.py ArcFace=results/arcface RTS=results/rts --caption "Table 3"
 python eval/verification_table.py "λ 0.1"=results/l01 "λ 1"=results/l1 "λ 10"=results/l10 --caption "Table 4"
 python eval/verification_table.py "δ 16"=results/d16 "δ 8"=results/d8 --sort-by label --caption "Table 5"
 
-Table 1 is of models trained without and with blurred pictures, Table 3 of methods, Table 4 of RTS by λ, Table 5 by δ.
-Results come from `facerts evaluate verification`.
+Table 1 compares models trained without and with blurred images, Table 3 methods, Table 4 RTS with several λ, and
+Table 5 RTS with several δ. Results come from `facerts evaluate verification`.
 """
 
 from __future__ import annotations
@@ -32,13 +32,15 @@ from facerts.report.markdown import markdown_table
 def main() -> None:
     parser = parser_of(__doc__)
     add_results(parser)
-    parser.add_argument("--sets", nargs="+", help="benchmarks, in this order; default: all with an accuracy")
-    parser.add_argument("--caption", help="a line above the table")
+    parser.add_argument(
+        "--sets", nargs="+", help="Benchmarks, in this order; by default all with an accuracy."
+    )
+    parser.add_argument("--caption", help="Caption above the table.")
     parser.add_argument(
         "--sort-by",
         choices=("given", "label", "mean"),
         default="given",
-        help="order of the rows: as given (the default), by label with numbers by their value, or best mean first",
+        help="Order of the rows: as given (the default), by label in natural order, or best mean first.",
     )
     options = parser.parse_args()
     results = load_labeled(options.results)
@@ -58,18 +60,18 @@ def main() -> None:
     print(markdown_table(["model", *sets, "mean"], rows, options.caption))
     print(
         f"\nAccuracy in percent [95 % interval: {intervals(results, sets)}; "
-        "the mean's takes the benchmarks as independent]."
+        "that of the mean treats the benchmarks as independent]."
     )
 
 
 def intervals(results: list[Saved], sets: list[str]) -> str:
-    """How the intervals were made."""
-    made = [saved.verification(name).interval for saved in results for name in sets]
-    return " or ".join(dict.fromkeys(made))
+    """How the intervals were computed."""
+    kinds = [saved.verification(name).interval for saved in results for name in sets]
+    return " or ".join(dict.fromkeys(kinds))
 
 
 def natural(text: str) -> list[tuple[float, str]]:
-    """A key that sorts numbers in a text by their value: "δ 8" before "δ 16"."""
+    """Sort key of natural order: numbers in a text are compared by value, "δ 8" before "δ 16"."""
     parts = re.split(r"(\d+(?:\.\d+)?)", text)
     return [(float(part), "") if odd % 2 else (math.inf, part) for odd, part in enumerate(parts)]
 

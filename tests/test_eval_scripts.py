@@ -183,7 +183,7 @@ def test_rows_sorted_by_label_follow_the_numbers_in_them(results: dict[str, Path
 def test_the_ood_table_has_the_results_numbers_of_every_score_and_source(results: dict[str, Path]) -> None:
     """The only source of others by itself is all of them, and stands once."""
     header, *rows = table("ood_table", results["plain"], results["doubtful"], "--per-source")
-    assert header == ["model", "score", "faces", "others", "TNR@TPR90", "TNR@TPR95", "AUROC"]
+    assert header == ["model", "score", "faces", "non-faces", "TNR@TPR90", "TNR@TPR95", "AUROC"]
     expected = []
     for name, folder in results.items():
         for score, pooled in content(folder)["ood"]["by"].items():
@@ -223,7 +223,8 @@ def test_figure_4_draws_the_median_of_v_of_clear_and_poor_pictures_by_step(
 ) -> None:
     later = shutil.copytree(results["doubtful"], tmp_path / "later")
     ran = script(
-        "fig4_uncertainty_over_training", f"2000={later}", f"1000={results['doubtful']}", "--out", tmp_path / "f.svg"
+        "fig4_uncertainty_over_training", f"2000={later}", f"1000={results['doubtful']}", "--strength", 1,
+        "--out", tmp_path / "f.svg"
     )  # fmt: skip
     assert ran.returncode == 0, ran.stderr
     shown = texts(tmp_path / "f.svg")
@@ -234,7 +235,7 @@ def test_figure_4_draws_the_median_of_v_of_clear_and_poor_pictures_by_step(
     (saved,) = common.load_labeled([str(later)])
     by = content(later)["corruptions"]["faces"]["kinds"]["blur"]["by"]["quality"]["p50"]
     for step, place in (("clean", 0), ("blur/1", -1)):
-        v = common.corrupted_values(saved, "faces", step, "v")
+        v = common.corruption_scores(saved, "faces", step, "v")
         # The median of an even number of pictures is not quite exp of that of log v.
         assert np.median(v) == pytest.approx(math.exp(-by[place]), rel=0.01)
 
@@ -427,7 +428,7 @@ def test_crops_of_the_packages_pictures_are_squares_of_them_and_the_same_every_t
     assert told.returncode == 0, told.stderr
     script("package_pictures", "--out", tmp_path / "b", "--crops", 2)
     first, again = (open_source(tmp_path / name) for name in "ab")
-    assert len(first) == 2 * len(module("package_pictures").pictures()) > 30
+    assert len(first) == 2 * len(module("package_pictures").image_files()) > 30
     assert all(np.array_equal(first.crop(i), again.crop(i)) for i in range(0, len(first), 7))
     plane = np.arange(90, dtype=np.uint8)[:, None, None] * np.ones((1, 200, 3), dtype=np.uint8)
     for seed in range(20):
@@ -457,5 +458,5 @@ def test_accepted_shares_are_counted_by_source_and_by_the_number_in_the_names(
     assert float(above[2].split()[0]) == pytest.approx(
         100 * np.mean(quality[number > edge] >= threshold), abs=0.005
     )
-    with pytest.raises(DataError, match="has no 'x"):
+    with pytest.raises(DataError, match="does not match --number 'x"):
         list(groups.by_number(saved, source, r"x(\d+)x", [], threshold))

@@ -135,22 +135,22 @@ def slow_area(
 
 
 @pytest.fixture(scope="module")
-def judged(embedding: NDArray[np.float32], people: NDArray[np.int64], qualities: dict[str, Any]) -> Any:
-    return areas_of.judge(embedding, people, qualities, [0.02, 0.005], 40, 3)
+def areas(embedding: NDArray[np.float32], people: NDArray[np.int64], qualities: dict[str, Any]) -> Any:
+    return areas_of.reject_areas(embedding, people, qualities, [0.02, 0.005], 40, 3)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("fmr", [0.02, 0.005])
 @pytest.mark.parametrize("label", ["good", "nothing", "coarse", "oracle"])
 def test_the_area_is_that_of_a_slow_loop(
-    judged: Any,
+    areas: Any,
     embedding: NDArray[np.float32],
     people: NDArray[np.int64],
     qualities: dict[str, Any],
     fmr: float,
     label: str,
 ) -> None:
-    found = judged[fmr]
+    found = areas[fmr]
     once = np.ones(PEOPLE, dtype=np.float32)
     limit, fnmr, area = slow_area(embedding, people, qualities.get(label), fmr, once, whole=True)
     assert (found.genuine, found.impostors) == (300, 10_875)
@@ -163,7 +163,7 @@ def test_the_area_is_that_of_a_slow_loop(
 @pytest.mark.slow
 @pytest.mark.parametrize("label", ["good", "coarse", "oracle"])
 def test_a_replicate_counts_pairs_as_often_as_their_people_were_drawn(
-    judged: Any,
+    areas: Any,
     embedding: NDArray[np.float32],
     people: NDArray[np.int64],
     qualities: dict[str, Any],
@@ -172,30 +172,30 @@ def test_a_replicate_counts_pairs_as_often_as_their_people_were_drawn(
     for replicate, counts in enumerate(subject_counts(PEOPLE, 3, 3)):
         for fmr in (0.02, 0.005):
             _, fnmr, area = slow_area(embedding, people, qualities.get(label), fmr, counts, whole=False)
-            assert judged[fmr].fnmr.drawn[replicate] == pytest.approx(fnmr, abs=1e-6)
-            assert judged[fmr].areas[label].drawn[replicate] == pytest.approx(area, abs=1e-6)
+            assert areas[fmr].fnmr.replicates[replicate] == pytest.approx(fnmr, abs=1e-6)
+            assert areas[fmr].areas[label].replicates[replicate] == pytest.approx(area, abs=1e-6)
 
 
 def test_thresholds_may_come_from_other_images_of_the_same_people(
-    judged: Any, embedding: NDArray[np.float32], people: NDArray[np.int64], qualities: dict[str, Any]
+    areas: Any, embedding: NDArray[np.float32], people: NDArray[np.int64], qualities: dict[str, Any]
 ) -> None:
     noise = np.random.default_rng(9).normal(size=embedding.shape) * 0.2
     poor = embedding + noise.astype(np.float32)
     poor /= np.linalg.norm(poor, axis=1, keepdims=True)
-    own = areas_of.judge(poor, people, qualities, [0.02, 0.005], 40, 3)
-    found = areas_of.judge(poor, people, qualities, [0.02, 0.005], 40, 3, thresholds_on=embedding)
+    own = areas_of.reject_areas(poor, people, qualities, [0.02, 0.005], 40, 3)
+    found = areas_of.reject_areas(poor, people, qualities, [0.02, 0.005], 40, 3, thresholds_on=embedding)
     for fmr in (0.02, 0.005):
-        assert found[fmr].threshold == judged[fmr].threshold != own[fmr].threshold
+        assert found[fmr].threshold == areas[fmr].threshold != own[fmr].threshold
         same = people[:, None] == people[None]
         cosines = (poor.astype(np.float64) @ poor.T.astype(np.float64))[np.triu(same, 1)]
         assert found[fmr].fnmr.value == pytest.approx(np.mean(cosines < found[fmr].threshold), abs=1e-9)
-        assert not np.array_equal(found[fmr].fnmr.drawn, own[fmr].fnmr.drawn)
-    again = areas_of.judge(poor, people, qualities, [0.02], 40, 3, thresholds_on=poor)[0.02]
-    np.testing.assert_array_equal(again.areas["good"].drawn, own[0.02].areas["good"].drawn)
+        assert not np.array_equal(found[fmr].fnmr.replicates, own[fmr].fnmr.replicates)
+    again = areas_of.reject_areas(poor, people, qualities, [0.02], 40, 3, thresholds_on=poor)[0.02]
+    np.testing.assert_array_equal(again.areas["good"].replicates, own[0.02].areas["good"].replicates)
 
 
-def test_differences_are_paired(judged: Any) -> None:
-    areas = judged[0.02].areas
+def test_differences_are_paired(areas: Any) -> None:
+    areas = areas[0.02].areas
     same = areas["same order"].minus(areas["good"])
     assert same.value == 0
     assert same.interval() == (0, 0)
@@ -208,11 +208,11 @@ def test_differences_are_paired(judged: Any) -> None:
     assert areas["oracle"].value < areas["good"].value < 0.95 < areas["nothing"].value < 1.1
 
 
-def test_means_over_recognizers_are_paired_too(judged: Any) -> None:
-    good, nothing = (judged[0.02].areas[label] for label in ("good", "nothing"))
+def test_means_over_recognizers_are_paired_too(areas: Any) -> None:
+    good, nothing = (areas[0.02].areas[label] for label in ("good", "nothing"))
     mean = areas_of.mean([good, nothing])
     assert mean.value == pytest.approx((good.value + nothing.value) / 2)
-    np.testing.assert_allclose(mean.drawn, (good.drawn + nothing.drawn) / 2)
+    np.testing.assert_allclose(mean.replicates, (good.replicates + nothing.replicates) / 2)
     assert areas_of.mean([good, good]).minus(good).interval() == (0, 0)
 
 
@@ -220,10 +220,10 @@ def test_where_nothing_is_wrong_there_is_nothing_to_gain(people: NDArray[np.int6
     apart = np.eye(PEOPLE, dtype=np.float32)[people]
     apart += 0.01 * np.random.default_rng(0).normal(size=apart.shape).astype(np.float32)
     apart /= np.linalg.norm(apart, axis=1, keepdims=True)
-    found = areas_of.judge(apart, people, {"any": np.arange(len(people))}, [0.01], 5, 0)[0.01]
+    found = areas_of.reject_areas(apart, people, {"any": np.arange(len(people))}, [0.01], 5, 0)[0.01]
     assert found.fnmr.value == 0
     assert np.isnan(found.areas["any"].value)
-    assert table.shown(found.areas["any"], ".3f") == "–"
+    assert table.formatted(found.areas["any"], ".3f") == "–"
     assert table.area_cells(found.areas, "any", "oracle") == ("–", "–")
 
 
@@ -390,7 +390,7 @@ def test_a_number_of_the_table_is_that_of_the_recognizer_on_the_degraded_images(
     outputs = embed_source(load_embedder(models / "two.onnx"), images, flip=False, progress=False)
     bright = embed_source(load_embedder(models / "one.onnx"), images, flip=False, progress=False).quality
     assert images.labels is not None
-    found = areas_of.judge(
+    found = areas_of.reject_areas(
         outputs.embedding, images.labels, {"one": bright, "norm": outputs.norm}, [0.05, 0.01], 20, 7
     )
     told = json.loads((tmp_path / "out.json").read_text())
@@ -430,11 +430,11 @@ def test_the_clean_sets_thresholds_serve_the_degraded_set(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--quality", "norm={one}"], "'norm' is a row of its own"),
+        (["--quality", "norm={one}"], "'norm' is a reserved label"),
         (["--quality", "{one}", "--against", "onee"], "no such quality, did you mean 'one'?"),
         (["--quality", "{one}", "{one}"], "two models are called 'one'"),
         (["--quality", "{one}", "--describe", "q={one}"], "no model has this label"),
-        (["--quality", "{one}", "--describe", "{one}"], "say which model it describes"),
+        (["--quality", "{one}", "--describe", "{one}"], "name the model that it describes"),
         (["--quality", "{two}", "--fmr", "1e-6"], "needs at least 1,000,000 impostor pairs"),
     ],
 )
@@ -451,7 +451,7 @@ def test_images_without_people_are_refused(models: Path, drawn_faces: Path, tmp_
     shutil.copy(next(drawn_faces.rglob("*.*g")), tmp_path / "face.png")
     ran = command(models, tmp_path, "--quality", models / "one.onnx")
     assert ran.returncode == 2
-    assert "its people are unknown" in " ".join(ran.stderr.split())
+    assert "its images have no identities" in " ".join(ran.stderr.split())
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Comparisons and sweeps in one command, on drawn faces: whole, interrupted, failing and changed."""
+"""Comparisons and sweeps in one command, on synthetic faces: complete, interrupted, failing and changed."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ NAMES = ["arcface_seed1", "rts_seed1", "arcface_seed2", "rts_seed2"]
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory, drawn_faces: Path) -> Path:
-    """A recipe of a few steps, and a benchmark of drawn people."""
-    folder = tmp_path_factory.mktemp("judged")
+    """A recipe of a few steps, and a benchmark of synthetic people."""
+    folder = tmp_path_factory.mktemp("runs")
     write_synthetic_faces(folder / "people", identities=20, images=4, seed=21)
     pairs = pairs_from_identities(open_source(folder / "people"), genuine=40, impostors=40, seed=2)
     save_bin(pairs, folder / "pairs.bin")
@@ -61,10 +61,10 @@ def start(out: Path, *arguments: object) -> subprocess.Popen[str]:
     )
 
 
-def judge(out: Path, *arguments: object) -> tuple[int, str, str]:
+def train_and_evaluate(out: Path, *arguments: object) -> tuple[int, str, str]:
     process = start(out, *arguments)
-    told, errors = process.communicate(timeout=1500)
-    return process.returncode, told, errors
+    output, errors = process.communicate(timeout=1500)
+    return process.returncode, output, errors
 
 
 def content(folder: Path) -> Result:
@@ -79,14 +79,12 @@ def commands(folder: Path) -> list[str]:
 
 
 @pytest.mark.slow
-def test_a_comparison_is_interrupted_goes_on_and_ends_with_a_result_for_each_run(
-    data: Path, tmp_path: Path
-) -> None:
+def test_an_interrupted_comparison_continues_to_a_result_for_each_run(data: Path, tmp_path: Path) -> None:
     # The second run is long enough to be caught in the middle.
-    asked = [data / "arcface.yaml", data / "rts.yaml", "--seeds", 1, 2, "--threads", 1]
-    asked += ["--data", data / "pairs.bin", "--fmr", 0.05, "--set-for", "rts", "optim.epochs=50"]
+    arguments = [data / "arcface.yaml", data / "rts.yaml", "--seeds", 1, 2, "--threads", 1]
+    arguments += ["--data", data / "pairs.bin", "--fmr", 0.05, "--set-for", "rts", "optim.epochs=50"]
     out = tmp_path / "out"
-    process = start(out, *asked)
+    process = start(out, *arguments)
     log = out / "rts_seed1" / "log.jsonl"
     deadline = time.monotonic() + 600
     while (
@@ -97,17 +95,17 @@ def test_a_comparison_is_interrupted_goes_on_and_ends_with_a_result_for_each_run
     process.send_signal(signal.SIGTERM)
     _, errors = process.communicate(timeout=120)
     assert process.returncode == 130, errors
-    assert "the same command goes on" in errors
+    assert "run the same command again" in errors
     assert "[2/4] rts_seed1: train" in errors
     step = load_checkpoint(out / "rts_seed1" / "checkpoint.pt")[1]["step"]
     assert 0 < step < 200
     assert not (out / "rts_seed1" / "result.json").exists()
     assert not (out / "arcface_seed2").exists()
 
-    status, told, errors = judge(out, *asked)
+    status, output, errors = train_and_evaluate(out, *arguments)
     assert status == 0, errors
-    assert told.split() == [str(out / name) for name in NAMES]
-    assert "[1/4] arcface_seed1: is there already" in errors
+    assert output.split() == [str(out / name) for name in NAMES]
+    assert "[1/4] arcface_seed1: already done" in errors
     assert re.search(r"\[2/4\] rts_seed1: done in \d+:\d\d:\d\d; 2 left, about \d+:\d\d:\d\d", errors)
     assert commands(out / "arcface_seed1") == ["train", "export", "verification", "reject"]
     assert commands(out / "rts_seed1") == ["train", "train", "export", "verification", "reject"]
@@ -126,28 +124,30 @@ def test_a_comparison_is_interrupted_goes_on_and_ends_with_a_result_for_each_run
 
 
 @pytest.mark.slow
-def test_a_sweep_goes_on_after_a_failure_and_evaluates_again_only_what_has_changed(
+def test_a_sweep_continues_after_a_failure_and_repeats_only_changed_evaluations(
     data: Path, drawn_things: Path, tmp_path: Path
 ) -> None:
-    asked = [f"tiny={data / 'rts.yaml'}", "--sweep", "optim.lr=1e30,0.02", "--set", "optim.margin_ramp=0"]
+    arguments = [f"tiny={data / 'rts.yaml'}", "--sweep", "optim.lr=1e30,0.02", "--set", "optim.margin_ramp=0"]
     out = tmp_path / "out"
     bad, good = out / "tiny_lr_1e30_seed1", out / "tiny_lr_0.02_seed1"
-    status, told, errors = judge(out, *asked)
+    status, output, errors = train_and_evaluate(out, *arguments)
     assert status == 1
-    assert told.split() == [str(good)]
+    assert output.split() == [str(good)]
     assert "error: tiny_lr_1e30_seed1: train ended with status 3: error: the loss is" in errors
     assert commands(bad) == ["train"]
     assert commands(good) == ["train", "export"]
     ood = ["--in", data / "people", "--out-of", drawn_things, "--exclude-out-of", "*[01].*"]
-    asked[2] = "optim.lr=0.02"
-    status, _, errors = judge(out, *asked, *ood, "--corruptions", data / "people", "--corrupted-images", 4)
+    arguments[2] = "optim.lr=0.02"
+    status, _, errors = train_and_evaluate(
+        out, *arguments, *ood, "--corruptions", data / "people", "--corrupted-images", 4
+    )
     assert status == 0, errors
     assert commands(good) == ["train", "export", "ood", "corruptions"]
     excluded = content(good).ood.excluded
     assert (excluded.faces, excluded.others) == (None, "*[01].*")
     assert content(good).corruptions["people"].images == 4
     # Another recipe in the same folder is not taken for the one that was trained.
-    status, _, errors = judge(out, *asked, "--set", "optim.momentum=0.5")
+    status, _, errors = train_and_evaluate(out, *arguments, "--set", "optim.momentum=0.5")
     assert status == 1
     assert "optim.momentum changed" in errors
 
@@ -159,19 +159,20 @@ def test_a_sweep_goes_on_after_a_failure_and_evaluates_again_only_what_has_chang
             ["rts.yaml", "--sweep", "method.kl_wait=1,2"],
             "rts has no setting 'kl_wait', did you mean 'kl_weight'",
         ),
-        (["rts.yaml", "--sweep", "method.kl_weight"], "reads KEY=VALUE,VALUE"),
+        (["rts.yaml", "--sweep", "method.kl_weight"], "must be KEY=VALUE,VALUE"),
         (["rts.yaml", "--sweep", "method.kl_weight=[1"], "not valid YAML"),
-        (["rts.yaml", "--in", "faces"], "--in and --out-of need each other"),
-        (["rts.yaml", "rts.yaml"], "two recipes have one label"),
-        (["rts.yaml", "--seeds", "1", "1"], "2 runs would be called rts_seed1"),
-        (["rts.yaml", "--set-for", "arcface", "seed=2"], "with a label of rts"),
+        # With the former name of --corrupted-images.
+        (["rts.yaml", "--in", "faces", "--ladder-pictures", "4"], "--in and --out-of must be used together"),
+        (["rts.yaml", "rts.yaml"], "two recipes have the same label"),
+        (["rts.yaml", "--seeds", "1", "1"], "2 runs would have the name rts_seed1"),
+        (["rts.yaml", "--set-for", "arcface", "seed=2"], "with one of the labels rts"),
     ],
 )
-def test_what_is_wrong_is_said_before_anything_is_trained(
+def test_errors_are_found_before_anything_is_trained(
     data: Path, tmp_path: Path, arguments: list[str], message: str
 ) -> None:
-    given = [data / one if one == "rts.yaml" else one for one in arguments]
-    ran = run_script(SCRIPT, *given, "--out", tmp_path / "out")
+    paths = [data / one if one == "rts.yaml" else one for one in arguments]
+    ran = run_script(SCRIPT, *paths, "--out", tmp_path / "out")
     assert ran.returncode == 2
     assert message in ran.stderr
     assert not (tmp_path / "out").exists()
@@ -197,7 +198,7 @@ def test_a_documented_comparison_has_complete_recipes(
     monkeypatch.syspath_prepend(SCRIPT.parent)
     script = importlib.import_module("train_and_judge")
     monkeypatch.setattr(sys, "argv", [SCRIPT.name, *command])
-    runs = script.planned(script.arguments())
+    runs = script.plan(script.read_options())
     assert len(runs) >= 3
     for one in runs:
         assert "base" not in yaml.safe_load(one.recipe)
@@ -207,6 +208,6 @@ def test_one_base_is_swept_over_methods(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.syspath_prepend(SCRIPT.parent)
     script = importlib.import_module("train_and_judge")
     monkeypatch.setattr(sys, "argv", [SCRIPT.name, "casia", "--sweep", "method=rts,dul", "--out", "out"])
-    runs = script.planned(script.arguments())
+    runs = script.plan(script.read_options())
     assert [one.folder.name for one in runs] == ["casia_method_rts_seed1", "casia_method_dul_seed1"]
     assert [yaml.safe_load(one.recipe)["method"]["name"] for one in runs] == ["rts", "dul"]

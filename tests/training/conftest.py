@@ -1,4 +1,4 @@
-"""A small drawn data set and recipes that train on it in seconds."""
+"""Recipes that train in seconds on a small synthetic data set."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from facerts.training.recipe import Recipe, load_recipe
 
 @pytest.fixture
 def make_recipe(drawn_faces: Path, tmp_path: Path) -> Callable[..., Recipe]:
-    """A tiny recipe on the drawn faces; overrides as on the command line."""
+    """Make a tiny recipe on the synthetic faces; overrides as on the command line."""
 
     def make(*overrides: str) -> Recipe:
         fields = {

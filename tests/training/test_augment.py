@@ -12,7 +12,7 @@ from facerts.training.augment import Corruption, build_augmentation
 FACE = draw_face(3, 0)
 
 
-def test_the_key_alone_decides() -> None:
+def test_augmentation_depends_only_on_the_key() -> None:
     augment = build_augmentation(flip=True, scale=0.1, shift=0.05, rotation=10, ladder=0.5)
     again = build_augmentation(flip=True, scale=0.1, shift=0.05, rotation=10, ladder=0.5)
     keys = [(1, 0, 5), (1, 0, 6), (1, 1, 5), (2, 0, 5)]
@@ -24,7 +24,7 @@ def test_the_key_alone_decides() -> None:
     assert all(image.shape == FACE.shape and image.dtype == np.uint8 for image in first)
 
 
-def test_half_of_the_pictures_are_mirrored() -> None:
+def test_half_of_the_images_are_mirrored() -> None:
     augment = build_augmentation(flip=True)
     mirrored = sum(np.array_equal(augment(FACE, (0, 0, n)), FACE[:, ::-1]) for n in range(400))
     same = sum(np.array_equal(augment(FACE, (0, 0, n)), FACE) for n in range(400))
@@ -32,22 +32,22 @@ def test_half_of_the_pictures_are_mirrored() -> None:
     assert 150 < mirrored < 250
 
 
-def test_nothing_asked_for_changes_nothing() -> None:
+def test_without_options_nothing_changes() -> None:
     assert np.array_equal(build_augmentation(flip=False)(FACE, (0, 0, 0)), FACE)
 
 
-def test_the_ladder_degrades_as_often_as_it_should() -> None:
+def test_corruptions_have_their_probability() -> None:
     augment = build_augmentation(flip=False, ladder=0.3)
     changed = sum(not np.array_equal(augment(FACE, (0, 0, n)), FACE) for n in range(400))
     assert 85 < changed < 155
 
 
 def test_flip_and_geometry_are_independent() -> None:
-    # One seed for both would move all mirrored images the same way.
+    # With a common seed, all mirrored images would be shifted in the same direction.
     augment = build_augmentation(flip=True, rotation=20)
     flat = build_augmentation(flip=True)
     mirrored = [not np.array_equal(flat(FACE, (0, 0, n)), FACE) for n in range(300)]
-    # The first transform's seed is the same whether others follow.
+    # The seed of the first transform does not depend on later ones.
     lean = []
     for n in range(300):
         image = augment(FACE, (0, 0, n))
@@ -55,14 +55,14 @@ def test_flip_and_geometry_are_independent() -> None:
     assert abs(np.corrcoef(mirrored, lean)[0, 1]) < 0.35
 
 
-def test_black_borders_come_as_often_as_asked_for_wherever_the_crop_went() -> None:
+def test_black_borders_have_their_probability_regardless_of_geometry() -> None:
     white = np.full_like(FACE, 255)
     options = {"flip": False, "shift": 0.1, "rotation": 20.0}
     augment = build_augmentation(black_border=0.3, **options)
     black = np.array([(augment(white, (0, 0, n)) == 0).any() for n in range(400)])
     assert 85 < black.sum() < 155
     assert not any((build_augmentation(**options)(white, (0, 0, n)) == 0).any() for n in range(50))
-    # All of them have a border somewhere; where it lies does not depend on its color.
+    # All of them have a border, whose position does not depend on its color.
     always = build_augmentation(black_border=1.0, **options)
     above = np.array([(always(white, (0, 0, n))[:20] == 0).sum() for n in range(400)])
     assert abs(np.corrcoef(black, above)[0, 1]) < 0.15
@@ -72,7 +72,7 @@ def chosen(fraction: float, seed: int = 1, images: int = 20_000) -> np.ndarray:
     return Corruption(images, fraction=fraction, radius=3.0, seed=seed).corrupted
 
 
-def test_the_share_of_corrupted_images_is_the_one_asked_for() -> None:
+def test_the_share_of_corrupted_images_is_the_fraction() -> None:
     for fraction in (0.05, 0.2, 0.5):
         deviation = np.sqrt(fraction * (1 - fraction) / 20_000)
         shares = [chosen(fraction, seed).mean() for seed in range(20)]
@@ -82,16 +82,16 @@ def test_the_share_of_corrupted_images_is_the_one_asked_for() -> None:
     assert chosen(1.0).all()
 
 
-def test_seed_and_place_alone_decide_which_images_are_corrupted() -> None:
+def test_corruption_depends_only_on_seed_and_index() -> None:
     assert np.array_equal(chosen(0.2), chosen(0.2))
-    # Independent of another seed's: both choose 0.2 of what the other chose.
+    # Independent of the choice with another seed: each contains 0.2 of the other.
     assert (chosen(0.2) & chosen(0.2, seed=2)).mean() == pytest.approx(0.04, abs=0.006)
-    # More images change nothing about the first ones, and a larger share holds every smaller one.
+    # More images do not change the choice among the first, and a larger share contains every smaller one.
     assert np.array_equal(chosen(0.2, images=500), chosen(0.2)[:500])
     assert (chosen(0.2) <= chosen(0.3)).all()
 
 
-def test_a_corrupted_image_is_the_ladders_blur_and_any_other_the_image_itself() -> None:
+def test_corrupted_images_are_blurred_and_others_unchanged() -> None:
     corrupt = Corruption(200, fraction=0.3, radius=3.0, seed=4)
     blurred = degrade(FACE, "blur", 0.6)
     for index, is_corrupted in enumerate(corrupt.corrupted):

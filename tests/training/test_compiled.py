@@ -1,4 +1,4 @@
-"""Compiled steps: the same numbers as plain ones, and a sentence where nothing can be compiled."""
+"""Compiled steps give the same results as plain ones, and a clear error where nothing can be compiled."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ needs_compiler = pytest.mark.skipif(
 
 
 class Small(nn.Sequential):
-    """A trunk with one layer of each kind that the real ones have, so that compiling it takes seconds."""
+    """A trunk with one layer of each kind that real trunks have, so that it compiles in seconds."""
 
     features = 4 * 7 * 7
 
@@ -86,7 +86,7 @@ def test_a_compiled_step_gives_the_loss_and_the_weights_of_a_plain_one() -> None
         torch.testing.assert_close(weights(fused)[name], value, rtol=1e-4, atol=1e-5, msg=name)
     # Three steps move weights by far more than that tolerance.
     assert (weights(fused)["trunk.1.weight"] - start["trunk.1.weight"]).abs().max() > 1e-3
-    # Validation, which is not compiled, sees the weights that the compiled steps have trained.
+    # Validation is not compiled, but uses the weights trained by the compiled steps.
     crops = torch.randint(0, 256, (3, 112, 112, 3), dtype=torch.uint8).numpy()
     torch.testing.assert_close(
         torch.from_numpy(fused.embedder()(crops).embedding),
@@ -98,9 +98,9 @@ def test_a_compiled_step_gives_the_loss_and_the_weights_of_a_plain_one() -> None
 
 @needs_compiler
 def test_a_compiled_run_resumes_bit_for_bit_and_is_loaded_without_compiling(tmp_path: Path) -> None:
-    """With dropout, whose compiled draws come from the generator that a checkpoint saves."""
+    """With dropout, whose compiled version draws from the generator that a checkpoint saves."""
     whole, first = Learner(recipe(True, dropout=0.3), PEOPLE), Learner(recipe(True, dropout=0.3), PEOPLE)
-    # Each begins where its own seed has put the one generator that both draw from.
+    # Both draw from the global generator, so each starts from its own seed.
     torch.manual_seed(5)
     losses = take_steps(whole, 0, 4)
     torch.manual_seed(5)
@@ -135,8 +135,8 @@ except Error as error:
 """
 
 
-def test_a_machine_without_a_compiler_gets_a_sentence(tmp_path: Path) -> None:
-    # Another process, because PyTorch remembers a compiler that it has found; no cache, or it would not ask for one.
+def test_a_missing_compiler_is_a_clear_error(tmp_path: Path) -> None:
+    # In a new process, because PyTorch remembers a compiler, and without a cache, with which it would not need one.
     environment = {**os.environ, "CXX": str(tmp_path / "none"), "TORCHINDUCTOR_CACHE_DIR": str(tmp_path)}
     ran = subprocess.run(
         [sys.executable, "-c", WITHOUT_COMPILER],

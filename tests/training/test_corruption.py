@@ -1,4 +1,4 @@
-"""Blurred training images: a share that stays the same, whatever else a run does."""
+"""Corruption blurs a fixed share of the training images, independently of everything else."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ IMAGES, EPOCH = 64, 4
 
 
 def images_of(recipe: Recipe, epoch: int) -> dict[int, NDArray[np.uint8]]:
-    """Every training image by its index, as an epoch brings it."""
+    """Every training image of an epoch, by index."""
     found = {}
     for crops, _, samples in TrainingData(recipe).batches(EPOCH * epoch, EPOCH * (epoch + 1)):
         found.update(zip(samples.tolist(), crops.numpy(), strict=True))
@@ -34,7 +34,7 @@ def images_of(recipe: Recipe, epoch: int) -> dict[int, NDArray[np.uint8]]:
 
 
 def blurred(recipe: Recipe, epoch: int, clean: dict[int, NDArray[np.uint8]], radius: float) -> set[int]:
-    """Which images come blurred; all others must come as they are."""
+    """The indices of blurred images; all others must be unchanged."""
     worse = set()
     for index, crop in images_of(recipe, epoch).items():
         if np.array_equal(crop, gaussian_blur(clean[index], radius)):
@@ -58,14 +58,14 @@ def test_the_same_images_are_blurred_in_every_epoch_and_by_any_number_of_workers
     assert blurred(make_recipe(PLAIN, "data.corrupt_fraction=0.4", "seed=6"), 0, clean, 3.0) != first
     assert blurred(make_recipe(PLAIN, "data.corrupt_fraction=1"), 0, clean, 3.0) == set(range(IMAGES))
     assert blurred(make_recipe(PLAIN, "data.corrupt_radius=5"), 0, clean, 5.0) == set()
-    # A run that goes on from step 6 sees what the whole one saw there.
+    # A run resumed at step 6 gets the same images as the uninterrupted run.
     data = TrainingData(make_recipe("data.corrupt_fraction=0.4"))
     for whole, resumed in zip(list(data.batches(0, 8))[6:], data.batches(6, 8), strict=True):
         assert np.array_equal(whole[0], resumed[0])
 
 
 def test_images_are_blurred_before_they_are_augmented(make_recipe: MakeRecipe, drawn_faces: Path) -> None:
-    """A blurred image's augmentation is the one that it would have had."""
+    """Blur does not change the augmentation of an image."""
     source, augment = open_source(drawn_faces), build_augmentation(flip=True, rotation=15)
     augmentation = "data.augmentation={flip: true, rotation: 15}"
     for index, crop in images_of(make_recipe(augmentation, "data.corrupt_fraction=1"), 2).items():
@@ -74,7 +74,7 @@ def test_images_are_blurred_before_they_are_augmented(make_recipe: MakeRecipe, d
         assert np.array_equal(crop, augment(source.crop(index), (5, 2, index)))
 
 
-def test_heldout_people_are_validated_as_they_are(make_recipe: MakeRecipe, drawn_faces: Path) -> None:
+def test_heldout_people_are_validated_without_corruption(make_recipe: MakeRecipe, drawn_faces: Path) -> None:
     options = ("data.holdout_identities=4", "optim.batch_size=8")
     heldout = TrainingData(make_recipe("data.corrupt_fraction=1", *options)).heldout
     same = TrainingData(make_recipe(*options)).heldout

@@ -1,4 +1,4 @@
-"""Runs that begin with weights that are there: published ones, and those of a first stage."""
+"""Runs initialized from published weights or from a first stage."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ TERMS = "non-commercial research only"
 
 @pytest.fixture(scope="module")
 def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A drawn file of published weights: IResNet-18 at a quarter of its width."""
+    """A file of random weights in the published format: IResNet-18 at a quarter of its width."""
     path = tmp_path_factory.mktemp("published") / "backbone.pth"
     weights = draw_published((2, 2, 2, 2), (16, 32, 64, 128), embedding_size=16, dtype=torch.float32)
     torch.save(weights, path)
@@ -64,13 +64,13 @@ def assert_same(first: dict[str, Tensor], second: dict[str, Tensor]) -> None:
         assert torch.equal(value, second[name]), name
 
 
-def signature_of(folder: Path) -> dict[str, Tensor]:
+def network_of(folder: Path) -> dict[str, Tensor]:
     _, state = load_checkpoint(folder / FILE)
     return {**state["network"], "centers": state["centers"]["weight"]}
 
 
 @pytest.mark.parametrize("frozen", [True, False])
-def test_a_run_begins_with_published_weights_which_stay_where_they_are_frozen(
+def test_a_run_starts_from_published_weights_which_stay_unchanged_if_frozen(
     make_recipe: MakeRecipe, published: Path, frozen: bool
 ) -> None:
     learner = Learner(
@@ -83,7 +83,7 @@ def test_a_run_begins_with_published_weights_which_stay_where_they_are_frozen(
     steps(learner, 2)
     moved = {name for name, value in snapshot(learner).items() if not torch.equal(value, before[name])}
     of_the_heads = {name for name in before if name.startswith("heads.")} | {"centers"}
-    kept = {"embedding.1.weight"}  # a scale of 1 that never learns
+    kept = {"embedding.1.weight"}  # its scale of 1 is fixed
     assert moved == of_the_heads if frozen else moved == before.keys() - kept
 
 
@@ -117,7 +117,7 @@ def test_a_frozen_run_that_was_killed_ends_with_the_same_weights(
     train(recipe, tmp_path / "whole")
 
     class Killed(BaseException):
-        """The process dies where no handler runs."""
+        """Stands in for a kill, which no handler sees."""
 
     original = RTS.loss
 
@@ -131,7 +131,7 @@ def test_a_frozen_run_that_was_killed_ends_with_the_same_weights(
         train(recipe, tmp_path / "cut")
     monkeypatch.setattr(RTS, "loss", original)
     train(recipe, tmp_path / "cut", resume=True)
-    assert_same(signature_of(tmp_path / "whole"), signature_of(tmp_path / "cut"))
+    assert_same(network_of(tmp_path / "whole"), network_of(tmp_path / "cut"))
     melted = make_recipe(*IRESNET, *SHORT, f"backbone.weights={published}")
     with pytest.raises(Error, match=r"backbone\.frozen changed"):
         train(melted, tmp_path / "cut", resume=True)
@@ -139,7 +139,7 @@ def test_a_frozen_run_that_was_killed_ends_with_the_same_weights(
 
 @pytest.fixture(scope="module")
 def first_stage(tmp_path_factory: pytest.TempPathFactory, drawn_faces: Path) -> Path:
-    """A short run with heads, centers, a moving average of the weights and a method with a state."""
+    """A short run with heads, class centers and a moving average of the weights."""
     folder = tmp_path_factory.mktemp("first") / "run"
     train(Recipe.model_validate(first_recipe(drawn_faces, "rts")), folder)
     return folder
@@ -156,7 +156,7 @@ def first_recipe(drawn_faces: Path, method: str) -> dict[str, object]:
     }
 
 
-def test_a_second_stage_begins_where_the_first_was_exported(
+def test_a_second_stage_starts_from_the_exported_weights_of_the_first(
     make_recipe: MakeRecipe, first_stage: Path
 ) -> None:
     _, state = load_checkpoint(first_stage / FILE)
@@ -167,7 +167,9 @@ def test_a_second_stage_begins_where_the_first_was_exported(
 
 
 @pytest.mark.parametrize("other", ["method.degrees=8", "method.name=relaxed_softmax"])
-def test_heads_that_do_not_fit_begin_anew(make_recipe: MakeRecipe, first_stage: Path, other: str) -> None:
+def test_heads_that_do_not_fit_are_initialized_randomly(
+    make_recipe: MakeRecipe, first_stage: Path, other: str
+) -> None:
     recipe = make_recipe(f"backbone.weights={first_stage}", other)
     _, state = load_checkpoint(first_stage / FILE)
     learner, fresh = Learner(recipe, 8), Learner(make_recipe(other), 8)
@@ -176,7 +178,9 @@ def test_heads_that_do_not_fit_begin_anew(make_recipe: MakeRecipe, first_stage: 
         assert torch.equal(value, expected[name]), name
 
 
-def test_other_people_get_centers_of_their_own(make_recipe: MakeRecipe, first_stage: Path) -> None:
+def test_centers_are_initialized_randomly_for_other_identities(
+    make_recipe: MakeRecipe, first_stage: Path
+) -> None:
     learner = Learner(make_recipe(f"backbone.weights={first_stage}"), identities=5)
     assert learner.centers.weight.shape == (5, 16)
     assert torch.equal(learner.centers.weight, Learner(make_recipe(), identities=5).centers.weight)
@@ -191,7 +195,7 @@ def test_each_process_takes_its_own_centers(make_recipe: MakeRecipe, first_stage
     assert torch.equal(torch.cat([centers.weight for centers in parts]), state["centers"]["weight"])
 
 
-def test_what_a_method_keeps_is_taken_by_the_same_method(
+def test_the_state_of_a_method_is_loaded_by_the_same_method(
     make_recipe: MakeRecipe, drawn_faces: Path, tmp_path: Path
 ) -> None:
     train(Recipe.model_validate(first_recipe(drawn_faces, "adaface")), tmp_path / "run")
@@ -213,16 +217,14 @@ def test_what_a_method_keeps_is_taken_by_the_same_method(
         ),
     ],
 )
-def test_a_recipe_that_freezes_all_there_is_to_learn_is_refused(
+def test_a_recipe_that_freezes_everything_is_refused(
     make_recipe: MakeRecipe, overrides: list[str], message: str
 ) -> None:
     with pytest.raises(RecipeError, match=message):
         make_recipe(*overrides)
 
 
-def test_tempnet_learns_its_temperature_beside_a_frozen_network(
-    make_recipe: MakeRecipe, published: Path
-) -> None:
+def test_tempnet_learns_its_temperature_on_a_frozen_network(make_recipe: MakeRecipe, published: Path) -> None:
     learner = Learner(
         make_recipe(
             *IRESNET, f"backbone.weights={published}", "backbone.frozen=true", "method={name: tempnet}"
@@ -244,7 +246,7 @@ def test_the_error_for_another_network_names_that_of_the_file(
 
 
 @pytest.mark.parametrize("content", ["text", "pickle", "tensor"])
-def test_a_file_that_holds_no_weights_is_named(make_recipe: MakeRecipe, tmp_path: Path, content: str) -> None:
+def test_a_file_without_weights_is_named(make_recipe: MakeRecipe, tmp_path: Path, content: str) -> None:
     path, evil = tmp_path / "backbone.pth", tmp_path / "evil"
     if content == "tensor":
         torch.save(torch.zeros(3), path)
@@ -257,7 +259,7 @@ def test_a_file_that_holds_no_weights_is_named(make_recipe: MakeRecipe, tmp_path
 
 
 @pytest.mark.slow
-def test_published_weights_are_exported_as_a_model_that_says_what_it_is(
+def test_published_weights_are_exported_with_a_description(
     published: Path, tmp_path: Path, crops: NDArray[np.uint8], capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "m.onnx"
@@ -291,7 +293,7 @@ def test_weights_of_another_architecture_are_not_exported(tmp_path: Path) -> Non
         export_run(tmp_path / "vit.pth", tmp_path / "m.onnx", terms=TERMS)
 
 
-def test_terms_may_be_said_for_a_run_too(first_stage: Path) -> None:
+def test_the_terms_of_a_run_can_be_replaced(first_stage: Path) -> None:
     ready = open_network(first_stage)
     for terms, expected in (("", "none"), (TERMS, TERMS)):
         assert describe(ready, ["embedding"], name="m", terms=terms).terms == expected

@@ -1,4 +1,4 @@
-"""What a method may ask of the loop, each by a method made for the test."""
+"""What a method may require of the loop, each tested with a method of its own."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _registered(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(METHODS, method.name, method)
 
 
-def test_two_views_of_runs_of_people_reach_the_method(make_recipe: MakeRecipe) -> None:
+def test_a_method_gets_two_views_of_several_images_of_each_person(make_recipe: MakeRecipe) -> None:
     recipe = make_recipe(
         "method.name=two_views", "data.per_identity=4", "data.augmentation={shift: 0.1, rotation: 8}"
     )
@@ -88,7 +88,7 @@ def test_two_views_of_runs_of_people_reach_the_method(make_recipe: MakeRecipe) -
         (a.float() - b.float()).abs().mean().item() for a, b in zip(crops[:16], crops[16:], strict=True)
     ]
     assert min(different) > 0.5
-    # The first view is the one that a method with one view sees.
+    # The first view is the one that a method with a single view gets.
     one_view = make_recipe(
         "method.name=arcface", "data.augmentation={shift: 0.1, rotation: 8}", "optim.batch_size=64"
     )
@@ -111,7 +111,7 @@ def test_a_run_with_views_trains_and_resumes(make_recipe: MakeRecipe, tmp_path: 
     assert state["step"] == 4
 
 
-def test_heads_are_trained_on_a_network_that_stays_as_it_was(make_recipe: MakeRecipe, tmp_path: Path) -> None:
+def test_training_heads_does_not_change_the_network(make_recipe: MakeRecipe, tmp_path: Path) -> None:
     train(make_recipe("method.name=arcface", "optim.epochs=1", "optim.milestones=[]"), tmp_path / "first")
     with pytest.raises(RecipeError, match=r"set backbone\.weights to its run"):
         make_recipe("method.name=heads_alone")
@@ -145,7 +145,7 @@ def test_a_methods_state_is_saved_resumed_and_exported(make_recipe: MakeRecipe, 
     train(recipe, tmp_path / "run")
     _, state = load_checkpoint(tmp_path / "run" / FILE)
     assert state["method"]["steps"] == 4
-    # lr_scale 0 kept it where it was.
+    # Unchanged because of lr_scale 0.
     assert torch.equal(state["method"]["gain"], torch.full((16,), 3.0))
     learner = Learner(recipe, identities=8)
     learner.load_state_dict(state)

@@ -1,4 +1,4 @@
-"""Crops as other detectors and aligners cut them, and small faces: against arithmetic done apart from the code."""
+"""Simulated crops of other detectors and aligners, and small faces, against independent arithmetic."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CENTER = np.array([55.5, 55.5])
 
 
 class Chosen(np.random.Generator):
-    """Draws what it is given, uniform numbers for ``random`` one after the other."""
+    """A generator that returns given numbers, those for ``random`` one after the other."""
 
     def __init__(self, noise: Any, coins: list[float], uniform: list[float]) -> None:
         super().__init__(np.random.PCG64(0))
@@ -86,17 +86,17 @@ def test_jittered_points_are_brought_back_onto_the_template_by_least_squares() -
         assert drawn == pytest.approx(fit(TEMPLATE + 0.1 * EYES * noise, TEMPLATE), abs=1e-9)
 
 
-def test_each_point_of_the_face_is_as_far_off_as_the_noise_of_five_points_leaves_it() -> None:
+def test_landmark_noise_displaces_each_point_as_computed() -> None:
     jitter = 0.03
     off = moved(matrices(points_jitter=jitter), TEMPLATE) - TEMPLATE
     from_mean = TEMPLATE - TEMPLATE.mean(axis=0)
-    # To first order: the error of the mean, and that of turn and scale, which grows with the distance from it.
+    # To first order: the error of the mean, and that of rotation and scale, which grows with the distance from it.
     theory = jitter * EYES * np.sqrt(1 / 5 + (from_mean**2).sum(axis=1) / (from_mean**2).sum())
     assert off.std(axis=0) == pytest.approx(np.repeat(theory[:, None], 2, axis=1), rel=0.06)
     assert np.abs(off.mean(axis=0)).max() < 0.1
 
 
-def test_the_eye_in_the_crop_is_off_by_the_same() -> None:
+def test_the_eye_in_the_crop_is_displaced_by_the_same() -> None:
     jitter = 0.1
     augment = build_augmentation(flip=False, points_jitter=jitter, black_border=1.0)
     eye = dot(*TEMPLATE[0])
@@ -107,7 +107,7 @@ def test_the_eye_in_the_crop_is_off_by_the_same() -> None:
     assert np.abs(places.mean(axis=0) - TEMPLATE[0]).max() < 1.0
 
 
-def test_a_zoom_moves_a_dot_where_arithmetic_says() -> None:
+def test_zoom_moves_a_dot_as_computed() -> None:
     geometry = Geometry(zoom=0.2, zoom_factor=1.5)
     mean = TEMPLATE.mean(axis=0)
     for share, factor in ((1.0, 1.5), (-1.0, 1 / 1.5), (0.5, 1.5**0.5)):
@@ -120,7 +120,7 @@ def test_a_zoom_moves_a_dot_where_arithmetic_says() -> None:
             assert centroid(warped) == pytest.approx(expected, abs=0.15)
 
 
-def test_tight_and_loose_crops_come_as_often_and_as_far_as_asked_for() -> None:
+def test_tight_and_loose_crops_have_their_probability_and_range() -> None:
     drawn = matrices(zoom=0.3, zoom_factor=1.4)
     changed = np.abs(drawn - np.eye(2, 3)).max(axis=(1, 2)) > 1e-12
     assert changed.mean() == pytest.approx(0.3, abs=0.035)
@@ -137,7 +137,7 @@ def test_tight_and_loose_crops_come_as_often_and_as_far_as_asked_for() -> None:
     assert abs(np.corrcoef(logs, heights)[0, 1]) < 0.12
 
 
-def test_the_crop_itself_gets_tighter_and_looser() -> None:
+def test_zoom_makes_crops_tighter_and_looser() -> None:
     augment = build_augmentation(flip=False, zoom=0.4, zoom_factor=1.3, black_border=1.0)
     left, right = dot(*TEMPLATE[0]), dot(*TEMPLATE[1])
     keys = [(2, 0, n) for n in range(300)]
@@ -183,7 +183,7 @@ def test_all_geometry_is_one_product_and_one_interpolation(monkeypatch: pytest.M
     assert len(calls) == 1
 
 
-def test_the_crop_goes_where_the_matrix_says_not_back() -> None:
+def test_the_matrix_maps_the_old_crop_to_the_new() -> None:
     geometry = Geometry(scale=0.1, shift=0.05, rotation=10, points_jitter=0.1, zoom=0.5, black_border=1.0)
     for seed in range(20):
         geometry.set_random_seed(seed)
@@ -192,7 +192,7 @@ def test_the_crop_goes_where_the_matrix_says_not_back() -> None:
         assert centroid(geometry(image=dot(*place))["image"]) == pytest.approx(expected, abs=0.15)
 
 
-def test_an_option_that_is_switched_on_leaves_the_other_draws_as_they_are() -> None:
+def test_enabling_an_option_does_not_change_the_other_draws() -> None:
     for n in range(50):
         key = (3, n)
         both = Geometry(shift=0.1, rotation=10, zoom=1.0).matrix(np.random.default_rng(key))
@@ -202,7 +202,7 @@ def test_an_option_that_is_switched_on_leaves_the_other_draws_as_they_are() -> N
         assert both == pytest.approx(product[:2], abs=1e-9)
 
 
-def test_scale_shift_and_rotation_reach_as_far_beside_jitter_as_without_it() -> None:
+def test_scale_shift_and_rotation_have_their_full_range() -> None:
     drawn = matrices(scale=0.2, shift=0.05, rotation=12)
     scales, degrees = factors(drawn), np.degrees(np.arctan2(drawn[:, 1, 0], drawn[:, 0, 0]))
     shifts = moved(drawn, CENTER[None])[:, 0] - CENTER
@@ -211,7 +211,7 @@ def test_scale_shift_and_rotation_reach_as_far_beside_jitter_as_without_it() -> 
         assert values.std() == pytest.approx(reach / np.sqrt(3), rel=0.05)
 
 
-def test_what_is_off_draws_as_albumentations_does() -> None:
+def test_without_new_options_the_draws_are_those_of_albumentations() -> None:
     options = {"scale": 0.15, "shift": 0.04, "rotation": 8.0}
     ours = build_augmentation(flip=True, **options)
     flip = albumentations.HorizontalFlip(p=0.5)
@@ -233,7 +233,7 @@ def test_what_is_off_draws_as_albumentations_does() -> None:
         assert np.array_equal(ours(FACE, (1, 2, n)), image)
 
 
-def test_geometry_of_nothing_is_no_change() -> None:
+def test_geometry_without_options_changes_nothing() -> None:
     assert np.array_equal(Geometry().matrix(np.random.default_rng(1)), np.eye(2, 3))
     unlucky = build_augmentation(flip=False, zoom=1e-12, small=1e-12)
     assert all(np.array_equal(unlucky(FACE, (0, 0, n)), FACE) for n in range(20))
@@ -251,7 +251,7 @@ EVERYTHING: dict[str, Any] = {
 }
 
 
-def test_the_key_alone_decides_the_new_options_too() -> None:
+def test_geometry_and_small_faces_depend_only_on_the_key() -> None:
     augment, again = build_augmentation(**EVERYTHING), build_augmentation(**EVERYTHING)
     keys = [(1, 0, n) for n in range(20)] + [(1, 1, 0), (2, 0, 0), (1, 0, 0, 1)]
     first = [augment(FACE, key) for key in keys]
@@ -264,7 +264,7 @@ def test_the_key_alone_decides_the_new_options_too() -> None:
         assert len({alone(FACE, key).tobytes() for key in keys}) == len(keys)
 
 
-def test_black_and_mirrored_borders_are_as_before_around_loose_crops() -> None:
+def test_loose_crops_have_black_or_mirrored_borders() -> None:
     white = np.full_like(FACE, 255)
     augment = build_augmentation(flip=False, zoom=1.0, points_jitter=0.1, black_border=0.3)
     always = build_augmentation(flip=False, zoom=1.0, points_jitter=0.1, black_border=1.0)
@@ -279,7 +279,7 @@ def test_black_and_mirrored_borders_are_as_before_around_loose_crops() -> None:
     assert abs(np.corrcoef(black[bordered], area[bordered])[0, 1]) < 0.15
 
 
-def test_small_faces_come_in_all_sizes_and_ways_as_often_as_asked_for(
+def test_small_faces_have_all_sizes_and_interpolations_with_their_probability(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     calls: list[tuple[tuple[int, int], int]] = []
@@ -331,11 +331,11 @@ def test_a_small_face_keeps_shape_and_color_and_loses_detail(monkeypatch: pytest
     assert detail(56) < detail(32) < detail(16)
 
 
-def test_no_coin_decides_another() -> None:
+def test_random_choices_are_independent() -> None:
     keys = [(6, 0, n) for n in range(800)]
     flip = build_augmentation()
     flipped = np.array([not np.array_equal(flip(FACE, key), FACE) for key in keys])
-    # The seeds of the first transforms are the same whatever follows them.
+    # The seeds of the first transforms do not depend on later ones.
     zoom = build_augmentation(flip=True, zoom=0.5)
     zoomed = np.array([not np.array_equal(zoom(FACE, key), flip(FACE, key)) for key in keys])
     both = build_augmentation(flip=True, zoom=0.5, small=0.5)

@@ -37,7 +37,7 @@ def test_steps_lower_the_loss_in_every_precision(make_recipe: MakeRecipe, precis
 
 
 @pytest.mark.parametrize("channels_last", ["true", "false"])
-def test_the_layout_in_memory_changes_no_number(make_recipe: MakeRecipe, channels_last: str) -> None:
+def test_the_memory_format_does_not_change_the_loss(make_recipe: MakeRecipe, channels_last: str) -> None:
     learner = Learner(
         make_recipe(f"compute.channels_last={channels_last}", "backbone.dropout=0"), identities=4
     )

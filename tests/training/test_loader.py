@@ -1,4 +1,4 @@
-"""Batches from shuffled tar shards and record sets: the same whoever reads them, and wherever a run resumes."""
+"""Batches from shuffled tar shards and record sets do not depend on the workers or on where a run is resumed."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ Batches = list[tuple[Tensor, Tensor, Tensor]]
 
 # Two epochs of four batches each, and into the third.
 STEPS = 9
-# Of other images than the recipe's.
-SAID = ("data.name=drawn", "data.terms=none")
+# Required for images other than the recipe's.
+NAMED = ("data.name=drawn", "data.terms=none")
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +41,7 @@ def test_epochs_are_the_same_for_any_number_of_workers(
     def batches(workers: int, start: int = 0) -> Batches:
         recipe = make_recipe(
             f"data.train={shuffled[layout]}",
-            *SAID,
+            *NAMED,
             f"data.workers={workers}",
             "data.augmentation.rotation=10",
             "data.augmentation.ladder=0.5",
@@ -65,7 +65,7 @@ def test_epochs_are_the_same_for_any_number_of_workers(
 
 def test_both_layouts_give_the_same_batches(make_recipe: MakeRecipe, shuffled: dict[str, str]) -> None:
     pairs = [
-        TrainingData(make_recipe(f"data.train={shuffled[layout]}", *SAID)).batches(0, 2)
+        TrainingData(make_recipe(f"data.train={shuffled[layout]}", *NAMED)).batches(0, 2)
         for layout in ("shards", "records")
     ]
     for one, other in zip(*pairs, strict=True):

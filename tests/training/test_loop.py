@@ -1,4 +1,4 @@
-"""Training runs: what they leave behind, and that interruptions change nothing."""
+"""Training runs: the files they write, and exact results after interruptions."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from facerts.training.methods.rts import RTS
 from facerts.training.recipe import Recipe
 
 MakeRecipe = Callable[..., Recipe]
-# Of other images than the recipe's.
-SAID = ("data.name=drawn", "data.terms=none")
+# Required for images other than the recipe's.
+NAMED = ("data.name=drawn", "data.terms=none")
 
 
 def weights(folder: Path) -> dict[str, torch.Tensor]:
@@ -44,7 +44,7 @@ def log_lines(folder: Path) -> list[dict[str, object]]:
     return [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
 
 
-def test_a_run_leaves_recipe_log_curves_and_checkpoint(make_recipe: MakeRecipe, tmp_path: Path) -> None:
+def test_a_run_writes_recipe_log_curves_and_checkpoint(make_recipe: MakeRecipe, tmp_path: Path) -> None:
     run = tmp_path / "run"
     recipe = make_recipe()
     assert train(recipe, run) == run / "checkpoint.pt"
@@ -64,7 +64,7 @@ def test_a_run_leaves_recipe_log_curves_and_checkpoint(make_recipe: MakeRecipe, 
     assert not trained.network.training
 
 
-def test_two_processes_do_not_train_into_one_folder(make_recipe: MakeRecipe, tmp_path: Path) -> None:
+def test_two_processes_do_not_train_in_one_folder(make_recipe: MakeRecipe, tmp_path: Path) -> None:
     run, recipe = tmp_path / "run", make_recipe("optim.epochs=0.5", "optim.milestones=[]")
     with locked(run / "checkpoint.pt"):
         with pytest.raises(Error, match=r"checkpoint\.pt: process \d+ on .* is writing it"):
@@ -75,7 +75,7 @@ def test_two_processes_do_not_train_into_one_folder(make_recipe: MakeRecipe, tmp
 
 
 @pytest.mark.slow
-def test_training_learns_the_drawn_identities(make_recipe: MakeRecipe, tmp_path: Path) -> None:
+def test_training_learns_the_synthetic_identities(make_recipe: MakeRecipe, tmp_path: Path) -> None:
     train(
         make_recipe("optim.epochs=12", "optim.milestones=[10]", "method.name=arcface", "method.margin=0.1"),
         tmp_path / "run",
@@ -94,7 +94,7 @@ def test_an_interrupted_run_ends_with_the_same_weights_bit_for_bit(
     train(recipe, tmp_path / "whole")
 
     class Killed(BaseException):
-        """The process dies where no handler runs."""
+        """Stands in for a kill, which no handler sees."""
 
     original = RTS.loss
 
@@ -107,7 +107,7 @@ def test_an_interrupted_run_ends_with_the_same_weights_bit_for_bit(
     with pytest.raises(Killed):
         train(recipe, tmp_path / "cut")
     monkeypatch.setattr(RTS, "loss", original)
-    torch.manual_seed(99)  # a resumed run does not depend on the process's own generator
+    torch.manual_seed(99)  # a resumed run does not depend on the state of the global generator
     train(recipe, tmp_path / "cut", resume=True)
     assert_same(weights(tmp_path / "whole"), weights(tmp_path / "cut"))
     # Each step is logged once, although the run had logged step 4 after its checkpoint at step 3.
@@ -163,11 +163,11 @@ def test_one_identity_is_not_enough(make_recipe: MakeRecipe, drawn_faces: Path, 
     for number, image in enumerate(sorted(drawn_faces.rglob("*.*g"))[:20]):
         (only / f"{number}{image.suffix}").write_bytes(image.read_bytes())
     with pytest.raises(DataError, match="identity"):
-        train(make_recipe(f"data.train={only.parent}", *SAID), tmp_path / "run")
+        train(make_recipe(f"data.train={only.parent}", *NAMED), tmp_path / "run")
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_a_broken_image_is_named_and_the_run_can_go_on_without_it(
+def test_a_broken_image_is_named_with_the_remedy(
     make_recipe: MakeRecipe, drawn_faces: Path, tmp_path: Path, workers: int
 ) -> None:
     faces = tmp_path / "faces"
@@ -175,7 +175,7 @@ def test_a_broken_image_is_named_and_the_run_can_go_on_without_it(
     victim = faces / "person_0002" / "0003.jpg"
     victim.write_bytes(victim.read_bytes()[:300])
     with pytest.raises(DataError) as caught:
-        train(make_recipe(f"data.train={faces}", f"data.workers={workers}", *SAID), tmp_path / "run")
+        train(make_recipe(f"data.train={faces}", f"data.workers={workers}", *NAMED), tmp_path / "run")
     assert str(victim) in str(caught.value)
     assert "facerts data pack" in str(caught.value)
     assert "Traceback" not in str(caught.value)
@@ -222,7 +222,7 @@ def _start(run: Path, recipe: Path, *extra: str) -> subprocess.Popen[bytes]:
 
 @pytest.mark.slow
 def test_kill_nine_at_any_moment_leaves_a_run_that_resumes(make_recipe: MakeRecipe, tmp_path: Path) -> None:
-    # A checkpoint every step, so that many of the kills fall into the writing of one.
+    # A checkpoint in every step, so that many kills happen while one is written.
     recipe = tmp_path / "often.yaml"
     recipe.write_text(
         make_recipe("logging.checkpoint_steps=1", "optim.epochs=10", "optim.milestones=[8]").to_yaml()

@@ -47,11 +47,11 @@ def test_casia_has_the_papers_settings() -> None:
     assert (recipe.method["logit_scale"], recipe.method["margin"]) == (64, 0.5)
 
 
-def test_fine_tuning_goes_on_with_what_its_first_stage_has_learned() -> None:
+def test_fine_tuning_continues_from_its_first_stage() -> None:
     first, second = load_recipe("finetune_rts_heads"), load_recipe("finetune_rts")
     assert (first.backbone.frozen, second.backbone.frozen) == (True, False)
     assert second.backbone.weights == f"runs/{first.name}"
-    # Class centers and heads are taken along only where people, network and method are the same.
+    # Class centers and heads are initialized from the first stage only if data, network and method are the same.
     assert (first.data.train, first.method) == (second.data.train, second.method)
     change = {"weights": None, "frozen": False}
     assert first.backbone.model_copy(update=change) == second.backbone.model_copy(update=change)
@@ -81,7 +81,7 @@ def test_deepglint_has_the_papers_schedule() -> None:
         ("data.train=${NO_SUCH_VARIABLE}", "NO_SUCH_VARIABLE"),
     ],
 )
-def test_a_wrong_override_says_what_is_wrong(override: str, message: str) -> None:
+def test_a_wrong_override_is_a_clear_error(override: str, message: str) -> None:
     with pytest.raises(RecipeError, match=message):
         load_recipe("casia_rts", [override])
 
@@ -110,7 +110,7 @@ def test_other_images_need_their_own_name_and_terms(overrides: list[str], missin
         load_recipe("casia_rts", overrides)
 
 
-def test_images_with_name_and_terms_and_the_recipes_own_need_nothing_more() -> None:
+def test_other_images_with_name_and_terms_are_accepted() -> None:
     other = load_recipe("casia_rts", ["data.train=faces", NAME, TERMS]).data
     assert (other.train, other.name, other.terms) == (["faces"], "mine", "none")
     whole = load_recipe("casia_rts", ["data={train: faces, name: mine, terms: none}"]).data
@@ -118,7 +118,7 @@ def test_images_with_name_and_terms_and_the_recipes_own_need_nothing_more() -> N
     own = load_recipe("casia_rts").data
     assert load_recipe("casia_rts", ["data.train=datasets/faces_webface_112x112"]).data == own
     assert load_recipe("casia_rts", ["data.corrupt_fraction=0.2"]).data.name == own.name
-    # A recipe that says nothing of it is refused for that, as before.
+    # A recipe without terms is still an error.
     with pytest.raises(RecipeError, match=r"data\.terms: Field required"):
         load_recipe("casia_rts", ["data={train: faces, name: mine}"])
 
@@ -129,7 +129,7 @@ def test_an_unknown_recipe_names_the_nearest() -> None:
 
 
 @pytest.mark.parametrize("text", ["- a list", "name: [unclosed", "name: x"])
-def test_a_file_that_is_no_recipe_is_named(tmp_path: Path, text: str) -> None:
+def test_a_file_that_is_not_a_recipe_is_named(tmp_path: Path, text: str) -> None:
     path = tmp_path / "broken.yaml"
     path.write_text(text)
     with pytest.raises(RecipeError, match=r"broken\.yaml"):

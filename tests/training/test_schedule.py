@@ -19,7 +19,7 @@ def test_the_rate_rises_over_the_warm_up() -> None:
     assert rates == pytest.approx([0.25, 0.5, 0.75, 1.0, 1.0, 1.0])
 
 
-def test_a_cosine_falls_from_the_end_of_the_warm_up_to_nothing() -> None:
+def test_a_cosine_falls_from_the_end_of_the_warm_up_to_0() -> None:
     rates = [learning_rate(step, base=0.2, total=12, schedule="cosine", warmup=2) for step in range(13)]
     assert rates[:3] == pytest.approx([0.1, 0.2, 0.2])
     assert rates[7] == pytest.approx(0.1)

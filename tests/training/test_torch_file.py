@@ -1,4 +1,4 @@
-"""Recipes and checkpoints that are damaged or claim what they do not hold: refused, in bounded memory."""
+"""Damaged or forged recipes and checkpoints are rejected in bounded memory."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.hostile.bounded import read_bounded
 
 
 @pytest.mark.slow
-def test_no_recipe_stands_for_more_than_it_says(tmp_path: Path) -> None:
+def test_hostile_recipes_are_rejected_in_bounded_memory(tmp_path: Path) -> None:
     paths = []
     for number, content in enumerate(recipes.HOSTILE.values()):
         paths.append(tmp_path / f"{number}.yaml")
@@ -41,7 +41,7 @@ def test_a_value_on_the_command_line_has_no_references_either() -> None:
 
 
 @pytest.mark.slow
-def test_no_file_of_weights_asks_for_more_than_it_holds(tmp_path: Path) -> None:
+def test_forged_weight_files_are_rejected_in_bounded_memory(tmp_path: Path) -> None:
     paths = []
     for number, content in enumerate(checkpoints.FILES.values()):
         paths.append(tmp_path / f"{number}.pt")
@@ -50,9 +50,7 @@ def test_no_file_of_weights_asks_for_more_than_it_holds(tmp_path: Path) -> None:
         assert sentence.startswith(f"{path}: "), sentence
 
 
-def test_no_checkpoint_ends_a_command_otherwise_than_with_a_sentence(
-    trained_run: Path, tmp_path: Path
-) -> None:
+def test_damaged_checkpoints_are_one_line_errors(trained_run: Path, tmp_path: Path) -> None:
     paths = checkpoints.write_changes(trained_run / FILE, tmp_path)
     messages = read_bounded("checkpoint", list(paths.values()))
     for what, path in paths.items():
@@ -69,7 +67,7 @@ def same(one: object, other: object) -> bool:
     return one == other
 
 
-def test_a_bit_that_has_flipped_is_found_or_changes_nothing(trained_run: Path, tmp_path: Path) -> None:
+def test_a_flipped_bit_is_detected_or_harmless(trained_run: Path, tmp_path: Path) -> None:
     content = (trained_run / FILE).read_bytes()
     whole = read_file(trained_run / FILE)
     drawn = random.Random(3)
@@ -83,12 +81,12 @@ def test_a_bit_that_has_flipped_is_found_or_changes_nothing(trained_run: Path, t
             assert same(read_file(broken), whole)
         except ModelError as error:
             found.append(str(error))
-    # Between members are bytes that nobody reads.
+    # The padding between members is never read.
     assert len(found) > 100
     assert all(sentence.startswith(f"{broken}: not a readable checkpoint") for sentence in found)
 
 
-def test_a_number_that_has_changed_is_found(trained_run: Path, tmp_path: Path) -> None:
+def test_a_changed_weight_is_detected(trained_run: Path, tmp_path: Path) -> None:
     content = bytearray((trained_run / FILE).read_bytes())
     weight = read_file(trained_run / FILE)["centers"]["weight"]
     content[content.index(weight.numpy().tobytes())] ^= 1
@@ -106,7 +104,7 @@ def test_a_checkpoint_that_is_cut_short_anywhere_is_refused(trained_run: Path, t
 
 
 @pytest.mark.parametrize("legacy", [False, True])
-def test_what_pytorch_writes_is_read_in_both_forms(tmp_path: Path, legacy: bool) -> None:
+def test_both_formats_of_pytorch_are_read(tmp_path: Path, legacy: bool) -> None:
     base = torch.arange(20.0)
     state = {
         "kinds": [
@@ -123,7 +121,7 @@ def test_what_pytorch_writes_is_read_in_both_forms(tmp_path: Path, legacy: bool)
     assert same(read_file(tmp_path / "file.pt"), state)
 
 
-def test_a_run_whose_state_is_not_whole_is_not_resumed(
+def test_a_run_with_incomplete_state_is_not_resumed(
     trained_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     recipe, state = load_checkpoint(trained_run / FILE)

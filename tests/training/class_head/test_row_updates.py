@@ -1,4 +1,4 @@
-"""Class centers that step in the backward pass: the weights and momenta of an ordinary step, without its gradient."""
+"""Class centers updated in the backward pass: the weights and momenta of an ordinary step, without a full gradient."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from facerts.training.methods import METHODS, Batch, ClassificationMethod
 from facerts.training.recipe import Recipe
 
 CLASSIFY = sorted(name for name, method in METHODS.items() if issubclass(method, ClassificationMethod))
-# Nothing is clipped, but what might be is first gathered.
+# Clips nothing, but needs the full gradient.
 DENSE = "optim.clip_norm=1e30"
 
 
@@ -28,7 +28,7 @@ def sgd(weight: Tensor, momentum: float = 0.9) -> torch.optim.SGD:
 
 
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
-def test_all_rows_in_runs_are_an_ordinary_step(momentum: float) -> None:
+def test_updates_of_all_rows_in_slices_equal_an_ordinary_step(momentum: float) -> None:
     expected = nn.Parameter(torch.randn(10, 3, dtype=torch.double))
     found = nn.Parameter(expected.detach().clone())
     ordinary, by_rows = sgd(expected, momentum), sgd(found, momentum)
@@ -39,7 +39,7 @@ def test_all_rows_in_runs_are_an_ordinary_step(momentum: float) -> None:
         ordinary.step()
         for rows in (slice(0, 4), slice(4, 8), slice(8, 10)):
             steps(rows, gradient[rows])
-        # There is no gradient for it to step with.
+        # Does nothing, because there is no gradient.
         by_rows.step()
         torch.testing.assert_close(found, expected, rtol=1e-14, atol=1e-14)
     if momentum:
@@ -49,7 +49,7 @@ def test_all_rows_in_runs_are_an_ordinary_step(momentum: float) -> None:
         )
 
 
-def test_picked_rows_step_and_the_others_rest() -> None:
+def test_only_the_given_rows_are_updated() -> None:
     weight = nn.Parameter(torch.randn(10, 3, dtype=torch.double))
     before = weight.detach().clone()
     steps = RowUpdates(sgd(weight), weight)
@@ -75,7 +75,7 @@ def learn(recipe: Recipe, steps: int = 3) -> Learner:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CLASSIFY)
-def test_every_classification_method_learns_what_it_learns_by_ordinary_steps(
+def test_row_updates_train_every_classification_method_like_ordinary_steps(
     make_recipe: Callable[..., Recipe], name: str
 ) -> None:
     overrides = (f"method={{name: {name}}}", "compute.class_chunk=3")
@@ -109,7 +109,9 @@ def test_every_classification_method_learns_what_it_learns_by_ordinary_steps(
         "method={name: supcon}",
     ],
 )
-def test_what_needs_the_whole_gradient_has_it(make_recipe: Callable[..., Recipe], override: str) -> None:
+def test_settings_that_need_the_full_gradient_disable_row_updates(
+    make_recipe: Callable[..., Recipe], override: str
+) -> None:
     overrides = [override, "data.per_identity=2"] if "supcon" in override else [override]
     assert Learner(make_recipe(*overrides), 24).centers.row_updates is None
 
@@ -130,7 +132,7 @@ def differentiate(centers: ClassCenters) -> Tensor:
     return embedding.grad
 
 
-def test_centers_that_step_are_compared_once() -> None:
+def test_centers_updated_in_the_backward_pass_are_used_once_per_step() -> None:
     centers, _ = stepping(40)
     differentiate(centers)
     for again in (lambda: differentiate(centers), lambda: centers.cosines(torch.ones(2, 8))):
@@ -142,7 +144,7 @@ def test_centers_that_step_are_compared_once() -> None:
     differentiate(centers)
 
 
-def test_autograd_notices_that_rows_have_moved() -> None:
+def test_autograd_detects_updated_rows() -> None:
     weight = nn.Parameter(torch.randn(4, 3))
     steps = RowUpdates(sgd(weight), weight)
     squares = weight.square().sum()
@@ -151,7 +153,7 @@ def test_autograd_notices_that_rows_have_moved() -> None:
         squares.backward()  # type: ignore[no-untyped-call]
 
 
-def test_an_image_has_another_class_than_its_own_in_every_sample() -> None:
+def test_every_sample_of_centers_has_another_class_than_the_images_own() -> None:
     centers = ClassCenters(8, 8, sample=0.01)
     loss = centers(
         torch.randn(3, 8, requires_grad=True),
@@ -165,7 +167,7 @@ def test_an_image_has_another_class_than_its_own_in_every_sample() -> None:
     assert int(centers.weight.grad.any(dim=1).sum()) == 2
 
 
-def test_nothing_as_large_as_the_centers_is_made() -> None:
+def test_no_gradient_as_large_as_the_centers_is_allocated() -> None:
     centers, _ = stepping(4000)
     sizes: list[int] = []
 
@@ -183,12 +185,12 @@ def test_nothing_as_large_as_the_centers_is_made() -> None:
 
     with Watch():
         differentiate(centers)
-    # The momentum is looked at chunk by chunk, but is as large.
+    # Only views of the momentum buffer are that large.
     assert sorted(set(sizes))[-1] == 4000 * 8
     assert sorted(set(sizes))[-2] <= 16 * 100
 
 
-def test_of_centers_that_are_sampled_those_that_were_drawn_step() -> None:
+def test_only_sampled_centers_are_updated() -> None:
     centers, optimizer = stepping(200, sample=0.2)
     dense = copy.deepcopy(centers)
     dense.row_updates = None

@@ -1,4 +1,4 @@
-"""Recipes on the drawn faces, as the tests of training have them."""
+"""The recipe fixture of the training tests."""
 
 from tests.training.conftest import make_recipe
 

@@ -1,4 +1,4 @@
-"""A training run as an embedder: its scores against explicit loops over the network, and what it refuses."""
+"""A training run as an embedder: scores against explicit loops over the network, and errors."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_the_registry_and_the_names_in_results_agree() -> None:
     assert {*CLASSIFIER_SCORES, "ensemble"} == set(RESULT_NAMES)
 
 
-def test_outputs_are_the_networks_and_stay_as_they_were(
+def test_scores_do_not_change_the_other_outputs(
     classifier: Classifier, trained_run: Path, crops: Crops
 ) -> None:
     outputs = load_run(
@@ -106,14 +106,16 @@ def test_mc_dropout_and_ser_fiq_against_a_loop_over_masks(
     np.testing.assert_allclose(extras["ser_fiq"], 2 / (1 + np.exp(np.mean(distances, axis=0))), rtol=1e-4)
 
 
-def test_odin_without_a_step_is_max_softmax_and_with_one_is_surer(trained_run: Path, crops: Crops) -> None:
+def test_odin_without_perturbation_is_max_softmax_and_with_it_is_higher(
+    trained_run: Path, crops: Crops
+) -> None:
     still = scored(trained_run, crops, "odin:epsilon=0,temperature=10", "max_softmax:temperature=10")
     np.testing.assert_allclose(still["odin"], still["max_softmax"], rtol=1e-5)
     moved = scored(trained_run, crops, "odin:epsilon=0.0005,temperature=10")
     assert (moved["odin"] > still["odin"]).mean() > 0.9
 
 
-def test_a_small_step_raises_a_runs_own_quality_image_by_image(trained_run: Path, crops: Crops) -> None:
+def test_perturbation_increases_the_quality_of_each_image(trained_run: Path, crops: Crops) -> None:
     plain = load_run(trained_run)(crops).quality
     assert plain is not None
     still = scored(trained_run, crops, "perturbed_quality:epsilon=0")["perturbed_quality"]
@@ -134,9 +136,7 @@ def test_masks_are_fixed_and_keep_their_share() -> None:
     assert agreement.mean().item() == pytest.approx(0.7**2 + 0.3**2, abs=0.01)
 
 
-def test_the_rate_is_the_runs_own_unless_it_has_none_or_one_is_given(
-    classifier: Classifier, crops: Crops
-) -> None:
+def test_the_dropout_rate_is_that_of_the_run_by_default(classifier: Classifier, crops: Crops) -> None:
     recipe = classifier.recipe
     assert recipe.backbone.dropout == 0
     trained = recipe.model_copy(update={"backbone": recipe.backbone.model_copy(update={"dropout": 0.2})})
@@ -150,7 +150,7 @@ def test_the_rate_is_the_runs_own_unless_it_has_none_or_one_is_given(
     np.testing.assert_array_equal(own, ser_fiq("ser_fiq:passes=4,rate=0.2", recipe))
     default = ser_fiq("ser_fiq:passes=4", recipe)
     np.testing.assert_array_equal(default, ser_fiq("ser_fiq:passes=4,rate=0.5", trained))
-    # Less is dropped, so that the passes agree better.
+    # Fewer features are dropped, so the passes agree better.
     assert (own > default).all()
 
 
@@ -163,7 +163,7 @@ def test_an_image_scores_the_same_in_any_batch(trained_run: Path, crops: Crops) 
         parts = [embedder(crops[start : start + size]).extras for start in range(0, len(crops), size)]
         for name in RESULT_NAMES:
             apart = np.concatenate([part[name] for part in parts])
-            # A step takes signs, which round-off may turn where a gradient is 0.
+            # The perturbation uses the signs of gradients, which rounding may flip where a gradient is 0.
             allowed = (0.02 if name in stepped else 1e-3) * np.std(together[name])
             np.testing.assert_allclose(apart, together[name], rtol=1e-5, atol=allowed, err_msg=name)
     np.testing.assert_array_equal(embedder(crops).extras["mc_dropout"], together["mc_dropout"])
@@ -204,13 +204,13 @@ def test_an_ensemble_over_other_classes_is_refused(classifier: Classifier) -> No
     reseeded = replace(kept_out, recipe=kept_out.recipe.model_copy(update={"seed": 9}))
     with pytest.raises(Error, match="2 held out by seed 9"):
         SoftmaxEnsemble([kept_out, reseeded])
-    # Without identities that are kept out the seed does not change the classes.
+    # Without held-out identities, the seed does not change the classes.
     SoftmaxEnsemble(
         [classifier, replace(classifier, recipe=classifier.recipe.model_copy(update={"seed": 9}))]
     )
 
 
-def test_with_mirrors_scores_are_those_of_the_crop(trained_run: Path, crops: Crops) -> None:
+def test_flipping_does_not_change_scores(trained_run: Path, crops: Crops) -> None:
     embedder = load_run(trained_run, ["max_softmax", *FEW])
     calls = []
     hook = embedder._classifier.network.embedding.register_forward_hook(lambda *_: calls.append(1))
@@ -220,11 +220,11 @@ def test_with_mirrors_scores_are_those_of_the_crop(trained_run: Path, crops: Cro
     for name in ("max_softmax", "mc_dropout", "ser_fiq"):
         np.testing.assert_array_equal(both.extras[name], plain.extras[name])
     assert not np.allclose(both.embedding, plain.embedding)
-    # The mirrors cost one pass and no scores.
+    # Flipping costs one more pass, but no scores.
     assert len(calls) == 2 * passes + 1
 
 
-def test_a_run_is_known_by_its_folder_and_its_checkpoint(trained_run: Path, tmp_path: Path) -> None:
+def test_a_run_has_the_name_of_its_folder_or_checkpoint(trained_run: Path, tmp_path: Path) -> None:
     embedder = load_run(trained_run)
     assert (embedder.name, embedder.method) == (trained_run.name, "rts")
     (tmp_path / "best.pt").write_bytes((trained_run / "checkpoint.pt").read_bytes())
@@ -236,7 +236,7 @@ def test_a_run_is_known_by_its_folder_and_its_checkpoint(trained_run: Path, tmp_
 
 
 @pytest.mark.slow
-def test_a_method_without_logits_is_refused_but_for_what_needs_none(
+def test_a_method_without_logits_is_refused_except_for_scores_that_need_none(
     make_recipe: MakeRecipe, tmp_path: Path
 ) -> None:
     recipe = make_recipe("method.name=supcon", "optim.epochs=1", "optim.milestones=[]")
@@ -268,7 +268,7 @@ def test_wrong_scores_are_refused(text: str, sentence: str) -> None:
         parse_score(text)
 
 
-def test_scores_that_a_run_cannot_give_once_are_refused(trained_run: Path) -> None:
+def test_duplicate_and_impossible_scores_are_refused(trained_run: Path) -> None:
     with pytest.raises(Error, match="--score odin: given twice"):
         load_run(trained_run, ["odin", "odin:epsilon=0"])
     with pytest.raises(

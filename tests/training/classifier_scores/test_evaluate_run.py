@@ -22,7 +22,7 @@ SCORES = [part for score in [*ALL, "newton_temperature", "perturbed_quality"] fo
 
 @pytest.fixture(scope="module")
 def pairs(drawn_faces: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The drawn faces as a .bin set."""
+    """The synthetic faces as a .bin set."""
     benchmark = pairs_from_identities(open_source(drawn_faces), genuine=40, impostors=40, seed=0)
     images = [benchmark.images.read(int(row)) for row in benchmark.pairs.reshape(-1)]
     path = tmp_path_factory.mktemp("pairs") / "set.bin"
@@ -31,7 +31,7 @@ def pairs(drawn_faces: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def refused(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> str:
-    """The sentence with which a command ends."""
+    """The error message of a command."""
     capsys.readouterr()
     assert run(*arguments) == 2
     error = capsys.readouterr().err
@@ -39,7 +39,7 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> str:
     return " ".join(error.split())
 
 
-def test_every_score_stands_beside_the_models_own(
+def test_every_score_is_reported_with_those_of_the_model(
     trained_run: Path, pairs: Path, drawn_faces: Path, drawn_things: Path, tmp_path: Path
 ) -> None:
     arguments = ["--model", trained_run, *SCORES, "--ensemble", trained_run / FILE, "--out", tmp_path]
@@ -55,14 +55,14 @@ def test_every_score_stands_beside_the_models_own(
     assert list(dict.fromkeys(curve["by"] for curve in content["reject"]["set"])) == expected
     assert list(content["corruptions"]["faces"]["kinds"]["blur"]["by"]) == expected
     with np.load(tmp_path / "arrays.npz") as arrays:
-        # An ensemble of the run with itself says what the run says.
+        # An ensemble of the run with itself gives the scores of the run.
         np.testing.assert_allclose(
             arrays["ood/faces/ensemble"], arrays["ood/faces/max_softmax"], rtol=1e-4, atol=1e-6
         )
         assert arrays["verification/set/ser_fiq"].shape == arrays["verification/set/names"].shape
 
 
-def test_a_run_and_its_export_give_the_same_numbers(
+def test_a_run_and_its_export_give_the_same_results(
     trained_run: Path, exported: Path, pairs: Path, tmp_path: Path
 ) -> None:
     areas = []
@@ -91,5 +91,5 @@ def test_scores_need_a_run(
     assert not (tmp_path / "r").exists()
 
 
-def test_a_checkpoint_is_known_by_its_name() -> None:
+def test_a_checkpoint_is_recognized_by_its_name() -> None:
     assert CHECKPOINT == FILE

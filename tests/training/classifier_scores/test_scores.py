@@ -31,7 +31,7 @@ def test_max_softmax_is_the_logarithm_of_torchs(temperature: float) -> None:
     torch.testing.assert_close(max_softmax(logits(), temperature).exp(), expected)
 
 
-def test_max_softmax_tells_apart_what_is_one_in_float32() -> None:
+def test_max_softmax_separates_values_that_are_1_in_float32() -> None:
     sure = torch.tensor([[60.0, 0.0], [64.0, 0.0]])
     assert torch.softmax(sure, dim=1).max(dim=1).values.tolist() == [1.0, 1.0]
     first, second = max_softmax(sure).float().tolist()
@@ -105,7 +105,7 @@ def test_solved_temperature_against_a_scalar_search(rho: float) -> None:
 
 
 class Tiny(nn.Module):
-    """Images of 4 x 4 pixels to five logits, curved."""
+    """A nonlinear function from images of 4 x 4 pixels to five logits."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -144,7 +144,7 @@ def test_odins_step_against_finite_differences(temperature: float) -> None:
     assert torch.equal(perturbed(score, images, 0.0), images)
 
 
-def test_pytorch_ood_gives_the_same_numbers() -> None:
+def test_pytorch_ood_gives_the_same_scores() -> None:
     detector = pytest.importorskip(
         "pytorch_ood.detector", reason="needs pytorch-ood and torchvision", exc_type=ImportError
     )
@@ -160,6 +160,6 @@ def test_pytorch_ood_gives_the_same_numbers() -> None:
 
     own = score(perturbed(score, images, 0.01))
     torch.testing.assert_close(own.exp(), -odin(images))
-    # Without dropout every pass of theirs is the network itself.
+    # Without dropout, each of their passes is the network itself.
     passes = detector.MCD(network, samples=3, mode="mean")
     torch.testing.assert_close(mean_softmax([network(images)] * 3).exp(), -passes(images).double())

@@ -48,7 +48,7 @@ def unit(count: int, seed: int) -> torch.Tensor:
 
 
 def distillation(**weights: float) -> tuple[Distillation, torch.Tensor, Batch]:
-    """A teacher of six images of three people, the embeddings of a batch of four of them, and the batch."""
+    """Targets for six images of three people, the network's embeddings of a batch of four images, and the batch."""
     labels = np.array([0, 0, 1, 1, 2, 2])
     teacher = Distillation(Teacher(models="none", **weights), unit(6, 0).numpy(), labels, size=5)
     samples = torch.tensor([4, 0, 3, 1])
@@ -60,7 +60,7 @@ def method_loss(value: float) -> Loss:
     return Loss(torch.tensor(value, dtype=torch.float64), {"cross_entropy": torch.tensor(value)})
 
 
-def test_the_loss_is_what_a_loop_over_images_and_pairs_gives() -> None:
+def test_the_loss_against_a_loop_over_images_and_pairs() -> None:
     teacher, embedding, batch = distillation(cosine=3.0, similarities=7.0, method=0.5)
     loss = teacher.loss(embedding, batch, method_loss(2.0))
     s = (embedding / embedding.norm(dim=1, keepdim=True)).detach().numpy()
@@ -101,7 +101,7 @@ def test_a_persons_only_image_stays_its_own_mean() -> None:
     assert cosine == pytest.approx(float(embedding[0] @ unit(3, 0)[2]), rel=1e-6)
 
 
-def test_a_teacher_sees_images_as_they_are_and_mirrored_and_is_asked_once(
+def test_a_teacher_embeds_each_image_and_its_mirror_once(
     teacher_model: Path, drawn_faces: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source, cache = open_source(drawn_faces), tmp_path / "cache"
@@ -146,8 +146,8 @@ def test_the_cosine_of_several_teachers_is_the_mean_of_theirs(
             assert together[i] @ together[j] == pytest.approx(expected, abs=1e-6)
 
 
-def test_the_loss_of_two_teachers_is_what_a_loop_gives() -> None:
-    """Slow and in float64: cosines by each teacher, projection by a singular value decomposition."""
+def test_the_loss_of_two_teachers_against_a_loop() -> None:
+    """A slow reference in float64: cosines of each teacher, projection by a singular value decomposition."""
     one, two = unit(9, 2).numpy(), F.normalize(torch.randn(9, 3, dtype=torch.float64)).numpy()
     labels, samples = np.array([0, 0, 1, 1, 2, 2]), torch.tensor([4, 8, 0, 7])
     together = np.concatenate([one, two], axis=1) / np.sqrt(2)
@@ -160,7 +160,7 @@ def test_the_loss_of_two_teachers_is_what_a_loop_gives() -> None:
 
     s = [row / np.linalg.norm(row) for row in student.numpy()]
     directions = np.linalg.svd(together, full_matrices=False)[2][:4]
-    # The signs of directions are nobody's business but the projection's own.
+    # The signs of the directions are arbitrary; use those of the projection.
     signs = np.sign((directions * teacher.projection.numpy().T).sum(axis=1))
     targets = [signs * (directions @ row) for row in together[samples]]
     distance = np.mean([1 - s[i] @ target / np.linalg.norm(target) for i, target in enumerate(targets)])
@@ -192,7 +192,7 @@ def test_no_other_directions_keep_the_cosines_better() -> None:
     assert lost(chosen) < min(lost(directions) for directions in others + near)
 
 
-def test_teachers_of_as_many_numbers_are_not_projected() -> None:
+def test_teachers_of_the_same_size_are_not_projected() -> None:
     teacher, _, _ = distillation()
     assert torch.equal(teacher.targets, teacher.embeddings)
 
@@ -202,7 +202,7 @@ UNLABELED = ("data.unlabeled_share=0.25", "optim.batch_size=16", "data.name=draw
 
 @pytest.fixture
 def unlabeled_faces(tmp_path: Path) -> Path:
-    """Ten flat images of people of whom nothing is known."""
+    """A flat folder of ten images of unknown people."""
     folder = tmp_path / "unlabeled"
     write_synthetic_faces(tmp_path / "others", identities=5, images=2, seed=77)
     folder.mkdir()
@@ -211,10 +211,10 @@ def unlabeled_faces(tmp_path: Path) -> Path:
     return folder
 
 
-def test_unlabeled_images_change_no_loss_of_the_method(
+def test_unlabeled_images_do_not_change_the_loss_of_the_method(
     teacher_model: Path, make_recipe: MakeRecipe, unlabeled_faces: Path, tmp_path: Path
 ) -> None:
-    """The method sees of a batch exactly what it sees of the labeled images alone, noise and centers included."""
+    """The method's loss of a batch equals that of its labeled images alone, including noise and centers."""
     recipe = make_recipe(
         f"teacher={{models: [{teacher_model}]}}", f"data.unlabeled={unlabeled_faces}", *UNLABELED, *SHORT
     )
@@ -242,7 +242,7 @@ def test_unlabeled_images_change_no_loss_of_the_method(
     assert outputs["embedding"].grad[12:].abs().sum(dim=1).min() > 0
 
 
-def test_a_batch_takes_its_share_from_each_and_every_unlabeled_image_comes_before_one_comes_again(
+def test_a_batch_has_its_share_of_unlabeled_images_and_all_come_before_any_comes_again(
     teacher_model: Path, make_recipe: MakeRecipe, unlabeled_faces: Path
 ) -> None:
     recipe = make_recipe(
@@ -270,14 +270,14 @@ def test_a_batch_takes_its_share_from_each_and_every_unlabeled_image_comes_befor
         (("teacher={models: [t.onnx]}", "data.unlabeled_share=0.01"), "leave room for one unlabeled"),
     ],
 )
-def test_unlabeled_images_where_they_can_teach_nothing_are_refused(
+def test_useless_unlabeled_images_are_refused(
     overrides: tuple[str, ...], sentence: str, make_recipe: MakeRecipe
 ) -> None:
     with pytest.raises(Error, match=sentence):
         make_recipe("data.unlabeled=somewhere", "data.name=drawn", "data.terms=none", *overrides)
 
 
-def test_teachers_asked_about_views_say_of_each_crop_what_they_say_of_it_alone(
+def test_teachers_embed_each_view_independently(
     teacher_model: Path, other_teacher: Path, make_recipe: MakeRecipe, tmp_path: Path
 ) -> None:
     models = f"models: [{teacher_model}, {other_teacher}]"
@@ -298,7 +298,7 @@ def test_teachers_asked_about_views_say_of_each_crop_what_they_say_of_it_alone(
     target = F.normalize(views @ learner.teacher.projection)
     expected = 1 - F.cosine_similarity(outputs["embedding"].detach(), target).mean()
     assert loss.parts["teacher_distance"].item() == pytest.approx(expected.item(), rel=1e-5)
-    # The method's loss reaches its own head, and not the embedding that it did not look at.
+    # The gradient of the method's loss reaches its own head, but not the embedding, which it does not use.
     reached = torch.autograd.grad(
         learner.method.loss(
             learner.teacher.method_outputs(outputs, views),
@@ -313,7 +313,7 @@ def test_teachers_asked_about_views_say_of_each_crop_what_they_say_of_it_alone(
 
 
 @pytest.mark.slow
-def test_a_network_comes_closer_to_its_teacher_and_resumes_as_if_nothing_had_happened(
+def test_distillation_approaches_the_teacher_and_resumes_exactly(
     teacher_model: Path, make_recipe: MakeRecipe, tmp_path: Path
 ) -> None:
     options = (f"teacher={{models: [{teacher_model}]}}", "backbone.dropout=0.2", "optim.milestones=[]")
@@ -382,7 +382,7 @@ def test_an_embedding_larger_than_the_teachers_is_refused_before_training(
 def test_a_resumed_run_keeps_its_projection(
     teacher_model: Path, other_teacher: Path, make_recipe: MakeRecipe, tmp_path: Path
 ) -> None:
-    """Another machine may find the same directions with other signs, where the network would have to begin anew."""
+    """Another machine may compute directions of opposite sign, with which the network could not continue."""
     recipe = make_recipe(f"teacher={{models: [{teacher_model}, {other_teacher}]}}", *SHORT)
     source = TrainingData(recipe).source
     learners = [
@@ -396,7 +396,7 @@ def test_a_resumed_run_keeps_its_projection(
 
 
 @pytest.mark.slow
-def test_a_head_learns_from_the_teachers_cosines_beside_a_frozen_network(
+def test_a_head_learns_from_the_teachers_cosines_on_a_frozen_network(
     teacher_model: Path, make_recipe: MakeRecipe, tmp_path: Path
 ) -> None:
     first = train(make_recipe(f"teacher={{models: [{teacher_model}]}}", *SHORT), tmp_path / "first")
@@ -411,12 +411,12 @@ def test_a_head_learns_from_the_teachers_cosines_beside_a_frozen_network(
     assert {name.split(".")[0] for name in changed} == {"heads"}
 
 
-def test_no_teacher_is_asked_for_nothing(make_recipe: MakeRecipe, tmp_path: Path) -> None:
+def test_a_recipe_without_teachers_has_no_distillation(make_recipe: MakeRecipe, tmp_path: Path) -> None:
     recipe = make_recipe()
     assert open_distillation(recipe, TrainingData(recipe).source, None, tmp_path) is None
 
 
-def test_a_recipe_from_before_there_were_several_teachers_is_read(make_recipe: MakeRecipe) -> None:
+def test_a_recipe_with_the_former_key_of_a_single_teacher_is_read(make_recipe: MakeRecipe) -> None:
     recipe = make_recipe("teacher={model: m.onnx}")
     assert recipe.teacher == Teacher(models=["m.onnx"])
 
@@ -436,7 +436,7 @@ def test_the_recipe_of_the_model_that_ships_fits_its_teachers(reference_models: 
     assert 0 < recipe.unlabeled_size < recipe.labeled_size
 
 
-def test_the_recipe_of_the_first_edition_is_still_read() -> None:
+def test_the_recipe_of_the_first_model_is_still_read() -> None:
     recipe = load_recipe("facerts_small_first")
     assert recipe.teacher is not None
     assert recipe.backbone.embedding_size == 128

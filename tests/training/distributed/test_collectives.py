@@ -1,4 +1,4 @@
-"""Several processes train as one does: gradients equal, runs that end alike, and recover."""
+"""Several processes train like a single one: the same gradients, the same result, and recovery after a crash."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def gradients_of(name: str, processes: Processes, chunk: int = 4) -> list[Tensor
 
 
 def talk(rank: int, count: int, port: int, folder: str) -> None:
-    """What each of several processes does; the first writes down what came out."""
+    """The program of each process; the first saves the results."""
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     torch.set_num_threads(1)
     torch.distributed.init_process_group("gloo", rank=rank, world_size=count)
@@ -132,7 +132,7 @@ WAYS = {
 
 
 def trained(recipe: Recipe, processes: Processes) -> dict[str, Tensor]:
-    """Weights after a few steps in float64; BatchNorm's statistics, which each process has by itself, are fixed."""
+    """Weights after a few steps in float64, with fixed BatchNorm statistics, which are not shared between processes."""
     data = TrainingData(recipe, processes)
     learner = Learner(recipe, data.identities, processes=processes)
     for step, (crops, labels, samples) in enumerate(data.batches(0, STEPS)):
@@ -168,7 +168,7 @@ def exactly() -> Iterator[None]:
 
 
 def learn(rank: int, count: int, port: int, recipes: dict[str, str], folder: str) -> None:
-    """What each of several processes does that train in each way; the first writes down what came out."""
+    """The program of each process, which trains all recipes; the first saves the results."""
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     torch.set_num_threads(1)
     torch.distributed.init_process_group("gloo", rank=rank, world_size=count)
@@ -181,7 +181,7 @@ def learn(rank: int, count: int, port: int, recipes: dict[str, str], folder: str
 
 
 @pytest.mark.slow
-def test_several_processes_train_the_network_that_one_does(
+def test_several_processes_train_the_same_network_as_one(
     make_recipe: Callable[..., Recipe], tmp_path: Path
 ) -> None:
     start = make_recipe("backbone.dropout=0")
@@ -214,7 +214,7 @@ def test_chunks_change_nothing(alone: dict[str, list[Tensor]], name: str) -> Non
 
 
 @pytest.mark.parametrize("chunk", [1, 3, 11, 50])
-def test_the_softmax_in_chunks_is_differentiated_right(chunk: int) -> None:
+def test_the_gradient_of_the_chunked_softmax_is_correct(chunk: int) -> None:
     generator = torch.Generator().manual_seed(1)
     embedding = torch.randn(4, SIZE, generator=generator, dtype=torch.float64, requires_grad=True)
     scale = (torch.rand(4, generator=generator, dtype=torch.float64) * 8 + 1).requires_grad_()
@@ -231,7 +231,7 @@ def test_the_softmax_in_chunks_is_differentiated_right(chunk: int) -> None:
 
     weight = centers.weight.detach().clone().requires_grad_()
     assert torch.autograd.gradcheck(entropy, (embedding, weight, scale))
-    # The whole matrix of logits, as everybody writes it.
+    # The usual implementation with the whole matrix of logits.
     cosine = F.normalize(embedding) @ F.normalize(weight).T
     own = F.one_hot(labels, IDENTITIES)
     logits = torch.where(own.bool(), 0.7 * cosine - 0.2, cosine) * scale.unsqueeze(1)
@@ -240,7 +240,7 @@ def test_the_softmax_in_chunks_is_differentiated_right(chunk: int) -> None:
     )
 
 
-def test_a_draw_of_centers_has_the_batchs_own_and_changes_with_the_step() -> None:
+def test_a_sample_of_centers_includes_those_of_the_batch_and_changes_with_the_step() -> None:
     centers = ClassCenters(200, SIZE, sample=0.1, seed=3)
     embedding, labels = torch.randn(6, SIZE), torch.tensor([7, 7, 150, 3, 199, 0])
     seen = []
@@ -261,14 +261,14 @@ def test_a_draw_of_centers_has_the_batchs_own_and_changes_with_the_step() -> Non
         )
         seen.append(drawn.tolist())
     assert seen[0] == seen[2] != seen[1]
-    # Where a batch has more people than the draw would have centers, all of its people are there.
+    # If a batch has more people than the sample would have centers, all of them are sampled.
     centers = ClassCenters(200, SIZE, sample=0.001)
     centers(embedding, labels, lambda cosine: cosine, torch.tensor(9.0)).sum().backward()
     assert centers.weight.grad is not None
     assert int((centers.weight.grad.abs().sum(dim=1) > 0).sum()) == 5
 
 
-def test_nothing_as_large_as_all_logits_is_kept() -> None:
+def test_no_tensor_is_as_large_as_all_logits() -> None:
     centers = ClassCenters(4000, 8, chunk=100)
     embedding = torch.randn(64, 8, requires_grad=True)
     sizes: list[int] = []
@@ -293,7 +293,7 @@ OVERRIDES = ("optim.epochs=6", "optim.milestones=[]", "logging.checkpoint_steps=
 
 
 def torchrun(count: int, recipe: Path, run: Path, *options: str) -> list[str]:
-    """A command that trains in several processes, and begins again where one of them dies."""
+    """A command that trains in several processes, and restarts them if one dies."""
     return [
         *(sys.executable, "-m", "torch.distributed.run", "--standalone", "--max-restarts", "2"),
         *("--nproc-per-node", str(count), "-m", "facerts", "train", str(recipe), *OVERRIDES),
@@ -314,7 +314,7 @@ def one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("one_thread")
-def test_what_several_processes_save_one_goes_on_from(recipe_file: Path, tmp_path: Path) -> None:
+def test_one_process_continues_from_the_checkpoint_of_several(recipe_file: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     command = [*torchrun(2, recipe_file, run), "compute.recompute=true"]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
@@ -328,7 +328,7 @@ def test_what_several_processes_save_one_goes_on_from(recipe_file: Path, tmp_pat
     assert momenta.count(state["centers"]["weight"].shape) == 1
     logged = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
     assert [line["step"] for line in logged if line["kind"] == "train"] == list(range(2, total + 1, 2))
-    # As if it had been interrupted a little earlier: the step is what the order of the images goes by.
+    # Repeat the last step in a single process; the order of the images depends only on the step.
     learner = Learner(recipe, data.identities)
     learner.load_state_dict(state)
     torch.testing.assert_close(learner.state_dict()["centers"]["weight"], state["centers"]["weight"])
@@ -340,7 +340,7 @@ def test_what_several_processes_save_one_goes_on_from(recipe_file: Path, tmp_pat
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("one_thread")
-def test_a_process_that_dies_is_made_good(
+def test_training_recovers_from_the_death_of_a_process(
     recipe_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LOGLEVEL", "INFO")
@@ -358,7 +358,7 @@ def test_a_process_that_dies_is_made_good(
     assert state["step"] == 6 * (len(TrainingData(recipe)) // recipe.optim.batch_size)
 
 
-def test_shares_of_a_batch_are_the_batch(make_recipe: Callable[..., Recipe]) -> None:
+def test_the_shares_of_all_processes_are_the_batch(make_recipe: Callable[..., Recipe]) -> None:
     recipe = make_recipe()
     whole = next(iter(TrainingData(recipe).batches(3, 4)))
     parts = [next(iter(TrainingData(recipe, Processes(rank, 4)).batches(3, 4))) for rank in range(4)]
@@ -375,11 +375,11 @@ def test_a_batch_in_parts_has_the_gradients_of_the_whole(
 ) -> None:
     wide = lambda crops, channels_last: to_network_input(crops).double()  # noqa: E731
     monkeypatch.setattr("facerts.training.learner.to_network_input", wide)
-    # BatchNorm sees each part by itself; with fixed statistics nothing else does.
+    # BatchNorm normalizes each part separately; with fixed statistics the parts are independent.
     monkeypatch.setattr(FaceNetwork, "train", lambda self, mode=True: nn.Module.train(self, False))
     found = []
     for accumulate in (1, parts):
-        # With a norm to clip to, of which nothing is clipped, centers have a gradient in one part, too.
+        # With a clip_norm that clips nothing, the centers have a gradient with a single part too.
         recipe = make_recipe("backbone.dropout=0", f"compute.accumulate={accumulate}", "optim.clip_norm=1e30")
         data = TrainingData(recipe)
         learner = Learner(recipe, data.identities)
@@ -391,7 +391,9 @@ def test_a_batch_in_parts_has_the_gradients_of_the_whole(
         torch.testing.assert_close(mine, expected, rtol=1e-8, atol=1e-10)
 
 
-def test_methods_that_look_at_everything_stay_in_one_process(make_recipe: Callable[..., Recipe]) -> None:
+def test_methods_that_need_all_images_or_centers_train_in_one_process(
+    make_recipe: Callable[..., Recipe],
+) -> None:
     recipe = make_recipe("method={name: tightness}")
     with pytest.raises(Error, match="tightness trains in a single process only"):
         Learner(recipe, 8, processes=Processes(0, 2))
@@ -408,7 +410,7 @@ def test_an_average_of_the_weights_is_what_is_validated(make_recipe: Callable[..
     for step, (crops, labels, samples) in enumerate(data.batches(0, 3)):
         learner.step(crops, Batch(labels, samples, step, recipe.seed), 0.05)
         now = learner.network.get_parameter(name).detach()
-        # The first update takes the weights as they are.
+        # The first update copies the weights.
         expected = now.clone() if step == 0 else 0.5 * expected + 0.5 * now
     assert learner.average is not None
     torch.testing.assert_close(learner.average.module.get_parameter(name), expected)

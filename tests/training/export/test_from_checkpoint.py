@@ -38,7 +38,7 @@ def test_the_file_follows_the_contract(exported: Path) -> None:
     assert len(description["recipe_sha256"]) == 64
 
 
-def test_the_file_says_nothing_of_the_machine_it_was_exported_on(exported: Path) -> None:
+def test_the_file_contains_nothing_about_the_exporting_machine(exported: Path) -> None:
     content = exported.read_bytes()
     for text in (str(Path(__file__).parents[3]), "heads.py", "stack_trace"):
         assert text.encode() not in content, text
@@ -58,9 +58,7 @@ def test_onnx_runtime_and_pytorch_agree(
     np.testing.assert_allclose(np.linalg.norm(actual.embedding, axis=1), 1, atol=1e-5)
 
 
-def test_a_crops_numbers_do_not_depend_on_the_batch_around_it(
-    exported: Path, crops: NDArray[np.uint8]
-) -> None:
+def test_the_outputs_of_a_crop_do_not_depend_on_its_batch(exported: Path, crops: NDArray[np.uint8]) -> None:
     embedder = load_embedder(exported)
     together, alone = embedder(crops), embedder(crops[3:4])
     np.testing.assert_allclose(together.quality[3:4], alone.quality, atol=1e-6)  # type: ignore[index]
@@ -116,7 +114,7 @@ def test_embedding_only_has_one_output(trained_run: Path, tmp_path: Path, crops:
     assert parity.quality_error is None
     session = onnxruntime.InferenceSession(str(tmp_path / "m.onnx"), providers=["CPUExecutionProvider"])
     assert [output.name for output in session.get_outputs()] == ["embedding"]
-    # insightface would take such names for a graph that shifts and scales by itself.
+    # insightface recognizes graphs that include the input normalization by such names.
     first = [node.name for node in onnx.load(str(tmp_path / "m.onnx")).graph.node[:8]]
     assert not any(name.startswith(("Sub", "_minus", "Mul", "_mul")) for name in first)
     assert load_embedder(tmp_path / "m.onnx")(crops).quality is None

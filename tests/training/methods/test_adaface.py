@@ -28,7 +28,7 @@ def of_lengths(*lengths: float) -> Tensor:
 
 
 def with_statistics(mean: float, std: float, **settings: float | str) -> AdaFace:
-    """A method whose μ and σ hardly move."""
+    """A method whose μ and σ hardly change."""
     method = AdaFace(AdaFaceConfig(momentum=1 - 1e-12, **settings))
     method.state.mean.fill_(mean)
     method.state.std.fill_(std)
@@ -81,7 +81,7 @@ def test_margins_worked_out_by_hand() -> None:
     torch.testing.assert_close(f, torch.tensor(expected, dtype=torch.float64), rtol=1e-9, atol=0)
 
 
-def test_at_minus_one_it_is_arcface_short_of_the_end_of_the_angle() -> None:
+def test_at_minus_one_it_is_arcface_unless_the_angle_is_clamped() -> None:
     cosine = torch.linspace(-math.cos(M) + 1e-6, 1, 501, dtype=torch.float64)
     f = adaptive_margin(cosine, -torch.ones_like(cosine), M)
     torch.testing.assert_close(f, additive_angular(cosine, M), rtol=0, atol=1e-15)
@@ -132,7 +132,7 @@ def test_against_a_slow_reading_of_the_paper(ramp: float) -> None:
     assert method.state.std.item() == pytest.approx(std, rel=1e-6)
 
 
-def test_relative_quality_is_clipped_and_survives_equal_lengths() -> None:
+def test_relative_quality_is_clipped_and_finite_for_equal_norms() -> None:
     norm = torch.tensor([10.0, 20.0, 26.0, 90.0])
     z = relative_quality(norm, torch.tensor(20.0), torch.tensor(3.3), 0.33)
     torch.testing.assert_close(z, torch.tensor([-1.0, 0.0, 0.6, 1.0]))
@@ -140,7 +140,7 @@ def test_relative_quality_is_clipped_and_survives_equal_lengths() -> None:
     assert z.tolist() == [-1.0, 0.0, 1.0, 1.0]
 
 
-def test_no_gradient_flows_through_the_length() -> None:
+def test_no_gradient_flows_through_the_norm() -> None:
     torch.manual_seed(3)
     centers, embedding = ClassCenters(7, 6).double(), of_lengths(12, 22, 31).requires_grad_()
     loss = with_statistics(20.0, 10.0).loss({"embedding": embedding}, batch([0, 1, 2]), centers)
@@ -150,7 +150,7 @@ def test_no_gradient_flows_through_the_length() -> None:
     torch.testing.assert_close(along, torch.zeros_like(along), rtol=0, atol=1e-12)
 
 
-def test_training_moves_the_statistics_and_nothing_else_does() -> None:
+def test_only_training_changes_the_statistics() -> None:
     torch.manual_seed(4)
     centers, outputs = ClassCenters(7, 6), {"embedding": of_lengths(40, 40, 40).float()}
     method = AdaFace(AdaFaceConfig())
@@ -189,7 +189,7 @@ def test_loss_and_gradients_are_finite_at_the_ends(gradient: str, half: torch.dt
             assert torch.isfinite(value).all()
 
 
-def test_quality_is_the_unclipped_length() -> None:
+def test_quality_is_the_unclipped_norm() -> None:
     scored = AdaFace(AdaFaceConfig()).score({"embedding": torch.tensor([[3.0, 4.0], [300.0, 400.0]])})
     torch.testing.assert_close(scored["quality"], torch.tensor([5.0, 500.0]))
     torch.testing.assert_close(scored["uncertainty"], torch.tensor([-5.0, -500.0]))

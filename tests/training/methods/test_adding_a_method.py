@@ -1,4 +1,4 @@
-"""docs/adding-a-method.md is right: its method trains, is exported, and passes its own test."""
+"""The method of docs/adding-a-method.md trains, is exported, and passes its own test."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TINY = [
     "data.workers=0",
     "validation={}",
     "backbone={name: mobilefacenet, width: 0.125, embedding_size: 16}",
-    # Enough steps for the running statistics of BatchNorm to be those of the network, which export looks at.
+    # Enough steps for BatchNorm's running statistics, which export uses, to converge.
     "optim={epochs: 12, batch_size: 16, lr: 0.02}",
     "compute={device: cpu, precision: fp32, threads: 1}",
 ]
@@ -56,7 +56,7 @@ def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str]
 
 @pytest.fixture
 def normface(load: Callable[[str, str], ModuleType], monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """The page's method, registered as its entry would do it."""
+    """The method of the page, in the registry."""
     module = load("facerts.training.methods.normface", METHOD)
     monkeypatch.setitem(METHODS, "normface", module.NormFace)
     return module
@@ -70,7 +70,7 @@ def facerts(*arguments: object) -> None:
 
 
 @pytest.mark.slow
-def test_the_pages_method_trains_by_its_command_and_is_exported(
+def test_the_documented_method_trains_by_its_command_and_is_exported(
     normface: ModuleType, drawn_faces: Path, tmp_path: Path
 ) -> None:
     _, *command = shlex.split(COMMAND)
@@ -87,7 +87,7 @@ def test_the_pages_method_trains_by_its_command_and_is_exported(
     np.testing.assert_array_equal(outputs.quality, outputs.norm)
 
 
-def test_the_pages_test_passes_and_can_fail(
+def test_the_documented_test_passes_and_can_fail(
     normface: ModuleType, load: Callable[[str, str], ModuleType], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written = load("test_normface", TEST)

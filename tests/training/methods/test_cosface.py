@@ -71,7 +71,7 @@ def test_loss_and_gradients_are_finite_at_the_ends(half: torch.dtype, factor: fl
         assert torch.isfinite(value).all()
 
 
-def test_quality_is_the_length() -> None:
+def test_quality_is_the_norm() -> None:
     embedding = torch.tensor([[3.0, 4.0], [0.6, 0.8]])
     scored = CosFace(CosFaceConfig()).score({"embedding": embedding})
     torch.testing.assert_close(scored["quality"], torch.tensor([5.0, 1.0]))

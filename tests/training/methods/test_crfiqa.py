@@ -68,7 +68,7 @@ def test_without_margin_and_regression_it_is_scaled_cosine_softmax() -> None:
     )
 
 
-def test_the_target_is_a_constant_to_the_gradient() -> None:
+def test_no_gradient_flows_through_the_target() -> None:
     torch.manual_seed(2)
     centers = ClassCenters(7, 5).double()
     embedding = torch.randn(3, 5, dtype=torch.float64, requires_grad=True)
@@ -108,7 +108,7 @@ def test_loss_and_gradients_are_finite_at_the_ends(identities: int, half: torch.
     torch.manual_seed(4)
     centers = ClassCenters(identities, 8)
     if identities == 2:
-        # Opposite centers: the nearest other cosine is −1, where the ratio's divisor is least.
+        # Opposite centers: the nearest other cosine is −1, where the divisor of the ratio is minimal.
         centers.weight.data[1] = -centers.weight.data[0]
     embedding = (20 * factor * F.normalize(centers.weight.detach())).to(half).float().requires_grad_()
     r = torch.zeros(identities, 1, requires_grad=True)

@@ -51,7 +51,7 @@ def test_a_tiny_variance_is_arcface_and_a_constant() -> None:
     outputs = {"embedding": mean, "log_variance": torch.full((8, SIZE), -100.0)}
     arcface = METHODS["arcface"](METHODS["arcface"].Config(logit_scale=8), SIZE)
     plain = arcface.loss(outputs, batch(8), centers).total
-    # The smallest variance is 1e-6.
+    # The minimum variance is 1e-6.
     constant = 0.5 * 0.01 * (mean.square().mean() + 1e-6 - math.log(1e-6) - 1)
     total = method(logit_scale=8).loss(outputs, batch(8), centers).total
     torch.testing.assert_close(total, plain + constant, atol=5e-3, rtol=0)
@@ -138,7 +138,7 @@ def test_loss_and_gradients_are_finite_at_the_ends(
         assert torch.isfinite(tensor.grad).all()
 
 
-def test_the_divergence_brings_a_vanished_variance_back() -> None:
+def test_the_divergence_restores_a_vanished_variance() -> None:
     raw = torch.full((2, SIZE), -50.0, requires_grad=True)
     method(kl_weight=1.0).image_terms(
         {"embedding": torch.zeros(2, SIZE), "log_variance": raw}, batch(2)

@@ -1,4 +1,4 @@
-"""What holds for every method in the registry; a new method is a row here without a change."""
+"""Properties of every method in the registry; new methods are tested without a change here."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SIZE, PEOPLE, IMAGES, STEPS = 16, 12, 24, 200
 
 
 class Coarse(nn.Sequential):
-    """Mean colors of a coarse grid: a trunk whose steps cost nothing, with a BatchNorm at its end as all have."""
+    """A fast trunk: mean colors of a coarse grid, with a final BatchNorm like all trunks."""
 
     features = 147
 
@@ -33,7 +33,7 @@ def _coarse(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def recipe_of(name: str, precision: str, folder: Path) -> Recipe:
-    """A run of the method on the coarse network; one that trains heads gets a network that is there already."""
+    """A recipe with the method on the coarse network; a method that trains heads gets a trained network."""
     options = {"rho": 1.0} if name == "tempnet" else {}
     fields = {
         "name": "every",
@@ -65,7 +65,7 @@ def images(views: int, step: int, side: int = 14) -> tuple[Tensor, Batch]:
 
 @torch.no_grad()
 def start_at(learner: Learner, start: str) -> None:
-    """Bring the network where margins, angles and logarithms have their ends."""
+    """Put the network where margins, angles and logarithms have singularities."""
     linear, norm = learner.network.embedding
     linear.weight.zero_()
     linear.bias.zero_()
@@ -91,7 +91,7 @@ def test_training_stays_finite_from_hostile_starts(
     start_at(learner, start)
     for step in range(STEPS):
         crops, batch = images(learner.method.views, step % 4)
-        loss = learner.step(crops, batch, 0.05)  # raises where the loss is not finite
+        loss = learner.step(crops, batch, 0.05)  # raises if the loss is not finite
         assert torch.isfinite(loss.total)
     for part in (learner.network, learner.centers, learner.method.state):
         for key, value in part.state_dict().items():
@@ -99,7 +99,7 @@ def test_training_stays_finite_from_hostile_starts(
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_scores_are_finite_and_name_what_every_model_gives(name: str, tmp_path: Path) -> None:
+def test_scores_are_finite_and_complete(name: str, tmp_path: Path) -> None:
     learner = Learner(recipe_of(name, "fp32", tmp_path), PEOPLE)
     crops, _ = images(1, 0, side=112)
     outputs = learner.embedder()(crops.numpy())

@@ -56,7 +56,7 @@ def test_the_loss_by_gradcheck() -> None:
     assert torch.autograd.gradcheck(total, (embedding, x))
 
 
-def test_the_loss_wants_a_small_divisor_only_where_the_right_identity_wins() -> None:
+def test_the_loss_lowers_the_divisor_only_where_the_right_identity_wins() -> None:
     centers = ClassCenters(5, 6)
     embedding = F.normalize(centers.weight.detach())[[0, 2]]  # of 0, which wins; of 1, which 2 beats
     x = torch.zeros(2, 1, requires_grad=True)
@@ -74,7 +74,7 @@ def test_a_large_divisor_is_a_poor_image() -> None:
     np.testing.assert_allclose(scored["quality"], -np.log(g / (1 - g)), rtol=1e-5, atol=1e-6)
 
 
-def test_qualities_stay_apart_where_the_divisors_run_together() -> None:
+def test_qualities_differ_where_the_divisors_saturate() -> None:
     scored = method().score({"embedding": torch.randn(2, 6), "divisor": torch.tensor([[20.0], [21.0]])})
     assert scored["uncertainty"][0] == scored["uncertainty"][1]
     assert scored["quality"][0] != scored["quality"][1]

@@ -26,7 +26,7 @@ def of_lengths(*lengths: float) -> Tensor:
     return directions * torch.tensor(lengths, dtype=torch.float64).unsqueeze(1)
 
 
-def test_the_regularizer_is_convex_and_least_at_the_upper_norm() -> None:
+def test_the_regularizer_is_convex_and_minimal_at_the_upper_norm() -> None:
     a = torch.linspace(10, 110, 2001, dtype=torch.float64, requires_grad=True)
     g = regularizer(a, DEFAULTS)
     (slope,) = torch.autograd.grad(g.sum(), a)
@@ -42,7 +42,7 @@ def test_the_margin_is_linear_between_its_ends() -> None:
     torch.testing.assert_close(adaptive_margin(a, DEFAULTS), expected)
 
 
-def test_lengths_are_clipped_and_only_those_inside_get_a_gradient() -> None:
+def test_norms_are_clipped_and_only_those_inside_get_a_gradient() -> None:
     embedding = of_lengths(0.0, 9.9, 10.1, 60.0, 109.9, 110.1, 500.0).requires_grad_()
     a = magnitude(embedding, DEFAULTS)
     expected = torch.tensor([10.0, 10.0, 10.1, 60.0, 109.9, 110.0, 110.0], dtype=torch.float64)
@@ -103,8 +103,8 @@ def test_the_whole_loss_by_gradcheck() -> None:
 
 
 @pytest.mark.parametrize("gradient", ["exact", "straight"])
-def test_the_length_gets_its_gradient_from_margin_and_regularizer(gradient: str) -> None:
-    # Along y the cosines stand still, so that only a moves: dL/da = (1 − p) γ sin(θ + m) K + λ g'(a), by hand.
+def test_the_norm_gets_its_gradient_from_margin_and_regularizer(gradient: str) -> None:
+    # Along y the cosines are constant and only a changes: dL/da = (1 − p) γ sin(θ + m) K + λ g'(a), by hand.
     torch.manual_seed(4)
     centers = ClassCenters(7, 6).double()
     embedding = of_lengths(50.0).requires_grad_()
@@ -137,8 +137,8 @@ def test_loss_and_gradients_are_finite_at_the_ends(gradient: str, half: torch.dt
         assert torch.isfinite(value).all()
 
 
-def test_fitted_alone_the_length_grows_with_the_cosine() -> None:
-    # The paper's property: one optimal length each, the longer the closer to the center.
+def test_the_optimal_norm_grows_with_the_cosine() -> None:
+    # The paper's property: a single optimal norm, which grows with the cosine to the center.
     torch.manual_seed(6)
     centers = F.normalize(torch.eye(6, dtype=torch.float64))
     whole = ClassCenters(6, 6).double()
@@ -158,7 +158,7 @@ def test_fitted_alone_the_length_grows_with_the_cosine() -> None:
     assert fitted[0] > fitted[-1] + 10
 
 
-def test_quality_is_the_unclipped_length() -> None:
+def test_quality_is_the_unclipped_norm() -> None:
     scored = MagFace(DEFAULTS).score({"embedding": torch.tensor([[3.0, 4.0], [300.0, 400.0]])})
     torch.testing.assert_close(scored["quality"], torch.tensor([5.0, 500.0]))
     torch.testing.assert_close(scored["uncertainty"], torch.tensor([-5.0, -500.0]))

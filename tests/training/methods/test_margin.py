@@ -63,7 +63,7 @@ def test_the_straight_gradient_is_one_in_the_cosine_and_the_value_is_the_same() 
 
 
 @pytest.mark.parametrize("gradient", ["exact", "straight"])
-def test_a_learned_margin_gets_its_gradient_either_way(gradient: str) -> None:
+def test_a_learned_margin_gets_its_gradient_in_both_modes(gradient: str) -> None:
     margin = torch.tensor([0.2, 0.7], dtype=torch.float64, requires_grad=True)
     angle = torch.tensor([0.4, 1.1], dtype=torch.float64)
     logit = additive_angular(angle.cos(), margin, gradient)  # type: ignore[arg-type]

@@ -47,7 +47,7 @@ def test_its_gradient() -> None:
 
 
 def test_it_is_largest_where_the_variance_is_the_squared_difference() -> None:
-    # Of −½ (δ²/s + log s) over the summed variance s.
+    # The maximum of −½ (δ²/s + log s) over the summed variance s.
     variance = torch.linspace(0.01, 1, 1000, dtype=torch.float64).unsqueeze(1)
     zero = torch.zeros_like(variance)
     actual = mutual_likelihood(zero + 0.6, variance / 2, zero, variance / 2)

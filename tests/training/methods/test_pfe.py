@@ -67,7 +67,7 @@ def test_the_loss_by_gradcheck() -> None:
     assert torch.autograd.gradcheck(total, (raw,))
 
 
-def test_the_embedding_stays_as_it_is() -> None:
+def test_the_embedding_does_not_change() -> None:
     embedding = torch.randn(4, SIZE, requires_grad=True)
     raw = torch.zeros(4, SIZE, requires_grad=True)
     outputs = {"embedding": embedding, "log_variance": raw}
@@ -80,7 +80,7 @@ def test_the_embedding_stays_as_it_is() -> None:
 def test_a_batch_without_a_pair_has_no_loss() -> None:
     raw = torch.zeros(3, SIZE, requires_grad=True)
     outputs = {"embedding": torch.randn(3, SIZE), "log_variance": raw}
-    # No two of one person, but the same image twice.
+    # No two images of one person, but one image twice.
     loss = method().loss(outputs, batch([0, 1, 1], [0, 1, 1]), CENTERS)
     loss.total.backward()
     assert loss.total.item() == 0
@@ -88,7 +88,7 @@ def test_a_batch_without_a_pair_has_no_loss() -> None:
     assert not raw.grad.any()
 
 
-def test_images_far_from_their_own_learn_a_larger_variance() -> None:
+def test_images_far_from_their_identity_learn_a_larger_variance() -> None:
     torch.manual_seed(2)
     center = F.normalize(torch.randn(1, SIZE))
     embedding = torch.cat([center + 0.02 * torch.randn(6, SIZE), center + 0.8 * torch.randn(2, SIZE)])

@@ -64,7 +64,7 @@ def test_the_loss_by_gradcheck() -> None:
     assert torch.autograd.gradcheck(total, (embedding, x))
 
 
-def test_the_loss_asks_for_confidence_only_where_the_right_identity_wins() -> None:
+def test_the_loss_raises_confidence_only_where_the_right_identity_wins() -> None:
     centers = ClassCenters(5, 6)
     embedding = F.normalize(centers.weight.detach())[[0, 2]]  # of 0, which wins; of 1, which 2 beats
     x = torch.zeros(2, 1, requires_grad=True)

@@ -37,7 +37,7 @@ def test_the_divergence_is_that_of_the_gammas() -> None:
 @pytest.mark.parametrize("v", [0.3, 1.0, 2.5])
 def test_the_divergence_by_numerical_integration(v: float) -> None:
     p, q = stats.gamma(0.5, scale=2 * v), stats.gamma(0.5, scale=2.0)
-    # Substituting x = u² takes the singularity at 0 away.
+    # The substitution x = u² removes the singularity at 0.
     value, _ = integrate.quad(
         lambda u: p.pdf(u * u) * (p.logpdf(u * u) - q.logpdf(u * u)) * 2 * u, 1e-9, math.sqrt(80 * max(v, 1))
     )
@@ -45,7 +45,7 @@ def test_the_divergence_by_numerical_integration(v: float) -> None:
     assert actual == pytest.approx(value, abs=2e-5)
 
 
-def test_the_divergence_is_least_at_one() -> None:
+def test_the_divergence_is_minimal_at_one() -> None:
     z = torch.linspace(-2, 2, 401, dtype=torch.float64).unsqueeze(1)
     values = kl_divergence(z)
     assert values.argmin() == 200
@@ -178,7 +178,7 @@ def test_the_logged_scale_is_the_arithmetic_mean_too() -> None:
 
 
 def test_hard_images_learn_a_larger_scale_than_easy_ones() -> None:
-    # Fitted alone, v rises where the target's logit is beaten and falls where it wins.
+    # When only z is trained, v rises where another class wins and falls where the target wins.
     torch.manual_seed(6)
     centers = ClassCenters(7, 12)
     easy = F.normalize(centers.weight.detach())
@@ -203,7 +203,7 @@ def test_impossible_settings_are_refused(settings: dict[str, object]) -> None:
         RTSConfig(**settings)  # type: ignore[arg-type]
 
 
-def test_noise_depends_on_its_key_alone() -> None:
+def test_noise_depends_only_on_its_key() -> None:
     samples = torch.tensor([5, 9, 1_000_000])
     drawn = keyed_normal(1, 2, samples, 16)
     assert torch.equal(drawn[1:2], keyed_normal(1, 2, samples[1:2], 16))

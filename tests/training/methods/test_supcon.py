@@ -33,7 +33,7 @@ def example(size: int = 5, dtype: torch.dtype = torch.float64) -> tuple[ClassCen
 
 
 def units(rows: Tensor) -> list[list[float]]:
-    """Rows over their lengths, as plain numbers."""
+    """Rows divided by their norms, as lists of floats."""
     return [[x / math.sqrt(sum(y * y for y in row)) for x in row] for row in rows.tolist()]
 
 
@@ -113,7 +113,7 @@ def test_prototypes_of_absent_classes_are_pushed_away() -> None:
     assert (centers.weight.grad[absent].norm(dim=1) > 0).all()  # type: ignore[index]
 
 
-def test_tightness_is_supcon_and_a_classifier_that_leaves_the_embedding_alone() -> None:
+def test_tightness_is_supcon_and_a_classifier_that_does_not_train_the_embedding() -> None:
     centers, embedding, batch = example()
     embedding.requires_grad_()
     supcon = build("supcon").loss({"embedding": embedding}, batch, centers).total
@@ -155,7 +155,7 @@ def test_spce_of_perfectly_separated_identities_is_a_softmax_over_one_inverse_te
     torch.testing.assert_close(loss, expected)
 
 
-def test_spces_classifier_leaves_the_embedding_alone() -> None:
+def test_spces_classifier_does_not_train_the_embedding() -> None:
     centers, embedding, batch = example()
     embedding.requires_grad_()
     other = ClassCenters(CLASSES, 5).double()
@@ -167,7 +167,7 @@ def test_spces_classifier_leaves_the_embedding_alone() -> None:
 
 
 class Prototypes:
-    """Class centers of given weights, or of given cosines where the embedding must not move them."""
+    """Class centers with given weights, or with fixed cosines if they must not depend on the embedding."""
 
     def __init__(self, weight: Tensor, cosines: Tensor | None = None) -> None:
         self.weight, self.fixed = weight, cosines
@@ -182,7 +182,7 @@ class Prototypes:
 def test_gradients_by_gradcheck(name: str) -> None:
     centers, embedding, batch = example(size=3)
     weight = centers.weight.detach().clone()
-    # What is detached is constant to autograd, but not to finite differences.
+    # Detached tensors are constant for autograd, but not for finite differences.
     fixed = None if name in {"supcon", "esupcon"} else centers.cosines(embedding).detach()
 
     def of_embedding(embedding: Tensor) -> Tensor:
@@ -208,7 +208,7 @@ def test_the_order_of_the_batch_does_not_matter(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_lengths_do_not_matter_to_the_loss_and_are_the_quality(name: str) -> None:
+def test_norms_do_not_affect_the_loss_and_are_the_quality(name: str) -> None:
     centers, embedding, batch = example()
     lengths = torch.rand(len(embedding), 1, dtype=torch.float64) + 0.5
     method = build(name)
@@ -253,7 +253,7 @@ def test_loss_and_gradient_are_finite(
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_descent_gathers_people_and_where_there_is_one_the_classifier_too(name: str) -> None:
+def test_training_clusters_people_and_aligns_their_prototypes(name: str) -> None:
     centers, embedding, batch = example(size=8, dtype=torch.float32)
     embedding.requires_grad_()
     optimizer = torch.optim.Adam([embedding, centers.weight], lr=0.05)

@@ -45,7 +45,7 @@ def test_a_constant_u_gives_simclrs_loss_at_its_temperature(u: float) -> None:
     assert loss == pytest.approx(slow_nt_xent(outputs["embedding"], tau), rel=1e-10)
 
 
-def test_every_view_divides_by_a_temperature_of_its_own() -> None:
+def test_every_view_has_its_own_temperature() -> None:
     centers, outputs, batch = example()
     loss = build(0.3).loss(outputs, batch, centers)
     taus = [0.3 / (1 / (1 + math.exp(-float(u)))) for u in outputs["log_odds"]]
@@ -55,7 +55,7 @@ def test_every_view_divides_by_a_temperature_of_its_own() -> None:
     torch.testing.assert_close(loss.per_image["temperature"], torch.tensor(taus, dtype=torch.float64))
 
 
-def test_labels_play_no_part() -> None:
+def test_labels_have_no_effect() -> None:
     centers, outputs, batch = example()
     relabeled = Batch(torch.arange(2 * IMAGES) % 3, batch.samples, batch.step, batch.seed)
     before, after = (build().loss(outputs, b, centers).total for b in (batch, relabeled))
@@ -104,7 +104,7 @@ def test_the_temperature_is_bounded_from_below_and_always_finite() -> None:
     assert (tau >= 0.1).all()
 
 
-def test_quality_is_u_where_the_sigmoid_has_run_together() -> None:
+def test_quality_is_u_where_the_sigmoid_saturates() -> None:
     u = torch.tensor([[-3.0], [0.0], [20.0], [21.0]])
     embedding = torch.randn(4, 6)
     scored = build().score({"embedding": embedding, "log_odds": u})

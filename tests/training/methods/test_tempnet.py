@@ -80,7 +80,7 @@ def test_derivatives_are_those_of_autograd(masked: bool) -> None:
     torch.testing.assert_close(second_derivative(logits, tau, mask), second, rtol=1e-6, atol=1e-9)
 
 
-def test_what_is_not_contrasted_with_plays_no_part() -> None:
+def test_masked_logits_have_no_effect() -> None:
     logits, tau = cosines(6, 9), torch.linspace(0.05, 1.0, 6, dtype=torch.float64)
     among = torch.zeros(6, 9, dtype=torch.bool)
     among[:, 2:7] = True
@@ -112,7 +112,7 @@ def test_the_loss_is_convex_in_the_temperature(scale: float) -> None:
     tau = torch.logspace(-3, 2, 200, dtype=torch.float64)
     logits = scale * cosines(1, 30).expand(200, -1)
     assert (second_derivative(logits, tau) >= 0).all()
-    # f' never falls, which f'' could not show by itself.
+    # f' never decreases; checking f'' alone would not show it.
     assert (first_derivative(logits, tau, 1.0).diff() >= -1e-9).all()
 
 
@@ -177,7 +177,7 @@ def test_newton_finds_the_minimum(kind: str, rho: float) -> None:
             at = torch.tensor([math.exp(log_tau)], dtype=torch.float64)
             return float(robust_loss(row[None], row.new_zeros(1), at, rho))
 
-        # An independent search over every decade the minimum can be in.
+        # An independent search over all decades in which the minimum can be.
         found = minimize_scalar(
             value, bounds=(math.log(FLOOR), math.log(1e14)), method="bounded", options={"xatol": 1e-8}
         )
@@ -370,7 +370,7 @@ def test_loss_and_gradient_are_finite_at_the_ends(contrast: str, where: str) -> 
         assert torch.isfinite(parameter.grad).all()  # type: ignore[arg-type]
 
 
-def test_images_with_nobody_to_contrast_with_are_left_out() -> None:
+def test_images_without_contrasts_are_left_out() -> None:
     tempnet, centers = method(rho=0.5), ClassCenters(5, 8)
     embedding = torch.randn(6, 8, requires_grad=True)
     loss = tempnet.loss({"embedding": embedding}, batch([3] * 6), centers)
@@ -405,7 +405,7 @@ def test_the_temperature_network_has_groups_of_its_own() -> None:
 
 
 def test_training_brings_the_network_to_newtons_temperatures() -> None:
-    # Two kinds of images, in a crowd and far from all: their best temperatures differ, and the network must find them.
+    # Images in a dense cluster and isolated ones have different optimal temperatures, which the network must learn.
     torch.manual_seed(6)
     crowd = F.normalize(torch.tensor([3.0, 0, 0, 0, 0, 0, 0, 0]) + 0.5 * torch.randn(40, 8))
     embedding = torch.cat([crowd, F.normalize(torch.randn(40, 8))])

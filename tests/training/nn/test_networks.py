@@ -11,7 +11,7 @@ from facerts.training.nn.flops import count_multiply_adds, count_parameters
 from facerts.training.nn.iresnet import MIN_CHANNELS
 
 
-# Multiply-adds in G as model zoos publish them, and parameters in M of the field's own implementations.
+# Multiply-adds in G as published by model zoos, and parameters in M of reference implementations.
 @pytest.mark.parametrize(
     ("name", "embedding_size", "multiply_adds", "parameters"),
     [
@@ -23,7 +23,7 @@ from facerts.training.nn.iresnet import MIN_CHANNELS
         ("mobilefacenet_wide", 512, 0.45, 2.1),
     ],
 )
-def test_the_cost_is_the_published_one(
+def test_parameters_and_multiply_adds_are_the_published_ones(
     name: str, embedding_size: int, multiply_adds: float, parameters: float
 ) -> None:
     network = build_network(name, embedding_size=embedding_size)
@@ -31,7 +31,7 @@ def test_the_cost_is_the_published_one(
     assert count_parameters(network) / 1e6 == pytest.approx(parameters, rel=0.03)
 
 
-def test_mobilefacenet_costs_what_its_paper_says() -> None:
+def test_mobilefacenet_has_the_cost_in_its_paper() -> None:
     # The paper: 0.99 M parameters and 221 M multiply-adds, of convolutions alone.
     network = build_network("mobilefacenet", embedding_size=128)
     assert count_parameters(network) / 1e6 == pytest.approx(0.99, rel=0.02)
@@ -62,7 +62,7 @@ def test_outputs_have_their_shapes_for_any_batch(name: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", BACKBONES)
-def test_every_trunk_says_how_many_features_it_gives(name: str) -> None:
+def test_every_trunk_has_its_number_of_features(name: str) -> None:
     with torch.device("meta"):
         trunk = BACKBONES[name](width=0.25)
         assert trunk(torch.empty(2, 3, 112, 112)).shape == (2, trunk.features)
@@ -90,7 +90,7 @@ def test_lite_moves_the_first_stride_into_the_stem_and_nothing_else() -> None:
     assert sizes["plain"] == [(16, 112), (16, 56), (32, 28), (64, 14), (128, 7)]
     assert sizes["lite"] == [(16, 56), *sizes["plain"][1:]]
     shapes = [{name: value.shape for name, value in trunk.state_dict().items()} for trunk in (plain, lite)]
-    # The first block needs no shortcut where it keeps the size.
+    # The first block needs no shortcut if it keeps the size.
     left = set(shapes[0]) - set(shapes[1])
     assert left
     assert all(name.startswith("1.0.shortcut") for name in left)
@@ -160,7 +160,7 @@ def test_folded_branches_compute_the_same_in_evaluation_mode() -> None:
     assert any("identity" in name for name, _ in network.named_modules())
 
 
-def test_compact_networks_leave_nothing_that_a_runtime_cannot_fold() -> None:
+def test_compact_networks_can_be_folded_completely() -> None:
     """Every BatchNorm directly follows a convolution, and every activation is a ReLU."""
     for name in ("compact", "compact_bottleneck", "compact_inverted"):
         layers = [m for m in BACKBONES[name](width=1.0).modules() if not list(m.children())]

@@ -1,4 +1,4 @@
-"""Published weights of IResNets against the published network, written here from its names and its figure alone."""
+"""Pretrained weights of IResNets against an independent implementation of the published network."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CHANNELS = (16, 32, 64, 128)
 
 
 def embed(weights: dict[str, Tensor], images: Tensor) -> Tensor:
-    """The published network: each operation on the weights that its name says, nothing of the package."""
+    """The published network, implemented from the names of its weights without using the package."""
 
     def norm(x: Tensor, name: str) -> Tensor:
         mean, var = weights[f"{name}.running_mean"], weights[f"{name}.running_var"]
@@ -59,7 +59,7 @@ def test_the_embeddings_are_those_of_the_published_network(name: str) -> None:
     torch.testing.assert_close(actual, expected, rtol=1e-10, atol=1e-10)
 
 
-def test_every_weight_is_taken_and_further_heads_stay() -> None:
+def test_every_weight_is_loaded_and_other_heads_do_not_change() -> None:
     weights = draw_published(BLOCKS["iresnet18"], CHANNELS, embedding_size=24)
     network = build_network(
         "iresnet18", embedding_size=24, width=0.25, heads={"log_scale": HeadSpec(4, True)}
@@ -73,7 +73,7 @@ def test_every_weight_is_taken_and_further_heads_stay() -> None:
 
 
 @pytest.mark.parametrize("wrap", ["plain", "parallel", "state_dict", "without counters"])
-def test_what_savers_put_around_the_weights_makes_no_difference(wrap: str) -> None:
+def test_wrappers_and_prefixes_of_weights_are_removed(wrap: str) -> None:
     weights = draw_published(BLOCKS["iresnet18"], CHANNELS, embedding_size=24)
     saved: dict[str, object] = {
         "plain": weights,
@@ -129,7 +129,7 @@ def test_an_unexpected_name_is_an_error() -> None:
 @pytest.mark.parametrize(
     "saved", [{}, {"epoch": 1}, {"state_dict": {"epoch": 1}}, {0: torch.zeros(1)}], ids=repr
 )
-def test_what_is_no_state_dict_is_refused(saved: dict[str, object]) -> None:
+def test_files_without_a_state_dict_are_refused(saved: dict[str, object]) -> None:
     with pytest.raises(ModelError, match=r"^backbone\.pth: neither a facerts checkpoint nor a state dict"):
         state_dict(saved, "backbone.pth")
 

@@ -1,4 +1,4 @@
-"""Activations computed twice: the gradients and the state of those that are kept, in less memory."""
+"""Recomputed activations: the same gradients and state as with stored ones, in less memory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NAMES = ["iresnet18_lite", "iresnet18_se", "mobilefacenet"]
 
 
 def two(name: str, dropout: float = 0.0) -> tuple[FaceNetwork, FaceNetwork]:
-    """The same network twice; the second computes its activations again."""
+    """The same network twice; the second one recomputes its activations."""
     torch.manual_seed(0)
     kept = build_network(name, embedding_size=8, width=0.25, dropout=dropout).double().train()
     again = copy.deepcopy(kept)
@@ -44,12 +44,12 @@ def test_gradients_and_statistics_are_those_of_activations_that_are_kept(name: s
     for entry, value in kept.state_dict().items():
         assert torch.equal(again.state_dict()[entry], value), entry
         moved += "running" in entry and not torch.equal(before[entry], value)
-    # The statistics of a network whose units have not run would be equal, too.
+    # Statistics that were never updated would be equal too.
     assert moved > 20
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_what_is_kept_for_the_backward_pass_is_less(name: str) -> None:
+def test_less_is_stored_for_the_backward_pass(name: str) -> None:
     sizes = []
     for network in two(name):
         kept: dict[int, int] = {}
@@ -65,7 +65,7 @@ def test_what_is_kept_for_the_backward_pass_is_less(name: str) -> None:
     assert sizes[1] < 0.6 * sizes[0]
 
 
-def test_nothing_is_computed_twice_where_no_gradient_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_recomputed_without_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
     _, again = two("mobilefacenet")
     passes: list[ResidualBlock] = []
 
@@ -86,7 +86,7 @@ def test_nothing_is_computed_twice_where_no_gradient_is_asked_for(monkeypatch: p
     assert len(passes) == 4
 
 
-def test_the_statistics_are_put_back_where_the_second_pass_fails() -> None:
+def test_the_statistics_are_restored_if_the_recomputation_fails() -> None:
     _, again = two("iresnet18_lite")
     block = next(module for module in again.modules() if isinstance(module, ResidualBlock))
     own = dict(block.named_buffers())

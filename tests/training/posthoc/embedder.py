@@ -1,4 +1,4 @@
-"""A small ONNX embedder whose embedding carries the quality of an image, as those of trained networks do."""
+"""A small ONNX embedder whose embedding depends on image quality, as those of trained networks do."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ FACES = 64
 
 
 def write_sharp_embedder(path: Path, *, likeness: float = 0.5) -> Path:
-    """Colors pooled to 7 x 7 and projected, as far as the strength of the edges is usual.
+    """Write an embedder that projects colors pooled to 7 x 7, provided that edges have the usual strength.
 
-    Blurred and noisy images go astray instead, each in a direction of its own and, by ``likeness``, in one that they
-    share.
+    Embeddings of blurred and noisy images move away instead, each in its own direction and, in proportion to
+    ``likeness``, in a common direction.
     """
     faces = np.stack([draw_face(identity, 0, seed=77) for identity in range(FACES)])
     x = (faces.transpose(0, 3, 1, 2).astype(np.float32) - 127.5) / 127.5

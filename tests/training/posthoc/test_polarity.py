@@ -1,4 +1,4 @@
-"""Higher quality is a better image, whatever a method's own number is: measured on faces made worse.
+"""Higher quality means a better image for every method, measured on degraded faces.
 
 Heads are trained on a real embedder's features with each method's own loss, half of whose views are augmented; then
 faces of people who were not in the training data are compared with the same faces degraded.
@@ -26,13 +26,13 @@ pytestmark = pytest.mark.xdist_group("polarity")
 KINDS = ("blur", "low_resolution", "noise", "occlusion")
 STRENGTH = 0.7
 STRANGERS = 150
-# The other methods learn the embedding alone, and their quality is its length.
+# The other methods train only the embedding, and their quality is its norm.
 LEARNED = ("crfiqa", "dul", "godin", "pfe", "relaxed_softmax", "rts", "tau", "tempnet")
 
 
 @pytest.fixture(scope="module")
 def faces(facerts_data: Path) -> dict[str, NDArray[np.uint8]]:
-    """Held-out people's faces, clean and by kind of degradation."""
+    """Faces of held-out people, clean and by kind of degradation."""
     source = open_source(facerts_data / "faces" / "val-000000.tar")
     rows = np.linspace(0, len(source) - 1, STRANGERS).astype(int)
     clean = np.stack([source.crop(row) for row in rows])
@@ -44,7 +44,7 @@ def faces(facerts_data: Path) -> dict[str, NDArray[np.uint8]]:
 
 
 def separations(model: Path, faces: dict[str, NDArray[np.uint8]]) -> dict[str, float]:
-    """AUROC of clean above degraded, by kind."""
+    """AUROC of clean against degraded faces, by kind."""
     embedder = load_embedder(model)
     quality = {kind: embedder(crops).quality for kind, crops in faces.items()}
     return {kind: separation(quality["clean"], quality[kind]).auroc for kind in KINDS}
@@ -52,7 +52,7 @@ def separations(model: Path, faces: dict[str, NDArray[np.uint8]]) -> dict[str, f
 
 @pytest.fixture(scope="module")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the features of the views are kept; the first method computes them."""
+    """Cache file for the features of the views; the first method computes them."""
     return tmp_path_factory.mktemp("polarity") / "features.npz"
 
 
@@ -122,7 +122,7 @@ def test_the_average_scale_of_rts_rises_for_blurred_and_occluded_faces_and_for_p
         assert np.median(scale) > np.median(clean), kind
 
 
-def test_the_length_of_an_embedding_falls_as_faces_get_worse(
+def test_the_norm_of_an_embedding_falls_as_faces_get_worse(
     reference_models: Path, faces: dict[str, NDArray[np.uint8]]
 ) -> None:
     measured = separations(reference_models / "mobilefacenet.onnx", faces)

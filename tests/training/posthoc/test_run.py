@@ -74,14 +74,14 @@ def test_the_file_has_their_embedding_and_our_quality(
 
 
 @pytest.mark.slow
-def test_names_and_other_outputs_of_theirs_stay(
+def test_other_outputs_of_the_embedder_do_not_change(
     drawn_faces: Path, tmp_path: Path, crops: NDArray[np.uint8]
 ) -> None:
     model = write_embedder(tmp_path / "theirs.onnx", quality=True)
     write_description(model, quality="output:bright", polarity="lower_is_better")
     once, twice = tmp_path / "once.onnx", tmp_path / "twice.onnx"
     scored(model, drawn_faces, once)
-    # On top of a file that has a tensor called quality already.
+    # With a model that already has a tensor called quality.
     scored(once, drawn_faces, twice, "relaxed_softmax")
     session = onnxruntime.InferenceSession(str(twice), providers=["CPUExecutionProvider"])
     assert [tensor.name for tensor in session.get_inputs()] == ["face"]
@@ -95,7 +95,7 @@ def test_names_and_other_outputs_of_theirs_stay(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ["rts", "relaxed_softmax", "dul", "godin", "crfiqa"])
-def test_every_method_that_fits_works(
+def test_every_suitable_method_works(
     method: str, foreign: Path, drawn_faces: Path, tmp_path: Path, crops: NDArray[np.uint8]
 ) -> None:
     out = tmp_path / "scored.onnx"
@@ -125,7 +125,7 @@ def test_inputs_of_every_kind(
     model = write_embedder(tmp_path / "theirs.onnx", **embedder)
     write_description(model, **description)
     out = tmp_path / "scored.onnx"
-    # An embedding that is not of unit length, though described as such, cannot agree with itself.
+    # The parity check would fail for an embedding that is described as unit but is not.
     if description.get("normalize_embedding") is False:
         _normalize(model)
     scored(model, drawn_faces, out)
@@ -152,7 +152,7 @@ def _normalize(path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_an_old_opset_is_brought_up(drawn_faces: Path, tmp_path: Path, crops: NDArray[np.uint8]) -> None:
+def test_an_old_opset_is_converted(drawn_faces: Path, tmp_path: Path, crops: NDArray[np.uint8]) -> None:
     model = write_embedder(tmp_path / "theirs.onnx")
     proto = onnx.load(str(model))
     proto.opset_import[0].version = 11
@@ -167,7 +167,7 @@ def test_an_old_opset_is_brought_up(drawn_faces: Path, tmp_path: Path, crops: ND
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("tap", "size"), [("flat", 147), ("pooled", 3)])
-def test_a_tapped_tensor_is_read_too(
+def test_a_tapped_tensor_is_a_feature(
     tap: str, size: int, foreign: Path, drawn_faces: Path, tmp_path: Path, crops: NDArray[np.uint8]
 ) -> None:
     out = tmp_path / "scored.onnx"
@@ -175,7 +175,7 @@ def test_a_tapped_tensor_is_read_too(
     assert done.trained.heads.sizes == (SIZE, size)
     with np.load(done.cache) as stored:
         assert stored["tap"].shape == (64, size)
-        # The mean over a map, or the tensor itself: here both say how bright an image is.
+        # The mean over a map, or the tensor itself; here both are the brightness of an image.
         crop = open_source(drawn_faces).crop(5).astype(np.float64) / 127.5 - 1
         np.testing.assert_allclose(stored["tap"][5].mean(), crop.mean(), atol=1e-5)
     assert np.array_equal(load_embedder(foreign)(crops).embedding, load_embedder(out)(crops).embedding)
@@ -199,7 +199,7 @@ def test_the_cache_saves_decoding(
     second = scored(foreign, drawn_faces, tmp_path / "b.onnx", cache=cache)
     assert cache.stat().st_mtime_ns == written
     assert second.trained.loss == first.trained.loss
-    # Another embedder, other images, another tensor: not what the cache holds.
+    # Another embedder, other images or another tensor: the cache does not apply.
     write_description(foreign, input_mean=[0, 0, 0])
     with pytest.raises(AssertionError, match="embedded"):
         scored(foreign, drawn_faces, tmp_path / "c.onnx", cache=cache)
@@ -216,7 +216,7 @@ def test_the_cache_saves_decoding(
             )
 
 
-def test_a_file_that_is_no_cache_is_left_alone(foreign: Path, drawn_faces: Path, tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_cache_is_not_changed(foreign: Path, drawn_faces: Path, tmp_path: Path) -> None:
     for number, content in enumerate((b"text", b"")):
         cache = tmp_path / f"{number}.npz"
         cache.write_bytes(content)
@@ -240,7 +240,7 @@ def test_the_same_seed_gives_the_same_weights(foreign: Path, drawn_faces: Path, 
 
 
 @pytest.mark.slow
-def test_a_file_that_computes_something_else_does_not_appear(
+def test_a_file_that_fails_the_parity_check_is_not_written(
     foreign: Path, drawn_faces: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def wrong(graph: Any, tensors: Any, scorer: Any, path: Path) -> dict[str, str]:
@@ -287,7 +287,7 @@ def test_means_without_the_image_by_a_slow_loop() -> None:
     slow = [np.log(np.exp(row).sum()) - row[label] for row, label in zip(logits, labels[rows], strict=True)]
     np.testing.assert_allclose(entropy, slow, atol=1e-12)
     assert not means.weight.requires_grad
-    # Binding a batch leaves the means as they were.
+    # The means themselves have not changed.
     np.testing.assert_allclose(
         means.cosines(torch.from_numpy(unit)),
         unit @ F.normalize(means.weight.detach()).numpy().T,
@@ -296,7 +296,7 @@ def test_means_without_the_image_by_a_slow_loop() -> None:
 
 
 def _people(identities: int, images: int, spoiled: int) -> tuple[Features, NDArray[np.int64]]:
-    """Identities in 8 dimensions; the last images of each are noise, and shorter."""
+    """Identities in 8 dimensions; the last images of each are noise with smaller norms."""
     random = np.random.default_rng(0)
     labels = np.repeat(np.arange(identities), images)
     centers = random.normal(size=(identities, 8))
@@ -337,7 +337,7 @@ def test_training_ends_when_the_heldout_loss_rises_and_keeps_the_best() -> None:
         assert torch.equal(value, short.heads.state_dict()[name]), name
 
 
-def test_heldout_identities_are_whole_and_people_with_one_image_are_not_among_them() -> None:
+def test_heldout_identities_are_complete_and_have_several_images() -> None:
     labels = np.array([0, 0, 1, 2, 2, 3, 3, 4, 4, 4, 5])
     held = held_out(labels, 0.5, 1)
     assert 0 < held.sum() < len(labels)

@@ -33,7 +33,7 @@ from tests.foreign import write_description
 from tests.training.posthoc.embedder import SIZE, write_sharp_embedder
 
 SHORT = HeadSettings(hidden=8, epochs=2, batch_size=16, holdout=0.25)
-# Few people are contrasted with each other: ρ must be small, and the temperatures that it asks for are large.
+# With few people to contrast, ρ must be small and the optimal temperatures are large.
 LOW_RHO = ["rho=1", "tau_max=1"]
 
 
@@ -58,7 +58,7 @@ def graft(folder: Path, out: Path, method: str, **options: Any) -> GraftResult:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ["pfe", "tau", "tempnet"])
-def test_each_is_written_and_the_same_again(method: str, folder: Path, tmp_path: Path) -> None:
+def test_each_method_is_written_reproducibly(method: str, folder: Path, tmp_path: Path) -> None:
     crops = np.stack([draw_face(identity, 0, seed=5) for identity in range(4)])
     state = torch.get_rng_state()
     done = graft(folder, tmp_path / "a.onnx", method)
@@ -66,7 +66,7 @@ def test_each_is_written_and_the_same_again(method: str, folder: Path, tmp_path:
     assert torch.equal(torch.get_rng_state(), state)
     assert done.trained.heldout_loss
     assert np.isfinite(done.trained.heldout_loss).all()
-    # Checked on many crops before the file appears.
+    # Parity was checked on many crops before the file was written.
     assert done.parity.quality_error is not None
     assert done.parity.quality_error <= 1e-3
     assert (done.trained.loss, done.trained.heldout_loss) == (again.trained.loss, again.trained.heldout_loss)
@@ -100,8 +100,8 @@ def test_degraded_images_of_strangers_get_less_quality(method: str, folder: Path
 
 
 @pytest.mark.slow
-def test_the_temperature_network_learns_where_the_loss_is_least(folder: Path, tmp_path: Path) -> None:
-    """Whether blurred images get a higher or a lower temperature is the embedder's doing: ask the minimum itself."""
+def test_the_temperature_network_learns_the_minimum_of_the_loss(folder: Path, tmp_path: Path) -> None:
+    """The direction in which blur moves the temperature depends on the embedder, so compare with the exact minimum."""
     out = tmp_path / "a.onnx"
     settings = HeadSettings(epochs=100, batch_size=32, holdout=0.0, lr=3e-3)
     model = write_sharp_embedder(tmp_path / "theirs.onnx", likeness=1.0)
@@ -122,7 +122,7 @@ def test_the_temperature_network_learns_where_the_loss_is_least(folder: Path, tm
 
 
 @pytest.mark.slow
-def test_views_are_kept_and_made_anew_where_they_are_others(
+def test_views_are_cached_and_recomputed_if_they_change(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cache = tmp_path / "cache.npz"
@@ -151,7 +151,7 @@ def test_views_are_kept_and_made_anew_where_they_are_others(
             graft(folder, tmp_path / "a.onnx", "tau", **{"cache": cache, **other})
 
 
-def test_a_view_depends_on_its_keys_alone(folder: Path) -> None:
+def test_a_view_depends_only_on_its_keys(folder: Path) -> None:
     source = open_source(folder / "faces")
     first, again = list(Views(3).of(source)), list(Views(4).of(source))
     for number in range(3):
@@ -243,14 +243,14 @@ def test_the_command_gives_its_views(folder: Path, tmp_path: Path) -> None:
     short = ["--hidden", "8", "--epochs", "1", "--train-batch", "16", "--holdout", "0.25", "--norm"]
     ran = CliRunner().invoke(build_app(), ["posthoc", "tau", *files, *options, *short, "--json"])
     assert ran.exit_code == 0, ran.output
-    # Nothing was left to vary.
+    # Without any augmentation both views are equal.
     with np.load(cache) as stored:
         first, second = stored["unit"].reshape(2, 96, SIZE)
     np.testing.assert_array_equal(first, second)
 
 
 @pytest.mark.slow
-def test_heads_read_the_norm_and_the_file_does_too(folder: Path, tmp_path: Path) -> None:
+def test_heads_use_the_norm_and_so_does_the_file(folder: Path, tmp_path: Path) -> None:
     random = np.random.default_rng(0)
     vectors = torch.from_numpy(random.normal(size=(50, 6)).astype(np.float32))
     vectors *= torch.linspace(0.5, 4, 50).unsqueeze(1)
