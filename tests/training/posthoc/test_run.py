@@ -358,7 +358,7 @@ def test_heldout_identities_are_complete_and_have_several_images() -> None:
         ("rts", {"overrides": ["margin"]}, "key=value"),
         ("rts", {"overrides": ["margin=["]}, "valid YAML"),
         ("rts", {"overrides": ["margin=wide"]}, "margin: .*number"),
-        ("rts", {"tap": "flt"}, "has no tensor 'flt'; it has flat,"),
+        ("rts", {"tap": "flt"}, "has no tensor 'flt'; it has flat"),
         ("rts", {"tap": "face"}, "has no tensor 'face'"),
     ],
 )

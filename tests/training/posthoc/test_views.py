@@ -274,5 +274,5 @@ def test_a_norm_that_is_not_an_output_is_refused(folder: Path, tmp_path: Path) -
     write_description(path, normalize_embedding=False, outputs={"embedding": "unit"}, quality="none")
     with pytest.raises(ModelError, match="does not output the norm"):
         add_quality("rts", path, folder / "faces", tmp_path / "a.onnx", settings=HeadSettings(norm=True))
-    with pytest.raises(Error, match="unit embedding alone"):
+    with pytest.raises(Error, match="only the unit embedding"):
         graft(folder, tmp_path / "a.onnx", "tempnet", settings=HeadSettings(norm=True))
