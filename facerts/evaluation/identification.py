@@ -11,7 +11,7 @@ from facerts.benchmarks.templates import Roster, TemplateBenchmark
 from facerts.embedding.outputs import FaceOutputs
 from facerts.embedding.search import Backend, find
 from facerts.errors import DataError
-from facerts.evaluation.results.identification import FnirAtFpir, RankRate, SearchResult
+from facerts.evaluation.results.identification import FnirAtFpir, GallerySearch, RankRate
 from facerts.evaluation.templates import pooled
 from facerts.metrics.identification import fnir_at_fpir, mate_ranks, rank_rates
 from facerts.metrics.intervals import percentile_interval
@@ -27,7 +27,7 @@ def identification_of(
     fpirs: Sequence[float] = (0.01, 0.1),
     backend: Backend = "numpy",
     replicates: int = 500,
-) -> list[SearchResult]:
+) -> list[GallerySearch]:
     """Search for the benchmark's probes in each of its galleries, with each pooling.
 
     A probe is mated where its person is in the gallery. Ranks are of people among people. Intervals come from a
@@ -63,7 +63,7 @@ def identification_of(
             found = _search(templates, gallery, benchmark.probes, max(ranks), backend)
             by_rank, by_fpir = _rates(*found, mated, benchmark.probes.subjects, ranks, fpirs, replicates)
             entries.append(
-                SearchResult(
+                GallerySearch(
                     pooling=name,
                     gallery=gallery.name,
                     gallery_templates=len(gallery.templates),

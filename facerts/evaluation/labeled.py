@@ -15,7 +15,7 @@ from facerts.evaluation.result_folder import Arrays, load_result
 from facerts.evaluation.results import Result
 from facerts.evaluation.results.corruptions import CorruptionResult
 from facerts.evaluation.results.ood import OodResult
-from facerts.evaluation.results.reject import CalibrationResult
+from facerts.evaluation.results.reject import ReliabilitySection
 from facerts.evaluation.results.verification import VerificationResult
 from facerts.io.shown import shown_path
 
@@ -134,7 +134,7 @@ def mean_of(each: Sequence[Measured]) -> Measured:
     return Measured(value, value - down, value + up)
 
 
-def by_cosine(section: VerificationResult | CalibrationResult) -> bool:
+def by_cosine(section: VerificationResult | ReliabilitySection) -> bool:
     """Whether a benchmark's pairs were compared by the cosine, as every method's can be."""
     return section.similarity == "cosine"
 

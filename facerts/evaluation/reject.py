@@ -14,11 +14,11 @@ from facerts.errors import Error, ModelError
 from facerts.evaluation.image_scores import image_scores
 from facerts.evaluation.results.reject import (
     Areas,
-    CalibrationResult,
     Convention,
     PairSet,
     RejectResult,
     ReliabilityResult,
+    ReliabilitySection,
 )
 from facerts.evaluation.similarity import COSINE, Similarity
 from facerts.metrics.all_pairs import AllPairs, resampled_thresholds
@@ -115,7 +115,7 @@ def calibration_of(
     fmr: float = FMR,
     combine: Combine = "min",
     similarity: Similarity = COSINE,
-) -> CalibrationResult:
+) -> ReliabilitySection:
     """Does quality predict error? The section ``calibration[NAME]`` of a result.
 
     Of the genuine pairs: Spearman's correlation of quality with similarity, and FNMR in ten bins of equal numbers by
@@ -136,7 +136,7 @@ def calibration_of(
             high=bins.high.tolist(),
             pairs=bins.pairs.tolist(),
         )
-    return CalibrationResult(
+    return ReliabilitySection(
         similarity=similarity.name,
         fmr=fmr,
         threshold=threshold,

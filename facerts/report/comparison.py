@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from facerts.errors import DataError, MissingExtraError
-from facerts.evaluation.compare import Method
+from facerts.evaluation.compare import MethodRuns
 from facerts.evaluation.compare.ood import ood_auroc
 from facerts.evaluation.compare.verification import accuracy_sets, mean_accuracy
 from facerts.evaluation.result_folder import naming_folders
@@ -29,7 +29,7 @@ Named = Sequence[tuple[str, Sequence[Subject]]]
 class Material(NamedTuple):
     """What figures are drawn from."""
 
-    methods: Sequence[Method]
+    methods: Sequence[MethodRuns]
     subjects: Named
     comparison: Comparison
 
@@ -49,7 +49,7 @@ class Drawn(NamedTuple):
 
 
 def write_comparison_report(
-    methods: Sequence[Method],
+    methods: Sequence[MethodRuns],
     subjects: Named,
     comparison: Comparison,
     folder: str | Path,
@@ -97,7 +97,7 @@ def write_comparison_report(
         write_page(material.runs, home / PAGE_FILE, title=title, compared=comparison, topics=shown)
 
 
-def subjects_of(methods: Sequence[Method], logs: Sequence[str] = ()) -> list[tuple[str, list[Subject]]]:
+def subjects_of(methods: Sequence[MethodRuns], logs: Sequence[str] = ()) -> list[tuple[str, list[Subject]]]:
     """Every method's runs, with their training logs.
 
     Args:

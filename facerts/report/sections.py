@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from facerts.evaluation.results.corruptions import CorruptedScore, CorruptionResult
-from facerts.evaluation.results.identification import IdentificationResult, SearchResult
+from facerts.evaluation.results.identification import GallerySearch, IdentificationResult
 from facerts.evaluation.results.ood import OodResult
 from facerts.evaluation.results.reject import RejectResult
 from facerts.evaluation.results.verification import AccuracyResult, PairNumbers, VerificationResult
@@ -115,7 +115,7 @@ class IdentificationPart(NamedTuple):
     """A benchmark; ``rows`` are models' labels and searches."""
 
     name: str
-    rows: list[tuple[str, SearchResult]]
+    rows: list[tuple[str, GallerySearch]]
     ranks: list[str]
     fpirs: list[str]
     first: IdentificationResult

@@ -75,7 +75,7 @@ class Schema(BaseModel):
     model_config = ConfigDict(protected_namespaces=(), extra="forbid")
 
 
-class Face(Schema):
+class FaceResult(Schema):
     """A face."""
 
     box: Box | None = Field(
@@ -111,7 +111,7 @@ class ImageResult(Schema):
     found: Count = Field(
         description="Number of faces found, including those beyond the maximum that is scored."
     )
-    faces: list[Face] = Field(description="Largest first.")
+    faces: list[FaceResult] = Field(description="Largest first.")
     error: str | None = Field(description="Why the image could not be scored.")
 
 

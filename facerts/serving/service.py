@@ -21,7 +21,7 @@ from facerts.scoring.prepare import PreparedImage, prepare, printable
 from facerts.serving.batching import Batcher
 from facerts.serving.errors import RequestError
 from facerts.serving.metrics import Metrics
-from facerts.serving.schemas import Face, ImageResult, Options, Scores
+from facerts.serving.schemas import FaceResult, ImageResult, Options, Scores
 from facerts.serving.settings import Settings
 from facerts.serving.uploads import Upload
 
@@ -220,10 +220,10 @@ class _LimitedDetector:
         return faces[: self._max_faces]
 
 
-def _face(scored: ScoredFace, *, embedding: bool) -> Face:
+def _face(scored: ScoredFace, *, embedding: bool) -> FaceResult:
     row = scored.row
     points = row.points
-    return Face(
+    return FaceResult(
         box=row.box,
         points=None if points is None else [points[at : at + 2] for at in range(0, len(points), 2)],
         det_score=row.det_score,

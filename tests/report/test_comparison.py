@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from facerts.errors import DataError
-from facerts.evaluation.compare import Method, compare_methods, methods_of
+from facerts.evaluation.compare import MethodRuns, compare_methods, methods_of
 from facerts.evaluation.corruption_benchmark import run_corruptions
 from facerts.evaluation.labeled import Measured, load_labeled
 from facerts.evaluation.ood import run_ood
@@ -33,7 +33,7 @@ LOG = [
 @pytest.fixture(scope="module")
 def methods(
     named_folder: tuple[Path, Path], drawn_things: Path, tmp_path_factory: pytest.TempPathFactory
-) -> list[Method]:
+) -> list[MethodRuns]:
     """Two seeds of "A=1" with training logs, and "B", much worse."""
     people, listing = named_folder
     home = tmp_path_factory.mktemp("compared")
@@ -50,12 +50,14 @@ def methods(
 
 
 @pytest.fixture(scope="module")
-def comparison(methods: list[Method]) -> Comparison:
+def comparison(methods: list[MethodRuns]) -> Comparison:
     return compare_methods(methods)
 
 
 @pytest.fixture(scope="module")
-def written(methods: list[Method], comparison: Comparison, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def written(
+    methods: list[MethodRuns], comparison: Comparison, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
     folder = tmp_path_factory.mktemp("written")
     write_comparison_report(methods, subjects_of(methods), comparison, folder, title="A & B")
     return folder
@@ -73,7 +75,7 @@ def markdown_row(text: str, heading: str, first: str) -> list[str]:
 
 
 def test_tables_in_markdown_have_the_comparisons_numbers(
-    written: Path, comparison: Comparison, methods: list[Method]
+    written: Path, comparison: Comparison, methods: list[MethodRuns]
 ) -> None:
     text = (written / "tables.md").read_text(encoding="utf-8")
     both = [100 * run.content.verification["named"].accuracy.value for run in methods[0].runs]
@@ -117,8 +119,8 @@ def test_the_page_has_the_tables_and_figures(written: Path, comparison: Comparis
     assert "<title>A &amp; B</title>" in page
 
 
-def test_the_best_is_bold(methods: list[Method], tmp_path: Path) -> None:
-    single = [Method("A", methods[0].runs[:1]), methods[1]]
+def test_the_best_is_bold(methods: list[MethodRuns], tmp_path: Path) -> None:
+    single = [MethodRuns("A", methods[0].runs[:1]), methods[1]]
     comparison = compare_methods(single)
     write_comparison_report(single, subjects_of(single), comparison, tmp_path)
     text = (tmp_path / "tables.md").read_text(encoding="utf-8")
@@ -136,7 +138,7 @@ def test_the_best_is_bold(methods: list[Method], tmp_path: Path) -> None:
     assert section.count('class="clear"') == marked > 0
 
 
-def test_logs_are_the_folders_own_or_given_by_label(methods: list[Method], tmp_path: Path) -> None:
+def test_logs_are_the_folders_own_or_given_by_label(methods: list[MethodRuns], tmp_path: Path) -> None:
     ((_, runs), (_, others)) = subjects_of(methods)
     assert [len(run.log) for run in runs] == [4, 0]
     assert others[0].log == []

@@ -13,7 +13,7 @@ from pathlib import Path
 from facerts.errors import DataError
 from facerts.evaluation.compare.differences import ood_difference, verification_difference
 from facerts.evaluation.compare.embedding import chosen, on_one_embedding
-from facerts.evaluation.compare.methods import Method, methods_of
+from facerts.evaluation.compare.methods import MethodRuns, methods_of
 from facerts.evaluation.compare.ood import ood_tables
 from facerts.evaluation.compare.reject import reject_tables
 from facerts.evaluation.compare.verification import verification_tables
@@ -22,7 +22,7 @@ from facerts.evaluation.result_folder import naming_folders
 from facerts.evaluation.results.comparison import SCHEMA, ComparedMethod, ComparedModel, Comparison
 from facerts.io.files import atomic_write
 
-__all__ = ["SCHEMA", "Method", "compare", "compare_methods", "methods_of", "write_comparison"]
+__all__ = ["SCHEMA", "MethodRuns", "compare", "compare_methods", "methods_of", "write_comparison"]
 
 
 def compare(folders: Sequence[str | Path], *, embedding: str | None = None) -> Comparison:
@@ -34,7 +34,7 @@ def compare(folders: Sequence[str | Path], *, embedding: str | None = None) -> C
     return compare_methods(methods_of(load_labeled(folders)), embedding=embedding)
 
 
-def compare_methods(methods: Sequence[Method], *, embedding: str | None = None) -> Comparison:
+def compare_methods(methods: Sequence[MethodRuns], *, embedding: str | None = None) -> Comparison:
     """Tables of all methods, and paired differences of every result from the first.
 
     Benchmarks that were measured on other data (by their hash) are not tested; a note says so.
@@ -54,7 +54,7 @@ def compare_methods(methods: Sequence[Method], *, embedding: str | None = None) 
         return _compared(methods, embedding)
 
 
-def _compared(methods: Sequence[Method], embedding: str | None) -> Comparison:
+def _compared(methods: Sequence[MethodRuns], embedding: str | None) -> Comparison:
     named = [(method.shown(run), run) for method in methods for run in method.runs]
     if len(named) < 2:
         raise DataError("a comparison needs at least two result folders")

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.errors import DataError
-from facerts.evaluation.compare.methods import Estimate, Method
+from facerts.evaluation.compare.methods import Estimate, MethodRuns
 from facerts.evaluation.compare.reject import COLUMNS, curve_number
 from facerts.evaluation.compare.table import OWN_SCORES, UNTESTED, Measure, reading, rows_of, table_of
 from facerts.evaluation.labeled import Saved, by_cosine, quality_of
@@ -51,7 +51,7 @@ class OneCurve:
     fnmr_ci95: tuple[list[float], list[float]] | None = None
 
 
-def chosen(methods: Sequence[Method], label: str | None) -> Method:
+def chosen(methods: Sequence[MethodRuns], label: str | None) -> MethodRuns:
     """The method whose embedding is used: the first, where no label is given.
 
     Raises:
@@ -66,7 +66,7 @@ def chosen(methods: Sequence[Method], label: str | None) -> Method:
 
 
 def on_one_embedding(
-    methods: Sequence[Method], embedder: Method, notes: list[str]
+    methods: Sequence[MethodRuns], embedder: MethodRuns, notes: list[str]
 ) -> tuple[list[ComparisonTable], dict[str, QualityCurves]]:
     """A table and curves for each benchmark of the chosen method that has pairs.
 
@@ -147,7 +147,7 @@ class _Pairs:
 
 
 def _measure(
-    methods: Sequence[Method], embedder: Method, pairs: _Pairs, notes: list[str]
+    methods: Sequence[MethodRuns], embedder: MethodRuns, pairs: _Pairs, notes: list[str]
 ) -> tuple[ComparisonTable, QualityCurves]:
     rows, by = [], []
     for method in methods:
@@ -196,7 +196,7 @@ def _number_of(curves: dict[tuple[Path, str], OneCurve]) -> Measure:
     return number
 
 
-def _scores(method: Method, pairs: _Pairs, notes: list[str]) -> list[str]:
+def _scores(method: MethodRuns, pairs: _Pairs, notes: list[str]) -> list[str]:
     """The method's scores of the same images; none, with a note, where its images are others."""
     prefix = f"verification/{pairs.name}/"
     expected = pairs.first.content.verification[pairs.name].data_sha256

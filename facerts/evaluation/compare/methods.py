@@ -23,7 +23,7 @@ class Estimate(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Method:
+class MethodRuns:
     """One method.
 
     Attributes:
@@ -54,7 +54,7 @@ class Method:
         )
 
 
-def methods_of(results: Sequence[Saved]) -> list[Method]:
+def methods_of(results: Sequence[Saved]) -> list[MethodRuns]:
     """Group results by their labels, in the order of the first of each.
 
     Results without a label of their own are methods by themselves, distinguished by their folders where the names of
@@ -75,7 +75,7 @@ def methods_of(results: Sequence[Saved]) -> list[Method]:
         first = runs[0]
         clashes = not first.labeled and times[first.label] > 1
         _check_runs(runs)
-        methods.append(Method(places[first.folder] if clashes else first.label, tuple(runs)))
+        methods.append(MethodRuns(places[first.folder] if clashes else first.label, tuple(runs)))
     return methods
 
 

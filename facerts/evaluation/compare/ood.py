@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from facerts.evaluation.baselines import BASELINES
 from facerts.evaluation.compare.differences import differences_of_separations, same_sources
-from facerts.evaluation.compare.methods import Estimate, Method
+from facerts.evaluation.compare.methods import Estimate, MethodRuns
 from facerts.evaluation.compare.table import (
     TESTED,
     UNTESTED,
@@ -31,7 +31,7 @@ TPRS: dict[str, TprName] = {"TNR@TPR90": "0.90", "TNR@TPR95": "0.95"}
 COLUMNS = (*TPRS, "AUROC")
 
 
-def ood_tables(methods: Sequence[Method]) -> list[ComparisonTable]:
+def ood_tables(methods: Sequence[MethodRuns]) -> list[ComparisonTable]:
     """All faces against all others, each source of faces against all others, all faces against each of others."""
     first = next((run.content.ood for run in runs_of(methods) if run.content.ood is not None), None)
     if first is None:
@@ -102,7 +102,7 @@ class _Sides:
         return found["tnr_at_tpr" if column in TPRS else "auroc"]
 
 
-def _table(methods: Sequence[Method], first: OodResult, sides: _Sides) -> ComparisonTable:
+def _table(methods: Sequence[MethodRuns], first: OodResult, sides: _Sides) -> ComparisonTable:
     shared = _shared(methods, sides)
     rows = []
     for method in methods:
@@ -110,7 +110,7 @@ def _table(methods: Sequence[Method], first: OodResult, sides: _Sides) -> Compar
         scores = [score for score in dict.fromkeys(found) if score not in shared]
         rows += rows_of(method, scores, COLUMNS, sides.measure)
     for score, run in shared.items():
-        rows += rows_of(Method(EVERY, (run,)), [score], COLUMNS, sides.measure)
+        rows += rows_of(MethodRuns(EVERY, (run,)), [score], COLUMNS, sides.measure)
     tested = mark_best(rows, COLUMNS, sides.test)
     counts = [
         f"{what}: {', '.join(f'{name} ({images[name]:,} images)' for name in names)}"
@@ -132,7 +132,7 @@ def _table(methods: Sequence[Method], first: OodResult, sides: _Sides) -> Compar
     return table_of("ood", f"{faces} against {joined(sides.others)}", COLUMNS, rows, note)
 
 
-def _shared(methods: Sequence[Method], sides: _Sides) -> dict[str, Saved]:
+def _shared(methods: Sequence[MethodRuns], sides: _Sides) -> dict[str, Saved]:
     """Scores of the images alone, whose numbers are the same for every method, and a run that has them."""
     found = {}
     for score in OF_IMAGES:

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import numpy as np
 
-from facerts.evaluation.compare.methods import Estimate, Method
+from facerts.evaluation.compare.methods import Estimate, MethodRuns
 from facerts.evaluation.compare.table import (
     OWN_SCORES,
     UNTESTED,
@@ -37,7 +37,7 @@ class MeasuredCurve(Protocol):
     fnmr_ci95: tuple[list[float], list[float]] | None
 
 
-def reject_tables(methods: Sequence[Method]) -> list[ComparisonTable]:
+def reject_tables(methods: Sequence[MethodRuns]) -> list[ComparisonTable]:
     """FNMR by the share rejected and the areas, of the benchmarks' pairs and of all pairs."""
     kinds: tuple[PairSet, ...] = ("benchmark", "all")
     return [
@@ -58,7 +58,7 @@ def curve_number(curve: MeasuredCurve, column: str) -> Estimate:
     return Estimate(curve.fnmr[place], None if ends is None else (ends[0][place], ends[1][place]))
 
 
-def _table(methods: Sequence[Method], name: str, pairs: PairSet, first: RejectResult) -> ComparisonTable:
+def _table(methods: Sequence[MethodRuns], name: str, pairs: PairSet, first: RejectResult) -> ComparisonTable:
     def measure(run: Saved, score: str | None, column: str) -> Estimate | None:
         of_score = [curve for curve in _curves(run, name, pairs) if curve.by == score]
         return curve_number(of_score[0], column) if of_score else None

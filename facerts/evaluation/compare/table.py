@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from facerts.evaluation.compare.methods import Estimate, Method
+from facerts.evaluation.compare.methods import Estimate, MethodRuns
 from facerts.evaluation.labeled import Saved
 from facerts.evaluation.results import Result
 from facerts.evaluation.results.comparison import ComparisonTable, TableCell, TableRow, Topic
@@ -34,7 +34,7 @@ class MethodRow:
         cells: by column; None where a run lacks the number.
     """
 
-    method: Method
+    method: MethodRuns
     score: str | None
     cells: Mapping[str, TableCell | None]
 
@@ -63,7 +63,7 @@ def table_of(
     )
 
 
-def row_of(method: Method, score: str | None, columns: Sequence[str], measure: Measure) -> MethodRow:
+def row_of(method: MethodRuns, score: str | None, columns: Sequence[str], measure: Measure) -> MethodRow:
     """A row, from what a result says of a score and a column."""
 
     def cell(column: str) -> TableCell | None:
@@ -73,7 +73,7 @@ def row_of(method: Method, score: str | None, columns: Sequence[str], measure: M
 
 
 def rows_of(
-    method: Method, scores: Sequence[str], columns: Sequence[str], measure: Measure
+    method: MethodRuns, scores: Sequence[str], columns: Sequence[str], measure: Measure
 ) -> list[MethodRow]:
     """A row for each score; a row without numbers where there is none."""
     if not scores:
@@ -101,7 +101,7 @@ def mark_best(rows: Sequence[MethodRow], columns: Sequence[str], test: Test) -> 
     return tested
 
 
-def reading(methods: Sequence[Method], intervals: Sequence[str]) -> str:
+def reading(methods: Sequence[MethodRuns], intervals: Sequence[str]) -> str:
     """How the numbers of a table are to be read.
 
     Args:
@@ -118,13 +118,13 @@ def reading(methods: Sequence[Method], intervals: Sequence[str]) -> str:
     return " ".join(sentences)
 
 
-def runs_of(methods: Sequence[Method]) -> Iterator[Saved]:
+def runs_of(methods: Sequence[MethodRuns]) -> Iterator[Saved]:
     """All runs of all methods."""
     return (run for method in methods for run in method.runs)
 
 
 def sections_of(
-    methods: Sequence[Method], sections: Callable[[Result], Mapping[str, Section]]
+    methods: Sequence[MethodRuns], sections: Callable[[Result], Mapping[str, Section]]
 ) -> dict[str, Section]:
     """Every benchmark that a run has a section of, with the section of the first run that has it."""
     found: dict[str, Section] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from facerts.evaluation.compare.differences import PairStatistic, differences_of_pairs, same_pairs
-from facerts.evaluation.compare.methods import Estimate, Method
+from facerts.evaluation.compare.methods import Estimate, MethodRuns
 from facerts.evaluation.compare.table import (
     TESTED,
     UNTESTED,
@@ -28,7 +28,7 @@ MEAN = "mean"
 AUROC = "AUROC"
 
 
-def verification_tables(methods: Sequence[Method]) -> list[ComparisonTable]:
+def verification_tables(methods: Sequence[MethodRuns]) -> list[ComparisonTable]:
     """Accuracy on every benchmark and the mean of all; TAR at FAR on each, of its pairs and of all pairs."""
     sections = sections_of(methods, lambda result: result.verification)
     folded = {name: section for name, section in sections.items() if section.accuracy is not None}
@@ -57,13 +57,13 @@ def mean_accuracy(run: Saved, names: Sequence[str]) -> Measured | None:
     return mean_of(each) if len(each) == len(names) else None
 
 
-def accuracy_sets(methods: Sequence[Method]) -> list[str]:
+def accuracy_sets(methods: Sequence[MethodRuns]) -> list[str]:
     """Benchmarks of the mean: those with an accuracy by folds whose pairs are compared by the cosine."""
     sections = sections_of(methods, lambda result: result.verification)
     return [name for name, section in sections.items() if section.accuracy is not None and by_cosine(section)]
 
 
-def _accuracy(methods: Sequence[Method], sections: Mapping[str, VerificationResult]) -> ComparisonTable:
+def _accuracy(methods: Sequence[MethodRuns], sections: Mapping[str, VerificationResult]) -> ComparisonTable:
     names = list(sections)
     averaged = [name for name in names if by_cosine(sections[name])]
     columns = [*names, MEAN] if len(averaged) > 1 else names
@@ -92,7 +92,7 @@ def _accuracy(methods: Sequence[Method], sections: Mapping[str, VerificationResu
     return table_of("verification", "Verification accuracy", columns, rows, note)
 
 
-def _tar(methods: Sequence[Method], name: str, section: PairNumbers, *, every: bool) -> ComparisonTable:
+def _tar(methods: Sequence[MethodRuns], name: str, section: PairNumbers, *, every: bool) -> ComparisonTable:
     having = [found for run in runs_of(methods) if (found := _numbers(run, name, every=every)) is not None]
     fars = {far for found in having for far in found.tar_at_far}
     rates = {f"TAR at FAR {far}": far for far in sorted(fars, key=float, reverse=True)}

@@ -28,7 +28,7 @@ class FnirAtFpir(ResultPart):
     ci95: Interval = Field(description="95 % interval of `value`.")
 
 
-class SearchResult(ResultPart):
+class GallerySearch(ResultPart):
     """One gallery, searched with one pooling of templates."""
 
     pooling: str = Field(
@@ -58,4 +58,4 @@ class IdentificationResult(ResultPart):
     )
     data_sha256: str | None = Field(default=None, description="As under `verification`.")
     interval: str = Field(description="What the intervals resample, in words.")
-    searches: list[SearchResult] = Field(description="One for each gallery and pooling.", min_length=1)
+    searches: list[GallerySearch] = Field(description="One for each gallery and pooling.", min_length=1)

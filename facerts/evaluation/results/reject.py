@@ -101,7 +101,7 @@ class ReliabilityResult(ResultPart):
         return self
 
 
-class CalibrationResult(ResultPart):
+class ReliabilitySection(ResultPart):
     """FNMR by quality at one threshold."""
 
     similarity: str = Field(

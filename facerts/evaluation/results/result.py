@@ -10,7 +10,7 @@ from facerts.evaluation.results.base import ResultPart
 from facerts.evaluation.results.corruptions import CorruptionResult
 from facerts.evaluation.results.identification import IdentificationResult
 from facerts.evaluation.results.ood import OodResult
-from facerts.evaluation.results.reject import CalibrationResult, RejectResult
+from facerts.evaluation.results.reject import RejectResult, ReliabilitySection
 from facerts.evaluation.results.verification import VerificationResult
 
 SCHEMA: Literal["facerts.result/1"] = "facerts.result/1"
@@ -50,7 +50,7 @@ class Sections(ResultPart):
     reject: dict[str, list[RejectResult]] = Field(
         default={}, description="Error versus reject, by benchmark."
     )
-    calibration: dict[str, CalibrationResult] = Field(
+    calibration: dict[str, ReliabilitySection] = Field(
         default={}, description="False non-matches by quality, by benchmark."
     )
     identification: dict[str, IdentificationResult] = Field(
