@@ -143,5 +143,5 @@ def test_the_reference_embedder_reaches_its_known_accuracy(
 ) -> None:
     embedder = load_embedder(reference_models / "mobilefacenet.onnx")
     section, _ = evaluate_verification(embedder, open_benchmark(facerts_data / "lfw"), flip=False)
-    assert section["accuracy"]["value"] == pytest.approx(0.9898, abs=5e-4)
-    assert 1 - section["tar_at_far"]["0.001"]["value"] == pytest.approx(0.0287, abs=1e-4)
+    assert section.accuracy.value == pytest.approx(0.9898, abs=5e-4)
+    assert 1 - section.tar_at_far["0.001"].value == pytest.approx(0.0287, abs=1e-4)

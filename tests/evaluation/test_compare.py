@@ -166,9 +166,9 @@ def test_other_pictures_are_left_out_with_a_note(
     run_ood(model, [str(drawn_faces)], [str(drawn_things)], other, BARE, exclude_others="*0.jpg")
     comparison = compare([folders["plain"], other])
     assert comparison.notes == [
-        "named: other was measured on other pictures or pairs than plain; no difference between them is tested, and "
+        "named: other was measured on other images or pairs than plain; no difference between them is tested, and "
         "their numbers may not compare.",
-        "ood: other was measured on other pictures than plain; no difference between them is tested, and their "
+        "ood: other was measured on other images than plain; no difference between them is tested, and their "
         "numbers may not compare.",
         *UNREACHED,
     ]
