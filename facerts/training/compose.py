@@ -26,6 +26,10 @@ SHIPPED = resources.files("facerts.recipes")
 SUFFIXES = (".yaml", ".yml")
 # A recipe, its base, the base of that and so on; nobody can follow more.
 MAXIMUM_RECIPES = 5
+# Settings by the names of earlier versions, which must cover those of a base by the names of today.
+FORMER_NAMES = {
+    former: today for method in METHODS.values() for former, today in method.Config.former_names().items()
+}
 
 
 def compose(recipe: str | Path, overrides: Sequence[str] = ()) -> tuple[Fields, str]:
@@ -181,7 +185,17 @@ def _parse(text: bytes, where: object) -> Fields:
         raise RecipeError(f"{where}: a recipe is a mapping of fields, see recipes/ for complete ones")
     if isinstance(fields.get("method"), str):
         fields["method"] = {"name": fields["method"]}
+    if "method" in fields:
+        fields["method"] = _by_names_of_today(fields["method"])
     return fields
+
+
+def _by_names_of_today(method: Any) -> Any:
+    """A recipe's ``method`` with today's names; a setting that it has by both keeps both, which is an error later."""
+    if not isinstance(method, dict):
+        return method
+    today = {key: FORMER_NAMES.get(key, key) for key in method}
+    return {key if today[key] in method else today[key]: value for key, value in method.items()}
 
 
 def _named(method: Any) -> str | None:
@@ -219,7 +233,11 @@ def _change(fields: Fields, override: str) -> None:
     value = parse_yaml(text, f"{override!r}", error=RecipeError)
     if key == "method" and isinstance(value, str):
         key = "method.name"
+    elif key == "method":
+        value = _by_names_of_today(value)
     *parents, last = key.split(".")
+    if parents == ["method"]:
+        last = FORMER_NAMES.get(last, last)
     for parent in parents:
         fields = fields.setdefault(parent, {})
         if not isinstance(fields, dict):

@@ -14,7 +14,7 @@ from facerts.serving import Settings
 from tests.serving.conftest import Serve, address, crop, started
 from tests.serving.test_limits import alive, head
 
-HEADERS, TIMEOUT = 0.5, 1.0
+HEADERS, TIMEOUT = 1.0, 3.0
 # Seconds after which a slow machine, too, would have closed a connection; without a limit it stays for ever.
 PATIENCE = 30.0
 
@@ -67,7 +67,8 @@ def test_the_next_request_of_a_connection_is_not_waited_for_either(client: httpx
             connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
             answer = b""
             while b'{"status":"ok"}' not in answer:
-                answer += connection.recv(1000)
+                answer += (more := connection.recv(1000))
+                assert more, "the connection was closed"
             # Within the time all is well, again and again.
             time.sleep(HEADERS / 2)
         closed_after(connection, ENDLESS)
@@ -78,8 +79,8 @@ def test_headers_that_come_with_the_body_before_are_not_waited_for(client: httpx
     body = crop(9)
     with connect(client) as connection:
         connection.sendall(head(f"Content-Length: {len(body)}") + body + b"GET /healthz HTTP/1.1\r\nHo")
-        while b"model_sha256" not in connection.recv(100_000):
-            pass
+        while b"model_sha256" not in (more := connection.recv(100_000)):
+            assert more, "the connection was closed"
         closed_after(connection)
     assert alive(client)
 

@@ -94,11 +94,21 @@ class MethodConfig(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     @classmethod
+    def former_names(cls) -> dict[str, str]:
+        """Keys of earlier versions, which are still read, and the settings that they stand for."""
+        aliases = {name: info.validation_alias for name, info in cls.model_fields.items()}
+        return {
+            str(key): name
+            for name, alias in aliases.items()
+            if isinstance(alias, AliasChoices)
+            for key in alias.choices
+            if key != name
+        }
+
+    @classmethod
     def setting_names(cls) -> list[str]:
         """Every key that a recipe may use, including those of earlier versions."""
-        aliases = [info.validation_alias for info in cls.model_fields.values()]
-        former = [str(key) for alias in aliases if isinstance(alias, AliasChoices) for key in alias.choices]
-        return list(dict.fromkeys([*cls.model_fields, *former]))
+        return [*cls.model_fields, *cls.former_names()]
 
 
 class Method(ABC):
