@@ -250,9 +250,7 @@ async def bombs(target: Target, number: int) -> None:
     bomb = BOMBS[number % len(BOMBS)]
     request = _request(bomb)
     if number % 5 == 0:
-        part = (
-            b'--X\r\nContent-Disposition: form-data; name="pictures"; filename="a"\r\n\r\n' + bomb + b"\r\n"
-        )
+        part = b'--X\r\nContent-Disposition: form-data; name="images"; filename="a"\r\n\r\n' + bomb + b"\r\n"
         request = _request(part * 16 + b"--X--\r\n", kind="multipart/form-data; boundary=X")
     target.answers[await _ask(target.port, request)] += 1
 

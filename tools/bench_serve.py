@@ -60,7 +60,7 @@ def main() -> None:
     kinds = [*options.vary, f"--batch-size {options.batch_size}"]
     with ExitStack() as running:
         ports = {kind: running.enter_context(_service([*common, *kind.split()])) for kind in kinds}
-        print(f"load average {os.getloadavg()[0]:.2f}, {os.cpu_count()} cores, {len(bodies)} pictures")
+        print(f"load average {os.getloadavg()[0]:.2f}, {os.cpu_count()} cores, {len(bodies)} images")
         print(
             "| clients | service | requests/s (quartiles) | p50 ms | p99 ms | CPU ms a request | crops a run |"
         )

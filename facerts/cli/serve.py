@@ -69,7 +69,10 @@ def serve(
     max_faces: Annotated[
         int, typer.Option(min=1, help="Score at most this many faces per image, largest first.")
     ] = 100,
-    max_pictures: Annotated[int, typer.Option(min=1, help="Maximum number of images per request.")] = 16,
+    max_images: Annotated[
+        int,
+        typer.Option("--max-images", "--max-pictures", min=1, help="Maximum number of images per request."),
+    ] = 16,
     queue: Annotated[
         int,
         typer.Option(min=1, help="Maximum number of requests worked on at the same time; others get 503."),
@@ -126,7 +129,7 @@ def serve(
         max_bytes=max_bytes,
         max_pixels=max_pixels,
         max_faces=max_faces,
-        max_pictures=max_pictures,
+        max_images=max_images,
         queue=queue,
         timeout=timeout,
         header_timeout=header_timeout,

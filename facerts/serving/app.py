@@ -44,7 +44,7 @@ PAGES = {"/": "page.html", "/docs": "reference.html"}
 # Errors of scoring, besides those that every route may return.
 SCORE_ERRORS: tuple[Code, ...] = (
     *("bad_request", "foreign_origin", "too_slow", "too_large", "unsupported_type"),
-    *("unusable_pictures", "internal", "busy", "timeout"),
+    *("unusable_images", "internal", "busy", "timeout"),
 )
 
 
@@ -174,7 +174,7 @@ def _add_api(app: FastAPI, service: Service) -> None:
         tags=["v1"],
         response_model=Scores,
         responses=_error_schemas("unauthorized", *SCORE_ERRORS),
-        openapi_extra={"requestBody": request_body(settings.max_pictures)},
+        openapi_extra={"requestBody": request_body(settings.max_images)},
         **guarded,
     )
     async def score(request: Request, options: Annotated[Options, Query()]) -> Response:
@@ -186,16 +186,16 @@ def _add_api(app: FastAPI, service: Service) -> None:
         service.check_capacity()
         # A request takes a place only once it is complete: slow or endless ones would keep it from others.
         uploads, fields = await read_uploads(
-            request, max_images=settings.max_pictures, max_fields=len(Options.model_fields)
+            request, max_images=settings.max_images, max_fields=len(Options.model_fields)
         )
         merged = merge_options(options, request.query_params.keys(), fields)
         with service.place():
             scores = await cancel_if_abandoned(request, service.score(uploads, merged), settings.timeout)
-        if all(image.error is not None for image in scores.pictures):
-            message = scores.pictures[0].error or ""
+        if all(image.error is not None for image in scores.images):
+            message = scores.images[0].error or ""
             if len(uploads) > 1:
                 message = f"none of the {len(uploads)} images could be scored; the first: {message}"
-            return error_response("unusable_pictures", message, images=scores.pictures)
+            return error_response("unusable_images", message, images=scores.images)
         return Response(scores.model_dump_json(), media_type=JSONResponse.media_type)
 
 
@@ -226,7 +226,7 @@ def _model_info(service: Service) -> ModelInfo:
         limits=RequestLimits(
             bytes=settings.max_bytes,
             pixels=settings.max_pixels,
-            pictures=settings.max_pictures,
+            images=settings.max_images,
             faces=settings.max_faces,
         ),
         description=embedder.description,

@@ -27,7 +27,7 @@ STATUS: dict[Code, int] = {
     "unsupported_type": 415,
     "wrong_host": 421,
     "invalid": 422,
-    "unusable_pictures": 422,
+    "unusable_images": 422,
     "internal": 500,
     "busy": 503,
     "timeout": 504,
@@ -65,7 +65,7 @@ def error_response(code: Code, message: str, *, images: Sequence[ImageResult] | 
         headers["WWW-Authenticate"] = "Bearer"
     elif code == "busy":
         headers["Retry-After"] = str(RETRY_AFTER)
-    problem = Problem(error=message, code=code, pictures=None if images is None else list(images))
+    problem = Problem(error=message, code=code, images=None if images is None else list(images))
     return Response(
         problem.model_dump_json(),
         status_code=STATUS[code],

@@ -54,7 +54,7 @@ class Metrics:
             registry=registry,
         )
         self._images = Counter(
-            "facerts_pictures", "Images scored, without a face, or failed", ["outcome"], registry=registry
+            "facerts_images", "Images scored, without a face, or failed", ["outcome"], registry=registry
         )
         self._faces = Counter("facerts_faces", "Faces scored", ["decision"], registry=registry)
         self._batch = Histogram(

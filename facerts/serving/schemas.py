@@ -9,7 +9,9 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from facerts.onnx.contract import Description
 
 # The form's field for images, and the types of a body that is one image; its first bytes say what it really is.
-IMAGES_FIELD = "pictures"
+IMAGES_FIELD = "images"
+# Its name in earlier versions, which is still read.
+FORMER_IMAGES_FIELD = "pictures"
 FORM_TYPE = "multipart/form-data"
 IMAGE_TYPES = ("image/jpeg", "image/png", "image/webp", "image/bmp", "application/octet-stream")
 
@@ -28,7 +30,7 @@ Code = Literal[
     "unsupported_type",
     "wrong_host",
     "invalid",
-    "unusable_pictures",
+    "unusable_images",
     "internal",
     "busy",
     "timeout",
@@ -123,7 +125,7 @@ class Scores(Schema):
     min_quality: float | None = Field(
         description="The threshold that faces had to reach; null without a threshold."
     )
-    pictures: list[ImageResult] = Field(description="One result for each image, in the order they were sent.")
+    images: list[ImageResult] = Field(description="One result for each image, in the order they were sent.")
 
 
 class RequestLimits(Schema):
@@ -131,7 +133,7 @@ class RequestLimits(Schema):
 
     bytes: Count = Field(description="Maximum size of a request body, in bytes.")
     pixels: Count = Field(description="Maximum number of pixels of an image.")
-    pictures: Count = Field(description="Maximum number of images per request.")
+    images: Count = Field(description="Maximum number of images per request.")
     faces: Count = Field(description="Maximum number of faces scored per image.")
 
 
@@ -165,7 +167,7 @@ class Problem(Schema):
 
     error: str = Field(description="The reason, in a sentence.")
     code: Code = Field(description="The reason, for programs.")
-    pictures: list[ImageResult] | None = Field(
+    images: list[ImageResult] | None = Field(
         None, description="One result for each image, if none could be scored."
     )
 

@@ -154,7 +154,7 @@ class Service:
             model=embedder.name,
             model_sha256=embedder.sha256,
             min_quality=judge.min_quality,
-            pictures=images,
+            images=images,
         )
 
     def _judge(self, min_quality: float | None, keep: float | None) -> RowBuilder:

@@ -28,7 +28,7 @@ class Settings:
         max_bytes: maximum size of a request body, in bytes.
         max_pixels: maximum number of pixels of an image; checked in its header, before it is decoded.
         max_faces: maximum number of faces scored per image, largest first.
-        max_pictures: maximum number of images per request.
+        max_images: maximum number of images per request.
         queue: maximum number of requests worked on at the same time; others get 503.
         timeout: seconds for the body to arrive, again for the response to be computed, and again for it to be read.
         header_timeout: seconds for a request's headers to arrive.
@@ -48,7 +48,7 @@ class Settings:
     max_bytes: int = 32 * MEBIBYTE
     max_pixels: int = 32_000_000
     max_faces: int = 100
-    max_pictures: int = 16
+    max_images: int = 16
     queue: int = 64
     timeout: float = 30.0
     header_timeout: float = 10.0
@@ -61,7 +61,7 @@ class Settings:
             raise Error("a token must be one or more printable ASCII characters")
         if self.token is not None and " " in self.token:
             raise Error("a token must not contain spaces")
-        for name in ("max_bytes", "max_pixels", "max_faces", "max_pictures", "queue"):
+        for name in ("max_bytes", "max_pixels", "max_faces", "max_images", "queue"):
             if getattr(self, name) < 1:
                 raise Error(f"{name} must be at least 1, not {getattr(self, name)}")
         for name in ("timeout", "header_timeout"):

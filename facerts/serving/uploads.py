@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from facerts.errors import did_you_mean
 from facerts.serving.errors import RequestError, validation_message
 from facerts.serving.multipart import MultipartError, Part, TooManyPartsError, boundary_of, split_parts
-from facerts.serving.schemas import FORM_TYPE, IMAGE_TYPES, IMAGES_FIELD, Options
+from facerts.serving.schemas import FORM_TYPE, FORMER_IMAGES_FIELD, IMAGE_TYPES, IMAGES_FIELD, Options
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -99,12 +99,12 @@ def _images_and_fields(parts: list[Part], max_images: int) -> tuple[list[Upload]
     fields: dict[str, str] = {}
     for part in parts:
         if part.filename is not None:
-            if part.name != IMAGES_FIELD:
+            if part.name not in (IMAGES_FIELD, FORMER_IMAGES_FIELD):
                 raise RequestError(
                     "invalid", f"files belong in the field {IMAGES_FIELD!r}, not in {part.name!r}"
                 )
             uploads.append(Upload(part.filename, part.data))
-        elif part.name == IMAGES_FIELD:
+        elif part.name in (IMAGES_FIELD, FORMER_IMAGES_FIELD):
             raise RequestError(
                 "invalid", f"{IMAGES_FIELD!r} must be files; with curl: -F {IMAGES_FIELD}=@photo.jpg"
             )

@@ -103,7 +103,7 @@ class Tab:
         ]
 
     def shoot(self, path: Path, *, width: int = 1280, height: int = 900, dark: bool = False) -> None:
-        """A picture of the whole page."""
+        """A image of the whole page."""
         self.call(
             "Emulation.setDeviceMetricsOverride",
             width=width,

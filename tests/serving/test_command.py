@@ -54,14 +54,14 @@ def served(*options: str | Path, **variables: str) -> Iterator[tuple[subprocess.
 
 
 def post(client: httpx.Client, count: int = 1, name: str = "a.png") -> httpx.Response:
-    return client.post("/v1/score", files=[("pictures", (name, crop(200))) for _ in range(count)])
+    return client.post("/v1/score", files=[("images", (name, crop(200))) for _ in range(count)])
 
 
 def test_it_listens_answers_logs_nothing_of_the_content_and_ends(model_file: Path) -> None:
     with served("--model", model_file, "--keep", "0.95", "--batch-size", "4") as (process, client):
         assert client.base_url.host == "127.0.0.1", "this machine alone, unless told otherwise"
         response = post(client, 3, name="secret-name.png")
-        assert [picture["faces"][0]["accepted"] for picture in response.json()["pictures"]] == [True] * 3
+        assert [image["faces"][0]["accepted"] for image in response.json()["images"]] == [True] * 3
         assert client.get("/secret-path?secret-query").status_code == 404
         assert client.get("/healthz").status_code == 200
         process.send_signal(signal.SIGTERM)
@@ -185,5 +185,5 @@ def test_the_command_and_python_have_the_same_defaults() -> None:
     for field in fields(Settings):
         if field.name in defaults:
             assert defaults[field.name] == field.default, field.name
-    assert {"max_bytes", "max_pixels", "max_faces", "max_pictures", "queue", "timeout"} <= set(defaults)
+    assert {"max_bytes", "max_pixels", "max_faces", "max_images", "queue", "timeout"} <= set(defaults)
     assert defaults["batch_wait_ms"] == 1000 * Settings().batch_wait

@@ -66,7 +66,7 @@ options = st.dictionaries(
 
 @fuzzed
 @given(data=mutated(PICTURES), aligned=st.booleans())
-def test_broken_pictures(client: httpx.Client, data: bytes, aligned: bool) -> None:
+def test_broken_images(client: httpx.Client, data: bytes, aligned: bool) -> None:
     headers = {"content-type": "application/octet-stream"}
     check(client.post(f"/v1/score?aligned={aligned}", content=data, headers=headers))
 
@@ -77,12 +77,12 @@ def test_broken_pictures(client: httpx.Client, data: bytes, aligned: bool) -> No
 def test_any_options_and_names(
     client: httpx.Client, query: dict[str, str], form: dict[str, str], names: list[str]
 ) -> None:
-    files: Any = [("pictures", (name or "a", crop(200))) for name in names]
+    files: Any = [("images", (name or "a", crop(200))) for name in names]
     check(client.post("/v1/score", params=query, data=form, files=files))
 
 
 FORM = (
-    b'--X\r\nContent-Disposition: form-data; name="pictures"; filename="a.png"\r\n'
+    b'--X\r\nContent-Disposition: form-data; name="images"; filename="a.png"\r\n'
     b"Content-Type: image/png\r\n\r\n" + crop(200) + b"\r\n"
     b'--X\r\nContent-Disposition: form-data; name="keep"\r\n\r\n0.95\r\n--X--\r\n'
 )
@@ -115,7 +115,7 @@ def test_broken_requests(client: httpx.Client, request: bytes) -> None:
 
 
 def test_it_is_still_there(client: httpx.Client) -> None:
-    files = [("pictures", ("a.png", crop(200)))]
+    files = [("images", ("a.png", crop(200)))]
     response = client.post("/v1/score", files=files, params={"aligned": "true"})
     assert response.status_code == 200
     told = client.get("/metrics").text

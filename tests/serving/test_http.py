@@ -16,8 +16,8 @@ GUARDED = (("GET", "/v1/model"), ("GET", "/metrics"), ("POST", "/v1/score"))
 OPEN = ("/", "/docs", "/openapi.json", "/healthz", "/readyz")
 
 
-def post(client: httpx.Client, *pictures: bytes, name: str = "a.png", **more: Any) -> httpx.Response:
-    return client.post("/v1/score", files=[("pictures", (name, data)) for data in pictures], **more)
+def post(client: httpx.Client, *images: bytes, name: str = "a.png", **more: Any) -> httpx.Response:
+    return client.post("/v1/score", files=[("images", (name, data)) for data in images], **more)
 
 
 def numbers(client: httpx.Client) -> dict[tuple[str, frozenset[str]], float]:
@@ -85,7 +85,7 @@ def test_errors_of_http_have_the_same_form(
     response = client.request(method, path)
     assert response.status_code == status
     assert response.json()["code"] == code
-    assert set(response.json()) == {"error", "code", "pictures"}
+    assert set(response.json()) == {"error", "code", "images"}
     if status == 405:
         assert response.headers["allow"]
 
@@ -139,10 +139,10 @@ def test_metrics_count_what_was_done(photo_scorer: Scorer, serve: Serve) -> None
     assert found[total, frozenset({"/v1/score", "422"})] == 1
     assert found[total, frozenset({"none", "404"})] == 1
     assert found["facerts_request_seconds_count", frozenset({"/v1/score"})] == 3
-    pictures = {
-        kind: found["facerts_pictures_total", frozenset({kind})] for kind in ("scored", "no_face", "failed")
+    images = {
+        kind: found["facerts_images_total", frozenset({kind})] for kind in ("scored", "no_face", "failed")
     }
-    assert pictures == {"scored": 3, "no_face": 1, "failed": 2}
+    assert images == {"scored": 3, "no_face": 1, "failed": 2}
     assert found["facerts_faces_total", frozenset({"accepted"})] == 2
     assert found["facerts_faces_total", frozenset({"rejected"})] == 1
     assert found["facerts_batch_crops_sum", frozenset()] == 3
@@ -181,5 +181,5 @@ def test_the_schema_describes_every_answer(client: httpx.Client) -> None:
     names = {"embeddings", "largest", "aligned", "resize_crops", "keep", "min_quality"}
     assert {parameter["name"] for parameter in score["parameters"]} == names
     form = score["requestBody"]["content"]["multipart/form-data"]["schema"]
-    assert set(form["properties"]) == names | {"pictures"}
+    assert set(form["properties"]) == names | {"images"}
     assert "HTTPValidationError" not in str(schema)

@@ -23,7 +23,7 @@ from facerts.serving.errors import RequestError
 from facerts.serving.limits import BodyLimits
 from tests.serving.conftest import Serve, Wrapped, address, crop, running, talk
 
-SMALL = Settings(max_bytes=50_000, max_pixels=40_000, max_pictures=3, queue=10)
+SMALL = Settings(max_bytes=50_000, max_pixels=40_000, max_images=3, queue=10)
 
 
 @pytest.fixture(scope="module")
@@ -40,8 +40,8 @@ def impatient(scorer: Scorer) -> Iterator[httpx.Client]:
         yield client
 
 
-def post(client: httpx.Client, *pictures: bytes) -> httpx.Response:
-    return client.post("/v1/score", files=[("pictures", ("a.png", data)) for data in pictures])
+def post(client: httpx.Client, *images: bytes) -> httpx.Response:
+    return client.post("/v1/score", files=[("images", ("a.png", data)) for data in images])
 
 
 def head(*lines: str, content_type: str = "image/png") -> bytes:
@@ -161,7 +161,7 @@ def test_a_client_that_goes_away_while_it_sends_leaves_nothing(small: httpx.Clie
     assert alive(small)
 
 
-def test_pictures_are_counted(small: httpx.Client) -> None:
+def test_images_are_counted(small: httpx.Client) -> None:
     assert post(small, *[crop(9)] * 3).status_code == 200
     for count in (4, 40):
         response = post(small, *[crop(9)] * count)
@@ -169,7 +169,7 @@ def test_pictures_are_counted(small: httpx.Client) -> None:
         assert "more than 3 images" in response.json()["error"]
 
 
-def test_pictures_with_too_many_pixels_are_refused_by_their_header(small: httpx.Client) -> None:
+def test_images_with_too_many_pixels_are_refused_by_their_header(small: httpx.Client) -> None:
     for data in (
         png(30_000, 30_000, b""),
         png(2**31 - 1, 2**31 - 1, b""),
@@ -355,7 +355,7 @@ def test_requests_in_flight_are_answered_when_the_service_ends(scorer: Scorer) -
 @pytest.mark.parametrize(
     "wrong",
     [
-        *({name: 0} for name in ("max_bytes", "max_pixels", "max_faces", "max_pictures", "queue", "timeout")),
+        *({name: 0} for name in ("max_bytes", "max_pixels", "max_faces", "max_images", "queue", "timeout")),
         *(
             {name: value}
             for name in ("timeout", "header_timeout")

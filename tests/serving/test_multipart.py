@@ -31,15 +31,15 @@ NAMED = b'Content-Disposition: form-data; name="a"'
 
 def test_what_a_client_library_writes_is_read_back() -> None:
     files = [
-        ("pictures", ("a.jpg", b"\xff\xd8\r\n--not it\r\n", "image/jpeg")),
-        ("pictures", ("ü ß.png", b"", "image/png")),
+        ("images", ("a.jpg", b"\xff\xd8\r\n--not it\r\n", "image/jpeg")),
+        ("images", ("ü ß.png", b"", "image/png")),
     ]
     request = httpx.Request("POST", "http://x", files=files, data={"keep": "0.95", "odd": "a\r\nb"})
     assert sorted(read(request), key=lambda part: part.name) == [
+        Part("images", "a.jpg", b"\xff\xd8\r\n--not it\r\n"),
+        Part("images", "ü ß.png", b""),
         Part("keep", None, b"0.95"),
         Part("odd", None, b"a\r\nb"),
-        Part("pictures", "a.jpg", b"\xff\xd8\r\n--not it\r\n"),
-        Part("pictures", "ü ß.png", b""),
     ]
 
 
@@ -138,7 +138,7 @@ def test_a_content_type_without_a_boundary_that_can_be_is_an_error(content_type:
 
 
 def test_only_the_data_of_the_parts_is_copied() -> None:
-    files = [("pictures", (f"{number}.png", bytes(1_000_000))) for number in range(8)]
+    files = [("images", (f"{number}.png", bytes(1_000_000))) for number in range(8)]
     request = httpx.Request("POST", "http://x", files=files)
     body, boundary = request.read(), boundary_of(told(request.headers["content-type"]))
     tracemalloc.start()

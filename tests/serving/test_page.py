@@ -47,12 +47,12 @@ def page(tab: Tab, photo_client: httpx.Client) -> Iterator[Tab]:
 
 
 @pytest.fixture(scope="module")
-def pictures(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """Two faces, none, and no picture."""
+def images(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Two faces, none, and no image."""
     folder = tmp_path_factory.mktemp("chosen")
     (folder / "two.png").write_bytes(encode_png(photo([150, 250])))
     (folder / "none.png").write_bytes(encode_png(photo([])))
-    (folder / "broken.png").write_bytes(b"no picture")
+    (folder / "broken.png").write_bytes(b"no image")
     return [folder / name for name in ("two.png", "none.png", "broken.png")]
 
 
@@ -67,10 +67,10 @@ def accept(tab: Tab, value: str) -> None:
     tab.wait("document.querySelectorAll('.card.working').length === 0")
 
 
-def test_pictures_show_their_faces_or_why_there_are_none(
-    page: Tab, pictures: list[Path], photo_scorer: Scorer
+def test_images_show_their_faces_or_why_there_are_none(
+    page: Tab, images: list[Path], photo_scorer: Scorer
 ) -> None:
-    choose(page, pictures)
+    choose(page, images)
     lines = page.run("[...document.querySelectorAll('.card .top')].map((top) => top.innerText)")
     assert "two.png" in lines[0]
     assert "2 faces · 400 × 60" in lines[0]
@@ -78,13 +78,13 @@ def test_pictures_show_their_faces_or_why_there_are_none(
     texts = page.run("[...document.querySelectorAll('.card .none, .card .problem')].map((p) => p.innerText)")
     assert texts[0] == "No face was found in this image."
     assert "not a JPEG" in texts[1]
-    for shown, row in zip(page.run(ROWS), photo_scorer.score(pictures[0]), strict=True):
+    for shown, row in zip(page.run(ROWS), photo_scorer.score(images[0]), strict=True):
         assert row.quality is not None
         assert shown == f"{row.face + 1} {row.percentile:.0f} {row.quality:.3f} −{row.quality:.3f} 0.90"
 
 
-def test_boxes_lie_on_the_faces_in_colors_that_rise_with_quality(page: Tab, pictures: list[Path]) -> None:
-    choose(page, pictures[:1])
+def test_boxes_lie_on_the_faces_in_colors_that_rise_with_quality(page: Tab, images: list[Path]) -> None:
+    choose(page, images[:1])
     boxes: Any = page.run(
         """[...document.querySelectorAll('.box')].map((box) => {
           const [one, all] = [box.getBoundingClientRect(), box.parentNode.querySelector('img').getBoundingClientRect()];
@@ -125,8 +125,8 @@ def test_crops_are_drawn_as_they_are_scored(page: Tab, tmp_path: Path) -> None:
         assert apart(np.roll(expected, 1, axis)) > 2 * apart(expected)
 
 
-def test_a_threshold_decides_and_says_so_without_color(page: Tab, pictures: list[Path]) -> None:
-    choose(page, pictures[:1])
+def test_a_threshold_decides_and_says_so_without_color(page: Tab, images: list[Path]) -> None:
+    choose(page, images[:1])
     assert page.run("document.querySelectorAll('.yes, .nope').length") == 0
     accept(page, "0.95")
     assert (
@@ -144,8 +144,8 @@ def test_a_threshold_decides_and_says_so_without_color(page: Tab, pictures: list
     assert page.run("document.querySelector('#legend .mark').style.left") == "75%"
 
 
-def test_options_are_asked_of_the_service(page: Tab, pictures: list[Path]) -> None:
-    choose(page, pictures[:1])
+def test_options_are_asked_of_the_service(page: Tab, images: list[Path]) -> None:
+    choose(page, images[:1])
     page.run("el('largest').click()")
     page.wait("document.querySelectorAll('.box').length === 1")
     page.run("el('aligned').click()")
@@ -153,8 +153,8 @@ def test_options_are_asked_of_the_service(page: Tab, pictures: list[Path]) -> No
     assert "not an aligned crop" in page.run("document.querySelector('.card .problem').innerText")
 
 
-def test_everything_can_be_reached_and_done_with_the_keyboard(page: Tab, pictures: list[Path]) -> None:
-    choose(page, pictures[:1])
+def test_everything_can_be_reached_and_done_with_the_keyboard(page: Tab, images: list[Path]) -> None:
+    choose(page, images[:1])
     page.run("document.activeElement.blur()")
     focused = []
     for _ in range(30):
@@ -177,8 +177,8 @@ def test_everything_can_be_reached_and_done_with_the_keyboard(page: Tab, picture
     page.wait("document.querySelectorAll('.card').length === 0")
 
 
-def test_assistive_technology_is_told_the_name_of_everything(page: Tab, pictures: list[Path]) -> None:
-    choose(page, pictures)
+def test_assistive_technology_is_told_the_name_of_everything(page: Tab, images: list[Path]) -> None:
+    choose(page, images)
     named = page.named()
     roles = {"button", "image", "checkbox", "combobox", "link", "region", "table", "article"}
     assert [role for role, name in named if role in roles and not name] == []
@@ -195,8 +195,8 @@ def test_names_of_files_are_text_and_nothing_else(page: Tab) -> None:
     assert page.run("window.harmed") is None
 
 
-def test_pictures_can_be_dropped(page: Tab, pictures: list[Path]) -> None:
-    data = list(pictures[0].read_bytes())
+def test_images_can_be_dropped(page: Tab, images: list[Path]) -> None:
+    data = list(images[0].read_bytes())
     page.run(
         f"""const moved = new DataTransfer();
         moved.items.add(new File([new Uint8Array({data})], 'dropped.png', {{type: 'image/png'}}));
@@ -207,8 +207,8 @@ def test_pictures_can_be_dropped(page: Tab, pictures: list[Path]) -> None:
     assert page.run("el('drop').classList.contains('over')") is False
 
 
-def test_what_was_found_can_be_saved(page: Tab, pictures: list[Path]) -> None:
-    choose(page, pictures)
+def test_what_was_found_can_be_saved(page: Tab, images: list[Path]) -> None:
+    choose(page, images)
     saved = page.run(
         """(async () => { let kept; const old = URL.createObjectURL;
         URL.createObjectURL = (blob) => { kept = blob; return 'blob:'; };
@@ -217,19 +217,19 @@ def test_what_was_found_can_be_saved(page: Tab, pictures: list[Path]) -> None:
     )
     told = json.loads(saved)
     assert told["model"] == "bright"
-    assert [len(picture.get("faces", [])) for picture in told["pictures"]] == [2, 0, 0]
-    assert "not a JPEG" in told["pictures"][2]["error"]
+    assert [len(image.get("faces", [])) for image in told["images"]] == [2, 0, 0]
+    assert "not a JPEG" in told["images"][2]["error"]
 
 
 @pytest.mark.parametrize("path", ["", "docs"])
 def test_it_fits_narrow_screens_and_follows_the_wish_for_dark(
-    page: Tab, photo_client: httpx.Client, pictures: list[Path], path: str
+    page: Tab, photo_client: httpx.Client, images: list[Path], path: str
 ) -> None:
     if path:
         page.open(f"{photo_client.base_url}/{path}".replace("//docs", "/docs"))
         page.wait("document.querySelectorAll('h2').length > 5")
     else:
-        choose(page, pictures)
+        choose(page, images)
     page.call("Emulation.setDeviceMetricsOverride", width=320, height=640, deviceScaleFactor=1, mobile=True)
     overflow = "document.scrollingElement.scrollWidth - document.documentElement.clientWidth"
     assert page.run(overflow) == 0
@@ -239,10 +239,8 @@ def test_it_fits_narrow_screens_and_follows_the_wish_for_dark(
     assert page.run(background) == "rgb(21, 24, 28)"
 
 
-def test_nothing_is_asked_of_anybody_else(
-    page: Tab, photo_client: httpx.Client, pictures: list[Path]
-) -> None:
-    choose(page, pictures)
+def test_nothing_is_asked_of_anybody_else(page: Tab, photo_client: httpx.Client, images: list[Path]) -> None:
+    choose(page, images)
     asked = page.run("performance.getEntriesByType('resource').map((entry) => entry.name)")
     assert len(asked) >= 4
     home = str(photo_client.base_url).rstrip("/")
@@ -261,7 +259,7 @@ def test_the_policy_lets_no_script_of_others_run(page: Tab) -> None:
     page.errors.clear()
 
 
-def test_a_service_with_a_token_asks_for_it(tab: Tab, photo_scorer: Scorer, pictures: list[Path]) -> None:
+def test_a_service_with_a_token_asks_for_it(tab: Tab, photo_scorer: Scorer, images: list[Path]) -> None:
     with running(photo_scorer, Settings(token="sesame", keep=0.95)) as client:
         tab.open(str(client.base_url))
         tab.wait("!el('key').hidden")
@@ -272,7 +270,7 @@ def test_a_service_with_a_token_asks_for_it(tab: Tab, photo_scorer: Scorer, pict
                 f"el('key-problem').innerText === {told!r} && (model !== null) === {str(not told).lower()}"
             )
         assert tab.run("el('key').hidden") is True
-        choose(tab, pictures[:1])
+        choose(tab, images[:1])
         assert tab.run("document.querySelectorAll('.yes').length") == 2, "as the service decides"
         assert tab.run("JSON.stringify([localStorage, sessionStorage, document.cookie])") == '[{},{},""]'
 

@@ -34,18 +34,23 @@ def photo(levels: list[int], width: int = 400) -> NDArray[np.uint8]:
     return image
 
 
-def post(client: httpx.Client, *pictures: bytes, **options: Any) -> httpx.Response:
+def post(client: httpx.Client, *images: bytes, **options: Any) -> httpx.Response:
     """As files of a form, options as its fields."""
-    files = [("pictures", (f"{number}.png", data)) for number, data in enumerate(pictures)]
+    files = [("images", (f"{number}.png", data)) for number, data in enumerate(images)]
     return client.post("/v1/score", files=files, data={name: str(value) for name, value in options.items()})
 
 
 def faces(response: httpx.Response) -> list[list[dict[str, Any]]]:
     assert response.status_code == 200, response.text
-    return [picture["faces"] for picture in response.json()["pictures"]]
+    return [image["faces"] for image in response.json()["images"]]
 
 
-def test_one_picture_as_the_body_gives_what_the_scorer_gives(client: httpx.Client, scorer: Scorer) -> None:
+def test_the_field_of_earlier_versions_is_still_read(client: httpx.Client) -> None:
+    response = client.post("/v1/score", files=[("pictures", ("a.png", crop(200)))])
+    assert [image["name"] for image in response.json()["images"]] == ["a.png"]
+
+
+def test_one_image_as_the_body_gives_what_the_scorer_gives(client: httpx.Client, scorer: Scorer) -> None:
     data = encode_jpeg(np.random.default_rng(0).integers(0, 255, (112, 112, 3), dtype=np.uint8))
     response = client.post("/v1/score?embeddings=true", content=data, headers={"content-type": "image/jpeg"})
     (row,) = scorer.score(data)
@@ -54,7 +59,7 @@ def test_one_picture_as_the_body_gives_what_the_scorer_gives(client: httpx.Clien
         "model": "bright",
         "model_sha256": scorer.embedder.sha256,
         "min_quality": None,
-        "pictures": [
+        "images": [
             {
                 "name": None,
                 "width": 112,
@@ -70,7 +75,7 @@ def test_one_picture_as_the_body_gives_what_the_scorer_gives(client: httpx.Clien
                         "uncertainty": row.uncertainty,
                         "accepted": None,
                         "reason": None,
-                        "embedding": response.json()["pictures"][0]["faces"][0]["embedding"],
+                        "embedding": response.json()["images"][0]["faces"][0]["embedding"],
                     }
                 ],
                 "error": None,
@@ -96,13 +101,13 @@ def test_all_formats_are_taken(client: httpx.Client, kind: str) -> None:
         assert faces(response)[0][0]["quality"] == pytest.approx(quality(200), abs=0.02)
 
 
-def test_several_pictures_are_answered_in_their_order_with_their_names(client: httpx.Client) -> None:
+def test_several_images_are_answered_in_their_order_with_their_names(client: httpx.Client) -> None:
     levels = [30, 200, 90, 250, 10, 128]
     response = post(client, *map(crop, levels))
     assert [found[0]["quality"] for found in faces(response)] == pytest.approx(
         [quality(level) for level in levels], abs=1e-4
     )
-    assert [picture["name"] for picture in response.json()["pictures"]] == [f"{n}.png" for n in range(6)]
+    assert [image["name"] for image in response.json()["images"]] == [f"{n}.png" for n in range(6)]
 
 
 def test_requests_at_the_same_time_do_not_mix_up_their_answers(client: httpx.Client) -> None:
@@ -118,9 +123,9 @@ def test_requests_at_the_same_time_do_not_mix_up_their_answers(client: httpx.Cli
 
 def test_faces_of_a_photo_have_boxes_points_and_decisions(photo_client: httpx.Client) -> None:
     response = post(photo_client, encode_png(photo([200, 250])), min_quality=quality(230))
-    picture = response.json()["pictures"][0]
-    assert (picture["width"], picture["height"], picture["found"]) == (400, 60, 2)
-    first, second = picture["faces"]
+    image = response.json()["images"][0]
+    assert (image["width"], image["height"], image["found"]) == (400, 60, 2)
+    first, second = image["faces"]
     assert second["box"] == [40, 0, 80, 40]
     assert second["points"] == [[54, 18], [66, 18], [60, 26], [55, 33], [65, 33]]
     assert second["det_score"] == 0.9
@@ -129,19 +134,19 @@ def test_faces_of_a_photo_have_boxes_points_and_decisions(photo_client: httpx.Cl
     assert response.json()["min_quality"] == pytest.approx(quality(230))
 
 
-def test_a_picture_without_a_face_is_not_an_error(photo_client: httpx.Client) -> None:
+def test_a_image_without_a_face_is_not_an_error(photo_client: httpx.Client) -> None:
     response = post(photo_client, encode_png(photo([])), keep=0.95)
     assert faces(response) == [[]]
-    picture = response.json()["pictures"][0]
-    assert (picture["width"], picture["found"], picture["error"]) == (400, 0, None)
+    image = response.json()["images"][0]
+    assert (image["width"], image["found"], image["error"]) == (400, 0, None)
 
 
 def test_of_many_faces_the_first_are_scored_and_all_are_counted(photo_client: httpx.Client) -> None:
     response = post(photo_client, encode_png(photo([200, 210, 220, 230, 240])))
-    assert response.json()["pictures"][0]["found"] == 5
+    assert response.json()["images"][0]["found"] == 5
     assert len(faces(response)[0]) == 3
     response = post(photo_client, encode_png(photo([200, 210, 220])), largest=True)
-    assert response.json()["pictures"][0]["found"] == 3
+    assert response.json()["images"][0]["found"] == 3
     assert len(faces(response)[0]) == 1
 
 
@@ -157,7 +162,7 @@ def test_photos_are_not_taken_for_crops_unless_that_is_asked_for(
 ) -> None:
     square = encode_png(np.full((250, 250, 3), 60, dtype=np.uint8))
     for response in (post(client, square), post(photo_client, square, aligned=True)):
-        assert (response.status_code, response.json()["code"]) == (422, "unusable_pictures")
+        assert (response.status_code, response.json()["code"]) == (422, "unusable_images")
         assert "250 x 250 pixels are not an aligned crop of 112 x 112" in response.json()["error"]
         assert "resize_crops" in response.json()["error"]
     ((found,),) = faces(post(client, square, resize_crops=True))
@@ -176,21 +181,21 @@ def test_a_service_without_a_detector_does_not_pretend(client: httpx.Client) -> 
     wide = post(client, encode_png(photo([])))
     assert wide.status_code == 422
     assert "photos need a detector" in wide.json()["error"]
-    assert wide.json()["pictures"][0]["width"] == 400
+    assert wide.json()["images"][0]["width"] == 400
 
 
-def test_a_picture_too_small_for_a_face_gets_no_quality(client: httpx.Client) -> None:
+def test_a_image_too_small_for_a_face_gets_no_quality(client: httpx.Client) -> None:
     response = post(client, encode_png(np.zeros((1, 1, 3), dtype=np.uint8)), resize_crops=True)
     assert response.status_code == 422
-    (picture,) = response.json()["pictures"]
-    assert picture["error"].startswith("1 x 1 pixels are too few for a face")
-    assert picture["faces"] == []
+    (image,) = response.json()["images"]
+    assert image["error"].startswith("1 x 1 pixels are too few for a face")
+    assert image["faces"] == []
 
 
-def test_of_several_pictures_the_bad_ones_have_errors(client: httpx.Client) -> None:
+def test_of_several_images_the_bad_ones_have_errors(client: httpx.Client) -> None:
     response = post(client, b"no", crop(200), crop(100)[:60])
     assert response.status_code == 200
-    bad, good, cut = response.json()["pictures"]
+    bad, good, cut = response.json()["images"]
     assert bad["error"] == "not a JPEG, PNG, WebP or BMP image"
     assert cut["error"] == "the PNG is truncated"
     assert good["error"] is None
@@ -198,14 +203,14 @@ def test_of_several_pictures_the_bad_ones_have_errors(client: httpx.Client) -> N
     assert bad["faces"] == cut["faces"] == []
 
 
-def test_where_all_pictures_are_bad_the_request_is(client: httpx.Client) -> None:
+def test_where_all_images_are_bad_the_request_is(client: httpx.Client) -> None:
     response = post(client, b"no", b"", crop(3)[:60])
     assert response.status_code == 422
     problem = response.json()
-    assert problem["code"] == "unusable_pictures"
+    assert problem["code"] == "unusable_images"
     assert problem["error"].startswith("none of the 3 images could be scored; the first: ")
-    assert [picture["name"] for picture in problem["pictures"]] == ["0.png", "1.png", "2.png"]
-    assert "empty" in problem["pictures"][1]["error"]
+    assert [image["name"] for image in problem["images"]] == ["0.png", "1.png", "2.png"]
+    assert "empty" in problem["images"][1]["error"]
 
 
 def test_thresholds_come_from_the_request_or_else_from_the_service(scorer: Scorer, serve: Serve) -> None:
@@ -217,7 +222,7 @@ def test_thresholds_come_from_the_request_or_else_from_the_service(scorer: Score
         response = client.post(
             "/v1/score?min_quality=-2", content=crop(0), headers={"content-type": "image/png"}
         )
-        assert response.json()["pictures"][0]["faces"][0]["accepted"] is True
+        assert response.json()["images"][0]["faces"][0]["accepted"] is True
 
 
 def test_percentiles_are_those_of_the_calibration(client: httpx.Client) -> None:
@@ -244,7 +249,7 @@ def test_percentiles_are_those_of_the_calibration(client: httpx.Client) -> None:
 def test_wrong_options_are_named(
     client: httpx.Client, options: dict[str, Any], words: str, place: str
 ) -> None:
-    files = [("pictures", ("a.png", crop(9)))]
+    files = [("images", ("a.png", crop(9)))]
     given = {"data": options} if place == "form" else {"params": options}
     response = client.post("/v1/score", files=files, **given)  # type: ignore[arg-type]
     assert response.status_code == 422
@@ -254,7 +259,7 @@ def test_wrong_options_are_named(
 
 def test_an_option_in_two_places_is_an_error(client: httpx.Client) -> None:
     response = client.post(
-        "/v1/score?largest=1", files=[("pictures", ("a.png", crop(9)))], data={"largest": "1"}
+        "/v1/score?largest=1", files=[("images", ("a.png", crop(9)))], data={"largest": "1"}
     )
     assert response.status_code == 422
     assert "only once" in response.json()["error"]
@@ -263,11 +268,11 @@ def test_an_option_in_two_places_is_an_error(client: httpx.Client) -> None:
 @pytest.mark.parametrize(
     ("request_", "status", "code", "words"),
     [
-        ({"files": [("picture", ("a.png", b"x"))]}, 422, "invalid", "'pictures', not in 'picture'"),
+        ({"files": [("picture", ("a.png", b"x"))]}, 422, "invalid", "'images', not in 'picture'"),
         ({"files": [("keep", (None, b"1"))]}, 400, "bad_request", "no files"),
-        ({"files": [("pictures", (None, b"a.jpg"))]}, 422, "invalid", "-F pictures=@photo.jpg"),
+        ({"files": [("images", (None, b"a.jpg"))]}, 422, "invalid", "-F images=@photo.jpg"),
         (
-            {"files": [("pictures", ("a", b"x")), ("k", (None, b"1")), ("k", (None, b"1"))]},
+            {"files": [("images", ("a", b"x")), ("k", (None, b"1")), ("k", (None, b"1"))]},
             422,
             "invalid",
             "twice",
@@ -285,7 +290,7 @@ def test_an_option_in_two_places_is_an_error(client: httpx.Client) -> None:
         ({"content": b"x", "headers": {"content-type": "image/tiff"}}, 415, "unsupported_type", "image/tiff"),
     ],
 )
-def test_what_is_no_picture_is_answered_with_what_it_should_be(
+def test_what_is_no_image_is_answered_with_what_it_should_be(
     client: httpx.Client, request_: dict[str, Any], status: int, code: str, words: str
 ) -> None:
     response = client.post("/v1/score", **request_)
@@ -294,7 +299,7 @@ def test_what_is_no_picture_is_answered_with_what_it_should_be(
 
 
 def test_a_truncated_form_is_refused(client: httpx.Client) -> None:
-    whole = httpx.Request("POST", "http://x", files=[("pictures", ("a.png", crop(9)))])
+    whole = httpx.Request("POST", "http://x", files=[("images", ("a.png", crop(9)))])
     for cut in (3, 60, 200):
         response = client.post(
             "/v1/score",
@@ -307,18 +312,18 @@ def test_a_truncated_form_is_refused(client: httpx.Client) -> None:
 
 def test_names_of_files_come_back_as_they_are_and_do_no_harm(client: httpx.Client) -> None:
     for name in ("../../etc/passwd", "ü ß 😀.png", "<script>", "a\x07b"):
-        response = client.post("/v1/score", files=[("pictures", (name, crop(9)))])
+        response = client.post("/v1/score", files=[("images", (name, crop(9)))])
         assert response.status_code == 200
         # Clients write control characters as percent signs.
-        assert response.json()["pictures"][0]["name"].replace("%07", "\x07") == name
-    body = b'--X\r\nContent-Disposition: form-data; name="pictures"; filename="\xff\xfe"\r\n\r\n' + crop(9)
+        assert response.json()["images"][0]["name"].replace("%07", "\x07") == name
+    body = b'--X\r\nContent-Disposition: form-data; name="images"; filename="\xff\xfe"\r\n\r\n' + crop(9)
     response = client.post(
         "/v1/score",
         content=body + b"\r\n--X--\r\n",
         headers={"content-type": "multipart/form-data; boundary=X"},
     )
     assert response.status_code == 200
-    assert response.json()["pictures"][0]["name"] == "\ufffd\ufffd"
+    assert response.json()["images"][0]["name"] == "\ufffd\ufffd"
 
 
 def test_the_model_is_described_with_its_thresholds(photo_client: httpx.Client, scorer: Scorer) -> None:
@@ -330,7 +335,7 @@ def test_the_model_is_described_with_its_thresholds(photo_client: httpx.Client, 
     assert told["min_quality"] is None
     assert told["template"] == TEMPLATE.tolist()
     assert told["template_size"] == 112
-    assert told["limits"] == {"bytes": 32 << 20, "pixels": 32_000_000, "pictures": 16, "faces": 3}
+    assert told["limits"] == {"bytes": 32 << 20, "pixels": 32_000_000, "images": 16, "faces": 3}
     assert told["description"] == json.loads(scorer.embedder.description.to_json())
 
 
