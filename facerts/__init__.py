@@ -3,6 +3,7 @@
 scorer = facerts.load("model.onnx")
 for row in scorer.score(["a.jpg", "b.jpg"]):
     print(row.path, row.quality, row.error)
+print(scorer.verify("a.jpg", "b.jpg").decision)
 """
 
 from __future__ import annotations
@@ -15,9 +16,20 @@ from facerts.version import __version__
 if TYPE_CHECKING:
     from facerts.embedding import Embedder, FaceOutputs
     from facerts.errors import Error
-    from facerts.scoring import Row, Scorer, load
+    from facerts.scoring import Row, Scorer, Verification, load
+    from facerts.scoring.scorer import verify
 
-__all__ = ["Embedder", "Error", "FaceOutputs", "Row", "Scorer", "__version__", "load"]
+__all__ = [
+    "Embedder",
+    "Error",
+    "FaceOutputs",
+    "Row",
+    "Scorer",
+    "Verification",
+    "__version__",
+    "load",
+    "verify",
+]
 
 # Imported when they are first used: every command imports this package, and few need NumPy and OpenCV to print a help.
 _MODULES = {
@@ -26,7 +38,9 @@ _MODULES = {
     "FaceOutputs": "facerts.embedding",
     "Row": "facerts.scoring",
     "Scorer": "facerts.scoring",
+    "Verification": "facerts.scoring",
     "load": "facerts.scoring",
+    "verify": "facerts.scoring.scorer",
 }
 
 

@@ -22,6 +22,7 @@ COMMANDS = (
     "posthoc",
     "score",
     "embed",
+    "verify",
     "calibrate",
     "evaluate",
     "compare",

@@ -15,9 +15,11 @@ from facerts.io.progress import stderr
 
 # Documented in docs/command-line.md.
 EXIT_SOME_FAILED = 1
+EXIT_DIFFERENT = 1
 EXIT_UNUSABLE = 2
 EXIT_NON_FINITE = 3
 EXIT_UNEXPECTED = 4
+EXIT_INCONCLUSIVE = 5
 EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141
 
@@ -36,6 +38,11 @@ stdout = _Output(width=None if sys.stdout.isatty() else 160)
 def print_json(result: Any) -> None:
     """Print a result as one JSON document."""
     print(json.dumps(result, ensure_ascii=False, indent=1))
+
+
+def say(text: object) -> None:
+    """Print a sentence of a result."""
+    stdout.print(_shown(text), highlight=False, soft_wrap=True)
 
 
 def print_error(text: object) -> None:

@@ -61,6 +61,13 @@ def serve(
         float | None,
         typer.Option(help="Accept faces with at least this quality, unless a request sets a threshold."),
     ] = None,
+    fmr: Annotated[
+        float | None,
+        typer.Option(
+            help="False match rate of /v1/verify, unless a request sets one; by default 0.001. One of those that the "
+            "model was calibrated for."
+        ),
+    ] = None,
     max_bytes: Annotated[int, typer.Option(min=1, help="Maximum size of a request body, in bytes.")] = 32
     << 20,
     max_pixels: Annotated[
@@ -126,6 +133,7 @@ def serve(
         token=_token(token, token_file),
         keep=keep,
         min_quality=min_quality,
+        fmr=fmr,
         max_bytes=max_bytes,
         max_pixels=max_pixels,
         max_faces=max_faces,

@@ -10,17 +10,20 @@ from facerts.scoring.row_builder import RowBuilder, ScoredFace
 from facerts.scoring.run import Task, run_job, score_spans
 from facerts.scoring.scorer import Scorer, load
 from facerts.scoring.sinks import open_sink
+from facerts.scoring.verify import MatchRule, Verification
 
 __all__ = [
     "Block",
     "Copies",
     "Job",
     "LazyImage",
+    "MatchRule",
     "Row",
     "RowBuilder",
     "ScoredFace",
     "Scorer",
     "Task",
+    "Verification",
     "lazy_images",
     "load",
     "open_sink",

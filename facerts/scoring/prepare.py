@@ -36,12 +36,14 @@ class PreparedImage:
         crops: ``(112, 112, 3) uint8`` RGB, one per face.
         detections: one per crop; None if the image is itself a crop.
         error: why the image could not be loaded.
+        found: number of faces in the image, including those beyond the largest if only that was wanted.
     """
 
     path: str
     crops: list[NDArray[np.uint8]]
     detections: list[Detection | None]
     error: str | None = None
+    found: int = 0
 
 
 def prepare(
@@ -61,9 +63,11 @@ def prepare(
         if detector is None:
             if not resize_crops:
                 _check_size(pixels, path)
-            return PreparedImage(path, [as_crop(pixels, where=path)], [None])
-        faces = detector(pixels)[: 1 if largest else None]
-        return PreparedImage(path, [align(pixels, face.points) for face in faces], [*faces])
+            return PreparedImage(path, [as_crop(pixels, where=path)], [None], found=1)
+        found = detector(pixels)
+        faces = found[: 1 if largest else None]
+        crops = [align(pixels, face.points) for face in faces]
+        return PreparedImage(path, crops, [*faces], found=len(found))
     except Error as error:
         return PreparedImage(path, [], [], printable(str(error)))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 from pydantic import ConfigDict
 
@@ -46,6 +46,3 @@ class Row:
     reason: str | None = None
     error: str | None = None
     model_sha256: str = ""
-
-
-COLUMNS = tuple(field.name for field in fields(Row))

@@ -18,12 +18,16 @@ from facerts.scoring.row import LOW_QUALITY, NO_FACE, Row
 
 @dataclass(frozen=True)
 class ScoredFace:
-    """A row, and the crop, embedding and norm of its face; these are None for an image without a face."""
+    """A row, and the crop, embedding and norm of its face; these are None for an image without a face.
+
+    ``found`` is the number of faces in the image, including those that were not scored.
+    """
 
     row: Row
     crop: NDArray[np.uint8] | None = None
     embedding: NDArray[np.float32] | None = None
     norm: float | None = None
+    found: int = 0
 
 
 @dataclass(frozen=True)
@@ -66,7 +70,8 @@ class RowBuilder:
         faces = zip(image.crops, image.detections, strict=True)
         for face, (crop, detection) in enumerate(faces):
             row = self._row(image.path, face, detection, outputs)
-            yield ScoredFace(row, crop, outputs.embedding[face], _to_float(outputs.norm, face))
+            norm = _to_float(outputs.norm, face)
+            yield ScoredFace(row, crop, outputs.embedding[face], norm, image.found)
 
     def _row(self, path: str, face: int, detection: Detection | None, outputs: FaceOutputs) -> Row:
         quality = _to_float(outputs.quality, face)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -17,11 +19,13 @@ from facerts.errors import Error, ImageError, ModelError
 from facerts.hub.registry import find_model
 from facerts.images import decode, read
 from facerts.io.progress import track
+from facerts.onnx.contract import KeptPairs, MatchThreshold
 from facerts.onnx.session import CPU
 from facerts.scoring.pipeline import lazy_images, score_images
 from facerts.scoring.prepare import LazyImage
 from facerts.scoring.row import Row
 from facerts.scoring.row_builder import RowBuilder, ScoredFace
+from facerts.scoring.verify import DEFAULT_FMR, DEFAULT_KEEP, MatchRule, Verification
 
 # Larger batches are no faster on the CPU.
 BATCH_SIZE, CPU_BATCH_SIZE = 64, 16
@@ -81,14 +85,10 @@ class Scorer:
         pixels = isinstance(images, np.ndarray) and images.dtype.kind not in "OUS" and images.ndim < 4
         single = isinstance(images, str | Path | bytes) or pixels
         inputs: Sequence[ImageInput] = [images] if single else images  # type: ignore[list-item, assignment]
-        scored = score_images(
-            self.row_builder(min_quality=min_quality, keep=keep),
+        scored = self._score(
             (_lazy_image(image, f"image {number}") for number, image in enumerate(inputs)),
-            detector=self.detector,
+            self.row_builder(min_quality=min_quality, keep=keep),
             largest=largest,
-            resize_crops=self.resize_crops,
-            batch_size=self.embedder.batch_size,
-            parallel_batches=self.parallel_batches,
         )
         return [entry.row for faces in scored for entry in faces]
 
@@ -115,19 +115,129 @@ class Scorer:
             ModelError: see ``score``.
         """
         source = open_images(paths)
-        scored = score_images(
-            self.row_builder(min_quality=min_quality, keep=keep),
-            lazy_images(source),
+        scored = self._score(
+            lazy_images(source), self.row_builder(min_quality=min_quality, keep=keep), largest=largest
+        )
+        if progress:
+            scored = track(scored, progress, total=len(source), unit="images")
+        for faces in scored:
+            yield from faces
+
+    def verify(
+        self,
+        first: ImageInput,
+        second: ImageInput,
+        *,
+        fmr: float = DEFAULT_FMR,
+        keep: float | None = None,
+        min_quality: float | None = None,
+    ) -> Verification:
+        """Whether two images show the same person, at a false match rate that the model was calibrated for.
+
+        Of a photo with several faces the largest is compared, and ``note`` says so.
+
+        Args:
+            first: a path, encoded bytes, or an ``(H, W, 3) uint8`` RGB array; see ``score``.
+            second: likewise.
+            fmr: share of the pairs of different people that may be taken for the same person, one of those that the
+                model was calibrated for.
+            keep: compare only faces above the model's calibrated threshold that keeps this share of good faces; by
+                default 0.95 if the model has quality thresholds.
+            min_quality: instead, compare faces with at least this quality.
+
+        Returns:
+            The decision and what it rests on; an image that cannot be read or has no face gives an ``error``.
+
+        Raises:
+            ModelError: see ``match_rule``.
+
+        Examples:
+            >>> import facerts
+            >>> from facerts.datasets.synthetic import draw_face
+            >>> result = facerts.load().verify(draw_face(0, 0), draw_face(0, 0), min_quality=-2)
+            >>> result.decision, round(result.similarity, 4), round(result.threshold, 4)
+            ('same', 1.0, 0.3705)
+        """
+        rule = self.match_rule(fmr=fmr, keep=keep, min_quality=min_quality)
+        images = (_lazy_image(first, "the first image"), _lazy_image(second, "the second image"))
+        (one,), (other,) = self._score(images, self.row_builder(min_quality=rule.min_quality), largest=True)
+        return rule.verify(one, other)
+
+    def verify_pairs(
+        self,
+        pairs: Sequence[tuple[str | Path, str | Path]],
+        *,
+        fmr: float = DEFAULT_FMR,
+        keep: float | None = None,
+        min_quality: float | None = None,
+        progress: str = "",
+    ) -> Iterator[Verification]:
+        """As ``verify`` for many pairs of paths, in order; each image is read and embedded once.
+
+        Embeddings are kept in memory until the end, about 2 KB per image; images are not.
+
+        Args:
+            pairs: two paths each.
+            fmr: see ``verify``.
+            keep: see ``verify``.
+            min_quality: see ``verify``.
+            progress: label of a progress bar over the images; empty for none.
+
+        Raises:
+            ModelError: see ``match_rule``.
+        """
+        rule = self.match_rule(fmr=fmr, keep=keep, min_quality=min_quality)
+        paths = list(dict.fromkeys(str(path) for pair in pairs for path in pair))
+        scored = self._score(
+            (_lazy_image(path, path) for path in paths),
+            self.row_builder(min_quality=rule.min_quality),
+            largest=True,
+        )
+        if progress:
+            scored = track(scored, progress, total=len(paths), unit="images")
+        faces = {path: replace(face, crop=None) for path, (face,) in zip(paths, scored, strict=True)}
+        for first, second in pairs:
+            yield rule.verify(faces[str(first)], faces[str(second)])
+
+    def match_rule(
+        self, *, fmr: float = DEFAULT_FMR, keep: float | None = None, min_quality: float | None = None
+    ) -> MatchRule:
+        """What ``verify`` decides by.
+
+        Raises:
+            ModelError: both ``min_quality`` and ``keep`` are given, or the model has no match threshold for this rate
+                or no quality threshold for this share.
+        """
+        match = self._match_threshold(fmr, flip=False)
+        thresholds = self.embedder.description.thresholds
+        if keep is None and min_quality is None and thresholds:
+            keep = DEFAULT_KEEP
+        limit = self.row_builder(min_quality=min_quality, keep=keep).min_quality
+        # Only faces above the limit are compared, so the error rate is that of pairs of such faces.
+        errors: MatchThreshold | KeptPairs = match
+        if keep is not None:
+            errors = match.kept.get(self._keep_name(keep), match)
+        return MatchRule(
+            fmr=fmr,
+            threshold=match.similarity,
+            fnmr=errors.fnmr,
+            fnmr_ci95=errors.ci95,
+            min_quality=limit,
+            model_sha256=self.embedder.sha256,
+        )
+
+    def _score(
+        self, images: Iterable[LazyImage], row_builder: RowBuilder, *, largest: bool
+    ) -> Iterator[list[ScoredFace]]:
+        return score_images(
+            row_builder,
+            images,
             detector=self.detector,
             largest=largest,
             resize_crops=self.resize_crops,
             batch_size=self.embedder.batch_size,
             parallel_batches=self.parallel_batches,
         )
-        if progress:
-            scored = track(scored, progress, total=len(source), unit="images")
-        for faces in scored:
-            yield from faces
 
     def row_builder(self, *, min_quality: float | None = None, keep: float | None = None) -> RowBuilder:
         """The builder of rows from the outputs of the model.
@@ -177,10 +287,14 @@ class Scorer:
         Raises:
             ModelError: the model has no threshold for this share.
         """
+        return self.embedder.description.thresholds[self._keep_name(keep)].quality
+
+    def _keep_name(self, keep: float) -> str:
+        """The share as the model's description writes it."""
         thresholds = self.embedder.description.thresholds
-        for share, threshold in thresholds.items():
+        for share in thresholds:
             if abs(float(share) - keep) < 1e-9:
-                return threshold.quality
+                return share
         available = f"only for {', '.join(thresholds)}" if thresholds else "none at all"
         raise ModelError(
             f"{self.embedder.name} has no threshold that keeps {keep:g} of the faces, {available}; calibrate it on "
@@ -202,6 +316,9 @@ class Scorer:
             >>> round(facerts.load().match_threshold(0.001), 4)
             0.3705
         """
+        return self._match_threshold(fmr, flip=flip).similarity
+
+    def _match_threshold(self, fmr: float, *, flip: bool) -> MatchThreshold:
         calibration = self.embedder.description.calibration
         matching = None if calibration is None else calibration.matching
         if matching is not None and matching.flip != flip:
@@ -213,7 +330,7 @@ class Scorer:
         thresholds = {} if matching is None else matching.thresholds
         for rate, threshold in thresholds.items():
             if math.isclose(float(rate), fmr):
-                return threshold.similarity
+                return threshold
         available = f"only for {', '.join(thresholds)}" if thresholds else "none at all"
         raise ModelError(
             f"{self.embedder.name} has no match threshold for a false match rate of {fmr:g}, {available}; calibrate it "
@@ -274,6 +391,35 @@ def load(
         detector, detector_model, threshold=det_threshold, providers=providers, threads=threads or 1
     )
     return Scorer(embedder, face_detector, resize_crops=resize_crops)
+
+
+def verify(
+    first: ImageInput,
+    second: ImageInput,
+    *,
+    fmr: float = DEFAULT_FMR,
+    keep: float | None = None,
+    min_quality: float | None = None,
+) -> Verification:
+    """Whether two images show the same person, by the default model; see ``Scorer.verify``.
+
+    The model is loaded at the first call and kept; ``facerts.load`` opens another one, or a detector.
+
+    Raises:
+        ModelError: see ``Scorer.match_rule``.
+
+    Examples:
+        >>> import facerts
+        >>> from facerts.datasets.synthetic import draw_face
+        >>> facerts.verify(draw_face(0, 0), b"these bytes are not an image").error is None
+        False
+    """
+    return _default_scorer().verify(first, second, fmr=fmr, keep=keep, min_quality=min_quality)
+
+
+@cache
+def _default_scorer() -> Scorer:
+    return load()
 
 
 def _option(name: str) -> str:

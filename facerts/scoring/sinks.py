@@ -5,25 +5,31 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import asdict
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import IO, Any
 
 from facerts.errors import Error, MissingExtraError
 from facerts.io.files import atomic_write
 from facerts.scoring.cells import to_cell
-from facerts.scoring.row import COLUMNS, Row
+from facerts.scoring.row import Row
+from facerts.scoring.verify import Verification
 
-Put = Callable[[Row], None]
+AnyRow = Row | Verification
+Put = Callable[[AnyRow], None]
 
 # Rows per Parquet row group.
 ROW_GROUP_SIZE = 10_000
 
 
 @contextmanager
-def open_sink(path: str | Path) -> Iterator[Put]:
+def open_sink(path: str | Path, row_type: type[AnyRow] = Row) -> Iterator[Put]:
     """A function that writes one row, valid until the ``with`` block ends.
+
+    Args:
+        path: the file; its suffix chooses the format.
+        row_type: the type of all rows, whose fields are the columns.
 
     Raises:
         Error: the suffix is not .csv, .jsonl or .parquet, or the path is a folder.
@@ -31,7 +37,7 @@ def open_sink(path: str | Path) -> Iterator[Put]:
     """
     check_sink(path)
     path = Path(path)
-    with SINKS[path.suffix](path) as put:
+    with SINKS[path.suffix](path, row_type) as put:
         yield put
 
 
@@ -53,43 +59,39 @@ def check_sink(path: str | Path) -> None:
 
 
 @contextmanager
-def _csv(path: Path) -> Iterator[Put]:
+def _csv(path: Path, row_type: type[AnyRow]) -> Iterator[Put]:
     with atomic_write(path, "w") as file:
         # Quoted text stays one cell, whatever it contains and whichever delimiter the reader expects.
         writer = csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
-        writer.writerow(COLUMNS)
+        writer.writerow([field.name for field in fields(row_type)])
 
-        def put(row: Row) -> None:
+        def put(row: AnyRow) -> None:
             writer.writerow([_cell(value) for value in asdict(row).values()])
 
         yield put
 
 
 @contextmanager
-def _jsonl(path: Path) -> Iterator[Put]:
+def _jsonl(path: Path, row_type: type[AnyRow]) -> Iterator[Put]:
     with atomic_write(path, "w") as file:
         yield lambda row: _write_line(file, row)
 
 
-def _write_line(file: IO[str], row: Row) -> None:
+def _write_line(file: IO[str], row: AnyRow) -> None:
     file.write(json.dumps(asdict(row), ensure_ascii=False) + "\n")
 
 
 @contextmanager
-def _parquet(path: Path) -> Iterator[Put]:
+def _parquet(path: Path, row_type: type[AnyRow]) -> Iterator[Put]:
     pyarrow = _pyarrow()
-    numbers, text = pyarrow.list_(pyarrow.float64()), pyarrow.string()
     types = {
-        "face": pyarrow.int32(),
-        "box": numbers,
-        "points": numbers,
-        "det_score": pyarrow.float64(),
-        "quality": pyarrow.float64(),
-        "percentile": pyarrow.float64(),
-        "uncertainty": pyarrow.float64(),
-        "accepted": pyarrow.bool_(),
+        "int | None": pyarrow.int32(),
+        "list[float] | None": pyarrow.list_(pyarrow.float64()),
+        "float | None": pyarrow.float64(),
+        "bool | None": pyarrow.bool_(),
     }
-    schema = pyarrow.schema([(name, types.get(name, text)) for name in COLUMNS])
+    columns = [(field.name, types.get(str(field.type), pyarrow.string())) for field in fields(row_type)]
+    schema = pyarrow.schema(columns)
     rows: list[dict[str, Any]] = []
     with atomic_write(path) as file, pyarrow.parquet.ParquetWriter(file, schema) as writer:
 
@@ -97,7 +99,7 @@ def _parquet(path: Path) -> Iterator[Put]:
             writer.write_table(pyarrow.Table.from_pylist(rows, schema))
             rows.clear()
 
-        def put(row: Row) -> None:
+        def put(row: AnyRow) -> None:
             rows.append(asdict(row))
             if len(rows) >= ROW_GROUP_SIZE:
                 flush()
@@ -126,4 +128,8 @@ def _cell(value: object) -> object:
     return value
 
 
-SINKS: dict[str, Callable[[Path], Any]] = {".csv": _csv, ".jsonl": _jsonl, ".parquet": _parquet}
+SINKS: dict[str, Callable[[Path, type[AnyRow]], AbstractContextManager[Put]]] = {
+    ".csv": _csv,
+    ".jsonl": _jsonl,
+    ".parquet": _parquet,
+}

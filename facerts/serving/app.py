@@ -6,7 +6,7 @@ import base64
 import hashlib
 import re
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from importlib import resources
 from typing import TYPE_CHECKING, Annotated, Any
@@ -29,12 +29,16 @@ from facerts.serving.schemas import (
     Options,
     Problem,
     RequestLimits,
+    Schema,
     Scores,
-    request_body,
+    VerificationResult,
+    VerifyOptions,
+    score_body,
+    verify_body,
 )
-from facerts.serving.service import Service
+from facerts.serving.service import Service, UnusableImagesError
 from facerts.serving.settings import Settings
-from facerts.serving.uploads import merge_options, read_uploads
+from facerts.serving.uploads import AnyOptions, Upload, merge_options, read_uploads
 from facerts.version import __version__
 
 if TYPE_CHECKING:
@@ -174,7 +178,7 @@ def _add_api(app: FastAPI, service: Service) -> None:
         tags=["v1"],
         response_model=Scores,
         responses=_error_schemas("unauthorized", *SCORE_ERRORS),
-        openapi_extra={"requestBody": request_body(settings.max_images)},
+        openapi_extra={"requestBody": score_body(settings.max_images)},
         **guarded,
     )
     async def score(request: Request, options: Annotated[Options, Query()]) -> Response:
@@ -183,20 +187,43 @@ def _add_api(app: FastAPI, service: Service) -> None:
         An image without a face is not an error. If some of the images cannot be read, each of them has an `error` in
         its place; if none can, the response is 422 with the same list.
         """
+        return await answer(request, options, service.score, settings.max_images)
+
+    @app.post(
+        "/v1/verify",
+        operation_id="verify",
+        tags=["v1"],
+        response_model=VerificationResult,
+        responses=_error_schemas("unauthorized", *SCORE_ERRORS),
+        openapi_extra={"requestBody": verify_body()},
+        **guarded,
+    )
+    async def verify(request: Request, options: Annotated[VerifyOptions, Query()]) -> Response:
+        """Decide whether two images show the same person, at a calibrated error rate.
+
+        Of an image with several faces the largest is compared. If an image cannot be read or has no face, the response
+        is 422 with both images.
+        """
+        return await answer(request, options, service.verify, 2)
+
+    async def answer(
+        request: Request,
+        options: AnyOptions,
+        work: Callable[[Sequence[Upload], AnyOptions], Coroutine[Any, Any, Schema]],
+        max_images: int,
+    ) -> Response:
         service.check_capacity()
         # A request takes a place only once it is complete: slow or endless ones would keep it from others.
         uploads, fields = await read_uploads(
-            request, max_images=settings.max_images, max_fields=len(Options.model_fields)
+            request, max_images=max_images, max_fields=len(type(options).model_fields)
         )
         merged = merge_options(options, request.query_params.keys(), fields)
-        with service.place():
-            scores = await cancel_if_abandoned(request, service.score(uploads, merged), settings.timeout)
-        if all(image.error is not None for image in scores.images):
-            message = scores.images[0].error or ""
-            if len(uploads) > 1:
-                message = f"none of the {len(uploads)} images could be scored; the first: {message}"
-            return error_response("unusable_images", message, images=scores.images)
-        return Response(scores.model_dump_json(), media_type=JSONResponse.media_type)
+        try:
+            with service.place():
+                result = await cancel_if_abandoned(request, work(uploads, merged), settings.timeout)
+        except UnusableImagesError as error:
+            return error_response("unusable_images", str(error), images=error.images)
+        return Response(result.model_dump_json(), media_type=JSONResponse.media_type)
 
 
 def _token_check(token: str) -> Any:
@@ -221,6 +248,7 @@ def _model_info(service: Service) -> ModelInfo:
         detector=None if detector is None else type(detector).__name__,
         has_quality=service.has_quality,
         min_quality=service.judge.min_quality,
+        fmr=None if service.rule is None else service.rule.fmr,
         template=TEMPLATE.tolist(),
         template_size=CROP_SIZE,
         limits=RequestLimits(

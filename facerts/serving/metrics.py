@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
+from facerts.scoring.verify import Decision
 from facerts.serving.errors import CLIENT_CLOSED_REQUEST
 
 if TYPE_CHECKING:
@@ -57,6 +58,9 @@ class Metrics:
             "facerts_images", "Images scored, without a face, or failed", ["outcome"], registry=registry
         )
         self._faces = Counter("facerts_faces", "Faces scored", ["decision"], registry=registry)
+        self._verifications = Counter(
+            "facerts_verifications", "Pairs of images compared", ["decision"], registry=registry
+        )
         self._batch = Histogram(
             "facerts_batch_crops", "Crops in a batch of the network", buckets=CROPS, registry=registry
         )
@@ -76,6 +80,10 @@ class Metrics:
         self._images.labels("failed" if failed else "scored" if decisions else "no_face").inc()
         for decision in decisions:
             self._faces.labels({None: "none", True: "accepted", False: "rejected"}[decision]).inc()
+
+    def count_verification(self, decision: Decision) -> None:
+        """Count two images that were compared."""
+        self._verifications.labels(decision).inc()
 
     def count_batch(self, crops: int) -> None:
         """Count a forward pass; may be called from any thread."""

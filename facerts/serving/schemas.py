@@ -7,12 +7,14 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from facerts.onnx.contract import Description
+from facerts.scoring.verify import Decision
 
 # The form's field for images, and the types of a body that is one image; its first bytes say what it really is.
 IMAGES_FIELD = "images"
 # Its name in earlier versions, which is still read.
 FORMER_IMAGES_FIELD = "pictures"
 FORM_TYPE = "multipart/form-data"
+FILE = {"type": "string", "format": "binary"}
 IMAGE_TYPES = ("image/jpeg", "image/png", "image/webp", "image/bmp", "application/octet-stream")
 
 Box = Annotated[list[float], Field(min_length=4, max_length=4)]
@@ -37,13 +39,11 @@ Code = Literal[
 ]
 
 
-class Options(BaseModel):
-    """How images are scored: parameters of the URL, or fields of the form."""
+class CommonOptions(BaseModel):
+    """How the images of any request are treated: parameters of the URL, or fields of the form."""
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
-    embeddings: bool = Field(False, description="Also return the embedding of each face.")
-    largest: bool = Field(False, description="Score only the largest face of each image.")
     aligned: bool | None = Field(
         None,
         description="Treat the images as aligned crops and skip the detector. Default: only where the service has no "
@@ -64,10 +64,29 @@ class Options(BaseModel):
     min_quality: float | None = Field(None, description="Accept faces with at least this quality.")
 
     @model_validator(mode="after")
-    def has_one_threshold(self) -> Options:
+    def has_one_threshold(self) -> CommonOptions:
         if self.keep is not None and self.min_quality is not None:
             raise ValueError("keep and min_quality both set a threshold; give only one")
         return self
+
+
+class Options(CommonOptions):
+    """How images are scored."""
+
+    embeddings: bool = Field(False, description="Also return the embedding of each face.")
+    largest: bool = Field(False, description="Score only the largest face of each image.")
+
+
+class VerifyOptions(CommonOptions):
+    """How two images are compared; ``keep`` and ``min_quality`` limit the faces that are."""
+
+    fmr: float | None = Field(
+        None,
+        gt=0,
+        lt=1,
+        description="False match rate: the share of the pairs of different people that may be taken for one person; "
+        "one of those that the model was calibrated for (see /v1/model). Default: as the service was started.",
+    )
 
 
 class Schema(BaseModel):
@@ -128,6 +147,36 @@ class Scores(Schema):
     images: list[ImageResult] = Field(description="One result for each image, in the order they were sent.")
 
 
+class VerificationResult(Schema):
+    """The response of /v1/verify."""
+
+    model: str = Field(description="Name of the model.")
+    model_sha256: str = Field(description="SHA-256 of the model file.")
+    decision: Decision = Field(
+        description="same: the similarity reaches the threshold; different: it does not; inconclusive: the quality of "
+        "an image is too low for either."
+    )
+    similarity: float = Field(description="Cosine similarity of the two embeddings.")
+    reason: str | None = Field(description="Why the decision is inconclusive.")
+    note: str | None = Field(description="What else to know, such as that an image has several faces.")
+    fmr: float = Field(description="The false match rate that was asked for.")
+    threshold: float = Field(
+        description="The similarity at or above which two faces match at that rate, by the model's calibration."
+    )
+    fnmr: float | None = Field(
+        description="The false non-match rate at the threshold, 0 to 1, of the calibration's pairs of one person."
+    )
+    fnmr_ci95: Annotated[list[float], Field(min_length=2, max_length=2)] | None = Field(
+        description="95 % confidence interval of fnmr."
+    )
+    min_quality: float | None = Field(
+        description="Faces below this quality are not compared; null if quality does not matter."
+    )
+    images: list[ImageResult] = Field(
+        description="The two images, each with the face that was compared, its largest."
+    )
+
+
 class RequestLimits(Schema):
     """The limits of a request."""
 
@@ -146,6 +195,10 @@ class ModelInfo(Schema):
     has_quality: bool = Field(description="Whether the model gives a quality for each face.")
     min_quality: float | None = Field(
         description="The threshold for requests that set none; null if their faces are neither accepted nor rejected."
+    )
+    fmr: float | None = Field(
+        description="The false match rate for requests to /v1/verify that set none; null if the model has no match "
+        "thresholds."
     )
     template: Points = Field(description="The five points of an aligned crop.")
     template_size: Count = Field(description="Width and height of an aligned crop, in pixels.")
@@ -168,24 +221,29 @@ class Problem(Schema):
     error: str = Field(description="The reason, in a sentence.")
     code: Code = Field(description="The reason, for programs.")
     images: list[ImageResult] | None = Field(
-        None, description="One result for each image, if none could be scored."
+        None, description="One result for each image, if none could be scored, or one of two not compared."
     )
 
 
-def request_body(max_images: int) -> dict[str, Any]:
+def score_body(max_images: int) -> dict[str, Any]:
     """The body of /v1/score in the OpenAPI schema: a form, or one image."""
-    file = {"type": "string", "format": "binary"}
-    images = {"type": "array", "items": file, "minItems": 1, "maxItems": max_images}
-    options = Options.model_json_schema()["properties"]
-    form = {
+    content = {FORM_TYPE: {"schema": _form(Options, 1, max_images)}}
+    return {"required": True, "content": content | {kind: {"schema": FILE} for kind in IMAGE_TYPES}}
+
+
+def verify_body() -> dict[str, Any]:
+    """The body of /v1/verify in the OpenAPI schema: a form with two images."""
+    return {"required": True, "content": {FORM_TYPE: {"schema": _form(VerifyOptions, 2, 2)}}}
+
+
+def _form(options: type[CommonOptions], min_images: int, max_images: int) -> dict[str, Any]:
+    images = {"type": "array", "items": FILE, "minItems": min_images, "maxItems": max_images}
+    fields = options.model_json_schema()["properties"]
+    return {
         "type": "object",
-        "properties": {IMAGES_FIELD: images, **{name: _non_null(schema) for name, schema in options.items()}},
+        "properties": {IMAGES_FIELD: images, **{name: _non_null(schema) for name, schema in fields.items()}},
         "required": [IMAGES_FIELD],
         "additionalProperties": False,
-    }
-    return {
-        "required": True,
-        "content": {FORM_TYPE: {"schema": form}, **{kind: {"schema": file} for kind in IMAGE_TYPES}},
     }
 
 

@@ -7,21 +7,31 @@ import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from facerts.detection import Detection, Detector
 from facerts.embedding import FaceOutputs
-from facerts.errors import ModelError
+from facerts.errors import Error, ModelError
 from facerts.images import CROP_SIZE, decode
-from facerts.scoring import LazyImage, RowBuilder, ScoredFace, Scorer
+from facerts.scoring import LazyImage, MatchRule, RowBuilder, ScoredFace, Scorer
 from facerts.scoring.prepare import PreparedImage, prepare, printable
+from facerts.scoring.row import NO_FACE
+from facerts.scoring.verify import DEFAULT_FMR
 from facerts.serving.batching import Batcher
 from facerts.serving.errors import RequestError
 from facerts.serving.metrics import Metrics
-from facerts.serving.schemas import FaceResult, ImageResult, Options, Scores
+from facerts.serving.schemas import (
+    CommonOptions,
+    FaceResult,
+    ImageResult,
+    Options,
+    Scores,
+    VerificationResult,
+    VerifyOptions,
+)
 from facerts.serving.settings import Settings
 from facerts.serving.uploads import Upload
 
@@ -38,6 +48,22 @@ class _ImageInfo:
     width: int | None = None
     height: int | None = None
     found: int = 0
+
+
+@dataclass(frozen=True)
+class _ScoredImage:
+    """What the response says of an image, and its faces."""
+
+    result: ImageResult
+    faces: list[ScoredFace]
+
+
+class UnusableImagesError(Error):
+    """Images that could not be scored or compared; ``images`` has the reason for each."""
+
+    def __init__(self, message: str, images: Sequence[ImageResult]) -> None:
+        super().__init__(message)
+        self.images = images
 
 
 class Service:
@@ -60,6 +86,7 @@ class Service:
         black = np.zeros((1, CROP_SIZE, CROP_SIZE, 3), dtype=np.uint8)
         self.has_quality = scorer.embed(black).quality is not None
         self.judge = self._judge(settings.min_quality, settings.keep)
+        self.rule = self._default_rule()
         self.working = 0
         self._slots = asyncio.Semaphore(AHEAD * scorer.embedder.batch_size * scorer.parallel_batches)
         self._threads = ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="images")
@@ -105,7 +132,7 @@ class Service:
         await self._batcher.close()
         self._threads.shutdown()
 
-    def judge_for(self, options: Options) -> RowBuilder:
+    def judge_for(self, options: CommonOptions) -> RowBuilder:
         """What accepts or rejects the faces of a request.
 
         Raises:
@@ -118,7 +145,18 @@ class Service:
         except ModelError as error:
             raise RequestError("invalid", str(error)) from error
 
-    def detector_for(self, options: Options) -> Detector | None:
+    def rule_for(self, options: VerifyOptions) -> MatchRule:
+        """What decides whether the two images of a request match.
+
+        Raises:
+            RequestError: the model has no such threshold.
+        """
+        try:
+            return self._rule(options)
+        except ModelError as error:
+            raise RequestError("invalid", str(error)) from error
+
+    def detector_for(self, options: CommonOptions) -> Detector | None:
         """What finds the faces of a request; None if its images are aligned crops.
 
         Raises:
@@ -136,19 +174,17 @@ class Service:
 
         Raises:
             RequestError: the options do not fit this model or service.
+            UnusableImagesError: none of the images can be read.
             ModelError: the model fails on an image.
         """
-        judge, detector = self.judge_for(options), self.detector_for(options)
-        tasks = [
-            asyncio.ensure_future(self._score_one(upload, judge, detector, options)) for upload in uploads
-        ]
-        try:
-            images = await asyncio.gather(*tasks)
-        finally:
-            for task in tasks:
-                task.cancel()
-        for image in images:
-            self.metrics.count_image([face.accepted for face in image.faces], failed=image.error is not None)
+        judge = self.judge_for(options)
+        scored = await self._score_all(uploads, judge, options)
+        images = [image.result for image in scored]
+        if all(image.error is not None for image in images):
+            message = images[0].error or ""
+            if len(uploads) > 1:
+                message = f"none of the {len(uploads)} images could be scored; the first: {message}"
+            raise UnusableImagesError(message, images)
         embedder = self.scorer.embedder
         return Scores(
             model=embedder.name,
@@ -156,6 +192,64 @@ class Service:
             min_quality=judge.min_quality,
             images=images,
         )
+
+    async def verify(self, uploads: Sequence[Upload], options: VerifyOptions) -> VerificationResult:
+        """Compare two images.
+
+        Raises:
+            RequestError: there are not two images, or the options do not fit this model or service.
+            UnusableImagesError: one of them cannot be read or has no face.
+            ModelError: the model fails on an image.
+        """
+        if len(uploads) != 2:
+            raise RequestError("invalid", f"two images are compared, and this request has {len(uploads)}")
+        rule = self.rule_for(options)
+        judge = self.judge_for(VerifyOptions(min_quality=rule.min_quality))
+        scored = await self._score_all(uploads, judge, options)
+        images = [image.result for image in scored]
+        faces = [
+            replace(image.faces[0], row=replace(image.faces[0].row, path=path), found=image.result.found)
+            for path, image in zip(("the first image", "the second image"), scored, strict=True)
+        ]
+        result = rule.verify(*faces)
+        if result.decision is None or result.similarity is None:
+            problems = [
+                f"{face.row.path}: {image.error or NO_FACE}"
+                for face, image in zip(faces, images, strict=True)
+                if not image.faces
+            ]
+            raise UnusableImagesError("; ".join(problems), images)
+        self.metrics.count_verification(result.decision)
+        return VerificationResult(
+            model=self.scorer.embedder.name,
+            model_sha256=rule.model_sha256,
+            decision=result.decision,
+            similarity=result.similarity,
+            reason=result.reason,
+            note=result.note,
+            fmr=rule.fmr,
+            threshold=rule.threshold,
+            fnmr=rule.fnmr,
+            fnmr_ci95=result.fnmr_ci95,
+            min_quality=rule.min_quality,
+            images=images,
+        )
+
+    def _rule(self, options: VerifyOptions) -> MatchRule:
+        settings = self.settings
+        limit = options if options.keep is not None or options.min_quality is not None else settings
+        return self.scorer.match_rule(
+            fmr=options.fmr or settings.fmr or DEFAULT_FMR, keep=limit.keep, min_quality=limit.min_quality
+        )
+
+    def _default_rule(self) -> MatchRule | None:
+        """What decides where a request sets nothing; None if the model has no match thresholds, and none was wanted."""
+        try:
+            return self._rule(VerifyOptions())
+        except ModelError:
+            if self.settings.fmr is not None:
+                raise
+            return None
 
     def _judge(self, min_quality: float | None, keep: float | None) -> RowBuilder:
         judge = self.scorer.row_builder(min_quality=min_quality, keep=keep)
@@ -165,9 +259,30 @@ class Service:
             )
         return judge
 
+    async def _score_all(
+        self, uploads: Sequence[Upload], judge: RowBuilder, options: Options | VerifyOptions
+    ) -> list[_ScoredImage]:
+        detector = self.detector_for(options)
+        tasks = [
+            asyncio.ensure_future(self._score_one(upload, judge, detector, options)) for upload in uploads
+        ]
+        try:
+            scored = await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+        for image in scored:
+            decisions = [face.accepted for face in image.result.faces]
+            self.metrics.count_image(decisions, failed=image.result.error is not None)
+        return scored
+
     async def _score_one(
-        self, upload: Upload, judge: RowBuilder, detector: Detector | None, options: Options
-    ) -> ImageResult:
+        self,
+        upload: Upload,
+        judge: RowBuilder,
+        detector: Detector | None,
+        options: Options | VerifyOptions,
+    ) -> _ScoredImage:
         async with self._slots:
             prepared, info = await asyncio.get_running_loop().run_in_executor(
                 self._threads, self._prepare, upload.data, detector, options
@@ -176,19 +291,19 @@ class Service:
             if prepared.crops:
                 outputs = await self._batcher(np.stack(prepared.crops))
         scored = judge.rows(prepared, outputs)
-        return ImageResult(
+        embedding = isinstance(options, Options) and options.embeddings
+        result = ImageResult(
             name=None if upload.name is None else printable(upload.name),
             width=info.width,
             height=info.height,
             found=info.found,
-            faces=[
-                _face(entry, embedding=options.embeddings) for entry in scored if entry.row.face is not None
-            ],
+            faces=[_face(entry, embedding=embedding) for entry in scored if entry.row.face is not None],
             error=None if prepared.error is None else prepared.error.removeprefix(f"{IMAGE}: "),
         )
+        return _ScoredImage(result, scored)
 
     def _prepare(
-        self, data: bytes, detector: Detector | None, options: Options
+        self, data: bytes, detector: Detector | None, options: Options | VerifyOptions
     ) -> tuple[PreparedImage, _ImageInfo]:
         """The crops of an image; called in a thread."""
         info = _ImageInfo()
@@ -200,7 +315,8 @@ class Service:
 
         limited = None if detector is None else _LimitedDetector(detector, self.settings.max_faces)
         resize = self.scorer.resize_crops if options.resize_crops is None else options.resize_crops
-        prepared = prepare(LazyImage(IMAGE, load), limited, largest=options.largest, resize_crops=resize)
+        largest = not isinstance(options, Options) or options.largest
+        prepared = prepare(LazyImage(IMAGE, load), limited, largest=largest, resize_crops=resize)
         info.found = len(prepared.crops) if limited is None else limited.found
         return prepared, info
 

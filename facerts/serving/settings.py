@@ -25,6 +25,7 @@ class Settings:
         keep: accept faces above the model's calibrated threshold that keeps this fraction of good faces, unless a
             request sets a threshold.
         min_quality: accept faces with at least this quality, unless a request sets a threshold.
+        fmr: false match rate of /v1/verify, unless a request sets one; None for 0.001.
         max_bytes: maximum size of a request body, in bytes.
         max_pixels: maximum number of pixels of an image; checked in its header, before it is decoded.
         max_faces: maximum number of faces scored per image, largest first.
@@ -45,6 +46,7 @@ class Settings:
     token: str | None = None
     keep: float | None = None
     min_quality: float | None = None
+    fmr: float | None = None
     max_bytes: int = 32 * MEBIBYTE
     max_pixels: int = 32_000_000
     max_faces: int = 100

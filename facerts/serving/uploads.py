@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from email.message import Message
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import ValidationError
 
 from facerts.errors import did_you_mean
 from facerts.serving.errors import RequestError, validation_message
 from facerts.serving.multipart import MultipartError, Part, TooManyPartsError, boundary_of, split_parts
-from facerts.serving.schemas import FORM_TYPE, FORMER_IMAGES_FIELD, IMAGE_TYPES, IMAGES_FIELD, Options
+from facerts.serving.schemas import FORM_TYPE, FORMER_IMAGES_FIELD, IMAGE_TYPES, IMAGES_FIELD, CommonOptions
 
 if TYPE_CHECKING:
     from starlette.requests import Request
+
+AnyOptions = TypeVar("AnyOptions", bound=CommonOptions)
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,7 @@ async def read_uploads(
     return [Upload(None, data)], {}
 
 
-def merge_options(query: Options, named: Collection[str], fields: Mapping[str, str]) -> Options:
+def merge_options(query: AnyOptions, named: Collection[str], fields: Mapping[str, str]) -> AnyOptions:
     """The options of the URL together with those of the form.
 
     Args:
@@ -78,18 +80,17 @@ def merge_options(query: Options, named: Collection[str], fields: Mapping[str, s
     Raises:
         RequestError: a field is unknown, invalid, or also in the URL.
     """
+    known = type(query).model_fields
     given: dict[str, Any] = {name: getattr(query, name) for name in named}
     for name in fields:
-        if name not in Options.model_fields:
-            raise RequestError(
-                "invalid", f"unknown option {name!r}{did_you_mean(name, Options.model_fields)}"
-            )
+        if name not in known:
+            raise RequestError("invalid", f"unknown option {name!r}{did_you_mean(name, known)}")
         if name in given:
             raise RequestError(
                 "invalid", f"the option {name!r} is in both the URL and the form; give it only once"
             )
     try:
-        return Options.model_validate({**given, **fields})
+        return type(query).model_validate({**given, **fields})
     except ValidationError as error:
         raise RequestError("invalid", validation_message(error.errors())) from error
 

@@ -1,0 +1,194 @@
+"""``facerts verify``."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from facerts.cli.options import (
+    Detector,
+    DetectorModel,
+    DetectorName,
+    DetThreshold,
+    Json,
+    ModelOrDefault,
+    Provider,
+    ResizeCrops,
+    RunBatch,
+    RunThreads,
+)
+from facerts.cli.output import (
+    EXIT_DIFFERENT,
+    EXIT_INCONCLUSIVE,
+    EXIT_SOME_FAILED,
+    EXIT_UNUSABLE,
+    fields_table,
+    print_error,
+    print_json,
+    say,
+    warn,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from facerts.scoring import Verification
+
+# The first few of a million show what is wrong; all are in the rows.
+SHOWN_ERRORS = 10
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(verify)
+
+
+def verify(
+    first: Annotated[str | None, typer.Argument(help="The first image.", metavar="A")] = None,
+    second: Annotated[str | None, typer.Argument(help="The second image.", metavar="B")] = None,
+    pairs: Annotated[
+        Path | None,
+        typer.Option(
+            help="Instead of two images, a list of pairs: .csv or .tsv with two columns of paths, or with a header "
+            "that names two of them first and second; or .txt with two paths on each line."
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="With --pairs: file to write the rows to, .csv, .jsonl or .parquet.")
+    ] = None,
+    model: ModelOrDefault = None,
+    detector: Detector = DetectorName.NONE,
+    detector_model: DetectorModel = None,
+    det_threshold: DetThreshold = None,
+    resize_crops: ResizeCrops = False,
+    fmr: Annotated[
+        float,
+        typer.Option(
+            help="False match rate: the share of the pairs of different people that may be taken for one person. One "
+            "of those that the model was calibrated for."
+        ),
+    ] = 1e-3,
+    keep: Annotated[
+        float | None,
+        typer.Option(
+            help="Decide only on faces above the model's calibrated threshold that keeps this fraction of good faces; "
+            "by default 0.95."
+        ),
+    ] = None,
+    min_quality: Annotated[
+        float | None, typer.Option(help="Instead, decide only on faces with at least this quality.")
+    ] = None,
+    batch_size: RunBatch = None,
+    threads: RunThreads = 1,
+    provider: Provider = None,
+    json: Json = False,
+) -> None:
+    """Decide whether two images show the same person, at a calibrated error rate.
+
+    Exits with status 0 for the same person, 1 for different people, 5 if the quality of an image is too low to say, and
+    2 if an image cannot be read or has no face. With --pairs, exits with status 0, or 1 if some pairs could not be
+    compared.
+
+    Example: facerts verify a.jpg b.jpg --detector yunet --fmr 0.001
+    """
+    from facerts.scoring import load
+    from facerts.scoring.pair_list import read_pair_list, verify_list
+    from facerts.scoring.sinks import check_sink
+
+    if pairs is None and (first is None or second is None or out is not None):
+        raise typer.BadParameter("give two images, or a list with --pairs and a file with --out")
+    if pairs is not None and (first is not None or out is None):
+        raise typer.BadParameter("--pairs takes the place of the two images, and requires --out")
+    if out is not None:
+        check_sink(out)
+    listed = [] if pairs is None else read_pair_list(pairs)
+    scorer = load(
+        model,
+        detector=detector.value,
+        detector_model=detector_model,
+        resize_crops=resize_crops,
+        det_threshold=det_threshold,
+        providers=provider,
+        threads=threads,
+        batch_size=batch_size,
+    )
+    if out is not None:
+        results = verify_list(
+            scorer, listed, fmr=fmr, keep=keep, min_quality=min_quality, progress="embedding"
+        )
+        summary = _write(results, out)
+        print_json(summary) if json else fields_table(summary)
+        raise typer.Exit(EXIT_SOME_FAILED if summary["failed"] else 0)
+    assert first is not None
+    assert second is not None
+    result = scorer.verify(first, second, fmr=fmr, keep=keep, min_quality=min_quality)
+    if json:
+        print_json(asdict(result))
+    elif result.error is None:
+        _explain(result)
+    if result.error is not None:
+        print_error(result.error)
+        raise typer.Exit(EXIT_UNUSABLE)
+    statuses = {"same": 0, "different": EXIT_DIFFERENT, "inconclusive": EXIT_INCONCLUSIVE}
+    raise typer.Exit(statuses[result.decision or ""])
+
+
+def _write(results: Iterable[Verification], out: Path) -> dict[str, int | str]:
+    """Write the rows, warn of what could not be compared, and count."""
+    from facerts.scoring import Verification, open_sink
+
+    counts = {"pairs": 0, "same": 0, "different": 0, "inconclusive": 0, "failed": 0}
+    with open_sink(out, Verification) as put:
+        for result in results:
+            put(result)
+            counts["pairs"] += 1
+            counts[result.decision or "failed"] += 1
+            if result.error is not None and counts["failed"] <= SHOWN_ERRORS:
+                warn(result.error)
+    if counts["failed"] > SHOWN_ERRORS:
+        warn(f"and {counts['failed'] - SHOWN_ERRORS:,} more pairs with errors; the rows have them all")
+    return {**counts, "file": str(out)}
+
+
+def _explain(result: Verification) -> None:
+    """Print the decision and what it rests on, for people."""
+    decisions = {"same": "Same person", "different": "Different people", "inconclusive": "Inconclusive"}
+    say(
+        f"{decisions[result.decision or '']}: similarity {result.similarity:.3f}, threshold {result.threshold:.3f} at "
+        f"a false match rate of {100 * (result.fmr or 0):g} %."
+    )
+    if result.reason is not None:
+        say(f'{result.reason}. At such quality, neither "same" nor "different" could be trusted.')
+    if result.fnmr is not None and result.fnmr_ci95 is not None:
+        low, high = result.fnmr_ci95
+        say(
+            f"About {_of_pairs(result.fnmr)} of the same person fall below the threshold, as measured when the model "
+            f"was calibrated (95 % interval: {100 * low:.3g} to {100 * high:.3g} %)."
+        )
+    if result.min_quality is None:
+        say("Quality was not considered: the model has no threshold for it.")
+    elif result.reason is None:
+        say(
+            f"Quality: {_quality(result.first_quality, result.first_percentile)} and "
+            f"{_quality(result.second_quality, result.second_percentile)}; the minimum is {result.min_quality:.3f}."
+        )
+    if result.note is not None:
+        say(f"Note: {result.note}.")
+
+
+def _of_pairs(rate: float) -> str:
+    """A rate as people count: 4 in 100 pairs."""
+    of = next((of for of in (100, 1000, 10_000) if rate * of >= 1), 100_000)
+    return f"{rate * of:.0f} in {of:,} pairs"
+
+
+def _quality(quality: float | None, percentile: float | None) -> str:
+    words = f"{quality:.3f}"
+    return (
+        words
+        if percentile is None
+        else f"{words} (better than {percentile:.0f} % of the calibration's faces)"
+    )

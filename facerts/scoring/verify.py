@@ -1,0 +1,141 @@
+"""Whether two faces are of the same person: the decision, and what it rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from facerts.scoring.row import NO_FACE
+from facerts.scoring.row_builder import ScoredFace
+
+Decision = Literal["same", "different", "inconclusive"]
+
+DEFAULT_FMR = 1e-3
+# Below it the answers were found worthless on held-out people, see docs/results/verify.md.
+DEFAULT_KEEP = 0.95
+# Two crops of one image may differ by rounding.
+IDENTICAL = 1 - 1e-5
+
+
+@dataclass(frozen=True)
+class Verification:
+    """A decision on two images; fields without a value are None.
+
+    Attributes:
+        first: the first image.
+        second: the second image.
+        decision: "same" if the similarity reaches the threshold, otherwise "different"; "inconclusive" if the quality
+            of an image is too low for either; None if there is an error.
+        similarity: cosine similarity of the two embeddings.
+        reason: why the decision is inconclusive.
+        note: what else to know, such as that an image has several faces.
+        error: why the images could not be compared.
+        first_quality: quality of the first image's face; higher is better.
+        second_quality: likewise.
+        first_percentile: the percentage, 0 to 100, of the faces used for calibration that scored lower.
+        second_percentile: likewise.
+        first_faces: number of faces found in the first image; the largest is compared.
+        second_faces: likewise.
+        fmr: the false match rate that was asked for.
+        threshold: the similarity at or above which two faces match at that rate.
+        fnmr: the false non-match rate, 0 to 1, of the pairs used for calibration at that threshold; if the minimum
+            quality is one of the model's own, of those pairs whose faces both reach it.
+        fnmr_ci95: its 95 % confidence interval.
+        min_quality: faces below this quality are not compared; None if quality does not matter.
+        model_sha256: the SHA-256 of the model.
+    """
+
+    first: str
+    second: str
+    decision: Decision | None = None
+    similarity: float | None = None
+    reason: str | None = None
+    note: str | None = None
+    error: str | None = None
+    first_quality: float | None = None
+    second_quality: float | None = None
+    first_percentile: float | None = None
+    second_percentile: float | None = None
+    first_faces: int | None = None
+    second_faces: int | None = None
+    fmr: float | None = None
+    threshold: float | None = None
+    fnmr: float | None = None
+    fnmr_ci95: list[float] | None = None
+    min_quality: float | None = None
+    model_sha256: str = ""
+
+
+@dataclass(frozen=True)
+class MatchRule:
+    """Decides whether two faces are of the same person; its attributes are those of ``Verification``."""
+
+    fmr: float
+    threshold: float
+    fnmr: float | None
+    fnmr_ci95: tuple[float, float] | None
+    min_quality: float | None
+    model_sha256: str
+
+    def verify(self, first: ScoredFace, second: ScoredFace) -> Verification:
+        """Compare two faces; the result has an error if there is none in one of the images."""
+        result = replace(
+            self.failed(
+                first.row.path, second.row.path, "; ".join([*_error(first), *_error(second)]) or None
+            ),
+            first_quality=first.row.quality,
+            second_quality=second.row.quality,
+            first_percentile=first.row.percentile,
+            second_percentile=second.row.percentile,
+            first_faces=None if first.row.error else first.found,
+            second_faces=None if second.row.error else second.found,
+        )
+        if first.embedding is None or second.embedding is None:
+            return result
+        similarity = float(first.embedding.astype(np.float64) @ second.embedding.astype(np.float64))
+        reason = "; ".join([*self._too_poor(first), *self._too_poor(second)]) or None
+        notes = [*_several_faces(first), *_several_faces(second)]
+        if similarity > IDENTICAL:
+            notes.append("both images give the same embedding, so they are probably copies of one image")
+        answer: Decision = "same" if similarity >= self.threshold else "different"
+        return replace(
+            result,
+            decision=answer if reason is None else "inconclusive",
+            similarity=similarity,
+            reason=reason,
+            note="; ".join(notes) or None,
+        )
+
+    def failed(self, first: str, second: str, error: str | None) -> Verification:
+        """The result for two images that cannot be compared."""
+        return Verification(
+            first,
+            second,
+            error=error,
+            fmr=self.fmr,
+            threshold=self.threshold,
+            fnmr=self.fnmr,
+            fnmr_ci95=None if self.fnmr_ci95 is None else [*self.fnmr_ci95],
+            min_quality=self.min_quality,
+            model_sha256=self.model_sha256,
+        )
+
+    def _too_poor(self, face: ScoredFace) -> Iterator[str]:
+        quality = face.row.quality
+        if self.min_quality is not None and quality is not None and quality < self.min_quality:
+            yield f"{face.row.path}: quality {quality:.3f} is below the minimum of {self.min_quality:.3f}"
+
+
+def _error(face: ScoredFace) -> Iterator[str]:
+    if face.row.error is not None:
+        yield face.row.error
+    elif face.embedding is None:
+        yield f"{face.row.path}: {NO_FACE}"
+
+
+def _several_faces(face: ScoredFace) -> Iterator[str]:
+    if face.found > 1:
+        yield f"{face.row.path}: {face.found} faces, of which the largest is compared"

@@ -1,0 +1,194 @@
+"""``facerts verify``: the exit status says the decision, and so does the text; lists of pairs give rows."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from facerts.images import encode_png
+from tests.command import run
+from tests.foreign import slow_embedding, write_description, write_embedder
+from tests.matching import write_matcher
+
+Captured = pytest.CaptureFixture[str]
+
+
+def blocks(seed: int) -> NDArray[np.uint8]:
+    small = np.random.default_rng(seed).integers(60, 256, (7, 7, 3), dtype=np.uint8)
+    return small.repeat(16, axis=0).repeat(16, axis=1)
+
+
+def cosine(first: NDArray[np.uint8], second: NDArray[np.uint8]) -> float:
+    one, other = slow_embedding(np.stack([first, second]))
+    return float(one @ other / np.linalg.norm(one) / np.linalg.norm(other))
+
+
+# Blocks that are unlike those of seed 0, and a mixture that is like them but no copy.
+OTHER = next(seed for seed in range(1, 99) if cosine(blocks(0), blocks(seed)) < 0.1)
+ALIKE = (0.7 * blocks(0) + 0.3 * blocks(OTHER)).round().astype(np.uint8)
+
+
+@pytest.fixture
+def images(tmp_path: Path) -> Path:
+    """A model and images: a person, an image that is much like it, another person, a poor image, no image."""
+    write_matcher(tmp_path / "model.onnx")
+    for name, crop in {
+        "a": blocks(0),
+        "same": ALIKE,
+        "other": blocks(OTHER),
+        "poor": blocks(0) // 8,
+    }.items():
+        (tmp_path / f"{name}.png").write_bytes(encode_png(crop))
+    (tmp_path / "broken.png").write_bytes(b"no image")
+    return tmp_path
+
+
+def verify(images: Path, first: str, second: str, *options: str) -> int:
+    model = images / "model.onnx"
+    return run("verify", images / f"{first}.png", images / f"{second}.png", "--model", model, *options)
+
+
+def test_the_decision_is_a_sentence_and_a_status(images: Path, capsys: Captured) -> None:
+    assert verify(images, "a", "same") == 0
+    same = capsys.readouterr().out
+    assert same.startswith(f"Same person: similarity {cosine(blocks(0), ALIKE):.3f}, ")
+    assert "threshold 0.500 at a false match rate of 0.1 %." in same
+    assert "About 12 in 100 pairs of the same person fall below the threshold" in same
+    assert "(95 % interval: 11.5 to 13.5 %)" in same
+    assert "the minimum is -0.500." in same
+    assert verify(images, "a", "other", "--fmr", "0.01") == 1
+    assert "Different people: similarity" in capsys.readouterr().out
+    assert verify(images, "a", "poor") == 5
+    poor = capsys.readouterr().out
+    assert poor.startswith("Inconclusive: similarity")
+    assert "poor.png: quality -0." in poor
+    assert "is below the minimum of -0.500" in poor
+    assert verify(images, "a", "poor", "--min-quality", "-1") in {0, 1}
+
+
+def test_json_has_everything(images: Path, capsys: Captured) -> None:
+    assert verify(images, "a", "other", "--json") == 1
+    result = json.loads(capsys.readouterr().out)
+    assert result["decision"] == "different"
+    assert result["similarity"] == pytest.approx(cosine(blocks(0), blocks(OTHER)), abs=1e-5)
+    assert (result["fmr"], result["threshold"], result["fnmr"]) == (0.001, 0.5, 0.125)
+    assert (result["first_faces"], result["second_faces"], result["error"]) == (1, 1, None)
+    assert result["first"] == str(images / "a.png")
+
+
+def test_what_cannot_be_compared_is_status_2(images: Path, capsys: Captured) -> None:
+    assert verify(images, "a", "broken") == 2
+    assert "broken.png: not " in capsys.readouterr().err
+    assert verify(images, "gone", "a", "--json") == 2
+    shown = capsys.readouterr()
+    assert "gone.png: cannot be read" in shown.err
+    assert json.loads(shown.out)["decision"] is None
+    assert verify(images, "a", "same", "--fmr", "0.5") == 2
+    assert "no match threshold for a false match rate of 0.5, only for 0.01, 0.001" in capsys.readouterr().err
+    write_description(write_embedder(images / "model.onnx"))
+    assert verify(images, "a", "same") == 2
+    assert "calibrate it on your own faces with facerts calibrate" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["a.png"],
+        ["a.png", "b.png", "--out", "rows.csv"],
+        ["--pairs", "list.csv"],
+        ["a.png", "b.png", "--pairs", "list.csv", "--out", "rows.csv"],
+    ],
+)
+def test_two_images_or_a_list_are_required(arguments: list[str]) -> None:
+    assert run("verify", *arguments) == 2
+
+
+PAIRS = {
+    "csv": 'a.png,same.png\na.png,other.png\nonly one\na.png,"broken quote\na.png,broken.png\nsame.png,poor.png\n',
+    "tsv": "a.png\tsame.png\na.png\tother.png\nonly one\na.png\t\na.png\tbroken.png\nsame.png\tpoor.png\n",
+    "txt": "a.png same.png\na.png other.png\nonly\na.png b.png c.png\na.png broken.png\nsame.png poor.png\n",
+}
+
+
+@pytest.mark.parametrize("kind", PAIRS)
+def test_every_row_of_a_list_has_a_result(images: Path, capsys: Captured, kind: str) -> None:
+    (images / f"list.{kind}").write_text(PAIRS[kind])
+    out = images / "rows.csv"
+    model = images / "model.onnx"
+    command = ["verify", "--pairs", images / f"list.{kind}", "--model", model, "--out", out, "--json"]
+    assert run(*command) == 1
+    shown = capsys.readouterr()
+    assert json.loads(shown.out) == {
+        "pairs": 6,
+        "same": 1,
+        "different": 1,
+        "inconclusive": 1,
+        "failed": 3,
+        "file": str(out),
+    }
+    assert f"list.{kind}, line 3: not the paths of two images" in shown.err
+    rows = list(csv.DictReader(out.open()))
+    decisions = ["same", "different", "", "", "", "inconclusive"]
+    assert [row["decision"] for row in rows] == decisions
+    assert [bool(row["error"]) for row in rows] == [decision == "" for decision in decisions]
+    assert f"list.{kind}, line 4" in rows[3]["error"]
+    assert "broken.png: not " in rows[4]["error"]
+    assert rows[0]["first"] == str(images / "a.png")
+    assert float(rows[1]["similarity"]) == pytest.approx(cosine(blocks(0), blocks(OTHER)), abs=1e-5)
+    assert rows[0]["fnmr_ci95"] == "0.115 0.135"
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("list.csv", "same,second,first\n1,same.png,a.png\n0,other.png,a.png\n"),
+        ("list.txt", "a.png same.png 1\na.png other.png 0\n"),
+        ("list.txt", "1 a.png same.png\n0 a.png other.png\n"),
+    ],
+)
+def test_lists_with_labels_are_read_too(images: Path, name: str, text: str) -> None:
+    (images / name).write_text(text)
+    out = images / "rows.jsonl"
+    assert run("verify", "--pairs", images / name, "--model", images / "model.onnx", "--out", out) == 0
+    rows = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [(Path(row["first"]).name, Path(row["second"]).name, row["decision"]) for row in rows] == [
+        ("a.png", "same.png", "same"),
+        ("a.png", "other.png", "different"),
+    ]
+
+
+def test_rows_are_written_as_parquet_with_their_types(images: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    (images / "list.csv").write_text("a.png,same.png\na.png,gone.png\n")
+    out = images / "rows.parquet"
+    assert run("verify", "--pairs", images / "list.csv", "--model", images / "model.onnx", "--out", out) == 1
+    table = parquet.read_table(out)
+    types = {name: str(table.schema.field(name).type) for name in ("similarity", "first_faces", "decision")}
+    assert types == {"similarity": "double", "first_faces": "int32", "decision": "string"}
+    assert table.column("fnmr_ci95").to_pylist()[0] == pytest.approx([0.115, 0.135])
+    assert table.column("similarity").null_count == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("list.xls", b"a,b\n", "must be a .csv, .tsv or .txt file"),
+        ("list.csv", b"\n\n", "the list has no pairs"),
+        ("list.csv", b"first,second\n", "the list has no pairs"),
+        ("list.csv", b"\xff\xfea\0,\0b\0", "not UTF-8 text"),
+    ],
+)
+def test_a_list_that_is_none_writes_nothing(
+    images: Path, capsys: Captured, name: str, content: bytes, message: str
+) -> None:
+    (images / name).write_bytes(content)
+    out = images / "rows.csv"
+    assert run("verify", "--pairs", images / name, "--model", images / "model.onnx", "--out", out) == 2
+    assert message in capsys.readouterr().err
+    assert not out.exists()

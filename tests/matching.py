@@ -1,0 +1,52 @@
+"""A small model with match thresholds, for the tests of verification."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from tests.shipped import write_model
+
+HASH = "0" * 64
+
+
+def matching(**changes: Any) -> dict[str, Any]:
+    """Match thresholds at two rates; keyword arguments replace fields."""
+
+    def at(similarity: float, fmr: float, fnmr: float, kept: float) -> dict[str, Any]:
+        counts = {"impostors": 100_000, "genuine": 1000}
+        pairs = {"genuine": 900, "fnmr": kept, "ci95": [kept - 0.01, kept + 0.01]}
+        interval = [fnmr - 0.02, fnmr + 0.02]
+        return {
+            "similarity": similarity,
+            "achieved_fmr": fmr,
+            "fnmr": fnmr,
+            "ci95": interval,
+            "kept": {"0.95": pairs},
+            **counts,
+        }
+
+    return {
+        "data": "drawn",
+        "data_sha256": HASH,
+        "pairs": "all",
+        "images": 1000,
+        "identities": 100,
+        "flip": False,
+        "interval": "bootstrap over subjects",
+        "thresholds": {"0.01": at(0.2, 0.01, 0.1, 0.05), "0.001": at(0.5, 0.001, 0.2, 0.125)},
+    } | changes
+
+
+def write_matcher(path: Path, **changes: Any) -> Path:
+    """A model whose quality is the brightness of the crop, from -1 to 1; keyword arguments replace ``matching``."""
+    calibration = {
+        "data": "drawn",
+        "data_sha256": HASH,
+        "faces": 1000,
+        "identities": 100,
+        "quantiles": [number / 50 - 1 for number in range(101)],
+        "matching": matching(**changes),
+    }
+    thresholds = {"0.95": {"quality": -0.5, "data_sha256": HASH, "kept": 0.95}}
+    return write_model(path, thresholds=thresholds, calibration=calibration, embedding_size=8)

@@ -1,0 +1,226 @@
+"""Decisions on two images, against cosines that NumPy computes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import facerts
+from facerts.datasets.synthetic import draw_face
+from facerts.detection import Detection
+from facerts.errors import ModelError
+from facerts.images import encode_png
+from facerts.images.align import TEMPLATE
+from facerts.scoring import Scorer
+from tests.foreign import slow_embedding, write_description, write_embedder
+from tests.matching import matching, write_matcher
+from tests.serving.conftest import BrightSquares
+
+
+@pytest.fixture(scope="module")
+def scorer(tmp_path_factory: pytest.TempPathFactory) -> Scorer:
+    return facerts.load(write_matcher(tmp_path_factory.mktemp("verify") / "matcher.onnx"), threads=1)
+
+
+def noise(seed: int, low: int = 60) -> NDArray[np.uint8]:
+    return np.random.default_rng(seed).integers(low, 256, (112, 112, 3), dtype=np.uint8)
+
+
+def blocks(seed: int) -> NDArray[np.uint8]:
+    """Random blocks of the size that the model averages, so that embeddings differ."""
+    return noise(seed)[:7, :7].repeat(16, axis=0).repeat(16, axis=1)
+
+
+def cosine(first: NDArray[np.uint8], second: NDArray[np.uint8]) -> float:
+    one, other = slow_embedding(np.stack([first, second]))
+    return float(one @ other / np.linalg.norm(one) / np.linalg.norm(other))
+
+
+def brightness(crop: NDArray[np.uint8]) -> float:
+    return float((crop.astype(np.float64).mean() - 127.5) / 127.5)
+
+
+@pytest.mark.parametrize(("fmr", "threshold"), [(0.01, 0.2), (0.001, 0.5)])
+def test_decisions_are_those_of_the_cosine_at_the_threshold(
+    scorer: Scorer, fmr: float, threshold: float
+) -> None:
+    decisions: Counter[str | None] = Counter()
+    for seed in range(12):
+        first = blocks(seed)
+        # Half a copy of the first, so that similarities lie on both sides of the thresholds.
+        second = np.where(np.arange(112)[:, None, None] < 16 * (seed % 7), first, blocks(100 + seed))
+        result = scorer.verify(first, second, fmr=fmr)
+        expected = cosine(first, second)
+        assert result.similarity == pytest.approx(expected, abs=1e-5)
+        assert result.decision == ("same" if expected >= threshold else "different")
+        assert (result.fmr, result.threshold, result.error, result.reason) == (fmr, threshold, None, None)
+        assert result.first_quality == pytest.approx(brightness(first), abs=1e-5)
+        assert result.second_quality == pytest.approx(brightness(second), abs=1e-5)
+        assert result.second_percentile == pytest.approx(50 * (1 + brightness(second)), abs=0.01)
+        decisions[result.decision] += 1
+    assert set(decisions) == {"same", "different"}
+
+
+def test_a_pair_at_the_threshold_matches(tmp_path: Path) -> None:
+    first, second = blocks(1), blocks(2)
+    measured = facerts.load(write_matcher(tmp_path / "a.onnx")).verify(first, second).similarity
+    assert measured is not None
+    at = {"similarity": measured, "achieved_fmr": 0.1, "impostors": 10, "genuine": 10, "fnmr": 0.5}
+    thresholds = {"0.1": at | {"ci95": [0, 1]}}
+    assert facerts.load(write_matcher(tmp_path / "b.onnx", thresholds=thresholds)).verify(
+        first, second, fmr=0.1
+    ).decision == ("same")
+
+
+def test_poor_images_are_inconclusive_and_named(scorer: Scorer) -> None:
+    good, poor = noise(1), noise(2, low=0) // 8
+    for images, named in (
+        ((good, poor), ["the second image"]),
+        ((poor, good), ["the first image"]),
+        ((poor, poor), ["the first image", "the second image"]),
+    ):
+        result = scorer.verify(*images)
+        assert (result.decision, result.min_quality) == ("inconclusive", -0.5)
+        assert result.reason is not None
+        quality = f"{brightness(poor):.3f}"
+        assert result.reason.split("; ") == [
+            f"{name}: quality {quality} is below the minimum of -0.500" for name in named
+        ]
+        assert result.similarity == pytest.approx(cosine(*images), abs=1e-5)
+    assert scorer.verify(poor, poor, min_quality=-1).decision == "same"
+    assert scorer.verify(good, good, min_quality=0.9).decision == "inconclusive"
+
+
+def test_the_error_rate_is_that_of_the_pairs_that_are_compared(scorer: Scorer) -> None:
+    images = noise(1), noise(2)
+    kept = scorer.verify(*images, keep=0.95)
+    assert kept == scorer.verify(*images)
+    assert (kept.fnmr, kept.fnmr_ci95) == (0.125, pytest.approx([0.115, 0.135]))
+    every = scorer.verify(*images, min_quality=-1)
+    assert (every.fnmr, every.fnmr_ci95) == (0.2, pytest.approx([0.18, 0.22]))
+
+
+def test_what_the_model_lacks_is_an_error(scorer: Scorer, tmp_path: Path) -> None:
+    image = noise(1)
+    with pytest.raises(ModelError, match=r"false match rate of 1e-05, only for 0\.01, 0\.001; .*facerts cal"):
+        scorer.verify(image, image, fmr=1e-5)
+    with pytest.raises(ModelError, match=r"no threshold that keeps 0\.5 of the faces, only for 0\.95"):
+        scorer.verify(image, image, keep=0.5)
+    with pytest.raises(ModelError, match="give only one"):
+        scorer.verify(image, image, keep=0.95, min_quality=0)
+    foreign = write_embedder(tmp_path / "foreign.onnx")
+    write_description(foreign)
+    with pytest.raises(
+        ModelError, match=r"foreign has no match threshold .* none at all; .* facerts calibrate"
+    ):
+        facerts.load(foreign).verify(image, image)
+    mirrored = facerts.load(write_matcher(tmp_path / "mirrored.onnx", flip=True))
+    with pytest.raises(ModelError, match="calibrate it again without --flip"):
+        mirrored.verify(image, image)
+
+
+def test_a_model_without_quality_decides_every_pair(tmp_path: Path) -> None:
+    path = write_embedder(tmp_path / "plain.onnx")
+    calibration = {"data": "a", "data_sha256": "", "faces": 1, "identities": 1, "matching": matching()}
+    write_description(path, quality="none", calibration=calibration)
+    result = facerts.load(path).verify(noise(1), noise(1))
+    assert (result.decision, result.min_quality, result.first_quality) == ("same", None, None)
+    assert result.fnmr == 0.2
+    with pytest.raises(ModelError, match="has no quality"):
+        facerts.load(path).verify(noise(1), noise(1), min_quality=0)
+
+
+def test_copies_of_one_image_are_noted(scorer: Scorer, tmp_path: Path) -> None:
+    (tmp_path / "a.png").write_bytes(encode_png(blocks(1)))
+    result = scorer.verify(tmp_path / "a.png", blocks(1))
+    assert (result.decision, result.similarity) == ("same", pytest.approx(1, abs=1e-6))
+    assert result.note is not None
+    assert "copies of one image" in result.note
+    assert scorer.verify(blocks(1), blocks(2)).note is None
+
+
+def test_what_cannot_be_read_is_an_error_of_the_result(scorer: Scorer, tmp_path: Path) -> None:
+    missing = tmp_path / "missing.png"
+    result = scorer.verify(missing, b"not an image")
+    assert (result.decision, result.similarity, result.first_faces) == (None, None, None)
+    assert result.error is not None
+    assert f"{missing}: cannot be read" in result.error
+    assert "the second image: not " in result.error
+    one = scorer.verify(noise(1), np.zeros((50, 60, 3), dtype=np.uint8))
+    assert one.error is not None
+    assert "60 x 50 pixels are not an aligned crop" in one.error
+    assert (one.first_faces, one.first_quality is None, one.second_quality) == (1, False, None)
+
+
+def photo(*levels: int) -> NDArray[np.uint8]:
+    image = np.full((60, 400, 3), 20, dtype=np.uint8)
+    for place, level in enumerate(levels):
+        image[:40, 40 * place : 40 * place + 40] = level
+    return image
+
+
+def test_photos_are_compared_by_their_largest_faces(scorer: Scorer) -> None:
+    photos = Scorer(scorer.embedder, BrightSquares())
+    result = photos.verify(photo(200), photo(220, 230, 240))
+    assert (result.decision, result.first_faces, result.second_faces) == ("same", 1, 3)
+    assert result.note is not None
+    assert "the second image: 3 faces, of which the largest is compared" in result.note
+    # Half as far as the next brighter face.
+    assert result.second_quality == pytest.approx((220 - 127.5) / 127.5, abs=0.04)
+    empty = photos.verify(photo(), photo(200))
+    assert (empty.decision, empty.error) == (None, "the first image: no face found")
+    assert (empty.first_faces, empty.second_faces) == (0, 1)
+
+
+def test_each_image_of_many_pairs_is_embedded_once_and_pairs_keep_their_order(
+    scorer: Scorer, tmp_path: Path
+) -> None:
+    paths = [tmp_path / f"{number}.png" for number in range(6)]
+    for number, path in enumerate(paths):
+        path.write_bytes(encode_png(blocks(number)))
+    seen: Counter[bytes] = Counter()
+
+    class WholeImage:
+        identity = "the whole image"
+
+        def __call__(self, image: NDArray[np.uint8]) -> list[Detection]:
+            seen[image.tobytes()] += 1
+            return [Detection(np.array([0, 0, 112, 112.0]), TEMPLATE.astype(np.float64), 1.0)]
+
+    counting = Scorer(scorer.embedder, WholeImage())
+    pairs = [(first, second) for first in paths for second in paths if first != second]
+    gone = tmp_path / "gone.png"
+    results = list(counting.verify_pairs([*pairs, (paths[0], gone)], fmr=0.01))
+    assert [(result.first, result.second) for result in results[:-1]] == [
+        (str(first), str(second)) for first, second in pairs
+    ]
+    assert sorted(seen.values()) == [1] * 6
+    for result, (first, second) in zip(results, pairs, strict=False):
+        expected = cosine(blocks(int(first.stem)), blocks(int(second.stem)))
+        assert result.similarity == pytest.approx(expected, abs=0.02)  # the crop is warped
+        assert result.decision == ("same" if result.similarity >= 0.2 else "different")
+    assert results[-1].error is not None
+    assert f"{gone}: cannot be read" in results[-1].error
+
+
+def test_the_default_model_verifies_and_is_loaded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    from facerts.scoring import scorer as module
+
+    loads = []
+    load = module.load
+    monkeypatch.setattr(module, "load", lambda: loads.append(1) or load())
+    module._default_scorer.cache_clear()
+    for _ in range(2):
+        result = facerts.verify(draw_face(0, 0), draw_face(1, 0), min_quality=-9)
+        assert result.decision in {"same", "different"}
+        assert (result.fmr, round(result.threshold or 0, 4)) == (0.001, 0.3705)
+    assert len(loads) == 1
+    module._default_scorer.cache_clear()
+    # The quality limit is the model's own for keep 0.95, and so is the error rate at it.
+    poor = facerts.verify(draw_face(0, 0), np.zeros((112, 112, 3), dtype=np.uint8))
+    assert (poor.decision, round(poor.min_quality or 0, 4)) == ("inconclusive", -0.9823)
+    assert (round(poor.fnmr or 0, 4)) == 0.1868

@@ -1,0 +1,129 @@
+"""The scripts that measure ``facerts verify``, on drawn images whose cosines NumPy computes."""
+
+from __future__ import annotations
+
+import re
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from facerts.images import encode_jpeg, encode_png
+from facerts.images.corruptions import gaussian_blur
+from tests.foreign import slow_embedding
+from tests.matching import write_matcher
+from tests.scripts import run_script
+
+EVAL = Path(__file__).parents[1] / "eval"
+PEOPLE = [f"Person_{number}" for number in range(6)]
+IMAGES = 3
+Crop = NDArray[np.uint8]
+
+
+def face(person: int, image: int) -> Crop:
+    """Blocks of a person's color mixed with others; every third image is too dark to be compared."""
+    own, other = (
+        np.random.default_rng(seed).integers(60, 256, (7, 7, 3))
+        for seed in (person, 100 * person + image + 50)
+    )
+    mixed = (0.55 * own + 0.45 * other) / (8 if image == 2 and person % 2 else 1)
+    return mixed.astype(np.uint8).repeat(16, axis=0).repeat(16, axis=1)
+
+
+def rows(printed: str) -> list[list[str]]:
+    return [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in printed.splitlines()
+        if line.startswith("| ") and "---" not in line
+    ]
+
+
+def unit(crops: Crop) -> NDArray[np.float64]:
+    embedding = slow_embedding(crops)
+    unit: NDArray[np.float64] = embedding / np.linalg.norm(embedding, axis=1, keepdims=True)
+    return unit
+
+
+def brightness(crops: Crop) -> NDArray[np.float64]:
+    return (crops.reshape(len(crops), -1).mean(axis=1) - 127.5) / 127.5
+
+
+@pytest.mark.slow
+def test_the_table_of_lfw_has_the_error_rates_of_the_pairs_that_are_decided(tmp_path: Path) -> None:
+    model = write_matcher(tmp_path / "matcher.onnx")
+    for person, name in enumerate(PEOPLE):
+        (tmp_path / "lfw" / name).mkdir(parents=True)
+        for image in range(IMAGES):
+            data = encode_jpeg(face(person, image), 100)
+            (tmp_path / "lfw" / name / f"{name}_{image + 1:04d}.jpg").write_bytes(data)
+    same = [(p, i, p, k) for p in range(6) for i, k in combinations(range(IMAGES), 2)]
+    different = [(p, i, q, 1 + i % 2) for p, q in combinations(range(6), 2) for i in range(IMAGES)][:18]
+    lines = [f"{PEOPLE[p]} {i + 1} {k + 1}" for p, i, _, k in same]
+    lines += [f"{PEOPLE[p]} {i + 1} {PEOPLE[q]} {k + 1}" for p, i, q, k in different]
+    (tmp_path / "lfw" / "pairs.txt").write_text("1 18\n" + "\n".join(lines) + "\n")
+    ran = run_script(
+        EVAL / "verify_table.py", "--model", model, "--lfw", tmp_path / "lfw", "--fmr", "0.01", "0.001"
+    )
+    assert ran.returncode == 0, ran.stderr
+    header, *table = rows(ran.stdout)
+    by_row = {(row[1], row[2]): dict(zip(header, row, strict=True)) for row in table}
+    pairs = [*same, *different]
+    first, second = (np.stack([face(*pair[at : at + 2]) for pair in pairs]) for at in (0, 2))
+    cosine = np.einsum("pd,pd->p", unit(first), unit(second))
+    lower = np.minimum(brightness(first), brightness(second))
+    genuine = np.arange(len(pairs)) < len(same)
+    assert 0 < np.sum(lower < -0.5) < len(pairs)
+    for quality, decided in (("keep 0.95", lower >= -0.5), ("any quality", lower > -2)):
+        for fmr, threshold in (("0.01", 0.2), ("0.001", 0.5)):
+            row = by_row[quality, fmr]
+            assert row["threshold"] == f"{threshold:.4f}"
+            assert row["inconclusive"] == f"{1 - decided.mean():.4f}"
+            assert row["impostor pairs"] == str(np.sum(decided & ~genuine))
+            assert row["measured FMR"].startswith(f"{np.mean(cosine[decided & ~genuine] >= threshold):.4f} [")
+            assert row["measured FNMR"].startswith(f"{np.mean(cosine[decided & genuine] < threshold):.4f} [")
+    assert by_row["keep 0.95", "0.001"]["promised FNMR"] == "0.1250 [0.1150, 0.1350]"
+    assert by_row["any quality", "0.001"]["promised FNMR"] == "0.2000 [0.1800, 0.2200]"
+    assert "LFW, crops: 0 pairs with an error" in ran.stdout
+
+
+@pytest.mark.slow
+def test_the_quality_limit_is_measured_on_both_halves(tmp_path: Path) -> None:
+    model = write_matcher(tmp_path / "matcher.onnx")
+    for person, name in enumerate(PEOPLE):
+        (tmp_path / "faces" / name).mkdir(parents=True)
+        for image in range(IMAGES):
+            (tmp_path / "faces" / name / f"{image}.png").write_bytes(encode_png(face(person, image)))
+    (tmp_path / "others").mkdir()
+    others = np.stack([gaussian_blur(face(20 + n, 0), 12) for n in range(8)])
+    for number, crop in enumerate(others):
+        (tmp_path / "others" / f"thing_{number}.png").write_bytes(encode_png(crop))
+    ran = run_script(
+        EVAL / "verify_quality.py",
+        *("--model", model, "--faces", tmp_path / "faces", "--non-faces", tmp_path / "others"),
+        *("--development", "[0-5]$", "--keep", "0.95", "--copies", "1"),
+    )
+    assert ran.returncode == 0, ran.stderr
+    sizes = re.findall(r"(\w+): (\d+) people, (\d+) non-faces", ran.stdout)
+    assert sizes == [("choose", "3", "3"), ("confirm", "3", "3")]
+    table = [row for row in rows(ran.stdout) if row[0] != "pair"]
+    chosen = np.random.default_rng(0).permutation(6)[:3]
+    crops = np.stack([face(person, image) for person in chosen for image in range(IMAGES)])
+    person = chosen.repeat(IMAGES)
+    first, second = np.triu_indices(len(crops), 1)
+    cosine = (unit(crops) @ unit(crops).T)[first, second]
+    lower = np.minimum(brightness(crops)[first], brightness(crops)[second])
+    same = person[first] == person[second]
+    for row, band in ((table[0], lower < -0.5), (table[1], lower >= -0.5)):
+        assert row[:2] == ["clean, clean", "below 0.95" if row is table[0] else "from 0.95"]
+        assert row[3] == str(np.sum(band & ~same))
+        assert row[5] == str(np.sum(band & same))
+        for cell, errors in ((row[4], cosine[band & ~same] >= 0.5), (row[6], cosine[band & same] < 0.5)):
+            assert cell.startswith(f"{errors.mean():.4f} [") if len(errors) else cell == "–"
+    # Blurred blocks are bright, so all of the non-faces are compared.
+    assert [(row[1], row[3]) for row in table if row[0] == "non-face, non-face"][:2] == [
+        ("below 0.95", "0"),
+        ("from 0.95", "3"),
+    ]
+    assert f"{np.mean(brightness(others[:6]) >= -0.5):.4f} of the non-faces" in ran.stdout
