@@ -12,12 +12,14 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+import facerts
 from facerts.images import encode_png
 from facerts.images.align import align
 from facerts.scoring import Scorer
 from facerts.serving import Settings
+from tests.matching import write_matcher
 from tests.serving.browser import CHROMIUM, Tab, browser
-from tests.serving.conftest import running
+from tests.serving.conftest import crop, running
 from tests.serving.test_score import photo
 
 pytestmark = pytest.mark.skipif(
@@ -151,6 +153,30 @@ def test_a_threshold_decides_in_color_and_in_words(page: Tab, images: list[Path]
     ]
     assert len({*page.run(colors), *undecided}) == 3
     assert "2 faces · 1 accepted" in page.run("document.querySelector('.card .top').innerText")
+
+
+def test_two_images_can_be_compared(tab: Tab, tmp_path: Path) -> None:
+    scorer = facerts.load(write_matcher(tmp_path / "matcher.onnx"), threads=1)
+    for number, level in enumerate((200, 220, 20)):
+        (tmp_path / f"{number}.png").write_bytes(crop(level))
+    files = [tmp_path / f"{number}.png" for number in range(3)]
+    with running(scorer, Settings()) as client:
+        tab.open(str(client.base_url))
+        tab.wait("model !== null")
+        choose(tab, files[:1])
+        assert tab.run("el('compare').hidden") is True
+        tab.choose("#files", files[1:])
+        tab.wait(f"{CARDS} === 3")
+        assert tab.run("el('fmr').selectedOptions[0].innerText") == "1 in 1,000"
+        for second, decision in ((1, "✓ Same person"), (2, "Not enough quality to say")):
+            expected = scorer.verify(files[0], files[second])
+            tab.run(f"el('second').value = {second}; el('second').dispatchEvent(new Event('change'))")
+            assert tab.run("el('verdict').innerText") == ""
+            tab.run("document.querySelector('#compare form').requestSubmit()")
+            tab.wait("document.querySelector('#verdict .decision') !== null")
+            assert tab.run("document.querySelector('#verdict .decision').innerText") == decision
+            similarity = f"{expected.similarity:.3f}".replace("-", "−")
+            assert f"Similarity {similarity}." in tab.run("el('verdict').innerText")
 
 
 def test_options_are_asked_of_the_service(page: Tab, images: list[Path]) -> None:
