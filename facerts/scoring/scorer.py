@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from facerts.datasets.folder import Files
 from facerts.datasets.open import open_images
 from facerts.detection import Detector, open_detector
 from facerts.embedding import FaceOutputs, OnnxEmbedder, load_embedder
@@ -189,7 +190,7 @@ class Scorer:
         rule = self.match_rule(fmr=fmr, keep=keep, min_quality=min_quality)
         paths = list(dict.fromkeys(str(path) for pair in pairs for path in pair))
         scored = self._score(
-            (_lazy_image(path, path) for path in paths),
+            lazy_images(Files("pairs", Path(), paths, None)),
             self.row_builder(min_quality=rule.min_quality),
             largest=True,
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -142,6 +143,21 @@ def test_every_row_of_a_list_has_a_result(images: Path, capsys: Captured, kind: 
     assert rows[0]["first"] == str(images / "a.png")
     assert float(rows[1]["similarity"]) == pytest.approx(cosine(blocks(0), blocks(OTHER)), abs=1e-5)
     assert rows[0]["fnmr_ci95"] == "0.115 0.135"
+
+
+def test_odd_files_of_a_list_are_rows_with_errors(images: Path) -> None:
+    os.mkfifo(images / "pipe.png")
+    odd = ["a\0b.png", ".", "/dev/zero", "pipe.png", "a.png/b.png", "x" * 200_000, "a\u2028b.png"]
+    lines = "".join(f"a.png\t{name}\n" for name in odd) + "a.png\tsame.png\n"
+    (images / "list.tsv").write_text(lines, encoding="utf-8")
+    out = images / "rows.jsonl"
+    assert run("verify", "--pairs", images / "list.tsv", "--model", images / "model.onnx", "--out", out) == 1
+    with out.open(encoding="utf-8") as file:
+        rows = [json.loads(line) for line in file]
+    assert [row["decision"] for row in rows] == [None] * len(odd) + ["same"]
+    assert all(row["error"] for row in rows[:-1])
+    assert "not a file" in rows[2]["error"]
+    assert "not a file" in rows[3]["error"]
 
 
 @pytest.mark.parametrize(

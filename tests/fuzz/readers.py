@@ -37,6 +37,7 @@ from facerts.evaluation.result_folder import naming_folders
 from facerts.images import decode
 from facerts.report import sections
 from facerts.report.subject import load_subjects
+from facerts.scoring.pair_list import read_pair_list
 from facerts.serving.multipart import split_parts
 from tests.fuzz import corpus
 from tests.fuzz.sandbox import Files, Read
@@ -104,6 +105,12 @@ def _read_list(folder: Path) -> None:
 def _read_pairs(folder: Path) -> None:
     (listing,) = (path for path in folder.iterdir() if path.suffix in (".txt", ".csv"))
     load_pair_list(listing)
+
+
+def _read_pairs_to_verify(folder: Path) -> None:
+    (listing,) = (path for path in folder.iterdir() if path.suffix in (".txt", ".csv"))
+    for row in read_pair_list(listing):
+        assert (row.error is None) == bool(row.first and row.second)
 
 
 def _read_table(folder: Path) -> None:
@@ -429,6 +436,8 @@ READERS = {
     "list": Reader(_read_list, _lists, hostile=corpus.hostile_lists),
     "pairs (txt)": Reader(_read_pairs, _pair_lists),
     "pairs (csv)": Reader(_read_pairs, _pair_tables),
+    "pairs to verify (txt)": Reader(_read_pairs_to_verify, _pair_lists),
+    "pairs to verify (csv)": Reader(_read_pairs_to_verify, _pair_tables),
     "npz": Reader(_read_table, _tables, pack=_zip("a.npz"), hostile=corpus.hostile_tables),
     "parquet": Reader(_read_table, _parquets),
     "recipe": Reader(_read_recipe, _recipes, parse=yaml.safe_load, write=_to_yaml),
