@@ -10,11 +10,13 @@ of mkdocs.yml).
 
 from __future__ import annotations
 
+import logging
 import os
 import posixpath
 import re
 import shutil
 import sys
+import time
 from pathlib import Path
 
 from mkdocs.config.defaults import MkDocsConfig
@@ -38,6 +40,9 @@ PAGES = {
     "models/facerts-small.md": "models/facerts-small.md",
     "models/facerts-small-noteacher.md": "models/facerts-small-noteacher.md",
 }
+LOG = logging.getLogger("mkdocs.hooks.tutorials")
+# When the work on a page began, by its path.
+BEGAN: dict[str, float] = {}
 # A number's interval, which stays on its line.
 INTERVAL = re.compile(r"(?<=\d) \[([^\]\s]+), ([^\]\s]+)\]")
 UNRUN = re.compile(r"exec=(?:\"|&quot;)")
@@ -71,6 +76,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     """Turn links between docs/ and the rest of the repository into links of the site; keep intervals on one line."""
     paths = {uri: path for path, uri in PAGES.items()}
     here = page.file.src_uri
+    BEGAN[here] = time.monotonic()
     path = paths.get(here, posixpath.join("docs", here))
 
     def rewritten(link: re.Match[str]) -> str:
@@ -87,6 +93,9 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> None:
-    """Refuse a page with a block that was to be run and was not, which Markdown passes over in silence."""
+    """Say how long a tutorial took; refuse a block that was to be run and was not, which Markdown passes over."""
+    here = page.file.src_uri
+    if here.startswith("tutorials/"):
+        LOG.info("%s: %.0f seconds", here, time.monotonic() - BEGAN[here])
     if UNRUN.search(html):
-        raise PluginError(f"{page.file.src_uri}: a block with exec was not run; see the options of its fence")
+        raise PluginError(f"{here}: a block with exec was not run; see the options of its fence")
