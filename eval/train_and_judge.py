@@ -34,9 +34,9 @@ from common import parser_of, run
 
 from facerts.cli.output import EXIT_INTERRUPTED, EXIT_SOME_FAILED, print_error
 from facerts.errors import Error
+from facerts.io.console import stderr
 from facerts.io.files import atomic_write, sha256_file
 from facerts.io.json_file import read_json
-from facerts.io.progress import stderr
 from facerts.training.plain_yaml import parse_yaml
 from facerts.training.recipe import load_recipe
 

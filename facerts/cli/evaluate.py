@@ -125,6 +125,16 @@ Reference = Annotated[
 ]
 
 
+Cache = Annotated[
+    Path | None,
+    typer.Option(
+        help="Folder that keeps what the model gave for the images, so that the next evaluation of the same model and "
+        "images runs no network; several may share it. By default cache in --out. It may be deleted at any time."
+    ),
+]
+NoCache = Annotated[bool, typer.Option("--no-cache", help="Keep nothing, and use nothing that was kept.")]
+
+
 def register(app: typer.Typer) -> None:
     """Add the command."""
     app.add_typer(evaluate, name="evaluate")
@@ -152,6 +162,8 @@ def verification(
     batch_size: Batch = 64,
     threads: Threads = None,
     provider: Provider = None,
+    cache: Cache = None,
+    no_cache: NoCache = False,
     json: Json = False,
 ) -> None:
     """Same person or not: 10-fold accuracy, AUROC, EER and TAR at low FAR.
@@ -159,7 +171,10 @@ def verification(
     Example: facerts evaluate verification --model m.onnx --data lfw/ --all-pairs --out results
     """
     judged = _judged(model, embeddings, provider, threads, batch_size, score, ensemble)
-    how = _measuring(batch_size, crops, align, detector_model, reference, flip=flip, every_pair=all_pairs)
+    kept = _cache(out, cache, no_cache)
+    how = _measuring(
+        batch_size, crops, align, detector_model, reference, kept, flip=flip, every_pair=all_pairs
+    )
     how = replace(how, fars=tuple(far) if far else None)
     _pairs("verification", judged, data, out, how, similarity, json)
 
@@ -185,6 +200,8 @@ def reject(
     batch_size: Batch = 64,
     threads: Threads = None,
     provider: Provider = None,
+    cache: Cache = None,
+    no_cache: NoCache = False,
     json: Json = False,
 ) -> None:
     """Error versus reject: FNMR at FMR 0.001 while the pairs of lowest quality are left out.
@@ -192,7 +209,10 @@ def reject(
     Example: facerts evaluate reject --model m.onnx --data lfw/ --out results
     """
     judged = _judged(model, embeddings, provider, threads, batch_size, score, ensemble)
-    how = _measuring(batch_size, False, align, detector_model, reference, flip=flip, every_pair=all_pairs)
+    kept = _cache(out, cache, no_cache)
+    how = _measuring(
+        batch_size, False, align, detector_model, reference, kept, flip=flip, every_pair=all_pairs
+    )
     _pairs("reject", judged, data, out, replace(how, fmr=fmr, combine=combine.value), similarity, json)
 
 
@@ -215,6 +235,8 @@ def identification(
     batch_size: Batch = 64,
     threads: Threads = None,
     provider: Provider = None,
+    cache: Cache = None,
+    no_cache: NoCache = False,
     json: Json = False,
 ) -> None:
     """Who is it: rank 1, 5 and 10 in a gallery, and FNIR at FPIR for people who may not be in it.
@@ -224,7 +246,7 @@ def identification(
     from facerts.evaluation.run import run_identification
 
     judged = _judged(model, embeddings, provider, threads, batch_size)
-    how = _measuring(batch_size, False, align, None, None, flip=flip)
+    how = _measuring(batch_size, False, align, None, None, _cache(out, cache, no_cache), flip=flip)
     with _alone(out):
         result = run_identification(
             judged, data, out, how, enrolled=enrolled, unknown=unknown, seed=seed, backend=search.value
@@ -253,6 +275,8 @@ def ood(
     batch_size: Batch = 64,
     threads: Threads = None,
     provider: Provider = None,
+    cache: Cache = None,
+    no_cache: NoCache = False,
     json: Json = False,
 ) -> None:
     """Faces against non-faces, by the model's quality, by its embedding norm and by baselines.
@@ -262,7 +286,7 @@ def ood(
     from facerts.evaluation.ood import run_ood
 
     judged = _judged(model, embeddings, provider, threads, batch_size, score, ensemble)
-    how = _measuring(batch_size, crops, align, detector_model, reference)
+    how = _measuring(batch_size, crops, align, detector_model, reference, _cache(out, cache, no_cache))
     with _alone(out):
         result = run_ood(
             judged, faces, others, out, how, exclude_faces=exclude_in, exclude_others=exclude_out_of
@@ -293,6 +317,8 @@ def corruptions(
     batch_size: Batch = 64,
     threads: Threads = None,
     provider: Provider = None,
+    cache: Cache = None,
+    no_cache: NoCache = False,
     json: Json = False,
 ) -> None:
     """Faces corrupted with rising severity, by blur, noise, resolution, JPEG, occlusion and light: does quality fall?
@@ -302,7 +328,7 @@ def corruptions(
     from facerts.evaluation.corruption_benchmark import run_corruptions
 
     judged = _judged(model, None, provider, threads, batch_size, score, ensemble)
-    how = _measuring(batch_size, False, align, detector_model, None)
+    how = _measuring(batch_size, False, align, detector_model, None, _cache(out, cache, no_cache))
     with _alone(out):
         result = run_corruptions(judged, data, out, how, images=images)
     _warn_of_notes(result.corruptions)
@@ -387,18 +413,27 @@ def _is_run(model: Path) -> bool:
     return model.suffix == ".pt" or (model / CHECKPOINT).is_file()
 
 
+def _cache(out: Path, folder: Path | None, no_cache: bool) -> Path | None:
+    """The folder of kept outputs; None for none."""
+    if no_cache and folder is not None:
+        raise Error("give either --cache or --no-cache")
+    return None if no_cache else folder or out / "cache"
+
+
 def _measuring(
     batch_size: int,
     crops: bool,
     align: str | None,
     detector_model: str | None,
     reference: str | None,
+    cache: Path | None,
     *,
     flip: bool = True,
     every_pair: bool = False,
 ) -> Measuring:
     from facerts.datasets import open_images
     from facerts.detection import open_any_detector
+    from facerts.embedding.output_cache import OutputCache
     from facerts.evaluation.options import Measuring
 
     return Measuring(
@@ -413,4 +448,5 @@ def _measuring(
         reference=None if reference is None else open_images(reference),
         flip=flip,
         every_pair=every_pair,
+        cache=None if cache is None else OutputCache(cache),
     )

@@ -11,7 +11,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from facerts.io.progress import stderr
+from facerts.io.console import say
+from facerts.io.console import warn as warn
 
 # Documented in docs/command-line.md.
 EXIT_SOME_FAILED = 1
@@ -47,12 +48,7 @@ def say(text: object) -> None:
 
 def print_error(text: object) -> None:
     """Print why the command failed; brackets in the text are not markup."""
-    stderr.print(f"[red]error:[/red] {_shown(text)}", highlight=False, soft_wrap=True)
-
-
-def warn(text: object) -> None:
-    """Print a warning."""
-    stderr.print(f"[yellow]warning:[/yellow] {_shown(text)}", highlight=False, soft_wrap=True)
+    say(text, before="[red]error:[/red] ")
 
 
 def fields_table(fields: Mapping[str, Any]) -> None:
@@ -71,11 +67,6 @@ def rows_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]])
     for row in rows:
         table.add_row(*[escape(cell) for cell in row])
     stdout.print(table)
-
-
-def _shown(text: object) -> str:
-    """Text without control characters, which file names may contain, and with markup escaped."""
-    return escape("".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in str(text)))
 
 
 def _text(value: Any) -> str:

@@ -49,6 +49,7 @@ def train(
     """
     from facerts.training.loop import train as run
     from facerts.training.recipe import load_recipe
+    from facerts.training.validation import require_sets
 
     fields = list(overrides or ())
     if corrupt_fraction is not None:
@@ -57,4 +58,5 @@ def train(
     if show:
         typer.echo(loaded.to_yaml(), nl=False)
         return
+    require_sets(loaded.validation, {field.partition("=")[0] for field in fields})
     typer.echo(run(loaded, out or Path("runs") / loaded.name, resume=resume))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -54,6 +55,9 @@ class LandmarkedFiles(Files):
             return align(image, self.points[index])
         except ValueError as error:
             raise ImageError(f"{where}: cannot be aligned, {error}") from error
+
+    def crop_identity(self) -> str:
+        return f"landmarks {hashlib.sha256(self.points.tobytes()).hexdigest()}"
 
     def face_size(self, index: int) -> float:
         """Distance between the eyes in pixels, before alignment."""

@@ -68,6 +68,12 @@ class Joined(Source):
         source, inner = self._find(index)
         return source.crop(inner)
 
+    def crop_identity(self) -> str | None:
+        parts = [(len(source), source.crop_identity()) for source in self._sources]
+        if any(inner is None for _, inner in parts):
+            return None
+        return repr(parts) if any(inner for _, inner in parts) else ""
+
 
 def open_source(spec: str | Path | Sequence[str | Path]) -> Source:
     """Open images in any supported layout.

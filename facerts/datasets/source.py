@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
@@ -68,6 +69,10 @@ class Source(ABC):
             # Building the location for millions of good images would cost time, so it is added only here.
             raise ImageError(f"{self.location(index)}{error}") from error
 
+    def crop_identity(self) -> str | None:
+        """What the crops depend on besides the images' bytes; empty if nothing, None if that is not known."""
+        return "" if type(self).crop is Source.crop else None
+
 
 class Subset(Source):
     """A subset of another source's images, in the given order; labels are renumbered without gaps."""
@@ -93,6 +98,10 @@ class Subset(Source):
 
     def crop(self, index: int) -> NDArray[np.uint8]:
         return self._source.crop(int(self._indices[index]))
+
+    def crop_identity(self) -> str | None:
+        inner = self._source.crop_identity()
+        return f"{inner} rows {hashlib.sha256(self._indices.tobytes()).hexdigest()}" if inner else inner
 
     def location(self, index: int) -> str:
         return self._source.location(int(self._indices[index]))

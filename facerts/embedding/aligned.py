@@ -30,7 +30,8 @@ class AlignedPhotos(Source):
         self.name, self.labels, self.identities = photos.name, photos.labels, photos.identities
         self._photos = photos
         self._detector = detector
-        self._faces: dict[int, Detection | None] = {}
+        # Distance between the eyes by photo; None if no face was found.
+        self._sizes: dict[int, float | None] = {}
 
     def __len__(self) -> int:
         return len(self._photos)
@@ -47,24 +48,37 @@ class AlignedPhotos(Source):
     def crop(self, index: int) -> NDArray[np.uint8]:
         image = decode(self.read(index), where=self.location(index))
         face = _main_face(self._detector(image), image.shape[:2])
-        self._faces[index] = face
         if face is None:
+            self._sizes[index] = None
             return _center_crop(image, self.location(index))
+        self._sizes[index] = float(np.linalg.norm(face.points[1] - face.points[0]))
         return align(image, face.points)
+
+    def crop_identity(self) -> str:
+        return f"aligned by {self._detector.identity}"
 
     def face_size(self, index: int) -> float:
         """Distance between the eyes in pixels, before alignment; 0 if no face was found."""
-        face = self._face(index)
-        return 0.0 if face is None else float(np.linalg.norm(face.points[1] - face.points[0]))
+        if index not in self._sizes:
+            self.crop(index)
+        return self._sizes[index] or 0.0
 
     def without_face(self) -> list[int]:
         """Indices of the photos read so far in which no face was found."""
-        return sorted(index for index, face in self._faces.items() if face is None)
+        return sorted(index for index, size in self._sizes.items() if size is None)
 
-    def _face(self, index: int) -> Detection | None:
-        if index not in self._faces:
-            self.crop(index)
-        return self._faces[index]
+    def restore(
+        self, rows: NDArray[np.integer], sizes: NDArray[np.floating], without_face: NDArray[np.bool_]
+    ) -> None:
+        """Remember what was found in these photos before, so that it need not be detected again.
+
+        Args:
+            rows: ``(N,)`` indices of photos.
+            sizes: ``(N,)`` ``face_size`` of each.
+            without_face: ``(N,)`` whether no face was found.
+        """
+        for row, size, is_missing in zip(rows.tolist(), sizes.tolist(), without_face.tolist(), strict=True):
+            self._sizes[row] = None if is_missing else size
 
 
 def alignment_notes(source: Source) -> list[str]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,10 +19,11 @@ from facerts.io.progress import track
 # A model, or embeddings that were computed elsewhere.
 AnyEmbedder = Embedder | EmbeddingTable
 
-# Batches that are decoded ahead of the embedder.
-AHEAD = 3
+# Batches that are decoded ahead of the embedder, and that a thread-safe embedder works on at a time.
+AHEAD, IN_FLIGHT = 3, 2
 
 Batch = tuple[NDArray[np.uint8], dict[str, Scores]]
+Item = TypeVar("Item")
 
 
 def outputs_of(
@@ -90,11 +92,16 @@ def embed_source(
     batches = _batches(
         source, chosen, batch_size, also or {}, f"embedding {source.name}" if progress else None
     )
-    parts = []
-    for crops, scores in batches:
+
+    def embed(crops: NDArray[np.uint8], scores: dict[str, Scores]) -> FaceOutputs:
         outputs = embed_crops(embedder, crops, flip=flip)
-        parts.append(replace(outputs, extras={**outputs.extras, **scores}) if scores else outputs)
-    return concatenate(parts)
+        return replace(outputs, extras={**outputs.extras, **scores}) if scores else outputs
+
+    if not getattr(embedder, "thread_safe", False):
+        return concatenate([embed(*batch) for batch in batches])
+    # While one batch is in the network, the next one becomes its input and the last one its outputs.
+    with ThreadPoolExecutor(IN_FLIGHT) as pool:
+        return concatenate(list(_in_order(pool, embed, batches, IN_FLIGHT)))
 
 
 def embed_crops(embedder: Embedder, crops: NDArray[np.uint8], *, flip: bool) -> FaceOutputs:
@@ -173,13 +180,20 @@ def _batches(
         return crops, {name: score(crops) for name, score in also.items()}
 
     def prepared() -> Iterator[Batch]:
-        waiting: deque[Future[Batch]] = deque()
         with ThreadPoolExecutor(max_workers=1) as pool:
-            for start in starts:
-                waiting.append(pool.submit(prepare, start))
-                if len(waiting) > AHEAD:
-                    yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
+            yield from _in_order(pool, prepare, ((start,) for start in starts), AHEAD)
 
     return prepared() if progress is None else track(prepared(), progress, total=len(starts), unit="batches")
+
+
+def _in_order(
+    pool: ThreadPoolExecutor, function: Callable[..., Item], calls: Iterable[tuple[Any, ...]], ahead: int
+) -> Iterator[Item]:
+    """Results of a function in the order of its calls, of which so many are begun before the first is waited for."""
+    waiting: deque[Future[Item]] = deque()
+    for arguments in calls:
+        waiting.append(pool.submit(function, *arguments))
+        if len(waiting) > ahead:
+            yield waiting.popleft().result()
+    while waiting:
+        yield waiting.popleft().result()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -56,10 +57,13 @@ class OnnxModel:
         batch_size: crops per forward pass.
         providers: the execution providers in use, in order.
         session: the ONNX Runtime session.
+        thread_safe: several threads may call the model at a time.
 
     Raises:
         ModelError: the file does not exist, is not an ONNX model, or does not match its description.
     """
+
+    thread_safe = True
 
     def __init__(
         self,
@@ -79,8 +83,21 @@ class OnnxModel:
         self.sha256 = sha256_file(path)
         self.providers: list[str] = self.session.get_providers()
         self.batch_size = batch_size
+        self._threads = threads
         self._check_description()
         self._roles = self._check_tensors()
+
+    @property
+    def identity(self) -> str:
+        """Everything that the outputs depend on besides the crops: file, description, and how they are computed."""
+        settings = {
+            "file": self.sha256,
+            "description": self.description.model_dump(mode="json"),
+            "providers": self.providers,
+            "threads": self._threads,
+            "batch": self.batch_size,
+        }
+        return json.dumps(settings, sort_keys=True)
 
     def tensors(self, crops: NDArray[np.uint8]) -> dict[str, Floats]:
         """The model's raw outputs for aligned crops.

@@ -57,6 +57,9 @@ class Embedder(Protocol):
         name: name of the model, for tables and results.
         method: the training method by its registry name, or "unknown".
         sha256: SHA-256 of the model's file; empty for a network in training.
+        identity: optional; everything that the outputs depend on besides the crops. Those of an embedder without one
+            are not kept for later.
+        thread_safe: optional; whether several threads may call the embedder at a time.
     """
 
     name: str

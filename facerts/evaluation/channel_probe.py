@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from facerts.benchmarks.pairs import PairBenchmark
 from facerts.embedding.embed import concatenate, embed_crops
 from facerts.embedding.outputs import Embedder, FaceOutputs
+from facerts.evaluation.options import Kept
 from facerts.evaluation.similarity import COSINE, Similarity
 from facerts.metrics.verification import best_threshold
 
@@ -25,6 +26,7 @@ def channel_probe(
     flip: bool,
     batch_size: int,
     similarity: Similarity = COSINE,
+    kept: Kept | None = None,
 ) -> str | None:
     """Embed some images with red and blue swapped; a sentence where that serves the model better.
 
@@ -38,17 +40,23 @@ def channel_probe(
         flip: as ``outputs`` were made.
         batch_size: crops per call of the embedder.
         similarity: by which pairs are separated.
+        kept: takes the outputs of the swapped images from a cache, see ``options.kept_outputs``; None for no cache.
     """
     rows = np.concatenate([_spaced(np.flatnonzero(benchmark.same == flag)) for flag in (True, False)])
     same = benchmark.same[rows]
     images, pairs = np.unique(benchmark.pairs[rows], return_inverse=True)
     pairs = pairs.reshape(-1, 2)
-    swapped = []
-    for start in range(0, len(images), batch_size):
-        crops = np.stack([benchmark.images.crop(int(row)) for row in images[start : start + batch_size]])
-        swapped.append(embed_crops(embedder, np.ascontiguousarray(crops[..., ::-1]), flip=flip))
+
+    def compute() -> FaceOutputs:
+        parts = []
+        for start in range(0, len(images), batch_size):
+            crops = np.stack([benchmark.images.crop(int(row)) for row in images[start : start + batch_size]])
+            parts.append(embed_crops(embedder, np.ascontiguousarray(crops[..., ::-1]), flip=flip))
+        return concatenate(parts)
+
+    swapped = compute() if kept is None else kept(compute, images, what="red and blue swapped")
     given = similarity.of_pairs(outputs.take(images), pairs)
-    other = similarity.of_pairs(concatenate(swapped), pairs)
+    other = similarity.of_pairs(swapped, pairs)
     before, after = _margins(given, same), _margins(other, same)
     gain = after - before
     error = gain.std(ddof=1) / np.sqrt(len(gain))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,12 +15,12 @@ from facerts.datasets.source import Source
 from facerts.detection.base import Detector
 from facerts.embedding.aligned import alignment_notes
 from facerts.embedding.embed import AnyEmbedder, concatenate
-from facerts.embedding.outputs import Embedder, FaceOutputs
+from facerts.embedding.outputs import CropScore, Embedder, FaceOutputs
 from facerts.embedding.table import EmbeddingTable
 from facerts.errors import Error
 from facerts.evaluation.baselines import crop_scores
 from facerts.evaluation.image_scores import image_scores
-from facerts.evaluation.options import PLAIN, Measuring, faces_of
+from facerts.evaluation.options import PLAIN, Kept, Measuring, faces_of, kept_outputs
 from facerts.evaluation.result_folder import Arrays, ResultFolder
 from facerts.evaluation.results import Result, Sections
 from facerts.evaluation.results.corruptions import (
@@ -46,6 +47,7 @@ def corruptions_of(
     batch_size: int = 64,
     detector: Detector | None = None,
     seed: int = 0,
+    kept: Kept | None = None,
 ) -> tuple[CorruptionResult, Arrays]:
     """Corrupt evenly spaced images by every kind and severity of ``facerts.images.corruptions``.
 
@@ -56,6 +58,7 @@ def corruptions_of(
         batch_size: crops per call of the embedder.
         detector: for its score as a baseline.
         seed: of what is random in a corruption; every severity draws the same.
+        kept: takes the outputs of each step from a cache, see ``options.kept_outputs``; None for no cache.
 
     Returns:
         The section ``corruptions[NAME]`` of a result, and its arrays.
@@ -63,20 +66,10 @@ def corruptions_of(
     rows = np.unique(np.linspace(0, len(source) - 1, min(images, len(source))).astype(int))
     steps = [("clean", 0.0)] + [(kind, severity) for kind in KINDS for severity in SEVERITIES]
     measured: dict[tuple[str, float], tuple[FaceOutputs, dict[str, NDArray[np.float32]]]] = {}
-    for kind, severity in track(steps, f"corrupting {source.name}", unit="steps"):
-        parts = []
-        for start in range(0, len(rows), batch_size):
-            crops = np.stack(
-                [
-                    _step(source.crop(int(row)), kind, severity, (seed, int(row)))
-                    for row in rows[start : start + batch_size]
-                ]
-            )
-            outputs = embedder(crops)
-            scores = {name: score(crops) for name, score in crop_scores(detector).items()}
-            parts.append(replace(outputs, extras={**outputs.extras, **scores}))
-        outputs = concatenate(parts)
-        measured[kind, severity] = outputs, image_scores(outputs)
+    for step in track(steps, f"corrupting {source.name}", unit="steps"):
+        compute = partial(_corrupted, embedder, source, rows, *step, seed, batch_size, crop_scores(detector))
+        outputs = compute() if kept is None else kept(compute, rows, what="corruption", step=[*step, seed])
+        measured[step] = outputs, image_scores(outputs)
     clean, clean_scores = measured["clean", 0.0]
     kinds = {}
     arrays: Arrays = {f"clean/{name}": values for name, values in clean_scores.items()}
@@ -118,14 +111,45 @@ def run_corruptions(
         raise Error("two sources have one name; results go by the name of the folder or file")
     folder = ResultFolder(out, judged)
     for source in sources:
+        sha256 = hash_images(source).sha256
         section, arrays = corruptions_of(
-            judged, source, images=images, batch_size=how.batch_size, detector=how.detector
+            judged,
+            source,
+            images=images,
+            batch_size=how.batch_size,
+            detector=how.detector,
+            kept=partial(kept_outputs, how, judged, source, sha256=sha256),
         )
         section.notes = alignment_notes(source)
-        section.data_sha256 = hash_images(source).sha256
+        section.data_sha256 = sha256
         folder.add(Sections(corruptions={source.name: section}), arrays)
         folder.write()
     return folder.content
+
+
+def _corrupted(
+    embedder: Embedder,
+    source: Source,
+    rows: NDArray[np.int64],
+    kind: str,
+    severity: float,
+    seed: int,
+    batch_size: int,
+    also: Mapping[str, CropScore],
+) -> FaceOutputs:
+    """Outputs of some images after one corruption, with further scores of the corrupted crops among their extras."""
+    parts = []
+    for start in range(0, len(rows), batch_size):
+        crops = np.stack(
+            [
+                _step(source.crop(int(row)), kind, severity, (seed, int(row)))
+                for row in rows[start : start + batch_size]
+            ]
+        )
+        outputs = embedder(crops)
+        scores = {name: score(crops) for name, score in also.items()}
+        parts.append(replace(outputs, extras={**outputs.extras, **scores}))
+    return concatenate(parts)
 
 
 def _step(crop: NDArray[np.uint8], kind: str, severity: float, seed: tuple[int, ...]) -> NDArray[np.uint8]:

@@ -98,8 +98,9 @@ def run_ood(
     folder = ResultFolder(out, judged)
     sources = {**inside, **outside}
     reference = reference_embedding(judged, how, flip=False)
+    hashes = {name: hash_images(source).sha256 for name, source in sources.items()}
     outputs = {
-        name: measured_outputs(judged, source, how, flip=False, reference=reference)
+        name: measured_outputs(judged, source, how, flip=False, sha256=hashes[name], reference=reference)
         for name, source in sources.items()
     }
     names = {name: [source.key(i) for i in range(len(source))] for name, source in sources.items()}
@@ -112,7 +113,7 @@ def run_ood(
         f"{name}: {note}" for name, source in looked_at.items() for note in alignment_notes(source)
     ]
     section.excluded = ExcludedFiles(faces=exclude_faces, others=exclude_others)
-    section.data_sha256 = {name: hash_images(source).sha256 for name, source in sources.items()}
+    section.data_sha256 = hashes
     if how.keep_crops:
         for name, source in sources.items():
             rows = np.concatenate([end for s in image_scores(outputs[name]).values() for end in extremes(s)])

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fnmatch import fnmatch
 from pathlib import Path, PurePosixPath
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from facerts.benchmarks import is_pair_benchmark, open_benchmarks
 from facerts.datasets import Source, Subset, open_images, open_source
+from facerts.datasets.fingerprint import hash_images
 from facerts.detection.base import Detector
 from facerts.embedding.aligned import AlignedPhotos
 from facerts.embedding.embed import AnyEmbedder, outputs_of
+from facerts.embedding.output_cache import OutputCache
 from facerts.embedding.outputs import FaceOutputs
 from facerts.errors import DataError
 from facerts.evaluation.baselines import crop_scores, face_sizes, neighbor_similarity
+from facerts.io.versions import installed_versions
 from facerts.metrics.reject import Combine
 
 
@@ -35,6 +41,7 @@ class Measuring:
         detector: for its score as a baseline.
         reference: faces for nearest neighbors as a baseline; they must not be those that are measured.
         align: finds the faces of photos; None where images are aligned crops already.
+        cache: keeps what the model gave for the images; None to ask it every time.
     """
 
     flip: bool = True
@@ -47,6 +54,7 @@ class Measuring:
     detector: Detector | None = None
     reference: Source | None = None
     align: Detector | None = None
+    cache: OutputCache | None = None
 
     def crops_of(self, source: Source) -> Source:
         """The source, aligned as it is read where that is asked for."""
@@ -56,33 +64,129 @@ class Measuring:
 PLAIN = Measuring()
 
 
+# Extras that only the cache has, of photos: the distance between the eyes, and 1 where no face was found.
+_FOUND, _WITHOUT_FACE = "found_size", "without_face"
+
+
+class Kept(Protocol):
+    """``kept_outputs`` of a model and a source: takes outputs from a cache, or computes and keeps them."""
+
+    def __call__(
+        self, compute: Callable[[], FaceOutputs], rows: NDArray[np.integer], **depends_on: object
+    ) -> FaceOutputs:
+        """The outputs of some of the images; see ``kept_outputs``."""
+        ...
+
+
 def measured_outputs(
     judged: AnyEmbedder,
     source: Source,
     how: Measuring,
     *,
     flip: bool,
+    sha256: str | None = None,
     first: NDArray[np.int64] | None = None,
     reference: NDArray[np.float32] | None = None,
 ) -> FaceOutputs:
-    """Outputs with the baselines among their extras."""
-    outputs = outputs_of(
-        judged, source, flip=flip, first=first, batch_size=how.batch_size, also=crop_scores(how.detector)
+    """Outputs with the baselines among their extras.
+
+    Args:
+        judged: model or table.
+        source: aligned images, from ``how.crops_of``.
+        how: to measure.
+        flip: as for ``outputs_of``.
+        sha256: of the images, if it is known already.
+        first: as for ``outputs_of``.
+        reference: embeddings of the reference faces, where there are some.
+    """
+
+    def compute() -> FaceOutputs:
+        found = outputs_of(
+            judged, source, flip=flip, first=first, batch_size=how.batch_size, also=crop_scores(how.detector)
+        )
+        sizes = face_sizes(source)
+        return found if sizes is None else replace(found, extras={**found.extras, "face_size": sizes})
+
+    repeated = None if first is None else hashlib.sha256(first.tobytes()).hexdigest()
+    outputs = kept_outputs(
+        how, judged, source, compute, np.arange(len(source)), sha256=sha256, flip=flip, repeated=repeated
     )
-    extras = dict(outputs.extras)
-    sizes = face_sizes(source)
-    if sizes is not None:
-        extras["face_size"] = sizes
-    if reference is not None:
-        extras["neighbors"] = neighbor_similarity(outputs.embedding, reference)
-    return replace(outputs, extras=extras)
+    if reference is None:
+        return outputs
+    neighbors = neighbor_similarity(outputs.embedding, reference)
+    return replace(outputs, extras={**outputs.extras, "neighbors": neighbors})
 
 
 def reference_embedding(judged: AnyEmbedder, how: Measuring, *, flip: bool) -> NDArray[np.float32] | None:
     """Embeddings of the reference faces, where there are some."""
     if how.reference is None:
         return None
-    return outputs_of(judged, how.crops_of(how.reference), flip=flip, batch_size=how.batch_size).embedding
+    faces = how.crops_of(how.reference)
+    return kept_outputs(
+        how,
+        judged,
+        faces,
+        lambda: outputs_of(judged, faces, flip=flip, batch_size=how.batch_size),
+        np.arange(len(faces)),
+        what="reference",
+        flip=flip,
+    ).embedding
+
+
+def kept_outputs(
+    how: Measuring,
+    judged: AnyEmbedder,
+    source: Source,
+    compute: Callable[[], FaceOutputs],
+    rows: NDArray[np.integer],
+    *,
+    sha256: str | None = None,
+    **depends_on: object,
+) -> FaceOutputs:
+    """Outputs of some of a source's images from the cache if it has them; otherwise computed and kept there.
+
+    They are always computed where there is no cache, and where it is not known all that they depend on: those of
+    tables, of training runs, and of sources that make crops in a way of their own.
+
+    Args:
+        how: to measure.
+        judged: model or table.
+        source: the images.
+        compute: computes the outputs.
+        rows: ``(N,)`` which images.
+        sha256: of all images, if it is known already.
+        depends_on: what the outputs depend on besides model, detector, images, batch size and installed packages.
+    """
+    if how.cache is None:
+        return compute()
+    model, crops = getattr(judged, "identity", None), source.crop_identity()
+    if model is None or crops is None:
+        return compute()
+    key = {
+        "model": model,
+        "detector": None if how.detector is None else how.detector.identity,
+        "images": sha256 or hash_images(source).sha256,
+        "rows": hashlib.sha256(rows.astype(np.int64).tobytes()).hexdigest(),
+        "crops": crops,
+        "batch": how.batch_size,
+        "versions": installed_versions(),
+        **depends_on,
+    }
+    if not isinstance(source, AlignedPhotos):
+        return how.cache.outputs(key, len(rows), compute)
+
+    def with_faces() -> FaceOutputs:
+        outputs, missing = compute(), source.without_face()
+        found = {
+            _FOUND: np.array([source.face_size(int(row)) for row in rows], dtype=np.float32),
+            _WITHOUT_FACE: np.isin(rows, missing).astype(np.float32),
+        }
+        return replace(outputs, extras={**outputs.extras, **found})
+
+    outputs = how.cache.outputs(key, len(rows), with_faces)
+    extras = dict(outputs.extras)
+    source.restore(rows, extras.pop(_FOUND), extras.pop(_WITHOUT_FACE) > 0)
+    return replace(outputs, extras=extras)
 
 
 def open_without(path: str, exclude: str | None) -> Source:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -27,7 +28,14 @@ from facerts.evaluation.channel_probe import channel_probe
 from facerts.evaluation.identification import identification_of
 from facerts.evaluation.image_scores import image_scores
 from facerts.evaluation.images import extremes, shown_images
-from facerts.evaluation.options import PLAIN, Measuring, measured_outputs, people_of, reference_embedding
+from facerts.evaluation.options import (
+    PLAIN,
+    Measuring,
+    kept_outputs,
+    measured_outputs,
+    people_of,
+    reference_embedding,
+)
 from facerts.evaluation.reject import calibration_of, check_fmr, reject_of
 from facerts.evaluation.result_folder import ResultFolder
 from facerts.evaluation.results import Result, Sections
@@ -91,7 +99,13 @@ def run_pairs(
     for benchmark in benchmarks:
         hashed = hash_images(benchmark.images)
         outputs = measured_outputs(
-            embedder, benchmark.images, how, flip=flip, first=hashed.first, reference=reference
+            embedder,
+            benchmark.images,
+            how,
+            flip=flip,
+            sha256=hashed.sha256,
+            first=hashed.first,
+            reference=reference,
         )
         _measure_pairs(folder, judged, benchmark, outputs, hashed, kinds, how, similarity)
     for of_templates in pooled:
@@ -139,7 +153,7 @@ def run_identification(
         if not benchmark.galleries or benchmark.probes is None:
             raise DataError(f"{benchmark.name}: no gallery or no probes here; {' '.join(benchmark.notes)}")
         hashed = hash_images(benchmark.images)
-        outputs = measured_outputs(judged, benchmark.images, how, flip=how.flip)
+        outputs = measured_outputs(judged, benchmark.images, how, flip=how.flip, sha256=hashed.sha256)
         section = IdentificationResult(
             images=len(benchmark.images),
             notes=[*benchmark.notes, *_looked_at(judged, benchmark.images)],
@@ -170,7 +184,13 @@ def _measure_pairs(
         table = isinstance(embedder, EmbeddingTable)
         if not isinstance(embedder, EmbeddingTable):
             probed = channel_probe(
-                embedder, benchmark, outputs, flip=flip, batch_size=how.batch_size, similarity=similarity
+                embedder,
+                benchmark,
+                outputs,
+                flip=flip,
+                batch_size=how.batch_size,
+                similarity=similarity,
+                kept=partial(kept_outputs, how, embedder, benchmark.images, sha256=hashed.sha256, flip=flip),
             )
             notes += [] if probed is None else [probed]
         section, arrays = verification_of(
@@ -259,7 +279,7 @@ def _measure_templates(
         )
     fars = wanted_fars(how.fars, int((~benchmark.same).sum()), benchmark.name, every=True)
     hashed = hash_images(benchmark.images)
-    outputs = measured_outputs(judged, benchmark.images, how, flip=how.flip)
+    outputs = measured_outputs(judged, benchmark.images, how, flip=how.flip, sha256=hashed.sha256)
     flip = None if isinstance(judged, EmbeddingTable) else how.flip
     for pooling, section in template_verification_of(outputs, benchmark, fars, flip=flip).items():
         section.data_sha256 = hashed.sha256

@@ -71,6 +71,8 @@ class GaussianEmbedder:
         self.sha256 = embedder.sha256
         self._embedder = embedder
         self._flip = flip
+        inner = getattr(embedder, "identity", None)
+        self.identity = None if inner is None else f"Gaussians, flip {flip}: {inner}"
 
     def __call__(self, crops: NDArray[np.uint8]) -> FaceOutputs:
         """Embed aligned crops.

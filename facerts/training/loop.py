@@ -14,8 +14,9 @@ from typing import Any
 import torch
 
 from facerts.errors import Error, ModelError, first_line
+from facerts.io.console import say
 from facerts.io.files import atomic_write, locked
-from facerts.io.progress import progress_bar, stderr
+from facerts.io.progress import progress_bar
 from facerts.training import checkpoint
 from facerts.training.distillation.losses import open_distillation
 from facerts.training.distributed.collectives import Processes, connected
@@ -24,6 +25,7 @@ from facerts.training.loader import TrainingData
 from facerts.training.log import RunLog
 from facerts.training.methods import Batch, Loss
 from facerts.training.recipe import Recipe, changed_fields
+from facerts.training.run_summary import RunSummary, summarize
 from facerts.training.schedule import learning_rate, margin_ramp
 from facerts.training.validation import Validator
 
@@ -70,16 +72,21 @@ def _train(recipe: Recipe, file: Path, processes: Processes) -> Path:
     # All batches have the same size, so it pays to let cuDNN benchmark its algorithms.
     torch.backends.cudnn.benchmark = True
     data = TrainingData(recipe, processes)
-    validator = Validator(recipe, data.heldout)
+    summary = RunSummary(recipe, folder, len(data) // recipe.labeled_size)
+    steps_per_epoch, total = summary.steps_per_epoch, summary.total
+    validator = Validator(recipe, data.heldout, warns=processes.first)
     distillation = open_distillation(recipe, data.source, data.unlabeled, folder)
     learner = Learner(recipe, data.identities, distillation, processes)
-    step = _restore(learner, file) if file.exists() else 0
+    step = summary.started_at = _restore(learner, file) if file.exists() else 0
+    if step >= total:
+        if processes.first:
+            summary.print_finished()
+        return file
     if processes.first:
         with atomic_write(folder / "recipe.yaml", "w") as text:
             text.write(recipe.to_yaml())
+        summary.print_start(learner, data, validator)
 
-    steps_per_epoch = len(data) // recipe.labeled_size
-    total = max(1, round(recipe.optim.epochs * steps_per_epoch))
     validate_every = max(1, round(recipe.validation.every_epochs * steps_per_epoch))
     schedule: dict[str, Any] = {
         "base": recipe.optim.lr,
@@ -100,28 +107,27 @@ def _train(recipe: Recipe, file: Path, processes: Processes) -> Path:
         return {"epoch": round(step / steps_per_epoch, 4), "images": images}
 
     meter = Meter(processes)
+    started = time.monotonic()
     with (
         RunLog(folder, step) if processes.first else nullcontext() as log,
         progress_bar(shown=processes.first) as bar,
         checkpoint.CheckpointWriter() as writer,
         _interruptible() as interrupted,
     ):
-        task = bar.add_task(recipe.name, total=total * recipe.optim.batch_size, unit="images")
-        bar.update(task, completed=step * recipe.optim.batch_size)
+        batch_size = recipe.optim.batch_size
+        task = bar.add_task(recipe.name, total=total * batch_size, completed=step * batch_size, unit="images")
         for crops, labels, samples in data.batches(step, total):
             ramp = margin_ramp(step, total, recipe.optim.margin_ramp)
             rate = learning_rate(step, **schedule)
             batch = Batch(labels.to(learner.device), samples, step, recipe.seed, ramp, processes)
             loss = learner.step(crops, batch, rate)
+            description = f"{recipe.name} {summary.epoch_of(step)} loss {loss.total.item():.3f}"
+            bar.update(task, advance=batch_size, description=description)
             step += 1
             meter.add(loss, len(samples))
-            bar.update(
-                task,
-                advance=recipe.optim.batch_size,
-                description=f"{recipe.name} loss {loss.total.item():.3f}",
-            )
             if step % recipe.logging.every_steps == 0 or step == total:
                 values = meter.read()
+                summary.losses = {name: values[name] for name in ("loss", *loss.parts)}
                 if log is not None:
                     log.write("train", step, **progress_of(step), lr=rate, ramp=ramp, **values)
             if step % validate_every == 0 or step == total:
@@ -130,7 +136,8 @@ def _train(recipe: Recipe, file: Path, processes: Processes) -> Path:
                     if log is not None:
                         for name, metrics in validator.measure(learner.embedder()):
                             log.write("validation", step, **progress_of(step), name=name, **metrics)
-                            bar.console.print(f"step {step} {name}: {_summary(metrics)}", highlight=False)
+                            say(f"step {step} {name}: {summarize(metrics)}")
+                            summary.validation[name] = metrics
             if step % recipe.logging.checkpoint_steps == 0 or step == total:
                 with meter.paused():
                     save()
@@ -138,8 +145,10 @@ def _train(recipe: Recipe, file: Path, processes: Processes) -> Path:
                 save()
                 writer.wait()
                 if processes.first:
-                    stderr.print(f"saved step {step} in {file}; --resume continues from it")
+                    say(f"saved step {step} in {file}; --resume continues from it")
                 raise KeyboardInterrupt
+    if processes.first:
+        summary.print_end(time.monotonic() - started)
     return file
 
 
@@ -220,10 +229,6 @@ def _restore(learner: Learner, file: Path) -> int:
             f"{file}: not the complete state of a run ({first_line(error)}); use an earlier checkpoint, or start again"
         ) from error
     return int(state["step"])
-
-
-def _summary(metrics: dict[str, Any]) -> str:
-    return ", ".join(f"{name} {value:.4f}" for name, value in metrics.items() if isinstance(value, float))
 
 
 @contextmanager

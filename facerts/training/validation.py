@@ -2,34 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import glob
+import os
+from collections.abc import Collection, Iterator
 
 from facerts.benchmarks import open_benchmark, pairs_from_identities
 from facerts.datasets import Source, open_source
 from facerts.embedding.outputs import Embedder
+from facerts.errors import DataError
 from facerts.evaluation import evaluate_verification
-from facerts.training.recipe import Recipe
+from facerts.io.console import warn
+from facerts.training.recipe import Recipe, Validation
 
 
 class Validator:
     """Verification on held-out identities and on benchmarks.
 
+    Sets that do not exist are left out: recipes name sets that not everybody has.
+
     Args:
         recipe: its ``validation`` section names the sets.
         heldout: images of the identities that the recipe holds out of its training data, or None.
+        warns: print a warning for each set that is left out.
+
+    Attributes:
+        names: names of the sets.
+
+    Raises:
+        DataError: a set exists and cannot be used.
     """
 
-    def __init__(self, recipe: Recipe, heldout: Source | None) -> None:
+    def __init__(self, recipe: Recipe, heldout: Source | None, *, warns: bool = True) -> None:
         settings = recipe.validation
+        absent = absent_sets(settings)
+        for key, path in absent if warns else ():
+            warn(f"{key}: {path} does not exist, so nothing is measured on it")
         sources = [] if heldout is None else [heldout]
-        if settings.heldout:
-            sources.append(open_source(settings.heldout))
+        if found := [path for path in settings.heldout if ("validation.heldout", path) not in absent]:
+            sources.append(open_source(found))
         self._flip = settings.flip
         self._benchmarks = [
             pairs_from_identities(source, genuine=settings.pairs, impostors=settings.pairs, seed=recipe.seed)
             for source in sources
         ]
-        self._benchmarks += [open_benchmark(path) for path in settings.benchmarks]
+        self._benchmarks += [
+            open_benchmark(path)
+            for path in settings.benchmarks
+            if ("validation.benchmarks", path) not in absent
+        ]
+        self.names = [benchmark.name for benchmark in self._benchmarks]
 
     def measure(self, embedder: Embedder) -> Iterator[tuple[str, dict[str, float]]]:
         """Yield the name of each set with its accuracy, AUROC, EER and TAR at each FAR."""
@@ -45,3 +66,31 @@ class Validator:
                     **{f"tar_at_far_{far}": point.value for far, point in section.tar_at_far.items()},
                 },
             )
+
+
+def absent_sets(settings: Validation) -> list[tuple[str, str]]:
+    """The validation sets that do not exist: the recipe's key and the path of each."""
+    heldout = [
+        ("validation.heldout", path)
+        for path in settings.heldout
+        if not (os.path.lexists(path) or glob.glob(path))
+    ]
+    benchmarks = [
+        ("validation.benchmarks", path) for path in settings.benchmarks if not os.path.lexists(path)
+    ]
+    return heldout + benchmarks
+
+
+def require_sets(settings: Validation, keys: Collection[str]) -> None:
+    """Check that the validation sets exist which somebody has asked for by the recipe's keys.
+
+    Args:
+        settings: the recipe's ``validation`` section.
+        keys: "validation.heldout", "validation.benchmarks", or "validation" for both; others are ignored.
+
+    Raises:
+        DataError: a set does not exist.
+    """
+    for key, path in absent_sets(settings):
+        if key in keys or "validation" in keys:
+            raise DataError(f"{key}: {path}: no such file or folder; correct the path, or leave it out")

@@ -184,7 +184,7 @@ def test_a_product_of_qualities_that_are_not_above_0_is_refused(
     assert run(*command, "--combine", "mean", "--out", tmp_path / "mean") == 0
     sentence = refused(capsys, *command, "--combine", "product", "--out", tmp_path / "product")
     assert "error: quality: the product of two qualities needs both to be positive" in sentence
-    assert not (tmp_path / "product").exists()
+    assert not (tmp_path / "product" / "result.json").exists()
     assert run(*command, "--combine", "median", "--out", tmp_path) == 2
 
 

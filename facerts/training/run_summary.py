@@ -1,0 +1,123 @@
+"""What a training run prints at its start and at its end, for the people who wait for it."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from facerts.io.console import say
+from facerts.io.progress import duration, shown_rate
+from facerts.training import checkpoint, log
+from facerts.training.learner import Learner
+from facerts.training.loader import TrainingData
+from facerts.training.nn.flops import count_parameters
+from facerts.training.recipe import Recipe
+from facerts.training.validation import Validator
+
+
+@dataclass
+class RunSummary:
+    """The length of a run, and what is known of it so far.
+
+    Attributes:
+        recipe: recipe of the run.
+        folder: folder of the run.
+        steps_per_epoch: steps of one epoch.
+        started_at: step that this start of the run begins with; 0 unless it is resumed.
+        losses: the last step's losses by name.
+        validation: the last measurement on each validation set by the set's name.
+    """
+
+    recipe: Recipe
+    folder: Path
+    steps_per_epoch: int
+    started_at: int = 0
+    losses: Mapping[str, float] = field(default_factory=dict)
+    validation: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    @property
+    def total(self) -> int:
+        """Steps of the whole run."""
+        return max(1, round(self.recipe.optim.epochs * self.steps_per_epoch))
+
+    def epoch_of(self, step: int) -> str:
+        """The epoch that a step belongs to, counted from 1: "epoch 3/8"."""
+        epochs = math.ceil(self.total / self.steps_per_epoch)
+        return f"epoch {step // self.steps_per_epoch + 1}/{epochs}"
+
+    def print_start(self, learner: Learner, data: TrainingData, validator: Validator) -> None:
+        """What is trained, on what, for how long and where."""
+        recipe, backbone = self.recipe, self.recipe.backbone
+        rows = {
+            "images": f"{len(data):,} of {data.identities:,} identities ({recipe.data.name})",
+            "method": learner.method.name,
+            "backbone": f"{backbone.name}, width {backbone.width:g}, embedding size {backbone.embedding_size}: "
+            f"{count_parameters(learner.network):,} parameters",
+            "device": f"{_device(learner)}, {recipe.compute.precision}",
+            "length": f"{recipe.optim.epochs:g} epochs of {self.steps_per_epoch:,} steps of "
+            f"{recipe.optim.batch_size:,} images: {self.total:,} steps",
+            "validation": ", ".join(validator.names) or "none",
+        }
+        if data.unlabeled is not None:
+            rows["images"] += f", {len(data.unlabeled):,} without identity"
+        if self.started_at:
+            rows["resumed"] = (
+                f"{self.folder / checkpoint.FILE}, after step {self.started_at:,} of {self.total:,}"
+            )
+        say(f"training {recipe.name} in {self.folder}")
+        for name, text in rows.items():
+            say(f"  {name:<11}{text}")
+
+    def print_end(self, seconds: float) -> None:
+        """What came out, where it is, and what to do with it.
+
+        Args:
+            seconds: time since the first step of this start of the run.
+        """
+        steps = self.total - self.started_at
+        images = steps * self.recipe.optim.batch_size
+        say(
+            f"trained {steps:,} steps, {images:,} images in {duration(seconds)}: "
+            f"{shown_rate(images / max(seconds, 1e-9))} images/s, validation and checkpoints included"
+        )
+        say(f"  means of the last steps: {summarize(self.losses)}")
+        for name, metrics in self.validation.items():
+            say(f"  {name}: {summarize(metrics)}")
+        say(f"  {self.folder} has {checkpoint.FILE}, recipe.yaml, {log.FILE} and tensorboard/")
+        self._print_next()
+
+    def print_finished(self) -> None:
+        """That there is nothing left to train."""
+        say(
+            f"{self.folder}: this run is finished, after all of its {self.total:,} steps; nothing was changed"
+        )
+        self._print_next()
+
+    def _print_next(self) -> None:
+        model = f"{self.recipe.name}.onnx"
+        existing = [path for path in self.recipe.validation.benchmarks if Path(path).exists()]
+        data = shlex.quote(existing[0]) if existing else "BENCHMARK"
+        say("next:")
+        say(f"  facerts export {shlex.quote(str(self.folder))} --out {model}")
+        say(f"  facerts evaluate verification --model {model} --data {data} --out results")
+
+
+def summarize(metrics: Mapping[str, Any]) -> str:
+    """The numbers among some metrics in one line: "accuracy 0.9798, eer 0.0210"."""
+    return ", ".join(f"{name} {value:.4f}" for name, value in metrics.items() if isinstance(value, float))
+
+
+def _device(learner: Learner) -> str:
+    if learner.device.type == "cuda":
+        name = torch.cuda.get_device_name(learner.device)
+    else:
+        threads = torch.get_num_threads()
+        name = f"{learner.device.type}, {threads} thread{'s' if threads > 1 else ''}"
+    count = learner.processes.count
+    return name if count == 1 else f"{count} processes, this one on {name}"

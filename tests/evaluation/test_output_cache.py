@@ -1,0 +1,287 @@
+"""Evaluations embed once: a second one of the same model and images takes what the first one kept."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from facerts.datasets import open_source
+from facerts.datasets.landmarks import LandmarkedFiles
+from facerts.datasets.synthetic import draw_face
+from facerts.detection.base import Detection
+from facerts.embedding import OnnxEmbedder, load_embedder
+from facerts.embedding.output_cache import OutputCache
+from facerts.evaluation.corruption_benchmark import run_corruptions
+from facerts.evaluation.ood import run_ood
+from facerts.evaluation.options import Measuring
+from facerts.evaluation.result_folder import load_result
+from facerts.evaluation.run import run_pairs
+from facerts.evaluation.similarity import MLS
+from facerts.images import encode_png
+from tests.command import run
+from tests.evaluation.conftest import Plain
+from tests.foreign import write_description, write_embedder
+
+Evaluate = Callable[[Path, Measuring], object]
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    path = write_embedder(tmp_path / "model.onnx")
+    write_description(path)
+    return path
+
+
+@pytest.fixture
+def passes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Crops of each call of an ONNX embedder."""
+    seen: list[int] = []
+    tensors = OnnxEmbedder.tensors
+
+    def counted(self: OnnxEmbedder, crops: NDArray[np.uint8]) -> Any:
+        seen.append(len(crops))
+        return tensors(self, crops)
+
+    monkeypatch.setattr(OnnxEmbedder, "tensors", counted)
+    return seen
+
+
+def content(folder: Path) -> tuple[Any, dict[str, Any]]:
+    """What a result says, but for its date and command."""
+    result, arrays = load_result(folder)
+    fields = {k: v for k, v in result.to_json().items() if k not in {"command", "created"}}
+    return fields, {name: values.tolist() for name, values in arrays.items()}
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "verification",
+        "reject",
+        "identification",
+        pytest.param("ood", marks=pytest.mark.slow),
+        pytest.param("corruptions", marks=pytest.mark.slow),
+    ],
+)
+def test_a_second_evaluation_runs_no_network_and_gives_the_same_numbers(
+    kind: str,
+    model: Path,
+    named: Path,
+    drawn_faces: Path,
+    drawn_things: Path,
+    tmp_path: Path,
+    passes: list[int],
+) -> None:
+    data: list[str | Path] = {
+        "verification": ["--data", named, "--all-pairs", "--reference", drawn_things],
+        "reject": ["--data", named, "--fmr", "0.01"],
+        "identification": ["--data", drawn_faces],
+        "ood": ["--in", drawn_faces, "--out-of", drawn_things],
+        "corruptions": ["--data", drawn_faces, "--images", "3"],
+    }[kind]
+    command = ("evaluate", kind, "--model", model, *data)
+    assert run(*command, "--out", tmp_path / "none", "--no-cache") == 0
+    without = sum(passes)
+    assert without > 0
+    assert run(*command, "--out", tmp_path / "first") == 0
+    assert sum(passes) == 2 * without
+    assert run(*command, "--out", tmp_path / "other", "--cache", tmp_path / "first" / "cache") == 0
+    assert sum(passes) == 2 * without
+    assert not (tmp_path / "none" / "cache").exists()
+    assert not (tmp_path / "other" / "cache").exists()
+    assert content(tmp_path / "none") == content(tmp_path / "first") == content(tmp_path / "other")
+
+
+def test_kinds_of_evaluation_share_what_was_kept(
+    model: Path, named: Path, tmp_path: Path, passes: list[int]
+) -> None:
+    out = ("--data", named, "--out", tmp_path / "out")
+    assert run("evaluate", "verification", "--model", model, *out) == 0
+    before = len(passes)
+    assert run("evaluate", "reject", "--model", model, *out, "--fmr", "0.01") == 0
+    assert len(passes) == before
+
+
+def evaluation_of(data: Path, out: Path) -> Evaluate:
+    return lambda model, how: run_pairs(load_embedder(model), ["reject"], [data], out, how)
+
+
+@pytest.mark.parametrize("change", ["image", "model", "description", "flip", "batch", "detector", "versions"])
+def test_what_changes_the_outputs_makes_new_ones(
+    change: str, model: Path, named: Path, tmp_path: Path, passes: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    named = shutil.copytree(named.parent, tmp_path / "people") / named.name
+    how = Measuring(fmr=0.01, flip=False, cache=OutputCache(tmp_path / "cache"))
+    evaluation_of(named, tmp_path / "a")(model, how)
+    before = len(passes)
+    evaluation_of(named, tmp_path / "b")(model, how)
+    assert len(passes) == before
+    if change == "image":
+        image = sorted(named.parent.rglob("*.*g"))[0]
+        image.write_bytes(encode_png(draw_face(77, 0)))
+    elif change == "model":
+        write_embedder(model, seed=1)
+    elif change == "description":
+        beside = model.with_suffix(".json")
+        fields = json.loads(beside.read_text())
+        fields["input"]["mean"] = [100, 100, 100]
+        beside.write_text(json.dumps(fields))
+    elif change == "flip":
+        how = replace(how, flip=True)
+    elif change == "batch":
+        how = replace(how, batch_size=7)
+    elif change == "detector":
+        how = replace(how, detector=Detects("one"))
+    else:
+        monkeypatch.setattr("facerts.evaluation.options.installed_versions", lambda: {"numpy": "9"})
+    evaluation_of(named, tmp_path / "c")(model, how)
+    assert len(passes) > before
+
+
+@pytest.mark.parametrize(
+    "damage", ["empty", "truncated", "flipped", "other", "rows", "infinite", "pickled", "folder"]
+)
+def test_a_damaged_file_is_noticed_and_made_again(
+    damage: str,
+    model: Path,
+    named: Path,
+    tmp_path: Path,
+    passes: list[int],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    how = Measuring(fmr=0.01, cache=OutputCache(tmp_path / "cache"))
+    evaluation_of(named, tmp_path / "a")(model, how)
+    before = len(passes)
+    (file,) = (tmp_path / "cache").iterdir()
+    good = file.read_bytes()
+    arrays = dict(np.load(file))
+    if damage in {"empty", "truncated", "flipped"}:
+        cut = {"empty": b"", "truncated": good[: len(good) // 2]}
+        half = len(good) // 2
+        file.write_bytes(cut.get(damage, good[:half] + bytes([good[half] ^ 1]) + good[half + 1 :]))
+    elif damage == "folder":
+        file.unlink()
+        file.mkdir()
+    else:
+        changed = {
+            "other": {"key": np.array("0" * 64)},
+            "rows": {"embedding": arrays["embedding"][1:]},
+            "infinite": {"embedding": arrays["embedding"] * np.float32(np.nan)},
+            "pickled": {"extra/x": np.array([{}] * len(arrays["embedding"]))},
+        }[damage]
+        np.savez(file, **{**arrays, **changed})  # type: ignore[arg-type]
+    capsys.readouterr()
+    evaluation_of(named, tmp_path / "b")(model, how)
+    assert len(passes) == 2 * before
+    assert f"warning: {file}" in capsys.readouterr().err
+    assert content(tmp_path / "a") == content(tmp_path / "b")
+    if damage != "folder":
+        assert file.read_bytes() == good
+
+
+def test_models_and_sources_that_do_not_say_what_they_depend_on_are_asked_every_time(
+    named: Path, tmp_path: Path
+) -> None:
+    plain, how = Plain(), Measuring(fmr=0.01, cache=OutputCache(tmp_path / "cache"))
+    for name in ("a", "b"):
+        run_pairs(plain, ["reject"], [named], tmp_path / name, how)
+    assert len(plain.batches) > 0
+    assert len(plain.batches) % 2 == 0
+    assert not (tmp_path / "cache").exists()
+
+
+class Detects:
+    """A detector that finds a face of the given width in bright images alone."""
+
+    def __init__(self, identity: str, width: float = 40.0) -> None:
+        self.identity, self._width, self.calls = identity, width, 0
+
+    def __call__(self, image: NDArray[np.uint8]) -> list[Detection]:
+        self.calls += 1
+        if image.mean() < 60:
+            return []
+        points = np.array([[38, 52], [38 + self._width, 52], [56, 72], [42, 92], [70, 92]], dtype=float)
+        return [Detection(np.array([10.0, 10, 100, 100]), points, 0.9)]
+
+
+@pytest.fixture
+def photos(tmp_path: Path) -> Path:
+    folder = tmp_path / "photos"
+    folder.mkdir()
+    for number in range(6):
+        level = 1.0 if number else 0.1
+        image = (draw_face(number, 0) * level).astype(np.uint8)
+        (folder / f"{number}.png").write_bytes(encode_png(image))
+    return folder
+
+
+@pytest.mark.slow
+def test_photos_keep_what_was_detected_in_them(
+    model: Path, photos: Path, drawn_things: Path, tmp_path: Path, passes: list[int]
+) -> None:
+    how = Measuring(keep_crops=False, cache=OutputCache(tmp_path / "cache"))
+
+    def evaluate(name: str, detector: Detects) -> Any:
+        run_ood(
+            load_embedder(model),
+            [str(photos)],
+            [str(drawn_things)],
+            tmp_path / name,
+            replace(how, align=detector),
+        )
+        run_corruptions(
+            load_embedder(model), [str(photos)], tmp_path / name, replace(how, align=detector), images=2
+        )
+        return content(tmp_path / name)
+
+    first = evaluate("a", Detects("forty"))
+    before, again = len(passes), Detects("forty")
+    assert evaluate("b", again) == first
+    assert (len(passes), again.calls) == (before, 0)
+    assert "No face was found in 1 photos" in str(first[0]["ood"]["notes"])
+    assert first[1]["ood/photos/face_size"] == [0.0, 40.0, 40.0, 40.0, 40.0, 40.0]
+    wider = evaluate("c", Detects("fifty", 50.0))
+    assert len(passes) == 2 * before
+    assert wider[1]["ood/photos/face_size"][1] == 50.0
+
+
+def test_landmarks_are_part_of_the_images(photos: Path) -> None:
+    keys, points = ["1.png", "2.png"], np.arange(20, dtype=np.float32).reshape(2, 5, 2)
+    moved = points.copy()
+    moved[1, 2, 0] += 1
+    identities = [LandmarkedFiles("x", photos, keys, p).crop_identity() for p in (points, moved, points)]
+    assert identities[0] != identities[1]
+    assert identities[0] == identities[2]
+    assert open_source(photos).crop_identity() == ""
+
+
+def test_mutual_likelihood_does_not_take_what_the_cosine_kept(
+    model: Path, named: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    embedder = load_embedder(model)
+    wrapped = [MLS.ready(embedder, flip)[0].identity for flip in (False, True)]  # type: ignore[union-attr]
+    assert len({*wrapped, embedder.identity}) == 3
+    assert MLS.ready(Plain(), True)[0].identity is None  # type: ignore[union-attr]
+
+
+def test_a_folder_that_cannot_be_written_costs_the_cache_alone(
+    model: Path, named: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("no folder")
+    how = Measuring(fmr=0.01, cache=OutputCache(tmp_path / "file" / "cache"))
+    evaluation_of(named, tmp_path / "a")(model, how)
+    assert "are not kept" in capsys.readouterr().err
+    assert (tmp_path / "a" / "result.json").is_file()
+
+
+def test_cache_and_no_cache_exclude_each_other(model: Path, named: Path, tmp_path: Path) -> None:
+    out = ("--data", named, "--out", tmp_path / "o", "--cache", tmp_path / "c", "--no-cache")
+    assert run("evaluate", "verification", "--model", model, *out) == 2

@@ -1,0 +1,178 @@
+"""What somebody sees who trains for the first time: sets that are not there, what runs, and what to do next."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from facerts.errors import DataError
+from facerts.training.loop import train
+from facerts.training.recipe import Recipe
+from facerts.training.validation import Validator
+from tests.command import run
+
+MakeRecipe = Callable[..., Recipe]
+SHORT = ("optim.epochs=0.5", "optim.milestones=[]")
+TINY = (
+    "backbone.name=mobilefacenet",
+    "backbone.width=0.05",
+    "backbone.embedding_size=16",
+    "optim.batch_size=16",
+    "data.workers=0",
+    *SHORT,
+)
+
+
+@pytest.fixture
+def records(drawn_faces: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The drawn faces as a record set, by its name in the working folder."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FACERTS_DATA", str(tmp_path / "nowhere"))
+    assert run("data", "pack", drawn_faces, "--out", "faces_rec") == 0
+    return "faces_rec"
+
+
+@pytest.mark.parametrize("recipe", ["casia_rts", "faces_small_rts"])
+def test_a_recipe_that_ships_trains_on_other_images_without_its_validation_sets(
+    records: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, recipe: str
+) -> None:
+    fields = (f"data.train={records}", "data.name=mine", "data.terms=none", *TINY)
+    assert run("train", recipe, *fields, "--out", "run") == 0
+    captured = capsys.readouterr()
+    assert captured.out.splitlines()[-1] == "run/checkpoint.pt"
+    lfw = {
+        "casia_rts": "datasets/faces_webface_112x112/lfw.bin",
+        "faces_small_rts": f"{tmp_path}/nowhere/lfw",
+    }[recipe]
+    warning = f"warning: validation.benchmarks: {lfw} does not exist, so nothing is measured on it"
+    assert warning in captured.err.splitlines()
+    assert "  validation none" in captured.err.splitlines()
+    if recipe == "faces_small_rts":
+        assert f"warning: validation.heldout: {tmp_path}/nowhere/faces/val-000000.tar does" in captured.err
+
+
+@pytest.mark.parametrize(
+    "field",
+    ["validation.benchmarks=gone.bin", "validation.heldout=gone.bin", "validation={heldout: gone.bin}"],
+)
+def test_a_set_that_was_asked_for_must_exist(
+    records: str, capsys: pytest.CaptureFixture[str], field: str
+) -> None:
+    fields = (f"data.train={records}", "data.name=mine", "data.terms=none", *TINY)
+    assert run("train", "casia_rts", *fields, field, "--out", "run") == 2
+    key = "validation.benchmarks" if "benchmarks" in field else "validation.heldout"
+    assert f"error: {key}: gone.bin: no such file or folder" in capsys.readouterr().err
+    assert not Path("run").exists()
+
+
+def test_a_set_that_exists_and_is_broken_is_an_error(make_recipe: MakeRecipe, tmp_path: Path) -> None:
+    (tmp_path / "broken.bin").write_bytes(b"no")
+    (tmp_path / "dangling.bin").symlink_to(tmp_path / "gone.bin")
+    for name in ("broken.bin", "dangling.bin"):
+        with pytest.raises(DataError, match=name):
+            train(make_recipe(f"validation.benchmarks={tmp_path / name}"), tmp_path / "run")
+
+
+def test_the_heldout_sets_that_exist_are_measured(
+    make_recipe: MakeRecipe, drawn_faces: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    half = tmp_path / "half"
+    for person in sorted(drawn_faces.iterdir())[:5]:
+        shutil.copytree(person, half / person.name)
+    sets = f"validation.heldout=[{half}, {tmp_path}/none-*.tar, {tmp_path}/hal*]"
+    validator = Validator(make_recipe(sets, "validation.pairs=10"), None)
+    assert validator.names == ["half"]
+    assert capsys.readouterr().err.count("warning") == 1
+    Validator(make_recipe(sets, "validation.pairs=10"), None, warns=False)
+    assert not capsys.readouterr().err
+
+
+def test_a_run_says_what_it_does_and_what_comes_next(
+    make_recipe: MakeRecipe,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    train(make_recipe("data.holdout_identities=4", "validation.pairs=20"), "my run")
+    text = capsys.readouterr().err
+    lines = text.splitlines()
+    start = lines.index("training tiny in my run")
+    assert lines[start + 1 : start + 6] == [
+        "  images     32 of 4 identities (drawn)",
+        "  method     rts",
+        lines[start + 3],
+        "  device     cpu, 1 thread, fp32",
+        "  length     2 epochs of 2 steps of 16 images: 4 steps",
+    ]
+    assert lines[start + 3].startswith("  backbone   mobilefacenet, width 0.125, embedding size 16: ")
+    assert lines[start + 6] == "  validation faces_heldout"
+    assert "resumed" not in text
+    end = next(
+        number for number, line in enumerate(lines) if line.startswith("trained 4 steps, 64 images in")
+    )
+    assert any(
+        line.startswith("tiny epoch 2/2 loss ") and "64/64 images" in line for line in lines[start:end]
+    )
+    assert lines[end + 1].startswith("  means of the last steps: loss ")
+    assert lines[end + 2].startswith("  faces_heldout: accuracy ")
+    assert lines[end + 3] == "  my run has checkpoint.pt, recipe.yaml, log.jsonl and tensorboard/"
+    assert lines[end + 4 :] == [
+        "next:",
+        "  facerts export 'my run' --out tiny.onnx",
+        "  facerts evaluate verification --model tiny.onnx --data BENCHMARK --out results",
+    ]
+    assert {path.name for path in Path("my run").iterdir()} == {
+        "checkpoint.pt",
+        "recipe.yaml",
+        "log.jsonl",
+        "tensorboard",
+    }
+
+
+def test_a_finished_run_is_left_as_it_is(
+    make_recipe: MakeRecipe, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "run"
+    file = train(make_recipe(*SHORT), folder)
+
+    def files() -> dict[Path, tuple[int, bytes]]:
+        return {p: (p.stat().st_mtime_ns, p.read_bytes()) for p in folder.rglob("*") if p.is_file()}
+
+    before = files()
+    capsys.readouterr()
+    assert train(make_recipe(*SHORT), folder, resume=True) == file
+    assert files() == before
+    error = capsys.readouterr().err
+    assert f"{folder}: this run is finished, after all of its 2 steps; nothing was changed" in error
+    assert "facerts export" in error
+    assert "training tiny" not in error
+
+
+def test_a_resumed_run_says_where_it_continues_and_counts_its_own_steps(
+    make_recipe: MakeRecipe,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from facerts.training.learner import Learner
+
+    folder, step = tmp_path / "run", Learner.step
+
+    def cut(self: Learner, crops: object, batch: object, rate: float) -> object:
+        if batch.step == 4:  # type: ignore[attr-defined]
+            raise KeyboardInterrupt
+        return step(self, crops, batch, rate)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Learner, "step", cut)
+        with pytest.raises(KeyboardInterrupt):
+            train(make_recipe(), folder)
+    capsys.readouterr()
+    train(make_recipe(), folder, resume=True)
+    error = capsys.readouterr().err
+    assert f"  resumed    {folder / 'checkpoint.pt'}, after step 3 of 8" in error
+    assert "trained 5 steps, 80 images in" in error
