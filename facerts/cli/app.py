@@ -22,6 +22,7 @@ COMMANDS = (
     "posthoc",
     "score",
     "embed",
+    "gallery",
     "calibrate",
     "evaluate",
     "compare",
