@@ -7,16 +7,15 @@ people. An image that is less like its own person than most strangers are is tak
 from __future__ import annotations
 
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from facerts.curation.pairwise import similar_pairs
-from facerts.embedding.search import find
 from facerts.galleries.best import number_or_none
 from facerts.galleries.findings import Finding, Reason
-from facerts.galleries.unmated import tail_threshold
 
 if TYPE_CHECKING:
     from facerts.galleries.gallery import Gallery
@@ -26,9 +25,9 @@ SAMPLE = 2000
 # Weight of an image that looks like another person's when the other images of its person are checked once more.
 SUSPECT_WEIGHT = 0.05
 ROUNDS = 2
-# Rounds in which people under two names are set aside, so that they do not hide each other.
-PAIR_ROUNDS = 10
-NEAREST = 6
+# With fewer people, too little is known of how alike different people are to tell one person with two names.
+MIN_PEOPLE = 20
+NORMAL = NormalDist()
 
 
 @dataclass(frozen=True)
@@ -44,14 +43,14 @@ class Limits:
 
     percentile: float = 1.0
     missed: float = 0.04
-    people: float = 0.01
+    people: float = 0.02
     same_image: float = 0.95
 
 
 def check_gallery(gallery: Gallery, limits: Limits) -> list[Finding]:
-    """See ``Gallery.check``; with fewer than two people, only poor images and repeated ones are found."""
+    """See ``Gallery.check``; people under two names need ``MIN_PEOPLE`` people, other people's images two."""
     findings = []
-    if len(gallery.people) > 1:
+    if len(gallery.people) >= MIN_PEOPLE:
         findings += _same_person(gallery, limits.people)
     findings += _same_image(gallery, limits.same_image)
     findings += _suspicious_images(gallery, limits)
@@ -124,42 +123,34 @@ def _false_alarms(own: NDArray[np.float32], strangers: NDArray[np.float32]) -> N
 
 
 def _same_person(gallery: Gallery, rate: float) -> list[Finding]:
-    """People whose templates are more alike than those of different people, the smaller one of each pair."""
-    found = find(gallery.templates, gallery.templates, min(NEAREST, len(gallery.people)), "numpy")
-    first = np.repeat(np.arange(len(gallery.people)), found.scores.shape[1])
-    second, cosine = found.templates.reshape(-1), found.scores.reshape(-1).astype(np.float64)
-    first, second, cosine = (values[first != second] for values in (first, second, cosine))
-    doubled = np.zeros(len(cosine), dtype=bool)
-    for attempt in range(PAIR_ROUNDS):
-        nearest = np.full(len(gallery.people), -1.0)
-        np.maximum.at(nearest, first[~doubled], cosine[~doubled])
-        nearest = nearest[nearest > -1]
-        # At first the quartiles, which a few doubled people do not move; then the tail without those found.
-        limit = _quartile_threshold(nearest, rate) if attempt == 0 else tail_threshold(nearest, rate)
-        above = cosine >= limit
-        if attempt and np.array_equal(above, doubled):
-            break
-        doubled = above
+    """People whose templates are more alike than those of different people, the smaller one of each pair.
+
+    Cosines of different people are close to a normal distribution. Its median and its 99 % quantile hardly move where
+    a few people have two names, as those are few among all pairs.
+    """
+    people = len(gallery.people)
+    some = np.random.default_rng(0).permutation(people)[:SAMPLE]
+    cosines = (gallery.templates[some] @ gallery.templates[some].T)[np.triu_indices(len(some), 1)]
+    middle, high = np.quantile(cosines, [0.5, 0.99])
+    spread = (high - middle) / NORMAL.inv_cdf(0.99)
+    limit = float(middle + spread * NORMAL.inv_cdf(1 - rate / (people - 1)))
     images = np.bincount(gallery.row)
-    findings = {}
-    for one, other, value in zip(first[doubled], second[doubled], cosine[doubled], strict=True):
-        kept, gone = sorted((int(one), int(other)), key=lambda row: (-images[row], row))
-        findings[gone, kept] = Finding(
-            str(gallery.people[gone]),
-            "",
-            Reason.SAME_PERSON,
-            round(min(float(np.mean(nearest >= value)), rate), 4),
-            other_person=str(gallery.people[kept]),
-            other_cosine=number_or_none(value),
-        )
-    return list(findings.values())
-
-
-def _quartile_threshold(scores: NDArray[np.float64], rate: float) -> float:
-    """The score that a share ``rate`` reaches by a Gumbel distribution with the scores' quartiles."""
-    low, middle, high = np.quantile(scores, [0.25, 0.5, 0.75])
-    scale = (high - low) / (np.log(-np.log(0.25)) - np.log(-np.log(0.75)))
-    return float(middle + scale * (np.log(np.log(2)) - np.log(-np.log(1 - rate))))
+    findings = []
+    for block in similar_pairs(gallery.templates, limit, "comparing people"):
+        for one, other, cosine in zip(*(values.tolist() for values in block), strict=True):
+            kept, gone = sorted((one, other), key=lambda row: (-images[row], row))
+            by_chance = (people - 1) * (1 - NORMAL.cdf((cosine - middle) / spread))
+            findings.append(
+                Finding(
+                    str(gallery.people[gone]),
+                    "",
+                    Reason.SAME_PERSON,
+                    round(by_chance, 4),
+                    other_person=str(gallery.people[kept]),
+                    other_cosine=number_or_none(cosine),
+                )
+            )
+    return findings
 
 
 def _same_image(gallery: Gallery, minimum: float) -> list[Finding]:
