@@ -88,3 +88,14 @@ def test_another_file_is_not_taken_for_a_report(tmp_path: Path, name: str, conte
     (tmp_path / name).write_bytes(content)
     with pytest.raises(DataError, match=name):
         read_findings(tmp_path / name)
+
+
+def test_a_wrong_image_hardly_counts_when_the_others_are_checked() -> None:
+    images = draw(30, 6, spread=0.5)
+    images.percentile[:] = 100
+    images.embedding[:2] = -images.embedding[2:4]
+    found = gallery_of(images).check()
+    own = {entry.path: entry.own_cosine for entry in found if entry.reason is Reason.ANOTHER_PERSON}
+    assert set(own) == {"p000/0.jpg", "p000/1.jpg"}
+    rest = images.embedding[1:6].astype(np.float64).T @ [0.05, 1, 1, 1, 1]
+    assert own["p000/0.jpg"] == pytest.approx(float(unit(rest) @ images.embedding[0]), abs=1e-4)
