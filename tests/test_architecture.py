@@ -20,6 +20,7 @@ FLOORS = [
     {"cli"},
     {"__init__", "insightface", "sklearn", "serve"},
     {"calibration", "integrations", "report", "serving", "training"},
+    {"galleries"},
     {"curation", "evaluation", "export", "scoring"},
     {"embedding"},
     {"benchmarks", "detection"},

@@ -23,6 +23,7 @@ COMMANDS = (
     "score",
     "embed",
     "verify",
+    "gallery",
     "calibrate",
     "evaluate",
     "compare",

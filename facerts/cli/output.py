@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from facerts.io.console import say
+from facerts.io.console import printable, say
 from facerts.io.console import warn as warn
 
 # Documented in docs/command-line.md.
@@ -41,9 +41,9 @@ def print_json(result: Any) -> None:
     print(json.dumps(result, ensure_ascii=False, indent=1))
 
 
-def say(text: object) -> None:
+def print_sentence(text: object) -> None:
     """Print a sentence of a result."""
-    stdout.print(_shown(text), highlight=False, soft_wrap=True)
+    stdout.print(escape(printable(text)), highlight=False, soft_wrap=True)
 
 
 def print_error(text: object) -> None:

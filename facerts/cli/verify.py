@@ -28,7 +28,7 @@ from facerts.cli.output import (
     fields_table,
     print_error,
     print_json,
-    say,
+    print_sentence,
     warn,
 )
 
@@ -88,7 +88,7 @@ def verify(
 ) -> None:
     """Decide whether two images show the same person, at a calibrated error rate.
 
-    Exits with status 0 for the same person, 1 for different people, 5 if the quality of an image is too low to say, and
+    Exits with status 0 for the same person, 1 for different people, 5 if the quality of an image is too low to print_sentence, and
     2 if an image cannot be read or has no face. With --pairs, exits with status 0, or 1 if some pairs could not be
     compared.
 
@@ -156,27 +156,27 @@ def _write(results: Iterable[Verification], out: Path) -> dict[str, int | str]:
 def _explain(result: Verification) -> None:
     """Print the decision and what it rests on, for people."""
     decisions = {"same": "Same person", "different": "Different people", "inconclusive": "Inconclusive"}
-    say(
+    print_sentence(
         f"{decisions[result.decision or '']}: similarity {result.similarity:.3f}, threshold {result.threshold:.3f} at "
         f"a false match rate of {100 * (result.fmr or 0):g} %."
     )
     if result.reason is not None:
-        say(f'{result.reason}. At such quality, neither "same" nor "different" could be trusted.')
+        print_sentence(f'{result.reason}. At such quality, neither "same" nor "different" could be trusted.')
     if result.fnmr is not None and result.fnmr_ci95 is not None:
         low, high = result.fnmr_ci95
-        say(
+        print_sentence(
             f"About {_of_pairs(result.fnmr)} of the same person fall below the threshold, as measured when the model "
             f"was calibrated (95 % interval: {100 * low:.3g} to {100 * high:.3g} %)."
         )
     if result.min_quality is None:
-        say("Quality was not considered: the model has no threshold for it.")
+        print_sentence("Quality was not considered: the model has no threshold for it.")
     elif result.reason is None:
-        say(
+        print_sentence(
             f"Quality: {_quality(result.first_quality, result.first_percentile)} and "
             f"{_quality(result.second_quality, result.second_percentile)}; the minimum is {result.min_quality:.3f}."
         )
     if result.note is not None:
-        say(f"Note: {result.note}.")
+        print_sentence(f"Note: {result.note}.")
 
 
 def _of_pairs(rate: float) -> str:

@@ -41,16 +41,18 @@ def identity_means(
     return means
 
 
-def leave_one_out_cosines(vectors: Floats) -> Floats:
-    """The cosine similarity ``(n,)`` of each embedding of an identity to the mean of the others.
+def leave_one_out_cosines(vectors: Floats, weights: NDArray[np.floating] | None = None) -> Floats:
+    """The cosine similarity ``(n,)`` of each embedding of an identity to the weighted mean of the others.
 
     An image is not compared with itself: with two images, each is compared with the other.
 
     Args:
         vectors: ``(n, d)`` of unit length, two or more.
+        weights: ``(n,)`` positive weights; None for equal ones.
     """
     own = vectors.astype(np.float64)
-    others = _unit(own.sum(axis=0) - own)
+    weighted = own if weights is None else own * np.asarray(weights, dtype=np.float64)[:, None]
+    others = _unit(weighted.sum(axis=0) - weighted)
     return np.asarray((own * others).sum(axis=1), dtype=np.float32)
 
 

@@ -45,12 +45,12 @@ class Copies:
             if self.crops is not None and face.crop is not None:
                 name = _relative_path(source.key(index))
                 crop_file = self.crops / name.with_name(f"{name.stem}_{face.row.face}.png")
-                written += _write(crop_file, encode_png(face.crop))
+                written += write_copy(crop_file, encode_png(face.crop))
         folder = self.accepted if any(face.row.accepted for face in faces) else self.rejected
         if folder is not None and faces[0].row.error is None:
             data = source.read(index)
             name = _relative_path(source.key(index))
-            written += _write(folder / (name if name.suffix else name.with_suffix(_suffix(data))), data)
+            written += write_copy(folder / (name if name.suffix else name.with_suffix(_suffix(data))), data)
         return written
 
 
@@ -67,8 +67,8 @@ def _suffix(data: bytes) -> str:
     return {b"\xff\xd8": ".jpg", b"\x89P": ".png", b"RI": ".webp"}.get(data[:2], ".bmp")
 
 
-def _write(path: Path, data: bytes) -> list[Path]:
-    """The file that was written; empty if an identical one existed."""
+def write_copy(path: Path, data: bytes) -> list[Path]:
+    """The file that was written: one of the same name with other contents is kept; empty if an identical one exists."""
     target, number = path, 1
     with writing(path):
         while target.exists():

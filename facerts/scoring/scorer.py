@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from facerts.datasets.folder import Files
 from facerts.datasets.open import open_images
+from facerts.datasets.source import Source
 from facerts.detection import Detector, open_detector
 from facerts.embedding import FaceOutputs, OnnxEmbedder, load_embedder
 from facerts.errors import Error, ImageError, ModelError
@@ -95,7 +96,7 @@ class Scorer:
 
     def score_paths(
         self,
-        paths: str | Path | Sequence[str | Path],
+        paths: str | Path | Sequence[str | Path] | Source,
         *,
         min_quality: float | None = None,
         keep: float | None = None,
@@ -105,7 +106,7 @@ class Scorer:
         """Rows with crops and embeddings, yielded one by one; takes folders, record directories, shards and lists.
 
         Args:
-            paths: see ``facerts.datasets.open_images``.
+            paths: see ``facerts.datasets.open_images``; or a source that is open.
             min_quality: see ``score``.
             keep: see ``score``.
             largest: see ``score``.
@@ -115,7 +116,7 @@ class Scorer:
             DataError: there are no images.
             ModelError: see ``score``.
         """
-        source = open_images(paths)
+        source = paths if isinstance(paths, Source) else open_images(paths)
         scored = self._score(
             lazy_images(source), self.row_builder(min_quality=min_quality, keep=keep), largest=largest
         )

@@ -29,7 +29,8 @@ LEAVES = [
     *(["data", name] for name in ("split", "merge", "shuffle", "dedup", "exclude-overlap")),
     *(["evaluate", name] for name in ("verification", "reject", "identification", "ood", "corruptions")),
     *(["models", name] for name in ("list", "verify", "path")),
-    *([name] for name in COMMANDS if name not in {"data", "evaluate", "models"}),
+    *(["gallery", name] for name in ("build", "search", "check", "best", "add", "remove")),
+    *([name] for name in COMMANDS if name not in {"data", "evaluate", "gallery", "models"}),
 ]
 
 

@@ -1,0 +1,455 @@
+"""``facerts gallery``: enroll people, search for them, and keep poor and wrong images out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from facerts.cli.curate import SearchBackend
+from facerts.cli.options import (
+    Detector,
+    DetectorModel,
+    DetectorName,
+    DetThreshold,
+    Images,
+    Json,
+    ModelOrDefault,
+    Provider,
+    ResizeCrops,
+    RunBatch,
+    RunThreads,
+)
+from facerts.cli.output import EXIT_SOME_FAILED, fields_table, print_json, rows_table, warn
+from facerts.cli.score import SHOWN_ERRORS
+from facerts.errors import Error
+
+if TYPE_CHECKING:
+    from facerts.galleries import Gallery
+    from facerts.scoring import Scorer
+
+# Rows of a table; a file given with --out has all.
+MAX_ROWS = 50
+
+GalleryFile = Annotated[Path, typer.Argument(help="Gallery file (.npz).", metavar="GALLERY")]
+Out = Annotated[Path | None, typer.Option(help="File to write all rows to: .csv or .json.", metavar="FILE")]
+MinQuality = Annotated[
+    float | None, typer.Option(help="Minimum quality, instead of the model's own threshold.")
+]
+Keep = Annotated[
+    float | None,
+    typer.Option(help="Use the model's calibrated threshold that keeps this fraction of good faces."),
+]
+KeepPoor = Annotated[
+    bool, typer.Option("--keep-poor", help="Enroll images of any quality; gallery check lists the poor ones.")
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    group = typer.Typer(no_args_is_help=True)
+    for command in (build, search, check, best, add, remove):
+        group.command()(command)
+    app.add_typer(group, name="gallery", help="Galleries of known people: build, search, check, best images.")
+
+
+def build(
+    folder: Annotated[
+        list[str],
+        typer.Argument(
+            help="Images by person: a folder with one subfolder for each, a record directory or tar shards.",
+            metavar="FOLDER...",
+        ),
+    ],
+    out: Annotated[Path, typer.Option(help="Gallery file to write (.npz).")],
+    model: ModelOrDefault = None,
+    detector: Detector = DetectorName.NONE,
+    detector_model: DetectorModel = None,
+    det_threshold: DetThreshold = None,
+    resize_crops: ResizeCrops = False,
+    min_quality: MinQuality = None,
+    keep: Keep = None,
+    keep_poor: KeepPoor = False,
+    batch_size: RunBatch = None,
+    threads: RunThreads = 1,
+    provider: Provider = None,
+    json: Json = False,
+) -> None:
+    """Enroll the largest face of each image; poor images are named and kept out.
+
+    Exits with status 1 if any image could not be read.
+
+    Example: facerts gallery build people/ --out people.npz
+    """
+    from facerts.galleries import Gallery
+    from facerts.io.files import locked
+
+    scorer = _scorer(
+        model, detector, detector_model, det_threshold, resize_crops, batch_size, threads, provider
+    )
+    with locked(out):
+        gallery = Gallery.build(
+            scorer,
+            folder,
+            min_quality=_min_quality(scorer, min_quality, keep, keep_poor),
+            progress="enrolling",
+        )
+        gallery.save(out)
+    _end_enrollment(gallery, out, json)
+
+
+def search(
+    gallery: GalleryFile,
+    images: Images,
+    fpir: Annotated[
+        float,
+        typer.Option(
+            help="Share of searches for unknown people that may find somebody, above 0 and below 1."
+        ),
+    ] = 0.01,
+    k: Annotated[int, typer.Option("-k", min=1, help="Number of candidates of each face.")] = 1,
+    out: Out = None,
+    model: ModelOrDefault = None,
+    detector: Detector = DetectorName.NONE,
+    detector_model: DetectorModel = None,
+    det_threshold: DetThreshold = None,
+    resize_crops: ResizeCrops = False,
+    largest: Annotated[
+        bool, typer.Option("--largest", help="Search only for the largest face of each photo.")
+    ] = False,
+    min_quality: MinQuality = None,
+    keep: Keep = None,
+    backend: Annotated[
+        SearchBackend, typer.Option("--search", help="Backend that compares embeddings; both are exact.")
+    ] = SearchBackend.NUMPY,
+    batch_size: RunBatch = None,
+    threads: RunThreads = 1,
+    provider: Provider = None,
+    json: Json = False,
+) -> None:
+    """Search for the person of each face: a match at a stated error rate, unknown, or too poor to say.
+
+    Exits with status 1 if any image could not be read.
+
+    Example: facerts gallery search people.npz photos/ --fpir 0.01 --out found.csv
+    """
+    from facerts.galleries import Decision, Gallery, Match, check_table, write_table
+    from facerts.galleries.table import as_rows
+
+    if out is not None:
+        check_table(out)
+    known = Gallery.load(gallery)
+    scorer = _scorer(
+        model, detector, detector_model, det_threshold, resize_crops, batch_size, threads, provider
+    )
+    threshold = known.threshold(fpir)
+    found = known.search(
+        scorer,
+        images,
+        fpir=fpir,
+        k=k,
+        min_quality=_min_quality(scorer, min_quality, keep, False),
+        largest=largest,
+        backend=backend.value,
+        progress="searching",
+    )
+    if threshold.searches * fpir < 1:
+        warn(
+            f"the gallery has {threshold.searches} images to judge strangers by, which is few for --fpir {fpir:g}: the "
+            f"threshold {threshold.cosine:.4f} may as well be {threshold.ci95[0]:.4f} or {threshold.ci95[1]:.4f}"
+        )
+    if out is not None:
+        write_table(out, Match, found)
+    errors = [match.error for match in found if match.decision is Decision.ERROR]
+    _warn_each(errors)
+    counts = Counter(match.decision.value for match in found)
+    summary = {
+        "threshold": round(threshold.cosine, 4),
+        "threshold_ci95": [round(side, 4) for side in threshold.ci95],
+        "fpir": fpir,
+        **{decision.value.replace(" ", "_"): counts[decision.value] for decision in Decision},
+    }
+    if json:
+        print_json({**summary, "matches": as_rows(found)})
+    else:
+        rows = [
+            [
+                match.path,
+                match.decision.value,
+                match.person or "–",
+                _number(match.cosine),
+                _number(match.percentile, 0),
+            ]
+            for match in found
+        ]
+        _show("Faces", ["image", "decision", "most similar", "cosine", "percentile"], rows, out)
+        fields_table(summary | ({} if out is None else {"file": str(out)}))
+    if errors:
+        raise typer.Exit(EXIT_SOME_FAILED)
+
+
+def check(
+    gallery: GalleryFile,
+    out: Out = None,
+    percentile: Annotated[
+        float, typer.Option(min=0, max=100, help="An image with a lower percentile of quality is poor.")
+    ] = 1.0,
+    missed: Annotated[
+        float,
+        typer.Option(help="Share of other people's images that may stay unnoticed, above 0 and below 1."),
+    ] = 0.04,
+    json: Json = False,
+) -> None:
+    """List enrollments that are poor, not a face, of another person, or there twice; nothing is changed.
+
+    Exits with status 1 if there are any. To remove them, look through the file and give it to gallery remove --from.
+
+    Example: facerts gallery check people.npz --out check.csv
+    """
+    from facerts.galleries import Finding, Gallery, check_table, write_table
+    from facerts.galleries.check import Limits
+    from facerts.galleries.table import as_rows
+
+    if out is not None:
+        check_table(out)
+    known = Gallery.load(gallery)
+    findings = known.check(Limits(percentile=percentile, missed=missed))
+    if out is not None:
+        write_table(out, Finding, findings)
+    summary = {
+        "people": len(known.people),
+        "images": len(known.enrollments),
+        "suspicious": len(findings),
+        "reasons": dict(Counter(finding.reason.value for finding in findings)),
+    }
+    if json:
+        print_json({**summary, "findings": as_rows(findings)})
+    else:
+        rows = [
+            [
+                found.path or found.person,
+                found.reason.value,
+                f"{found.false_alarms:.4f}",
+                _number(found.own_cosine),
+                _number(found.other_cosine),
+                found.other_person or "–",
+            ]
+            for found in findings
+        ]
+        header = ["image or person", "reason", "false alarms", "own cosine", "other's", "nearest other"]
+        _show("Suspicious enrollments", header, rows, out)
+        fields_table(summary | ({} if out is None else {"file": str(out)}))
+    if findings:
+        raise typer.Exit(EXIT_SOME_FAILED)
+
+
+def best(
+    gallery: GalleryFile,
+    k: Annotated[int, typer.Option("-k", min=1, help="Number of images of each person.")] = 1,
+    out: Out = None,
+    copy: Annotated[
+        Path | None, typer.Option(help="Folder to copy them to, with one subfolder for each person.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """List the best images of each person: of good quality, and like the person's other images.
+
+    Example: facerts gallery best people.npz -k 3 --copy best/
+    """
+    from facerts.galleries import BestImage, Gallery, check_table, write_table
+    from facerts.galleries.best import copy_images
+    from facerts.galleries.table import as_rows
+
+    if out is not None:
+        check_table(out)
+    images = Gallery.load(gallery).best(k)
+    if copy is not None:
+        copy_images(images, copy)
+    if out is not None:
+        write_table(out, BestImage, images)
+    if json:
+        print_json(as_rows(images))
+    else:
+        rows = [
+            [image.person, str(image.rank), image.path, f"{image.score:.4f}", _number(image.own_cosine)]
+            for image in images
+        ]
+        _show("Best images", ["person", "rank", "image", "score", "own cosine"], rows, out)
+
+
+def add(
+    gallery: GalleryFile,
+    images: Images,
+    person: Annotated[
+        str | None,
+        typer.Option(help="Person of the images; by default images are in one subfolder for each person."),
+    ] = None,
+    model: ModelOrDefault = None,
+    detector: Detector = DetectorName.NONE,
+    detector_model: DetectorModel = None,
+    det_threshold: DetThreshold = None,
+    resize_crops: ResizeCrops = False,
+    min_quality: MinQuality = None,
+    keep: Keep = None,
+    keep_poor: KeepPoor = False,
+    batch_size: RunBatch = None,
+    threads: RunThreads = 1,
+    provider: Provider = None,
+    json: Json = False,
+) -> None:
+    """Enroll more images; one that is enrolled already, by its path, is enrolled anew.
+
+    Exits with status 1 if any image could not be read.
+
+    Example: facerts gallery add people.npz photos/anna/ --person anna
+    """
+    from facerts.galleries import Gallery
+    from facerts.io.files import locked
+
+    scorer = _scorer(
+        model, detector, detector_model, det_threshold, resize_crops, batch_size, threads, provider
+    )
+    with locked(gallery):
+        changed = Gallery.load(gallery).add(
+            scorer,
+            images,
+            person=person,
+            min_quality=_min_quality(scorer, min_quality, keep, keep_poor),
+            progress="enrolling",
+        )
+        changed.save(gallery)
+    _end_enrollment(changed, gallery, json)
+
+
+def remove(
+    gallery: GalleryFile,
+    person: Annotated[
+        list[str] | None, typer.Option(help="Person to remove with all images; may be repeated.")
+    ] = None,
+    image: Annotated[
+        list[str] | None, typer.Option(help="Path of an image to remove, as enrolled; may be repeated.")
+    ] = None,
+    from_: Annotated[
+        Path | None,
+        typer.Option("--from", help="Remove what this report of gallery check lists (.csv or .json)."),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Remove people or images from a gallery, and print what was removed; the images themselves stay.
+
+    Example: facerts gallery remove people.npz --from check.csv
+    """
+    from facerts.galleries import Gallery, read_findings
+    from facerts.io.files import locked
+
+    if not person and not image and from_ is None:
+        raise typer.BadParameter("give --person, --image or --from")
+    listed, images = read_findings(from_) if from_ is not None else ([], [])
+    with locked(gallery):
+        known = Gallery.load(gallery)
+        images += _entries_of(known, image or [])
+        left = known.remove(people=[*(person or []), *listed], images=images)
+        left.save(gallery)
+    gone = sorted(set(known.people.tolist()) - set(left.people.tolist()))
+    result = {
+        "removed_images": len(known.enrollments) - len(left.enrollments),
+        "removed_people": gone,
+        "people": len(left.people),
+        "images": len(left.enrollments),
+        "file": str(gallery),
+    }
+    removed = sorted(set(known.entries) - set(left.entries))
+    if json:
+        print_json({**result, "removed": removed})
+        return
+    rows_table("Removed", ["person", "image"], removed)
+    fields_table(result)
+
+
+def _entries_of(gallery: Gallery, paths: Sequence[str]) -> list[tuple[str, str]]:
+    """Person and path of enrolled images; a path that is not enrolled stays, for ``remove`` to name it."""
+    unknown = [("", path) for path in paths if path not in set(gallery.enrollments.path.tolist())]
+    return [entry for entry in gallery.entries if entry[1] in set(paths)] + unknown
+
+
+def _scorer(
+    model: str | None,
+    detector: DetectorName,
+    detector_model: Path | None,
+    det_threshold: float | None,
+    resize_crops: bool,
+    batch_size: int | None,
+    threads: int,
+    provider: list[str] | None,
+) -> Scorer:
+    from facerts.scoring import load
+
+    return load(
+        model,
+        detector=detector.value,
+        detector_model=detector_model,
+        det_threshold=det_threshold,
+        resize_crops=resize_crops,
+        batch_size=batch_size,
+        threads=threads,
+        providers=provider,
+    )
+
+
+def _min_quality(
+    scorer: Scorer, min_quality: float | None, keep: float | None, keep_poor: bool
+) -> float | None:
+    if sum((min_quality is not None, keep is not None, keep_poor)) > 1:
+        raise Error("--min-quality, --keep and --keep-poor exclude each other; give only one")
+    if keep_poor:
+        return float("-inf")
+    return min_quality if keep is None else scorer.threshold(keep)
+
+
+def _end_enrollment(gallery: Gallery, out: Path, json: bool) -> None:
+    from facerts.galleries.table import as_rows
+    from facerts.scoring.row import LOW_QUALITY, NO_FACE
+
+    rejected = gallery.rejected
+    _warn_each([f"{image.path}: not enrolled: {image.reason}" for image in rejected])
+    without = sorted({image.person for image in rejected} - set(gallery.people.tolist()))
+    result = {
+        "people": len(gallery.people),
+        "images": len(gallery.enrollments),
+        "rejected": dict(
+            Counter(
+                image.reason if image.reason in (LOW_QUALITY, NO_FACE) else "unreadable" for image in rejected
+            )
+        ),
+        "people_without_an_image": without,
+        "file": str(out),
+    }
+    if json:
+        print_json({**result, "rejected_images": as_rows(rejected)})
+    else:
+        fields_table(result)
+    if any(image.reason not in (LOW_QUALITY, NO_FACE) for image in rejected):
+        raise typer.Exit(EXIT_SOME_FAILED)
+
+
+def _warn_each(messages: Sequence[Any]) -> None:
+    for message in messages[:SHOWN_ERRORS]:
+        warn(message)
+    if len(messages) > SHOWN_ERRORS:
+        warn(f"and {len(messages) - SHOWN_ERRORS:,} more; --json lists them all")
+
+
+def _show(title: str, header: Sequence[str], rows: Sequence[Sequence[str]], out: Path | None) -> None:
+    shown = rows[:MAX_ROWS]
+    if shown:
+        rows_table(title, header, shown)
+    if len(shown) < len(rows):
+        where = "the file has" if out is not None else "--out writes"
+        warn(f"{len(rows) - len(shown):,} more rows; {where} them all")
+
+
+def _number(value: float | None, digits: int = 4) -> str:
+    return "–" if value is None else f"{value:.{digits}f}"

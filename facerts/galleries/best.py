@@ -1,0 +1,89 @@
+"""The best images of each person."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from facerts.datasets.folder import Files, is_image_name
+from facerts.errors import DataError
+from facerts.io.files import sync_names
+from facerts.scoring.copies import write_copy
+
+if TYPE_CHECKING:
+    from facerts.galleries.gallery import Gallery
+
+
+@dataclass(frozen=True)
+class BestImage:
+    """An image of a person.
+
+    Attributes:
+        person: the person.
+        rank: 1 for the best image of the person.
+        path: the image.
+        score: the weight of its quality times its cosine to the template of the person's other images.
+        quality: quality of the face; None if the model has none.
+        own_cosine: cosine similarity to the template of the person's other images; None for an only image.
+    """
+
+    person: str
+    rank: int
+    path: str
+    score: float
+    quality: float | None
+    own_cosine: float | None
+
+
+def best_images(gallery: Gallery, k: int) -> list[BestImage]:
+    """The ``k`` best images of each person, see ``Gallery.best``."""
+    images, own = gallery.enrollments, gallery.own_cosines()
+    score = images.weight * np.nan_to_num(own, nan=1.0)
+    quality = np.nan_to_num(images.quality, nan=0.0)
+    order = np.lexsort((-quality, -score, gallery.row))
+    rank = np.arange(len(order)) - np.searchsorted(gallery.row[order], gallery.row[order])
+    return [
+        BestImage(
+            str(images.person[row]),
+            place + 1,
+            str(images.path[row]),
+            round(float(score[row]), 4),
+            number_or_none(images.quality[row]),
+            number_or_none(own[row]),
+        )
+        for row, place in zip(order[rank < k].tolist(), rank[rank < k].tolist(), strict=True)
+    ]
+
+
+def number_or_none(value: float) -> float | None:
+    """A number with four decimals; None for NaN."""
+    return None if np.isnan(value) else round(float(value), 4)
+
+
+def copy_images(images: Sequence[BestImage], folder: Path) -> list[Path]:
+    """Copy images to one subfolder for each person; an existing file of other contents is kept.
+
+    Returns:
+        The files written.
+
+    Raises:
+        DataError: an image is not a file, such as one from a tar shard, or has gone.
+        WriteError: a file cannot be written.
+    """
+    written = []
+    for image in images:
+        path = Path(image.path)
+        if not (path.is_file() and is_image_name(path.name)):
+            raise DataError(
+                f"{path}: no such image file; copies need the images where they were when they were enrolled, as files"
+            )
+        person = image.person.replace(os.sep, "_").strip(".") or "_"
+        data = Files(path.name, path.parent, [path.name], None).read(0)
+        written += write_copy(folder / person / path.name, data)
+    sync_names(written)
+    return written

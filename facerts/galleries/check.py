@@ -1,0 +1,175 @@
+"""Find enrollments that are poor, not a face, of somebody else, or there twice.
+
+How alike different people are shows in the gallery itself: every image is compared with the templates of all other
+people. An image that is less like its own person than most strangers are is taken for another person's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from facerts.curation.pairwise import similar_pairs
+from facerts.galleries.best import number_or_none
+from facerts.galleries.findings import Finding, Reason
+
+if TYPE_CHECKING:
+    from facerts.galleries.gallery import Gallery
+
+# Images and people that stand for all when cosines of strangers are sampled: up to four million comparisons.
+SAMPLE = 2000
+# Weight of an image that looks like another person's when the other images of its person are checked once more.
+SUSPECT_WEIGHT = 0.05
+ROUNDS = 2
+# With fewer people, too little is known of how alike different people are to tell one person with two names.
+MIN_PEOPLE = 20
+NORMAL = NormalDist()
+
+
+@dataclass(frozen=True)
+class Limits:
+    """When an enrollment is suspicious; chosen on 150 held-out people, see docs/results/galleries.md.
+
+    Attributes:
+        percentile: a poor image has a lower percentile of quality than this, 0 to 100.
+        missed: the share of other people's images that may stay unnoticed, above 0 and below 1.
+        people: the share of people who may be taken for a second name of another one, above 0 and below 1.
+        same_image: minimum cosine similarity of the same image.
+    """
+
+    percentile: float = 1.0
+    missed: float = 0.04
+    people: float = 0.02
+    same_image: float = 0.95
+
+
+def check_gallery(gallery: Gallery, limits: Limits) -> list[Finding]:
+    """See ``Gallery.check``; people under two names need ``MIN_PEOPLE`` people, other people's images two."""
+    findings = []
+    if len(gallery.people) >= MIN_PEOPLE:
+        findings += _same_person(gallery, limits.people)
+    findings += _same_image(gallery, limits.same_image)
+    findings += _suspicious_images(gallery, limits)
+    order = {reason: number for number, reason in enumerate(Reason)}
+    return sorted(findings, key=lambda each: (order[each.reason], each.false_alarms, each.person, each.path))
+
+
+def _suspicious_images(gallery: Gallery, limits: Limits) -> list[Finding]:
+    images = gallery.enrollments
+    poor = images.percentile < limits.percentile
+    several = len(gallery.people) > 1
+    if several:
+        strangers = _stranger_cosines(gallery)
+        limit = float(np.quantile(strangers, 1 - limits.missed))
+    else:
+        strangers, limit = np.zeros(1, dtype=np.float32), -np.inf
+    own = gallery.own_cosines()
+    for _ in range(ROUNDS - 1):
+        suspect = poor | (own < limit)
+        own = gallery.own_cosines(images.weight * np.where(suspect, SUSPECT_WEIGHT, 1.0))
+    unlike = own < limit
+    rows = np.flatnonzero(poor | unlike)
+    alarms = _false_alarms(own, strangers)
+    person, cosine = gallery.nearest_others(rows) if several and len(rows) else (rows, np.zeros(len(rows)))
+    findings = []
+    for row, other, other_cosine in zip(rows.tolist(), person.tolist(), cosine.tolist(), strict=True):
+        reason = Reason.ANOTHER_PERSON if not poor[row] else Reason.POOR
+        false_alarms = float(images.percentile[row]) / 100 if poor[row] else float(alarms[row])
+        if poor[row] and unlike[row]:
+            reason, false_alarms = Reason.NOT_A_FACE, min(false_alarms, float(alarms[row]))
+        findings.append(
+            Finding(
+                str(images.person[row]),
+                str(images.path[row]),
+                reason,
+                round(false_alarms, 4),
+                number_or_none(own[row]),
+                str(gallery.people[other]) if several else None,
+                number_or_none(other_cosine) if several else None,
+                None,
+                number_or_none(images.quality[row]),
+                number_or_none(images.percentile[row]),
+            )
+        )
+    return findings
+
+
+def _stranger_cosines(gallery: Gallery) -> NDArray[np.float32]:
+    """Cosines of images to the templates of other people, in ascending order."""
+    random = np.random.default_rng(0)
+    rows = random.permutation(len(gallery.enrollments))[:SAMPLE]
+    people = random.permutation(len(gallery.people))[:SAMPLE]
+    cosines = gallery.enrollments.embedding[rows] @ gallery.templates[people].T
+    return np.sort(cosines[gallery.row[rows][:, None] != people[None]])
+
+
+def _false_alarms(own: NDArray[np.float32], strangers: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Share of correct enrollments that are no more like their person than each image is.
+
+    Where half of the strangers lie there are hardly any correct images, so the images there tell how many strangers
+    there are (Storey, "A direct approach to false discovery rates", JRSS B 2002); these are subtracted.
+    """
+    known = np.sort(own[~np.isnan(own)])
+    if not len(known):
+        return np.zeros(len(own))
+    wrong = min(2 * float(np.mean(known < np.median(strangers))), 0.5)
+    below = np.searchsorted(known, own, side="right") / len(known)
+    stranger = np.searchsorted(strangers, own, side="right") / len(strangers)
+    return np.clip((below - wrong * stranger) / (1 - wrong), 0, 1)
+
+
+def _same_person(gallery: Gallery, rate: float) -> list[Finding]:
+    """People whose templates are more alike than those of different people, the smaller one of each pair.
+
+    Cosines of different people are close to a normal distribution. Its median and its 99 % quantile hardly move where
+    a few people have two names, as those are few among all pairs.
+    """
+    people = len(gallery.people)
+    some = np.random.default_rng(0).permutation(people)[:SAMPLE]
+    cosines = (gallery.templates[some] @ gallery.templates[some].T)[np.triu_indices(len(some), 1)]
+    middle, high = np.quantile(cosines, [0.5, 0.99])
+    spread = (high - middle) / NORMAL.inv_cdf(0.99)
+    limit = float(middle + spread * NORMAL.inv_cdf(1 - rate / (people - 1)))
+    images = np.bincount(gallery.row)
+    findings = []
+    for block in similar_pairs(gallery.templates, limit, "comparing people"):
+        for one, other, cosine in zip(*(values.tolist() for values in block), strict=True):
+            kept, gone = sorted((one, other), key=lambda row: (-images[row], row))
+            by_chance = (people - 1) * (1 - NORMAL.cdf((cosine - middle) / spread))
+            findings.append(
+                Finding(
+                    str(gallery.people[gone]),
+                    "",
+                    Reason.SAME_PERSON,
+                    round(by_chance, 4),
+                    other_person=str(gallery.people[kept]),
+                    other_cosine=number_or_none(cosine),
+                )
+            )
+    return findings
+
+
+def _same_image(gallery: Gallery, minimum: float) -> list[Finding]:
+    images, own = gallery.enrollments, gallery.own_cosines()
+    findings = {}
+    for block in similar_pairs(images.embedding, minimum, "comparing images"):
+        for one, other, cosine in zip(*(values.tolist() for values in block), strict=True):
+            # The one to remove is the one that is less like its person; an only image has nothing to be like.
+            kept, gone = sorted((one, other), key=lambda row: (-np.nan_to_num(own[row], nan=-1.0), row))
+            findings[gone] = Finding(
+                str(images.person[gone]),
+                str(images.path[gone]),
+                Reason.SAME_IMAGE,
+                0.0,
+                number_or_none(own[gone]),
+                str(images.person[kept]),
+                number_or_none(cosine),
+                str(images.path[kept]),
+                number_or_none(images.quality[gone]),
+                number_or_none(images.percentile[gone]),
+            )
+    return list(findings.values())

@@ -1,0 +1,117 @@
+"""Images of people to enrollments: what a gallery holds of each image, and why others were rejected."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from facerts.datasets.source import Source
+from facerts.errors import DataError, ModelError
+from facerts.scoring.prepare import printable
+from facerts.scoring.scorer import Scorer
+
+# Shares of the calibration faces that the default thresholds keep: images to enroll can be chosen, probes cannot.
+ENROLLMENT_KEEP = 0.95
+PROBE_KEEP = 0.99
+# Images from this percentile of quality on have full weight in a template; below, the weight falls to the minimum.
+# Chosen on 150 held-out people, see docs/results/galleries.md.
+FULL_WEIGHT = 30.0
+MIN_WEIGHT = 0.01
+
+
+@dataclass(frozen=True)
+class Enrollments:
+    """Images of people, one row each.
+
+    Attributes:
+        person: ``(N,)`` text, the person of each image.
+        path: ``(N,)`` text, where the image was found.
+        embedding: ``(N, d) float32`` of unit length.
+        quality: ``(N,) float32``; NaN if the model has none.
+        percentile: ``(N,) float32``, 0 to 100, the percentage of the calibration faces with lower quality; NaN if the
+            model is not calibrated.
+    """
+
+    person: NDArray[np.str_]
+    path: NDArray[np.str_]
+    embedding: NDArray[np.float32]
+    quality: NDArray[np.float32]
+    percentile: NDArray[np.float32]
+
+    def __len__(self) -> int:
+        return len(self.path)
+
+    def take(self, rows: NDArray[np.integer] | NDArray[np.bool_]) -> Enrollments:
+        """Select rows."""
+        return Enrollments(*(values[rows] for values in vars(self).values()))
+
+    def joined(self, other: Enrollments) -> Enrollments:
+        """These rows, then the others."""
+        pairs = zip(vars(self).values(), vars(other).values(), strict=True)
+        return Enrollments(*(np.concatenate(pair) for pair in pairs))
+
+    @property
+    def weight(self) -> NDArray[np.float64]:
+        """``(N,)`` weight of each image in its person's template, above 0 and at most 1."""
+        percentile = self.percentile.astype(np.float64)
+        return np.nan_to_num(np.clip(percentile / FULL_WEIGHT, MIN_WEIGHT, 1.0), nan=1.0)
+
+
+@dataclass(frozen=True)
+class Rejected:
+    """An image that was not enrolled: whose it was to be, and why."""
+
+    person: str
+    path: str
+    reason: str
+
+
+def default_threshold(scorer: Scorer, keep: float) -> float | None:
+    """The model's threshold of quality for a share of good faces; None if it was not calibrated for that."""
+    try:
+        return scorer.threshold(keep)
+    except ModelError:
+        return None
+
+
+def enroll(
+    scorer: Scorer, source: Source, min_quality: float | None, *, progress: str = ""
+) -> tuple[Enrollments, tuple[Rejected, ...]]:
+    """Score the largest face of each image.
+
+    Args:
+        scorer: the model.
+        source: images with identities.
+        min_quality: reject faces below this quality; None for none.
+        progress: label of a progress bar; empty for none.
+
+    Raises:
+        DataError: the source has no identities, or no image can be enrolled.
+        ModelError: there is a minimum quality, and the model has no quality.
+    """
+    if source.labels is None:
+        raise DataError(
+            f"{source.name}: no people; give a folder with one subfolder of images for each person"
+        )
+    kept, rejected = [], []
+    faces = scorer.score_paths(source, min_quality=min_quality, largest=True, progress=progress)
+    for label, face in zip(source.labels.tolist(), faces, strict=True):
+        person = printable(str(source.identities[label]))
+        if face.embedding is None or face.row.accepted is False:
+            reason = face.row.error or face.row.reason or "no face"
+            rejected.append(Rejected(person, face.row.path, reason))
+        else:
+            kept.append((person, face.row.path, face.embedding, face.row.quality, face.row.percentile))
+    if not kept:
+        first = f", first {rejected[0].path}: {rejected[0].reason}" if rejected else ""
+        raise DataError(f"{source.name}: none of the {len(source)} images can be enrolled{first}")
+    people, paths, embeddings, quality, percentile = zip(*kept, strict=True)
+    return Enrollments(
+        np.array(people, dtype=str),
+        np.array(paths, dtype=str),
+        np.stack(embeddings).astype(np.float32),
+        np.array(quality, dtype=np.float32),
+        np.array(percentile, dtype=np.float32),
+    ), tuple(rejected)

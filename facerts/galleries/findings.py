@@ -1,0 +1,89 @@
+"""What a check found, as rows of a report that people can edit before they remove anything."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+from facerts.errors import DataError
+from facerts.io.json_file import read_json
+from facerts.scoring.cells import from_cell
+
+# A report of this size has millions of rows.
+MAX_BYTES = 1 << 30
+
+
+class Reason(str, Enum):
+    """What is wrong with an enrollment."""
+
+    NOT_A_FACE = "no recognizable face"
+    POOR = "poor image"
+    ANOTHER_PERSON = "another person"
+    SAME_PERSON = "same person under two names"
+    SAME_IMAGE = "same image twice"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A suspicious enrollment.
+
+    Attributes:
+        person: the person under whose name it is enrolled.
+        path: the image; empty if the finding is about all of the person's images.
+        reason: what is wrong.
+        false_alarms: estimated share of correct enrollments (for two names: of people) that look at least this
+            suspicious, 0 to 1.
+        own_cosine: cosine similarity to the template of the person's other images; None for an only image.
+        other_person: the most similar other person, or the other name; None if there is nobody else.
+        other_cosine: cosine similarity to that person's template; for the same image, to that image.
+        other_path: the other image, if the same image is enrolled twice.
+        quality: quality of the face.
+        percentile: percentage of the calibration faces with lower quality.
+    """
+
+    person: str
+    path: str
+    reason: Reason
+    false_alarms: float
+    own_cosine: float | None = None
+    other_person: str | None = None
+    other_cosine: float | None = None
+    other_path: str | None = None
+    quality: float | None = None
+    percentile: float | None = None
+
+
+def read_findings(path: Path) -> tuple[list[str], list[tuple[str, str]]]:
+    """The people and the images, by person and path, that a report of a check lists.
+
+    Raises:
+        DataError: the file cannot be read, or is not such a report.
+    """
+    rows = read_json(path) if path.suffix == ".json" else _read_csv(path)
+    if not isinstance(rows, list) or not all(
+        isinstance(row, dict) and isinstance(row.get("person"), str) and isinstance(row.get("path"), str)
+        for row in rows
+    ):
+        raise DataError(
+            f"{path}: not a report of facerts gallery check; it needs the columns person and path"
+        )
+    people = [row["person"] for row in rows if not row["path"]]
+    return people, [(row["person"], row["path"]) for row in rows if row["path"]]
+
+
+def _read_csv(path: Path) -> list[dict[str, str]]:
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            raise DataError(
+                f"{path}: larger than {MAX_BYTES:,} bytes; give a report of facerts gallery check"
+            )
+        with open(path, encoding="utf-8", newline="") as file:
+            rows = list(csv.DictReader(file))
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror})") from error
+    except (ValueError, csv.Error) as error:
+        raise DataError(f"{path}: not valid CSV in UTF-8 ({error})") from error
+    named = ("person", "path")
+    return [{name: from_cell(row[name]) for name in named if isinstance(row.get(name), str)} for row in rows]

@@ -1,0 +1,313 @@
+"""A gallery: people, their templates, and the images that these were made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from facerts.curation.identity_means import leave_one_out_cosines, rows_by_label
+from facerts.datasets.open import open_images, open_source
+from facerts.datasets.source import Source, Subset
+from facerts.embedding.search import Backend, find
+from facerts.errors import DataError, Error, ModelError
+from facerts.galleries.best import BestImage, best_images
+from facerts.galleries.check import Limits, check_gallery
+from facerts.galleries.enrollment import (
+    ENROLLMENT_KEEP,
+    PROBE_KEEP,
+    Enrollments,
+    Rejected,
+    default_threshold,
+    enroll,
+)
+from facerts.galleries.findings import Finding
+from facerts.galleries.gallery_file import read_gallery, write_gallery
+from facerts.galleries.match import Match, match_faces
+from facerts.galleries.unmated import SearchThreshold, search_threshold
+from facerts.metrics.templates import pool
+from facerts.scoring.row_builder import ScoredFace
+from facerts.scoring.scorer import Scorer
+
+Images = str | Path | Sequence[str | Path] | Source
+# Images that stand for all when a gallery is so large that comparing each with every person would take long.
+MAX_SEARCHES = 20_000
+
+
+@dataclass(frozen=True)
+class Gallery:
+    """People to search for. It never changes: ``add`` and ``remove`` return another one, so threads may share it.
+
+    Attributes:
+        model: name of the model of the embeddings.
+        model_sha256: SHA-256 of the model's file; another model's embeddings cannot be compared with these.
+        enrollments: the images, ordered by person.
+        rejected: images that ``build`` or ``add`` did not enroll; not saved.
+
+    Examples:
+        >>> import facerts
+        >>> from facerts.datasets.synthetic import write_synthetic_faces
+        >>> write_synthetic_faces(Path("people"), identities=4, images=4)
+        >>> scorer = facerts.load()
+        >>> gallery = Gallery.build(scorer, "people", min_quality=-9)
+        >>> gallery.save("people.npz")
+        >>> gallery = Gallery.load("people.npz")
+        >>> len(gallery.people), len(gallery.enrollments)
+        (4, 16)
+        >>> best = gallery.best(1)[0]
+        >>> (match,) = gallery.search(scorer, best.path, min_quality=-9, fpir=0.1)
+        >>> match.person == best.person
+        True
+    """
+
+    model: str
+    model_sha256: str
+    enrollments: Enrollments
+    rejected: tuple[Rejected, ...] = ()
+
+    @classmethod
+    def build(
+        cls,
+        scorer: Scorer,
+        images: Images,
+        *,
+        min_quality: float | None = None,
+        progress: str = "",
+    ) -> Gallery:
+        """Enroll the largest face of each image.
+
+        Args:
+            scorer: the model, and the detector for photos.
+            images: images with identities: a folder with one subfolder for each person, records, tar shards.
+            min_quality: reject faces below this quality; None for the model's threshold that keeps 0.95 of good faces,
+                if it has one; -inf for none.
+            progress: label of a progress bar; empty for none.
+
+        Raises:
+            DataError: the images have no identities, or none can be enrolled.
+            ModelError: there is a minimum quality, and the model has no quality.
+        """
+        source = images if isinstance(images, Source) else open_source(images)
+        if min_quality is None:
+            min_quality = default_threshold(scorer, ENROLLMENT_KEEP)
+        enrolled, rejected = enroll(scorer, source, min_quality, progress=progress)
+        return cls.from_enrollments(scorer.embedder.name, scorer.embedder.sha256, enrolled, rejected)
+
+    @classmethod
+    def from_enrollments(
+        cls, model: str, sha256: str, enrollments: Enrollments, rejected: tuple[Rejected, ...] = ()
+    ) -> Gallery:
+        """A gallery of embeddings that were computed elsewhere, in any order."""
+        order = np.argsort(enrollments.person, kind="stable")
+        return cls(model, sha256, enrollments.take(order), rejected)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Gallery:
+        """Read a gallery file; see docs/galleries.md for its format.
+
+        Raises:
+            DataError: the file cannot be read, or is not a gallery.
+        """
+        return cls.from_enrollments(*read_gallery(Path(path)))
+
+    def save(self, path: str | Path) -> None:
+        """Write a gallery file, which appears only when it is complete.
+
+        Raises:
+            Error: the name does not end in .npz.
+            WriteError: the file cannot be written.
+        """
+        write_gallery(Path(path), self)
+
+    @cached_property
+    def people(self) -> NDArray[np.str_]:
+        """``(P,)`` names of the people, in order."""
+        return np.unique(self.enrollments.person)
+
+    @cached_property
+    def row(self) -> NDArray[np.int64]:
+        """``(N,)`` row in ``people`` of each image."""
+        return np.searchsorted(self.people, self.enrollments.person).astype(np.int64)
+
+    @cached_property
+    def templates(self) -> NDArray[np.float32]:
+        """``(P, d)`` of unit length: the mean of each person's embeddings, weighted by quality."""
+        return pool(self.enrollments.embedding, self.row, weights=self.enrollments.weight)
+
+    def own_cosines(self, weight: NDArray[np.floating] | None = None) -> NDArray[np.float32]:
+        """``(N,)`` cosine of each image to the template of its person's other images; NaN for an only image.
+
+        Args:
+            weight: ``(N,)`` weights of the images; None for those of the templates.
+        """
+        weight = self.enrollments.weight if weight is None else weight
+        own = np.full(len(self.row), np.nan, dtype=np.float32)
+        for rows in rows_by_label(self.row):
+            if len(rows) > 1:
+                own[rows] = leave_one_out_cosines(self.enrollments.embedding[rows], weight[rows])
+        return own
+
+    def nearest_others(self, rows: NDArray[np.integer]) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """The most similar other person to each of some images, as rows in ``people``, and the cosines.
+
+        Raises:
+            DataError: there are fewer than two people.
+        """
+        if len(self.people) < 2:
+            raise DataError(
+                "a gallery of one person has no others to compare with; enroll at least two people"
+            )
+        found = find(self.templates, self.enrollments.embedding[rows], 2, "numpy")
+        second = (found.templates[:, 0] == self.row[rows]).astype(np.int64)
+        each = np.arange(len(rows))
+        return found.templates[each, second], found.scores[each, second]
+
+    def threshold(self, fpir: float) -> SearchThreshold:
+        """The minimum cosine of a match at a false positive identification rate, see ``facerts.galleries.unmated``.
+
+        Args:
+            fpir: the share of searches for people who are not enrolled that may find somebody, above 0 and below 1.
+
+        Raises:
+            Error: the rate is not between 0 and 1.
+            DataError: there are fewer than two people.
+        """
+        if not 0 < fpir < 1:
+            raise Error(f"a false positive identification rate of {fpir:g} is not above 0 and below 1")
+        person, scores = self._unmated
+        return search_threshold(scores, person, len(self.people), fpir)
+
+    @cached_property
+    def _unmated(self) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        total = len(self.enrollments)
+        rows = np.unique(np.linspace(0, total - 1, min(total, MAX_SEARCHES)).astype(np.int64))
+        return self.row[rows], self.nearest_others(rows)[1]
+
+    def search(
+        self,
+        scorer: Scorer,
+        images: Images,
+        *,
+        fpir: float = 0.01,
+        k: int = 1,
+        min_quality: float | None = None,
+        largest: bool = False,
+        backend: Backend = "numpy",
+        progress: str = "",
+    ) -> list[Match]:
+        """The most similar person of each face in each image, and whether it is a match.
+
+        Args:
+            scorer: the model with which the gallery was built.
+            images: paths of images or folders, or a source.
+            fpir: see ``threshold``.
+            k: number of candidates of each face.
+            min_quality: say nothing of faces below this quality; None for the model's threshold that keeps 0.99 of
+                good faces, if it has one; -inf for none.
+            largest: search only for the largest face of each photo.
+            backend: search backend, both exact.
+            progress: label of a progress bar; empty for none.
+
+        Raises:
+            DataError: there are no images, or fewer than two people in the gallery.
+            ModelError: the gallery is of another model.
+        """
+        self.check_model(scorer)
+        if min_quality is None:
+            min_quality = default_threshold(scorer, PROBE_KEEP)
+        source = images if isinstance(images, Source) else open_images(images)
+        faces = scorer.score_paths(source, min_quality=min_quality, largest=largest, progress=progress)
+        return self.match(list(faces), fpir=fpir, k=k, backend=backend)
+
+    def match(
+        self, faces: Sequence[ScoredFace], *, fpir: float = 0.01, k: int = 1, backend: Backend = "numpy"
+    ) -> list[Match]:
+        """As ``search``, for faces that the gallery's model has scored already."""
+        return match_faces(
+            faces, self.people, self.templates, self.threshold(fpir).cosine, k=k, backend=backend
+        )
+
+    def check(self, limits: Limits | None = None) -> list[Finding]:
+        """Enrollments that are poor, not a face, of somebody else, or there twice; most suspicious first."""
+        return check_gallery(self, limits or Limits())
+
+    def best(self, k: int = 1) -> list[BestImage]:
+        """The ``k`` best images of each person: good, and like the person's other images."""
+        return best_images(self, k)
+
+    def add(
+        self,
+        scorer: Scorer,
+        images: Images,
+        *,
+        person: str | None = None,
+        min_quality: float | None = None,
+        progress: str = "",
+    ) -> Gallery:
+        """This gallery with more images; an image that is enrolled already, by its path, is enrolled anew.
+
+        Args:
+            scorer: the model with which the gallery was built.
+            images: see ``build``; with ``person``, images without identities.
+            person: whose images these are.
+            min_quality: see ``build``.
+            progress: label of a progress bar; empty for none.
+
+        Raises:
+            DataError, ModelError: see ``build``; or the gallery is of another model.
+        """
+        self.check_model(scorer)
+        if person is not None:
+            images = _named(images if isinstance(images, Source) else open_images(images), person)
+        new = Gallery.build(scorer, images, min_quality=min_quality, progress=progress)
+        kept = self.enrollments.take(~self._among(set(new.entries)))
+        joined = kept.joined(new.enrollments)
+        return Gallery.from_enrollments(self.model, self.model_sha256, joined, new.rejected)
+
+    def remove(self, *, people: Iterable[str] = (), images: Iterable[tuple[str, str]] = ()) -> Gallery:
+        """This gallery without people, or without images, each given by person and path.
+
+        Raises:
+            DataError: a person or image is not in the gallery, or nobody would be left.
+        """
+        names, entries = set(people), set(images)
+        known = set(self.entries)
+        missing = sorted(names - set(self.people.tolist())) + [path for _, path in sorted(entries - known)]
+        if missing:
+            raise DataError(f"{missing[0]} is not in the gallery; nothing was removed")
+        gone = self._among(entries) | np.isin(self.enrollments.person, sorted(names) or [""])
+        if gone.all():
+            raise DataError("that would remove every image of the gallery; nothing was removed")
+        return Gallery(self.model, self.model_sha256, self.enrollments.take(~gone))
+
+    def check_model(self, scorer: Scorer) -> None:
+        """Refuse a model other than the gallery's.
+
+        Raises:
+            ModelError: the SHA-256 differs.
+        """
+        if scorer.embedder.sha256 != self.model_sha256:
+            raise ModelError(
+                f"the gallery is of the model {self.model} ({self.model_sha256[:12]}…), and embeddings of "
+                f"{scorer.embedder.name} ({scorer.embedder.sha256[:12]}…) cannot be compared with it; give that model "
+                "with --model, or build the gallery again"
+            )
+
+    @property
+    def entries(self) -> list[tuple[str, str]]:
+        """Person and path of each image."""
+        return list(zip(self.enrollments.person.tolist(), self.enrollments.path.tolist(), strict=True))
+
+    def _among(self, entries: set[tuple[str, str]]) -> NDArray[np.bool_]:
+        return np.array([entry in entries for entry in self.entries], dtype=bool)
+
+
+def _named(source: Source, person: str) -> Source:
+    """The same images, all of one person."""
+    named = Subset(source, np.arange(len(source)))
+    named.labels, named.identities = np.zeros(len(source), dtype=np.int64), (person,)
+    return named

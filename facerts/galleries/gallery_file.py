@@ -1,0 +1,104 @@
+"""The file of a gallery, which other programs read too: arrays of numbers and text, without Python objects."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from facerts.errors import DataError, Error
+from facerts.galleries.enrollment import Enrollments
+from facerts.io.files import atomic_write
+from facerts.io.npz import read_npz
+
+if TYPE_CHECKING:
+    from facerts.galleries.gallery import Gallery
+
+FORMAT = "facerts.gallery/1"
+# Arrays by name, with the kinds and the number of axes that they must have.
+ARRAYS = {
+    "format": ("U", 0),
+    "model": ("U", 0),
+    "model_sha256": ("U", 0),
+    "people": ("U", 1),
+    "templates": ("f", 2),
+    "person": ("iu", 1),
+    "path": ("U", 1),
+    "embedding": ("f", 2),
+    "quality": ("f", 1),
+    "percentile": ("f", 1),
+}
+
+
+def write_gallery(path: Path, gallery: Gallery) -> None:
+    """Write a gallery; see ``Gallery.save``."""
+    if path.suffix != ".npz":
+        raise Error(f"{path}: a gallery is written as .npz; choose a file with that suffix")
+    images = gallery.enrollments
+    arrays = {
+        "format": np.array(FORMAT),
+        "model": np.array(gallery.model),
+        "model_sha256": np.array(gallery.model_sha256),
+        "people": gallery.people,
+        "templates": gallery.templates,
+        "person": gallery.row.astype(np.int32),
+        "path": images.path,
+        "embedding": images.embedding,
+        "quality": images.quality,
+        "percentile": images.percentile,
+    }
+    with atomic_write(path) as file:
+        np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
+
+
+def read_gallery(path: Path) -> tuple[str, str, Enrollments]:
+    """The name and SHA-256 of a gallery's model, and its images.
+
+    Templates follow from the images, so those in the file, which are for other programs, are not used.
+
+    Raises:
+        DataError: the file cannot be read, or is not a gallery.
+    """
+    arrays = read_npz(path)
+    if str(arrays.get("format")) != FORMAT:
+        raise DataError(f"{path}: not a gallery of format {FORMAT}; facerts gallery build writes one")
+    problem = _problem(arrays)
+    if problem:
+        raise DataError(f"{path}: a broken gallery: {problem}; build it again")
+    enrollments = Enrollments(
+        arrays["people"][arrays["person"]],
+        arrays["path"],
+        arrays["embedding"].astype(np.float32),
+        arrays["quality"].astype(np.float32),
+        arrays["percentile"].astype(np.float32),
+    )
+    return str(arrays["model"]), str(arrays["model_sha256"]), enrollments
+
+
+def _problem(arrays: dict[str, NDArray[Any]]) -> str:
+    """What contradicts the format; empty if nothing does."""
+    for name, (kinds, axes) in ARRAYS.items():
+        if name not in arrays:
+            return f"there is no array {name!r}"
+        if arrays[name].dtype.kind not in kinds or arrays[name].ndim != axes:
+            return f"the array {name!r} is {arrays[name].ndim}-dimensional {arrays[name].dtype}"
+    images, people, size = len(arrays["path"]), len(arrays["people"]), arrays["embedding"].shape[1]
+    if not images or not size:
+        return "it has no images"
+    if any(len(arrays[name]) != images for name in ("person", "embedding", "quality", "percentile")):
+        return "its arrays of images differ in length"
+    if arrays["templates"].shape != (people, size):
+        return f"its templates are {arrays['templates'].shape}, not {(people, size)}"
+    # Compared as they are, because negative rows would count from the end.
+    if arrays["person"].min() < 0 or arrays["person"].max() >= people:
+        return "an image is of a person that is not listed"
+    if len(np.unique(arrays["people"])) != people or len(np.unique(arrays["person"])) != people:
+        return "a person is listed twice, or has no image"
+    norms = np.linalg.norm(arrays["embedding"].astype(np.float64), axis=1)
+    if not np.all(np.abs(norms - 1) < 1e-3):
+        return "an embedding is not of unit length"
+    if np.isinf(arrays["quality"]).any() or np.isinf(arrays["percentile"]).any():
+        return "a quality is infinite"
+    return ""

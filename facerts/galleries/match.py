@@ -1,0 +1,103 @@
+"""The outcome of a search for one face."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from facerts.embedding.search import Backend, find
+from facerts.scoring.row_builder import ScoredFace
+
+
+class Decision(str, Enum):
+    """What a search says of a face."""
+
+    MATCH = "match"
+    UNKNOWN = "unknown"
+    TOO_POOR = "too poor to say"
+    NO_FACE = "no face"
+    ERROR = "error"
+
+
+@dataclass(frozen=True)
+class Match:
+    """The people in a gallery who are most like a face.
+
+    Attributes:
+        path: the image.
+        face: number of the face in the image, largest first; None without one.
+        decision: whether the most similar person is accepted.
+        person: the most similar person, also where the decision is "unknown"; None for a poor face or none.
+        cosine: cosine similarity to that person's template.
+        threshold: minimum cosine similarity of a match at the requested rate.
+        quality: quality of the face.
+        percentile: percentage of the calibration faces with lower quality.
+        candidates: the k most similar people with their cosines, best first.
+        error: why the image could not be read.
+    """
+
+    path: str
+    face: int | None
+    decision: Decision
+    person: str | None = None
+    cosine: float | None = None
+    threshold: float | None = None
+    quality: float | None = None
+    percentile: float | None = None
+    candidates: tuple[tuple[str, float], ...] = ()
+    error: str | None = None
+
+
+def match_faces(
+    faces: Sequence[ScoredFace],
+    people: NDArray[np.str_],
+    templates: NDArray[np.float32],
+    threshold: float,
+    *,
+    k: int,
+    backend: Backend,
+) -> list[Match]:
+    """The outcome of a search for each face.
+
+    Args:
+        faces: scored by the model of the templates; those not accepted for their quality are too poor.
+        people: ``(P,)`` names.
+        templates: ``(P, d)`` of unit length.
+        threshold: minimum cosine similarity of a match.
+        k: number of candidates, at least 1.
+        backend: search backend.
+    """
+    usable = [face for face in faces if face.embedding is not None and face.row.accepted is not False]
+    candidates: list[tuple[tuple[str, float], ...]] = []
+    if usable:
+        probes = np.array([face.embedding for face in usable], dtype=np.float32)
+        found = find(templates, probes, k, backend)
+        for names, cosines in zip(people[found.templates].tolist(), found.scores.tolist(), strict=True):
+            candidates.append(tuple(zip(names, cosines, strict=True)))
+    best = iter(candidates)
+    return [
+        _match(face, next(best), threshold)
+        if face.embedding is not None and face.row.accepted is not False
+        else _no_match(face)
+        for face in faces
+    ]
+
+
+def _match(face: ScoredFace, candidates: tuple[tuple[str, float], ...], threshold: float) -> Match:
+    person, cosine = candidates[0]
+    row, decision = face.row, Decision.MATCH if cosine >= threshold else Decision.UNKNOWN
+    return Match(
+        row.path, row.face, decision, person, cosine, threshold, row.quality, row.percentile, candidates
+    )
+
+
+def _no_match(face: ScoredFace) -> Match:
+    row = face.row
+    if face.embedding is not None:
+        return Match(row.path, row.face, Decision.TOO_POOR, quality=row.quality, percentile=row.percentile)
+    decision = Decision.NO_FACE if row.error is None else Decision.ERROR
+    return Match(row.path, row.face, decision, error=row.error)

@@ -1,0 +1,81 @@
+"""The threshold of a search at a false positive identification rate, from the gallery itself.
+
+Every image of one person, compared with the templates of all others, is a search for somebody who is not enrolled, in
+a gallery with one person less. The best scores of these searches show how alike strangers are. The upper tail of
+maxima is exponential (peaks over threshold; Coles, "An Introduction to Statistical Modeling of Extreme Values", 2001,
+chapter 4, with shape 0), which smooths it and continues it beyond the highest score.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from facerts.metrics.intervals import Interval, percentile_interval
+from facerts.metrics.resample import subject_counts
+
+# The tail: the highest tenth of the scores, but at least this many, as a mean of fewer is too uncertain.
+TAIL = 0.1
+MIN_TAIL = 10
+REPLICATES = 200
+
+
+@dataclass(frozen=True)
+class SearchThreshold:
+    """The minimum cosine similarity of a match.
+
+    Attributes:
+        cosine: the threshold.
+        ci95: its 95 % interval over people.
+        searches: number of searches for people who are not enrolled behind it.
+    """
+
+    cosine: float
+    ci95: Interval
+    searches: int
+
+
+def tail_threshold(scores: NDArray[np.floating], rate: float) -> float:
+    """The score that a share ``rate`` of such scores reaches.
+
+    Args:
+        scores: ``(M,)`` best scores of searches for people who are not enrolled, two or more.
+        rate: above 0 and below 1.
+
+    Examples:
+        >>> scores = np.random.default_rng(0).gumbel(0.3, 0.05, 5000)
+        >>> round(tail_threshold(scores, 0.01), 2)  # the distribution's own 99 % quantile is 0.53
+        0.53
+    """
+    ordered = np.sort(np.asarray(scores, dtype=np.float64))[::-1]
+    tail = min(len(ordered) - 1, max(MIN_TAIL, int(TAIL * len(ordered))))
+    if rate >= tail / len(ordered):
+        return float(np.quantile(ordered, 1 - rate))
+    base = ordered[tail]
+    return float(base + (ordered[:tail] - base).mean() * np.log(tail / len(ordered) / rate))
+
+
+def search_threshold(
+    scores: NDArray[np.floating], person: NDArray[np.integer], people: int, fpir: float
+) -> SearchThreshold:
+    """The threshold at a false positive identification rate in a gallery.
+
+    Args:
+        scores: ``(M,)`` best score of each search for a person without that person's own template.
+        person: ``(M,)`` the person of each search, from 0.
+        people: number of people in the gallery.
+        fpir: above 0 and below 1.
+    """
+    # One person more than in each of the searches: (1 − FMR)^N is (1 − FPIR of N − 1)^(N / (N − 1)).
+    rate = 1 - (1 - fpir) ** ((people - 1) / people)
+    order = np.argsort(person, kind="stable")
+    values = np.asarray(scores)[order]
+    _, number = np.unique(person[order], return_inverse=True)
+    drawn = [
+        tail_threshold(np.repeat(values, counts[number].astype(np.int64)), rate)
+        for counts in subject_counts(int(number[-1]) + 1, REPLICATES, seed=0)
+        if counts[number].sum() > 1
+    ]
+    return SearchThreshold(tail_threshold(values, rate), percentile_interval(np.array(drawn)), len(values))

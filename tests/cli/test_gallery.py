@@ -1,0 +1,102 @@
+"""``facerts gallery`` from the first command to the last."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from facerts.datasets.synthetic import write_synthetic_faces
+from tests.command import run
+from tests.foreign import write_description, write_embedder
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    path = write_embedder(tmp_path / "model.onnx", quality=True)
+    write_description(path, quality="output:bright")
+    return path
+
+
+@pytest.fixture
+def people(tmp_path: Path) -> Path:
+    write_synthetic_faces(tmp_path / "people", identities=3, images=3, seed=5)
+    return tmp_path / "people"
+
+
+def printed(capsys: pytest.CaptureFixture[str]) -> Any:
+    return json.loads(capsys.readouterr().out)
+
+
+def test_a_gallery_is_built_searched_checked_and_changed(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, model: Path, people: Path
+) -> None:
+    gallery, report = tmp_path / "people.npz", tmp_path / "check.csv"
+    first, second, _ = sorted(path.name for path in people.iterdir())
+    (people / first / "broken.jpg").write_bytes(b"no image")
+    copied = people / second / "copied.jpg"
+    shutil.copy(next((people / first).glob("*0*.jpg")), copied)
+    assert run("gallery", "build", people, "--model", model, "--out", gallery, "--json") == 1
+    built = printed(capsys)
+    assert (built["people"], built["images"], built["rejected"]) == (3, 10, {"unreadable": 1})
+    assert built["rejected_images"][0]["path"] == str(people / first / "broken.jpg")
+
+    found = tmp_path / "found.csv"
+    probe = next((people / first).glob("*1*.jpg"))
+    command = ("gallery", "search", gallery, probe, "--model", model, "--fpir", "0.5", "-k", "2")
+    assert run(*command, "--out", found, "--json") == 0
+    searched = printed(capsys)
+    assert searched["fpir"] == 0.5
+    assert len(searched["matches"][0]["candidates"]) == 2
+    with found.open(newline="") as file:
+        (row,) = csv.DictReader(file)
+    assert (row["path"], row["person"]) == (str(probe), searched["matches"][0]["person"])
+
+    before = gallery.read_bytes()
+    assert run("gallery", "check", gallery, "--out", report, "--json") == 1
+    twice = [entry for entry in printed(capsys)["findings"] if entry["reason"] == "same image twice"]
+    assert str(copied) in (twice[0]["path"], twice[0]["other_path"])
+    assert gallery.read_bytes() == before
+    report.write_text(f'"person","path"\n"{second}","{copied}"\n')
+    assert run("gallery", "remove", gallery, "--from", report, "--json") == 0
+    assert printed(capsys)["removed"] == [[second, str(copied)]]
+    assert copied.exists()
+
+    assert run("gallery", "best", gallery, "-k", "2", "--copy", tmp_path / "best", "--json") == 0
+    best = printed(capsys)
+    copies = sorted((tmp_path / "best").rglob("*.jpg"))
+    assert len(best) == len(copies) == 6
+    assert {path.parent.name for path in copies} == {path.name for path in people.iterdir()}
+
+    options = ("--model", model, "--json")
+    assert run("gallery", "add", gallery, copied, "--person", "new one", *options) == 0
+    assert (printed(capsys)["people"], run("gallery", "remove", gallery, "--person", "new one")) == (4, 0)
+    assert "new one" in capsys.readouterr().out
+    assert run("gallery", "remove", gallery, "--image", best[0]["path"]) == 0
+    capsys.readouterr()
+    assert run("gallery", "remove", gallery, "--image", best[0]["path"]) == 2
+    assert "nothing was removed" in capsys.readouterr().err
+
+
+def test_nothing_is_written_where_an_option_is_wrong(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, model: Path, people: Path
+) -> None:
+    gallery = tmp_path / "people.npz"
+    options = ("--model", model, "--out", gallery)
+    assert run("gallery", "build", people, *options, "--min-quality", "1", "--keep-poor") == 2
+    assert "give only one" in capsys.readouterr().err
+    assert run("gallery", "build", next(people.iterdir()), *options) == 2
+    assert not gallery.exists()
+    assert run("gallery", "build", people, *options) == 0
+    assert run("gallery", "check", gallery, "--out", tmp_path / "check.txt") == 2
+    assert run("gallery", "remove", gallery) == 2
+    before = gallery.read_bytes()
+    other = write_embedder(tmp_path / "other.onnx", seed=3)
+    write_description(other)
+    assert run("gallery", "add", gallery, people, "--model", other) == 2
+    assert "cannot be compared" in capsys.readouterr().err
+    assert gallery.read_bytes() == before

@@ -1,0 +1,101 @@
+"""Wrong enrollments are found, by kind, and correct ones are left alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from facerts.errors import DataError
+from facerts.galleries import Finding, Limits, Reason, read_findings, write_table
+from tests.galleries.test_gallery import SIZE, draw, gallery_of, unit
+
+
+def test_nothing_is_said_of_a_gallery_without_faults() -> None:
+    assert gallery_of(draw(60, 4, spread=0.5)).check() == []
+
+
+def test_each_kind_of_fault_is_found_and_nothing_else() -> None:
+    images = draw(60, 4, spread=0.5)
+    random = np.random.default_rng(5)
+    strange = unit(random.normal(size=(3, SIZE)))
+    images.embedding[[0, 41]] = strange[:2]  # p000/0, p010/1
+    images.percentile[20] = 0.4  # p005/0
+    images.percentile[30], images.embedding[30] = 0.2, strange[2]  # p007/2
+    images.embedding[81] = images.embedding[48]  # p020/1 is p012/0
+    names = images.person.copy()
+    names[[100, 101]] = "q025"  # half of p025
+    found = gallery_of(replace(images, person=names)).check()
+    by_reason = {
+        reason: {(entry.person, entry.path) for entry in found if entry.reason is reason} for reason in Reason
+    }
+    assert by_reason == {
+        Reason.ANOTHER_PERSON: {("p000", "p000/0.jpg"), ("p010", "p010/1.jpg"), ("p020", "p020/1.jpg")},
+        Reason.POOR: {("p005", "p005/0.jpg")},
+        Reason.NOT_A_FACE: {("p007", "p007/2.jpg")},
+        Reason.SAME_PERSON: {("q025", "")},
+        Reason.SAME_IMAGE: {("p020", "p020/1.jpg")},
+    }
+    (twin,) = (entry for entry in found if entry.reason is Reason.SAME_IMAGE)
+    assert (twin.other_person, twin.other_path) == ("p012", "p012/0.jpg")
+    (double,) = (entry for entry in found if entry.reason is Reason.SAME_PERSON)
+    assert double.other_person == "p025"
+    (poor,) = (entry for entry in found if entry.reason is Reason.POOR)
+    assert poor.false_alarms == pytest.approx(0.004)
+    (wrong,) = (entry for entry in found if entry.path == "p010/1.jpg")
+    rest = images.embedding[[40, 42, 43]].T @ np.clip(images.percentile[[40, 42, 43]] / 30, 0.01, 1)
+    assert wrong.own_cosine == pytest.approx(float(unit(rest) @ strange[1]), abs=1e-3)
+    assert wrong.false_alarms < 0.02
+
+
+def test_limits_are_those_that_were_given() -> None:
+    images = draw(60, 4, spread=0.5)
+    images.percentile[:] = np.linspace(0, 100, 240)
+    found = gallery_of(images).check(Limits(percentile=5))
+    assert {entry.path for entry in found} == set(images.path[images.percentile < 5].tolist())
+
+
+def test_a_person_alone_is_checked_for_poor_and_repeated_images() -> None:
+    images = draw(1, 3)
+    images.percentile[0] = 0
+    images.embedding[2] = images.embedding[1]
+    reasons = [entry.reason for entry in gallery_of(images).check()]
+    assert reasons == [Reason.POOR, Reason.SAME_IMAGE]
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".json"])
+def test_a_report_names_people_and_images_whatever_they_are_called(tmp_path: Path, suffix: str) -> None:
+    findings = [
+        Finding("=1+1", 'a, "b"/1.jpg', Reason.POOR, 0.1),
+        Finding("ünï", "", Reason.SAME_PERSON, 0.0, other_person="x"),
+    ]
+    write_table(tmp_path / f"check{suffix}", Finding, findings)
+    assert read_findings(tmp_path / f"check{suffix}") == (["ünï"], [("=1+1", 'a, "b"/1.jpg')])
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.csv", b"one,two\n1,2\n"),
+        ("b.csv", b"\xff\xfe\x00"),
+        ("c.json", b'{"person": 1}'),
+        ("d.json", b"[1]"),
+    ],
+)
+def test_another_file_is_not_taken_for_a_report(tmp_path: Path, name: str, content: bytes) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(DataError, match=name):
+        read_findings(tmp_path / name)
+
+
+def test_a_wrong_image_hardly_counts_when_the_others_are_checked() -> None:
+    images = draw(30, 6, spread=0.5)
+    images.percentile[:] = 100
+    images.embedding[:2] = -images.embedding[2:4]
+    found = gallery_of(images).check()
+    own = {entry.path: entry.own_cosine for entry in found if entry.reason is Reason.ANOTHER_PERSON}
+    assert set(own) == {"p000/0.jpg", "p000/1.jpg"}
+    rest = images.embedding[1:6].astype(np.float64).T @ [0.05, 1, 1, 1, 1]
+    assert own["p000/0.jpg"] == pytest.approx(float(unit(rest) @ images.embedding[0]), abs=1e-4)

@@ -1,0 +1,250 @@
+"""Galleries: templates, searches at a stated error rate, best images, changes, and files that strangers made."""
+
+from __future__ import annotations
+
+import math
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import facerts
+from facerts.datasets.synthetic import write_synthetic_faces
+from facerts.errors import DataError, Error, ModelError
+from facerts.galleries import Decision, Enrollments, Gallery
+from facerts.galleries.unmated import search_threshold, tail_threshold
+from facerts.scoring import Row, ScoredFace, Scorer
+from tests.foreign import write_description, write_embedder
+
+SIZE = 64
+
+
+def draw(people: int, images: int, *, seed: int = 0, spread: float = 0.7) -> Enrollments:
+    """Embeddings around a random center for each person."""
+    random = np.random.default_rng(seed)
+    centers = unit(random.normal(size=(people, 1, SIZE)))
+    faces = unit(centers + spread * random.normal(size=(people, images, SIZE)) / math.sqrt(SIZE))
+    names = np.repeat([f"p{person:03d}" for person in range(people)], images)
+    count = people * images
+    paths = np.array([f"{name}/{row % images}.jpg" for row, name in enumerate(names)])
+    percentile = random.uniform(5, 100, count).astype(np.float32)
+    return Enrollments(
+        names, paths, faces.reshape(count, SIZE).astype(np.float32), percentile / 100, percentile
+    )
+
+
+def unit(vectors: NDArray[Any]) -> NDArray[Any]:
+    return np.asarray(vectors / np.linalg.norm(vectors, axis=-1, keepdims=True))
+
+
+def gallery_of(images: Enrollments) -> Gallery:
+    return Gallery.from_enrollments("drawn", "a" * 64, images)
+
+
+def faces_of(embedding: NDArray[np.float32]) -> list[ScoredFace]:
+    return [
+        ScoredFace(Row(f"{row}.jpg", face=0, quality=0.5), None, vector)
+        for row, vector in enumerate(embedding)
+    ]
+
+
+@pytest.fixture(scope="module")
+def scorer(tmp_path_factory: pytest.TempPathFactory) -> Scorer:
+    model = write_embedder(tmp_path_factory.mktemp("model") / "model.onnx", quality=True)
+    write_description(model, quality="output:bright")
+    return facerts.load(model)
+
+
+@pytest.fixture(scope="module")
+def people(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("drawn") / "people"
+    write_synthetic_faces(folder, identities=4, images=3, seed=5)
+    return folder
+
+
+def test_a_template_is_the_mean_of_a_persons_embeddings_weighted_by_quality() -> None:
+    images = draw(3, 4)
+    images.percentile[:4] = [3, 15, 30, 90]
+    weights = np.array([0.1, 0.5, 1, 1])[:, None]
+    expected = unit((images.embedding[:4].astype(np.float64) * weights).sum(axis=0))
+    np.testing.assert_allclose(gallery_of(images).templates[0], expected, atol=1e-6)
+    unknown = replace(images, percentile=np.full(12, np.nan, dtype=np.float32))
+    plain = unit(images.embedding[4:8].astype(np.float64).sum(axis=0))
+    np.testing.assert_allclose(gallery_of(unknown).templates[1], plain, atol=1e-6)
+
+
+def test_as_many_strangers_are_found_as_was_asked_for() -> None:
+    gallery = gallery_of(draw(200, 4))
+    strangers = draw(1500, 1, seed=1).embedding
+    found = {}
+    for fpir in (0.1, 0.02):
+        found[fpir] = np.mean(
+            [match.decision is Decision.MATCH for match in gallery.match(faces_of(strangers), fpir=fpir)]
+        )
+    assert 0.06 < found[0.1] < 0.14
+    assert 0.007 < found[0.02] < 0.035
+
+
+def test_the_tail_of_strangers_scores_is_continued_beyond_the_highest() -> None:
+    # An exponential tail: the threshold for a rate is the distribution's own quantile, −log(rate).
+    scores = np.random.default_rng(0).exponential(size=20_000)
+    for rate in (0.5, 0.1, 0.01, 1e-3, 1e-6):
+        assert tail_threshold(scores, rate) == pytest.approx(-math.log(rate), rel=0.06)
+
+
+def test_a_threshold_allows_for_one_person_more_and_its_interval_is_over_people() -> None:
+    scores = np.random.default_rng(1).exponential(size=4000)
+    person = np.repeat(np.arange(400), 10)
+    two = search_threshold(scores, person, 2, 0.02)
+    # FPIR 0.02 among two people is that of two searches among one.
+    assert two.cosine == pytest.approx(-math.log(1 - math.sqrt(0.98)), rel=0.1)
+    assert two.ci95[0] < two.cosine < two.ci95[1]
+    same = np.repeat(np.random.default_rng(2).exponential(size=400), 10)
+    wide = search_threshold(same, person, 400, 0.02)
+    assert wide.ci95[1] - wide.ci95[0] > 1.5 * (two.ci95[1] - two.ci95[0])
+
+
+def test_a_search_says_match_unknown_or_too_poor() -> None:
+    images = draw(50, 3)
+    gallery = gallery_of(images)
+    probes = draw(50, 4).embedding[0::4][:1]
+    faces = [
+        *faces_of(np.vstack([images.embedding[6:7], draw(1, 1, seed=9).embedding])),
+        replace(faces_of(probes)[0], row=Row("poor.jpg", face=0, quality=-3.0, accepted=False)),
+        ScoredFace(Row("empty.jpg", reason="no face found")),
+        ScoredFace(Row("broken.jpg", error="broken.jpg: not an image")),
+    ]
+    matches = gallery.match(faces, fpir=0.01, k=3)
+    decisions = ["match", "unknown", "too poor to say", "no face", "error"]
+    assert [match.decision.value for match in matches] == decisions
+    assert matches[0].person == "p002"
+    assert [len(match.candidates) for match in matches] == [3, 3, 0, 0, 0]
+    cosines = gallery.templates @ images.embedding[6]
+    assert matches[0].cosine == pytest.approx(float(cosines.max()), abs=1e-6)
+    assert matches[4].error == "broken.jpg: not an image"
+    with ThreadPoolExecutor(4) as pool:
+        fresh = gallery_of(images)
+        for found in pool.map(lambda _: fresh.match(faces, fpir=0.01, k=3), range(8)):
+            assert found == matches
+
+
+@pytest.mark.parametrize("fpir", [0, 1, -0.1, math.nan])
+def test_an_impossible_rate_is_refused(fpir: float) -> None:
+    with pytest.raises(Error, match="not above 0 and below 1"):
+        gallery_of(draw(3, 2)).threshold(fpir)
+
+
+def test_one_person_has_nobody_to_compare_with() -> None:
+    with pytest.raises(DataError, match="at least two people"):
+        gallery_of(draw(1, 3)).threshold(0.1)
+
+
+def test_the_best_images_are_good_and_like_the_others() -> None:
+    images = draw(2, 4, spread=0.3)
+    images.percentile[:] = 100
+    images.percentile[0] = 6
+    images.embedding[1] = unit(np.random.default_rng(3).normal(size=SIZE))
+    best = gallery_of(images).best(2)
+    assert [(image.person, image.rank) for image in best] == [
+        *(("p000", 1), ("p000", 2)),
+        *(("p001", 1), ("p001", 2)),
+    ]
+    assert {image.path for image in best[:2]} == {"p000/2.jpg", "p000/3.jpg"}
+    rest = images.embedding[[4, 5, 6]].astype(np.float64).sum(axis=0)
+    own = {image.path: image.own_cosine for image in gallery_of(images).best(4)}
+    assert own["p001/3.jpg"] == pytest.approx(float(unit(rest) @ images.embedding[7]), abs=1e-4)
+
+
+def test_a_gallery_survives_its_file_and_says_what_it_is(tmp_path: Path) -> None:
+    gallery = gallery_of(draw(5, 3))
+    gallery.save(tmp_path / "g.npz")
+    again = Gallery.load(tmp_path / "g.npz")
+    assert (again.model, again.model_sha256, again.entries) == ("drawn", "a" * 64, gallery.entries)
+    np.testing.assert_array_equal(again.templates, gallery.templates)
+    arrays = np.load(tmp_path / "g.npz", allow_pickle=False)
+    assert str(arrays["format"]) == "facerts.gallery/1"
+    assert arrays["people"][arrays["person"]].tolist() == gallery.enrollments.person.tolist()
+    np.testing.assert_array_equal(arrays["templates"], gallery.templates)
+    with pytest.raises(Error, match="npz"):
+        gallery.save(tmp_path / "g.bin")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "problem"),
+    [
+        ("format", np.array("facerts.gallery/2"), "not a gallery of format"),
+        ("person", np.full(6, -1), "not listed"),
+        ("person", np.full(6, 2), "not listed"),
+        ("person", np.zeros(6, dtype=int), "has no image"),
+        ("people", np.array(["a", "a"]), "listed twice"),
+        ("embedding", np.zeros((6, SIZE), dtype=np.float32), "unit length"),
+        ("embedding", np.full((6, SIZE), np.nan, dtype=np.float32), "unit length"),
+        ("templates", np.ones((2, 3), dtype=np.float32), "templates are"),
+        ("quality", np.zeros(5, dtype=np.float32), "differ in length"),
+        ("quality", np.full(6, np.inf, dtype=np.float32), "infinite"),
+        ("path", np.array("x"), "'path' is 0-dimensional"),
+        ("model", None, "there is no array 'model'"),
+        ("people", np.array([{}, {}], dtype=object), "cannot be read"),
+    ],
+)
+def test_a_hostile_file_is_refused(tmp_path: Path, name: str, value: Any, problem: str) -> None:
+    gallery_of(draw(2, 3)).save(tmp_path / "g.npz")
+    arrays = dict(np.load(tmp_path / "g.npz"))
+    del arrays[name]
+    np.savez(tmp_path / "g.npz", **arrays, **({} if value is None else {name: value}))
+    with pytest.raises(DataError, match=f"g.npz.*{problem}"):
+        Gallery.load(tmp_path / "g.npz")
+
+
+def test_people_and_images_come_and_go(scorer: Scorer, people: Path, tmp_path: Path) -> None:
+    gallery = Gallery.build(scorer, people)
+    names = sorted(path.name for path in people.iterdir())
+    assert gallery.people.tolist() == names
+    paths = sorted(str(path) for path in people.rglob("*.jpg"))
+    assert sorted(path for _, path in gallery.entries) == paths
+    crop = facerts.images.read(paths[0])
+    expected = scorer.embed([crop]).embedding[0]
+    row = gallery.enrollments.path.tolist().index(paths[0])
+    np.testing.assert_allclose(gallery.enrollments.embedding[row], expected, atol=1e-5)
+
+    write_synthetic_faces(tmp_path / "more", identities=1, images=2, seed=9)
+    more = [str(path) for path in sorted((tmp_path / "more").rglob("*.jpg"))]
+    added = gallery.add(scorer, more, person="new")
+    assert added.entries == sorted([*gallery.entries, *(("new", path) for path in more)])
+    assert added.add(scorer, more, person="new").entries == added.entries
+    assert len(gallery.entries) == 12
+
+    left = added.remove(people=[names[0]], images=[("new", more[1])])
+    assert left.people.tolist() == sorted([*names[1:], "new"])
+    assert ("new", more[0]) in left.entries
+    assert ("new", more[1]) not in left.entries
+    with pytest.raises(DataError, match="nobody is not in the gallery"):
+        added.remove(people=["nobody"])
+    with pytest.raises(DataError, match="every image"):
+        gallery.remove(people=names)
+
+
+def test_poor_images_are_kept_out_and_named(scorer: Scorer, people: Path) -> None:
+    qualities = Gallery.build(scorer, people).enrollments.quality
+    middle = float(np.median(qualities))
+    gallery = Gallery.build(scorer, people, min_quality=middle)
+    assert len(gallery.entries) == int((qualities >= middle).sum())
+    assert {image.reason for image in gallery.rejected} == {"quality below the threshold"}
+    assert len(gallery.entries) + len(gallery.rejected) == 12
+    with pytest.raises(DataError, match="none of the 12 images can be enrolled"):
+        Gallery.build(scorer, people, min_quality=1e9)
+    with pytest.raises(DataError, match="one subfolder of images for each person"):
+        Gallery.build(scorer, next(people.iterdir()))
+
+
+def test_another_models_gallery_is_refused(scorer: Scorer, people: Path, tmp_path: Path) -> None:
+    model = write_embedder(tmp_path / "other.onnx", seed=7)
+    write_description(model)
+    gallery = Gallery.build(facerts.load(model), people)
+    for use in (gallery.search, gallery.add):
+        with pytest.raises(ModelError, match="cannot be compared"):
+            use(scorer, people)
