@@ -17,6 +17,7 @@ from facerts.cli.options import (
     Images,
     Json,
     ModelOrDefault,
+    Offline,
     Provider,
     ResizeCrops,
     RunBatch,
@@ -47,8 +48,9 @@ def score(
     paths: Images,
     out: Annotated[Path, typer.Option(help="File to write the rows to: .csv, .jsonl or .parquet.")],
     model: ModelOrDefault = None,
-    detector: Detector = DetectorName.NONE,
+    detector: Detector = DetectorName.AUTO,
     detector_model: DetectorModel = None,
+    offline: Offline = False,
     det_threshold: DetThreshold = None,
     resize_crops: ResizeCrops = False,
     largest: Annotated[

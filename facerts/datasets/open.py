@@ -16,6 +16,7 @@ from facerts.datasets.records import open_records
 from facerts.datasets.source import Source
 from facerts.datasets.tar import TarShard
 from facerts.errors import DataError
+from facerts.io.files import address_problem
 
 LIST_SUFFIXES = frozenset({".txt", ".lst"})
 
@@ -114,6 +115,8 @@ def _open_all(spec: str | Path | Sequence[str | Path], open_one: Callable[[Path]
 def _matches(spec: str) -> list[Path]:
     if os.path.exists(spec):
         return [Path(spec)]
+    if problem := address_problem(spec):
+        raise DataError(problem)
     matches = sorted(glob.glob(spec))
     if not matches:
         raise DataError(f"{spec}: no such file or folder" + (", nothing matches" if "*" in spec else ""))
