@@ -7,7 +7,7 @@ from facerts.scoring.pipeline import lazy_images, score_images
 from facerts.scoring.prepare import LazyImage
 from facerts.scoring.row import Row
 from facerts.scoring.row_builder import RowBuilder, ScoredFace
-from facerts.scoring.run import Task, run_job, score_spans
+from facerts.scoring.run import Task, run_job, score_rows, score_spans
 from facerts.scoring.scorer import Scorer, load
 from facerts.scoring.sinks import open_sink
 
@@ -26,5 +26,6 @@ __all__ = [
     "open_sink",
     "run_job",
     "score_images",
+    "score_rows",
     "score_spans",
 ]
