@@ -15,9 +15,9 @@ from facerts.version import __version__
 if TYPE_CHECKING:
     from facerts.embedding import Embedder, FaceOutputs
     from facerts.errors import Error
-    from facerts.scoring import Row, Scorer, load
+    from facerts.scoring import Row, Scorer, annotate, load
 
-__all__ = ["Embedder", "Error", "FaceOutputs", "Row", "Scorer", "__version__", "load"]
+__all__ = ["Embedder", "Error", "FaceOutputs", "Row", "Scorer", "__version__", "annotate", "load"]
 
 # Imported when they are first used: every command imports this package, and few need NumPy and OpenCV to print a help.
 _MODULES = {
@@ -26,6 +26,7 @@ _MODULES = {
     "FaceOutputs": "facerts.embedding",
     "Row": "facerts.scoring",
     "Scorer": "facerts.scoring",
+    "annotate": "facerts.scoring",
     "load": "facerts.scoring",
 }
 

@@ -91,6 +91,14 @@ def score(
     copy_rejected: Annotated[
         Path | None, typer.Option(help="Folder to copy images without an accepted face to.")
     ] = None,
+    annotate: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Folder to save the images in with their faces drawn in, as JPEG: boxes, points and quality, in the "
+            "color of the decision.",
+        ),
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted run.")] = False,
     batch_size: RunBatch = None,
     threads: RunThreads = 1,
@@ -128,7 +136,7 @@ def score(
         raise typer.BadParameter("--ray-address and --ray-workers require --engine ray")
     if not to_file and (resume or engine is Engine.RAY):
         raise typer.BadParameter("--resume and --engine ray require --out FILE")
-    copies = Copies(save_crops, copy_accepted, copy_rejected)
+    copies = Copies(save_crops, copy_accepted, copy_rejected, annotate)
     if min_quality is None and keep is None and (copy_accepted or copy_rejected):
         raise typer.BadParameter("--copy-accepted and --copy-rejected require --keep or --min-quality")
     open_scorer = partial(

@@ -52,7 +52,9 @@ class Joined(Source):
 
     def key(self, index: int) -> str:
         source, inner = self._find(index)
-        return f"{source.name}/{source.key(inner)}"
+        key = source.key(inner)
+        # An image that was given by itself is no folder.
+        return key if key == source.name else f"{source.name}/{key}"
 
     def location(self, index: int) -> str:
         source, inner = self._find(index)

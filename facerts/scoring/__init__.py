@@ -1,5 +1,6 @@
 """Images in, rows out."""
 
+from facerts.scoring.annotate import annotate
 from facerts.scoring.blocks import Block
 from facerts.scoring.copies import Copies
 from facerts.scoring.job import Job
@@ -21,6 +22,7 @@ __all__ = [
     "ScoredFace",
     "Scorer",
     "Task",
+    "annotate",
     "lazy_images",
     "load",
     "open_sink",
