@@ -78,6 +78,12 @@ def test_the_label_stays_within_the_image(box: list[float]) -> None:
     assert (letters.max(axis=0) < plate.max(axis=0)).all()
 
 
+def test_a_face_at_the_upper_edge_is_not_covered_by_its_label() -> None:
+    annotated = facerts.annotate(gray(), [replace(FACE, box=[200, 2, 300, 122], points=None, accepted=True)])
+    assert (annotated[8:115, 206:294] == 128).all()
+    assert len(drawn_in(annotated[125:], (255, 255, 255))) > 10
+
+
 def test_a_small_image_is_enlarged_with_its_boxes() -> None:
     small = replace(FACE, box=[20, 30, 60, 80], points=None, accepted=True)
     annotated = facerts.annotate(gray(100, 150), [small])
