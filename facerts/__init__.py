@@ -16,7 +16,7 @@ from facerts.version import __version__
 if TYPE_CHECKING:
     from facerts.embedding import Embedder, FaceOutputs
     from facerts.errors import Error
-    from facerts.scoring import Row, Scorer, Verification, load
+    from facerts.scoring import Row, Scorer, Verification, annotate, load
     from facerts.scoring.scorer import verify
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "Scorer",
     "Verification",
     "__version__",
+    "annotate",
     "load",
     "verify",
 ]
@@ -39,6 +40,7 @@ _MODULES = {
     "Row": "facerts.scoring",
     "Scorer": "facerts.scoring",
     "Verification": "facerts.scoring",
+    "annotate": "facerts.scoring",
     "load": "facerts.scoring",
     "verify": "facerts.scoring.scorer",
 }

@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 # Two test processes on two cores: more threads than that only get in each other's way.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("NO_ALBUMENTATIONS_UPDATE", "1")
+# Tests that download do so from a server of their own.
+os.environ["FACERTS_OFFLINE"] = "1"
 
 from facerts.datasets.synthetic import draw_face, write_non_faces, write_synthetic_faces
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from facerts.cli.options import Align, Batch, Json, Model, Provider, Threads
+from facerts.cli.options import Align, Batch, Json, Model, Offline, Provider, Threads
 from facerts.cli.output import EXIT_SOME_FAILED, fields_table, print_json, rows_table, warn
 
 if TYPE_CHECKING:
@@ -58,6 +58,7 @@ def calibrate(
         ),
     ] = False,
     align: Align = None,
+    offline: Offline = False,
     batch_size: Batch = 64,
     threads: Threads = None,
     provider: Provider = None,

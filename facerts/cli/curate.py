@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from facerts.cli.options import Align, Batch, Json, ModelOrDefault, Provider, Threads
+from facerts.cli.options import Align, Batch, Json, ModelOrDefault, Offline, Provider, Threads
 from facerts.cli.output import EXIT_SOME_FAILED, fields_table, print_json, rows_table, warn
 from facerts.errors import Error
 
@@ -218,6 +218,7 @@ def dedup(
         ),
     ] = False,
     align: Align = None,
+    offline: Offline = False,
     flip: Flip = False,
     cache: Cache = None,
     search: SearchBy = SearchBackend.NUMPY,
@@ -296,6 +297,7 @@ def exclude_overlap(
             help="Detector that finds and aligns the faces in a benchmark of photos; see --align of facerts data dedup."
         ),
     ] = None,
+    offline: Offline = False,
     flip: Flip = False,
     cache: Cache = None,
     search: SearchBy = SearchBackend.NUMPY,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Protocol, TypeVar
 import typer
 
 from facerts.cli import results
-from facerts.cli.options import Align, Batch, Json, Provider, Threads
+from facerts.cli.options import Align, Batch, Json, Offline, Provider, Threads
 from facerts.cli.output import print_json, warn
 from facerts.errors import Error
 from facerts.io.files import locked
@@ -157,6 +157,7 @@ def verification(
     flip: Flip = True,
     crops: Crops = True,
     align: Align = None,
+    offline: Offline = False,
     detector_model: DetectorModel = None,
     reference: Reference = None,
     batch_size: Batch = 64,
@@ -195,6 +196,7 @@ def reject(
     all_pairs: AllPairs = False,
     flip: Flip = True,
     align: Align = None,
+    offline: Offline = False,
     detector_model: DetectorModel = None,
     reference: Reference = None,
     batch_size: Batch = 64,
@@ -232,6 +234,7 @@ def identification(
     search: Annotated[Searching, typer.Option(help="What searches; both are exact.")] = Searching.NUMPY,
     flip: Flip = True,
     align: Align = None,
+    offline: Offline = False,
     batch_size: Batch = 64,
     threads: Threads = None,
     provider: Provider = None,
@@ -270,6 +273,7 @@ def ood(
     ] = None,
     crops: Crops = True,
     align: Align = None,
+    offline: Offline = False,
     detector_model: DetectorModel = None,
     reference: Reference = None,
     batch_size: Batch = 64,
@@ -313,6 +317,7 @@ def corruptions(
         int, typer.Option("--images", "--pictures", min=2, help="Number of faces, evenly spaced.")
     ] = 500,
     align: Align = None,
+    offline: Offline = False,
     detector_model: DetectorModel = None,
     batch_size: Batch = 64,
     threads: Threads = None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from enum import Enum
 from pathlib import Path
 from typing import Annotated
@@ -10,11 +11,17 @@ import typer
 
 
 class DetectorName(str, Enum):
-    """The face detectors, or none for aligned crops."""
+    """The face detectors; auto for crops and photos, none for aligned crops."""
 
+    AUTO = "auto"
     NONE = "none"
     YUNET = "yunet"
     SCRFD = "scrfd"
+
+
+def _go_offline(offline: bool) -> None:
+    if offline:
+        os.environ["FACERTS_OFFLINE"] = "1"
 
 
 Model = Annotated[
@@ -39,13 +46,25 @@ Images = Annotated[
 ]
 Detector = Annotated[
     DetectorName,
-    typer.Option(help="Detector that finds the faces in photos; none if the images are aligned crops."),
+    typer.Option(
+        help="Detector that finds the faces in photos. auto: yunet, for images that are not 112 x 112, the size of an "
+        "aligned crop; none: every image is an aligned crop."
+    ),
 ]
 DetectorModel = Annotated[
     Path | None,
     typer.Option(
-        help="Path of the detector's .onnx file, or for scrfd of an insightface model pack; not needed for yunet after "
-        "facerts models pull yunet."
+        help="Path of the detector's .onnx file, or for scrfd of an insightface model pack; not needed for yunet, "
+        "which is downloaded once (0.2 MB) when the first photo comes."
+    ),
+]
+Offline = Annotated[
+    bool,
+    typer.Option(
+        "--offline",
+        callback=_go_offline,
+        expose_value=False,
+        help="Download nothing, as with FACERTS_OFFLINE=1; fail if yunet is needed and not on this machine.",
     ),
 ]
 DetThreshold = Annotated[
@@ -61,8 +80,7 @@ ResizeCrops = Annotated[
     bool,
     typer.Option(
         "--resize-crops",
-        help="Without a detector, accept square crops of any size. Otherwise images that are not 112 x 112 are errors, "
-        "as they may be photos.",
+        help="Every image is an aligned crop, a square of any size; implies --detector none.",
     ),
 ]
 Batch = Annotated[int, typer.Option(min=1, help="Number of crops per batch.")]
@@ -88,6 +106,6 @@ Align = Annotated[
     str | None,
     typer.Option(
         help="Detector that finds and aligns the faces in photos: an .onnx file of YuNet or SCRFD, an insightface "
-        "model pack, or yunet after facerts models pull yunet. By default images are aligned crops."
+        "model pack, or yunet, which is downloaded once. By default images are aligned crops."
     ),
 ]

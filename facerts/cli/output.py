@@ -51,12 +51,12 @@ def print_error(text: object) -> None:
     say(text, before="[red]error:[/red] ")
 
 
-def fields_table(fields: Mapping[str, Any]) -> None:
-    """Print names and values, one row each."""
+def fields_table(fields: Mapping[str, Any], console: Console | None = None) -> None:
+    """Print names and values, one row each, on standard output or another console."""
     table = Table(show_header=False, box=None)
     for name, value in fields.items():
         table.add_row(name.replace("_", " "), escape(_text(value)))
-    stdout.print(table)
+    (console or stdout).print(table)
 
 
 def rows_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
 from enum import Enum
 from functools import partial
 from pathlib import Path
@@ -17,18 +20,26 @@ from facerts.cli.options import (
     Images,
     Json,
     ModelOrDefault,
+    Offline,
     Provider,
     ResizeCrops,
     RunBatch,
     RunThreads,
 )
 from facerts.cli.output import EXIT_SOME_FAILED, fields_table, print_json, warn
+from facerts.cli.row_table import print_rows
+from facerts.io.console import stderr
+from facerts.io.progress import progress_bar
 
 if TYPE_CHECKING:
-    from facerts.scoring import Job
+    from facerts.datasets.source import Source
+    from facerts.scoring import Row, Scorer, Task
 
 # The first few of a million broken images show what is wrong; all are in the rows.
 SHOWN_ERRORS = 10
+# What fits on a few screens.
+TABLE_ROWS = 50
+STDOUT = Path("-")
 
 
 class Engine(str, Enum):
@@ -45,10 +56,19 @@ def register(app: typer.Typer) -> None:
 
 def score(
     paths: Images,
-    out: Annotated[Path, typer.Option(help="File to write the rows to: .csv, .jsonl or .parquet.")],
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            "-o",
+            help="File to write the rows to: .csv, .jsonl or .parquet; - for CSV on standard output, or JSON lines "
+            "with --json. By default, a table shows the first 50 rows.",
+        ),
+    ] = None,
     model: ModelOrDefault = None,
-    detector: Detector = DetectorName.NONE,
+    detector: Detector = DetectorName.AUTO,
     detector_model: DetectorModel = None,
+    offline: Offline = False,
     det_threshold: DetThreshold = None,
     resize_crops: ResizeCrops = False,
     largest: Annotated[
@@ -71,6 +91,14 @@ def score(
     ] = None,
     copy_rejected: Annotated[
         Path | None, typer.Option(help="Folder to copy images without an accepted face to.")
+    ] = None,
+    annotate: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Folder to save the images in with their faces drawn in, as JPEG: boxes, points and quality, in the "
+            "color of the decision.",
+        ),
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted run.")] = False,
     batch_size: RunBatch = None,
@@ -96,17 +124,20 @@ def score(
 ) -> None:
     """Score images: one row per face, with quality and uncertainty. Exits with status 1 if any image could not be read.
 
-    Example: facerts score photos/ --model m.onnx --detector yunet --detector-model yunet.onnx --out rows.csv
+    Example: facerts score photo.jpg
     """
     from facerts.datasets import open_images
     from facerts.integrations.ray import Workers, import_ray, run_job_on_ray
-    from facerts.io.progress import progress_bar
     from facerts.onnx.session import CPU
     from facerts.scoring import Copies, Job, Task, load, run_job
+    from facerts.scoring.sinks import put_csv, put_json_lines
 
+    to_file = out not in (None, STDOUT)
     if engine is Engine.LOCAL and (ray_address or ray_workers):
         raise typer.BadParameter("--ray-address and --ray-workers require --engine ray")
-    copies = Copies(save_crops, copy_accepted, copy_rejected)
+    if not to_file and (resume or engine is Engine.RAY):
+        raise typer.BadParameter("--resume and --engine ray require --out FILE")
+    copies = Copies(save_crops, copy_accepted, copy_rejected, annotate)
     if min_quality is None and keep is None and (copy_accepted or copy_rejected):
         raise typer.BadParameter("--copy-accepted and --copy-rejected require --keep or --min-quality")
     open_scorer = partial(
@@ -127,48 +158,103 @@ def score(
     workers = Workers(ray_address, ray_workers, threads, gpus=int(on_gpus))
     if engine is Engine.RAY:
         import_ray(workers)
-    with Job(out, source, {**scorer.settings(), **task.settings()}) as job:
-        for damage in job.begin(resume=resume):
-            warn(damage)
-        with progress_bar() as bar:
-            done = sum(len(job.span(number)) for number in job.finished())
-            shown = bar.add_task("scoring", total=len(source), completed=done, unit="images")
-            advance = partial(bar.advance, shown)
-            if engine is Engine.LOCAL:
-                run_job(scorer, source, job, task, advance)
-            else:
-                run_job_on_ray(open_scorer, partial(open_images, paths), job, task, workers, advance)
-        summary = _finish(job)
-    if task.min_quality is None:
-        del summary["accepted"], summary["rejected"]
-    if source.other_files:
-        summary["other_files"] = source.other_files
-    result = {**summary, "file": str(out)}
-    print_json(result) if json else fields_table(result)
-    if summary["failed"]:
+    counts = _Counts(len(source), source.other_files, decided=task.min_quality is not None)
+    if to_file:
+        with Job(str(out), source, {**scorer.settings(), **task.settings()}) as job:
+            for damage in job.begin(resume=resume):
+                warn(damage)
+            with progress_bar() as bar:
+                done = sum(len(job.span(number)) for number in job.finished())
+                shown = bar.add_task("scoring", total=len(source), completed=done, unit="images")
+                advance = partial(bar.advance, shown)
+                if engine is Engine.LOCAL:
+                    run_job(scorer, source, job, task, advance)
+                else:
+                    run_job_on_ray(open_scorer, partial(open_images, paths), job, task, workers, advance)
+            for row in job.finish():
+                counts.add(row)
+        result = {**counts.summary(), "file": str(out)}
+        print_json(result) if json else fields_table(result)
+    elif out == STDOUT:
+        # Chosen now, as a progress bar redirects standard output.
+        put = put_json_lines(sys.stdout) if json else put_csv(sys.stdout)
+        for row in _score(scorer, source, task, bar=not sys.stdout.isatty()):
+            counts.add(row)
+            put(row)
+        fields_table(counts.summary(), stderr)
+    else:
+        _print(_score(scorer, source, task, bar=len(source) > TABLE_ROWS), counts, json=json)
+    if counts.failed:
         raise typer.Exit(EXIT_SOME_FAILED)
 
 
-def _finish(job: Job) -> dict[str, int]:
-    """Write the result, warn of what could not be read, and count."""
-    summary = {
-        "pictures": job.images,
-        "faces": 0,
-        "accepted": 0,
-        "rejected": 0,
-        "without_a_face": 0,
-        "failed": 0,
-    }
-    for row in job.finish():
-        summary["faces"] += row.face is not None
-        summary["accepted"] += row.accepted is True
-        summary["rejected"] += row.face is not None and row.accepted is False
-        summary["without_a_face"] += row.face is None and row.error is None
-        summary["failed"] += row.error is not None
-        if row.error is not None and summary["failed"] <= SHOWN_ERRORS:
-            warn(row.error)
-    if summary["failed"] > SHOWN_ERRORS:
+def _score(scorer: Scorer, source: Source, task: Task, *, bar: bool) -> Iterator[Row]:
+    """The rows of all images, with a progress bar."""
+    from facerts.scoring import score_rows
+
+    with progress_bar(shown=bar) as shown:
+        scored = shown.add_task("scoring", total=len(source), unit="images")
+        yield from score_rows(scorer, source, task, partial(shown.advance, scored))
+
+
+def _print(rows: Iterable[Row], counts: _Counts, *, json: bool) -> None:
+    """Print rows as JSON, or the first of them as a table."""
+    if not json and counts.images > TABLE_ROWS:
         warn(
-            f"and {summary['failed'] - SHOWN_ERRORS:,} more images that could not be read; the rows have them all"
+            f"the table will have {TABLE_ROWS} rows, for {counts.images:,} images; --out rows.csv writes all"
         )
-    return summary
+    printed: list[Row] = []
+    for row in rows:
+        listed = json or len(printed) < TABLE_ROWS
+        printed += [row] if listed else []
+        counts.add(row, listed=listed)
+    if json:
+        print_json({**counts.summary(), "rows": [asdict(row) for row in printed]})
+        return
+    print_rows(printed)
+    if counts.rows > len(printed):
+        warn(f"{counts.rows - len(printed):,} more rows are not shown; --out rows.csv writes all")
+    if counts.images > 1:
+        fields_table(counts.summary())
+
+
+@dataclass
+class _Counts:
+    """What became of the images; errors are printed as they are counted."""
+
+    images: int
+    other_files: int
+    decided: bool
+    rows: int = 0
+    faces: int = 0
+    accepted: int = 0
+    rejected: int = 0
+    without_a_face: int = 0
+    failed: int = 0
+
+    def add(self, row: Row, *, listed: bool = False) -> None:
+        """Count a row, and print its error unless the table lists it."""
+        self.rows += 1
+        self.faces += row.face is not None
+        self.accepted += row.accepted is True
+        self.rejected += row.face is not None and row.accepted is False
+        self.without_a_face += row.face is None and row.error is None
+        self.failed += row.error is not None
+        if row.error is not None and not listed and self.failed <= SHOWN_ERRORS:
+            warn(row.error)
+
+    def summary(self) -> dict[str, int]:
+        """The counts by name, as commands print them."""
+        if self.failed > SHOWN_ERRORS:
+            more = self.failed - SHOWN_ERRORS
+            warn(f"and {more:,} more images that could not be read; the rows have them all")
+        decisions = {"accepted": self.accepted, "rejected": self.rejected} if self.decided else {}
+        others = {"other_files": self.other_files} if self.other_files else {}
+        return {
+            "pictures": self.images,
+            "faces": self.faces,
+            **decisions,
+            "without_a_face": self.without_a_face,
+            "failed": self.failed,
+            **others,
+        }

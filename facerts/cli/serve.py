@@ -15,6 +15,7 @@ from facerts.cli.options import (
     DetectorModel,
     DetectorName,
     ModelOrDefault,
+    Offline,
     Provider,
     ResizeCrops,
     RunThreads,
@@ -32,8 +33,9 @@ def register(app: typer.Typer) -> None:
 
 def serve(
     model: ModelOrDefault = None,
-    detector: Detector = DetectorName.NONE,
+    detector: Detector = DetectorName.AUTO,
     detector_model: DetectorModel = None,
+    offline: Offline = False,
     resize_crops: ResizeCrops = False,
     host: Annotated[
         str, typer.Option(help="Address to listen on; the default is reachable only from this machine.")

@@ -15,6 +15,7 @@ from facerts.cli.options import (
     DetThreshold,
     Json,
     ModelOrDefault,
+    Offline,
     Provider,
     ResizeCrops,
     RunBatch,
@@ -60,8 +61,9 @@ def verify(
         Path | None, typer.Option(help="With --pairs: file to write the rows to, .csv, .jsonl or .parquet.")
     ] = None,
     model: ModelOrDefault = None,
-    detector: Detector = DetectorName.NONE,
+    detector: Detector = DetectorName.AUTO,
     detector_model: DetectorModel = None,
+    offline: Offline = False,
     det_threshold: DetThreshold = None,
     resize_crops: ResizeCrops = False,
     fmr: Annotated[
@@ -88,11 +90,11 @@ def verify(
 ) -> None:
     """Decide whether two images show the same person, at a calibrated error rate.
 
-    Exits with status 0 for the same person, 1 for different people, 5 if the quality of an image is too low to print_sentence, and
+    Exits with status 0 for the same person, 1 for different people, 5 if the quality of an image is too low to say, and
     2 if an image cannot be read or has no face. With --pairs, exits with status 0, or 1 if some pairs could not be
     compared.
 
-    Example: facerts verify a.jpg b.jpg --detector yunet --fmr 0.001
+    Example: facerts verify a.jpg b.jpg --fmr 0.001
     """
     from facerts.scoring import load
     from facerts.scoring.pair_list import read_pair_list, verify_list

@@ -12,7 +12,7 @@ import numpy as np
 
 from facerts.datasets.source import Source
 from facerts.errors import DataError
-from facerts.images import MAX_BYTES
+from facerts.images import MAX_BYTES, unsupported_format
 
 IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp"})
 
@@ -115,12 +115,18 @@ def open_tree(path: Path) -> Files:
     """
     keys: list[str] = []
     other_files = 0
+    formats: set[str] = set()
     for root, names in _walk(path):
         images = [name for name in names if is_image_name(name)]
         keys += [os.path.relpath(os.path.join(root, name), path) for name in images]
         other_files += len(names) - len(images)
+        formats.update(unsupported_format(name) for name in names)
     if not keys:
-        raise DataError(f"{path}: no images found ({', '.join(sorted(IMAGE_SUFFIXES))})")
+        found = ", ".join(sorted(IMAGE_SUFFIXES))
+        unread = " and ".join(sorted(formats - {""}))
+        advice = f"; convert {unread} to JPEG or PNG" if unread else ""
+        others = f", only {other_files:,} other file{'s' * (other_files > 1)}{advice}" if other_files else ""
+        raise DataError(f"{path}: no images found ({found}){others}")
     return Files(path.name, path, sorted(keys), None, other_files=other_files)
 
 
@@ -157,7 +163,8 @@ def open_list(path: Path, *, complete: bool = True) -> Files:
         complete: whether all files must exist; otherwise the error comes when a missing one is read.
 
     Raises:
-        DataError: the list cannot be read or is empty, or it must be complete and a file is missing.
+        DataError: the list cannot be read or is empty, none of its files exists, or it must be complete and a file is
+            missing.
     """
     try:
         content = path.read_bytes()
@@ -169,6 +176,10 @@ def open_list(path: Path, *, complete: bool = True) -> Files:
     keys = [line.decode("utf-8", "surrogateescape") for line in lines if line]
     if not keys:
         raise DataError(f"{path}: the list is empty")
+    if not complete and not any(os.path.isfile(path.parent / key) for key in keys if "\0" not in key):
+        raise DataError(
+            f"{path}: a list has the path of an image on each line, and no line of this one names a file"
+        )
     for number, key in enumerate(keys if complete else [], 1):
         if not os.path.isfile(path.parent / key):
             raise DataError(f"{path}, line {number}: no file {path.parent / key}")

@@ -16,6 +16,8 @@ from facerts.datasets.records import open_records
 from facerts.datasets.source import Source
 from facerts.datasets.tar import TarShard
 from facerts.errors import DataError
+from facerts.images import unsupported_format
+from facerts.io.files import address_problem
 
 LIST_SUFFIXES = frozenset({".txt", ".lst"})
 
@@ -50,7 +52,9 @@ class Joined(Source):
 
     def key(self, index: int) -> str:
         source, inner = self._find(index)
-        return f"{source.name}/{source.key(inner)}"
+        key = source.key(inner)
+        # An image that was given by itself is no folder.
+        return key if key == source.name else f"{source.name}/{key}"
 
     def location(self, index: int) -> str:
         source, inner = self._find(index)
@@ -92,7 +96,7 @@ def open_source(spec: str | Path | Sequence[str | Path]) -> Source:
 def open_images(spec: str | Path | Sequence[str | Path]) -> Source:
     """As ``open_source``, for commands that do not need identities: a folder means every image below it.
 
-    A list may name missing files; the error comes when they are read.
+    A list may name some missing files; the error comes when they are read.
 
     Raises:
         DataError: as for ``open_source``.
@@ -120,6 +124,10 @@ def _open_all(spec: str | Path | Sequence[str | Path], open_one: Callable[[Path]
 def _matches(spec: str) -> list[Path]:
     if os.path.exists(spec):
         return [Path(spec)]
+    if spec == "-":
+        raise DataError("images are not read from standard input; give files, folders or a list")
+    if problem := address_problem(spec):
+        raise DataError(problem)
     matches = sorted(glob.glob(spec))
     if not matches:
         raise DataError(f"{spec}: no such file or folder" + (", nothing matches" if "*" in spec else ""))
@@ -140,6 +148,8 @@ def _open_one(path: Path) -> Source:
         return open_list(path)
     if suffix in IMAGE_SUFFIXES:
         return Files(path.name, path.parent, [path.name], None)
+    if known := unsupported_format(path):
+        raise DataError(f"{path}: {known} is not read; convert it to JPEG or PNG")
     raise DataError(
         f"{path}: not a source; give a folder, a record directory, a .tar shard, a .bin set, a list or an image"
     )

@@ -7,13 +7,23 @@ from pathlib import Path
 from typing import Any
 
 from facerts.detection.base import Detection, Detector
+from facerts.detection.lazy import LazyDetector
 from facerts.detection.scrfd import SCRFD, is_scrfd
 from facerts.detection.yunet import YuNet
 from facerts.errors import Error, ModelError
-from facerts.hub.fetch import downloadable_models, find_downloaded
+from facerts.hub.fetch import downloadable_models, find_or_download
 from facerts.onnx.packs import is_pack, read_signature
 
-__all__ = ["DETECTORS", "SCRFD", "Detection", "Detector", "YuNet", "open_any_detector", "open_detector"]
+__all__ = [
+    "DETECTORS",
+    "SCRFD",
+    "Detection",
+    "Detector",
+    "LazyDetector",
+    "YuNet",
+    "open_any_detector",
+    "open_detector",
+]
 
 DETECTORS: dict[str, Callable[..., Detector]] = {"yunet": YuNet, "scrfd": SCRFD}
 
@@ -31,8 +41,8 @@ def open_detector(
 
     Args:
         name: a name from ``DETECTORS``, or "none" for images that are already aligned crops.
-        model: the detector's file, for SCRFD also a model pack; None for the model downloaded by
-            ``facerts models pull``.
+        model: the detector's file, for SCRFD also a model pack; None for YuNet's, which is downloaded if it is not on
+            this machine.
         threshold: minimum score of a face; None for the detector's default.
         size: longest side in pixels to which photos are resized; None for the detector's default.
         providers: ONNX Runtime's execution providers by name, in order of preference; None for the CPU.
@@ -43,6 +53,7 @@ def open_detector(
 
     Raises:
         Error: there is no such detector, or its model is missing or of another kind.
+        MissingModelError: the model is not on this machine and cannot be downloaded.
     """
     if name == "none":
         return None
@@ -86,4 +97,7 @@ def _downloaded_model(name: str) -> Path:
         raise ModelError(
             f"the detector {name} needs a model: give --detector-model FILE, an .onnx file or a model pack with one"
         )
-    return find_downloaded(name, otherwise=", or give a file with --detector-model FILE")
+    return find_or_download(
+        name,
+        otherwise="; --detector-model FILE takes it from anywhere, and --detector none scores aligned crops without it",
+    )

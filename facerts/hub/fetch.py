@@ -1,7 +1,8 @@
-"""Models that are not shipped but can be downloaded (``facerts models pull``).
+"""Models that are not shipped but can be downloaded, when they are first needed or by ``facerts models pull``.
 
 ``fetch.json`` lists the URLs, size and SHA-256 of each. Downloads are stored in ``$FACERTS_CACHE``, by default the
-user's cache folder, and are also found in ``$FACERTS_MODELS``, by default ``../shared/models``.
+user's cache folder, and are also found in ``$FACERTS_MODELS``, by default ``../shared/models``. Nothing is downloaded
+if ``$FACERTS_OFFLINE`` is set.
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from pydantic import Field, StringConstraints
 
-from facerts.errors import ModelError, WriteError, did_you_mean
+from facerts.errors import MissingModelError, ModelError, WriteError, did_you_mean
 from facerts.hub.listing import ListedModel, StrictModel, read_list
+from facerts.io.console import stderr
 from facerts.io.files import atomic_write
 from facerts.io.progress import progress_bar
 from facerts.version import __version__
@@ -29,6 +31,7 @@ from facerts.version import __version__
 # Encrypted, so that nobody on the way can see the request or change the model.
 SCHEME = "https"
 DOWNLOADS = Path(__file__).with_suffix(".json")
+OFFLINE_VARIABLE = "FACERTS_OFFLINE"
 BLOCK = 1 << 16
 TIMEOUT_S = 30.0
 ATTEMPTS = 3
@@ -85,24 +88,40 @@ def locate(model: DownloadableModel) -> Path | None:
     return next((path for path in _candidates(model) if path.is_file() and not model.mismatch(path)), None)
 
 
-def find_downloaded(name: str, *, otherwise: str = "") -> Path:
+def find_downloaded(name: str) -> Path:
     """The file of a downloaded model, after checking its hash.
-
-    Args:
-        name: name of the model.
-        otherwise: appended to the advice in the error if the model is not downloaded.
 
     Raises:
         ModelError: there is no model of that name, or it has not been downloaded.
     """
     model = _named(name)
     found = locate(model)
+    if found is None:
+        raise ModelError(
+            f"the model {name} is not downloaded: run facerts models pull {name}{_other_files(model)}"
+        )
+    return found
+
+
+def find_or_download(name: str, *, otherwise: str = "") -> Path:
+    """The file of a model, after checking its hash; downloaded now if it is not on this machine.
+
+    Args:
+        name: name of the model.
+        otherwise: appended to the advice in the error if the model cannot be downloaded.
+
+    Raises:
+        ModelError: there is no model of that name.
+        MissingModelError: the model is not on this machine, and the download failed or is not allowed.
+    """
+    model = _named(name)
+    found = locate(model)
     if found is not None:
         return found
-    wrong = [f"; {path}: {model.mismatch(path)}" for path in _candidates(model) if path.is_file()]
-    raise ModelError(
-        f"the model {name} is not downloaded: run facerts models pull {name}{otherwise}{''.join(wrong)}"
-    )
+    try:
+        return _fetch(model, cache_folder() / model.file, progress=False)
+    except (ModelError, WriteError) as error:
+        raise MissingModelError(f"{error}{otherwise}{_other_files(model)}") from error
 
 
 def pull(name: str, source: str | Path | None = None) -> Path:
@@ -131,14 +150,22 @@ def pull(name: str, source: str | Path | None = None) -> Path:
         raise ModelError(str(error)) from error
 
 
-def _fetch(model: DownloadableModel, target: Path) -> Path:
-    """Download from the first URL that works."""
+def _fetch(model: DownloadableModel, target: Path, *, progress: bool = True) -> Path:
+    """Download from the first URL that works, and say so on standard error."""
+    if os.environ.get(OFFLINE_VARIABLE, "") not in ("", "0"):
+        raise ModelError(
+            f"{model.name} is not on this machine, and --offline or {OFFLINE_VARIABLE} forbids downloading it. Run "
+            f"facerts models pull {model.name} without them, or on another machine: facerts models pull {model.name} "
+            f"--from FILE then takes the file {model.file} from there"
+        )
     problems = []
     for url in model.urls:
+        size = f"{model.bytes / 1e6:.1f} MB"
+        stderr.print(f"downloading {model.name} ({size}) from {url}", highlight=False, soft_wrap=True)
         for attempt in range(ATTEMPTS):
             time.sleep(attempt * PAUSE_S)
             try:
-                return _store(_download(url, model), model, url, target)
+                return _store(_download(url, model, progress=progress), model, url, target)
             except _FetchError as error:
                 problem = error
             if not problem.temporary:
@@ -156,6 +183,11 @@ def _candidates(model: DownloadableModel) -> list[Path]:
         cache_folder() / model.file,
         Path(os.environ.get("FACERTS_MODELS", "../shared/models")) / model.file,
     ]
+
+
+def _other_files(model: DownloadableModel) -> str:
+    """The end of an error message: files of the model's name that are not the model."""
+    return "".join(f"; {path}: {model.mismatch(path)}" for path in _candidates(model) if path.is_file())
 
 
 def _named(name: str) -> DownloadableModel:
@@ -180,10 +212,13 @@ class _Redirects(HTTPRedirectHandler):
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
-def _download(url: str, model: DownloadableModel) -> Iterator[bytes]:
+def _download(url: str, model: DownloadableModel, *, progress: bool) -> Iterator[bytes]:
     request = Request(url, headers={"User-Agent": f"facerts/{__version__}"})
     try:
-        with build_opener(_Redirects).open(request, timeout=TIMEOUT_S) as response, progress_bar() as bar:
+        with (
+            build_opener(_Redirects).open(request, timeout=TIMEOUT_S) as response,
+            progress_bar(shown=progress) as bar,
+        ):
             task = bar.add_task(model.file, total=model.bytes, unit="bytes")
             while block := response.read(BLOCK):
                 bar.advance(task, len(block))

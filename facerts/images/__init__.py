@@ -5,7 +5,7 @@ that cannot be decoded in bounded time and memory (``facerts.images.limits``), a
 """
 
 from facerts.images.crop import CROP_SIZE, MIN_CROP_SIZE, as_crop, decode_crop, fit_crop
-from facerts.images.decoding import decode, read
+from facerts.images.decoding import decode, read, unsupported_format
 from facerts.images.encode import encode_jpeg, encode_png
 from facerts.images.limits import MAX_BYTES, MAX_PIXELS
 
@@ -21,4 +21,5 @@ __all__ = [
     "encode_png",
     "fit_crop",
     "read",
+    "unsupported_format",
 ]

@@ -20,6 +20,24 @@ from facerts.errors import ImageError
 from facerts.images import bmp, jpeg, png, webp
 from facerts.images.limits import MAX_BYTES, MAX_PIXELS, CheckedImage
 
+# Formats that are not read but that people have, by their first bytes and by the suffixes of their files.
+_BEGINNINGS = {b"GIF8": "GIF", b"II*\0": "TIFF", b"MM\0*": "TIFF", b"%PDF": "PDF"}
+_BRANDS = {b"heic": "HEIC", b"heix": "HEIC", b"mif1": "HEIC", b"msf1": "HEIC", b"avif": "AVIF"}
+_SUFFIXES = {
+    ".heic": "HEIC",
+    ".heif": "HEIC",
+    ".avif": "AVIF",
+    ".gif": "GIF",
+    ".tif": "TIFF",
+    ".tiff": "TIFF",
+    ".pdf": "PDF",
+}
+
+
+def unsupported_format(path: str | Path) -> str:
+    """What a file is, by its suffix, if it holds images of a format that is not read; otherwise an empty string."""
+    return _SUFFIXES.get(Path(path).suffix.lower(), "")
+
 
 def decode(data: bytes, *, where: str, max_pixels: int = MAX_PIXELS) -> NDArray[np.uint8]:
     """Decode an image.
@@ -75,4 +93,7 @@ def _check(data: bytes, where: str, max_pixels: int) -> CheckedImage:
         return webp.check(data, where, max_pixels)
     if data[:2] == b"BM":
         return bmp.check(data, where, max_pixels)
+    brand = data[8:12] if data[4:8] == b"ftyp" else b""
+    if known := _BRANDS.get(brand) or _BEGINNINGS.get(data[:4]):
+        raise ImageError(f"{where}: {known} is not read; convert it to JPEG or PNG")
     raise ImageError(f"{where}: not a JPEG, PNG, WebP or BMP image")

@@ -9,7 +9,6 @@ people.fit(paths, names).predict(others)
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -18,8 +17,9 @@ from numpy.typing import NDArray
 
 from facerts.embedding import FaceOutputs
 from facerts.errors import Error, ImageError, MissingExtraError, ModelError, did_you_mean
-from facerts.images import CROP_SIZE, decode, read
+from facerts.images import CROP_SIZE
 from facerts.scoring import LazyImage, Scorer, load, score_images
+from facerts.scoring.inputs import is_pil, lazy_input
 
 try:
     from sklearn.base import BaseEstimator, TransformerMixin
@@ -54,8 +54,9 @@ class FaceEmbedder(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # sc
 
     Args:
         model: name or path of the model; None for the default model.
-        detector: "none" for aligned crops; "yunet" or "scrfd" for photos, of which the largest face is embedded.
-        detector_model: the detector's file; None for the one downloaded by ``facerts models pull``.
+        detector: "auto" for aligned crops of 112 x 112 and photos, of which the largest face is embedded; "yunet" or
+            "scrfd" for photos; "none" for aligned crops.
+        detector_model: the detector's file; None for YuNet's, which is downloaded if it is not on this machine.
         resize_crops: without a detector, accept square crops of any size, not just 112 x 112.
         quality: "ignore", or "column" to append the quality as the last column.
         unreadable: the result for an image that cannot be read or has no face: an "error", or a row of "nan".
@@ -77,7 +78,7 @@ class FaceEmbedder(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # sc
         self,
         model: str | Path | None = None,
         *,
-        detector: str = "none",
+        detector: str = "auto",
         detector_model: str | Path | None = None,
         resize_crops: bool = False,
         quality: Quality = "ignore",
@@ -109,7 +110,7 @@ class FaceEmbedder(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # sc
         """Embeddings, with the quality as last column if ``quality="column"``.
 
         Args:
-            X: paths, encoded bytes or ``(H, W, 3) uint8`` RGB arrays; or ``(N, H, W, 3)``.
+            X: paths, encoded bytes, PIL images or ``(H, W, 3) uint8`` RGB arrays; or ``(N, H, W, 3)``.
 
         Returns:
             ``(N, d) float32`` of unit length, or ``(N, d + 1)``.
@@ -207,7 +208,7 @@ def _lazy_images(images: ImageInputs) -> Iterator[LazyImage]:
     Raises:
         Error: not a list of images.
     """
-    if isinstance(images, str | Path | bytes) or getattr(images, "ndim", 1) not in (1, 4):
+    if isinstance(images, str | Path | bytes) or is_pil(images) or getattr(images, "ndim", 1) not in (1, 4):
         what = f"of shape {images.shape}" if hasattr(images, "shape") else repr(images)[:100]
         raise Error(
             f"images must be a list or column of paths, bytes or (H, W, 3) arrays, or (N, H, W, 3), not {what}"
@@ -222,14 +223,12 @@ def _lazy_image(image: str | Path | bytes | NDArray[np.uint8], name: str) -> Laz
     Raises:
         Error: it is not a path, bytes or an RGB array.
     """
-    if isinstance(image, str | Path):
-        return LazyImage(str(image), partial(read, image))
-    if isinstance(image, bytes):
-        return LazyImage(name, partial(decode, image, where=name))
     array = isinstance(image, np.ndarray)
+    if isinstance(image, str | Path | bytes) or is_pil(image):
+        return lazy_input(image, name)
     if not array or image.ndim != 3 or image.shape[2] != 3 or image.dtype != np.uint8 or 0 in image.shape:
         what = f"{image.shape} {image.dtype}" if array else type(image).__name__
         raise Error(
             f"{name} must be a path, encoded bytes or an (H, W, 3) uint8 RGB array from 0 to 255, not {what}"
         )
-    return LazyImage(name, partial(np.ascontiguousarray, image))
+    return lazy_input(image, name)

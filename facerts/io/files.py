@@ -6,6 +6,7 @@ import errno
 import fcntl
 import hashlib
 import os
+import re
 import socket
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -17,8 +18,16 @@ from facerts.errors import Error, WriteError
 
 ADVICE = "free up space or choose another location"
 
+# pathlib makes one slash of two.
+_ADDRESS = re.compile(r"(https?|ftp|s3|gs|file):/", re.IGNORECASE)
+
 # File descriptors of the locks that this process holds.
 _held: set[int] = set()
+
+
+def address_problem(path: str | Path) -> str:
+    """Why a path cannot be opened if it is an address on a network; otherwise an empty string."""
+    return f"{path} is an address; download it first and give the file" if _ADDRESS.match(str(path)) else ""
 
 
 @contextmanager

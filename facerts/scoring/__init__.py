@@ -1,5 +1,6 @@
 """Images in, rows out."""
 
+from facerts.scoring.annotate import annotate
 from facerts.scoring.blocks import Block
 from facerts.scoring.copies import Copies
 from facerts.scoring.job import Job
@@ -7,7 +8,7 @@ from facerts.scoring.pipeline import lazy_images, score_images
 from facerts.scoring.prepare import LazyImage
 from facerts.scoring.row import Row
 from facerts.scoring.row_builder import RowBuilder, ScoredFace
-from facerts.scoring.run import Task, run_job, score_spans
+from facerts.scoring.run import Task, run_job, score_rows, score_spans
 from facerts.scoring.scorer import Scorer, load
 from facerts.scoring.sinks import open_sink
 from facerts.scoring.verify import MatchRule, Verification
@@ -24,10 +25,12 @@ __all__ = [
     "Scorer",
     "Task",
     "Verification",
+    "annotate",
     "lazy_images",
     "load",
     "open_sink",
     "run_job",
     "score_images",
+    "score_rows",
     "score_spans",
 ]

@@ -17,7 +17,8 @@ def write_embeddings(path: str | Path, scored: Sequence[ScoredFace]) -> None:
 
     The arrays are ``paths``, ``faces``, ``embeddings (N, d) float32``, ``quality``, ``uncertainty`` and ``norm``, and
     ``failed_paths`` with ``errors`` for the images that could not be read. A quality that the model does not have is
-    NaN. Where a detector found the faces there are also ``det_score`` and ``face_size``, the pixels between the eyes.
+    NaN. Where a detector found faces there are also ``det_score`` and ``face_size``, the pixels between the eyes; they
+    are NaN for images that were aligned crops.
 
     Raises:
         Error: the file does not end in .npz, or no image has a face.
@@ -39,7 +40,7 @@ def write_embeddings(path: str | Path, scored: Sequence[ScoredFace]) -> None:
         "failed_paths": np.array([row.path for row in failed], dtype=str),
         "errors": np.array([row.error for row in failed], dtype=str),
     }
-    if all(entry.row.points is not None for entry in faces):
+    if any(entry.row.points is not None for entry in faces):
         arrays["det_score"] = _floats([entry.row.det_score for entry in faces])
         arrays["face_size"] = _floats([_eye_distance(entry.row.points) for entry in faces])
     with atomic_write(path) as file:

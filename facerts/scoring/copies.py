@@ -1,4 +1,4 @@
-"""Files saved while scoring: aligned crops of faces, and copies of accepted and rejected images."""
+"""Files saved while scoring: aligned crops, annotated images, and copies of accepted and rejected images."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path, PureWindowsPath
 
 from facerts.datasets.source import Source
-from facerts.images import encode_png
+from facerts.images import decode, encode_jpeg, encode_png
 from facerts.io.files import atomic_write, writing
+from facerts.scoring.annotate import annotate
 from facerts.scoring.row_builder import ScoredFace
 
 
@@ -25,11 +26,13 @@ class Copies:
         crops: folder for aligned crops, as PNG; the number of the face follows the name of the image.
         accepted: folder for accepted images, unchanged.
         rejected: folder for the other images, unchanged.
+        annotated: folder for images with their faces drawn in, as JPEG.
     """
 
     crops: Path | None = None
     accepted: Path | None = None
     rejected: Path | None = None
+    annotated: Path | None = None
 
     def save(self, source: Source, index: int, faces: Sequence[ScoredFace]) -> list[Path]:
         """Save the copies of one image.
@@ -46,6 +49,12 @@ class Copies:
                 name = _relative_path(source.key(index))
                 crop_file = self.crops / name.with_name(f"{name.stem}_{face.row.face}.png")
                 written += write_copy(crop_file, encode_png(face.crop))
+        if self.annotated is not None and faces[0].row.error is None:
+            image = decode(source.read(index), where=source.location(index))
+            name = _relative_path(source.key(index))
+            jpeg = name if name.suffix.lower() in (".jpg", ".jpeg") else name.with_name(f"{name.name}.jpg")
+            annotated = annotate(image, [face.row for face in faces])
+            written += write_copy(self.annotated / jpeg, encode_jpeg(annotated))
         folder = self.accepted if any(face.row.accepted for face in faces) else self.rejected
         if folder is not None and faces[0].row.error is None:
             data = source.read(index)

@@ -13,9 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.datasets.source import Source
-from facerts.detection import Detector
 from facerts.images import decode
-from facerts.scoring.prepare import LazyImage, PreparedImage, prepare
+from facerts.scoring.prepare import FaceFinder, LazyImage, PreparedImage, prepare
 from facerts.scoring.row_builder import RowBuilder, ScoredFace
 
 Item = TypeVar("Item")
@@ -36,7 +35,7 @@ def score_images(
     row_builder: RowBuilder,
     images: Iterable[LazyImage],
     *,
-    detector: Detector | None = None,
+    detector: FaceFinder | None = None,
     largest: bool = False,
     resize_crops: bool = False,
     batch_size: int = 64,
@@ -48,8 +47,8 @@ def score_images(
 
     Args:
         row_builder: runs the model and builds the rows.
-        images: photos if there is a detector, otherwise aligned crops; consumed lazily.
-        detector: finds the faces in photos; None for aligned crops.
+        images: the images; consumed lazily.
+        detector: finds the faces in photos; None if every image is an aligned crop.
         largest: score only the largest face of each photo.
         resize_crops: accept square crops of any size, not just 112 x 112.
         batch_size: minimum crops per batch, as long as there are images.
@@ -60,6 +59,7 @@ def score_images(
 
     Raises:
         ModelError: there is a minimum quality, and the model has no quality.
+        MissingModelError: an image needs a detector that cannot be downloaded.
     """
     with (
         ThreadPoolExecutor(workers or os.cpu_count() or 1) as loaders,

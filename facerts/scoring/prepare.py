@@ -4,14 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.detection import Detection, Detector
-from facerts.errors import Error, ImageError
+from facerts.detection import Detection
+from facerts.errors import Error, ImageError, MissingModelError
 from facerts.images import CROP_SIZE, as_crop
 from facerts.images.align import align
+
+
+class FaceFinder(Protocol):
+    """Finds the faces in images; may be shared by threads. Every ``Detector`` is one, and so is ``AutoDetector``.
+
+    Attributes:
+        identity: everything that its results depend on.
+    """
+
+    identity: str
+
+    def __call__(self, image: NDArray[np.uint8]) -> list[Detection] | None:
+        """The faces in an image, ``(H, W, 3) uint8`` RGB, the largest first; None if it is itself an aligned crop."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -47,43 +62,55 @@ class PreparedImage:
 
 
 def prepare(
-    image: LazyImage, detector: Detector | None, *, largest: bool = False, resize_crops: bool = False
+    image: LazyImage, detector: FaceFinder | None, *, largest: bool = False, resize_crops: bool = False
 ) -> PreparedImage:
     """Load an image and crop its faces.
 
     Args:
-        image: a photo if there is a detector, otherwise an aligned crop.
-        detector: finds the faces in photos; None for aligned crops.
+        image: the image.
+        detector: finds the faces in photos; None if every image is an aligned crop.
         largest: keep only the largest face.
         resize_crops: accept square crops of any size, not just 112 x 112.
+
+    Raises:
+        MissingModelError: the image needs a detector that cannot be downloaded.
     """
     path = printable(image.path)
     try:
         pixels = image.load()
-        if detector is None:
-            if not resize_crops:
-                _check_size(pixels, path)
-            return PreparedImage(path, [as_crop(pixels, where=path)], [None], found=1)
-        found = detector(pixels)
+        found = None if detector is None else detector(pixels)
+        if found is None:
+            return PreparedImage(path, [aligned_crop(pixels, path, resize=resize_crops)], [None], found=1)
         faces = found[: 1 if largest else None]
         crops = [align(pixels, face.points) for face in faces]
         return PreparedImage(path, crops, [*faces], found=len(found))
+    except MissingModelError:
+        # Not the image's fault, and all others would wait for the same download.
+        raise
     except Error as error:
         return PreparedImage(path, [], [], printable(str(error)))
 
 
-def _check_size(image: NDArray[np.uint8], where: str) -> None:
-    """Refuse an image that may be a photo, which would silently score as a very poor crop.
+def aligned_crop(image: NDArray[np.uint8], where: str, *, resize: bool) -> NDArray[np.uint8]:
+    """An image that is an aligned crop, ``(112, 112, 3) uint8`` RGB.
+
+    Args:
+        image: the decoded image.
+        where: names the image in errors.
+        resize: accept squares of any size. Otherwise they are refused, as a photo would silently score as a very poor
+            crop.
 
     Raises:
         ImageError: the image does not have the size of an aligned crop.
     """
     height, width = image.shape[:2]
-    if (height, width) != (CROP_SIZE, CROP_SIZE):
+    if not resize and (height, width) != (CROP_SIZE, CROP_SIZE):
         raise ImageError(
-            f"{where}: {width} x {height} pixels are not an aligned crop of {CROP_SIZE} x {CROP_SIZE}; photos need a "
-            "detector (--detector), aligned crops of another size need --resize-crops (resize_crops in Python and HTTP)"
+            f"{where}: {width} x {height} pixels are not an aligned crop of {CROP_SIZE} x {CROP_SIZE}; photos need "
+            "a detector (--detector auto), aligned crops of another size --resize-crops "
+            "(detector, resize_crops in Python)"
         )
+    return as_crop(image, where=where)
 
 
 def printable(text: str) -> str:

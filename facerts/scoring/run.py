@@ -12,9 +12,10 @@ from facerts.datasets.source import Source
 from facerts.io.files import sync_names
 from facerts.scoring.blocks import Block, FileState, file_states
 from facerts.scoring.copies import Copies
-from facerts.scoring.job import Job
+from facerts.scoring.job import BLOCK_SIZE, Job
 from facerts.scoring.pipeline import lazy_images, score_images
 from facerts.scoring.prepare import LazyImage
+from facerts.scoring.row import Row
 from facerts.scoring.scorer import Scorer
 
 
@@ -94,6 +95,20 @@ def score_spans(
                 advance(1)
         sync_names(copies)
         yield Block(rows, states.popleft())
+
+
+def score_rows(
+    scorer: Scorer, source: Source, task: Task, advance: Callable[[int], None] | None = None
+) -> Iterator[Row]:
+    """The rows of all images in order, without a job: what was scored before an interruption is lost.
+
+    Raises:
+        Error: see ``score_spans``.
+    """
+    images = range(len(source))
+    spans = [images[start : start + BLOCK_SIZE] for start in images[::BLOCK_SIZE]]
+    for block in score_spans(scorer, source, spans, task, advance):
+        yield from block.rows
 
 
 def run_job(

@@ -1,4 +1,4 @@
-"""The public interface for scoring: a model, and a detector if the images are photos."""
+"""The public interface for scoring: a model, and a detector that finds the faces in photos."""
 
 from __future__ import annotations
 
@@ -6,25 +6,26 @@ import math
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from facerts.datasets.folder import Files
 from facerts.datasets.open import open_images
 from facerts.datasets.source import Source
-from facerts.detection import Detector, open_detector
+from facerts.detection import DETECTORS, open_detector
 from facerts.embedding import FaceOutputs, OnnxEmbedder, load_embedder
-from facerts.errors import Error, ImageError, ModelError
+from facerts.errors import Error, ModelError, did_you_mean
 from facerts.hub.registry import find_model
-from facerts.images import decode, read
+from facerts.images import CROP_SIZE
 from facerts.io.progress import track
 from facerts.onnx.contract import KeptPairs, MatchThreshold
 from facerts.onnx.session import CPU
+from facerts.scoring.auto_detector import AutoDetector, open_auto_detector
+from facerts.scoring.inputs import Color, ImageInput, lazy_input, lazy_inputs
 from facerts.scoring.pipeline import lazy_images, score_images
-from facerts.scoring.prepare import LazyImage
+from facerts.scoring.prepare import FaceFinder, LazyImage, aligned_crop
 from facerts.scoring.row import Row
 from facerts.scoring.row_builder import RowBuilder, ScoredFace
 from facerts.scoring.verify import DEFAULT_FMR, DEFAULT_KEEP, MatchRule, Verification
@@ -32,25 +33,28 @@ from facerts.scoring.verify import DEFAULT_FMR, DEFAULT_KEEP, MatchRule, Verific
 # Larger batches are no faster on the CPU.
 BATCH_SIZE, CPU_BATCH_SIZE = 64, 16
 
-ImageInput = str | Path | bytes | NDArray[np.uint8]
-
 
 class Scorer:
     """Scores images and embeds aligned crops.
 
     Attributes:
         embedder: the model.
-        detector: finds the faces in photos; None if the images are aligned crops.
-        resize_crops: accept square crops of any size; otherwise an image that is not 112 x 112 gives a row with an
-            error, as it may be a photo.
+        detector: finds the faces in photos; None if every image is an aligned crop.
+        resize_crops: accept square crops of any size; otherwise an image without a detector that is not 112 x 112
+            gives a row with an error, as it may be a photo.
     """
 
     def __init__(
-        self, embedder: OnnxEmbedder, detector: Detector | None = None, *, resize_crops: bool = False
+        self, embedder: OnnxEmbedder, detector: FaceFinder | None = None, *, resize_crops: bool = False
     ) -> None:
         self.embedder = embedder
         self.detector = detector
         self.resize_crops = resize_crops
+
+    def __repr__(self) -> str:
+        keep = ", ".join(self.embedder.description.thresholds) or "none"
+        resized = ", resize_crops=True" if self.resize_crops else ""
+        return f"<Scorer {self.embedder.name}, detector {self.detector_name}{resized}, keep: {keep}>"
 
     def score(
         self,
@@ -59,18 +63,21 @@ class Scorer:
         min_quality: float | None = None,
         keep: float | None = None,
         largest: bool = False,
+        color: Color = "RGB",
     ) -> list[Row]:
         """A row for each face of each image; an image that cannot be read gives a row with an error.
 
         Args:
-            images: paths, encoded bytes, or ``(H, W, 3) uint8`` RGB arrays; one, several, or ``(N, H, W, 3)``.
+            images: paths, encoded bytes, ``(H, W, 3) uint8`` arrays or PIL images; one, several, or ``(N, H, W, 3)``.
                 Without a detector they are aligned crops, 112 x 112 unless ``resize_crops``.
             min_quality: accept faces with at least this quality.
             keep: accept faces above the model's calibrated threshold that keeps this share of good faces.
             largest: score only the largest face of each photo.
+            color: order of the channels of arrays: "RGB", or "BGR" for those of ``cv2.imread``.
 
         Raises:
             ModelError: the model has no threshold for this share, or no quality to accept faces by.
+            MissingModelError: an image is a photo, and the detector is not on this machine and cannot be downloaded.
 
         Examples:
             >>> import facerts
@@ -83,12 +90,8 @@ class Scorer:
             >>> row.quality is None, row.error is None
             (True, False)
         """
-        # An array of paths is several images; an array of pixels with up to three axes is one.
-        pixels = isinstance(images, np.ndarray) and images.dtype.kind not in "OUS" and images.ndim < 4
-        single = isinstance(images, str | Path | bytes) or pixels
-        inputs: Sequence[ImageInput] = [images] if single else images  # type: ignore[list-item, assignment]
         scored = self._score(
-            (_lazy_image(image, f"image {number}") for number, image in enumerate(inputs)),
+            lazy_inputs(images, color),
             self.row_builder(min_quality=min_quality, keep=keep),
             largest=largest,
         )
@@ -114,7 +117,7 @@ class Scorer:
 
         Raises:
             DataError: there are no images.
-            ModelError: see ``score``.
+            ModelError, MissingModelError: see ``score``.
         """
         source = paths if isinstance(paths, Source) else open_images(paths)
         scored = self._score(
@@ -161,7 +164,7 @@ class Scorer:
             ('same', 1.0, 0.3705)
         """
         rule = self.match_rule(fmr=fmr, keep=keep, min_quality=min_quality)
-        images = (_lazy_image(first, "the first image"), _lazy_image(second, "the second image"))
+        images = (lazy_input(first, "the first image"), lazy_input(second, "the second image"))
         (one,), (other,) = self._score(images, self.row_builder(min_quality=rule.min_quality), largest=True)
         return rule.verify(one, other)
 
@@ -262,17 +265,30 @@ class Scorer:
         }
 
     @property
+    def detector_name(self) -> str:
+        """The kind of the detector: "none", "auto", "YuNet", "SCRFD"."""
+        if self.detector is None:
+            return "none"
+        return "auto" if isinstance(self.detector, AutoDetector) else type(self.detector).__name__
+
+    @property
     def parallel_batches(self) -> int:
         """How many batches to process at the same time so that all cores are busy."""
         threads = self.embedder.session.get_session_options().intra_op_num_threads
         on_cores = self.embedder.providers[0] == "CPUExecutionProvider"
         return max(1, (os.cpu_count() or 1) // threads) if threads and on_cores else 1
 
-    def embed(self, crops: NDArray[np.uint8] | Sequence[NDArray[np.uint8]]) -> FaceOutputs:
-        """Outputs for aligned crops, ``(N, 112, 112, 3) uint8`` RGB or a list of such crops.
+    def embed(self, crops: ImageInput | Sequence[ImageInput], *, color: Color = "RGB") -> FaceOutputs:
+        """Outputs for aligned crops; for photos, see ``score_paths``.
+
+        Args:
+            crops: ``(N, 112, 112, 3) uint8``; or one or several paths, encoded bytes, arrays or PIL images, each a crop
+                of 112 x 112, or with ``resize_crops`` a square of any size.
+            color: order of the channels of arrays: "RGB", or "BGR" for those of ``cv2.imread``.
 
         Raises:
-            ModelError: the crops have another shape or data type.
+            ImageError: an image cannot be read, or is not an aligned crop.
+            ModelError: an array of several crops has another shape or data type.
 
         Examples:
             >>> import facerts
@@ -281,7 +297,11 @@ class Scorer:
             >>> outputs.embedding.shape, outputs.quality.shape
             ((2, 128), (2,))
         """
-        return self.embedder(crops if isinstance(crops, np.ndarray) else np.stack(list(crops)))
+        images = lazy_inputs(crops, color)
+        if isinstance(crops, np.ndarray) and crops.ndim == 4:
+            return self.embedder(crops if color == "RGB" else np.ascontiguousarray(crops[..., ::-1]))
+        loaded = [aligned_crop(image.load(), image.path, resize=self.resize_crops) for image in images]
+        return self.embedder(np.stack(loaded) if loaded else np.empty((0, CROP_SIZE, CROP_SIZE, 3), np.uint8))
 
     def threshold(self, keep: float) -> float:
         """The quality threshold that keeps a share of the faces used for calibration.
@@ -343,7 +363,7 @@ class Scorer:
 def load(
     model: str | Path | None = None,
     *,
-    detector: str = "none",
+    detector: str = "auto",
     detector_model: str | Path | None = None,
     det_threshold: float | None = None,
     resize_crops: bool = False,
@@ -356,11 +376,13 @@ def load(
     Args:
         model: the name of a shipped model, or an .onnx embedder (a foreign one with its description beside it); None
             for the default model.
-        detector: "none" if the images are aligned crops, "yunet" or "scrfd" for photos.
-        detector_model: the detector's file, for SCRFD also a model pack; None for the one downloaded by
-            ``facerts models pull``.
+        detector: "auto" takes an image of 112 x 112 as an aligned crop, and finds the faces in any other with YuNet,
+            which is opened when the first photo comes. "yunet" or "scrfd" find faces in every image. "none" takes every
+            image as an aligned crop.
+        detector_model: the detector's file, for SCRFD also a model pack; None for YuNet's, which is downloaded if it
+            is not on this machine.
         det_threshold: minimum detector score of a face, 0 to 1; None for the detector's default.
-        resize_crops: without a detector, accept square crops of any size, not just 112 x 112.
+        resize_crops: without a detector, accept square crops of any size, not just 112 x 112; turns "auto" into "none".
         providers: ONNX Runtime execution providers, also for the detector; None for the CPU.
         threads: threads per batch and per image in the detector; None leaves the model to ONNX Runtime and gives the
             detector, which processes several images at once, one thread.
@@ -368,6 +390,8 @@ def load(
 
     Raises:
         ModelError: a model is missing or invalid.
+        MissingModelError: the detector is not on this machine and cannot be downloaded; not for "auto", where it comes
+            with the first photo.
         Error: options for a detector without one, or for crops with one.
 
     Examples:
@@ -378,21 +402,28 @@ def load(
         >>> round(scorer.threshold(0.95), 4)
         -0.9823
     """
-    if detector == "none":
-        for name, value in (("detector_model", detector_model), ("det_threshold", det_threshold)):
-            if value is not None:
-                raise Error(f"{_option(name)} needs a detector; set {_option('detector')} to yunet or scrfd")
-    elif resize_crops:
+    known = ("auto", "none", *DETECTORS)
+    if detector not in known:
+        hint = did_you_mean(detector, known)
+        raise Error(f"no detector {detector!r}{hint}; choose one of {', '.join(known)}")
+    settings = {"detector_model": detector_model, "det_threshold": det_threshold}
+    given = [name for name, value in settings.items() if value is not None]
+    if resize_crops and (detector in DETECTORS or given):
         raise Error(
             f"{_option('resize_crops')} is for aligned crops; with a detector, photos may have any size"
+        )
+    if detector == "none" and given:
+        raise Error(
+            f"{_option(given[0])} needs a detector; set {_option('detector')} to auto, yunet or scrfd"
         )
     path = find_model(model)
     size = batch_size or (CPU_BATCH_SIZE if list(providers or [CPU]) == [CPU] else BATCH_SIZE)
     embedder = load_embedder(path, providers=providers, threads=threads, batch_size=size)
-    face_detector = open_detector(
-        detector, detector_model, threshold=det_threshold, providers=providers, threads=threads or 1
-    )
-    return Scorer(embedder, face_detector, resize_crops=resize_crops)
+    if detector == "none" or resize_crops:
+        return Scorer(embedder, resize_crops=resize_crops)
+    open_finder = open_auto_detector if detector == "auto" else partial(open_detector, detector)
+    finder = open_finder(detector_model, threshold=det_threshold, providers=providers, threads=threads or 1)
+    return Scorer(embedder, finder)
 
 
 def verify(
@@ -427,19 +458,3 @@ def _default_scorer() -> Scorer:
 def _option(name: str) -> str:
     """The name of an option, both on the command line and in Python."""
     return f"--{name.replace('_', '-')} ({name})"
-
-
-def _lazy_image(image: ImageInput, name: str) -> LazyImage:
-    if isinstance(image, str | Path):
-        return LazyImage(str(image), lambda: read(image))
-    if isinstance(image, bytes):
-        return LazyImage(name, lambda: decode(image, where=name))
-    return LazyImage(name, lambda: _check_array(image, name))
-
-
-def _check_array(image: NDArray[np.uint8], name: str) -> NDArray[np.uint8]:
-    if not isinstance(image, np.ndarray):
-        raise ImageError(f"{name}: an image must be a path, bytes or an array, not {type(image).__name__}")
-    if image.ndim != 3 or image.shape[2] != 3 or image.dtype != np.uint8 or 0 in image.shape:
-        raise ImageError(f"{name}: an array must be (H, W, 3) uint8 RGB, not {image.shape} {image.dtype}")
-    return np.ascontiguousarray(image)

@@ -1,4 +1,4 @@
-"""Rows to a .csv, .jsonl or .parquet file, by suffix; the file appears only when it is complete."""
+"""Rows to a .csv, .jsonl or .parquet file, by suffix, which appears only when it is complete; or to an open stream."""
 
 from __future__ import annotations
 
@@ -58,27 +58,37 @@ def check_sink(path: str | Path) -> None:
         _pyarrow()
 
 
+def put_csv(file: IO[str], row_type: type[AnyRow] = Row) -> Put:
+    """A function that writes one row as CSV; the header is written now."""
+    # Quoted text stays one cell, whatever it contains and whichever delimiter the reader expects.
+    writer = csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
+    writer.writerow([field.name for field in fields(row_type)])
+
+    def put(row: AnyRow) -> None:
+        writer.writerow([_cell(value) for value in asdict(row).values()])
+
+    return put
+
+
+def put_json_lines(file: IO[str]) -> Put:
+    """A function that writes one row as a line of JSON."""
+
+    def put(row: AnyRow) -> None:
+        file.write(json.dumps(asdict(row), ensure_ascii=False) + "\n")
+
+    return put
+
+
 @contextmanager
 def _csv(path: Path, row_type: type[AnyRow]) -> Iterator[Put]:
     with atomic_write(path, "w") as file:
-        # Quoted text stays one cell, whatever it contains and whichever delimiter the reader expects.
-        writer = csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
-        writer.writerow([field.name for field in fields(row_type)])
-
-        def put(row: AnyRow) -> None:
-            writer.writerow([_cell(value) for value in asdict(row).values()])
-
-        yield put
+        yield put_csv(file, row_type)
 
 
 @contextmanager
 def _jsonl(path: Path, row_type: type[AnyRow]) -> Iterator[Put]:
     with atomic_write(path, "w") as file:
-        yield lambda row: _write_line(file, row)
-
-
-def _write_line(file: IO[str], row: AnyRow) -> None:
-    file.write(json.dumps(asdict(row), ensure_ascii=False) + "\n")
+        yield put_json_lines(file)
 
 
 @contextmanager

@@ -56,16 +56,18 @@ def build(scorer: Scorer, settings: Settings) -> ASGIApp:
     """The service as an application for any ASGI server.
 
     Args:
-        scorer: the model, with a detector if images are photos.
+        scorer: the model, with a detector if images may be photos; one that opens lazily is opened now.
         settings: limits and defaults.
 
     Raises:
         ModelError: the model has no such threshold, or no quality to accept faces by.
+        MissingModelError: the detector is not on this machine and cannot be downloaded.
 
     Examples:
         >>> import facerts
         >>> from facerts.serving import Settings, build
-        >>> app = build(facerts.load(), Settings(keep=0.95))  # for uvicorn or any other ASGI server
+        >>> scorer = facerts.load(detector="none")
+        >>> app = build(scorer, Settings(keep=0.95))  # for uvicorn or any other ASGI server
         >>> callable(app)
         True
     """
@@ -240,12 +242,12 @@ def _token_check(token: str) -> Any:
 
 
 def _model_info(service: Service) -> ModelInfo:
-    embedder, settings = service.scorer.embedder, service.settings
-    detector = service.scorer.detector
+    scorer, settings = service.scorer, service.settings
+    embedder = scorer.embedder
     return ModelInfo(
         name=embedder.name,
         sha256=embedder.sha256,
-        detector=None if detector is None else type(detector).__name__,
+        detector=None if scorer.detector is None else scorer.detector_name,
         has_quality=service.has_quality,
         min_quality=service.judge.min_quality,
         fmr=None if service.rule is None else service.rule.fmr,

@@ -191,7 +191,10 @@ class ModelInfo(Schema):
 
     name: str
     sha256: str = Field(description="SHA-256 of the model file.")
-    detector: str | None = Field(description="The face detector; null if images must be aligned crops.")
+    detector: str | None = Field(
+        description="The face detector; auto if images of 112 x 112 are aligned crops and all others photos; null if "
+        "images must be aligned crops."
+    )
     has_quality: bool = Field(description="Whether the model gives a quality for each face.")
     min_quality: float | None = Field(
         description="The threshold for requests that set none; null if their faces are neither accepted nor rejected."

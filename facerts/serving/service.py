@@ -12,12 +12,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.detection import Detection, Detector
+from facerts.detection import Detection
 from facerts.embedding import FaceOutputs
 from facerts.errors import Error, ModelError
 from facerts.images import CROP_SIZE, decode
 from facerts.scoring import LazyImage, MatchRule, RowBuilder, ScoredFace, Scorer
-from facerts.scoring.prepare import PreparedImage, prepare, printable
+from facerts.scoring.auto_detector import AutoDetector
+from facerts.scoring.prepare import FaceFinder, PreparedImage, prepare, printable
 from facerts.scoring.row import NO_FACE
 from facerts.scoring.verify import DEFAULT_FMR
 from facerts.serving.batching import Batcher
@@ -70,12 +71,13 @@ class Service:
     """Scores the images of many requests at once; belongs to one event loop.
 
     Args:
-        scorer: the model, with a detector if images are photos.
+        scorer: the model, with a detector if images may be photos; one that opens lazily is opened now.
         settings: limits and defaults.
         metrics: where images, faces and batches are counted.
 
     Raises:
         ModelError: the model has no such threshold, or no quality to accept faces by.
+        MissingModelError: the detector is not on this machine and cannot be downloaded.
     """
 
     def __init__(self, scorer: Scorer, settings: Settings, metrics: Metrics) -> None:
@@ -85,6 +87,8 @@ class Service:
         # The first forward pass is slow and may fail; better now than with the first request.
         black = np.zeros((1, CROP_SIZE, CROP_SIZE, 3), dtype=np.uint8)
         self.has_quality = scorer.embed(black).quality is not None
+        if (detector := self._photo_detector()) is not None:
+            detector(black[0])
         self.judge = self._judge(settings.min_quality, settings.keep)
         self.rule = self._default_rule()
         self.working = 0
@@ -156,18 +160,19 @@ class Service:
         except ModelError as error:
             raise RequestError("invalid", str(error)) from error
 
-    def detector_for(self, options: CommonOptions) -> Detector | None:
+    def detector_for(self, options: CommonOptions) -> FaceFinder | None:
         """What finds the faces of a request; None if its images are aligned crops.
 
         Raises:
             RequestError: the request wants a detector, and there is none.
         """
-        detector = self.scorer.detector
-        if options.aligned is False and detector is None:
+        if options.aligned is False and self.scorer.detector is None:
             raise RequestError(
                 "invalid", "aligned: this service has no detector, so images must be aligned crops"
             )
-        return None if options.aligned else detector
+        if options.aligned is None:
+            return self.scorer.detector
+        return None if options.aligned else self._photo_detector()
 
     async def score(self, uploads: Sequence[Upload], options: Options) -> Scores:
         """Score images; one that cannot be read has an error in its place.
@@ -251,6 +256,11 @@ class Service:
                 raise
             return None
 
+    def _photo_detector(self) -> FaceFinder | None:
+        """What finds the faces in an image that is certainly a photo."""
+        detector = self.scorer.detector
+        return detector.detector if isinstance(detector, AutoDetector) else detector
+
     def _judge(self, min_quality: float | None, keep: float | None) -> RowBuilder:
         judge = self.scorer.row_builder(min_quality=min_quality, keep=keep)
         if judge.min_quality is not None and not self.has_quality:
@@ -280,7 +290,7 @@ class Service:
         self,
         upload: Upload,
         judge: RowBuilder,
-        detector: Detector | None,
+        detector: FaceFinder | None,
         options: Options | VerifyOptions,
     ) -> _ScoredImage:
         async with self._slots:
@@ -303,7 +313,7 @@ class Service:
         return _ScoredImage(result, scored)
 
     def _prepare(
-        self, data: bytes, detector: Detector | None, options: Options | VerifyOptions
+        self, data: bytes, detector: FaceFinder | None, options: Options | VerifyOptions
     ) -> tuple[PreparedImage, _ImageInfo]:
         """The crops of an image; called in a thread."""
         info = _ImageInfo()
@@ -324,16 +334,16 @@ class Service:
 class _LimitedDetector:
     """A detector that returns only so many faces of an image, the largest, and remembers how many it found."""
 
-    def __init__(self, detector: Detector, max_faces: int) -> None:
+    def __init__(self, detector: FaceFinder, max_faces: int) -> None:
         self.identity = detector.identity
         self.found = 0
         self._detector = detector
         self._max_faces = max_faces
 
-    def __call__(self, image: NDArray[np.uint8]) -> list[Detection]:
+    def __call__(self, image: NDArray[np.uint8]) -> list[Detection] | None:
         faces = self._detector(image)
-        self.found = len(faces)
-        return faces[: self._max_faces]
+        self.found = 1 if faces is None else len(faces)
+        return None if faces is None else faces[: self._max_faces]
 
 
 def _face(scored: ScoredFace, *, embedding: bool) -> FaceResult:

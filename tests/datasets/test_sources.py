@@ -68,9 +68,9 @@ def test_missing_and_unknown_paths_are_named(tmp_path: Path) -> None:
         open_source(tmp_path / "none-*.tar")
     with pytest.raises(DataError, match="no such file or folder"):
         open_source(tmp_path / "none")
-    (tmp_path / "x.pdf").write_bytes(b"")
-    with pytest.raises(DataError, match=r"x\.pdf: not a source"):
-        open_source(tmp_path / "x.pdf")
+    (tmp_path / "x.xyz").write_bytes(b"")
+    with pytest.raises(DataError, match=r"x\.xyz: not a source"):
+        open_source(tmp_path / "x.xyz")
 
 
 def test_the_error_on_a_missing_image_names_the_line_of_the_list(tmp_path: Path) -> None:
@@ -139,14 +139,14 @@ def test_every_source_knows_the_files_of_its_images(drawn_faces: Path, tmp_path:
     tar = shard(tmp_path / "a.tar", {"x/1.jpg": face, "x/2.jpg": face})
     write_bin(tmp_path / "b.bin", [face, face], [True])
     pack_records(open_source(drawn_faces), tmp_path / "rec")
-    (tmp_path / "list.txt").write_text("gone.jpg\n")
+    (tmp_path / "list.txt").write_text("gone.jpg\nb.bin\n")
     single = drawn_faces / "person_0001" / "0001.jpg"
     for spec, files in (
         (drawn_faces, [drawn_faces / "person_0000" / "0000.jpg", drawn_faces / "person_0000" / "0001.jpg"]),
         (tar, [tar, tar]),
         (tmp_path / "b.bin", [tmp_path / "b.bin"] * 2),
         (tmp_path / "rec", [tmp_path / "rec" / "train.rec"] * 2),
-        (tmp_path / "list.txt", [tmp_path / "gone.jpg"]),
+        (tmp_path / "list.txt", [tmp_path / "gone.jpg", tmp_path / "b.bin"]),
         ([single, tar], [single, tar, tar]),
     ):
         source = open_images(spec)

@@ -28,7 +28,7 @@ def test_detectors_need_a_model(tmp_path: Path) -> None:
     assert open_detector("none") is None
     with pytest.raises(
         ModelError,
-        match=r"yunet is not downloaded: run facerts models pull yunet, or .* --detector-model FILE",
+        match=r"yunet is not on this machine, and --offline .* facerts models pull yunet .* --detector-model FILE",
     ):
         open_detector("yunet")
     with pytest.raises(ModelError, match=r"scrfd needs a model: give --detector-model FILE, .* model pack"):

@@ -56,7 +56,7 @@ def faces_of(embedding: NDArray[np.float32]) -> list[ScoredFace]:
 def scorer(tmp_path_factory: pytest.TempPathFactory) -> Scorer:
     model = write_embedder(tmp_path_factory.mktemp("model") / "model.onnx", quality=True)
     write_description(model, quality="output:bright")
-    return facerts.load(model)
+    return facerts.load(model, detector="none")
 
 
 @pytest.fixture(scope="module")
@@ -244,7 +244,7 @@ def test_poor_images_are_kept_out_and_named(scorer: Scorer, people: Path) -> Non
 def test_another_models_gallery_is_refused(scorer: Scorer, people: Path, tmp_path: Path) -> None:
     model = write_embedder(tmp_path / "other.onnx", seed=7)
     write_description(model)
-    gallery = Gallery.build(facerts.load(model), people)
+    gallery = Gallery.build(facerts.load(model, detector="none"), people)
     for use in (gallery.search, gallery.add):
         with pytest.raises(ModelError, match="cannot be compared"):
             use(scorer, people)

@@ -14,9 +14,16 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from facerts.errors import ModelError
+from facerts.errors import MissingModelError, ModelError
 from facerts.hub import fetch
-from facerts.hub.fetch import cache_folder, downloadable_models, find_downloaded, locate, pull
+from facerts.hub.fetch import (
+    cache_folder,
+    downloadable_models,
+    find_downloaded,
+    find_or_download,
+    locate,
+    pull,
+)
 from facerts.hub.registry import shipped_models
 from tests.command import run
 
@@ -89,6 +96,7 @@ def server(running: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(fetch, "PAUSE_S", 0.0)
     monkeypatch.setattr(http.client, "HTTPSConnection", Unencrypted)
     monkeypatch.setenv("no_proxy", "127.0.0.1")
+    monkeypatch.delenv("FACERTS_OFFLINE")
     monkeypatch.setenv("FACERTS_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("FACERTS_MODELS", str(tmp_path / "elsewhere"))
     return running
@@ -122,6 +130,41 @@ def test_a_model_is_downloaded_once(server: Server) -> None:
     assert find_downloaded("tiny") == path
     assert pull("tiny") == path
     assert server.requests == {"/first": 1}
+
+
+def test_a_model_is_downloaded_when_it_is_first_needed(
+    server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = find_or_download("tiny")
+    assert path.read_bytes() == CONTENT
+    # One line, which says from where and how large, and no progress bar: the caller may be showing its own.
+    assert capsys.readouterr().err == f"downloading tiny (0.2 MB) from {server.url('/first')}\n"
+    assert find_or_download("tiny") == path
+    assert server.requests == {"/first": 1}
+    assert capsys.readouterr().err == ""
+
+
+def test_what_is_downloaded_when_it_is_needed_is_checked(server: Server) -> None:
+    server.responses = {"/first": [Response(body=b"x" * len(CONTENT))], "/second": [Response(404)]}
+    with pytest.raises(MissingModelError, match=r"its SHA-256 is .*404.*--from FILE.*\. Or so"):
+        find_or_download("tiny", otherwise=". Or so")
+    assert_nothing_was_stored()
+
+
+@pytest.mark.parametrize("setting", ["1", "yes"])
+def test_nothing_is_downloaded_offline(
+    server: Server, setting: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FACERTS_OFFLINE", setting)
+    for get in (find_or_download, pull):
+        with pytest.raises(ModelError, match="tiny is not on this machine, and --offline or FACERTS_OFFLINE"):
+            get("tiny")
+    (tmp_path / "copied").write_bytes(CONTENT)
+    assert pull("tiny", tmp_path / "copied") == find_or_download("tiny") == pull("tiny")
+    assert server.requests == {}
+    (cache_folder() / FILE).unlink()
+    monkeypatch.setenv("FACERTS_OFFLINE", "0")
+    assert find_or_download("tiny").exists()
 
 
 def test_redirects_are_followed(server: Server) -> None:

@@ -1,4 +1,4 @@
-"""Photos are not mistaken for crops: without a detector, an image must have the size of an aligned crop."""
+"""Photos are not mistaken for crops: with --detector none, an image must have the size of an aligned crop."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("side", SQUARES)
 def test_a_square_of_another_size_is_refused_with_advice(model: Path, side: int) -> None:
-    crop, other = facerts.load(model).score([face(112, 112), face(side, side)])
+    crop, other = facerts.load(model, detector="none").score([face(112, 112), face(side, side)])
     assert crop.error is None
     assert other.quality is other.face is None
     assert other.error == (
-        f"image 1: {side} x {side} pixels are not an aligned crop of 112 x 112; photos need a detector (--detector), "
-        "aligned crops of another size need --resize-crops (resize_crops in Python and HTTP)"
+        f"image 1: {side} x {side} pixels are not an aligned crop of 112 x 112; photos need a detector "
+        "(--detector auto), aligned crops of another size --resize-crops (detector, resize_crops in Python)"
     )
 
 
@@ -61,7 +61,7 @@ def test_square_crops_of_any_size_are_resized_on_request(model: Path, side: int)
 
 
 def test_an_image_that_is_not_square_is_never_a_crop(model: Path) -> None:
-    for scorer in (facerts.load(model), facerts.load(model, resize_crops=True)):
+    for scorer in (facerts.load(model, detector="none"), facerts.load(model, resize_crops=True)):
         (row,) = scorer.score(face(112, 150))
         assert "150 x 112 pixels are not an aligned crop" in str(row.error)
         assert "detector" in str(row.error)
@@ -73,7 +73,7 @@ def test_the_command_refuses_or_resizes(model: Path, folder: Path, tmp_path: Pat
         rows = [json.loads(line) for line in (tmp_path / out).read_text().splitlines()]
         return [Path(row["path"]).stem for row in rows if row["error"] is not None]
 
-    assert failed("rows.jsonl") == ["224", "wide"]
+    assert failed("rows.jsonl", "--detector", "none") == ["224", "wide"]
     assert failed("resized.jsonl", "--resize-crops") == ["wide"]
 
 
@@ -89,21 +89,23 @@ def test_a_run_is_not_resumed_with_another_resize_crops(
 
     with monkeypatch.context() as patch:
         patch.setattr("facerts.scoring.job.Job.finish", interrupted)
-        assert run("score", folder, "--model", model, "--out", tmp_path / "rows.csv") == 130
-    command = ("score", folder, "--model", model, "--out", tmp_path / "rows.csv", "--resume")
-    assert run(*command, "--resize-crops") == 2
+        command = ("score", folder, "--model", model, "--out", tmp_path / "rows.csv", "--detector", "none")
+        assert run(*command) == 130
+    assert run(*command, "--resume", "--resize-crops") == 2
     assert "different settings (resize_crops)" in capsys.readouterr().err
-    assert run(*command) == 1
+    assert run(*command[:-2], "--resume") == 2
+    assert "different settings (detector)" in capsys.readouterr().err
+    assert run(*command, "--resume") == 1
 
 
 def test_embedding_refuses_or_resizes(model: Path, folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "e.npz"
-    for options, embedded in (((), 1), (("--resize-crops",), 2)):
+    for options, embedded in ((("--detector", "none"), 1), (("--resize-crops",), 2)):
         assert run("embed", folder, "--model", model, "--out", out, *options) == 1
         with np.load(out) as arrays:
             assert len(arrays["paths"]) == embedded
     images = [folder / "112.png", folder / "224.png"]
-    step = FaceEmbedder(model, unreadable="nan")
+    step = FaceEmbedder(model, detector="none", unreadable="nan")
     assert np.isnan(step.transform(images)).all(axis=1).tolist() == [False, True]
     assert np.isfinite(step.set_params(resize_crops=True).transform(images)).all()
 
@@ -113,10 +115,14 @@ def test_embedding_refuses_or_resizes(model: Path, folder: Path, tmp_path: Path)
     ("options", "message"),
     [
         (
-            ("--detector-model", "yunet.onnx"),
+            ("--detector", "none", "--detector-model", "yunet.onnx"),
             "--detector-model (detector_model) needs a detector; set --detector (detector)",
         ),
         (("--detector", "yunet", "--resize-crops"), "--resize-crops (resize_crops) is for aligned crops"),
+        (
+            ("--detector-model", "yunet.onnx", "--resize-crops"),
+            "--resize-crops (resize_crops) is for aligned crops",
+        ),
     ],
 )
 def test_options_without_effect_are_refused(
@@ -136,4 +142,4 @@ def test_options_without_effect_are_refused(
 def test_python_refuses_options_without_effect_too(model: Path) -> None:
     for options in ({"detector_model": "yunet.onnx"}, {"det_threshold": 0.5}):
         with pytest.raises(Error, match="needs a detector; set --detector"):
-            facerts.load(model, **options)  # type: ignore[arg-type]
+            facerts.load(model, detector="none", **options)  # type: ignore[arg-type]

@@ -27,7 +27,7 @@ from tests.foreign import slow_embedding, write_description, write_embedder
 def scorer(tmp_path: Path) -> Scorer:
     model = write_embedder(tmp_path / "model.onnx")
     write_description(model, thresholds={"0.95": {"quality": 3.5, "data_sha256": "0" * 64}})
-    return facerts.load(model)
+    return facerts.load(model, detector="none")
 
 
 def test_paths_bytes_and_arrays_give_the_same_row(scorer: Scorer, tmp_path: Path) -> None:

@@ -23,7 +23,9 @@ from tests.serving.conftest import BrightSquares
 
 @pytest.fixture(scope="module")
 def scorer(tmp_path_factory: pytest.TempPathFactory) -> Scorer:
-    return facerts.load(write_matcher(tmp_path_factory.mktemp("verify") / "matcher.onnx"), threads=1)
+    return facerts.load(
+        write_matcher(tmp_path_factory.mktemp("verify") / "matcher.onnx"), detector="none", threads=1
+    )
 
 
 def noise(seed: int, low: int = 60) -> NDArray[np.uint8]:

@@ -90,7 +90,7 @@ def model_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def scorer(model_file: Path) -> Scorer:
-    return facerts.load(model_file, threads=1, batch_size=8)
+    return facerts.load(model_file, detector="none", threads=1, batch_size=8)
 
 
 @pytest.fixture(scope="session")

@@ -31,7 +31,7 @@ def served(*options: str | Path, **variables: str) -> Iterator[tuple[subprocess.
     """The process, and a client of it."""
     environment = {key: value for key, value in os.environ.items() if key != "FACERTS_TOKEN"} | variables
     process = subprocess.Popen(
-        [sys.executable, "-m", "facerts", "serve", "--port", "0", *map(str, options)],
+        [sys.executable, "-m", "facerts", "serve", "--detector", "none", "--port", "0", *map(str, options)],
         stderr=subprocess.PIPE,
         text=True,
         env=environment,
@@ -118,7 +118,7 @@ def test_wrong_use_ends_with_2_and_a_sentence(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def error(*options: str | Path) -> str:
-        assert run("serve", "--model", model_file, "--port", "0", *options) == 2
+        assert run("serve", "--detector", "none", "--model", model_file, "--port", "0", *options) == 2
         return re.sub(r"[\s│]+", " ", capsys.readouterr().err)
 
     monkeypatch.delenv("FACERTS_TOKEN", raising=False)
@@ -148,7 +148,7 @@ def test_a_service_that_is_open_to_everybody_is_warned_of(
 ) -> None:
     monkeypatch.delenv("FACERTS_TOKEN", raising=False)
     # No machine has this address, so nothing is opened.
-    assert run("serve", "--model", model_file, *options) == 2
+    assert run("serve", "--detector", "none", "--model", model_file, *options) == 2
     assert ("anyone who can reach 192.0.2.1" in capsys.readouterr().err) is warned
 
 
@@ -162,7 +162,7 @@ class Refuse:
 
 sys.meta_path.insert(0, Refuse())
 from facerts.cli import main
-sys.argv = ["facerts", "serve", "--model", {model!r}, "--port", "0"]
+sys.argv = ["facerts", "serve", "--detector", "none", "--model", {model!r}, "--port", "0"]
 main()
 """
 

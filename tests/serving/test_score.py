@@ -17,6 +17,7 @@ from facerts.errors import ModelError
 from facerts.images import encode_jpeg, encode_png
 from facerts.images.align import TEMPLATE
 from facerts.scoring import Scorer
+from facerts.scoring.auto_detector import AutoDetector
 from facerts.serving import Settings, build
 from tests.foreign import slow_embedding, write_description, write_embedder
 from tests.serving.conftest import Serve, Wrapped, crop
@@ -184,7 +185,22 @@ def test_a_service_without_a_detector_does_not_pretend(client: httpx.Client) -> 
     assert wide.json()["images"][0]["width"] == 400
 
 
-def test_a_image_too_small_for_a_face_gets_no_quality(client: httpx.Client) -> None:
+def test_a_service_that_chooses_takes_crops_and_photos(photo_scorer: Scorer, serve: Serve) -> None:
+    assert photo_scorer.detector is not None
+    chooses = Scorer(photo_scorer.embedder, AutoDetector(photo_scorer.detector))  # type: ignore[arg-type]
+    with serve(chooses, Settings(max_faces=2)) as client:
+        assert client.get("/v1/model").json()["detector"] == "auto"
+        bright = crop(250)
+        taken, searched = post(client, bright, encode_png(photo([250] * 3))).json()["images"]
+        assert (taken["found"], [face["box"] for face in taken["faces"]]) == (1, [None])
+        assert (searched["found"], len(searched["faces"])) == (3, 2)
+        # Whoever says that an image is no crop has it searched, whatever its size.
+        (photo_of_112,) = post(client, bright, aligned=False).json()["images"]
+        assert all(face["box"] is not None for face in photo_of_112["faces"])
+        assert photo_of_112["faces"]
+
+
+def test_an_image_too_small_for_a_face_gets_no_quality(client: httpx.Client) -> None:
     response = post(client, encode_png(np.zeros((1, 1, 3), dtype=np.uint8)), resize_crops=True)
     assert response.status_code == 422
     (image,) = response.json()["images"]
@@ -342,7 +358,7 @@ def test_the_model_is_described_with_its_thresholds(photo_client: httpx.Client, 
 def test_a_model_without_quality_gives_embeddings_and_decides_nothing(tmp_path: Path, serve: Serve) -> None:
     model = write_embedder(tmp_path / "plain.onnx", batch=4)
     write_description(model, quality="none", input_batch=4)
-    scorer = facerts.load(model)
+    scorer = facerts.load(model, detector="none")
     with serve(scorer, Settings()) as client:
         assert client.get("/v1/model").json()["has_quality"] is False
         (((face,),),) = [faces(post(client, crop(9), embeddings=True))]

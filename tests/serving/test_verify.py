@@ -27,7 +27,7 @@ from tests.serving.test_score import photo
 @pytest.fixture(scope="module")
 def matcher(tmp_path_factory: pytest.TempPathFactory) -> Scorer:
     path = write_matcher(tmp_path_factory.mktemp("matcher") / "matcher.onnx")
-    return facerts.load(path, threads=1, batch_size=8)
+    return facerts.load(path, detector="none", threads=1, batch_size=8)
 
 
 @pytest.fixture(scope="module")

@@ -30,8 +30,8 @@ class FaceAnalysis:
     Args:
         name: the name of a shipped model, or the path of an .onnx embedder or model pack; None for the default model.
         detector: "yunet" or "scrfd".
-        detector_model: the detector's file, for SCRFD also a model pack; None for the one downloaded by
-            ``facerts models pull``.
+        detector_model: the detector's file, for SCRFD also a model pack; None for YuNet's, which is downloaded if it is
+            not on this machine.
         min_quality: accept faces with at least this quality.
         keep: accept faces above the model's calibrated threshold that keeps this share of good faces.
         providers: names of ONNX Runtime execution providers, in order of preference; None for the CPU.

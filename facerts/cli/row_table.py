@@ -1,0 +1,48 @@
+"""Rows of scoring as a table for people."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from rich.table import Table
+from rich.text import Text
+
+from facerts.cli.output import stdout
+
+if TYPE_CHECKING:
+    from facerts.scoring import Row
+
+
+def print_rows(rows: Sequence[Row]) -> None:
+    """Print one line per row; columns that no row has a value for are left out."""
+    table = Table()
+    columns = {
+        "image": [Text(row.path, overflow="fold") for row in rows],
+        "face": [_cell(row.face, "d") for row in rows],
+        "quality": [_cell(row.quality, ".3f") for row in rows],
+        "percentile": [_cell(row.percentile, ".0f") for row in rows],
+        "accepted": [_accepted(row.accepted) for row in rows],
+        "note": [_note(row) for row in rows],
+    }
+    shown = {name: cells for name, cells in columns.items() if name == "image" or any(map(len, cells))}
+    for name in shown:
+        table.add_column(name, justify="left" if name in ("image", "note") else "right", overflow="fold")
+    for cells in zip(*shown.values(), strict=True):
+        table.add_row(*cells)
+    stdout.print(table)
+
+
+def _cell(value: float | None, layout: str) -> Text:
+    return Text("" if value is None else format(value, layout))
+
+
+def _accepted(accepted: bool | None) -> Text:
+    return Text() if accepted is None else Text("yes", "green") if accepted else Text("no", "red")
+
+
+def _note(row: Row) -> Text:
+    """Why there is no quality, or why the face was not accepted."""
+    if row.error is not None:
+        return Text(row.error.removeprefix(f"{row.path}: "), "red")
+    return Text(row.reason or "")

@@ -1,0 +1,166 @@
+"""Images with their faces drawn in: box, five points, quality and decision."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from facerts.scoring.inputs import Color, ImageInput, lazy_inputs
+from facerts.scoring.row import Row
+
+Pixels = NDArray[np.uint8]
+Rgb = tuple[int, int, int]
+
+# Okabe and Ito's green, red and blue, which most color-blind people tell apart.
+ACCEPTED: Rgb = (0, 158, 115)
+REJECTED: Rgb = (213, 94, 0)
+UNDECIDED: Rgb = (0, 114, 178)
+WHITE: Rgb = (255, 255, 255)
+
+FONT = cv2.FONT_HERSHEY_DUPLEX
+# Smaller images are enlarged to at least this longer side, so that a label can be read.
+MIN_SIDE = 448
+MIN_TEXT_HEIGHT = 9
+# Left out of the label of a small face.
+QUALITY = "quality "
+
+
+def annotate(image: ImageInput, rows: Sequence[Row], *, color: Color = "RGB") -> Pixels:
+    """An image with the faces that rows say are in it.
+
+    Boxes and labels are green for accepted faces, red for rejected ones, and blue without a threshold. The label of an
+    aligned crop, or of an image without a face, stands below the image.
+
+    Args:
+        image: a path, encoded bytes, an ``(H, W, 3) uint8`` array or a PIL image.
+        rows: the rows of this image.
+        color: order of the channels of an array.
+
+    Returns:
+        ``(H', W', 3) uint8`` RGB: a copy of the image, enlarged by a whole number if its sides are below 448 pixels,
+        and higher by the label below it.
+
+    Raises:
+        ImageError: the image cannot be read.
+
+    Examples:
+        >>> import facerts
+        >>> from facerts.datasets.synthetic import draw_face
+        >>> face = draw_face(0, 0)
+        >>> annotated = facerts.annotate(face, facerts.load().score(face, keep=0.95))
+        >>> annotated.shape[1]
+        448
+    """
+    (given,) = lazy_inputs([image], color)
+    pixels = given.load()
+    factor = max(1, math.ceil(MIN_SIDE / max(pixels.shape[:2])))
+    canvas = pixels.copy() if factor == 1 else _enlarged(pixels, factor)
+    framed = [row for row in rows if row.box is not None]
+    # The smallest faces last, and all labels above all boxes, so that little is hidden.
+    for row in framed:
+        _draw_face(canvas, row, factor)
+    for row in reversed(framed):
+        _draw_label(canvas, row, factor)
+    for row in rows:
+        if row.box is None:
+            canvas = _with_caption(canvas, row)
+    return canvas
+
+
+def _enlarged(pixels: Pixels, factor: int) -> Pixels:
+    enlarged = cv2.resize(pixels, None, fx=factor, fy=factor, interpolation=cv2.INTER_CUBIC)
+    return enlarged.astype(np.uint8, copy=False)
+
+
+def label(row: Row) -> list[str]:
+    """What a row says of its face, in lines of decreasing importance."""
+    quality = [] if row.quality is None else [f"{QUALITY}{row.quality:.2f}"]
+    percentile = [] if row.percentile is None else [f"percentile {row.percentile:.0f}"]
+    return [*quality, *percentile, *filter(None, [row.reason, row.error])]
+
+
+def _color(row: Row) -> Rgb:
+    return UNDECIDED if row.accepted is None else ACCEPTED if row.accepted else REJECTED
+
+
+def _line_width(canvas: Pixels) -> int:
+    return int(max(2, round(max(canvas.shape[:2]) / 300)))
+
+
+def _draw_face(canvas: Pixels, row: Row, factor: int) -> None:
+    left, top, right, bottom = _box(row, factor)
+    width = min(_line_width(canvas), max(1, (right - left) // 15))
+    cv2.rectangle(canvas, (left, top), (right, bottom), _color(row), width, cv2.LINE_AA)
+    radius = max(2, (right - left) // 50)
+    for x, y in np.round(np.reshape(row.points or [], (-1, 2)) * factor).astype(int).tolist():
+        cv2.circle(canvas, (x, y), radius, WHITE, cv2.FILLED, cv2.LINE_AA)
+        cv2.circle(canvas, (x, y), radius, _color(row), 1, cv2.LINE_AA)
+
+
+def _draw_label(canvas: Pixels, row: Row, factor: int) -> None:
+    """The lines that fit to the face on a plate above its box, or below it at the top of the image."""
+    left, top, right, bottom = _box(row, factor)
+    height, width = canvas.shape[:2]
+    text = round(max(MIN_TEXT_HEIGHT, min((right - left) / 9, max(height, width) / 60)))
+    room = 1.5 * (right - left)
+    first, *others = label(row) or [""]
+    first = first if _width(first, text) <= room else first.removeprefix(QUALITY)
+    lines = [first, *(line for line in others if _width(line, text) <= room)]
+    plate_height, plate_width = _plate_size(lines, text)
+    y = top - plate_height if top >= plate_height else min(bottom, height - plate_height)
+    x = min(max(left - _line_width(canvas) // 2, 0), width - plate_width)
+    _draw_plate(canvas, lines, (max(x, 0), max(y, 0)), text, _color(row))
+
+
+def _with_caption(canvas: Pixels, row: Row) -> Pixels:
+    """The image in a frame, with the label on a plate below it."""
+    lines, width = label(row), canvas.shape[1]
+    longest = max(_width(line, 100) for line in [*lines, "percentile 100"]) / 100
+    text = max(MIN_TEXT_HEIGHT, min(round(max(canvas.shape[:2]) / 35), int(width * 0.9 / longest)))
+    frame = 2 * _line_width(canvas)
+    cv2.rectangle(canvas, (0, 0), (width - 1, canvas.shape[0] - 1), _color(row), frame)
+    plate = np.empty((_plate_size(lines, text)[0], width, 3), dtype=np.uint8)
+    plate[:] = _color(row)
+    _draw_plate(plate, lines, (0, 0), text, _color(row))
+    return np.vstack([canvas, plate])
+
+
+def _draw_plate(canvas: Pixels, lines: Sequence[str], corner: tuple[int, int], text: int, color: Rgb) -> None:
+    """Lines of white text on a colored plate; ``corner`` is its left top."""
+    x, y = corner
+    height, width = _plate_size(lines, text)
+    cv2.rectangle(canvas, (x, y), (x + width, y + height), color, cv2.FILLED)
+    for number, line in enumerate(lines):
+        base = y + round(text * (1.5 + 1.6 * number))
+        cv2.putText(
+            canvas, line, (x + text // 2, base), FONT, _scale(text), WHITE, _weight(text), cv2.LINE_AA
+        )
+
+
+def _plate_size(lines: Sequence[str], text: int) -> tuple[int, int]:
+    """Height and width of a plate with these lines."""
+    width = max((_width(line, text) for line in lines), default=0)
+    return round(text * (0.5 + 1.6 * len(lines))), width + text
+
+
+def _box(row: Row, factor: int) -> list[int]:
+    return [round(side * factor) for side in row.box or [0, 0, 0, 0]]
+
+
+def _width(line: str, text: int) -> int:
+    (width, _), _ = cv2.getTextSize(line, FONT, _scale(text), _weight(text))
+    return int(width)
+
+
+def _scale(text: int) -> float:
+    """OpenCV's scale for capital letters of this height in pixels."""
+    return float(cv2.getFontScaleFromHeight(FONT, text, _weight(text)))
+
+
+def _weight(text: int) -> int:
+    """Thickness of the strokes of letters of this height."""
+    return max(1, text // 14)

@@ -1,0 +1,190 @@
+"""What ``facerts score`` prints without a file to write to, and what it says to whoever gives it something else."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from facerts.cli import score
+from facerts.datasets.synthetic import draw_face
+from facerts.images import encode_png
+from tests.command import run
+from tests.foreign import write_description, write_embedder
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = write_embedder(tmp_path_factory.mktemp("model") / "m.onnx", quality=True)
+    write_description(path, quality="output:bright")
+    return path
+
+
+@pytest.fixture
+def crops(tmp_path: Path) -> Path:
+    """Three crops and a broken file."""
+    folder = tmp_path / "crops"
+    folder.mkdir()
+    for number in range(3):
+        (folder / f"{number}.png").write_bytes(encode_png(draw_face(number, 0)))
+    (folder / "broken.jpg").write_bytes(b"GIF89a")
+    return folder
+
+
+def cells(line: str) -> list[str]:
+    return [cell.strip() for cell in line.strip("│┃ \n").replace("┃", "│").split("│")]
+
+
+def table_of(out: str) -> list[list[str]]:
+    return [cells(line) for line in out.splitlines() if line.startswith(("│", "┃"))]
+
+
+def test_an_image_alone_is_one_line_of_a_table(
+    model: Path, crops: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("score", crops / "0.png", "--model", model) == 0
+    captured = capsys.readouterr()
+    (header, row) = table_of(captured.out)
+    assert header == ["image", "face", "quality"]
+    assert row[:2] == [str(crops / "0.png"), "0"]
+    assert -1 <= float(row[2]) <= 1
+    assert "pictures" not in captured.out
+    assert captured.err == ""
+
+
+def test_decisions_and_errors_have_columns_and_the_status(
+    model: Path, crops: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("score", crops, "--model", model, "--min-quality", "9") == 1
+    captured = capsys.readouterr()
+    header, *rows = table_of(captured.out)
+    assert header == ["image", "face", "quality", "accepted", "note"]
+    assert [row[-2:] for row in rows[:3]] == [["no", "quality below the threshold"]] * 3
+    assert rows[3][1:] == ["", "", "", "GIF is not read; convert it to JPEG or PNG"]
+    assert "failed          1" in captured.out
+    # The table has the error already.
+    assert captured.err == ""
+
+
+def test_a_table_is_limited_and_says_so(
+    model: Path, crops: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(score, "TABLE_ROWS", 2)
+    assert run("score", crops, "--model", model) == 1
+    captured = capsys.readouterr()
+    assert len(table_of(captured.out)) == 1 + 2
+    assert "pictures        4" in captured.out
+    assert "the table will have 2 rows, for 4 images; --out rows.csv writes all" in captured.err
+    assert "2 more rows are not shown; --out rows.csv writes all" in captured.err
+    assert "broken.jpg: GIF is not read" in captured.err
+
+
+def test_rows_without_a_file_can_be_json(
+    model: Path, crops: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(score, "TABLE_ROWS", 2)
+    assert run("score", crops, "--model", model, "--json") == 1
+    result = json.loads(capsys.readouterr().out)
+    assert [row["error"] is None for row in result["rows"]] == [True, True, True, False]
+    assert (result["pictures"], result["faces"], result["failed"]) == (4, 3, 1)
+
+
+def test_standard_output_gets_what_a_file_gets(
+    model: Path, crops: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, options in (("rows.csv", ()), ("rows.jsonl", ("--json",))):
+        assert run("score", crops, "--model", model, "--out", tmp_path / name) == 1
+        capsys.readouterr()
+        assert run("score", crops, "--model", model, "-o", "-", *options) == 1
+        captured = capsys.readouterr()
+        assert captured.out == (tmp_path / name).read_text()
+        assert "pictures        4" in captured.err
+        assert "broken.jpg: GIF is not read" in captured.err
+    assert len(list(csv.DictReader(io.StringIO((tmp_path / "rows.csv").read_text())))) == 4
+
+
+def test_standard_output_may_be_closed_early(model: Path, crops: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "facerts", "score", crops, "--model", model, "--out", "-"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    process.stdout.close()
+    assert process.wait(60) == 141
+
+
+def test_copies_need_no_file_of_rows(model: Path, crops: Path, tmp_path: Path) -> None:
+    copies = tmp_path / "rejected"
+    assert run("score", crops, "--model", model, "--min-quality", "9", "--copy-rejected", copies) == 1
+    assert sorted(file.name for file in copies.iterdir()) == ["0.png", "1.png", "2.png"]
+
+
+@pytest.mark.parametrize("options", [("--resume",), ("--engine", "ray"), ("--resume", "--out", "-")])
+def test_what_needs_a_file_says_so(
+    model: Path, crops: Path, capsys: pytest.CaptureFixture[str], options: tuple[str, ...]
+) -> None:
+    assert run("score", crops, "--model", model, *options) == 2
+    assert "require --out FILE" in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("https://example.org/a.jpg", "https://example.org/a.jpg is an address; download it first"),
+        ("-", "images are not read from standard input; give files, folders or a list"),
+        ("nope.jpg", "nope.jpg: no such file or folder"),
+        ("*.tiff", "*.tiff: no such file or folder, nothing matches"),
+        ("a.pdf", "a.pdf: PDF is not read; convert it to JPEG or PNG"),
+        ("a.HEIC", "a.HEIC: HEIC is not read; convert it to JPEG or PNG"),
+        (
+            "notes.txt",
+            "notes.txt: a list has the path of an image on each line, and no line of this one names",
+        ),
+        ("table.csv", "table.csv: not a source; give a folder"),
+        ("empty", "empty: no images found (.bmp, .jpeg, .jpg, .png, .webp)"),
+        (
+            "phone",
+            "phone: no images found (.bmp, .jpeg, .jpg, .png, .webp), only 2 other files; convert HEIC to",
+        ),
+    ],
+)
+def test_what_a_new_user_may_try_is_answered(
+    model: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    given: str,
+    message: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "phone").mkdir()
+    for name in ("a.pdf", "a.HEIC", "table.csv", "notes.txt", "phone/a.heic", "phone/notes"):
+        (tmp_path / name).write_bytes(b"some text\n")
+    assert run("score", given, "--model", model) == 2
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("content", "kind"),
+    [
+        (b"\0\0\0\x18ftypheic\0\0\0\0", "HEIC"),
+        (b"\0\0\0\x18ftypmif1\0\0\0\0", "HEIC"),
+        (b"\0\0\0\x18ftypavif\0\0\0\0", "AVIF"),
+        (b"II*\0\0\0", "TIFF"),
+        (b"MM\0*\0\0", "TIFF"),
+        (b"%PDF-1.7", "PDF"),
+    ],
+)
+def test_a_file_of_another_format_is_named_whatever_its_suffix(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes, kind: str
+) -> None:
+    (tmp_path / "a.jpg").write_bytes(content)
+    assert run("score", tmp_path / "a.jpg", "--model", model) == 1
+    assert f"{kind} is not read; convert it to JPEG or PNG" in capsys.readouterr().out

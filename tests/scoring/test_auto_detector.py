@@ -1,0 +1,214 @@
+"""Crops and photos in one run: the choice for each image, and a detector that is opened when the first photo comes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import facerts
+from facerts.datasets.synthetic import draw_face
+from facerts.detection import Detection, LazyDetector
+from facerts.errors import MissingModelError, ModelError
+from facerts.hub import fetch
+from facerts.images import encode_png
+from facerts.integrations.sklearn import FaceEmbedder
+from facerts.scoring.auto_detector import AutoDetector
+from tests.command import run
+from tests.detectors import write_yunet
+from tests.foreign import write_description, write_embedder
+
+Pixels = NDArray[np.uint8]
+
+
+def photo(height: int = 96, width: int = 128) -> Pixels:
+    """A photo in which the stub of YuNet finds one face."""
+    image = np.zeros((height, width, 3), dtype=np.uint8)
+    image[32:64, 32:64, 0] = 255
+    return image
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = write_embedder(tmp_path_factory.mktemp("model") / "m.onnx", quality=True)
+    write_description(path, quality="output:bright")
+    return path
+
+
+@pytest.fixture
+def yunet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A stub of YuNet, which the list of downloads pins, outside of the folders where it would be found."""
+    path = write_yunet(tmp_path / "yunet.onnx")
+    entry = {
+        "name": "yunet",
+        "file": path.name,
+        "urls": ["https://127.0.0.1:9/yunet.onnx"],
+        "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
+        "bytes": path.stat().st_size,
+        "summary": "for tests",
+        "terms": "none",
+    }
+    (tmp_path / "fetch.json").write_text(json.dumps({"schema": "facerts.pull/1", "models": [entry]}))
+    monkeypatch.setattr(fetch, "DOWNLOADS", tmp_path / "fetch.json")
+    monkeypatch.setenv("FACERTS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("FACERTS_MODELS", str(tmp_path / "none"))
+    return path
+
+
+@pytest.fixture
+def images(tmp_path: Path) -> Path:
+    """A crop and a photo."""
+    folder = tmp_path / "images"
+    folder.mkdir()
+    (folder / "a_crop.png").write_bytes(encode_png(draw_face(0, 0)))
+    (folder / "b_photo.png").write_bytes(encode_png(photo()))
+    return folder
+
+
+def test_crops_are_taken_as_they_are_and_photos_are_searched(
+    model: Path, yunet: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scorer = facerts.load(model)
+    crop = draw_face(0, 0)
+    # Neither opening the scorer nor a crop needs the detector.
+    assert scorer.score(crop) == facerts.load(model, detector="none").score(crop)
+    with pytest.raises(MissingModelError, match=r"FACERTS_OFFLINE.*facerts models pull yunet"):
+        scorer.score([crop, photo()])
+    # The same scorer works once the model is there.
+    monkeypatch.setenv("FACERTS_MODELS", str(yunet.parent))
+    crop_row, photo_row = scorer.score([crop, photo()])
+    assert (crop_row.box, crop_row.face) == (None, 0)
+    assert [photo_row] == [
+        row.__class__(**{**vars(row), "path": "image 1"})
+        for row in facerts.load(model, detector="yunet").score(photo())
+    ]
+    assert photo_row.box is not None
+
+
+def test_a_crop_of_another_shape_is_a_photo(model: Path, yunet: Path) -> None:
+    scorer = facerts.load(model, detector_model=yunet)
+    for height, width in ((112, 111), (111, 112), (224, 224)):
+        (row,) = scorer.score(np.zeros((height, width, 3), dtype=np.uint8))
+        assert row.reason == "no face found"
+    (row,) = scorer.score(np.zeros((112, 112, 3), dtype=np.uint8))
+    assert row.reason is None
+
+
+def test_the_order_of_colors_reaches_the_detector(model: Path, yunet: Path) -> None:
+    scorer = facerts.load(model, detector_model=yunet)
+    bgr = photo()[..., ::-1]
+    assert scorer.score(bgr, color="BGR") == scorer.score(photo()) != scorer.score(bgr)
+
+
+def test_a_given_detector_model_is_opened_and_checked_at_once(
+    model: Path, yunet: Path, tmp_path: Path
+) -> None:
+    scorer = facerts.load(model, detector_model=yunet, det_threshold=0.3)
+    assert isinstance(scorer.detector, AutoDetector)
+    assert "threshold 0.3" in scorer.detector.identity
+    with pytest.raises(ModelError, match=r"gone\.onnx: no such"):
+        facerts.load(model, detector_model=tmp_path / "gone.onnx")
+
+
+def test_what_rows_depend_on_is_known_before_the_detector_is_open(
+    model: Path, yunet: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = facerts.load(model).settings()
+    assert hashlib.sha256(yunet.read_bytes()).hexdigest() in str(settings["detector"])
+    monkeypatch.setenv("FACERTS_MODELS", str(yunet.parent))
+    opened = facerts.load(model)
+    opened.score(photo())
+    assert opened.settings() == settings
+    others = [
+        facerts.load(model, detector="none"),
+        facerts.load(model, detector="yunet"),
+        facerts.load(model, det_threshold=0.3),
+    ]
+    assert len({scorer.settings()["detector"] for scorer in [opened, *others]}) == 4
+
+
+def test_a_run_that_lacked_the_detector_is_continued(
+    model: Path,
+    yunet: Path,
+    images: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    command = ("score", images, "--model", model, "--out", tmp_path / "rows.jsonl")
+    assert run(*command) == 2
+    assert "forbids downloading it" in " ".join(capsys.readouterr().err.split())
+    assert not (tmp_path / "rows.jsonl").exists()
+    assert (tmp_path / "rows.jsonl.parts" / "job.json").exists()
+    monkeypatch.setenv("FACERTS_MODELS", str(yunet.parent))
+    assert run(*command, "--resume") == 0
+    rows = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
+    assert [row["box"] is None for row in rows] == [True, False]
+
+
+def test_the_offline_option_is_the_variable(
+    model: Path, yunet: Path, images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FACERTS_OFFLINE", "")
+    monkeypatch.setattr(fetch, "_download", lambda *_, **__: pytest.fail("it downloads"))
+    for command, out in (("score", "rows.csv"), ("embed", "e.npz")):
+        assert run(command, images, "--model", model, "--out", tmp_path / out, "--offline") == 2
+    assert run("serve", "--model", model, "--offline") == 2
+    assert run("evaluate", "verification", "--model", model, "--data", images, "--align", "yunet",
+               "--out", tmp_path / "r", "--offline") == 2  # fmt: skip
+
+
+def test_embeddings_of_crops_and_photos_share_a_file(
+    model: Path, yunet: Path, images: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "e.npz"
+    assert run("embed", images, "--model", model, "--detector-model", yunet, "--out", out) == 0
+    with np.load(out) as arrays:
+        assert len(arrays["embeddings"]) == 2
+        assert np.isnan(arrays["det_score"]).tolist() == [True, False]
+        assert np.isnan(arrays["face_size"]).tolist() == [True, False]
+
+
+def test_scikit_learn_has_the_same_default(model: Path, yunet: Path, images: Path) -> None:
+    paths = sorted(images.iterdir())
+    expected = [entry.embedding for entry in facerts.load(model, detector_model=yunet).score_paths(images)]
+    np.testing.assert_array_equal(FaceEmbedder(model, detector_model=yunet).transform(paths), expected)
+
+
+def test_threads_share_one_attempt_to_open_a_detector() -> None:
+    attempts: list[int] = []
+    meeting = threading.Barrier(4)
+    may_end = threading.Event()
+
+    def found(image: Pixels) -> list[Detection]:
+        return []
+
+    def open_detector() -> object:
+        attempts.append(1)
+        may_end.wait(10)
+        if len(attempts) == 1:
+            raise MissingModelError("no network")
+        return found
+
+    lazy = LazyDetector(open_detector, "lazy")  # type: ignore[arg-type]
+
+    def detect() -> str:
+        meeting.wait(10)
+        threading.Timer(0.2, may_end.set).start()
+        try:
+            return str(lazy(photo()))
+        except MissingModelError as error:
+            return str(error)
+
+    with ThreadPoolExecutor(4) as pool:
+        answers = [future.result() for future in [pool.submit(detect) for _ in range(4)]]
+    assert answers == ["no network"] * 4
+    assert len(attempts) == 1
+    assert lazy(photo()) == lazy(photo()) == []
+    assert len(attempts) == 2

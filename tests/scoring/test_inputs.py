@@ -1,0 +1,114 @@
+"""Images as Python programs have them: paths, bytes, arrays of either order of colors, PIL images."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from PIL import Image
+
+import facerts
+from facerts.errors import DataError, Error, ImageError
+from facerts.images import encode_png, fit_crop
+from facerts.scoring import Row, Scorer
+from tests.foreign import write_description, write_embedder
+
+Crops = NDArray[np.uint8]
+
+
+@pytest.fixture
+def scorer(tmp_path: Path) -> Scorer:
+    path = write_embedder(tmp_path / "m.onnx", quality=True)
+    thresholds = {"0.9": {"quality": 0.0, "data_sha256": "0" * 64}}
+    write_description(path, quality="output:bright", thresholds=thresholds)
+    return facerts.load(path)
+
+
+def test_what_cannot_be_embedded_is_named(scorer: Scorer, crops: Crops) -> None:
+    for images in ([crops[0], crops[1][:50]], ["gone.png"]):
+        with pytest.raises(ImageError, match=r"image 1: 112 x 50 pixels|gone\.png: cannot be read"):
+            scorer.embed(images)
+
+
+def test_embedding_takes_what_scoring_takes(scorer: Scorer, crops: Crops, tmp_path: Path) -> None:
+    expected = scorer.embed(crops[:4]).embedding
+    (tmp_path / "a.png").write_bytes(encode_png(crops[0]))
+    mixed = [tmp_path / "a.png", encode_png(crops[1]), crops[2], Image.fromarray(crops[3])]
+    np.testing.assert_array_equal(scorer.embed(mixed).embedding, expected)
+    for one in (str(tmp_path / "a.png"), crops[0], Image.fromarray(crops[0])):
+        np.testing.assert_allclose(scorer.embed(one).embedding, expected[:1], atol=1e-6)
+    assert scorer.embed([]).embedding.shape == (0, expected.shape[1])
+
+
+def test_embedding_resizes_crops_only_on_request(scorer: Scorer, crops: Crops) -> None:
+    larger = cv2.resize(crops[0], (224, 224))
+    with pytest.raises(ImageError, match="image 0: 224 x 224 pixels are not an aligned crop"):
+        scorer.embed([larger])
+    resized = Scorer(scorer.embedder, resize_crops=True).embed([larger]).embedding
+    np.testing.assert_array_equal(resized, scorer.embed([fit_crop(larger)]).embedding)
+
+
+def test_bgr_arrays_are_swapped_and_nothing_else(scorer: Scorer, crops: Crops, tmp_path: Path) -> None:
+    colored = crops[0].copy()
+    colored[..., 0] //= 3
+    (tmp_path / "a.png").write_bytes(encode_png(colored))
+    bgr = cv2.imread(str(tmp_path / "a.png"))
+    expected = scorer.embed(colored).embedding
+    assert not np.allclose(scorer.embed(bgr).embedding, expected)
+    np.testing.assert_array_equal(scorer.embed(bgr, color="BGR").embedding, expected)
+    np.testing.assert_array_equal(scorer.embed(bgr[None], color="BGR").embedding, expected)
+    np.testing.assert_array_equal(scorer.embed(tmp_path / "a.png", color="BGR").embedding, expected)
+    with pytest.raises(Error, match="no color 'bgr'; choose one of RGB, BGR"):
+        scorer.score(bgr, color="bgr")  # type: ignore[arg-type]
+
+
+def test_pil_images_are_upright_rgb(scorer: Scorer, crops: Crops, tmp_path: Path) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6  # to be turned by 90 degrees clockwise
+    Image.fromarray(np.rot90(crops[0])).save(tmp_path / "turned.png", exif=exif)
+    with Image.open(tmp_path / "turned.png") as turned:
+        np.testing.assert_array_equal(scorer.embed(turned).embedding, scorer.embed(crops[:1]).embedding)
+    gray = Image.fromarray(crops[0]).convert("L")
+    assert scorer.score(gray) == scorer.score(np.repeat(np.array(gray)[..., None], 3, axis=2))
+
+
+def test_a_bad_pil_image_becomes_a_row_with_its_error(
+    scorer: Scorer, crops: Crops, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "cut.png").write_bytes(encode_png(crops[0])[:2000])
+    deep = Image.fromarray(np.zeros((112, 112), dtype=np.uint16))
+    with Image.open(tmp_path / "cut.png") as cut:
+        rows = scorer.score([cut, deep, Image.fromarray(crops[0])])
+    assert [row.path for row in rows] == ["image 0", "image 1", "image 2"]
+    assert "image 0: PIL cannot read it" in str(rows[0].error)
+    assert "image 1: a PIL image of mode I;16; convert it to RGB" in str(rows[1].error)
+    assert rows[2].error is None
+    monkeypatch.setattr("facerts.scoring.inputs.MAX_PIXELS", 112 * 112 - 1)
+    (row,) = scorer.score(Image.fromarray(crops[0]))
+    assert "112 x 112 pixels exceed the limit of 12,543" in str(row.error)
+
+
+def test_an_address_is_refused_with_a_reason(scorer: Scorer) -> None:
+    (row,) = scorer.score("https://example.org/a.jpg")
+    assert row.error == "https://example.org/a.jpg is an address; download it first and give the file"
+    with pytest.raises(DataError, match=r"^https://example\.org/a\.jpg is an address; download it first"):
+        next(scorer.score_paths("https://example.org/a.jpg"))
+
+
+def test_a_scorer_says_what_it_is(scorer: Scorer) -> None:
+    assert repr(scorer) == "<Scorer m, detector auto, keep: 0.9>"
+    resizing = Scorer(scorer.embedder, resize_crops=True)
+    assert repr(resizing) == "<Scorer m, detector none, resize_crops=True, keep: 0.9>"
+
+
+def test_rows_become_a_data_frame(scorer: Scorer, crops: Crops) -> None:
+    pandas = pytest.importorskip("pandas")
+    rows = scorer.score([crops[0], b"no"], min_quality=-9)
+    table = pandas.DataFrame(rows)
+    assert list(table) == [field.name for field in fields(Row)]
+    assert table["quality"].notna().tolist() == [True, False]
+    assert table["accepted"][0]
