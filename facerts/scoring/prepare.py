@@ -12,6 +12,7 @@ from facerts.detection import Detection, Detector
 from facerts.errors import Error, ImageError
 from facerts.images import CROP_SIZE, as_crop
 from facerts.images.align import align
+from facerts.scoring.reasons import crop_reasons, detection_reasons
 
 
 @dataclass(frozen=True)
@@ -35,12 +36,14 @@ class PreparedImage:
         path: the name of the image in rows; bytes of a file name that are not valid text are escaped as ``\\udcff``.
         crops: ``(112, 112, 3) uint8`` RGB, one per face.
         detections: one per crop; None if the image is itself a crop.
+        reasons: one per crop; what makes the face poor according to its crop and detection.
         error: why the image could not be loaded.
     """
 
     path: str
     crops: list[NDArray[np.uint8]]
     detections: list[Detection | None]
+    reasons: list[tuple[str, ...]]
     error: str | None = None
 
 
@@ -61,11 +64,17 @@ def prepare(
         if detector is None:
             if not resize_crops:
                 _check_size(pixels, path)
-            return PreparedImage(path, [as_crop(pixels, where=path)], [None])
+            crop = as_crop(pixels, where=path)
+            return PreparedImage(path, [crop], [None], [crop_reasons(crop)])
         faces = detector(pixels)[: 1 if largest else None]
-        return PreparedImage(path, [align(pixels, face.points) for face in faces], [*faces])
+        crops = [align(pixels, face.points) for face in faces]
+        reasons = [
+            detection_reasons(face, *pixels.shape[:2]) + crop_reasons(crop)
+            for face, crop in zip(faces, crops, strict=True)
+        ]
+        return PreparedImage(path, crops, [*faces], reasons)
     except Error as error:
-        return PreparedImage(path, [], [], printable(str(error)))
+        return PreparedImage(path, [], [], [], printable(str(error)))
 
 
 def _check_size(image: NDArray[np.uint8], where: str) -> None:

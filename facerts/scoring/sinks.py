@@ -88,6 +88,7 @@ def _parquet(path: Path) -> Iterator[Put]:
         "percentile": pyarrow.float64(),
         "uncertainty": pyarrow.float64(),
         "accepted": pyarrow.bool_(),
+        "reasons": pyarrow.list_(text),
     }
     schema = pyarrow.schema([(name, types.get(name, text)) for name in COLUMNS])
     rows: list[dict[str, Any]] = []
@@ -116,11 +117,13 @@ def _pyarrow() -> Any:
 
 
 def _cell(value: object) -> object:
-    """Lists as numbers separated by spaces, booleans in lower case, text escaped, None as an empty cell."""
+    """Numbers separated by spaces, names by semicolons, booleans in lower case, text escaped, None as an empty cell."""
     if isinstance(value, str):
         return to_cell(value)
     if isinstance(value, list):
         return " ".join(f"{number:g}" for number in value)
+    if isinstance(value, tuple):
+        return ";".join(value)
     if isinstance(value, bool):
         return "true" if value else "false"
     return value

@@ -80,7 +80,9 @@ def test_pictures_show_their_faces_or_why_there_are_none(
     assert "not a JPEG" in texts[1]
     for shown, row in zip(page.run(ROWS), photo_scorer.score(pictures[0]), strict=True):
         assert row.quality is not None
-        assert shown == f"{row.face + 1} {row.percentile:.0f} {row.quality:.3f} −{row.quality:.3f} 0.90"
+        scores = f"{row.face + 1} {row.percentile:.0f} {row.quality:.3f} −{row.quality:.3f} 0.90"
+        assert row.reasons
+        assert shown == f"{scores} {', '.join(row.reasons).replace('_', ' ')}"
 
 
 def test_boxes_lie_on_the_faces_in_colors_that_rise_with_quality(page: Tab, pictures: list[Path]) -> None:

@@ -70,6 +70,7 @@ def test_one_picture_as_the_body_gives_what_the_scorer_gives(client: httpx.Clien
                         "uncertainty": row.uncertainty,
                         "accepted": None,
                         "reason": None,
+                        "reasons": ["noisy"],
                         "embedding": response.json()["pictures"][0]["faces"][0]["embedding"],
                     }
                 ],
