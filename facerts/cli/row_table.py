@@ -42,7 +42,7 @@ def _accepted(accepted: bool | None) -> Text:
 
 
 def _note(row: Row) -> Text:
-    """Why there is no quality, or why the face was not accepted."""
+    """Why there is no quality, why the face was not accepted, and what makes it poor."""
     if row.error is not None:
         return Text(row.error.removeprefix(f"{row.path}: "), "red")
-    return Text(row.reason or "")
+    return Text("; ".join(filter(None, [row.reason, *row.reasons])).replace("_", " "))

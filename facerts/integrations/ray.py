@@ -24,7 +24,7 @@ from facerts.errors import Error, MissingExtraError, first_line
 from facerts.scoring.blocks import Block
 from facerts.scoring.job import Job, names_sha256
 from facerts.scoring.prepare import printable
-from facerts.scoring.row import Row
+from facerts.scoring.row import row_from_json
 from facerts.scoring.run import Task, score_spans
 from facerts.scoring.scorer import Scorer
 from facerts.version import __version__
@@ -130,7 +130,7 @@ def run_job_on_ray(
         for result in _results(ray, blocks):
             if result["error"]:
                 raise Error(result["error"])
-            rows = [Row(**row) for row in json.loads(result["rows"])]
+            rows = [row_from_json(row) for row in json.loads(result["rows"])]
             job.put(result["block"], Block(rows, json.loads(result["states"])))
             if advance is not None:
                 advance(len(job.span(result["block"])))

@@ -80,7 +80,8 @@ def label(row: Row) -> list[str]:
     """What a row says of its face, in lines of decreasing importance."""
     quality = [] if row.quality is None else [f"{QUALITY}{row.quality:.2f}"]
     percentile = [] if row.percentile is None else [f"percentile {row.percentile:.0f}"]
-    return [*quality, *percentile, *filter(None, [row.reason, row.error])]
+    reasons = [reason.replace("_", " ") for reason in row.reasons]
+    return [*quality, *percentile, *filter(None, [row.reason]), *reasons, *filter(None, [row.error])]
 
 
 def _color(row: Row) -> Rgb:

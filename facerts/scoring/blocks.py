@@ -16,7 +16,7 @@ from typing import Any
 from facerts.datasets.source import Source
 from facerts.errors import DataError
 from facerts.io.files import atomic_write
-from facerts.scoring.row import Row
+from facerts.scoring.row import Row, row_from_json
 
 # Size in bytes and modification time in nanoseconds; None for a missing file.
 FileState = tuple[int, int] | None
@@ -75,7 +75,7 @@ def read_rows(path: Path, number: int) -> list[Row]:
     Raises:
         DataError: see ``check_block``.
     """
-    return [Row(**json.loads(line)) for line in _read_lines(path, number)[0]]
+    return [row_from_json(json.loads(line)) for line in _read_lines(path, number)[0]]
 
 
 def _read_lines(path: Path, number: int) -> tuple[list[bytes], dict[str, Any]]:

@@ -23,7 +23,7 @@ from facerts.scoring.blocks import Block, block_files, check_block, file_states,
 from facerts.scoring.row import Row
 from facerts.scoring.sinks import check_sink, open_sink
 
-SCHEMA = "facerts.score-job/2"
+SCHEMA = "facerts.score-job/3"
 BLOCK_SIZE = 1000
 # An error names at most this many stale blocks.
 MAX_NAMED = 5

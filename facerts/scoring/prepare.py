@@ -13,6 +13,7 @@ from facerts.detection import Detection
 from facerts.errors import Error, ImageError, MissingModelError
 from facerts.images import CROP_SIZE, as_crop
 from facerts.images.align import align
+from facerts.scoring.reasons import crop_reasons, detection_reasons
 
 
 class FaceFinder(Protocol):
@@ -50,6 +51,7 @@ class PreparedImage:
         path: the name of the image in rows; bytes of a file name that are not valid text are escaped as ``\\udcff``.
         crops: ``(112, 112, 3) uint8`` RGB, one per face.
         detections: one per crop; None if the image is itself a crop.
+        reasons: one per crop; what makes the face poor according to its crop and detection.
         error: why the image could not be loaded.
         found: number of faces in the image, including those beyond the largest if only that was wanted.
     """
@@ -57,6 +59,7 @@ class PreparedImage:
     path: str
     crops: list[NDArray[np.uint8]]
     detections: list[Detection | None]
+    reasons: list[tuple[str, ...]]
     error: str | None = None
     found: int = 0
 
@@ -80,15 +83,20 @@ def prepare(
         pixels = image.load()
         found = None if detector is None else detector(pixels)
         if found is None:
-            return PreparedImage(path, [aligned_crop(pixels, path, resize=resize_crops)], [None], found=1)
+            crop = aligned_crop(pixels, path, resize=resize_crops)
+            return PreparedImage(path, [crop], [None], [crop_reasons(crop)], found=1)
         faces = found[: 1 if largest else None]
         crops = [align(pixels, face.points) for face in faces]
-        return PreparedImage(path, crops, [*faces], found=len(found))
+        reasons = [
+            detection_reasons(face, *pixels.shape[:2]) + crop_reasons(crop)
+            for face, crop in zip(faces, crops, strict=True)
+        ]
+        return PreparedImage(path, crops, [*faces], reasons, found=len(found))
     except MissingModelError:
         # Not the image's fault, and all others would wait for the same download.
         raise
     except Error as error:
-        return PreparedImage(path, [], [], printable(str(error)))
+        return PreparedImage(path, [], [], [], printable(str(error)))
 
 
 def aligned_crop(image: NDArray[np.uint8], where: str, *, resize: bool) -> NDArray[np.uint8]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from pydantic import ConfigDict
 
@@ -29,6 +30,8 @@ class Row:
         reason: why the face was not accepted.
         error: why the image could not be scored.
         model_sha256: the SHA-256 of the model.
+        reasons: what makes the face poor, most important first, whether it was accepted or not; names of
+            ``facerts.scoring.reasons.REASONS``.
     """
 
     # Rows read back from a file must not have other fields.
@@ -46,3 +49,9 @@ class Row:
     reason: str | None = None
     error: str | None = None
     model_sha256: str = ""
+    reasons: tuple[str, ...] = ()
+
+
+def row_from_json(values: dict[str, Any]) -> Row:
+    """The row whose fields were written as JSON, which has no tuples."""
+    return Row(**(values | {"reasons": tuple(values["reasons"])}))

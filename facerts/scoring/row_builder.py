@@ -13,6 +13,7 @@ from facerts.embedding import Embedder, FaceOutputs
 from facerts.errors import ModelError
 from facerts.onnx.contract import Calibration
 from facerts.scoring.prepare import PreparedImage
+from facerts.scoring.reasons import in_order, model_reasons
 from facerts.scoring.row import LOW_QUALITY, NO_FACE, Row
 
 
@@ -67,13 +68,21 @@ class RowBuilder:
         return Row(image.path, accepted=accepted, reason=NO_FACE, model_sha256=self.model.sha256)
 
     def _faces(self, image: PreparedImage, outputs: FaceOutputs) -> Iterator[ScoredFace]:
-        faces = zip(image.crops, image.detections, strict=True)
-        for face, (crop, detection) in enumerate(faces):
-            row = self._row(image.path, face, detection, outputs)
+        by_model = model_reasons(self.model.sha256, outputs)
+        faces = zip(image.crops, image.detections, by_model, image.reasons, strict=True)
+        for face, (crop, detection, of_model, of_image) in enumerate(faces):
+            row = self._row(image.path, face, detection, outputs, in_order(of_model + of_image))
             norm = _to_float(outputs.norm, face)
             yield ScoredFace(row, crop, outputs.embedding[face], norm, image.found)
 
-    def _row(self, path: str, face: int, detection: Detection | None, outputs: FaceOutputs) -> Row:
+    def _row(
+        self,
+        path: str,
+        face: int,
+        detection: Detection | None,
+        outputs: FaceOutputs,
+        reasons: tuple[str, ...],
+    ) -> Row:
         quality = _to_float(outputs.quality, face)
         accepted = None if self.min_quality is None or quality is None else quality >= self.min_quality
         percentile = (
@@ -90,6 +99,7 @@ class RowBuilder:
             uncertainty=_to_float(outputs.uncertainty, face),
             accepted=accepted,
             reason=LOW_QUALITY if accepted is False else None,
+            reasons=reasons,
             model_sha256=self.model.sha256,
         )
 

@@ -99,6 +99,7 @@ def _parquet(path: Path, row_type: type[AnyRow]) -> Iterator[Put]:
         "list[float] | None": pyarrow.list_(pyarrow.float64()),
         "float | None": pyarrow.float64(),
         "bool | None": pyarrow.bool_(),
+        "tuple[str, ...]": pyarrow.list_(pyarrow.string()),
     }
     columns = [(field.name, types.get(str(field.type), pyarrow.string())) for field in fields(row_type)]
     schema = pyarrow.schema(columns)
@@ -128,11 +129,13 @@ def _pyarrow() -> Any:
 
 
 def _cell(value: object) -> object:
-    """Lists as numbers separated by spaces, booleans in lower case, text escaped, None as an empty cell."""
+    """Numbers separated by spaces, names by semicolons, booleans in lower case, text escaped, None as an empty cell."""
     if isinstance(value, str):
         return to_cell(value)
     if isinstance(value, list):
         return " ".join(f"{number:g}" for number in value)
+    if isinstance(value, tuple):
+        return ";".join(value)
     if isinstance(value, bool):
         return "true" if value else "false"
     return value

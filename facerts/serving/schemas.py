@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from facerts.onnx.contract import Description
+from facerts.scoring.reasons import REASONS
 from facerts.scoring.verify import Decision
 
 # The form's field for images, and the types of a body that is one image; its first bytes say what it really is.
@@ -37,6 +38,7 @@ Code = Literal[
     "busy",
     "timeout",
 ]
+Reason = Annotated[str, Field(json_schema_extra={"enum": list(REASONS)})]
 
 
 class CommonOptions(BaseModel):
@@ -116,6 +118,9 @@ class FaceResult(Schema):
         description="Whether the quality reaches the threshold; null without a threshold."
     )
     reason: str | None = Field(description="Why the face was not accepted.")
+    reasons: list[Reason] = Field(
+        description="What makes the face poor, most important first, whether it was accepted or not."
+    )
     embedding: list[float] | None = Field(description="Unit length; null unless requested.")
 
 

@@ -358,6 +358,7 @@ def _face(scored: ScoredFace, *, embedding: bool) -> FaceResult:
         uncertainty=row.uncertainty,
         accepted=row.accepted,
         reason=row.reason,
+        reasons=list(row.reasons),
         # Only the digits that float32 has.
         embedding=[float(str(value)) for value in scored.embedding]
         if embedding and scored.embedding is not None

@@ -82,7 +82,9 @@ def test_images_show_their_faces_or_why_there_are_none(
     assert "not a JPEG" in texts[1]
     for shown, row in zip(page.run(ROWS), photo_scorer.score(images[0]), strict=True):
         assert row.quality is not None
-        assert shown == f"{row.face + 1} {row.percentile:.0f} ✓ accepted {row.quality:.3f} 0.90"
+        reasons = ", ".join(row.reasons).replace("_", " ")
+        assert reasons
+        assert shown == f"{row.face + 1} {row.percentile:.0f} ✓ accepted {reasons} {row.quality:.3f} 0.90"
 
 
 def test_boxes_lie_on_the_faces_with_numbers_at_every_width(page: Tab, images: list[Path]) -> None:

@@ -76,6 +76,7 @@ def test_one_image_as_the_body_gives_what_the_scorer_gives(client: httpx.Client,
                         "uncertainty": row.uncertainty,
                         "accepted": None,
                         "reason": None,
+                        "reasons": ["noisy"],
                         "embedding": response.json()["images"][0]["faces"][0]["embedding"],
                     }
                 ],

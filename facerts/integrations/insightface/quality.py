@@ -14,6 +14,7 @@ from facerts.integrations.insightface.face import CROP_SCORES, BgrImage, read_bg
 from facerts.scoring import Scorer
 from facerts.scoring.pipeline import score_batch
 from facerts.scoring.prepare import PreparedImage
+from facerts.scoring.reasons import crop_reasons
 
 
 def add_quality(
@@ -55,7 +56,8 @@ def add_quality(
     image = read_bgr(img, "img")
     crops = [align(image, _points(face, number)) for number, face in enumerate(faces)]
     row_builder = scorer.row_builder(min_quality=min_quality, keep=keep)
-    (scored,) = score_batch(row_builder, [PreparedImage("img", crops, [None] * len(crops))])
+    prepared = PreparedImage("img", crops, [None] * len(crops), [crop_reasons(crop) for crop in crops])
+    (scored,) = score_batch(row_builder, [prepared])
     for face, entry in zip(faces, scored, strict=False):  # without faces there is one entry that says so
         if entry.row.quality is None:
             raise ModelError(f"{scorer.embedder.name} has no quality")

@@ -1,0 +1,429 @@
+"""How often the first reason of a poor face is the right one, and how often a clean face has a reason.
+
+python eval/reasons.py --data held-out.tar --non-faces pets --non-faces-fold '*[!01].jpg' --detector-model yunet.onnx \\
+    --clean lfw --clean aaf --photos photos/lfw
+python eval/reasons.py --fit facerts/scoring/probes.json --data held-out.tar --non-faces pets \\
+    --non-faces-fold '*[01].jpg' --detector-model yunet.onnx
+
+Faces of held-out people are degraded by the kinds of eval/degraded_faces.py, at severities drawn uniformly from 0.5 to
+1. Only those count that became poor: the model's quality falls below its threshold that keeps 95 % of the faces, or the
+similarity to the same crop before below the match threshold at FMR 0.001. Limits and probes are chosen on the first
+half of the people (--fit), and confirmed on the others, also with kinds that nothing was chosen on.
+
+Beside it stands the lowest component of the quality formula of insightface's server (server/backend/
+insightface_server/inference/quality.py: detector, sharpness, brightness, size, pose). It needs a photo, so crops lie on
+a larger canvas, continued at the border. A low component of the detector counts as right for non-faces.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Iterator, Sequence
+from fnmatch import fnmatch
+from pathlib import Path
+
+import cv2
+import numpy as np
+from common import parser_of, run
+from degraded_faces import CHOSEN_ON, CONFIRMED_ON, OCCLUDED, Degradation
+from numpy.typing import NDArray
+
+import facerts
+from facerts.datasets import Source, open_images, open_source
+from facerts.detection import Detection, Detector, open_detector
+from facerts.detection.pose import MODEL, head_pose
+from facerts.embedding import FaceOutputs
+from facerts.images import CROP_SIZE, decode
+from facerts.images.align import align
+from facerts.metrics.calibration import wilson
+from facerts.report.markdown import markdown_table
+from facerts.scoring import Scorer, reasons
+
+Image = NDArray[np.uint8]
+Crops = NDArray[np.uint8]
+SECTIONS = ("crops", "photos", "clean", "pose")
+KEEP, FMR = 0.95, 0.001
+SEVERITIES = 0.5, 1.0
+# Photos are three crops wide; eyes are this many pixels apart in a crop.
+MARGIN, EYE_DISTANCE = CROP_SIZE, 35.24
+SMALLEST, LARGEST = 4.0, 12.0
+CUTS = 0.2, 0.6
+YAWS = (0, 15, 30, 45, 60, 75)
+POSES = 2000
+# Standard deviations in eye distances: depth of a person's nose, shape of a face, position of a landmark.
+DEPTH_SPREAD, SHAPE_SPREAD, POINT_NOISE = 0.06, 0.03, 0.03
+# What each low component of the formula says, darkness and brightness by the side on which it is low.
+COMPONENTS = {
+    "detector": reasons.NOT_A_FACE,
+    "sharpness": reasons.BLURRED,
+    "dark": reasons.UNDER_EXPOSED,
+    "bright": reasons.OVER_EXPOSED,
+    "size": reasons.TOO_SMALL,
+    "pose": reasons.TURNED_AWAY,
+}
+
+
+def main() -> None:
+    options = arguments()
+    scorer = facerts.load(options.model, threads=1)
+    detector = open_detector("yunet", options.detector_model, threshold=options.det_threshold)
+    assert detector is not None
+    crops, first_half = held_out(options.data, options.images)
+    pets = non_faces(options.non_faces, options.non_faces_fold)
+    if options.fit:
+        fit(scorer, crops[first_half], pets, options)
+    else:
+        confirm(scorer, detector, crops[~first_half], pets, options)
+
+
+def arguments() -> argparse.Namespace:
+    parser = parser_of(__doc__)
+    parser.add_argument("--data", nargs="+", required=True, help="Held-out faces with identities.")
+    parser.add_argument(
+        "--images", type=int, default=5, help="Maximum number of images per person (default: 5)."
+    )
+    parser.add_argument("--non-faces", required=True, help="Crops that are not faces.")
+    parser.add_argument("--non-faces-fold", default="*", help="Pattern of the non-faces' names to use.")
+    parser.add_argument("--clean", action="append", default=[], help="More clean crops, for false reasons.")
+    parser.add_argument("--photos", action="append", default=[], help="Photos of clean faces, likewise.")
+    parser.add_argument(
+        "--most", type=int, default=1000, help="Maximum number of those crops of each source."
+    )
+    parser.add_argument("--model", default="facerts-small")
+    parser.add_argument("--detector-model", type=Path, required=True, help="YuNet.")
+    parser.add_argument("--fit", type=Path, metavar="PROBES", help="Fit the model's probe and write it here.")
+    parser.add_argument(
+        "--only", nargs="+", choices=SECTIONS, default=SECTIONS, help="Sections to print (default: all)."
+    )
+    parser.add_argument(
+        "--det-threshold", type=float, default=0.6, help="Minimum detector score (default: 0.6)."
+    )
+    parser.add_argument("--seed", type=int, default=0)
+    return parser.parse_args()
+
+
+# Faces.
+
+
+def held_out(data: Sequence[str], images: int) -> tuple[Crops, NDArray[np.bool_]]:
+    """Up to so many crops of each person, and whether they are of the first half of the people."""
+    source = open_source(data)
+    assert source.labels is not None
+    labels = np.asarray(source.labels)
+    chosen = np.concatenate([np.flatnonzero(labels == label)[:images] for label in np.unique(labels)])
+    return read_crops(source, chosen), labels[chosen] < np.median(np.unique(labels))
+
+
+def non_faces(folder: str, pattern: str) -> Crops:
+    source = open_images(folder)
+    return read_crops(
+        source, [index for index in range(len(source)) if fnmatch(source.location(index), pattern)]
+    )
+
+
+def sample(folder: str, most: int, seed: int) -> tuple[Source, NDArray[np.int64]]:
+    source = open_images(folder)
+    random = np.random.default_rng(seed)
+    return source, np.sort(random.permutation(len(source))[:most])
+
+
+def read_crops(source: Source, indices: Sequence[int] | NDArray[np.integer]) -> Crops:
+    return np.stack([source.crop(int(index)) for index in indices])
+
+
+def degrade_all(crops: Crops, degradation: Degradation, seed: tuple[int, ...]) -> Crops:
+    random = np.random.default_rng(seed)
+    return np.stack([degradation(crop, random.uniform(*SEVERITIES), random) for crop in crops])
+
+
+def is_poor(scorer: Scorer, outputs: FaceOutputs, clean: FaceOutputs) -> NDArray[np.bool_]:
+    assert outputs.quality is not None
+    cosines = np.sum(outputs.embedding * clean.embedding, axis=1)
+    return np.asarray((outputs.quality < scorer.threshold(KEEP)) | (cosines < scorer.match_threshold(FMR)))
+
+
+# Choosing.
+
+
+def fit(scorer: Scorer, crops: Crops, pets: Crops, options: argparse.Namespace) -> None:
+    """Fit the probe for non-faces, and print how well it and a probe for occlusion do on people left out."""
+    from sklearn.model_selection import GroupKFold
+
+    clean = scorer.embed(crops)
+    features, kinds, groups = [inputs_of(clean)], ["clean"] * len(crops), [np.arange(len(crops))]
+    right = dict.fromkeys(["clean"], "") | {name: reason for name, (reason, _) in CHOSEN_ON.items()}
+    shown = [[reasons.crop_reasons(crop) for crop in crops]]
+    for number, (name, (_, degradation)) in enumerate(CHOSEN_ON.items()):
+        changed = degrade_all(crops, degradation, (options.seed, number, 1))
+        outputs = scorer.embed(changed)
+        poor = np.flatnonzero(is_poor(scorer, outputs, clean))
+        features.append(inputs_of(outputs.take(poor)))
+        kinds += [name] * len(poor)
+        groups.append(poor)
+        shown.append([reasons.crop_reasons(changed[index]) for index in poor])
+    features.append(inputs_of(scorer.embed(pets)))
+    kinds += ["non-faces"] * len(pets)
+    right["non-faces"] = reasons.NOT_A_FACE
+    shown.append([reasons.crop_reasons(crop) for crop in pets])
+    groups.append(len(crops) + np.arange(len(pets)))
+    x, kind, group = np.concatenate(features), np.array(kinds), np.concatenate(groups)
+    pixels = np.array([names[0] if names else "" for part in shown for names in part])
+    target = np.array([right[name] for name in kinds])
+    folds = list(GroupKFold(5).split(x, groups=group))
+    probed: dict[str, NDArray[np.float64]] = {}
+    for reason, share in ((reasons.NOT_A_FACE, 0.005), (OCCLUDED, 0.02)):
+        scores = np.empty(len(x))
+        for train, test in folds:
+            weights, bias = logistic(x[train], target[train] == reason)
+            scores[test] = x[test] @ weights + bias
+        limit = float(np.quantile(scores[kind == "clean"], 1 - share))
+        probed[reason] = scores - limit
+        if reason == reasons.NOT_A_FACE:
+            weights, bias = logistic(x, target == reason)
+            write_probe(options.fit, scorer.embedder.sha256, weights, bias - limit)
+    first = np.where(probed[reasons.NOT_A_FACE] > 0, reasons.NOT_A_FACE, pixels)
+    first = np.where((first == "") & (probed[OCCLUDED] > 0), OCCLUDED, first)
+    rows = []
+    for name in dict.fromkeys(kinds):
+        here = kind == name
+        rows.append([name, right[name] or "none", rate(first[here] == right[name])])
+    print(f"First reasons on {len(crops)} crops of the people to choose on; probes in five folds of people\n")
+    print(markdown_table(["kind", "right reason", "right, %"], rows))
+
+
+def inputs_of(outputs: FaceOutputs) -> NDArray[np.float64]:
+    """What a probe weights: the embedding before normalization, its norm, and the quality, ``(N, d + 2)``."""
+    assert outputs.norm is not None
+    assert outputs.quality is not None
+    raw = outputs.embedding * outputs.norm[:, None]
+    return np.hstack([raw, outputs.norm[:, None], outputs.quality[:, None]]).astype(np.float64)
+
+
+def logistic(x: NDArray[np.float64], is_target: NDArray[np.bool_]) -> tuple[NDArray[np.float64], float]:
+    """Weights and bias of a balanced logistic regression."""
+    from sklearn.linear_model import LogisticRegression
+
+    mean, spread = x.mean(axis=0), x.std(axis=0)
+    model = LogisticRegression(C=0.03, class_weight="balanced", max_iter=500)
+    model.fit((x - mean) / spread, is_target)
+    weights = model.coef_[0] / spread
+    return weights, float(model.intercept_[0] - mean @ weights)
+
+
+def write_probe(path: Path, sha256: str, weights: NDArray[np.float64], bias: float) -> None:
+    """Add a probe to a JSON file, in place of an earlier one of the same model."""
+    *embedding, norm, quality = (float(f"{weight:.5g}") for weight in weights)
+    probe = {"embedding": embedding, "norm": norm, "quality": quality, "bias": round(bias, 5)}
+    probes = json.loads(path.read_text()) if path.exists() else {}
+    path.write_text(json.dumps(probes | {sha256: probe}) + "\n")
+
+
+# Confirming.
+
+
+def confirm(
+    scorer: Scorer, detector: Detector, crops: Crops, pets: Crops, options: argparse.Namespace
+) -> None:
+    """Print the tables of docs/results/reasons.md."""
+    header = [
+        "degradation",
+        "right reason",
+        "poor faces",
+        "right, %",
+        "lowest component of the formula right, %",
+    ]
+    if "crops" in options.only:
+        print(f"Right reason first, on {len(crops)} crops of the people to confirm on\n")
+        print(markdown_table(header, list(crop_rows(scorer, detector, crops, pets, options.seed))))
+    if "photos" in options.only:
+        print("\nRight reason first, in photos\n")
+        print(markdown_table(header, list(photo_rows(scorer, detector, crops, options.seed))))
+    if "clean" in options.only:
+        print("\nFalse reasons on clean faces\n")
+        rows = list(false_rows(scorer, detector, crops, options))
+        print(markdown_table(["clean faces", "number", "with a reason, %", "of them"], rows))
+    if "pose" in options.only:
+        print("\nTurned away, on landmarks projected at known angles\n")
+        header = ["yaw", "turned_away, %", "yaw found: median, 5 to 95 %"]
+        print(markdown_table(header, list(pose_rows(options.seed))))
+
+
+def crop_rows(
+    scorer: Scorer, detector: Detector, crops: Crops, pets: Crops, seed: int
+) -> Iterator[list[str]]:
+    clean = scorer.embed(crops)
+    for number, (name, (reason, degradation)) in enumerate(CONFIRMED_ON.items()):
+        changed = degrade_all(crops, degradation, (seed, number, 2))
+        outputs = scorer.embed(changed)
+        poor = np.flatnonzero(is_poor(scorer, outputs, clean))
+        label = f"{name} (chosen on)" if name in CHOSEN_ON else name
+        if reason in reasons.REASONS:
+            yield crop_row(label, reason, changed[poor], outputs.take(poor), scorer, detector)
+    yield crop_row("pets", reasons.NOT_A_FACE, pets, scorer.embed(pets), scorer, detector)
+
+
+def photo_rows(scorer: Scorer, detector: Detector, crops: Crops, seed: int) -> Iterator[list[str]]:
+    clean = scorer.embed(crops)
+    for name, reason, change in (
+        ("small in the photo", reasons.TOO_SMALL, small_photo),
+        ("cut by the photo's border", reasons.CUT_OFF, cut_photo),
+    ):
+        yield photo_row(name, reason, change, crops, clean, scorer, detector, seed)
+
+
+def false_rows(
+    scorer: Scorer, detector: Detector, crops: Crops, options: argparse.Namespace
+) -> Iterator[list[str]]:
+    yield false_row("held-out people", crop_names(scorer, crops))
+    for folder in options.clean:
+        source, chosen = sample(folder, options.most, options.seed)
+        yield false_row(source.name, crop_names(scorer, read_crops(source, chosen)))
+    for folder in options.photos:
+        source, chosen = sample(folder, options.most, options.seed)
+        images = (decode(source.read(int(index)), where=source.location(int(index))) for index in chosen)
+        yield false_row(f"photos {source.name}", photo_names(scorer, detector, images))
+
+
+def crop_row(
+    name: str, reason: str, crops: Crops, outputs: FaceOutputs, scorer: Scorer, detector: Detector
+) -> list[str]:
+    names = crop_names(scorer, crops, outputs)
+    right = np.array([found[:1] == [reason] for found in names])
+    rival = np.array([lowest_component(photo_of(crop), detector) == reason for crop in crops])
+    return [name, reason, str(len(crops)), rate(right), rate(rival)]
+
+
+def crop_names(scorer: Scorer, crops: Crops, outputs: FaceOutputs | None = None) -> list[list[str]]:
+    """The reasons of each crop."""
+    outputs = scorer.embed(crops) if outputs is None else outputs
+    by_model = reasons.model_reasons(scorer.embedder.sha256, outputs)
+    return [[*names, *reasons.crop_reasons(crop)] for names, crop in zip(by_model, crops, strict=True)]
+
+
+def photo_row(
+    name: str,
+    reason: str,
+    change: Callable[[Image, np.random.Generator], Image],
+    crops: Crops,
+    clean: FaceOutputs,
+    scorer: Scorer,
+    detector: Detector,
+    seed: int,
+) -> list[str]:
+    random = np.random.default_rng((seed, 3))
+    photos = [change(photo_of(crop), random) for crop in crops]
+    faces = [detector(photo)[:1] for photo in photos]
+    found = np.flatnonzero([bool(face) for face in faces])
+    aligned = np.stack([align(photos[index], faces[index][0].points) for index in found])
+    outputs = scorer.embed(aligned)
+    names = crop_names(scorer, aligned, outputs)
+    # Few found faces are poor, so those that were poor before would count.
+    poor = is_poor(scorer, outputs, clean.take(found)) & ~is_poor(scorer, clean, clean)[found]
+    right, rival = [], []
+    for place in np.flatnonzero(poor):
+        photo, (face,) = photos[found[place]], faces[found[place]]
+        right.append(in_photo(names[place], face, photo)[:1] == [reason])
+        rival.append(lowest_component(photo, detector) == reason)
+    return [name, reason, str(len(right)), rate(np.array(right)), rate(np.array(rival))]
+
+
+def photo_names(scorer: Scorer, detector: Detector, photos: Iterator[Image]) -> list[list[str]]:
+    """The reasons of the largest face of each photo."""
+    names = []
+    for photo in photos:
+        for face in detector(photo)[:1]:
+            (by_crop,) = crop_names(scorer, align(photo, face.points)[None])
+            names.append(in_photo(by_crop, face, photo))
+    return names
+
+
+def in_photo(by_crop: list[str], face: Detection, photo: Image) -> list[str]:
+    """The reasons of a face in a photo, in the order of rows."""
+    return [*reasons.in_order([*by_crop, *reasons.detection_reasons(face, *photo.shape[:2])])]
+
+
+def photo_of(crop: Image) -> Image:
+    return np.asarray(cv2.copyMakeBorder(crop, *[MARGIN] * 4, cv2.BORDER_REPLICATE))
+
+
+def small_photo(photo: Image, random: np.random.Generator) -> Image:
+    """The photo downscaled so that the eyes are 4 to 12 pixels apart."""
+    side = round(photo.shape[0] * random.uniform(SMALLEST, LARGEST) / EYE_DISTANCE)
+    return np.asarray(cv2.resize(photo, (side, side), interpolation=cv2.INTER_AREA))
+
+
+def cut_photo(photo: Image, random: np.random.Generator) -> Image:
+    """The photo without 20 to 60 % of the crop, from the left, the right, above or below."""
+    lost = MARGIN + round(random.uniform(*CUTS) * CROP_SIZE)
+    turns = int(random.integers(4))
+    return np.ascontiguousarray(np.rot90(np.rot90(photo, turns)[lost:], -turns))
+
+
+def false_row(name: str, found: list[list[str]]) -> list[str]:
+    counts = {reason: sum(reason in names for names in found) for reason in reasons.REASONS}
+    listed = ", ".join(f"{reason} {count}" for reason, count in counts.items() if count)
+    return [name, str(len(found)), rate(np.array([bool(names) for names in found])), listed or "–"]
+
+
+def lowest_component(photo: Image, detector: Detector) -> str:
+    """The reason that the lowest component of the formula names; the detector's if there is no face."""
+    faces = detector(photo)[:1]
+    if not faces:
+        return COMPONENTS["detector"]
+    (face,) = faces
+    left, top = np.maximum(0, np.floor(face.box[:2])).astype(int)
+    right, bottom = np.ceil(face.box[2:]).astype(int)
+    gray = cv2.cvtColor(photo[top:bottom, left:right], cv2.COLOR_RGB2GRAY)
+    eyes, mouth = face.points[:2].mean(axis=0), face.points[3:].mean(axis=0)
+    across = face.points[1] - face.points[0]
+    yaw = (face.points[2, 0] - eyes[0]) / max(float(np.linalg.norm(across)), 1e-6) * 90
+    pitch = ((face.points[2, 1] - eyes[1]) / max(mouth[1] - eyes[1], 1e-6) - 0.45) * 90
+    roll = np.degrees(np.arctan2(across[1], across[0]))
+    brightness = float(gray.mean()) / 255
+    components = {
+        "detector": face.score,
+        "sharpness": 1 - float(np.exp(-cv2.Laplacian(gray, cv2.CV_64F).var() / 100)),
+        "dark" if brightness < 0.5 else "bright": 1 - abs(brightness - 0.5) / 0.5,
+        "size": min(1.0, float(np.min(face.box[2:] - face.box[:2])) / 80),
+        "pose": max(0.0, 1 - max(abs(yaw), abs(pitch), abs(roll)) / 90),
+    }
+    return COMPONENTS[min(components, key=components.__getitem__)]
+
+
+def pose_rows(seed: int) -> Iterator[list[str]]:
+    """Simulated heads: their shapes differ, they are pitched and rolled a little, and their landmarks are noisy."""
+    random = np.random.default_rng((seed, 4))
+    for yaw in YAWS:
+        found = []
+        for _ in range(POSES):
+            shape = MODEL + random.normal(0, [SHAPE_SPREAD, SHAPE_SPREAD, DEPTH_SPREAD], MODEL.shape)
+            head = shape @ rotation(yaw, random.normal(0, 8), random.normal(0, 10)).T
+            found.append(head_pose(head[:, :2] + random.normal(0, POINT_NOISE, (5, 2)))[0])
+        low, middle, high = np.quantile(found, [0.05, 0.5, 0.95])
+        turned = rate(np.abs(found) > reasons.MAX_YAW)
+        yield [f"{yaw}°", turned, f"{middle:.0f}°, {low:.0f}° to {high:.0f}°"]
+
+
+def rotation(yaw: float, pitch: float, roll: float) -> NDArray[np.float64]:
+    """Rotation about the vertical, the horizontal and the optical axis, in this order; degrees."""
+    turns = np.radians([yaw, pitch, roll])
+    (a, b, c), (x, y, z) = np.cos(turns), np.sin(turns)
+    about_y = np.array([[a, 0, x], [0, 1, 0], [-x, 0, a]])
+    about_x = np.array([[1, 0, 0], [0, b, y], [0, -y, b]])
+    about_z = np.array([[c, -z, 0], [z, c, 0], [0, 0, 1]])
+    return np.asarray(about_z @ about_x @ about_y)
+
+
+def rate(hits: NDArray[np.bool_]) -> str:
+    """A share in percent with its Wilson interval, which treats the images as independent."""
+    count = len(hits)
+    if not count:
+        return "–"
+    share = float(np.mean(hits))
+    low, high = wilson(np.array([share]), np.array([count]))
+    return f"{100 * share:.1f} [{100 * abs(low.item()):.1f}, {100 * high.item():.1f}]"
+
+
+if __name__ == "__main__":
+    run(main)

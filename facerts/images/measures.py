@@ -1,0 +1,55 @@
+"""What an aligned crop shows of its exposure, sharpness and noise, in three numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+# The face in an aligned crop, from the brows to the chin and between the ears: left, top, right, bottom.
+FACE_REGION = 16, 24, 96, 108
+
+# Added to variances, in squared gray levels, so that the logarithm of a uniform area is finite.
+FLOOR = 0.05
+
+
+@dataclass(frozen=True)
+class CropMeasures:
+    """Measures of the face region of a crop.
+
+    Attributes:
+        luminance: the 75th percentile of the gray levels, 0 to 255.
+        sharpness: how much of the detail is fine: the logarithm of the variance of details up to 2 pixels, the mean of
+            those below and above 0.7 pixels, over that of details of 4 to 8 pixels. About -1.5 for sharp faces, -4 for
+            blurred ones.
+        noise: the logarithm of the variance of details up to 0.7 pixels over that of details of 0.7 to 2 pixels. About
+            -2 for faces, 0.8 for noise.
+    """
+
+    luminance: float
+    sharpness: float
+    noise: float
+
+
+def measure_crop(crop: NDArray[np.uint8]) -> CropMeasures:
+    """Measure the face region of an aligned crop, ``(112, 112, 3) uint8`` RGB."""
+    left, top, right, bottom = FACE_REGION
+    gray = cv2.cvtColor(crop[top:bottom, left:right], cv2.COLOR_RGB2GRAY)
+    levels = np.bincount(gray.reshape(-1), minlength=256).cumsum()
+    scales: list[NDArray[np.integer | np.floating]] = [gray.astype(np.float32)]
+    for sigma in (0.7, 2.0, 4.0, 8.0):
+        scales.append(cv2.GaussianBlur(scales[-1], (3, 3) if sigma < 1 else (0, 0), sigma))
+    below_1, below_2, _, below_8 = (_log_variance(finer - coarser) for finer, coarser in pairwise(scales))
+    return CropMeasures(
+        luminance=float(np.searchsorted(levels, 0.75 * levels[-1])),
+        sharpness=(below_1 + below_2) / 2 - below_8,
+        noise=below_1 - below_2,
+    )
+
+
+def _log_variance(values: NDArray[np.integer | np.floating]) -> float:
+    _, deviation = cv2.meanStdDev(values)
+    return float(np.log(deviation.item() ** 2 + FLOOR))

@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+import cv2
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from facerts.detection.pose import head_pose
+from facerts.images.align import TEMPLATE
+
+# A head in millimeters, facing the camera: x to the right, y down, z towards the camera.
+HEAD = 63 * np.array(
+    [[-0.5, 0, 0], [0.5, 0, 0], [0, 0.571, 0.4], [-0.414, 1.154, 0.03], [0.414, 1.154, 0.03]]
+)
+
+
+def project(axis: tuple[float, float, float], degrees: float) -> NDArray[np.float64]:
+    """Landmarks of the head turned about an axis, in pixels."""
+    turn, _ = cv2.Rodrigues(np.radians(degrees) * np.array(axis))
+    return np.asarray((HEAD @ turn.T)[:, :2] * 1.7 + np.array([300, 200]))
+
+
+@pytest.mark.parametrize("degrees", [-70, -45, -20, 0, 20, 45, 70])
+def test_yaw_and_pitch_of_a_turned_head(degrees: float) -> None:
+    assert head_pose(project((0, 1, 0), degrees)) == pytest.approx((degrees, 0), abs=1e-6)
+    yaw, pitch = head_pose(project((1, 0, 0), -degrees))
+    assert (yaw, pitch) == pytest.approx((0, degrees), abs=1e-6)
+
+
+def test_yaw_is_positive_to_the_right_and_pitch_downwards() -> None:
+    right = TEMPLATE + np.array([[0, 0], [0, 0], [8, 0], [0, 0], [0, 0]])
+    down = TEMPLATE + np.array([[0, 0], [0, 0], [0, 8], [0, 0], [0, 0]])
+    assert head_pose(right)[0] > 10
+    assert head_pose(down)[1] > 10
+    mirrored = (right * [-1, 1])[[1, 0, 2, 4, 3]]
+    assert head_pose(mirrored)[0] == pytest.approx(-head_pose(right)[0])
+
+
+def test_a_head_that_only_rolls_is_not_turned() -> None:
+    assert head_pose(project((0, 0, 1), 40)) == pytest.approx((0, 0), abs=1e-6)
+    assert head_pose(TEMPLATE) == pytest.approx((0, 0), abs=2)
+
+
+def test_points_at_one_position_have_no_pose() -> None:
+    assert head_pose(np.ones((5, 2))) == (0, 0)

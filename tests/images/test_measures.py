@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from facerts.datasets.synthetic import draw_face
+from facerts.images.corruptions import degrade
+from facerts.images.measures import FACE_REGION, measure_crop
+
+
+def gray(level: float) -> NDArray[np.uint8]:
+    return np.full((112, 112, 3), level, dtype=np.uint8)
+
+
+def test_luminance_is_the_75th_percentile_of_the_face_region() -> None:
+    assert measure_crop(gray(120)).luminance == 120
+    crop = gray(255)  # around the face, where nothing is measured
+    left, top, right, bottom = FACE_REGION
+    crop[top:bottom, left:right] = 40
+    crop[top : top + (bottom - top) // 5, left:right] = 200  # a fifth of the region
+    assert measure_crop(crop).luminance == 40
+    crop[top : top + 2 * (bottom - top) // 5, left:right] = 200
+    assert measure_crop(crop).luminance == 200
+
+
+def test_color_counts_as_the_eye_sees_it() -> None:
+    green, blue = gray(0), gray(0)
+    green[..., 1] = blue[..., 2] = 200
+    assert measure_crop(green).luminance == pytest.approx(0.587 * 200, abs=1)
+    assert measure_crop(blue).luminance == pytest.approx(0.114 * 200, abs=1)
+
+
+def smooth(image: NDArray[np.float64], sigma: float, radius: int) -> NDArray[np.float64]:
+    """A Gaussian, one direction after the other; the image is mirrored at its border."""
+    taps = np.exp(-0.5 * (np.arange(-radius, radius + 1) / sigma) ** 2)
+    taps /= taps.sum()
+    for _ in range(2):
+        padded = np.pad(image, ((radius, radius), (0, 0)), mode="reflect")
+        image = sum(tap * padded[at : at + len(image)] for at, tap in enumerate(taps)).T
+    return image
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.3])
+def test_sharpness_and_noise_compare_the_variances_of_details(noise: float) -> None:
+    crop = degrade(draw_face(5, 1), "noise", noise)
+    scales = [np.rint(crop[24:108, 16:96] @ [0.299, 0.587, 0.114])]
+    for sigma, radius in ((0.7, 1), (2, 8), (4, 16), (8, 32)):
+        scales.append(smooth(scales[-1], sigma, radius))
+    finest, fine, _, coarse = (np.log(np.var(finer - coarser) + 0.05) for finer, coarser in pairwise(scales))
+    measures = measure_crop(crop)
+    assert measures.noise == pytest.approx(finest - fine, abs=0.01)
+    assert measures.sharpness == pytest.approx((finest + fine) / 2 - coarse, abs=0.01)
+
+
+def test_a_uniform_crop_has_neither_detail_nor_noise() -> None:
+    measures = measure_crop(gray(120))
+    assert (measures.sharpness, measures.noise) == (0, 0)
+
+
+@pytest.mark.parametrize("identity", range(4))
+def test_blur_lowers_sharpness_and_noise_raises_noise_at_every_step(identity: int) -> None:
+    face = draw_face(identity, 0)
+    blurred = [measure_crop(degrade(face, "blur", severity)).sharpness for severity in (0.2, 0.4, 0.7, 1.0)]
+    noisy = [measure_crop(degrade(face, "noise", severity)).noise for severity in (0.0, 0.2, 0.5, 1.0)]
+    assert blurred == sorted(blurred, reverse=True)
+    assert noisy == sorted(noisy)

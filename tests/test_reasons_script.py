@@ -1,0 +1,127 @@
+"""eval/reasons.py and eval/degraded_faces.py: what they draw, and what they compare with."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from facerts.datasets.synthetic import draw_face
+from facerts.detection import Detection
+from facerts.images.align import TEMPLATE
+from facerts.scoring.reasons import REASONS
+
+EVAL = Path(__file__).parents[1] / "eval"
+
+
+def load(name: str) -> Any:
+    sys.path.insert(0, str(EVAL))
+    try:
+        return importlib.import_module(name)
+    finally:
+        sys.path.remove(str(EVAL))
+
+
+kinds, script = map(load, ("degraded_faces", "reasons"))
+EVERY_KIND = {**kinds.CHOSEN_ON, **kinds.CONFIRMED_ON}
+
+
+@pytest.mark.parametrize("name", EVERY_KIND)
+def test_a_degradation_is_the_same_for_a_seed_and_stronger_with_severity(name: str) -> None:
+    reason, degradation = EVERY_KIND[name]
+    assert reason in {*REASONS, kinds.OCCLUDED, kinds.COMPRESSED}
+    face = draw_face(2, 1)
+
+    def change(severity: float) -> NDArray[np.uint8]:
+        return np.asarray(degradation(face, severity, np.random.default_rng(4)))
+
+    mild, strong = change(0.3), change(1.0)
+    assert mild.dtype == np.uint8
+    assert mild.shape == face.shape
+    assert np.array_equal(strong, change(1.0))
+    errors = [np.mean((changed.astype(float) - face) ** 2) for changed in (mild, strong)]
+    assert 0 < errors[0] < errors[1]
+
+
+def test_kinds_to_confirm_on_include_others_for_each_reason() -> None:
+    chosen = {(reason, degradation) for reason, degradation in kinds.CHOSEN_ON.values()}
+    for reason in ("blurred", "under_exposed", "over_exposed", "noisy", kinds.OCCLUDED):
+        confirmed = {(r, degradation) for r, degradation in kinds.CONFIRMED_ON.values() if r == reason}
+        assert confirmed - chosen
+
+
+class Found:
+    """A detector that finds one face, or none."""
+
+    identity = "found"
+
+    def __init__(self, face: Detection | None) -> None:
+        self.face = face
+
+    def __call__(self, image: NDArray[np.uint8]) -> list[Detection]:
+        return [] if self.face is None else [self.face]
+
+
+def test_the_formula_names_its_lowest_component() -> None:
+    box, points = np.array([20.0, 20, 120, 120]), TEMPLATE + 20
+    photo = np.zeros((140, 140, 3), dtype=np.uint8)
+    photo[::2] = 255  # sharp, and neither dark nor bright
+
+    def lowest(image: NDArray[np.uint8] = photo, **changes: Any) -> str:
+        face = Detection(**({"box": box, "points": points, "score": 0.9} | changes))
+        return str(script.lowest_component(image, Found(face)))
+
+    assert lowest(score=0.2) == "not_a_face"
+    assert lowest(photo // 10) == "under_exposed"
+    assert lowest(255 - photo // 10) == "over_exposed"
+    assert lowest(np.full_like(photo, 120)) == "blurred"
+    assert lowest(box=np.array([20.0, 20, 40, 40])) == "too_small"
+    turned = points + np.array([[0, 0], [0, 0], [30, 0], [0, 0], [0, 0]])
+    assert lowest(points=turned) == "turned_away"
+    assert script.lowest_component(photo, Found(None)) == "not_a_face"
+
+
+def test_a_rate_has_wilsons_interval() -> None:
+    """For 9 of 10: (0.9 + z²/20 ± z √(0.09/10 + z²/400)) / (1 + z²/10), with z = 1.96."""
+    assert script.rate(np.array([True] * 9 + [False])) == "90.0 [59.6, 98.2]"
+    assert script.rate(np.zeros(0, dtype=bool)) == "–"
+
+
+def test_simulated_heads_turn_as_cameras_see_them() -> None:
+    for angles, axis in (((30, 0, 0), (0, 1, 0)), ((0, 30, 0), (-1, 0, 0)), ((0, 0, 30), (0, 0, 1))):
+        expected, _ = cv2.Rodrigues(np.radians(30.0) * np.array(axis, dtype=float))
+        assert script.rotation(*angles) == pytest.approx(expected)
+
+
+def test_a_photo_is_cut_and_shrunk_as_it_says() -> None:
+    photo = script.photo_of(draw_face(0, 0))
+    assert np.array_equal(photo[112:224, 112:224], draw_face(0, 0))
+    random = np.random.default_rng(0)
+    for _ in range(10):
+        cut = script.cut_photo(photo, random)
+        lost = 336 - min(cut.shape[:2])
+        assert 112 + 0.19 * 112 < lost < 112 + 0.61 * 112
+        assert max(cut.shape[:2]) == 336
+        eyes = 35.24 * script.small_photo(photo, random).shape[0] / 336
+        assert 3.9 < eyes < 16.1
+
+
+def test_a_fitted_probe_separates_and_replaces_an_earlier_one(tmp_path: Path) -> None:
+    random = np.random.default_rng(1)
+    x = random.standard_normal((400, 5))
+    target = x[:, 1] - 0.5 * x[:, 4] > 0.3
+    weights, bias = script.logistic(x, target)
+    assert np.mean((x @ weights + bias > 0) == target) > 0.95
+    script.write_probe(tmp_path / "probes.json", "a", weights, bias)
+    script.write_probe(tmp_path / "probes.json", "b", weights, bias)
+    script.write_probe(tmp_path / "probes.json", "a", -weights, bias)
+    probes = json.loads((tmp_path / "probes.json").read_text())
+    assert probes["a"]["embedding"] == pytest.approx(-weights[:3], rel=1e-4)
+    assert (probes["b"]["norm"], probes["b"]["quality"]) == pytest.approx(tuple(weights[3:]), rel=1e-4)
