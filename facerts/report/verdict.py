@@ -176,14 +176,14 @@ def _rankings(subjects: Sequence[Subject]) -> Iterator[Finding]:
             for subject, section in having
             if section.accuracy is not None
         ]
-        yield from _ranking(name, "decides most pairs correctly", found)
+        yield from _ranking(name, "decides more pairs correctly", found)
     found = []
     for subject in subjects:
         if (section := subject.sections.ood) is not None:
             numbers = next(iter(section.by.values()))
             data = sorted(section.data_sha256.items()) or None
             found.append(_Estimate(subject.label, numbers.tnr_at_tpr["0.95"], numbers.ci95["0.95"], data))
-    yield from _ranking("Non-faces", "rejects most non-faces while it keeps 95 % of the faces", found)
+    yield from _ranking("Non-faces", "rejects more non-faces while it keeps 95 % of the faces", found)
 
 
 def _ranking(topic: str, does: str, found: Sequence[_Estimate]) -> Iterator[Finding]:
@@ -205,7 +205,9 @@ def _ranking(topic: str, does: str, found: Sequence[_Estimate]) -> Iterator[Find
             ],
         )
     else:
-        yield Finding(topic, [f"{best.label} {does}; its interval lies above those of all others."])
+        rest = _joined([one.label for one in others])
+        above = "theirs" if len(others) > 1 else "the other"
+        yield Finding(topic, [f"{best.label} {does} than {rest}: its interval lies above {above}."])
 
 
 def _differences(compared: Comparison) -> Iterator[Finding]:

@@ -184,9 +184,7 @@ def test_single_intervals_rank_models_only_if_they_lie_apart_on_the_same_data() 
         return said(*models)["Between models"]["lfw"]
 
     best, near, far = verified(0.98, 0.97, 0.99), verified(0.96, 0.95, 0.975), verified(0.9, 0.88, 0.92)
-    assert between(far, best) == (
-        "b decides most pairs correctly; its interval lies above those of all others."
-    )
+    assert between(far, best) == ("b decides more pairs correctly than a: its interval lies above the other.")
     assert between(near, far, best).startswith(
         "These results alone show no clear difference between c and a: "
     )
