@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from facerts.evaluation.results import Result
 from facerts.report.subject import Subject
@@ -18,9 +19,9 @@ _HIDDEN = "…"
 def impersonal(subjects: Sequence[Subject]) -> list[Subject]:
     """The same without images, names of images, commands and paths.
 
-    Models of one name are numbered, where otherwise their folders tell them apart.
+    Models and runs of one name are numbered, where otherwise their folders tell them apart.
     """
-    names = [subject.label if subject.result is None else subject.result.model.name for subject in subjects]
+    names = [one.result.model.name if one.result else Path(one.label).name for one in subjects]
     times, seen, found = Counter(names), Counter[str](), []
     for subject, name in zip(subjects, names, strict=True):
         seen[name] += 1

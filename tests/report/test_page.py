@@ -9,8 +9,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from facerts.benchmarks import pairs_from_identities
+from facerts.cli.app import build_app
 from facerts.datasets import open_source
 from facerts.datasets.synthetic import write_synthetic_faces
 from facerts.evaluation.corruption_benchmark import run_corruptions
@@ -61,7 +63,8 @@ def names_of(result: Path) -> set[str]:
 @pytest.mark.slow
 def test_without_images_nothing_on_the_page_is_personal(result: Path, tmp_path: Path) -> None:
     write_report([result], tmp_path / "images.html")
-    write_report([result], tmp_path / "page.html", images=False)
+    asked = ["report", str(result), "--out", str(tmp_path / "page.html"), "--no-images"]
+    assert CliRunner().invoke(build_app(), asked).exit_code == 0
     names = names_of(result)
     assert len(names) > 30 + len(PEOPLE)
     shown, page = ((tmp_path / name).read_text(encoding="utf-8") for name in ("images.html", "page.html"))
@@ -76,12 +79,17 @@ def test_without_images_nothing_on_the_page_is_personal(result: Path, tmp_path: 
 
 
 @pytest.mark.slow
-def test_models_of_one_name_are_numbered_without_their_folders(result: Path, tmp_path: Path) -> None:
-    write_report([result, result.parent / "." / "result"], tmp_path / "page.html", images=False)
+def test_models_and_runs_of_one_name_are_numbered_without_their_folders(result: Path, tmp_path: Path) -> None:
+    log = '{"kind": "train", "epoch": 1, "cross_entropy": 2}'
+    for parent in ("Ada", "Grace"):
+        (tmp_path / parent / "run").mkdir(parents=True)
+        (tmp_path / parent / "run" / "log.jsonl").write_text(log)
+    folders = [result, result, tmp_path / "Ada" / "run", tmp_path / "Grace" / "run"]
+    write_report(folders, tmp_path / "page.html", images=False)
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
-    assert "<h3>plain (1)</h3>" in page
-    assert "<h3>plain (2)</h3>" in page
-    assert "result/" not in page
+    for label in ("plain (1)", "plain (2)", "run (1)", "run (2)"):
+        assert f">{label}<" in page
+    assert not re.search("result/|Ada|Grace", page)
 
 
 @pytest.mark.slow
