@@ -146,8 +146,11 @@ def _identification(section: IdentificationResult) -> Iterator[str]:
 def _ood(section: OodResult) -> str:
     score, numbers = next(iter(section.by.items()))
     ends = numbers.ci95["0.95"]
+    tnr, images = numbers.tnr_at_tpr["0.95"], f"{sum(section.others.values()):,} non-faces"
+    # Without an error there is nothing to resample: the interval would claim more than so many images show.
+    rejected = f"all {images}" if tnr == 1 else f"{_measured(tnr, ends)} of {images}"
     return (
-        f"By {_score(score)} it rejects {_measured(numbers.tnr_at_tpr['0.95'], ends)} of the non-faces "
+        f"By {_score(score)} it rejects {rejected} "
         f"({', '.join(section.others)}) while it keeps 95 % of the faces ({', '.join(section.faces)})"
         f"{_against(ends, 0.05)}."
     )

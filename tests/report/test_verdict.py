@@ -151,10 +151,13 @@ def test_rejection_goes_on_from_the_same_fnmr_alone() -> None:
 
 def test_non_faces_in_words() -> None:
     assert said(subject(ood=separated(1.0, 1.0, 1.0)))["a"]["Non-faces"] == (
-        "By quality it rejects 100.0 % [100.0, 100.0] of the non-faces (pets) while it keeps 95 % of the faces (lfw)."
+        "By quality it rejects all 50 non-faces (pets) while it keeps 95 % of the faces (lfw)."
     )
     # What is not everything does not look like it.
-    assert "99.96 % [99.9, 99.99]" in said(subject(ood=separated(0.9996, 0.999, 0.9999)))["a"]["Non-faces"]
+    assert (
+        "99.96 % [99.9, 99.99] of 50 non-faces (pets)"
+        in said(subject(ood=separated(0.9996, 0.999, 0.9999)))["a"]["Non-faces"]
+    )
 
 
 def test_corruptions_in_words() -> None:
