@@ -19,12 +19,19 @@ def report(
     ],
     out: Annotated[Path, typer.Option(help="The .html file to write.")],
     title: Annotated[str, typer.Option(help="Title of the page.")] = "facerts report",
+    images: Annotated[
+        bool,
+        typer.Option(
+            "--images/--no-images",
+            help="Show images of the data. Without them the page also has no file names, commands or paths.",
+        ),
+    ] = True,
 ) -> None:
-    """Write results and training curves as one HTML page that needs nothing else.
+    """Write results and training curves as one HTML page that needs nothing else, verdict first.
 
     Example: facerts report results runs/faces_small_rts --out report.html
     """
     from facerts.report import write_report
 
-    write_report(folders, out, title=title)
+    write_report(folders, out, title=title, images=images)
     typer.echo(out)

@@ -14,8 +14,11 @@ from facerts.evaluation.compare.ood import ood_auroc
 from facerts.evaluation.compare.verification import accuracy_sets, mean_accuracy
 from facerts.evaluation.result_folder import naming_folders
 from facerts.evaluation.results import Comparison
-from facerts.report.markdown import TOPICS, comparison_markdown, words_of, write_markdown
-from facerts.report.page import Figure, Topic, write_page
+from facerts.report.comparison_sections import differences, side_by_side
+from facerts.report.elements import Figure
+from facerts.report.markdown import comparison_markdown, write_markdown
+from facerts.report.numbers import rate
+from facerts.report.page import write_page
 from facerts.report.subject import Subject, by_name, read_log, subject_of
 
 TABLES_FILE, PAGE_FILE = "tables.md", "report.html"
@@ -40,12 +43,11 @@ class Material(NamedTuple):
 
 
 class Drawn(NamedTuple):
-    """A figure: its file's name, SVG, what it shows, and whether it has panels side by side."""
+    """A figure: its file's name, SVG and what it shows."""
 
     name: str
     svg: str
     caption: str
-    wide: bool = False
 
 
 def write_comparison_report(
@@ -85,16 +87,9 @@ def write_comparison_report(
         names = {one.name: path.name for one, path in zip(every, paths, strict=True)}
         listed = {topic: [(names[one.name], one.caption) for one in found] for topic, found in drawn.items()}
         write_markdown(home / TABLES_FILE, comparison_markdown(comparison, title, listed))
-        topics = [
-            Topic(
-                heading,
-                [(table, words_of(table)) for table in comparison.tables if table.topic == topic],
-                [Figure(one.svg, one.caption, one.wide) for one in drawn.get(topic, [])],
-            )
-            for topic, heading in TOPICS.items()
-        ]
-        shown = [topic for topic in topics if topic.tables or topic.figures]
-        write_page(material.runs, home / PAGE_FILE, title=title, compared=comparison, topics=shown)
+        shown = {topic: [Figure(one.svg, one.caption) for one in found] for topic, found in drawn.items()}
+        first = (side_by_side(comparison, shown), differences(comparison))
+        write_page(material.runs, home / PAGE_FILE, title=title, compared=comparison, first=first)
 
 
 def subjects_of(methods: Sequence[MethodRuns], logs: Sequence[str] = ()) -> list[tuple[str, list[Subject]]]:
@@ -144,8 +139,8 @@ def _balance(material: Material) -> list[Drawn]:
     if not sets or not any(runs for _, runs in points):
         return []
     caption = (
-        f"Accuracy ({'mean of ' if len(sets) > 1 else ''}{', '.join(sets)}) against the AUROC of faces and others by "
-        "quality: a point for each training run, with 95 % intervals. Up and to the right is better."
+        f"Accuracy ({'mean of ' if len(sets) > 1 else ''}{', '.join(sets)}) against the AUROC of faces and non-faces "
+        "by quality: a point for each training run, with 95 % intervals. Up and to the right is better."
     )
     return [Drawn("balance", figures.balance(points, SCORE, sets), caption)]
 
@@ -156,8 +151,8 @@ def _scores(material: Material) -> list[Drawn]:
     having = [run for run in material.runs if run.sections.ood is not None and SCORE in run.sections.ood.by]
     drawn = _balance(material)
     if having:
-        caption = "Distributions of quality: faces as lines, others filled. Scales are each model's own."
-        drawn.append(Drawn("scores", figures.score_panels(having, SCORE), caption, len(having) > 1))
+        caption = "Distributions of quality: faces as lines, non-faces filled. Scales are each model's own."
+        drawn.append(Drawn("scores", figures.score_panels(having, SCORE), caption))
     return drawn
 
 
@@ -175,7 +170,7 @@ def _reject(material: Material) -> list[Drawn]:
             ]
             for score in scores
         }
-        label = f"FNMR at FMR {compared.fmr:g}, {name}"
+        label = f"FNMR at FMR {rate(compared.fmr)}, {name}"
         caption = (
             f"FNMR on {name} while the genuine pairs of lowest {' or '.join(scores)} are left out; similarities and "
             f"threshold of {compared.embedding}."
@@ -183,7 +178,7 @@ def _reject(material: Material) -> list[Drawn]:
         if any(len(method.runs) > 1 for method in material.methods):
             caption += " Of several runs: their mean, and the band from the lowest to the highest."
         svg = figures.one_embedding_curves(panels, compared.rejected, compared.oracle_fnmr, label)
-        drawn.append(Drawn(f"reject_{name}", svg, caption, len(panels) > 1))
+        drawn.append(Drawn(f"reject_{name}", svg, caption))
     return drawn
 
 
@@ -206,7 +201,7 @@ def _blur(material: Material) -> list[Drawn]:
                 "crop of 112). Scales are each model's own."
             )
             svg = figures.blur_panels(values, SCORE, source)
-            drawn.append(Drawn(f"blur_{source}", svg, caption, len(values) > 1))
+            drawn.append(Drawn(f"blur_{source}", svg, caption))
     return drawn
 
 

@@ -27,6 +27,16 @@ class Shown:
     name: str
     text: str
 
+    @property
+    def images(self) -> list[Shown]:
+        """Itself."""
+        return [self]
+
+    @property
+    def lines(self) -> list[str]:
+        """What stands under it."""
+        return [self.text]
+
 
 @dataclass(frozen=True)
 class ShownPair:
@@ -36,6 +46,17 @@ class ShownPair:
     second: Shown
     similarity: str
     score: float
+
+    @property
+    def images(self) -> list[Shown]:
+        """Both."""
+        return [self.first, self.second]
+
+    @property
+    def lines(self) -> list[str]:
+        """What stands under them."""
+        quality = [f"quality {self.first.text}, {self.second.text}"] if self.first.text else []
+        return [f"{self.similarity} {self.score:.3f}", *quality]
 
 
 def worst_pairs(subject: Subject, benchmark: str) -> dict[str, list[ShownPair]]:

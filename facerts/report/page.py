@@ -1,52 +1,44 @@
-"""The page: tables and figures from result folders, in one HTML file that needs nothing else."""
+"""The page: what results say, in one HTML file that needs nothing else."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING
 
 from facerts.errors import MissingExtraError
 from facerts.evaluation.result_folder import naming_folders
 from facerts.evaluation.results import Comparison
-from facerts.evaluation.results.comparison import ComparisonTable
 from facerts.io.files import atomic_write
-from facerts.report.markdown import spread
+from facerts.report.glossary import terms_of
+from facerts.report.impersonal import impersonal
 from facerts.report.subject import Subject, load_subjects
 from facerts.version import __version__
 
-
-class Figure(NamedTuple):
-    """An SVG element with its caption; a wide one has panels side by side."""
-
-    svg: str
-    caption: str
-    wide: bool = False
+if TYPE_CHECKING:
+    from facerts.report.elements import Section
 
 
-class Topic(NamedTuple):
-    """Tables of a comparison, each with its columns of words, and figures, under a heading."""
-
-    heading: str
-    tables: list[tuple[ComparisonTable, dict[str, list[str]]]]
-    figures: list[Figure]
-
-
-def write_report(folders: Sequence[str | Path], out: str | Path, *, title: str = "facerts report") -> None:
+def write_report(
+    folders: Sequence[str | Path], out: str | Path, *, title: str = "facerts report", images: bool = True
+) -> None:
     """Write a report on one or several folders, side by side.
 
     Args:
         folders: result folders, runs, or folders that are both.
         out: the .html file.
         title: of the page.
+        images: whether the page has images of the data; without them, it also has no file names, no commands and no
+            paths. Names of models, data sets and runs stay.
 
     Raises:
         DataError: a folder has nothing to report, or it is broken.
         MissingExtraError: matplotlib or Jinja is not installed.
     """
     with naming_folders(folders):
-        write_page(load_subjects(folders), out, title=title)
+        subjects = load_subjects(folders)
+        write_page(subjects if images else impersonal(subjects), out, title=title)
 
 
 def write_page(
@@ -55,7 +47,7 @@ def write_page(
     *,
     title: str,
     compared: Comparison | None = None,
-    topics: Sequence[Topic] = (),
+    first: Sequence[Section] = (),
 ) -> None:
     """Write the page of folders that are read already.
 
@@ -63,8 +55,8 @@ def write_page(
         subjects: what it is about.
         out: the .html file.
         title: of the page.
-        compared: a comparison of ``facerts.evaluation.compare``.
-        topics: its tables and figures.
+        compared: their comparison, of ``facerts.evaluation.compare``.
+        first: sections before all others.
 
     Raises:
         MissingExtraError: matplotlib or Jinja is not installed.
@@ -73,6 +65,7 @@ def write_page(
         import jinja2
 
         from facerts.report import sections
+        from facerts.report.verdict import verdicts
     except ImportError as error:
         raise MissingExtraError("reports need matplotlib and Jinja: pip install 'facerts[report]'") from error
     environment = jinja2.Environment(
@@ -82,50 +75,25 @@ def write_page(
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["number"] = _number
-    environment.filters["signed"] = _signed
-    environment.filters["interval"] = _interval
-    environment.filters["count"] = _count
-    environment.filters["spread"] = spread
-    page = environment.get_template("page.html.j2").render(
-        title=title,
-        version=__version__,
-        style=_resource("page.css"),
-        subjects=subjects,
-        comparison=compared,
-        topics=topics,
+    template = environment.get_template("page.html.j2")
+    shown = [
+        section for section in (*first, *(make(subjects) for make in sections.SECTIONS)) if section.parts
+    ]
+    walls = [wall for section in shown for part in section.parts for wall in part.walls]
+    content = {
+        "title": title,
+        "version": __version__,
+        "style": _resource("page.css"),
+        "verdicts": verdicts(subjects, compared),
         # Tables of a comparison say the same and more.
-        summary=sections.summary(subjects) if compared is None else None,
-        verification=sections.verification(subjects),
-        reject=sections.reject(subjects),
-        ood=sections.ood(subjects),
-        corruptions=sections.corruptions(subjects),
-        identification=sections.identification(subjects),
-        training=sections.training(subjects),
-        provenance=sections.provenance(subjects),
-    )
+        "summary": sections.summary(subjects) if compared is None else None,
+        "sections": shown,
+        "people": sum(wall.count for wall in walls if wall.people),
+    }
+    terms = terms_of(template.render(content, terms=()))
     with atomic_write(out, "w") as file:
-        file.write(page)
+        file.write(template.render(content, terms=terms))
 
 
 def _resource(name: str) -> str:
     return resources.files("facerts.report").joinpath(name).read_text(encoding="utf-8")
-
-
-def _number(value: float | None, digits: int = 4) -> str:
-    return "–" if value is None else f"{value:.{digits}f}"
-
-
-def _signed(value: float) -> str:
-    return f"{value:+.4f}".replace("-", "−")
-
-
-def _interval(values: Sequence[float] | None, signed: bool = False) -> str:
-    if values is None:
-        return ""
-    low, high = (_signed(value) if signed else f"{value:.4f}" for value in values)
-    return f"[{low}, {high}]"
-
-
-def _count(value: int) -> str:
-    return f"{value:,}"

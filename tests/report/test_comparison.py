@@ -100,7 +100,7 @@ def test_every_figure_is_a_file_of_its_own_that_names_the_methods(written: Path)
     assert all(label in drawn["balance"] for label in ("A=1", "B", "AUROC of quality"))
     for name in ("scores", "blur_people"):
         assert all(f"quality, {run}" in drawn[name] for run in ("A=1, run 1", "A=1, run 2", "B"))
-    labels = ("A=1", "B", "best possible", "at random", "norm", "FNMR at FMR 0.05, named")
+    labels = ("A=1", "B", "best possible", "at random", "norm", "FNMR at FMR 5\u00a0%, named")
     assert all(label in drawn["reject_named"] for label in labels)
     assert "A=1: median, 5 to 95 %" in drawn["uncertainty"]
 
@@ -112,9 +112,12 @@ def test_the_page_has_the_tables_and_figures(written: Path, comparison: Comparis
     assert section.count("<table") == len(comparison.tables)
     for table in comparison.tables:
         for row in table.rows:
-            for cell in row.cells.values():
+            for column, cell in row.cells.items():
                 if cell is not None:
-                    assert f"{100 * cell.value:.2f}" in section
+                    value = 1 - cell.value if column.startswith("TAR") else cell.value
+                    assert f"{100 * value:.2f}\u00a0%" in section
+    text = re.sub(r"<[^>]*>", " ", page.split('<section id="glossary">')[0])
+    assert not re.search(r"\b(TAR|FAR)\b|TNR@|FMR 0", text)
     assert "Differences from A=1, run 1" in page
     assert "<title>A &amp; B</title>" in page
 

@@ -86,9 +86,9 @@ def test_the_page_is_whole_and_needs_nothing_else(result: Path, tmp_path: Path) 
     assert "<title>A &amp; B</title>" in page
     assert "<b>bold</b>" not in page
     assert "&lt;b&gt;bold&lt;/b&gt;" in page
-    # ROC, DET and pair scores; two reject curves and reliability; histograms of quality, norm and sharpness;
+    # DET and pair scores; two reject curves and reliability; histograms of quality, norm and sharpness;
     # CE, KL, rate, v, accuracy, AUROC.
-    assert page.count("<svg") == 15
+    assert page.count("<svg") == len(re.findall(r"</svg>\s*<figcaption>[\w&]", page)) == 14
 
 
 @pytest.mark.slow
@@ -100,10 +100,13 @@ def test_the_tables_show_the_results_numbers(result: Path, tmp_path: Path) -> No
     for value in (
         verification["accuracy"]["value"],
         verification["auroc"],
+        1 - verification["tar_at_far"]["0.01"]["value"],
         content["reject"]["people"][0]["area"]["0.2"],
         content["ood"]["by"]["quality"]["tnr_at_tpr"]["0.95"],
     ):
-        assert f"{value:.4f}" in page
+        assert f">{100 * value:.2f}\u00a0%" in page
+    low, high = verification["tar_at_far"]["0.01"]["ci95"]
+    assert f"[{100 - 100 * high:.2f}, {100 - 100 * low:.2f}]" in page
     assert "facerts" in page
     assert content["model"]["sha256"][:16] in page
 

@@ -116,13 +116,13 @@ def _table(methods: Sequence[MethodRuns], first: OodResult, sides: _Sides) -> Co
         f"{what}: {', '.join(f'{name} ({images[name]:,} images)' for name in names)}"
         for what, images, names in (
             ("Faces", first.faces, sides.faces),
-            ("Others", first.others, sides.others),
+            ("Non-faces", first.others, sides.others),
         )
     ]
     excluded = None if first.excluded is None else first.excluded.others
     counted = f"{counts[0]}. {counts[1]}{f', without {excluded}' if excluded else ''}."
     read = (
-        "TNR@TPR95: the share of the others below the threshold that keeps 95 % of the faces. A quality that is the "
+        "TNR@TPR95: the share of the non-faces below the threshold that keeps 95 % of the faces. A quality that is the "
         f"embedding's norm stands once, as quality. {reading(methods, [first.interval])}"
         if sides.everything
         else "The columns are those of the table of all faces."

@@ -26,6 +26,8 @@ from facerts.metrics.paired import Difference
 
 MEAN = "mean"
 AUROC = "AUROC"
+# For a page that shows FNMR at FMR instead.
+TAR_IN_WORDS = "True accept rate at the laxest threshold whose false accept rate is not above the target"
 
 
 def verification_tables(methods: Sequence[MethodRuns]) -> list[ComparisonTable]:
@@ -113,8 +115,7 @@ def _tar(methods: Sequence[MethodRuns], name: str, section: PairNumbers, *, ever
     rows = [row_of(method, None, columns, measure) for method in methods]
     tested = not every and mark_best(rows, columns, _paired(tested_as))
     note = (
-        "True accept rate at the laxest threshold whose false accept rate is not above the target, on "
-        f"{'every pair of its images' if every else 'its pairs'}: {section.genuine:,} genuine and "
+        f"{TAR_IN_WORDS}, on {'every pair of its images' if every else 'its pairs'}: {section.genuine:,} genuine and "
         f"{section.impostors:,} impostor pairs. {reading(methods, [section.interval])} "
         f"{TESTED if tested else UNTESTED}"
     )

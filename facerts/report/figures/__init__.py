@@ -7,7 +7,7 @@ from facerts.report.figures.ood import score_histograms, score_panels
 from facerts.report.figures.paper import write_svg, write_svgs
 from facerts.report.figures.reject import OWN_SCORES, one_embedding_curves, reject_curves, reliability
 from facerts.report.figures.training import bands_by_step, percentile_band, percentile_bands, training_curves
-from facerts.report.figures.verification import det_curves, pair_histograms, roc_curves
+from facerts.report.figures.verification import det_curves, pair_histograms
 
 __all__ = [
     "OWN_SCORES",
@@ -24,7 +24,6 @@ __all__ = [
     "percentile_bands",
     "reject_curves",
     "reliability",
-    "roc_curves",
     "score_histograms",
     "score_panels",
     "training_curves",

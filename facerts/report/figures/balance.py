@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.transforms import Bbox
 
 from facerts.evaluation.labeled import Measured
-from facerts.report.figures.style import color, new_figure, svg
+from facerts.report.figures.style import color, new_figure, rate_axes, svg
 
 # Where a label may stand beside its point, in points of type: the first place that overlaps least.
 _PLACES = ((6, 6), (6, -14), (-6, 6), (-6, -14), (0, 16), (0, -24), (12, -4), (-12, -4))
@@ -20,7 +20,7 @@ _PLACES = ((6, 6), (6, -14), (-6, 6), (-6, -14), (0, 16), (0, -24), (12, -4), (-
 
 @dataclass(frozen=True)
 class Point:
-    """A training run: AUROC of faces against others, and accuracy, both shares."""
+    """A training run: AUROC of faces against non-faces, and accuracy, both shares."""
 
     auroc: Measured
     accuracy: Measured
@@ -31,32 +31,35 @@ def balance(methods: Sequence[tuple[str, Sequence[Point]]], score: str, sets: Se
 
     Args:
         methods: label and runs of each; the color is by the place in this order, and no runs draw nothing.
-        score: that separates faces from others.
+        score: that separates faces from non-faces.
         sets: benchmarks that the accuracy is the mean of.
     """
     figure, axes = new_figure()
     labels = []
     for number, (label, points) in enumerate(methods):
         for point in points:
-            both = [Measured(*(100 * one for one in measured)) for measured in (point.auroc, point.accuracy)]
-            bars = [[[one.value - one.low], [one.high - one.value]] for one in both]
+            across, up = (
+                [[one.value - one.low], [one.high - one.value]] for one in (point.auroc, point.accuracy)
+            )
             axes.errorbar(
-                both[0].value,
-                both[1].value,
-                bars[1],
-                bars[0],
+                point.auroc.value,
+                point.accuracy.value,
+                up,
+                across,
                 fmt="o",
                 color=color(number),
                 elinewidth=1,
                 capsize=2,
                 alpha=1.0 if len(points) == 1 else 0.65,
+                clip_on=False,
             )
         if points:
-            x, y = (100 * fmean(values) for values in zip(*map(_values, points), strict=True))
+            x, y = (fmean(values) for values in zip(*map(_values, points), strict=True))
             labels.append((label, (x, y), color(number)))
     axes.margins(0.15)
     axes.set_title(f"mean of {', '.join(sets)}" if len(sets) > 1 else sets[0], loc="left", fontsize=10)
-    axes.set(xlabel=f"AUROC of {score}, faces against others (%)", ylabel="mean accuracy (%)")
+    axes.set(xlabel=f"AUROC of {score}, faces against non-faces", ylabel="accuracy")
+    rate_axes(axes, "xy")
     _label(figure, axes, labels)
     return svg(figure)
 

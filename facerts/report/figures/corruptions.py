@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from facerts.report.figures.style import INK, color, legend, new_figure, svg
+from facerts.report.figures.style import INK, color, legend, panels, svg
 from facerts.report.subject import Subject
-
-COLUMNS = 3
 
 
 def corruption_grid(subjects: Sequence[Subject], source: str, score: str) -> str:
@@ -19,9 +17,8 @@ def corruption_grid(subjects: Sequence[Subject], source: str, score: str) -> str
         score: "quality", another score, or "cosine" for the similarity to the clean image.
     """
     kinds = list(subjects[0].sections.corruptions[source].kinds)
-    rows = -(-len(kinds) // COLUMNS)
-    figure, grid = new_figure(rows, COLUMNS, size=(8.4, 2.3 * rows), share=True)
-    for axes, kind in zip(grid.flat, kinds, strict=False):
+    figure, grid = panels(len(kinds), height=1.9, share=True)
+    for axes, kind in zip(grid, kinds, strict=True):
         for number, subject in enumerate(subjects):
             section = subject.sections.corruptions[source]
             steps = section.kinds[kind]
@@ -36,13 +33,13 @@ def corruption_grid(subjects: Sequence[Subject], source: str, score: str) -> str
                 alpha=0.18,
                 linewidth=0,
             )
-            axes.plot(section.severity, values.p50, color=color(number), label=subject.label)
+            axes.plot(section.severity, values.p50, color=color(number), label=subject.label, clip_on=False)
         axes.set_title(kind.replace("_", " "), loc="left", fontsize=10, color=INK)
         axes.set(xlim=(0, 1))
-    for axes in list(grid.flat)[len(kinds) :]:
-        axes.set_visible(False)
+    if score == "cosine":
+        grid[0].set_ylim(top=1)
     figure.supxlabel("severity", fontsize=10, color=INK)
-    figure.supylabel(score, fontsize=10, color=INK)
+    figure.supylabel("similarity" if score == "cosine" else score, fontsize=10, color=INK)
     if len(subjects) > 1:
-        legend(grid.flat[0])
+        legend(grid[0])
     return svg(figure)

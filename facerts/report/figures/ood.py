@@ -27,7 +27,7 @@ def score_panels(subjects: Sequence[Subject], score: str) -> str:
     for axes, subject in zip(grid, subjects, strict=True):
         _histograms(axes, subject, score)
     grid[0].set_ylabel("density")
-    legend_below(figure, max(grid, key=lambda axes: len(axes.get_legend_handles_labels()[1])), columns=4)
+    legend_below(figure, max(grid, key=lambda axes: len(axes.get_legend_handles_labels()[1])), columns=3)
     return svg(figure)
 
 

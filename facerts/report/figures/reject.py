@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -11,14 +12,16 @@ from facerts.evaluation.results.reject import Convention, PairSet, RejectResult
 from facerts.report.figures.style import (
     INK,
     REFERENCE,
-    SIZE,
     color,
     legend,
     legend_below,
     line,
     new_figure,
+    panels,
+    rate_axes,
     svg,
 )
+from facerts.report.numbers import rate
 from facerts.report.subject import Subject
 
 # With several models, baselines would hide what is compared.
@@ -39,20 +42,24 @@ def reject_curves(
         curves = chosen_curves(subject, benchmark, convention, pairs)
         shown = [curve for curve in curves if alone or curve.by in OWN_SCORES]
         for order, curve in enumerate(shown):
-            percent = 100 * np.array(curve.rejected)
             look = {"color": color(order)} if alone else {"color": color(number), "linestyle": line(order)}
             label = curve.by if alone else f"{subject.label}, {curve.by}"
-            axes.plot(percent, curve.fnmr, label=label, **look)
+            axes.plot(curve.rejected, curve.fnmr, label=label, **look)
             if order == 0 and curve.fnmr_ci95 is not None:
-                axes.fill_between(percent, *curve.fnmr_ci95, color=look["color"], alpha=0.15, linewidth=0)
+                axes.fill_between(
+                    curve.rejected, *curve.fnmr_ci95, color=look["color"], alpha=0.15, linewidth=0
+                )
         if curves:
-            percent, first = 100 * np.array(curves[0].rejected), number == 0
+            first = number == 0
             look = {"color": REFERENCE, "linewidth": 1.2}
             best = "best possible" if first else None
-            axes.plot(percent, curves[0].oracle_fnmr, linestyle=":", label=best, **look)
+            axes.plot(curves[0].rejected, curves[0].oracle_fnmr, linestyle=":", label=best, **look)
             axes.axhline(curves[0].fnmr[0], linestyle="--", label="at random" if first else None, **look)
     fmr = subjects[0].sections.reject[benchmark][0].fmr
-    axes.set(xlabel="genuine pairs rejected (%)", ylabel=f"FNMR at FMR {fmr:g}", xlim=(0, 95), ylim=(0, None))
+    axes.set(
+        xlabel="genuine pairs left out", ylabel=f"FNMR at FMR {rate(fmr)}", xlim=(0, 0.95), ylim=(0, None)
+    )
+    rate_axes(axes, "xy")
     legend(axes)
     return svg(figure)
 
@@ -69,7 +76,7 @@ def chosen_curves(
 
 
 def one_embedding_curves(
-    panels: Mapping[str, Sequence[tuple[str, NDArray[np.floating]]]],
+    curves_of: Mapping[str, Sequence[tuple[str, NDArray[np.floating]]]],
     rejected: ArrayLike,
     best: ArrayLike,
     label: str,
@@ -77,36 +84,33 @@ def one_embedding_curves(
     """FNMR over the share of genuine pairs rejected by qualities of several methods (the RTS paper's Fig. 8).
 
     Args:
-        panels: by title, methods' labels and ``(runs, R)`` curves; of several runs the mean is drawn, and the band
+        curves_of: by title, methods' labels and ``(runs, R)`` curves; of several runs the mean is drawn, and the band
             from the lowest to the highest. Colors go by the place in the list; no runs draw nothing.
         rejected: ``(R,)`` shares.
         best: ``(R,)`` the best curve that there can be.
         label: of the FNMR.
     """
-    width, height = SIZE
-    count = len(panels)
-    size = SIZE if count == 1 else (0.85 * width * count, 1.1 * height)
-    figure, grid = new_figure(1, count, size=size, share=True)
-    percent, reference = 100 * np.asarray(rejected), {"color": REFERENCE, "linewidth": 1.2}
-    every = list(np.atleast_1d(grid))
-    for axes, (title, methods) in zip(every, panels.items(), strict=True):
+    reference: Any = {"color": REFERENCE, "linewidth": 1.2}
+    figure, every = panels(len(curves_of), share=True)
+    for axes, (title, methods) in zip(every, curves_of.items(), strict=True):
         for number, (name, curves) in enumerate(methods):
             if not len(curves):
                 continue
-            axes.plot(percent, curves.mean(axis=0), color=color(number), label=name)
+            axes.plot(rejected, curves.mean(axis=0), color=color(number), label=name)
             if len(curves) > 1:
                 ends = curves.min(axis=0), curves.max(axis=0)
-                axes.fill_between(percent, *ends, color=color(number), alpha=0.15, linewidth=0)
-        axes.plot(percent, best, linestyle=":", label="best possible", **reference)
+                axes.fill_between(rejected, *ends, color=color(number), alpha=0.15, linewidth=0)
+        axes.plot(rejected, best, linestyle=":", label="best possible", **reference)
         axes.axhline(np.asarray(best)[0], linestyle="--", label="at random", **reference)
-        axes.set(xlabel="genuine pairs rejected (%)", xlim=(0, 95), ylim=(0, None))
-        if count > 1:
+        axes.set(xlabel="genuine pairs left out", xlim=(0, 0.95), ylim=(0, None))
+        rate_axes(axes, "xy")
+        if len(every) > 1:
             axes.set_title(title, loc="left", fontsize=10, color=INK)
     every[0].set_ylabel(label)
-    if count == 1:
+    if len(every) == 1:
         legend(every[0])
     else:
-        legend_below(figure, max(every, key=lambda axes: len(axes.get_legend_handles_labels()[1])), columns=4)
+        legend_below(figure, max(every, key=lambda axes: len(axes.get_legend_handles_labels()[1])), columns=3)
     return svg(figure)
 
 
@@ -121,7 +125,7 @@ def reliability(subjects: Sequence[Subject], benchmark: str) -> str:
                 continue
             count = len(bins.fnmr)
             # Beside each other, not upon each other.
-            place = (np.arange(count) + 0.5) * 100 / count + (order - len(by) / 2) * 0.8
+            place = (np.arange(count) + 0.5) / count + (order - len(by) / 2) * 0.008
             error = np.abs(np.array([bins.low, bins.high]) - np.array(bins.fnmr))
             label = name if alone else f"{subject.label}, {name}"
             axes.errorbar(
@@ -139,8 +143,11 @@ def reliability(subjects: Sequence[Subject], benchmark: str) -> str:
             )
     fmr = subjects[0].sections.calibration[benchmark].fmr
     axes.set(
-        xlabel="genuine pairs by quality, worst to best (%)", ylabel=f"FNMR at FMR {fmr:g}", xlim=(0, 100)
+        xlabel="genuine pairs by quality, worst to best",
+        ylabel=f"FNMR at FMR {rate(fmr)}",
+        xlim=(0, 1),
+        ylim=(0, None),
     )
-    axes.set_ylim(0, None)
+    rate_axes(axes, "xy")
     legend(axes)
     return svg(figure)

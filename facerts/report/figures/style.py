@@ -54,21 +54,32 @@ def new_figure(
         return figure, figure.subplots(rows, columns, sharex=share, sharey=share)
 
 
-def panels(
-    number: int, *, columns: int = 3, size: tuple[float, float] = (3.9, 3.0)
-) -> tuple[Figure, list[Axes]]:
-    """A figure with so many panels of one size, each with scales of its own, in rows of at most ``columns``."""
-    columns = min(columns, number)
+def panels(number: int, *, height: float = 2.4, share: bool = False) -> tuple[Figure, list[Axes]]:
+    """A figure as wide as all others, with so many panels in rows of two, on scales of their own or on one."""
+    columns = min(2, number)
     rows = -(-number // columns)
-    # A single panel is as large as other figures.
-    width, height = SIZE if number == 1 else (size[0] * columns, size[1] * rows)
-    figure, grid = new_figure(rows, columns, size=(width, height))
+    size = SIZE if number == 1 else (SIZE[0], height * rows + 0.5)
+    figure, grid = new_figure(rows, columns, size=size, share=share)
     every: list[Axes] = np.atleast_1d(grid).ravel().tolist()
     for axes in every if number > 1 else ():
         axes.locator_params(axis="x", nbins=4)
     for axes in every[number:]:
         axes.set_visible(False)
     return figure, every[:number]
+
+
+def rate_axes(axes: Axes, which: str = "y") -> None:
+    """Let an axis (or "xy") show shares in percent, from 0 (a logarithmic one: from where it begins) to 100 %."""
+    from matplotlib.ticker import LogLocator
+
+    for axis in which:
+        low, high = getattr(axes, f"get_{axis}lim")()
+        ticks = getattr(axes, f"{axis}axis")
+        logarithmic = ticks.get_scale() == "log"
+        if logarithmic:
+            ticks.set_major_locator(LogLocator(numticks=6))
+        getattr(axes, f"set_{axis}lim")(low if logarithmic else max(low, 0), min(high, 1))
+        ticks.set_major_formatter(lambda share, _: f"{100 * share:.6f}".rstrip("0").rstrip(".") + " %")
 
 
 def svg(figure: Figure) -> str:

@@ -9,12 +9,12 @@ import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
-from facerts.report.figures.style import color, legend, new_figure, svg
+from facerts.report.figures.style import color, legend, new_figure, rate_axes, svg
 from facerts.report.subject import Subject
 
 
 def training_curves(subjects: Sequence[Subject], kind: str, field: str, label: str) -> str:
-    """A logged number over the epochs, a line for each run."""
+    """A logged number over the epochs, a line for each run; those of validation are shares."""
     figure, axes = new_figure()
     for number, subject in enumerate(subjects):
         for name in _names(subject, kind, field):
@@ -33,6 +33,8 @@ def training_curves(subjects: Sequence[Subject], kind: str, field: str, label: s
                 linewidth=1.3,
             )
     axes.set(xlabel="epoch", ylabel=label)
+    if kind == "validation":
+        rate_axes(axes)
     legend(axes)
     return svg(figure)
 

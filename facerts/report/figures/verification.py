@@ -1,45 +1,32 @@
-"""ROC, DET and score distributions of verification benchmarks."""
+"""DET curves and score distributions of verification benchmarks."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from facerts.report.figures.style import GENUINE, IMPOSTOR, color, legend, line, new_figure, svg
+from facerts.report.figures.style import GENUINE, IMPOSTOR, color, legend, line, new_figure, rate_axes, svg
 from facerts.report.subject import Subject
-
-Floats = NDArray[np.float32]
 
 # Similarities by their names in results, and the range that histograms of one share, where it has one.
 LABELS = {"cosine": "cosine similarity", "mls": "mutual likelihood score"}
 SHARED = {"cosine": (-0.25, 1.0)}
 
 
-def roc_curves(subjects: Sequence[Subject], benchmark: str) -> str:
-    """TAR over FAR, on a logarithmic axis down to one impostor pair; all pairs dashed."""
-    figure, axes = new_figure()
-    for label, far, tar, options in _curves(subjects, benchmark):
-        # Below one impostor the logarithmic axis has no place: a curve begins at its first one.
-        drawn = far > 0
-        axes.step(far[drawn], tar[drawn], where="post", label=label, **options)
-    axes.set_xscale("log")
-    axes.set(xlabel="false accept rate", ylabel="true accept rate", ylim=(None, 1.005))
-    legend(axes)
-    return svg(figure)
-
-
 def det_curves(subjects: Sequence[Subject], benchmark: str) -> str:
-    """FNMR over FMR, both logarithmic."""
+    """FNMR over FMR, both logarithmic, from the first impostor pair to the first genuine one; all pairs dashed."""
     figure, axes = new_figure()
-    for label, far, tar, options in _curves(subjects, benchmark):
-        drawn = (far > 0) & (tar < 1)
-        axes.step(far[drawn], 1 - tar[drawn], where="post", label=label, **options)
-    axes.set_xscale("log")
-    axes.set_yscale("log")
-    axes.set(xlabel="false match rate", ylabel="false non-match rate")
+    for number, subject in enumerate(subjects):
+        prefix = f"verification/{benchmark}/"
+        for style, part, suffix in ((0, "", ""), (1, "all_", ", all pairs")):
+            if f"{prefix}{part}roc_far" in subject.arrays:
+                fmr, tar = (subject.arrays[f"{prefix}{part}roc_{axis}"] for axis in ("far", "tar"))
+                drawn = (fmr > 0) & (tar < 1)
+                look = {"color": color(number), "linestyle": line(style)}
+                axes.step(fmr[drawn], 1 - tar[drawn], where="post", label=subject.label + suffix, **look)
+    axes.set(xscale="log", yscale="log", xlabel="FMR", ylabel="FNMR")
+    rate_axes(axes, "xy")
     legend(axes)
     return svg(figure)
 
@@ -64,16 +51,3 @@ def pair_histograms(subject: Subject, benchmark: str) -> str:
     axes.set(xlabel=LABELS[similarity], ylabel="density", xlim=(edges[0], edges[-1]))
     legend(axes)
     return svg(figure)
-
-
-def _curves(subjects: Sequence[Subject], benchmark: str) -> list[tuple[str, Floats, Floats, dict[str, Any]]]:
-    """Label, FAR, TAR and look of every curve."""
-    curves = []
-    for number, subject in enumerate(subjects):
-        prefix = f"verification/{benchmark}/"
-        for style, part, suffix in ((0, "", ""), (1, "all_", ", all pairs")):
-            if f"{prefix}{part}roc_far" in subject.arrays:
-                far, tar = (subject.arrays[f"{prefix}{part}roc_{axis}"] for axis in ("far", "tar"))
-                look = {"color": color(number), "linestyle": line(style)}
-                curves.append((subject.label + suffix, far, tar, look))
-    return curves

@@ -1,0 +1,113 @@
+"""Terms of the field in plain words, for the page that uses them."""
+
+from __future__ import annotations
+
+import re
+from html import unescape
+from typing import NamedTuple
+
+
+class Term(NamedTuple):
+    """A term, the pattern that finds it on a page, and what it means."""
+
+    name: str
+    pattern: str
+    meaning: str
+
+
+TERMS = (
+    Term("Genuine pair", r"genuine|same-person", "Two images of one person (a mated pair)."),
+    Term("Impostor pair", r"impostor|different-person", "Two images of two people (a non-mated pair)."),
+    Term(
+        "Similarity",
+        r"similarit",
+        "How alike a model finds two faces: the cosine of the angle between their embeddings, at most 1, unless "
+        "another measure is named. A pair matches if its similarity is at or above a threshold.",
+    ),
+    Term(
+        "Embedding", r"embedding", "The list of numbers that a model makes of a face; similar faces have similar ones."
+    ),
+    Term(
+        "Accuracy",
+        r"accuracy|correctly",
+        "Share of the pairs that are decided correctly. Each fold of a benchmark is decided at the threshold that is "
+        "best on the others.",
+    ),
+    Term(
+        "FMR",
+        r"FMR|false match",
+        "False match rate: the share of impostor pairs that are taken for one person. Here it is the same as FAR, the "
+        "false accept rate.",
+    ),
+    Term(
+        "FNMR",
+        r"FNMR|misses|non-match",
+        "False non-match rate: the share of genuine pairs that are taken for two people. TAR, the true accept rate, is "
+        "1 − FNMR, so TAR at FAR says the same as FNMR at FMR.",
+    ),
+    Term("EER", r"\bEER\b", "Equal error rate: FMR and FNMR at the threshold where both are the same."),
+    Term("DET curve", r"DET curve", "Detection error tradeoff: FNMR against FMR for all thresholds."),
+    Term(
+        "AUROC",
+        r"AUROC",
+        "Area under the ROC curve: how often a score puts a random positive above a random negative, a genuine pair "
+        "above an impostor pair or a face above a non-face. 50 % is chance, 100 % never errs.",
+    ),
+    Term(
+        "AUPR",
+        r"AUPR",
+        "Area under the precision-recall curve, faces being the positives. What chance reaches is the share of faces.",
+    ),
+    Term("TPR", r"TPR|keeps", "True positive rate: the share of faces at or above the threshold, so kept."),
+    Term("TNR", r"TNR|non-faces", "True negative rate: the share of non-faces below the threshold, so rejected."),
+    Term(
+        "Quality",
+        r"quality",
+        "A number for one image that says how far its embedding can be trusted; higher is better. Scales are each "
+        "model's own. A pair has the quality of its worse image, unless another rule is named.",
+    ),
+    Term("Norm", r"\bnorm\b", "Length of an embedding before it is scaled to 1; a quality that needs no training."),
+    Term("Sharpness", r"sharpness", "Variance of the crop's Laplacian; a quality that needs no model."),
+    Term(
+        "Error versus reject",
+        r"error versus reject|left out",
+        "FNMR of the genuine pairs that remain when those of lowest quality are left out, the threshold staying as it "
+        "is unless the page says otherwise. A quality that knows nothing leaves FNMR where it was, as does "
+        "rejection at random; the best possible leaves out the misses first.",
+    ),
+    Term("Mated", r"\bmated", "A search for somebody who is in the gallery; not mated: for somebody who is not."),
+    Term("Rank k", r"\brank \d", "The person looked for is among the k best of the gallery."),
+    Term("FPIR", r"FPIR", "False positive identification rate: the share of searches for strangers that find one."),
+    Term(
+        "FNIR",
+        r"FNIR",
+        "False negative identification rate: the share of searches for enrolled people that do not find them first, at "
+        "or above the threshold.",
+    ),
+    Term(
+        "Interval",
+        r"interval",
+        "95 % bootstrap interval, in brackets: how far a number moves when people, or else pairs or images, are drawn "
+        "anew. It says nothing about other data or another training run.",
+    ),
+    Term("Percentile", r"percentile", "The 5th percentile is the number that 5 % of the values lie below."),
+    Term("Median", r"median", "The number that half of the values lie below."),
+    Term(
+        "Percentage point",
+        r"percentage point",
+        "Unit of a difference of two percentages: from 8 % to 6 % is 2 percentage points.",
+    ),
+    Term("p-value", r"\bp \d", "How often chance alone would give a difference at least as large."),
+    Term("Spearman's ρ", r"ρ", "Correlation of two orders, from −1 to 1; 0 is none."),
+    Term("Uncertainty v", r"uncertainty", "What RTS learns for an image beside its embedding; low for good faces."),
+)  # fmt: skip
+
+
+def terms_of(page: str) -> list[Term]:
+    """The terms that a page uses.
+
+    Args:
+        page: HTML; its tags and styles do not count.
+    """
+    text = unescape(re.sub(r"<style>.*?</style>|<[^>]*>", " ", page, flags=re.DOTALL))
+    return [term for term in TERMS if re.search(term.pattern, text, re.IGNORECASE)]

@@ -1,0 +1,63 @@
+"""Results without what may name or show a person."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from facerts.evaluation.results import Result
+from facerts.report.subject import Subject
+
+# Words with a slash or a dot inside: paths and file names.
+_FILES = re.compile(r"\S*/\S*|\S*\w\.\w\S*")
+_HIDDEN = "…"
+
+
+def impersonal(subjects: Sequence[Subject]) -> list[Subject]:
+    """The same without images, names of images, commands and paths.
+
+    Models and runs of one name are numbered, where otherwise their folders tell them apart.
+    """
+    names = [one.result.model.name if one.result else Path(one.label).name for one in subjects]
+    times, seen, found = Counter(names), Counter[str](), []
+    for subject, name in zip(subjects, names, strict=True):
+        seen[name] += 1
+        label = name if times[name] == 1 else f"{name} ({seen[name]})"
+        arrays = {
+            key: array
+            for key, array in subject.arrays.items()
+            if not key.rpartition("/")[2].startswith(("shown_", "names"))
+        }
+        result = None if subject.result is None else _without_names(subject.result, list(_names(subject)))
+        found.append(replace(subject, label=label, result=result, arrays=arrays))
+    return found
+
+
+def _without_names(result: Result, names: Sequence[str]) -> Result:
+    result = result.model_copy(deep=True)
+    result.command = []
+    if result.ood is not None:
+        result.ood.excluded = None
+    for sections in (
+        *(result.verification, result.identification, result.corruptions),
+        {} if result.ood is None else {"ood": result.ood},
+    ):
+        for section in sections.values():
+            section.notes = [_without(note, names) for note in section.notes]
+    return result
+
+
+def _without(note: str, names: Sequence[str]) -> str:
+    for name in names:
+        if re.search(r"[^\W\d_]", name):
+            note = note.replace(name, _HIDDEN)
+    return _FILES.sub(_HIDDEN, note)
+
+
+def _names(subject: Subject) -> Iterator[str]:
+    """Of all images, the longest first: one may begin another."""
+    listed = [array.tolist() for key, array in subject.arrays.items() if key.endswith("/names")]
+    return iter(sorted({str(name) for names in listed for name in names}, key=len, reverse=True))

@@ -1,0 +1,269 @@
+"""What the numbers say, in plain words, and no more than their intervals allow."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from facerts.evaluation.results.comparison import Comparison, PairedDifference
+from facerts.evaluation.results.corruptions import CorruptionResult
+from facerts.evaluation.results.identification import IdentificationResult
+from facerts.evaluation.results.ood import OodResult
+from facerts.evaluation.results.reject import RejectResult
+from facerts.evaluation.results.verification import VerificationResult
+from facerts.metrics.intervals import Interval
+from facerts.report.comparison_sections import negative
+from facerts.report.numbers import complement, interval, percent, points, points_interval, rate
+from facerts.report.sections import headline_curve, headline_fmr
+from facerts.report.subject import Subject, by_name
+
+LEFT_OUT = 0.2
+# A threshold that fewer impostor pairs decide is named as such.
+FEW = 10
+SCORES = {"norm": "embedding norm", "det_score": "detector score"}
+
+
+class Finding(NamedTuple):
+    """Sentences on one benchmark."""
+
+    topic: str
+    sentences: list[str]
+
+
+class Verdict(NamedTuple):
+    """Findings on one model, or between models."""
+
+    title: str
+    findings: list[Finding]
+
+
+class _Estimate(NamedTuple):
+    """A model's number, and what says that two were measured on the same data."""
+
+    label: str
+    value: float
+    ci95: Interval
+    data: object
+
+
+def verdicts(subjects: Sequence[Subject], compared: Comparison | None = None) -> list[Verdict]:
+    """A verdict on each model, and one between them.
+
+    Args:
+        subjects: of the page; those without results get none.
+        compared: their comparison, whose paired differences say which model is better; without it only what single
+            intervals allow is said.
+    """
+    found = [Verdict(subject.label, list(_findings(subject))) for subject in subjects]
+    between = list(_rankings(subjects) if compared is None else _differences(compared))
+    return [verdict for verdict in (*found, Verdict("Between models", between)) if verdict.findings]
+
+
+def _findings(subject: Subject) -> Iterator[Finding]:
+    sections = subject.sections
+    for name in dict.fromkeys([*sections.verification, *sections.reject]):
+        verified, curve = sections.verification.get(name), headline_curve(sections.reject.get(name, []))
+        sentences = [] if verified is None else list(_verification(verified))
+        yield Finding(name, sentences + ([] if curve is None else [_reject(curve, verified)]))
+    for name, identified in sections.identification.items():
+        yield Finding(name, list(_identification(identified)))
+    if sections.ood is not None:
+        yield Finding("Non-faces", [_ood(sections.ood)])
+    for name, corrupted in sections.corruptions.items():
+        yield Finding(f"{name}, corrupted", [_corruptions(corrupted)])
+
+
+def _verification(section: VerificationResult) -> Iterator[str]:
+    accuracy = section.accuracy
+    if accuracy is not None:
+        pairs = section.genuine + section.impostors
+        yield (
+            f"It decides {_measured(accuracy.value, accuracy.ci95)} of {pairs:,} pairs correctly"
+            f"{_against(accuracy.ci95, max(section.genuine, section.impostors) / pairs)}."
+        )
+    elif section.ci95 is not None:
+        auroc = _measured(section.auroc, section.ci95.auroc)
+        yield f"It separates genuine from impostor pairs with AUROC {auroc}{_against(section.ci95.auroc, 0.5)}."
+    numbers = section.all_pairs or section
+    if (far := headline_fmr(numbers)) is not None:
+        point = numbers.tar_at_far[far]
+        missed = _measured(1 - point.value, complement(point.ci95))
+        few = f"; only {point.impostors_accepted} of them decide the threshold" * (
+            point.impostors_accepted < FEW
+        )
+        yield (
+            f"At {_one_in(float(far))} different-person pairs{few}, it misses {missed} of the same-person pairs."
+        )
+
+
+def _reject(curve: RejectResult, verified: VerificationResult | None) -> str:
+    place = curve.index_at(LEFT_OUT)
+    before, after = curve.fnmr[0], curve.fnmr[place]
+    ends = None if curve.fnmr_ci95 is None else (curve.fnmr_ci95[0][place], curve.fnmr_ci95[1][place])
+    known = verified is not None and _is_stated(curve, verified)
+    if before == 0:
+        return f"At {_one_in(curve.fmr)} it misses no pair, so leaving out pairs of low quality cannot help."
+    where = "Leaving" if known else f"At {_one_in(curve.fmr)}, leaving"
+    begin = f"{where} out the {percent(curve.rejected[place], 0)} of lowest {_score(curve.by)}"
+    random, rest = percent(before, 1), _measured(after, ends)
+    # The threshold's uncertainty is in both numbers alike, so the interval may be held against the one at random.
+    if ends is None or ends[0] <= before <= ends[1]:
+        return f"{begin} leaves it missing {rest}, no clear difference from the {random} of random rejection."
+    verb, misses = (
+        "lowers" if ends[1] < before else "raises",
+        "that" if known else f"its misses from {random}",
+    )
+    return f"{begin} {verb} {misses} to {rest}, where random rejection would leave {random}."
+
+
+def _is_stated(curve: RejectResult, section: VerificationResult) -> bool:
+    """Whether the sentence on verification gives the FNMR that a curve begins with."""
+    numbers = section.all_pairs or section
+    far = headline_fmr(numbers)
+    return (
+        far is not None
+        and float(far) == curve.fmr
+        and math.isclose(1 - numbers.tar_at_far[far].value, curve.fnmr[0], abs_tol=1e-6)
+    )
+
+
+def _identification(section: IdentificationResult) -> Iterator[str]:
+    search = section.searches[0]
+    rank, found = next(iter(search.rank.items()))
+    yield (
+        f"Among {search.gallery_people:,} people it ranks the right one "
+        f"{'first' if rank == '1' else f'among the first {rank}'} in {_measured(found.value, found.ci95)} of "
+        f"{search.mated:,} searches{_against(found.ci95, int(rank) / max(search.gallery_people, 1))}."
+    )
+    for fpir, point in list(search.fnir_at_fpir.items())[:1]:
+        yield (
+            f"Where {rate(fpir)} of the searches for strangers may find somebody, it misses "
+            f"{_measured(point.value, point.ci95)} of the enrolled."
+        )
+
+
+def _ood(section: OodResult) -> str:
+    score, numbers = next(iter(section.by.items()))
+    ends = numbers.ci95["0.95"]
+    tnr, images = numbers.tnr_at_tpr["0.95"], f"{sum(section.others.values()):,} non-faces"
+    # Without an error there is nothing to resample: the interval would claim more than so many images show.
+    rejected = f"all {images}" if tnr == 1 else f"{_measured(tnr, ends)} of {images}"
+    return (
+        f"By {_score(score)} it rejects {rejected} "
+        f"({', '.join(section.others)}) while it keeps 95 % of the faces ({', '.join(section.faces)})"
+        f"{_against(ends, 0.05)}."
+    )
+
+
+def _corruptions(section: CorruptionResult) -> str:
+    score = next(iter(next(iter(section.kinds.values())).by))
+    falls = {
+        kind: of_kind.by[score].monotone for kind, of_kind in section.kinds.items() if score in of_kind.by
+    }
+    others = [kind.replace("_", " ") for kind, falling in falls.items() if not falling]
+    if not others:
+        kinds = f"all {len(falls)} kinds of corruption"
+    elif len(others) == len(falls):
+        kinds = f"none of {len(falls)} kinds of corruption"
+    else:
+        kinds = f"{len(falls) - len(others)} of {len(falls)} kinds of corruption, not for {_joined(others)}"
+    return f"The median {_score(score)} of {section.images:,} faces falls at every step for {kinds}."
+
+
+def _rankings(subjects: Sequence[Subject]) -> Iterator[Finding]:
+    """What single intervals of several models allow to say."""
+    for name, having in by_name(subjects, lambda sections: sections.verification).items():
+        found = [
+            _Estimate(subject.label, section.accuracy.value, section.accuracy.ci95, section.data_sha256)
+            for subject, section in having
+            if section.accuracy is not None
+        ]
+        yield from _ranking(name, "decides more pairs correctly", found)
+    found = []
+    for subject in subjects:
+        if (section := subject.sections.ood) is not None:
+            numbers = next(iter(section.by.values()))
+            data = sorted(section.data_sha256.items()) or None
+            found.append(_Estimate(subject.label, numbers.tnr_at_tpr["0.95"], numbers.ci95["0.95"], data))
+    yield from _ranking("Non-faces", "rejects more non-faces while it keeps 95 % of the faces", found)
+
+
+def _ranking(topic: str, does: str, found: Sequence[_Estimate]) -> Iterator[Finding]:
+    if len(found) < 2:
+        return
+    if any(one.data is None or one.data != found[0].data for one in found):
+        yield Finding(
+            topic, ["The models were not measured on the same data: their numbers cannot be compared."]
+        )
+        return
+    best, *others = sorted(found, key=lambda one: -one.value)
+    near = [one.label for one in others if one.ci95[1] >= best.ci95[0]]
+    if near:
+        yield Finding(
+            topic,
+            [
+                f"These results alone show no clear difference between {_joined([best.label, *near])}: their intervals "
+                "overlap. facerts compare measures differences on the same pairs and images."
+            ],
+        )
+    else:
+        rest = _joined([one.label for one in others])
+        above = "theirs" if len(others) > 1 else "the other"
+        yield Finding(topic, [f"{best.label} {does} than {rest}: its interval lies above {above}."])
+
+
+def _differences(compared: Comparison) -> Iterator[Finding]:
+    """Paired differences from the reference."""
+    reference = compared.reference.label
+    for name, rows in compared.verification.items():
+        sentences = []
+        for row in rows:
+            missed = negative(row.tar_at_far)
+            sentences += [
+                _difference(row.model.label, reference, row.accuracy, "accuracy"),
+                _difference(row.model.label, reference, missed, f"FNMR at FMR {rate(row.far)}", lower=True),
+            ]
+        if sentences:
+            yield Finding(name, sentences)
+    sentences = [
+        _difference(row.model.label, reference, found.tnr_at_tpr, f"TNR at TPR 95 % by {_score(score)}")
+        for row in compared.ood
+        for score, found in list(row.by.items())[:1]
+    ]
+    if sentences:
+        yield Finding("Non-faces", sentences)
+
+
+def _difference(label: str, reference: str, found: PairedDifference, of: str, *, lower: bool = False) -> str:
+    measured = f"{points(found.value)} percentage points {points_interval(found.ci95)}"
+    if found.ci95[0] <= 0 <= found.ci95[1]:
+        return f"{label} shows no clear difference from {reference} in {of}: {measured}."
+    better = (found.value < 0) == lower
+    return f"{label} is {'better' if better else 'worse'} than {reference} in {of}: {measured}."
+
+
+def _measured(value: float, ends: Interval | None) -> str:
+    return f"{percent(value, 1)} {interval(ends, 1)}".rstrip()
+
+
+def _against(ends: Interval, chance: float) -> str:
+    """Whether an interval lies above what chance would reach; empty where it does."""
+    return f", not clearly better than chance ({percent(chance, 1)})" if ends[0] <= chance else ""
+
+
+def _one_in(fmr: float) -> str:
+    """A false match rate in words."""
+    return (
+        f"one false match in {round(1 / fmr):,}"
+        if abs(1 / fmr - round(1 / fmr)) < 1e-6
+        else f"FMR {rate(fmr)}"
+    )
+
+
+def _score(name: str) -> str:
+    return SCORES.get(name, name.replace("_", " "))
+
+
+def _joined(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
