@@ -20,10 +20,15 @@ SLOW_FIXTURES = {"facerts_data", "reference_models", "trained_run"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests of real data and of a trained run are slow, besides those that are marked themselves."""
+    """Mark slow tests, and put files with some first, so that processes to which files are dealt end together.
+
+    Tests of real data and of a trained run are slow, besides those that are marked themselves.
+    """
     for item in items:
         if SLOW_FIXTURES & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.slow)
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
 
 
 @pytest.fixture(scope="session")
