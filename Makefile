@@ -33,14 +33,17 @@ $(INTEGRATIONS)/.ready: setup.cfg pyproject.toml
 	$(INTEGRATIONS)/bin/python -m pip install --quiet --editable ".[cpu,integrations]"
 	touch $(INTEGRATIONS)/.ready
 
-# All tests, dealt out to two processes; those of one group share what is costly to make.
+# Two processes are dealt whole files, whose tests share what is costly to make, in the order of tests/conftest.py.
+DEALT := -n 2 --dist loadfile --no-loadscope-reorder
+
+# All tests.
 test: export FACERTS_INTEGRATIONS_PYTHON := $(abspath $(INTEGRATIONS))/bin/python
 test: $(READY) $(INTEGRATIONS)/.ready
-	$(BIN)/python -m pytest -n 2 --dist loadgroup
+	$(BIN)/python -m pytest $(DEALT)
 
 # All but the slow ones.
 test-fast: $(READY)
-	$(BIN)/python -m pytest -n 2 -m "not slow"
+	$(BIN)/python -m pytest $(DEALT) -m "not slow"
 
 # Only those against insightface and uniface.
 test-integrations: export FACERTS_INTEGRATIONS_PYTHON := $(abspath $(INTEGRATIONS))/bin/python
@@ -57,7 +60,7 @@ $(OLDEST)/.ready: setup.cfg
 	touch $(OLDEST)/.ready
 
 test-oldest: $(OLDEST)/.ready
-	$(OLDEST)/bin/python -m pytest -n 2 -m "not slow" $(NEED_TORCH:%=--ignore=tests/%)
+	$(OLDEST)/bin/python -m pytest $(DEALT) -m "not slow" $(NEED_TORCH:%=--ignore=tests/%)
 
 # Which lines tests reach, as a page in out/coverage; TESTS=tests/serving for a part.
 TESTS ?= tests

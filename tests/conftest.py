@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -16,16 +17,32 @@ os.environ.setdefault("NO_ALBUMENTATIONS_UPDATE", "1")
 os.environ["FACERTS_OFFLINE"] = "1"
 
 from facerts.datasets.synthetic import draw_face, write_non_faces, write_synthetic_faces
+from facerts.metrics.pair_intervals import share_interval, verification_intervals
+from facerts.metrics.paired import compare_pairs, compare_separations
 
 SHARED = Path(__file__).parents[2] / "shared"
 SLOW_FIXTURES = {"facerts_data", "reference_models", "trained_run"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests of real data and of a trained run are slow, besides those that are marked themselves."""
+    """Mark slow tests, and put files with some first, so that processes to which files are dealt end together.
+
+    Tests of real data and of a trained run are slow, besides those that are marked themselves.
+    """
     for item in items:
         if SLOW_FIXTURES & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.slow)
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
+
+
+@pytest.fixture(scope="module")
+def few_replicates() -> Iterator[None]:
+    """Bootstraps have 300 replicates, not 1,000, for tests to which the width of an interval is no matter."""
+    with pytest.MonkeyPatch.context() as patch:
+        for measure in (compare_pairs, compare_separations, share_interval, verification_intervals):
+            patch.setitem(measure.__kwdefaults__, "replicates", 300)
+        yield
 
 
 @pytest.fixture(scope="session")

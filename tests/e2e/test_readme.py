@@ -33,7 +33,9 @@ def test_the_training_commands_run_one_after_the_other(
     (block,) = re.findall(r"```\n(facerts data generate.*?)```", README, re.DOTALL)
     for line in block.replace("\\\n", " ").splitlines():
         _, *command = shlex.split(line, comments=True)
-        extra = {"draw": FEWER, "train": SMALLER}.get(command[1] if command[0] == "data" else command[0], [])
+        extra = {"generate": FEWER, "train": SMALLER}.get(
+            command[1] if command[0] == "data" else command[0], []
+        )
         assert run(*command, *extra) == 0, line
     model = load_embedder(tmp_path / "mine.onnx")
     assert (model.name, model.method) == ("mine", "rts")

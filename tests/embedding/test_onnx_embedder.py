@@ -139,9 +139,18 @@ def test_crops_of_other_shapes_are_refused(tmp_path: Path, shape: tuple[int, ...
 
 @pytest.mark.slow
 def test_the_reference_embedder_reaches_its_known_accuracy(
-    facerts_data: Path, reference_models: Path
+    facerts_data: Path, reference_models: Path, tmp_path: Path
 ) -> None:
+    """On the first 60 pairs of each kind and fold; a script without facerts has found the same numbers."""
+    lfw = facerts_data / "lfw"
+    lines = np.array((lfw / "pairs.txt").read_text(encoding="utf-8").splitlines()[1:]).reshape(20, 300)
+    (tmp_path / "lfw").mkdir()
+    for person in {name for line in lines[:, :60].ravel() for name in line.split("\t") if not name.isdigit()}:
+        (tmp_path / "lfw" / person).symlink_to(lfw / person)
+    (tmp_path / "lfw" / "pairs.txt").write_text(
+        "\n".join(["10\t60", *lines[:, :60].ravel()]), encoding="utf-8"
+    )
     embedder = load_embedder(reference_models / "mobilefacenet.onnx")
-    section, _ = evaluate_verification(embedder, open_benchmark(facerts_data / "lfw"), flip=False)
-    assert section.accuracy.value == pytest.approx(0.9898, abs=5e-4)
-    assert 1 - section.tar_at_far["0.001"].value == pytest.approx(0.0287, abs=1e-4)
+    section, _ = evaluate_verification(embedder, open_benchmark(tmp_path / "lfw"), flip=False)
+    assert section.accuracy.value == pytest.approx(0.9867, abs=5e-4)
+    assert 1 - section.tar_at_far["0.01"].value == pytest.approx(0.0183, abs=1e-4)

@@ -22,7 +22,7 @@ from facerts.evaluation.run import run_pairs
 from facerts.metrics.reject import error_versus_reject, pair_quality, partial_area
 from tests.evaluation.conftest import Plain
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("few_replicates")]
 
 HOW = Measuring(keep_crops=False, flip=False, fmr=0.05)
 

@@ -12,6 +12,11 @@ from facerts.datasets.synthetic import write_synthetic_faces
 from tests.evaluation.conftest import write_pairs
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _quickly(few_replicates: None) -> None:
+    """No test here is about the width of an interval."""
+
+
 @pytest.fixture(scope="session")
 def named_folder(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """A folder by person, and a list of pairs in it."""

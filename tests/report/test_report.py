@@ -53,6 +53,14 @@ def result(tmp_path_factory: pytest.TempPathFactory, drawn_things: Path) -> Path
     return folder / "result"
 
 
+@pytest.fixture(scope="module")
+def page(result: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The page of that folder."""
+    path = tmp_path_factory.mktemp("page") / "page.html"
+    write_report([result], path, title="A & B")
+    return path.read_text()
+
+
 class _Checker(HTMLParser):
     """Every tag is closed, and nothing is loaded from elsewhere."""
 
@@ -76,9 +84,7 @@ class _Checker(HTMLParser):
 
 
 @pytest.mark.slow
-def test_the_page_is_whole_and_needs_nothing_else(result: Path, tmp_path: Path) -> None:
-    write_report([result], tmp_path / "page.html", title="A & B")
-    page = (tmp_path / "page.html").read_text()
+def test_the_page_is_whole_and_needs_nothing_else(page: str) -> None:
     checker = _Checker()
     checker.feed(page)
     assert checker.open == []
@@ -92,9 +98,7 @@ def test_the_page_is_whole_and_needs_nothing_else(result: Path, tmp_path: Path) 
 
 
 @pytest.mark.slow
-def test_the_tables_show_the_results_numbers(result: Path, tmp_path: Path) -> None:
-    write_report([result], tmp_path / "page.html")
-    page = (tmp_path / "page.html").read_text()
+def test_the_tables_show_the_results_numbers(page: str, result: Path) -> None:
     content = json.loads((result / "result.json").read_text())
     verification = content["verification"]["people"]
     for value in (
@@ -112,9 +116,7 @@ def test_the_tables_show_the_results_numbers(result: Path, tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-def test_figures_take_the_pages_color(result: Path, tmp_path: Path) -> None:
-    write_report([result], tmp_path / "page.html")
-    page = (tmp_path / "page.html").read_text()
+def test_figures_take_the_pages_color(page: str) -> None:
     assert "currentColor" in page
     assert "#010203" not in page
     assert not re.search(r"fill: ?#ffffff", page)

@@ -56,6 +56,12 @@ def page_of(results: list[Path], out: Path) -> str:
     return (out.parent / "report.html").read_text(encoding="utf-8")
 
 
+@pytest.fixture(scope="module")
+def page(results: list[Path], tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The page of both."""
+    return page_of(results, tmp_path_factory.mktemp("page") / "page.html")
+
+
 def test_a_page_shows_scores_of_another_similarity_as_such(
     named_folder: tuple[Path, Path], tmp_path: Path
 ) -> None:
@@ -77,8 +83,7 @@ def test_a_page_shows_scores_of_another_similarity_as_such(
     assert "cosine similarity" not in page
 
 
-def test_every_section_is_there_and_the_menu_leads_to_it(results: list[Path], tmp_path: Path) -> None:
-    page = page_of(results, tmp_path / "page.html")
+def test_every_section_is_there_and_the_menu_leads_to_it(page: str) -> None:
     targets = re.findall(r'<a href="#(\w+)">', page)
     sections = [
         *("methods", "differences", "verification", "identification", "reject", "ood", "corruptions"),
@@ -89,8 +94,7 @@ def test_every_section_is_there_and_the_menu_leads_to_it(results: list[Path], tm
         assert page.count(f'<section id="{target}">') == 1
 
 
-def test_all_pairs_and_differences_show_their_numbers(results: list[Path], tmp_path: Path) -> None:
-    page = page_of(results, tmp_path / "page.html")
+def test_all_pairs_and_differences_show_their_numbers(page: str, results: list[Path]) -> None:
     section = load_result(results[0])[0].verification["named"].all_pairs
     assert f"{section.impostors:,}" in page
     assert f"{100 * section.auroc:.2f}\u00a0%" in page

@@ -15,7 +15,7 @@ from facerts.training.learner import Learner
 from facerts.training.methods import METHODS, Batch
 from facerts.training.recipe import Recipe
 
-SIZE, PEOPLE, IMAGES, STEPS = 16, 12, 24, 200
+SIZE, PEOPLE, IMAGES, STEPS = 16, 12, 24, 60
 
 
 class Coarse(nn.Sequential):

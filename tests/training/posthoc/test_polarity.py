@@ -21,8 +21,6 @@ from facerts.images.corruptions import degrade
 from facerts.metrics.ood import separation
 from facerts.training.posthoc import HeadSettings, add_quality
 
-# The heads share the features of the embedder, which one process computes once.
-pytestmark = pytest.mark.xdist_group("polarity")
 KINDS = ("blur", "low_resolution", "noise", "occlusion")
 STRENGTH = 0.7
 STRANGERS = 150
