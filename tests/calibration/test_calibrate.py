@@ -8,6 +8,7 @@ import json
 import math
 import shutil
 import sys
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ from facerts.images import encode_png
 from facerts.metrics.all_pairs import all_pairs, far_intervals
 from facerts.metrics.resample import pair_weights
 from facerts.onnx.contract import Calibration, Matching, MatchThreshold
-from facerts.scoring.row import COLUMNS
+from facerts.scoring.row import Row
 from tests.command import run
 from tests.evaluation.conftest import write_pairs
 from tests.foreign import write_description, write_embedder
@@ -159,9 +160,9 @@ def test_scoring_the_same_faces_keeps_the_share_of_the_threshold(calibrated: Pat
 
 
 def test_rows_have_a_percentile_next_to_the_quality(calibrated: Path, model: Path, tmp_path: Path) -> None:
-    assert list(COLUMNS) == [
+    assert [field.name for field in fields(Row)] == [
         *("path", "face", "box", "points", "det_score", "quality", "percentile", "uncertainty"),
-        *("accepted", "reason", "error", "model_sha256"),
+        *("accepted", "reason", "error", "model_sha256", "reasons"),
     ]
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "face.png").write_bytes(encode_png(draw_face(3, 1)))

@@ -100,7 +100,7 @@ def test_exif_orientation_is_applied(face: Image8, orientation: int) -> None:
     [
         (b"", "empty"),
         (b"hello, this is text", "not a JPEG"),
-        (b"GIF89a" + bytes(20), "not a JPEG"),
+        (b"GIF89a" + bytes(20), "GIF is not read"),
         (b"\xff\xd8", "truncated"),
         (b"\xff\xd8\x00\x01\x02\x03", "broken JPEG"),
         (b"\x89PNG\r\n\x1a\n", "truncated"),
