@@ -95,22 +95,22 @@ def test_an_answer_has_all_that_scores_have(searcher: Scorer, gallery_file: Path
     with serve(
         Scorer(searcher.embedder, BrightSquares()), Settings(gallery=gallery_file, max_faces=2)
     ) as client:
-        images = encode_png(photo([150, 0, 200, 250])), b"no image", encode_png(photo([]))
+        images = b"no image", encode_png(photo([])), encode_png(photo([150, 0, 200, 250]))
         options = {"embeddings": True, "min_quality": 0.5, "fpir": 0.9}
         answer = post(client, *images, **options).json()
         del options["fpir"]
         scores = post(client, *images, to="score", **options).json()
-        faces = answer["images"][0]["faces"]
+        faces = answer["images"][2]["faces"]
         assert [face["decision"] for face in faces] == ["too poor to say", "match"]
         assert [face["accepted"] for face in faces] == [False, True]
-        assert answer["images"][1]["error"].startswith("not ")
-        assert answer["images"][2]["faces"] == []
+        assert answer["images"][0]["error"].startswith("not ")
+        assert answer["images"][1]["faces"] == []
         for face in faces:
-            assert set(face) - set(scores["images"][0]["faces"][0]) == {"decision", "candidates"}
+            assert set(face) - set(scores["images"][2]["faces"][0]) == {"decision", "candidates"}
             del face["decision"], face["candidates"]
         del answer["fpir"], answer["threshold"]
         assert answer == scores
-        assert len(post(client, images[0], largest=True).json()["images"][0]["faces"]) == 1
+        assert len(post(client, images[2], largest=True).json()["images"][0]["faces"]) == 1
 
 
 def test_too_poor_is_below_the_threshold_of_the_request_the_service_or_the_model(
@@ -189,6 +189,12 @@ def test_an_impossible_rate_is_refused(client: httpx.Client, fpir: float) -> Non
     with pytest.raises(Error, match="fpir must be a false positive identification rate"):
         Settings(fpir=fpir)
     response = post(client, crop(200), fpir=fpir)
+    assert (response.status_code, response.json()["code"]) == (422, "invalid")
+
+
+@pytest.mark.parametrize("k", [0, 11])
+def test_the_number_of_candidates_is_limited(client: httpx.Client, k: int) -> None:
+    response = post(client, crop(200), k=k)
     assert (response.status_code, response.json()["code"]) == (422, "invalid")
 
 
