@@ -70,6 +70,21 @@ def serve(
             "model was calibrated for."
         ),
     ] = None,
+    gallery: Annotated[
+        Path | None,
+        typer.Option(
+            help="Gallery file for /v1/search, written by facerts gallery build with the same model. Read once, at "
+            "the start.",
+            metavar="FILE",
+        ),
+    ] = None,
+    fpir: Annotated[
+        float,
+        typer.Option(
+            help="False positive identification rate of /v1/search, unless a request sets one: the share of searches "
+            "for unknown people that may find somebody."
+        ),
+    ] = 0.01,
     max_bytes: Annotated[int, typer.Option(min=1, help="Maximum size of a request body, in bytes.")] = 32
     << 20,
     max_pixels: Annotated[
@@ -136,6 +151,8 @@ def serve(
         keep=keep,
         min_quality=min_quality,
         fmr=fmr,
+        gallery=gallery,
+        fpir=fpir,
         max_bytes=max_bytes,
         max_pixels=max_pixels,
         max_faces=max_faces,

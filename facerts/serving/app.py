@@ -24,16 +24,19 @@ from facerts.serving.limits import BodyLimits, cancel_if_abandoned
 from facerts.serving.metrics import Metrics, RequestMonitor
 from facerts.serving.schemas import (
     Code,
+    GalleryInfo,
     Health,
+    Matches,
     ModelInfo,
     Options,
     Problem,
     RequestLimits,
     Schema,
     Scores,
+    SearchOptions,
     VerificationResult,
     VerifyOptions,
-    score_body,
+    images_body,
     verify_body,
 )
 from facerts.serving.service import Service, UnusableImagesError
@@ -60,7 +63,8 @@ def build(scorer: Scorer, settings: Settings) -> ASGIApp:
         settings: limits and defaults.
 
     Raises:
-        ModelError: the model has no such threshold, or no quality to accept faces by.
+        ModelError: the model has no such threshold, or no quality to accept faces by, or the gallery is of another.
+        DataError: the gallery cannot be read or searched.
         MissingModelError: the detector is not on this machine and cannot be downloaded.
 
     Examples:
@@ -180,7 +184,7 @@ def _add_api(app: FastAPI, service: Service) -> None:
         tags=["v1"],
         response_model=Scores,
         responses=_error_schemas("unauthorized", *SCORE_ERRORS),
-        openapi_extra={"requestBody": score_body(settings.max_images)},
+        openapi_extra={"requestBody": images_body(Options, settings.max_images)},
         **guarded,
     )
     async def score(request: Request, options: Annotated[Options, Query()]) -> Response:
@@ -207,6 +211,23 @@ def _add_api(app: FastAPI, service: Service) -> None:
         is 422 with both images.
         """
         return await answer(request, options, service.verify, 2)
+
+    @app.post(
+        "/v1/search",
+        operation_id="search",
+        tags=["v1"],
+        response_model=Matches,
+        responses=_error_schemas("unauthorized", *SCORE_ERRORS),
+        openapi_extra={"requestBody": images_body(SearchOptions, settings.max_images)},
+        **guarded,
+    )
+    async def search(request: Request, options: Annotated[SearchOptions, Query()]) -> Response:
+        """Score the faces in one or more images, and search for each in the gallery, at a stated error rate.
+
+        Images without a face, or that cannot be read, are answered as in /v1/score. A service without a gallery
+        answers 422.
+        """
+        return await answer(request, options, service.search, settings.max_images)
 
     async def answer(
         request: Request,
@@ -242,7 +263,7 @@ def _token_check(token: str) -> Any:
 
 
 def _model_info(service: Service) -> ModelInfo:
-    scorer, settings = service.scorer, service.settings
+    scorer, settings, gallery = service.scorer, service.settings, service.gallery
     embedder = scorer.embedder
     return ModelInfo(
         name=embedder.name,
@@ -251,6 +272,15 @@ def _model_info(service: Service) -> ModelInfo:
         has_quality=service.has_quality,
         min_quality=service.judge.min_quality,
         fmr=None if service.rule is None else service.rule.fmr,
+        gallery=None
+        if gallery is None
+        else GalleryInfo(
+            people=len(gallery.people),
+            images=gallery.images,
+            fpir=settings.fpir,
+            threshold=gallery.threshold(settings.fpir),
+            min_quality=service.search_judge.min_quality,
+        ),
         template=TEMPLATE.tolist(),
         template_size=CROP_SIZE,
         limits=RequestLimits(

@@ -61,6 +61,9 @@ class Metrics:
         self._verifications = Counter(
             "facerts_verifications", "Pairs of images compared", ["decision"], registry=registry
         )
+        self._searches = Counter(
+            "facerts_searches", "Faces searched for in the gallery", ["decision"], registry=registry
+        )
         self._batch = Histogram(
             "facerts_batch_crops", "Crops in a batch of the network", buckets=CROPS, registry=registry
         )
@@ -84,6 +87,10 @@ class Metrics:
     def count_verification(self, decision: Decision) -> None:
         """Count two images that were compared."""
         self._verifications.labels(decision).inc()
+
+    def count_search(self, decision: str) -> None:
+        """Count a face that was searched for in the gallery."""
+        self._searches.labels(decision).inc()
 
     def count_batch(self, crops: int) -> None:
         """Count a forward pass; may be called from any thread."""

@@ -6,9 +6,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from facerts.galleries import Decision as SearchDecision
 from facerts.onnx.contract import Description
 from facerts.scoring.reasons import REASONS
 from facerts.scoring.verify import Decision
+from facerts.serving.settings import MIN_FPIR
 
 # The form's field for images, and the types of a body that is one image; its first bytes say what it really is.
 IMAGES_FIELD = "images"
@@ -38,6 +40,10 @@ Code = Literal[
     "busy",
     "timeout",
 ]
+FACE_DECISIONS = [
+    decision.value for decision in (SearchDecision.MATCH, SearchDecision.UNKNOWN, SearchDecision.TOO_POOR)
+]
+MAX_CANDIDATES = 10
 Reason = Annotated[str, Field(json_schema_extra={"enum": list(REASONS)})]
 
 
@@ -91,6 +97,19 @@ class VerifyOptions(CommonOptions):
     )
 
 
+class SearchOptions(Options):
+    """How faces are searched for in the gallery; those below ``keep`` or ``min_quality`` are too poor."""
+
+    fpir: float | None = Field(
+        None,
+        ge=MIN_FPIR,
+        lt=1,
+        description="False positive identification rate: the share of searches for people who are not in the gallery "
+        "that may find somebody. Default: as the service was started.",
+    )
+    k: int = Field(1, ge=1, le=MAX_CANDIDATES, description="Number of candidates of each face.")
+
+
 class Schema(BaseModel):
     """A response, or a part of one."""
 
@@ -124,8 +143,27 @@ class FaceResult(Schema):
     embedding: list[float] | None = Field(description="Unit length; null unless requested.")
 
 
-class ImageResult(Schema):
-    """An image: its faces, or the error that kept it from being scored."""
+class Candidate(Schema):
+    """A person in the gallery who is like a face."""
+
+    person: str = Field(description="The person's name in the gallery.")
+    cosine: float = Field(description="Cosine similarity of the face and the person's template.")
+
+
+class FaceMatch(FaceResult):
+    """A face, and who it is."""
+
+    decision: Annotated[str, Field(json_schema_extra={"enum": FACE_DECISIONS})] = Field(
+        description="match: the first candidate reaches the threshold; unknown: nobody does; too poor to say: the "
+        "face's quality is below the minimum."
+    )
+    candidates: list[Candidate] = Field(
+        description="The most similar people, best first, whatever the decision; none for a face too poor."
+    )
+
+
+class _Image(Schema):
+    """What is said of an image besides its faces."""
 
     name: str | None = Field(description="The name of the file, as it was sent.")
     width: Count | None = Field(
@@ -137,8 +175,19 @@ class ImageResult(Schema):
     found: Count = Field(
         description="Number of faces found, including those beyond the maximum that is scored."
     )
-    faces: list[FaceResult] = Field(description="Largest first.")
     error: str | None = Field(description="Why the image could not be scored.")
+
+
+class ImageResult(_Image):
+    """An image: its faces, or the error that kept it from being scored."""
+
+    faces: list[FaceResult] = Field(description="Largest first.")
+
+
+class ImageMatches(_Image):
+    """An image: its faces and who they are, or the error that kept it from being scored."""
+
+    faces: list[FaceMatch] = Field(description="Largest first.")
 
 
 class Scores(Schema):
@@ -182,6 +231,21 @@ class VerificationResult(Schema):
     )
 
 
+class Matches(Schema):
+    """The response of /v1/search."""
+
+    model: str = Field(description="Name of the model.")
+    model_sha256: str = Field(description="SHA-256 of the model file.")
+    min_quality: float | None = Field(
+        description="Faces below this quality are too poor to say; null if quality does not matter."
+    )
+    fpir: float = Field(description="The false positive identification rate that was asked for.")
+    threshold: float = Field(
+        description="The cosine at or above which a face matches a person at that rate, by the gallery itself."
+    )
+    images: list[ImageMatches] = Field(description="One result for each image, in the order they were sent.")
+
+
 class RequestLimits(Schema):
     """The limits of a request."""
 
@@ -189,6 +253,21 @@ class RequestLimits(Schema):
     pixels: Count = Field(description="Maximum number of pixels of an image.")
     images: Count = Field(description="Maximum number of images per request.")
     faces: Count = Field(description="Maximum number of faces scored per image.")
+
+
+class GalleryInfo(Schema):
+    """The gallery of the service, without names."""
+
+    people: Count = Field(description="Number of people.")
+    images: Count = Field(description="Number of images enrolled.")
+    fpir: float = Field(
+        description="The false positive identification rate for requests to /v1/search that set none."
+    )
+    threshold: float = Field(description="The cosine at or above which a face matches a person at that rate.")
+    min_quality: float | None = Field(
+        description="The threshold of quality for requests to /v1/search that set none; null if quality does not "
+        "matter."
+    )
 
 
 class ModelInfo(Schema):
@@ -207,6 +286,9 @@ class ModelInfo(Schema):
     fmr: float | None = Field(
         description="The false match rate for requests to /v1/verify that set none; null if the model has no match "
         "thresholds."
+    )
+    gallery: GalleryInfo | None = Field(
+        description="What /v1/search searches in; null if the service has no gallery."
     )
     template: Points = Field(description="The five points of an aligned crop.")
     template_size: Count = Field(description="Width and height of an aligned crop, in pixels.")
@@ -233,9 +315,9 @@ class Problem(Schema):
     )
 
 
-def score_body(max_images: int) -> dict[str, Any]:
-    """The body of /v1/score in the OpenAPI schema: a form, or one image."""
-    content = {FORM_TYPE: {"schema": _form(Options, 1, max_images)}}
+def images_body(options: type[CommonOptions], max_images: int) -> dict[str, Any]:
+    """The body of /v1/score or /v1/search in the OpenAPI schema: a form, or one image."""
+    content = {FORM_TYPE: {"schema": _form(options, 1, max_images)}}
     return {"required": True, "content": content | {kind: {"schema": FILE} for kind in IMAGE_TYPES}}
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,8 @@ from numpy.typing import NDArray
 from facerts.detection import Detection
 from facerts.embedding import FaceOutputs
 from facerts.errors import Error, ModelError
+from facerts.galleries import Match
+from facerts.galleries.enrollment import PROBE_KEEP, default_threshold
 from facerts.images import CROP_SIZE, decode
 from facerts.scoring import LazyImage, MatchRule, RowBuilder, ScoredFace, Scorer
 from facerts.scoring.auto_detector import AutoDetector
@@ -25,14 +28,20 @@ from facerts.serving.batching import Batcher
 from facerts.serving.errors import RequestError
 from facerts.serving.metrics import Metrics
 from facerts.serving.schemas import (
+    Candidate,
     CommonOptions,
+    FaceMatch,
     FaceResult,
+    ImageMatches,
     ImageResult,
+    Matches,
     Options,
     Scores,
+    SearchOptions,
     VerificationResult,
     VerifyOptions,
 )
+from facerts.serving.served_gallery import ServedGallery
 from facerts.serving.settings import Settings
 from facerts.serving.uploads import Upload
 
@@ -76,7 +85,8 @@ class Service:
         metrics: where images, faces and batches are counted.
 
     Raises:
-        ModelError: the model has no such threshold, or no quality to accept faces by.
+        ModelError: the model has no such threshold, or no quality to accept faces by, or the gallery is of another.
+        DataError: the gallery cannot be read or searched.
         MissingModelError: the detector is not on this machine and cannot be downloaded.
     """
 
@@ -86,11 +96,20 @@ class Service:
         self.metrics = metrics
         # The first forward pass is slow and may fail; better now than with the first request.
         black = np.zeros((1, CROP_SIZE, CROP_SIZE, 3), dtype=np.uint8)
-        self.has_quality = scorer.embed(black).quality is not None
+        outputs = scorer.embed(black)
+        self.has_quality = outputs.quality is not None
         if (detector := self._photo_detector()) is not None:
             detector(black[0])
         self.judge = self._judge(settings.min_quality, settings.keep)
         self.rule = self._default_rule()
+        self.gallery: ServedGallery | None = None
+        self.search_judge = self.judge
+        if settings.gallery is not None:
+            self.gallery = ServedGallery(
+                Path(settings.gallery), scorer, outputs.embedding.shape[1], settings.fpir
+            )
+            if self.judge.min_quality is None:
+                self.search_judge = self._judge(default_threshold(scorer, PROBE_KEEP), None)
         self.working = 0
         self._slots = asyncio.Semaphore(AHEAD * scorer.embedder.batch_size * scorer.parallel_batches)
         self._threads = ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="images")
@@ -136,14 +155,18 @@ class Service:
         await self._batcher.close()
         self._threads.shutdown()
 
-    def judge_for(self, options: CommonOptions) -> RowBuilder:
+    def judge_for(self, options: CommonOptions, default: RowBuilder | None = None) -> RowBuilder:
         """What accepts or rejects the faces of a request.
+
+        Args:
+            options: those of the request.
+            default: for a request that sets no threshold; None for that of /v1/score.
 
         Raises:
             RequestError: the model has no such threshold, or no quality to accept faces by.
         """
         if options.keep is None and options.min_quality is None:
-            return self.judge
+            return default or self.judge
         try:
             return self._judge(options.min_quality, options.keep)
         except ModelError as error:
@@ -184,17 +207,54 @@ class Service:
         """
         judge = self.judge_for(options)
         scored = await self._score_all(uploads, judge, options)
-        images = [image.result for image in scored]
-        if all(image.error is not None for image in images):
-            message = images[0].error or ""
-            if len(uploads) > 1:
-                message = f"none of the {len(uploads)} images could be scored; the first: {message}"
-            raise UnusableImagesError(message, images)
+        _check_any_usable(scored)
         embedder = self.scorer.embedder
         return Scores(
             model=embedder.name,
             model_sha256=embedder.sha256,
             min_quality=judge.min_quality,
+            images=[image.result for image in scored],
+        )
+
+    async def search(self, uploads: Sequence[Upload], options: SearchOptions) -> Matches:
+        """Score images, and search for their faces in the gallery.
+
+        Raises:
+            RequestError: the service has no gallery, or the options do not fit this model or service.
+            UnusableImagesError: none of the images can be read.
+            ModelError: the model fails on an image.
+        """
+        if (gallery := self.gallery) is None:
+            raise RequestError(
+                "invalid", "this service has no gallery to search in; start it with --gallery people.npz"
+            )
+        judge = self.judge_for(options, self.search_judge)
+        fpir = options.fpir or self.settings.fpir
+        scored = await self._score_all(uploads, judge, options)
+        _check_any_usable(scored)
+        faces = [face for image in scored for face in image.faces if face.row.face is not None]
+        found = iter(
+            await asyncio.get_running_loop().run_in_executor(
+                self._threads, gallery.match, faces, fpir, options.k
+            )
+        )
+        images = [
+            ImageMatches(
+                **dict(image.result)
+                | {"faces": [_face_match(face, next(found)) for face in image.result.faces]}
+            )
+            for image in scored
+        ]
+        for image in images:
+            for face in image.faces:
+                self.metrics.count_search(face.decision)
+        embedder = self.scorer.embedder
+        return Matches(
+            model=embedder.name,
+            model_sha256=embedder.sha256,
+            min_quality=judge.min_quality,
+            fpir=fpir,
+            threshold=gallery.threshold(fpir),
             images=images,
         )
 
@@ -344,6 +404,25 @@ class _LimitedDetector:
         faces = self._detector(image)
         self.found = 1 if faces is None else len(faces)
         return None if faces is None else faces[: self._max_faces]
+
+
+def _check_any_usable(scored: Sequence[_ScoredImage]) -> None:
+    """
+    Raises:
+        UnusableImagesError: none of the images can be read.
+    """
+    images = [image.result for image in scored]
+    if any(image.error is None for image in images):
+        return
+    message = images[0].error or ""
+    if len(images) > 1:
+        message = f"none of the {len(images)} images could be scored; the first: {message}"
+    raise UnusableImagesError(message, images)
+
+
+def _face_match(face: FaceResult, match: Match) -> FaceMatch:
+    candidates = [Candidate(person=person, cosine=cosine) for person, cosine in match.candidates]
+    return FaceMatch(**dict(face), decision=match.decision.value, candidates=candidates)
 
 
 def _face(scored: ScoredFace, *, embedding: bool) -> FaceResult:

@@ -6,10 +6,13 @@ import ipaddress
 import math
 import re
 from dataclasses import dataclass
+from pathlib import Path
 
 from facerts.errors import Error
 
 MEBIBYTE = 1 << 20
+# Of a search: no gallery says anything of errors that are rarer.
+MIN_FPIR = 1e-6
 # Stands for all hosts, or all origins.
 ANY = "*"
 _NAME = re.compile(r"[^:\[\]/@?#\s]+")
@@ -26,6 +29,8 @@ class Settings:
             request sets a threshold.
         min_quality: accept faces with at least this quality, unless a request sets a threshold.
         fmr: false match rate of /v1/verify, unless a request sets one; None for 0.001.
+        gallery: gallery file for /v1/search, read once; None for a service without.
+        fpir: false positive identification rate of /v1/search, unless a request sets one.
         max_bytes: maximum size of a request body, in bytes.
         max_pixels: maximum number of pixels of an image; checked in its header, before it is decoded.
         max_faces: maximum number of faces scored per image, largest first.
@@ -47,6 +52,8 @@ class Settings:
     keep: float | None = None
     min_quality: float | None = None
     fmr: float | None = None
+    gallery: str | Path | None = None
+    fpir: float = 0.01
     max_bytes: int = 32 * MEBIBYTE
     max_pixels: int = 32_000_000
     max_faces: int = 100
@@ -66,6 +73,11 @@ class Settings:
         for name in ("max_bytes", "max_pixels", "max_faces", "max_images", "queue"):
             if getattr(self, name) < 1:
                 raise Error(f"{name} must be at least 1, not {getattr(self, name)}")
+        if not MIN_FPIR <= self.fpir < 1:
+            raise Error(
+                f"fpir must be a false positive identification rate of at least {MIN_FPIR:g} and below 1, "
+                f"not {self.fpir}"
+            )
         for name in ("timeout", "header_timeout"):
             seconds = getattr(self, name)
             if not (seconds > 0 and math.isfinite(seconds)):

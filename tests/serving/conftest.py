@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 import facerts
 from facerts.detection import Detection
 from facerts.embedding import FaceOutputs
+from facerts.galleries import Gallery
 from facerts.images import encode_png
 from facerts.scoring import Scorer
 from facerts.serving import Settings, build, listen
@@ -27,6 +28,9 @@ from tests.shipped import write_model
 
 Serve = Callable[..., AbstractContextManager[httpx.Client]]
 
+# Of a gallery: its people, and the number of images of each.
+NAMES = ["Anna", "Ben", "Carla", "Dora", "Emil", "<b>Frida"]
+IMAGES = 3
 QUANTILES = [float(quality) for quality in np.linspace(-1, 1, 101)]
 
 
@@ -69,9 +73,8 @@ class Wrapped:
         return self._embedder(crops)
 
 
-@pytest.fixture(scope="session")
-def model_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A model whose quality is the brightness of the crop, from -1 to 1, and thresholds that say so."""
+def write_bright(path: Path, thresholds: dict[str, float]) -> Path:
+    """A model whose quality is the brightness of the crop, with thresholds by the share of faces that they keep."""
     calibration = {
         "data": "drawn",
         "data_sha256": "0" * 64,
@@ -79,13 +82,21 @@ def model_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "identities": None,
         "quantiles": QUANTILES,
     }
-    thresholds = {"0.95": {"quality": -0.5, "data_sha256": "0" * 64, "kept": 0.95}}
     return write_model(
-        tmp_path_factory.mktemp("served") / "bright.onnx",
-        thresholds=thresholds,
+        path,
+        thresholds={
+            keep: {"quality": quality, "data_sha256": "0" * 64, "kept": float(keep)}
+            for keep, quality in thresholds.items()
+        },
         calibration=calibration,
         embedding_size=8,
     )
+
+
+@pytest.fixture(scope="session")
+def model_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model whose quality is the brightness of the crop, from -1 to 1, and thresholds that say so."""
+    return write_bright(tmp_path_factory.mktemp("served") / "bright.onnx", {"0.95": -0.5})
 
 
 @pytest.fixture(scope="session")
@@ -96,6 +107,27 @@ def scorer(model_file: Path) -> Scorer:
 @pytest.fixture(scope="session")
 def photo_scorer(scorer: Scorer) -> Scorer:
     return Scorer(scorer.embedder, BrightSquares())
+
+
+@pytest.fixture(scope="session")
+def searcher(tmp_path_factory: pytest.TempPathFactory) -> Scorer:
+    """A model like that of ``model_file``, with a threshold for searches."""
+    folder = tmp_path_factory.mktemp("searcher")
+    path = write_bright(folder / "searcher.onnx", {"0.95": -0.5, "0.99": -0.85})
+    return facerts.load(path, detector="none", threads=1, batch_size=8)
+
+
+@pytest.fixture(scope="session")
+def gallery_file(searcher: Scorer, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Images of six people, also dark ones."""
+    folder = tmp_path_factory.mktemp("gallery")
+    for person, name in enumerate(NAMES):
+        (folder / "people" / name).mkdir(parents=True)
+        for image in range(IMAGES):
+            path = folder / "people" / name / f"{image}.png"
+            path.write_bytes(encode_png(variant(person, image)))
+    Gallery.build(searcher, folder / "people", min_quality=-1).save(folder / "people.npz")
+    return folder / "people.npz"
 
 
 @contextmanager
@@ -145,6 +177,14 @@ def photo_client(photo_scorer: Scorer) -> Iterator[httpx.Client]:
 def crop(level: int) -> bytes:
     """An aligned crop of one gray, whose quality is its brightness from -1 to 1."""
     return encode_png(np.full((112, 112, 3), level, dtype=np.uint8))
+
+
+def variant(person: int, image: int) -> NDArray[np.uint8]:
+    """An image of a person: blocks of colors, a little different in each, and dark in every third."""
+    small = np.random.default_rng(person).integers(60, 256, (7, 7, 3))
+    small += np.random.default_rng(100 + image).integers(-30, 31, (7, 7, 3))
+    dark = 0.2 if image % IMAGES == 2 else 1.0
+    return (dark * small.clip(0, 255)).astype(np.uint8).repeat(16, axis=0).repeat(16, axis=1)
 
 
 def address(client: httpx.Client) -> tuple[str, int]:

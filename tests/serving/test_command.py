@@ -130,6 +130,8 @@ def test_wrong_use_ends_with_2_and_a_sentence(
     assert "both give a token" in error("--token-file", tmp_path / "empty", "--token", "a")
     assert "cannot listen on 192.0.2.1" in error("--host", "192.0.2.1", "--token", "a")
     assert "timeout must be" in error("--timeout", "0")
+    assert "fpir must be" in error("--fpir", "2")
+    assert "gone.npz" in error("--gallery", tmp_path / "gone.npz")
     # An empty variable is no way to leave a service open by mistake.
     monkeypatch.setenv("FACERTS_TOKEN", "")
     assert "a token must be one or more printable ASCII" in error()

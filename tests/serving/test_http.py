@@ -12,7 +12,13 @@ from facerts.serving import Settings
 from tests.serving.conftest import Serve, crop
 
 TOKEN = "correct-horse-battery-staple"
-GUARDED = (("GET", "/v1/model"), ("GET", "/metrics"), ("POST", "/v1/score"), ("POST", "/v1/verify"))
+GUARDED = (
+    ("GET", "/v1/model"),
+    ("GET", "/metrics"),
+    ("POST", "/v1/score"),
+    ("POST", "/v1/search"),
+    ("POST", "/v1/verify"),
+)
 OPEN = ("/", "/docs", "/openapi.json", "/healthz", "/readyz")
 
 
@@ -154,7 +160,8 @@ def test_metrics_count_what_was_done(photo_scorer: Scorer, serve: Serve) -> None
 
 def test_the_schema_describes_every_answer(client: httpx.Client) -> None:
     schema = client.get("/openapi.json").json()
-    assert set(schema["paths"]) == {"/healthz", "/readyz", "/metrics", "/v1/model", "/v1/score", "/v1/verify"}
+    api = {"/v1/model", "/v1/score", "/v1/search", "/v1/verify"}
+    assert set(schema["paths"]) == {"/healthz", "/readyz", "/metrics"} | api
     score = schema["paths"]["/v1/score"]["post"]
     assert set(score["responses"]) == {
         "200",

@@ -13,13 +13,14 @@ import pytest
 from numpy.typing import NDArray
 
 import facerts
+from facerts.galleries import Gallery
 from facerts.images import encode_png
 from facerts.images.align import align
 from facerts.scoring import Scorer
 from facerts.serving import Settings
 from tests.matching import write_matcher
 from tests.serving.browser import CHROMIUM, Tab, browser
-from tests.serving.conftest import crop, running
+from tests.serving.conftest import crop, running, variant
 from tests.serving.test_score import photo
 
 pytestmark = pytest.mark.skipif(
@@ -181,6 +182,53 @@ def test_two_images_can_be_compared(tab: Tab, tmp_path: Path) -> None:
             assert f"Similarity {similarity}." in tab.run("el('verdict').innerText")
 
 
+def test_a_gallery_names_the_person_of_each_face(
+    tab: Tab, searcher: Scorer, gallery_file: Path, tmp_path: Path
+) -> None:
+    images = {
+        "anna": variant(0, 0),
+        "frida": variant(5, 0),
+        "stranger": variant(8, 0),
+        "dark": variant(0, 0) // 20,
+    }
+    for name, image in images.items():
+        (tmp_path / f"{name}.png").write_bytes(encode_png(image))
+    files = [tmp_path / f"{name}.png" for name in images]
+    with running(searcher, Settings(gallery=gallery_file, fpir=0.2)) as client:
+        tab.errors.clear()
+        tab.open(str(client.base_url))
+        tab.wait("model !== null")
+        choose(tab, files)
+        columns = "[...document.querySelectorAll('.card thead th')].map((head) => head.innerText)"
+        assert tab.run(columns).count("Person") == 4
+        # The name of a person is text and nothing else.
+        matches = Gallery.load(gallery_file).search(searcher, [*map(str, files)], fpir=0.2)
+        assert [match.person for match in matches[:2]] == ["Anna", "<b>Frida"]
+        assert tab.run("[...document.querySelectorAll('.who')].map((cell) => cell.innerText)") == [
+            f"Anna, {matches[0].cosine:.2f}",
+            f"<b>Frida, {matches[1].cosine:.2f}",
+            "unknown",
+            "too poor to say",
+        ]
+        assert tab.run("el('accept').selectedOptions[0].innerText") == "good faces (default)"
+        assert "6 people, 18 images" in tab.run("el('model-facts').textContent")
+        asked = tab.run("performance.getEntriesByType('resource').map((entry) => entry.name)")
+        posted = [url for url in asked if "/v1/" in url and "model" not in url]
+        assert len(posted) == 4
+        assert all("/v1/search" in url for url in posted)
+        for width in (1400, 390):
+            tab.call(
+                "Emulation.setDeviceMetricsOverride",
+                width=width,
+                height=900,
+                deviceScaleFactor=1,
+                mobile=False,
+            )
+            tables = "[...document.querySelectorAll('.card .scroll')].map((box) => box.scrollWidth - box.clientWidth)"
+            assert tab.run(tables) == [0] * 4
+        assert tab.errors == []
+
+
 def test_options_are_asked_of_the_service(page: Tab, images: list[Path]) -> None:
     choose(page, images[:1])
     page.run("el('largest').click()")
@@ -321,6 +369,10 @@ def test_the_reference_shows_the_whole_schema(tab: Tab, client: httpx.Client) ->
     schema = client.get("/openapi.json").json()
     for path in schema["paths"]:
         assert path in text
+    examples = tab.run("[...document.querySelectorAll('pre')].map((pre) => pre.innerText)")
+    for path, lines in (("score", 2), ("search", 2), ("verify", 1)):
+        (example,) = [example for example in examples if f"/v1/{path}" in example]
+        assert (example.count("curl"), "embeddings" in example) == (lines, lines == 2)
     for name, model in schema["components"]["schemas"].items():
         assert tab.run(f"document.getElementById({name!r}) !== null")
         assert all(field in text for field in model.get("properties", {}))
