@@ -237,6 +237,7 @@ def test_faces_found_by_insightface_get_a_quality(model: Path, kind: Callable[..
         assert face.quality == pytest.approx(row.quality, abs=1e-5)
         assert face.uncertainty == pytest.approx(row.uncertainty, abs=1e-5)
         assert (face.accepted, face.percentile, face.age) == (row.accepted, None, age)
+        assert face.reasons == row.reasons
     add_quality([], img, scorer)
 
 

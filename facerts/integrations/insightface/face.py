@@ -13,7 +13,7 @@ from facerts.scoring import ScoredFace
 BgrImage = NDArray[np.uint8]
 
 # Attributes that come from the crop alone.
-CROP_SCORES = ("quality", "percentile", "uncertainty", "accepted")
+CROP_SCORES = ("quality", "percentile", "uncertainty", "accepted", "reasons")
 
 
 class Face(dict[str, Any]):
@@ -31,6 +31,7 @@ class Face(dict[str, Any]):
             is not calibrated.
         uncertainty: the uncertainty in the units of the method; None if the model has none.
         accepted: whether the quality reaches the threshold; None if there is no threshold.
+        reasons: what makes the face poor, such as "blurred"; see ``facerts.Row``.
     """
 
     bbox: NDArray[np.float32]
@@ -41,6 +42,7 @@ class Face(dict[str, Any]):
     percentile: float | None
     uncertainty: float | None
     accepted: bool | None
+    reasons: tuple[str, ...]
 
     def __getattr__(self, name: str) -> Any:
         try:

@@ -25,9 +25,9 @@ def add_quality(
     min_quality: float | None = None,
     keep: float | None = None,
 ) -> None:
-    """Set ``quality``, ``percentile``, ``uncertainty`` and ``accepted`` of faces, see ``Face``.
+    """Set ``quality``, ``percentile``, ``uncertainty``, ``accepted`` and ``reasons`` of faces, see ``Face``.
 
-    Their other attributes do not change.
+    Reasons are those that the crop shows, not those of the detection. The faces' other attributes do not change.
 
     Args:
         faces: the faces of one image, with ``kps``, such as those from insightface's ``FaceAnalysis.get``.
