@@ -3,7 +3,7 @@
 from facerts.galleries.best import BestImage
 from facerts.galleries.check import Limits
 from facerts.galleries.enrollment import Enrollments, Rejected
-from facerts.galleries.findings import Finding, Reason, read_findings
+from facerts.galleries.findings import Finding, Listed, Reason, read_findings
 from facerts.galleries.gallery import Gallery
 from facerts.galleries.match import Decision, Match
 from facerts.galleries.table import check_table, write_table
@@ -15,6 +15,7 @@ __all__ = [
     "Finding",
     "Gallery",
     "Limits",
+    "Listed",
     "Match",
     "Reason",
     "Rejected",

@@ -15,7 +15,9 @@ from numpy.typing import NDArray
 
 from facerts.curation.pairwise import similar_pairs
 from facerts.galleries.best import number_or_none
+from facerts.galleries.enrollment import Enrollments
 from facerts.galleries.findings import Finding, Reason
+from facerts.scoring.reasons import NOT_A_FACE
 
 if TYPE_CHECKING:
     from facerts.galleries.gallery import Gallery
@@ -30,19 +32,26 @@ MIN_PEOPLE = 20
 NORMAL = NormalDist()
 
 
+# Measured on 150 held-out people, see docs/results/galleries.md: of the clean faces, this share has a reason; of those
+# with low quality, this share; and this share is taken for none.
+WITH_REASON, LOW_WITH_REASON, FALSE_NOT_A_FACE = 0.025, 0.06, 0.004
+
+
 @dataclass(frozen=True)
 class Limits:
     """When an enrollment is suspicious; chosen on 150 held-out people, see docs/results/galleries.md.
 
     Attributes:
         percentile: a poor image has a lower percentile of quality than this, 0 to 100.
+        reason_percentile: an image with a reason is poor if its percentile is lower than this, or unknown.
         missed: the share of other people's images that may stay unnoticed, above 0 and below 1.
         people: the share of people who may be taken for a second name of another one, above 0 and below 1.
         same_image: minimum cosine similarity of the same image.
     """
 
-    percentile: float = 1.0
-    missed: float = 0.04
+    percentile: float = 0.5
+    reason_percentile: float = 10.0
+    missed: float = 0.08
     people: float = 0.02
     same_image: float = 0.95
 
@@ -60,7 +69,7 @@ def check_gallery(gallery: Gallery, limits: Limits) -> list[Finding]:
 
 def _suspicious_images(gallery: Gallery, limits: Limits) -> list[Finding]:
     images = gallery.enrollments
-    poor = images.percentile < limits.percentile
+    poor, no_face, alarms = _poor_images(images, limits)
     several = len(gallery.people) > 1
     if several:
         strangers = _stranger_cosines(gallery)
@@ -72,30 +81,39 @@ def _suspicious_images(gallery: Gallery, limits: Limits) -> list[Finding]:
         suspect = poor | (own < limit)
         own = gallery.own_cosines(images.weight * np.where(suspect, SUSPECT_WEIGHT, 1.0))
     unlike = own < limit
+    alarms = np.where(unlike, np.fmin(alarms, _false_alarms(own, strangers)), alarms)
+    no_face |= poor & unlike
     rows = np.flatnonzero(poor | unlike)
-    alarms = _false_alarms(own, strangers)
     person, cosine = gallery.nearest_others(rows) if several and len(rows) else (rows, np.zeros(len(rows)))
-    findings = []
-    for row, other, other_cosine in zip(rows.tolist(), person.tolist(), cosine.tolist(), strict=True):
-        reason = Reason.ANOTHER_PERSON if not poor[row] else Reason.POOR
-        false_alarms = float(images.percentile[row]) / 100 if poor[row] else float(alarms[row])
-        if poor[row] and unlike[row]:
-            reason, false_alarms = Reason.NOT_A_FACE, min(false_alarms, float(alarms[row]))
-        findings.append(
-            Finding(
-                str(images.person[row]),
-                str(images.path[row]),
-                reason,
-                round(false_alarms, 4),
-                number_or_none(own[row]),
-                str(gallery.people[other]) if several else None,
-                number_or_none(other_cosine) if several else None,
-                None,
-                number_or_none(images.quality[row]),
-                number_or_none(images.percentile[row]),
-            )
+    return [
+        Finding(
+            str(images.person[row]),
+            str(images.path[row]),
+            Reason.NOT_A_FACE if no_face[row] else Reason.POOR if poor[row] else Reason.ANOTHER_PERSON,
+            round(float(alarms[row]), 4),
+            number_or_none(own[row]),
+            str(gallery.people[other]) if several else None,
+            number_or_none(other_cosine) if several else None,
+            None,
+            number_or_none(images.quality[row]),
+            number_or_none(images.percentile[row]),
+            images.reasons_of(row),
         )
-    return findings
+        for row, other, other_cosine in zip(rows.tolist(), person.tolist(), cosine.tolist(), strict=True)
+    ]
+
+
+def _poor_images(
+    images: Enrollments, limits: Limits
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.float64]]:
+    """Which images are poor, which of these are not a face, and the share of clean faces that look so; NaN if none."""
+    has_reason = images.reasons != ""
+    no_face = np.char.find(images.reasons, NOT_A_FACE) >= 0
+    poor = no_face | (images.percentile < limits.percentile)
+    poor |= has_reason & ~(images.percentile >= limits.reason_percentile)
+    share = images.percentile.astype(np.float64) / 100
+    with_reason = np.fmin(LOW_WITH_REASON * share, np.where(no_face, FALSE_NOT_A_FACE, WITH_REASON))
+    return poor, no_face, np.where(poor, np.where(has_reason, with_reason, share), np.nan)
 
 
 def _stranger_cosines(gallery: Gallery) -> NDArray[np.float32]:
@@ -171,5 +189,6 @@ def _same_image(gallery: Gallery, minimum: float) -> list[Finding]:
                 str(images.path[kept]),
                 number_or_none(images.quality[gone]),
                 number_or_none(images.percentile[gone]),
+                images.reasons_of(gone),
             )
     return list(findings.values())

@@ -6,6 +6,7 @@ import csv
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
+from typing import NamedTuple
 
 from facerts.errors import DataError
 from facerts.io.json_file import read_json
@@ -41,6 +42,7 @@ class Finding:
         other_path: the other image, if the same image is enrolled twice.
         quality: quality of the face.
         percentile: percentage of the calibration faces with lower quality.
+        reasons: what makes the face poor, most important first.
     """
 
     person: str
@@ -53,10 +55,19 @@ class Finding:
     other_path: str | None = None
     quality: float | None = None
     percentile: float | None = None
+    reasons: tuple[str, ...] = ()
 
 
-def read_findings(path: Path) -> tuple[list[str], list[tuple[str, str]]]:
-    """The people and the images, by person and path, that a report of a check lists.
+class Listed(NamedTuple):
+    """What a row of a report is about; the reason is empty if people made the report."""
+
+    person: str
+    path: str
+    reason: str
+
+
+def read_findings(path: Path) -> list[Listed]:
+    """The people and images that a report of a check lists.
 
     Raises:
         DataError: the file cannot be read, or is not such a report.
@@ -69,8 +80,7 @@ def read_findings(path: Path) -> tuple[list[str], list[tuple[str, str]]]:
         raise DataError(
             f"{path}: not a report of facerts gallery check; it needs the columns person and path"
         )
-    people = [row["person"] for row in rows if not row["path"]]
-    return people, [(row["person"], row["path"]) for row in rows if row["path"]]
+    return [Listed(row["person"], row["path"], str(row.get("reason") or "")) for row in rows]
 
 
 def _read_csv(path: Path) -> list[dict[str, str]]:
@@ -85,5 +95,7 @@ def _read_csv(path: Path) -> list[dict[str, str]]:
         raise DataError(f"{path}: cannot be read ({error.strerror})") from error
     except (ValueError, csv.Error) as error:
         raise DataError(f"{path}: not valid CSV in UTF-8 ({error})") from error
-    named = ("person", "path")
-    return [{name: from_cell(row[name]) for name in named if isinstance(row.get(name), str)} for row in rows]
+    return [
+        {name: from_cell(row[name]) for name in Listed._fields if isinstance(row.get(name), str)}
+        for row in rows
+    ]

@@ -61,5 +61,7 @@ def _cells(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def _cell(value: Any) -> Any:
     if isinstance(value, tuple | list):
-        return to_cell("; ".join(f"{person} {cosine:.4f}" for person, cosine in value))
+        return to_cell(
+            ";".join(each if isinstance(each, str) else f"{each[0]} {each[1]:.4f}" for each in value)
+        )
     return to_cell(value) if isinstance(value, str) else value

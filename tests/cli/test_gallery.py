@@ -63,11 +63,12 @@ def test_a_gallery_is_built_searched_checked_and_changed(
     assert gallery.read_bytes() == before
     report.write_text(f'"person","path"\n"{second}","{copied}"\n')
     assert run("gallery", "remove", gallery, "--from", report, "--json") == 0
-    assert printed(capsys)["removed"] == [[second, str(copied)]]
+    removed = printed(capsys)
+    assert (removed["removed"], removed["kept"]) == ([[second, str(copied)]], [])
     assert copied.exists()
 
     assert run("gallery", "best", gallery, "-k", "2", "--copy", tmp_path / "best", "--json") == 0
-    best = printed(capsys)
+    best = printed(capsys)["images"]
     copies = sorted((tmp_path / "best").rglob("*.jpg"))
     assert len(best) == len(copies) == 6
     assert {path.parent.name for path in copies} == {path.name for path in people.iterdir()}
