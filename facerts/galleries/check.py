@@ -1,7 +1,9 @@
 """Find enrollments that are poor, not a face, of somebody else, or there twice.
 
 How alike different people are shows in the gallery itself: every image is compared with the templates of all other
-people. An image that is less like its own person than most strangers are is taken for another person's.
+people. An image that is less like its own person than most strangers are is taken for another person's. As some people
+are more like everybody than others are, cosines are counted in standard deviations from those of strangers to the same
+person (Z-norm; Auckenthaler et al., "Score normalization for text-independent speaker verification systems", DSP 2000).
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ if TYPE_CHECKING:
 SAMPLE = 2000
 # Weight of an image that looks like another person's when the other images of its person are checked once more.
 SUSPECT_WEIGHT = 0.05
-ROUNDS = 2
+ROUNDS = 3
+# As many strangers' cosines to all people count beside those to one person, of which small galleries have few.
+POOLED = 10
 # With fewer people, too little is known of how alike different people are to tell one person with two names.
 MIN_PEOPLE = 20
 NORMAL = NormalDist()
@@ -34,7 +38,7 @@ NORMAL = NormalDist()
 
 # Measured on 150 held-out people, see docs/results/galleries.md: of the clean faces, this share has a reason; of those
 # with low quality, this share; and this share is taken for none.
-WITH_REASON, LOW_WITH_REASON, FALSE_NOT_A_FACE = 0.025, 0.06, 0.004
+WITH_REASON, LOW_WITH_REASON, FALSE_NOT_A_FACE = 0.027, 0.073, 0.004
 
 
 @dataclass(frozen=True)
@@ -72,16 +76,18 @@ def _suspicious_images(gallery: Gallery, limits: Limits) -> list[Finding]:
     poor, no_face, alarms = _poor_images(images, limits)
     several = len(gallery.people) > 1
     if several:
-        strangers = _stranger_cosines(gallery)
+        mean, spread = _stranger_spread(gallery)
+        strangers = _strangers(gallery, mean, spread)
         limit = float(np.quantile(strangers, 1 - limits.missed))
     else:
-        strangers, limit = np.zeros(1, dtype=np.float32), -np.inf
-    own = gallery.own_cosines()
-    for _ in range(ROUNDS - 1):
-        suspect = poor | (own < limit)
-        own = gallery.own_cosines(images.weight * np.where(suspect, SUSPECT_WEIGHT, 1.0))
-    unlike = own < limit
-    alarms = np.where(unlike, np.fmin(alarms, _false_alarms(own, strangers)), alarms)
+        mean, spread, strangers, limit = np.zeros(1), np.ones(1), np.zeros(1), -np.inf
+    weight = images.weight
+    for _ in range(ROUNDS):
+        own = gallery.own_cosines(weight)
+        likeness = (own - mean[gallery.row]) / spread[gallery.row]
+        unlike = likeness < limit
+        weight = images.weight * np.where(poor | unlike, SUSPECT_WEIGHT, 1.0)
+    alarms = np.where(unlike, np.fmin(alarms, _false_alarms(likeness, strangers)), alarms)
     no_face |= poor & unlike
     rows = np.flatnonzero(poor | unlike)
     person, cosine = gallery.nearest_others(rows) if several and len(rows) else (rows, np.zeros(len(rows)))
@@ -116,16 +122,32 @@ def _poor_images(
     return poor, no_face, np.where(poor, np.where(has_reason, with_reason, share), np.nan)
 
 
-def _stranger_cosines(gallery: Gallery) -> NDArray[np.float32]:
-    """Cosines of images to the templates of other people, in ascending order."""
+def _stranger_spread(gallery: Gallery) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Mean and standard deviation ``(P,)`` of the cosines of other people's images to each template."""
+    images = gallery.enrollments.embedding.astype(np.float64)
+    templates = gallery.templates.astype(np.float64)
+    own = np.sum(images * templates[gallery.row], axis=1)
+    total = templates @ images.sum(axis=0) - np.bincount(gallery.row, own)
+    squares = np.sum(templates @ (images.T @ images) * templates, axis=1) - np.bincount(gallery.row, own**2)
+    count = len(images) - np.bincount(gallery.row)
+    mean = (total + POOLED * total.sum() / count.sum()) / (count + POOLED)
+    square = (squares + POOLED * squares.sum() / count.sum()) / (count + POOLED)
+    return mean, np.sqrt(np.maximum(square - mean**2, 1e-12))
+
+
+def _strangers(
+    gallery: Gallery, mean: NDArray[np.float64], spread: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Cosines of images to the templates of other people, in standard deviations, in ascending order."""
     random = np.random.default_rng(0)
     rows = random.permutation(len(gallery.enrollments))[:SAMPLE]
     people = random.permutation(len(gallery.people))[:SAMPLE]
     cosines = gallery.enrollments.embedding[rows] @ gallery.templates[people].T
+    cosines = (cosines - mean[people]) / spread[people]
     return np.sort(cosines[gallery.row[rows][:, None] != people[None]])
 
 
-def _false_alarms(own: NDArray[np.float32], strangers: NDArray[np.float32]) -> NDArray[np.float64]:
+def _false_alarms(own: NDArray[np.floating], strangers: NDArray[np.floating]) -> NDArray[np.float64]:
     """Share of correct enrollments that are no more like their person than each image is.
 
     Where half of the strangers lie there are hardly any correct images, so the images there tell how many strangers
