@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -36,7 +37,9 @@ if TYPE_CHECKING:
 MAX_ROWS = 50
 
 GalleryFile = Annotated[Path, typer.Argument(help="Gallery file (.npz).", metavar="GALLERY")]
-Out = Annotated[Path | None, typer.Option(help="File to write all rows to: .csv or .json.", metavar="FILE")]
+Out = Annotated[
+    Path | None, typer.Option(help="File to write all rows to: .csv, .jsonl or .parquet.", metavar="FILE")
+]
 MinQuality = Annotated[
     float | None, typer.Option(help="Minimum quality, instead of the model's own threshold.")
 ]
@@ -140,10 +143,11 @@ def search(
 
     Example: facerts gallery search people.npz photos/ --fpir 0.01 --out found.csv
     """
-    from facerts.galleries import Decision, Gallery, Match, check_table
+    from facerts.galleries import Decision, Gallery, Match
+    from facerts.scoring.sinks import check_sink
 
     if out is not None:
-        check_table(out)
+        check_sink(out)
     known = Gallery.load(gallery)
     scorer = _scorer(
         model, detector, detector_model, det_threshold, resize_crops, batch_size, threads, provider
@@ -207,10 +211,11 @@ def check(
 
     Example: facerts gallery check people.npz --out check.csv
     """
-    from facerts.galleries import Finding, Gallery, Limits, check_table
+    from facerts.galleries import Finding, Gallery, Limits
+    from facerts.scoring.sinks import check_sink
 
     if out is not None:
-        check_table(out)
+        check_sink(out)
     known = Gallery.load(gallery)
     findings = known.check(Limits(percentile, reason_percentile, missed))
     summary = {
@@ -249,11 +254,12 @@ def best(
 
     Example: facerts gallery best people.npz -k 3 --copy best/
     """
-    from facerts.galleries import BestImage, Gallery, check_table
+    from facerts.galleries import BestImage, Gallery
     from facerts.galleries.best import copy_images
+    from facerts.scoring.sinks import check_sink
 
     if out is not None:
-        check_table(out)
+        check_sink(out)
     known = Gallery.load(gallery)
     images = known.best(k)
     if copy is not None:
@@ -331,7 +337,7 @@ def remove(
         Path | None,
         typer.Option(
             "--from",
-            help="Remove what this report of gallery check lists (.csv or .json), but no person's last face.",
+            help="Remove what this report of gallery check lists (.csv or .jsonl), but no person's last face.",
         ),
     ] = None,
     json: Json = False,
@@ -412,7 +418,6 @@ def _min_quality(
 
 def _end_enrollment(gallery: Gallery, out: Path, json: bool) -> None:
     from facerts.galleries.enrollment import NO_RECOGNIZABLE_FACE
-    from facerts.galleries.table import as_rows
     from facerts.scoring.row import LOW_QUALITY, NO_FACE
 
     readable = (LOW_QUALITY, NO_FACE, NO_RECOGNIZABLE_FACE)
@@ -433,7 +438,7 @@ def _end_enrollment(gallery: Gallery, out: Path, json: bool) -> None:
         "file": str(out),
     }
     if json:
-        print_json({**result, "rejected_images": as_rows(rejected)})
+        print_json({**result, "rejected_images": [asdict(each) for each in rejected]})
     else:
         fields_table(result)
     if any(image.reason not in readable for image in rejected):
@@ -457,12 +462,14 @@ def _print_rows(
     json: bool,
 ) -> None:
     """Write all rows to a file, if there is one, and print the first of them, or all as JSON."""
-    from facerts.galleries.table import as_rows, write_table
+    from facerts.scoring import open_sink
 
     if out is not None:
-        write_table(out, kind, entries)
+        with open_sink(out, kind) as put:
+            for entry in entries:
+                put(entry)
     if json:
-        print_json({**summary, title: as_rows(entries)})
+        print_json({**summary, title: [asdict(entry) for entry in entries]})
         return
     header, *rows = [[cell or "–" for cell in row] for row in table]
     if rows:

@@ -6,7 +6,6 @@ from facerts.galleries.enrollment import Enrollments, Rejected
 from facerts.galleries.findings import Finding, Listed, Reason, read_findings
 from facerts.galleries.gallery import Gallery
 from facerts.galleries.match import Decision, Match
-from facerts.galleries.table import check_table, write_table
 
 __all__ = [
     "BestImage",
@@ -19,7 +18,5 @@ __all__ = [
     "Match",
     "Reason",
     "Rejected",
-    "check_table",
     "read_findings",
-    "write_table",
 ]

@@ -76,7 +76,7 @@ def _suspicious_images(gallery: Gallery, limits: Limits) -> list[Finding]:
     poor, no_face, alarms = _poor_images(images, limits)
     several = len(gallery.people) > 1
     if several:
-        mean, spread = _stranger_spread(gallery)
+        mean, spread = stranger_spread(gallery)
         strangers = _strangers(gallery, mean, spread)
         limit = float(np.quantile(strangers, 1 - limits.missed))
     else:
@@ -122,7 +122,7 @@ def _poor_images(
     return poor, no_face, np.where(poor, np.where(has_reason, with_reason, share), np.nan)
 
 
-def _stranger_spread(gallery: Gallery) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def stranger_spread(gallery: Gallery) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Mean and standard deviation ``(P,)`` of the cosines of other people's images to each template."""
     images = gallery.enrollments.embedding.astype(np.float64)
     templates = gallery.templates.astype(np.float64)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +11,9 @@ import numpy as np
 import pytest
 
 from facerts.errors import DataError
-from facerts.galleries import Finding, Limits, Listed, Reason, read_findings, write_table
+from facerts.galleries import Finding, Limits, Listed, Reason, read_findings
+from facerts.galleries.check import stranger_spread
+from facerts.scoring import open_sink
 from tests.galleries.test_gallery import SIZE, draw, gallery_of, unit
 
 
@@ -91,7 +94,10 @@ def test_a_persons_last_face_is_kept_but_no_other_image() -> None:
         **dict.fromkeys(paths[8:10], ""),  # as people told
     }
     findings = [Listed(path[:4], path, reason) for path, reason in reasons.items()]
-    findings += [Listed("p005", "", Reason.SAME_PERSON), Listed("p005", paths[10], Reason.POOR)]
+    findings += [
+        Listed("p005", "", Reason.SAME_PERSON),
+        *(Listed("p005", path, Reason.POOR) for path in paths[10:]),
+    ]
     left, kept = gallery_of(images).correct(findings)
     assert kept == [("p000", paths[1]), ("p001", paths[2])]
     assert left.enrollments.path.tolist() == [paths[1], paths[2], paths[7]]
@@ -111,13 +117,15 @@ def test_a_person_alone_is_checked_for_poor_and_repeated_images() -> None:
     assert reasons == [Reason.POOR, Reason.SAME_IMAGE]
 
 
-@pytest.mark.parametrize("suffix", [".csv", ".json"])
+@pytest.mark.parametrize("suffix", [".csv", ".jsonl"])
 def test_a_report_names_people_and_images_whatever_they_are_called(tmp_path: Path, suffix: str) -> None:
     findings = [
         Finding("=1+1", 'a, "b"/1.jpg', Reason.POOR, 0.1, reasons=("blurred", "noisy")),
         Finding("ünï", "", Reason.SAME_PERSON, 0.0, other_person="x"),
     ]
-    write_table(tmp_path / f"check{suffix}", Finding, findings)
+    with open_sink(tmp_path / f"check{suffix}", Finding) as put:
+        for finding in findings:
+            put(finding)
     assert read_findings(tmp_path / f"check{suffix}") == [
         ("=1+1", 'a, "b"/1.jpg', "poor image"),
         ("ünï", "", "same person under two names"),
@@ -130,8 +138,9 @@ def test_a_report_names_people_and_images_whatever_they_are_called(tmp_path: Pat
     [
         ("a.csv", b"one,two\n1,2\n"),
         ("b.csv", b"\xff\xfe\x00"),
-        ("c.json", b'{"person": 1}'),
-        ("d.json", b"[1]"),
+        ("c.jsonl", b'{"person": 1}'),
+        ("d.jsonl", b"[1]\n"),
+        ("e.jsonl", b"{\n"),
     ],
 )
 def test_another_file_is_not_taken_for_a_report(tmp_path: Path, name: str, content: bytes) -> None:
@@ -166,6 +175,21 @@ def test_a_wrong_image_is_found_under_the_name_of_a_person_who_is_like_everybody
     of_others = strangers[np.arange(60)[None] != np.repeat(np.arange(1, 60), 4)[:, None]]
     assert found.own_cosine is not None
     assert found.own_cosine > np.quantile(of_others, 0.92)
+
+
+def test_the_cosines_of_strangers_are_those_of_one_person_and_ten_of_all() -> None:
+    gallery = gallery_of(draw(4, 3))
+    cosines = [
+        (gallery.enrollments.embedding @ template)[gallery.enrollments.person != person].astype(np.float64)
+        for person, template in zip(gallery.people, gallery.templates, strict=True)
+    ]
+    pooled = np.concatenate(cosines)
+    mean, spread = stranger_spread(gallery)
+    for person, own in enumerate(cosines):
+        first = (own.sum() + 10 * pooled.mean()) / (len(own) + 10)
+        second = ((own**2).sum() + 10 * (pooled**2).mean()) / (len(own) + 10)
+        assert mean[person] == pytest.approx(first, abs=1e-6)
+        assert spread[person] == pytest.approx(math.sqrt(second - first**2), abs=1e-6)
 
 
 def test_two_people_are_enough_to_find_an_image_of_another() -> None:
