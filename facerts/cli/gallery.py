@@ -227,7 +227,7 @@ def check(
     cells = [
         (
             found.path or found.person,
-            "; ".join([found.reason.value, *found.reasons]).replace("_", " "),
+            _joined(found.reasons, found.reason.value),
             _number(found.false_alarms),
             _number(found.own_cosine),
             _number(found.other_cosine),
@@ -271,7 +271,7 @@ def best(
             image.path,
             _number(image.score),
             _number(image.own_cosine),
-            "; ".join(image.reasons).replace("_", " "),
+            _joined(image.reasons),
         )
         for image in images
     ]
@@ -423,7 +423,7 @@ def _end_enrollment(gallery: Gallery, out: Path, json: bool) -> None:
     readable = (LOW_QUALITY, NO_FACE, NO_RECOGNIZABLE_FACE)
     rejected = gallery.rejected
     enrolled = gallery.enrollments
-    _warn_each([f"{each.path}: not enrolled: {'; '.join([each.reason, *each.reasons])}" for each in rejected])
+    _warn_each([f"{each.path}: not enrolled: {_joined(each.reasons, each.reason)}" for each in rejected])
     without = sorted({image.person for image in rejected} - set(gallery.people.tolist()))
     result = {
         "people": len(gallery.people),
@@ -478,6 +478,11 @@ def _print_rows(
         where = "the file has" if out is not None else "--out writes"
         warn(f"{len(rows) - MAX_ROWS:,} more rows; {where} them all")
     fields_table(summary | ({} if out is None else {"file": str(out)}))
+
+
+def _joined(reasons: Sequence[str], *before: str) -> str:
+    """Names of reasons as words, after other text."""
+    return "; ".join([*before, *(reason.replace("_", " ") for reason in reasons)])
 
 
 def _number(value: float | None, digits: int = 4) -> str:
