@@ -6,25 +6,30 @@ The people are split by name into two halves. Settings were chosen on the first,
 that end in 0 or 1); the second, with the other pets, confirms them. Each half in turn is enrolled, with four images of
 a person and one as a probe, and all images of the other half are searches for people who are not enrolled. A fifth of
 the enrollments is spoiled: as many degraded (six corruptions, severity 0.9 to 1) as replaced by strangers' images, by
-pets, or moved to a second name of the same person. Intervals (95 %) are from resamples of the people, all seeds of a
-person together. Embeddings are kept in the cache, so that an interrupted run continues and another one takes seconds.
+pets, or moved to a second name of the same person. A degraded image became poor if its quality is below the threshold
+that keeps 95 % of the faces, or its similarity to the image before below the match threshold at FMR 0.001; the others
+harm nobody. The same is done with further kinds of eval/degraded_faces.py. Intervals (95 %) are from resamples of the
+people, all seeds of a person together. Embeddings are kept in the cache, so that an interrupted run continues and
+another one takes seconds.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from common import parser_of, run
+from degraded_faces import CHOSEN_ON, CONFIRMED_ON
 from numpy.typing import NDArray
+from reasons import FMR, KEEP, crop_names
 
 import facerts
 from facerts.datasets import Source, open_source
 from facerts.embedding.cache import Arrays, cached_arrays
-from facerts.galleries import Enrollments, Gallery, Reason
+from facerts.galleries import Enrollments, Gallery, Limits, Reason
 from facerts.images.corruptions import KINDS, degrade
 from facerts.io.progress import track
 from facerts.metrics.identification import fnir_at_fpir
@@ -33,6 +38,7 @@ from facerts.metrics.resample import subject_counts
 from facerts.metrics.templates import pool
 from facerts.report.markdown import markdown_table
 from facerts.scoring import Scorer
+from facerts.scoring.reasons import NOT_A_FACE, in_order
 
 ENROLLED = 4
 SPOILED = 0.2
@@ -41,6 +47,20 @@ STRANGERS = 800
 SECOND_NAME = " again"
 HALVES = ("chosen on", "confirmed on")
 SPOILS = ("degraded", "another person", "pet", "second name")
+STATES = ("clean", "spoiled", "checked", "checked, last faces too", "corrected by hand")
+# Limits to choose from: of quality, with a reason, and for other people. The first are those without reasons.
+LIMITS = (
+    Limits(1, 0, 0.04),
+    *(Limits(0.5, reason, 0.08) for reason in (5, 10, 20, 30, 100)),
+    *(Limits(percentile, 10, 0.08) for percentile in (0, 1)),
+    *(Limits(0.5, 10, missed) for missed in (0.04, 0.06, 0.1)),
+)
+# Severe kinds that are none of the six corruptions.
+FURTHER = {
+    name: degradation
+    for name, (_, degradation) in CONFIRMED_ON.items()
+    if name not in CHOSEN_ON or name in ("dark", "bright")
+}
 Crop = NDArray[np.uint8]
 # Weights of images in a template, by name, from the percentile of their quality.
 WEIGHTS: dict[str, Callable[[NDArray[np.float64]], NDArray[np.float64]]] = {
@@ -117,6 +137,7 @@ def embeddings(scorer: Scorer, source: Source, options: argparse.Namespace) -> d
     }
     for seed in range(options.seeds):
         parts[f"degraded {seed}"] = (len(source), lambda index, seed=seed: degraded(source, index, seed))
+        parts[f"further {seed}"] = (len(source), lambda index, seed=seed: further(source, index, seed))
     cached = {name: embed(scorer, *part, name, options.cache) for name, part in parts.items()}
     development = np.array([Path(pets.key(index)).stem[-1] in "01" for index in range(len(pets))])
     cached["pets 0"], cached["pets 1"] = (cached["pets"].take(development == flag) for flag in (True, False))
@@ -124,23 +145,30 @@ def embeddings(scorer: Scorer, source: Source, options: argparse.Namespace) -> d
 
 
 def degraded(source: Source, index: int, seed: int) -> Crop:
-    kind, severity = corruption(index, seed)
+    kind, severity = corruption(index, seed, KINDS)
     return degrade(source.crop(index), kind, severity, (seed, index))
 
 
-def corruption(index: int, seed: int) -> tuple[str, float]:
+def further(source: Source, index: int, seed: int) -> Crop:
+    kind, severity = corruption(index, seed, FURTHER)
+    return FURTHER[kind](source.crop(index), severity, np.random.default_rng((seed, index)))
+
+
+def corruption(index: int, seed: int, kinds: Mapping[str, object]) -> tuple[str, float]:
     random = np.random.default_rng((seed, index))
-    return list(KINDS)[random.integers(len(KINDS))], float(random.uniform(0.9, 1))
+    return list(kinds)[random.integers(len(kinds))], float(random.uniform(0.9, 1))
 
 
 def embed(scorer: Scorer, count: int, crop: Callable[[int], Crop], name: str, cache: Path) -> Enrollments:
     def compute() -> Arrays:
-        starts = track(range(0, count, 64), f"embedding {name}", total=-(-count // 64), unit="batches")
-        parts = [scorer.embed([crop(i) for i in range(start, min(start + 64, count))]) for start in starts]
-        return {
-            "embedding": np.concatenate([part.embedding for part in parts]),
-            "quality": np.concatenate([part.quality for part in parts if part.quality is not None]),
-        }
+        parts = []
+        for start in track(range(0, count, 64), f"embedding {name}", total=-(-count // 64), unit="batches"):
+            crops = np.stack([crop(index) for index in range(start, min(start + 64, count))])
+            outputs = scorer.embed(crops)
+            reasons = [";".join(in_order(names)) for names in crop_names(scorer, crops, outputs)]
+            parts.append((outputs.embedding, outputs.quality, np.array(reasons, dtype=str)))
+        columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
+        return dict(zip(("embedding", "quality", "reasons"), columns, strict=True))
 
     file = cache.with_name(f"{cache.stem}_{name.replace(' ', '_')}.npz")
     arrays = cached_arrays(file, f"{scorer.embedder.sha256} {name} {count}", compute)
@@ -153,6 +181,7 @@ def embed(scorer: Scorer, count: int, crop: Callable[[int], Crop], name: str, ca
         arrays["embedding"],
         arrays["quality"],
         np.array(percentile, dtype=np.float32),
+        arrays["reasons"],
     )
 
 
@@ -177,39 +206,59 @@ def measure(
     unmated = np.flatnonzero(~inside)
     names = np.array([f"{value:04d}" for value in person])
     clean = replace(pools["clean"].take(enrolled), person=names[enrolled])
-    spoiled, kinds = spoil(clean, enrolled, pools, number, seed, random)
-    galleries = {"clean": gallery_of(scorer, clean), "spoiled": gallery_of(scorer, spoiled)}
-    findings = galleries["spoiled"].check()
-    flagged_people = {found.person for found in findings if found.reason is Reason.SAME_PERSON}
-    flagged = {found.path for found in findings if found.path}
-    galleries["checked"] = galleries["spoiled"].remove(
+    owner = person[enrolled]
+    count_reasons(clean, owner, rates)
+    before = random.bit_generator.state
+    for pool_name, kinds in (("further", FURTHER), ("degraded", KINDS)):
+        random.bit_generator.state = before
+        changed = pools[f"{pool_name} {seed}"].take(enrolled)
+        poor = became_poor(scorer, changed, clean)
+        spoiled, spoils = spoil(clean, changed, pools, number, random)
+        gallery = gallery_of(scorer, spoiled)
+        findings = gallery.check()
+        flagged_people = {found.person for found in findings if found.reason is Reason.SAME_PERSON}
+        paths = {found.path for found in findings if found.path}
+        hit = np.isin(spoiled.path, sorted(paths)) | np.isin(spoiled.person, sorted(flagged_people))
+        kind = np.array([corruption(int(index), seed, kinds)[0] for index in enrolled])
+        is_degraded = spoils == "degraded"
+        rates.add(pool_name, owner[is_degraded], hit[is_degraded])
+        for name in kinds:
+            rows = is_degraded & poor & (kind == name)
+            rates.add(f"{pool_name}, became poor: {name}", owner[rows], hit[rows])
+        rates.add(f"{pool_name}, became poor", owner[is_degraded & poor], hit[is_degraded & poor])
+    good = spoils == "good"
+    by_kind = {
+        "degraded, became poor": is_degraded & poor,
+        **{name: spoils == name for name in SPOILS[1:3]},
+        "false alarms": good,
+    }
+    for name in SPOILS[1:3]:
+        rates.add(name, owner[by_kind[name]], hit[by_kind[name]])
+    rates.add("false alarms", owner[good], np.isin(spoiled.path, sorted(paths))[good])
+    kept = (spoiled.quality >= scorer.threshold(KEEP)) & (np.char.find(spoiled.reasons, NOT_A_FACE) < 0)
+    built = gallery_of(scorer, spoiled.take(kept)).check()
+    out = {"build and check": ~kept | np.isin(spoiled.path, [found.path for found in built])}
+    for limits in LIMITS:
+        out[shown_limits(limits)] = np.isin(spoiled.path, [found.path for found in gallery.check(limits)])
+    for by, is_out in out.items():
+        for name, rows in by_kind.items():
+            rates.add(f"{by}: {name}", owner[rows], is_out[rows])
+    doubled = {name.removesuffix(SECOND_NAME) for name in spoiled.person if name.endswith(SECOND_NAME)}
+    either = {name.removesuffix(SECOND_NAME) for name in flagged_people}
+    people = np.array(sorted(int(name) for name in doubled))
+    rates.add("second name", people, np.array([f"{value:04d}" in either for value in people]))
+    rest = np.array([value for value in range(half) if f"{value:04d}" not in doubled])
+    rates.add("false alarms, people", rest, np.array([f"{value:04d}" in flagged_people for value in rest]))
+    galleries = {"clean": gallery_of(scorer, clean), "spoiled": gallery}
+    galleries["checked"], _ = gallery.correct(findings)
+    galleries["checked, last faces too"] = gallery.remove(
         people=flagged_people,
         images=[(f.person, f.path) for f in findings if f.path and f.person not in flagged_people],
     )
-    hit = np.isin(spoiled.path, sorted(flagged))
-    second = np.isin(spoiled.person, sorted(flagged_people))
-    doubled = {name.removesuffix(SECOND_NAME) for name in spoiled.person if name.endswith(SECOND_NAME)}
-    either = {name.removesuffix(SECOND_NAME) for name in flagged_people}
-    owner = person[enrolled]
-    for kind in SPOILS[:3]:
-        rows = kinds == kind
-        rates.add(kind, owner[rows], (hit | second)[rows])
-    for kind in KINDS:
-        rows = np.array(
-            [
-                k == "degraded" and corruption(int(i), seed)[0] == kind
-                for k, i in zip(kinds, enrolled, strict=True)
-            ]
-        )
-        rates.add(f"degraded: {kind}", owner[rows], (hit | second)[rows])
-    people = np.array(sorted(int(name) for name in doubled))
-    rates.add("second name", people, np.array([f"{value:04d}" in either for value in people]))
-    good = kinds == "good"
-    rates.add("false alarms", owner[good], hit[good])
-    rest = np.array([value for value in range(half) if f"{value:04d}" not in doubled])
-    rates.add("false alarms, people", rest, np.array([f"{value:04d}" in flagged_people for value in rest]))
-    before = galleries["clean"].check()
-    rates.add("false alarms, clean gallery", owner, np.isin(clean.path, [found.path for found in before]))
+    by_hand = replace(spoiled, person=np.char.replace(spoiled.person, SECOND_NAME, ""))
+    galleries["corrected by hand"] = gallery_of(scorer, by_hand.take(good | (spoils == "second name")))
+    in_clean = {found.path for found in galleries["clean"].check()}
+    rates.add("false alarms, clean gallery", owner, np.isin(clean.path, sorted(in_clean)))
     for name, gallery in galleries.items():
         score, right = best_match(
             gallery.people, gallery.templates, pools["clean"].embedding[probes], names[probes]
@@ -239,32 +288,46 @@ def measure(
             rates.add(f"{name}, {state}", person[probes], ~right | (score < at))
 
 
+def count_reasons(clean: Enrollments, owner: NDArray[np.int64], rates: Rates) -> None:
+    """Shares of clean images with reasons."""
+    has_reason, low = clean.reasons != "", clean.percentile < 30
+    rates.add("a reason", owner, has_reason)
+    rates.add("a reason, of those below percentile 30", owner[low], has_reason[low])
+    rates.add("`not_a_face`", owner, np.char.find(clean.reasons, NOT_A_FACE) >= 0)
+
+
+def became_poor(scorer: Scorer, changed: Enrollments, clean: Enrollments) -> NDArray[np.bool_]:
+    """As eval/reasons.py defines it."""
+    cosine = np.sum(changed.embedding * clean.embedding, axis=1)
+    return np.asarray((changed.quality < scorer.threshold(KEEP)) | (cosine < scorer.match_threshold(FMR)))
+
+
 def spoil(
     clean: Enrollments,
-    index: NDArray[np.int64],
+    changed: Enrollments,
     pools: dict[str, Enrollments],
     number: int,
-    seed: int,
     random: np.random.Generator,
 ) -> tuple[Enrollments, NDArray[np.str_]]:
-    """Spoiled enrollments, and the kind of each."""
+    """Spoiled enrollments, and the kind of each; ``changed`` are the degraded images of the clean ones."""
     kinds = np.full(len(clean), "good", dtype="<U20")
     share = int(SPOILED * len(clean)) // len(SPOILS)
     order = random.permutation(len(clean))
     strangers, pets = pools["strangers"], pools[f"pets {number}"]
     middle = len(strangers) // 2
     replacements = (
-        pools[f"degraded {seed}"].take(index[order[:share]]),
+        changed.take(order[:share]),
         strangers.take(number * middle + random.permutation(middle)[:share]),
         pets.take(random.permutation(len(pets))[:share]),
     )
     columns = {name: values.copy() for name, values in vars(clean).items()}
-    columns["path"] = columns["path"].astype("<U40")
+    for name in ("path", "reasons"):
+        columns[name] = columns[name].astype("<U60")
     columns["person"] = columns["person"].astype("<U20")
     for place, (kind, images) in enumerate(zip(SPOILS, replacements, strict=False)):
         rows = order[place * share : (place + 1) * share]
         kinds[rows] = kind
-        for name in ("path", "embedding", "quality", "percentile"):
+        for name in ("path", "embedding", "quality", "percentile", "reasons"):
             columns[name][rows] = getattr(images, name)
     for person in random.permutation(np.unique(clean.person)):
         rows = np.flatnonzero((clean.person == person) & (kinds == "good"))
@@ -292,33 +355,53 @@ def best_match(
 
 def print_tables(results: list[tuple[Rates, Rates]]) -> None:
     def table(title: str, names: list[str], which: int) -> None:
-        rows = [[name, *(shown(result[which].resampled(name)) for result in results)] for name in names]
+        rows = [[name, *(cell(result[which], name) for result in results)] for name in names]
         print(markdown_table([title, *HALVES], rows), end="\n\n")
 
-    table("found, %", [*SPOILS, *(f"degraded: {kind}" for kind in KINDS)], 0)
     table(
-        "flagged though correct, %", [f"false alarms{end}" for end in ("", ", people", ", clean gallery")], 0
+        "found, %", ["degraded, became poor", "degraded", *SPOILS[1:], "further, became poor", "further"], 0
     )
-    table(
-        "FNIR at a measured FPIR of 0.01, %", [f"FNIR, {name}" for name in ("clean", "spoiled", "checked")], 0
-    )
-    own = [f"FNIR at its own threshold, {name}" for name in ("clean", "spoiled", "checked")]
+    for name, kinds in (("degraded", KINDS), ("further", FURTHER)):
+        table(f"found of {name} that became poor, %", [f"{name}, became poor: {kind}" for kind in kinds], 0)
+    alarms = [f"false alarms{end}" for end in ("", ", people", ", clean gallery")]
+    table("flagged though correct, %", alarms, 0)
+    kinds = ("degraded, became poor", *SPOILS[1:3], "false alarms")
+    for number, half in enumerate(HALVES):
+        rows = [
+            [by, *(shown(results[number][0].resampled(f"{by}: {kind}")) for kind in kinds)]
+            for by in ("build and check", *map(shown_limits, LIMITS))
+        ]
+        print(markdown_table([f"flagged, {half}, %", *kinds], rows), end="\n\n")
+    table("clean faces, %", ["a reason", "a reason, of those below percentile 30", "`not_a_face`"], 0)
+    table("FNIR at a measured FPIR of 0.01, %", [f"FNIR, {name}" for name in STATES], 0)
+    own = [f"FNIR at its own threshold, {name}" for name in STATES]
     table("FNIR at the threshold for FPIR 0.01, %", own, 0)
     rows = []
     for name in ("FNIR", "FNIR at its own threshold"):
-        cells = []
-        for rates, _ in results:
-            clean, spoiled, checked = (
-                rates.resampled(f"{name}, {state}") for state in ("clean", "spoiled", "checked")
-            )
-            cells.append(shown((spoiled - checked) / np.maximum(spoiled - clean, 1e-9)))
-        rows.append([name, *cells])
+        for state in STATES[2:]:
+            cells = []
+            for rates, _ in results:
+                clean, spoiled, after = (
+                    rates.resampled(f"{name}, {each}") for each in ("clean", "spoiled", state)
+                )
+                cells.append(shown((spoiled - after) / np.maximum(spoiled - clean, 1e-9)))
+            rows.append([f"{name}, {state}", *cells])
     print(markdown_table(["loss restored, %", *HALVES], rows), end="\n\n")
     sizes = ("15 people", "50 people", "clean", "spoiled", "checked")
     table("measured FPIR, %", [f"FPIR {fpir:g}, {size}" for size in sizes for fpir in (0.1, 0.03, FPIR)], 1)
     table(
         "FNIR by weighting, %", [f"{name}, {state}" for state in ("clean", "spoiled") for name in WEIGHTS], 0
     )
+
+
+def cell(rates: Rates, name: str) -> str:
+    """A share with its interval; with the number of images where they are few."""
+    share = shown(rates.resampled(name))
+    return f"{share} of {rates.counts[name][1].sum():.0f}" if "became poor" in name else share
+
+
+def shown_limits(limits: Limits) -> str:
+    return f"{limits.percentile:g}, {limits.reason_percentile:g}, {limits.missed:g}"
 
 
 def shown(values: NDArray[np.float64]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -36,7 +37,9 @@ if TYPE_CHECKING:
 MAX_ROWS = 50
 
 GalleryFile = Annotated[Path, typer.Argument(help="Gallery file (.npz).", metavar="GALLERY")]
-Out = Annotated[Path | None, typer.Option(help="File to write all rows to: .csv or .json.", metavar="FILE")]
+Out = Annotated[
+    Path | None, typer.Option(help="File to write all rows to: .csv, .jsonl or .parquet.", metavar="FILE")
+]
 MinQuality = Annotated[
     float | None, typer.Option(help="Minimum quality, instead of the model's own threshold.")
 ]
@@ -45,7 +48,8 @@ Keep = Annotated[
     typer.Option(help="Use the model's calibrated threshold that keeps this fraction of good faces."),
 ]
 KeepPoor = Annotated[
-    bool, typer.Option("--keep-poor", help="Enroll images of any quality; gallery check lists the poor ones.")
+    bool,
+    typer.Option("--keep-poor", help="Enroll all images with a face; gallery check lists the poor ones."),
 ]
 
 
@@ -80,7 +84,7 @@ def build(
     provider: Provider = None,
     json: Json = False,
 ) -> None:
-    """Enroll the largest face of each image; poor images are named and kept out.
+    """Enroll the largest face of each image; poor images, and those of no face, are named and kept out.
 
     Exits with status 1 if any image could not be read.
 
@@ -139,11 +143,11 @@ def search(
 
     Example: facerts gallery search people.npz photos/ --fpir 0.01 --out found.csv
     """
-    from facerts.galleries import Decision, Gallery, Match, check_table, write_table
-    from facerts.galleries.table import as_rows
+    from facerts.galleries import Decision, Gallery, Match
+    from facerts.scoring.sinks import check_sink
 
     if out is not None:
-        check_table(out)
+        check_sink(out)
     known = Gallery.load(gallery)
     scorer = _scorer(
         model, detector, detector_model, det_threshold, resize_crops, batch_size, threads, provider
@@ -164,8 +168,6 @@ def search(
             f"the gallery has {threshold.searches} images to judge strangers by, which is few for --fpir {fpir:g}: the "
             f"threshold {threshold.cosine:.4f} may as well be {threshold.ci95[0]:.4f} or {threshold.ci95[1]:.4f}"
         )
-    if out is not None:
-        write_table(out, Match, found)
     errors = [match.error for match in found if match.decision is Decision.ERROR]
     _warn_each(errors)
     counts = Counter(match.decision.value for match in found)
@@ -175,21 +177,12 @@ def search(
         "fpir": fpir,
         **{decision.value.replace(" ", "_"): counts[decision.value] for decision in Decision},
     }
-    if json:
-        print_json({**summary, "matches": as_rows(found)})
-    else:
-        rows = [
-            [
-                match.path,
-                match.decision.value,
-                match.person or "–",
-                _number(match.cosine),
-                _number(match.percentile, 0),
-            ]
-            for match in found
-        ]
-        _show("Faces", ["image", "decision", "most similar", "cosine", "percentile"], rows, out)
-        fields_table(summary | ({} if out is None else {"file": str(out)}))
+    cells = [
+        (match.path, match.decision.value, match.person, _number(match.cosine), _number(match.percentile, 0))
+        for match in found
+    ]
+    header = ("image", "decision", "most similar", "cosine", "percentile")
+    _print_rows("matches", found, Match, summary, [header, *cells], out, json)
     if errors:
         raise typer.Exit(EXIT_SOME_FAILED)
 
@@ -199,11 +192,17 @@ def check(
     out: Out = None,
     percentile: Annotated[
         float, typer.Option(min=0, max=100, help="An image with a lower percentile of quality is poor.")
-    ] = 1.0,
+    ] = 0.5,
+    reason_percentile: Annotated[
+        float,
+        typer.Option(
+            min=0, max=100, help="So is an image with a reason, such as blurred, below this percentile."
+        ),
+    ] = 10.0,
     missed: Annotated[
         float,
         typer.Option(help="Share of other people's images that may stay unnoticed, above 0 and below 1."),
-    ] = 0.04,
+    ] = 0.08,
     json: Json = False,
 ) -> None:
     """List enrollments that are poor, not a face, of another person, or there twice; nothing is changed.
@@ -212,39 +211,32 @@ def check(
 
     Example: facerts gallery check people.npz --out check.csv
     """
-    from facerts.galleries import Finding, Gallery, check_table, write_table
-    from facerts.galleries.check import Limits
-    from facerts.galleries.table import as_rows
+    from facerts.galleries import Finding, Gallery, Limits
+    from facerts.scoring.sinks import check_sink
 
     if out is not None:
-        check_table(out)
+        check_sink(out)
     known = Gallery.load(gallery)
-    findings = known.check(Limits(percentile=percentile, missed=missed))
-    if out is not None:
-        write_table(out, Finding, findings)
+    findings = known.check(Limits(percentile, reason_percentile, missed))
     summary = {
         "people": len(known.people),
         "images": len(known.enrollments),
         "suspicious": len(findings),
         "reasons": dict(Counter(finding.reason.value for finding in findings)),
     }
-    if json:
-        print_json({**summary, "findings": as_rows(findings)})
-    else:
-        rows = [
-            [
-                found.path or found.person,
-                found.reason.value,
-                f"{found.false_alarms:.4f}",
-                _number(found.own_cosine),
-                _number(found.other_cosine),
-                found.other_person or "–",
-            ]
-            for found in findings
-        ]
-        header = ["image or person", "reason", "false alarms", "own cosine", "other's", "nearest other"]
-        _show("Suspicious enrollments", header, rows, out)
-        fields_table(summary | ({} if out is None else {"file": str(out)}))
+    cells = [
+        (
+            found.path or found.person,
+            _joined(found.reasons, found.reason.value),
+            _number(found.false_alarms),
+            _number(found.own_cosine),
+            _number(found.other_cosine),
+            found.other_person,
+        )
+        for found in findings
+    ]
+    header = ("image or person", "reason", "false alarms", "own cosine", "other's", "nearest other")
+    _print_rows("findings", findings, Finding, summary, [header, *cells], out, json)
     if findings:
         raise typer.Exit(EXIT_SOME_FAILED)
 
@@ -262,25 +254,30 @@ def best(
 
     Example: facerts gallery best people.npz -k 3 --copy best/
     """
-    from facerts.galleries import BestImage, Gallery, check_table, write_table
+    from facerts.galleries import BestImage, Gallery
     from facerts.galleries.best import copy_images
-    from facerts.galleries.table import as_rows
+    from facerts.scoring.sinks import check_sink
 
     if out is not None:
-        check_table(out)
-    images = Gallery.load(gallery).best(k)
+        check_sink(out)
+    known = Gallery.load(gallery)
+    images = known.best(k)
     if copy is not None:
         copy_images(images, copy)
-    if out is not None:
-        write_table(out, BestImage, images)
-    if json:
-        print_json(as_rows(images))
-    else:
-        rows = [
-            [image.person, str(image.rank), image.path, f"{image.score:.4f}", _number(image.own_cosine)]
-            for image in images
-        ]
-        _show("Best images", ["person", "rank", "image", "score", "own cosine"], rows, out)
+    cells = [
+        (
+            image.person,
+            str(image.rank),
+            image.path,
+            _number(image.score),
+            _number(image.own_cosine),
+            _joined(image.reasons),
+        )
+        for image in images
+    ]
+    header = ("person", "rank", "image", "score", "own cosine", "reasons")
+    summary = {"people": len(known.people)}
+    _print_rows("images", images, BestImage, summary, [header, *cells], out, json)
 
 
 def add(
@@ -338,7 +335,10 @@ def remove(
     ] = None,
     from_: Annotated[
         Path | None,
-        typer.Option("--from", help="Remove what this report of gallery check lists (.csv or .json)."),
+        typer.Option(
+            "--from",
+            help="Remove what this report of gallery check lists (.csv or .jsonl), but no person's last face.",
+        ),
     ] = None,
     json: Json = False,
 ) -> None:
@@ -346,16 +346,17 @@ def remove(
 
     Example: facerts gallery remove people.npz --from check.csv
     """
-    from facerts.galleries import Gallery, read_findings
+    from facerts.galleries import Gallery, Listed, read_findings
     from facerts.io.files import locked
 
     if not person and not image and from_ is None:
         raise typer.BadParameter("give --person, --image or --from")
-    listed, images = read_findings(from_) if from_ is not None else ([], [])
+    listed = read_findings(from_) if from_ is not None else []
     with locked(gallery):
         known = Gallery.load(gallery)
-        images += _entries_of(known, image or [])
-        left = known.remove(people=[*(person or []), *listed], images=images)
+        listed += [Listed(name, "", "") for name in person or []]
+        listed += [Listed(*entry, "") for entry in _entries_of(known, image or [])]
+        left, kept = known.correct(listed)
         left.save(gallery)
     gone = sorted(set(known.people.tolist()) - set(left.people.tolist()))
     result = {
@@ -367,9 +368,11 @@ def remove(
     }
     removed = sorted(set(known.entries) - set(left.entries))
     if json:
-        print_json({**result, "removed": removed})
+        print_json({**result, "removed": removed, "kept": kept})
         return
     rows_table("Removed", ["person", "image"], removed)
+    if kept:
+        rows_table("Kept, as the person would have no image; --image removes it", ["person", "image"], kept)
     fields_table(result)
 
 
@@ -414,28 +417,31 @@ def _min_quality(
 
 
 def _end_enrollment(gallery: Gallery, out: Path, json: bool) -> None:
-    from facerts.galleries.table import as_rows
+    from facerts.galleries.enrollment import NO_RECOGNIZABLE_FACE
     from facerts.scoring.row import LOW_QUALITY, NO_FACE
 
+    readable = (LOW_QUALITY, NO_FACE, NO_RECOGNIZABLE_FACE)
     rejected = gallery.rejected
-    _warn_each([f"{image.path}: not enrolled: {image.reason}" for image in rejected])
+    enrolled = gallery.enrollments
+    _warn_each([f"{each.path}: not enrolled: {_joined(each.reasons, each.reason)}" for each in rejected])
     without = sorted({image.person for image in rejected} - set(gallery.people.tolist()))
     result = {
         "people": len(gallery.people),
-        "images": len(gallery.enrollments),
+        "images": len(enrolled),
         "rejected": dict(
-            Counter(
-                image.reason if image.reason in (LOW_QUALITY, NO_FACE) else "unreadable" for image in rejected
-            )
+            Counter(each.reason if each.reason in readable else "unreadable" for each in rejected)
+        ),
+        "enrolled_with_reasons": dict(
+            Counter(reason for row in range(len(enrolled)) for reason in enrolled.reasons_of(row))
         ),
         "people_without_an_image": without,
         "file": str(out),
     }
     if json:
-        print_json({**result, "rejected_images": as_rows(rejected)})
+        print_json({**result, "rejected_images": [asdict(each) for each in rejected]})
     else:
         fields_table(result)
-    if any(image.reason not in (LOW_QUALITY, NO_FACE) for image in rejected):
+    if any(image.reason not in readable for image in rejected):
         raise typer.Exit(EXIT_SOME_FAILED)
 
 
@@ -446,13 +452,37 @@ def _warn_each(messages: Sequence[Any]) -> None:
         warn(f"and {len(messages) - SHOWN_ERRORS:,} more; --json lists them all")
 
 
-def _show(title: str, header: Sequence[str], rows: Sequence[Sequence[str]], out: Path | None) -> None:
-    shown = rows[:MAX_ROWS]
-    if shown:
-        rows_table(title, header, shown)
-    if len(shown) < len(rows):
+def _print_rows(
+    title: str,
+    entries: Sequence[Any],
+    kind: type[Any],
+    summary: dict[str, Any],
+    table: Sequence[Sequence[str | None]],
+    out: Path | None,
+    json: bool,
+) -> None:
+    """Write all rows to a file, if there is one, and print the first of them, or all as JSON."""
+    from facerts.scoring import open_sink
+
+    if out is not None:
+        with open_sink(out, kind) as put:
+            for entry in entries:
+                put(entry)
+    if json:
+        print_json({**summary, title: [asdict(entry) for entry in entries]})
+        return
+    header, *rows = [[cell or "–" for cell in row] for row in table]
+    if rows:
+        rows_table(title.capitalize(), header, rows[:MAX_ROWS])
+    if len(rows) > MAX_ROWS:
         where = "the file has" if out is not None else "--out writes"
-        warn(f"{len(rows) - len(shown):,} more rows; {where} them all")
+        warn(f"{len(rows) - MAX_ROWS:,} more rows; {where} them all")
+    fields_table(summary | ({} if out is None else {"file": str(out)}))
+
+
+def _joined(reasons: Sequence[str], *before: str) -> str:
+    """Names of reasons as words, after other text."""
+    return "; ".join([*before, *(reason.replace("_", " ") for reason in reasons)])
 
 
 def _number(value: float | None, digits: int = 4) -> str:

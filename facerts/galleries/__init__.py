@@ -3,10 +3,9 @@
 from facerts.galleries.best import BestImage
 from facerts.galleries.check import Limits
 from facerts.galleries.enrollment import Enrollments, Rejected
-from facerts.galleries.findings import Finding, Reason, read_findings
+from facerts.galleries.findings import Finding, Listed, Reason, read_findings
 from facerts.galleries.gallery import Gallery
 from facerts.galleries.match import Decision, Match
-from facerts.galleries.table import check_table, write_table
 
 __all__ = [
     "BestImage",
@@ -15,10 +14,9 @@ __all__ = [
     "Finding",
     "Gallery",
     "Limits",
+    "Listed",
     "Match",
     "Reason",
     "Rejected",
-    "check_table",
     "read_findings",
-    "write_table",
 ]

@@ -30,6 +30,7 @@ class BestImage:
         score: the weight of its quality times its cosine to the template of the person's other images.
         quality: quality of the face; None if the model has none.
         own_cosine: cosine similarity to the template of the person's other images; None for an only image.
+        reasons: what makes the face poor, most important first.
     """
 
     person: str
@@ -38,6 +39,7 @@ class BestImage:
     score: float
     quality: float | None
     own_cosine: float | None
+    reasons: tuple[str, ...]
 
 
 def best_images(gallery: Gallery, k: int) -> list[BestImage]:
@@ -55,6 +57,7 @@ def best_images(gallery: Gallery, k: int) -> list[BestImage]:
             round(float(score[row]), 4),
             number_or_none(images.quality[row]),
             number_or_none(own[row]),
+            images.reasons_of(row),
         )
         for row, place in zip(order[rank < k].tolist(), rank[rank < k].tolist(), strict=True)
     ]

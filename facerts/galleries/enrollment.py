@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from facerts.datasets.source import Source
 from facerts.errors import DataError, ModelError
 from facerts.scoring.prepare import printable
+from facerts.scoring.reasons import NOT_A_FACE
 from facerts.scoring.scorer import Scorer
 
 # Shares of the calibration faces that the default thresholds keep: images to enroll can be chosen, probes cannot.
@@ -19,6 +20,9 @@ PROBE_KEEP = 0.99
 # Chosen on 150 held-out people, see docs/results/galleries.md.
 FULL_WEIGHT = 30.0
 MIN_WEIGHT = 0.01
+NO_RECOGNIZABLE_FACE = "no recognizable face"
+# Between the reasons of an image.
+SEPARATOR = ";"
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,8 @@ class Enrollments:
         quality: ``(N,) float32``; NaN if the model has none.
         percentile: ``(N,) float32``, 0 to 100, the percentage of the calibration faces with lower quality; NaN if the
             model is not calibrated.
+        reasons: ``(N,)`` text, what makes each image poor, see ``facerts.scoring.reasons``; joined by ``;``, empty for
+            none.
     """
 
     person: NDArray[np.str_]
@@ -39,6 +45,7 @@ class Enrollments:
     embedding: NDArray[np.float32]
     quality: NDArray[np.float32]
     percentile: NDArray[np.float32]
+    reasons: NDArray[np.str_]
 
     def __len__(self) -> int:
         return len(self.path)
@@ -52,6 +59,10 @@ class Enrollments:
         pairs = zip(vars(self).values(), vars(other).values(), strict=True)
         return Enrollments(*(np.concatenate(pair) for pair in pairs))
 
+    def reasons_of(self, row: int) -> tuple[str, ...]:
+        """The reasons of one image, most important first."""
+        return tuple(filter(None, str(self.reasons[row]).split(SEPARATOR)))
+
     @property
     def weight(self) -> NDArray[np.float64]:
         """``(N,)`` weight of each image in its person's template, above 0 and at most 1."""
@@ -61,11 +72,19 @@ class Enrollments:
 
 @dataclass(frozen=True)
 class Rejected:
-    """An image that was not enrolled: whose it was to be, and why."""
+    """An image that was not enrolled.
+
+    Attributes:
+        person: whose it was to be.
+        path: the image.
+        reason: why it was not enrolled.
+        reasons: what makes its face poor, most important first.
+    """
 
     person: str
     path: str
     reason: str
+    reasons: tuple[str, ...] = ()
 
 
 def default_threshold(scorer: Scorer, keep: float) -> float | None:
@@ -84,7 +103,8 @@ def enroll(
     Args:
         scorer: the model.
         source: images with identities.
-        min_quality: reject faces below this quality; None for none.
+        min_quality: reject faces below this quality; None for none. What is not a face is rejected too, unless this is
+            -inf.
         progress: label of a progress bar; empty for none.
 
     Raises:
@@ -99,19 +119,24 @@ def enroll(
     faces = scorer.score_paths(source, min_quality=min_quality, largest=True, progress=progress)
     for label, face in zip(source.labels.tolist(), faces, strict=True):
         person = printable(str(source.identities[label]))
-        if face.embedding is None or face.row.accepted is False:
-            reason = face.row.error or face.row.reason or "no face"
-            rejected.append(Rejected(person, face.row.path, reason))
+        row, embedding = face.row, face.embedding
+        reason = row.error or row.reason
+        if reason is None and NOT_A_FACE in row.reasons and min_quality != float("-inf"):
+            reason = NO_RECOGNIZABLE_FACE
+        if reason is not None:
+            rejected.append(Rejected(person, row.path, reason, row.reasons))
         else:
-            kept.append((person, face.row.path, face.embedding, face.row.quality, face.row.percentile))
+            reasons = SEPARATOR.join(row.reasons)
+            kept.append((person, row.path, embedding, row.quality, row.percentile, reasons))
     if not kept:
         first = f", first {rejected[0].path}: {rejected[0].reason}" if rejected else ""
         raise DataError(f"{source.name}: none of the {len(source)} images can be enrolled{first}")
-    people, paths, embeddings, quality, percentile = zip(*kept, strict=True)
+    people, paths, embeddings, quality, percentile, found = zip(*kept, strict=True)
     return Enrollments(
         np.array(people, dtype=str),
         np.array(paths, dtype=str),
         np.stack(embeddings).astype(np.float32),
         np.array(quality, dtype=np.float32),
         np.array(percentile, dtype=np.float32),
+        np.array(found, dtype=str),
     ), tuple(rejected)

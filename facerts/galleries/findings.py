@@ -6,9 +6,10 @@ import csv
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
+from typing import IO, Any, NamedTuple
 
 from facerts.errors import DataError
-from facerts.io.json_file import read_json
+from facerts.io.json_file import parse_json
 from facerts.scoring.cells import from_cell
 
 # A report of this size has millions of rows.
@@ -41,6 +42,7 @@ class Finding:
         other_path: the other image, if the same image is enrolled twice.
         quality: quality of the face.
         percentile: percentage of the calibration faces with lower quality.
+        reasons: what makes the face poor, most important first.
     """
 
     person: str
@@ -53,37 +55,50 @@ class Finding:
     other_path: str | None = None
     quality: float | None = None
     percentile: float | None = None
+    reasons: tuple[str, ...] = ()
 
 
-def read_findings(path: Path) -> tuple[list[str], list[tuple[str, str]]]:
-    """The people and the images, by person and path, that a report of a check lists.
+class Listed(NamedTuple):
+    """What a row of a report is about; the reason is empty if people made the report."""
+
+    person: str
+    path: str
+    reason: str
+
+
+def read_findings(path: Path) -> list[Listed]:
+    """The people and images that a report of a check lists.
 
     Raises:
         DataError: the file cannot be read, or is not such a report.
     """
-    rows = read_json(path) if path.suffix == ".json" else _read_csv(path)
-    if not isinstance(rows, list) or not all(
-        isinstance(row, dict) and isinstance(row.get("person"), str) and isinstance(row.get("path"), str)
-        for row in rows
-    ):
-        raise DataError(
-            f"{path}: not a report of facerts gallery check; it needs the columns person and path"
-        )
-    people = [row["person"] for row in rows if not row["path"]]
-    return people, [(row["person"], row["path"]) for row in rows if row["path"]]
-
-
-def _read_csv(path: Path) -> list[dict[str, str]]:
     try:
         if path.stat().st_size > MAX_BYTES:
             raise DataError(
                 f"{path}: larger than {MAX_BYTES:,} bytes; give a report of facerts gallery check"
             )
         with open(path, encoding="utf-8", newline="") as file:
-            rows = list(csv.DictReader(file))
+            rows = _json_rows(file, path) if path.suffix == ".jsonl" else _csv_rows(file)
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror})") from error
     except (ValueError, csv.Error) as error:
-        raise DataError(f"{path}: not valid CSV in UTF-8 ({error})") from error
-    named = ("person", "path")
-    return [{name: from_cell(row[name]) for name in named if isinstance(row.get(name), str)} for row in rows]
+        raise DataError(f"{path}: not a table in UTF-8 ({error})") from error
+    if not all(
+        isinstance(row, dict) and isinstance(row.get("person"), str) and isinstance(row.get("path"), str)
+        for row in rows
+    ):
+        raise DataError(
+            f"{path}: not a report of facerts gallery check (.csv or .jsonl); it needs the columns person and path"
+        )
+    return [Listed(row["person"], row["path"], str(row.get("reason") or "")) for row in rows]
+
+
+def _json_rows(file: IO[str], path: Path) -> list[Any]:
+    return [parse_json(line, path) for line in file if line.strip()]
+
+
+def _csv_rows(file: IO[str]) -> list[dict[str, str]]:
+    return [
+        {name: from_cell(row[name]) for name in Listed._fields if isinstance(row.get(name), str)}
+        for row in csv.DictReader(file)
+    ]

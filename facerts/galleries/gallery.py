@@ -17,6 +17,7 @@ from facerts.embedding.search import Backend, find
 from facerts.errors import DataError, Error, ModelError
 from facerts.galleries.best import BestImage, best_images
 from facerts.galleries.check import Limits, check_gallery
+from facerts.galleries.correction import correct_gallery
 from facerts.galleries.enrollment import (
     ENROLLMENT_KEEP,
     PROBE_KEEP,
@@ -25,7 +26,7 @@ from facerts.galleries.enrollment import (
     default_threshold,
     enroll,
 )
-from facerts.galleries.findings import Finding
+from facerts.galleries.findings import Finding, Listed
 from facerts.galleries.gallery_file import read_gallery, write_gallery
 from facerts.galleries.match import Match, match_faces
 from facerts.galleries.unmated import SearchThreshold, search_threshold
@@ -84,7 +85,7 @@ class Gallery:
             scorer: the model, and the detector for photos.
             images: images with identities: a folder with one subfolder for each person, records, tar shards.
             min_quality: reject faces below this quality; None for the model's threshold that keeps 0.95 of good faces,
-                if it has one; -inf for none.
+                if it has one; -inf for none. What is not a face is rejected too, unless this is -inf.
             progress: label of a progress bar; empty for none.
 
         Raises:
@@ -283,6 +284,16 @@ class Gallery:
         if gone.all():
             raise DataError("that would remove every image of the gallery; nothing was removed")
         return Gallery(self.model, self.model_sha256, self.enrollments.take(~gone))
+
+    def correct(self, findings: Sequence[Finding | Listed]) -> tuple[Gallery, list[tuple[str, str]]]:
+        """This gallery without what a check found, and the images that were kept, by person and path.
+
+        The best image of a person who would have none is kept, unless it is not a face or is there twice.
+
+        Raises:
+            DataError: see ``remove``.
+        """
+        return correct_gallery(self, findings)
 
     def check_model(self, scorer: Scorer) -> None:
         """Refuse a model other than the gallery's.

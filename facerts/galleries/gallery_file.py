@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.errors import DataError, Error
-from facerts.galleries.enrollment import Enrollments
+from facerts.galleries.enrollment import SEPARATOR, Enrollments
 from facerts.io.files import atomic_write
 from facerts.io.npz import read_npz
+from facerts.scoring.reasons import REASONS, in_order
 
 if TYPE_CHECKING:
     from facerts.galleries.gallery import Gallery
@@ -29,7 +30,9 @@ ARRAYS = {
     "embedding": ("f", 2),
     "quality": ("f", 1),
     "percentile": ("f", 1),
+    "reasons": ("U", 1),
 }
+PER_IMAGE = ("person", "embedding", "quality", "percentile", "reasons")
 
 
 def write_gallery(path: Path, gallery: Gallery) -> None:
@@ -48,6 +51,7 @@ def write_gallery(path: Path, gallery: Gallery) -> None:
         "embedding": images.embedding,
         "quality": images.quality,
         "percentile": images.percentile,
+        "reasons": images.reasons,
     }
     with atomic_write(path) as file:
         np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
@@ -73,6 +77,7 @@ def read_gallery(path: Path) -> tuple[str, str, Enrollments]:
         arrays["embedding"].astype(np.float32),
         arrays["quality"].astype(np.float32),
         arrays["percentile"].astype(np.float32),
+        arrays["reasons"],
     )
     return str(arrays["model"]), str(arrays["model_sha256"]), enrollments
 
@@ -87,7 +92,7 @@ def _problem(arrays: dict[str, NDArray[Any]]) -> str:
     images, people, size = len(arrays["path"]), len(arrays["people"]), arrays["embedding"].shape[1]
     if not images or not size:
         return "it has no images"
-    if any(len(arrays[name]) != images for name in ("person", "embedding", "quality", "percentile")):
+    if any(len(arrays[name]) != images for name in PER_IMAGE):
         return "its arrays of images differ in length"
     if arrays["templates"].shape != (people, size):
         return f"its templates are {arrays['templates'].shape}, not {(people, size)}"
@@ -101,4 +106,8 @@ def _problem(arrays: dict[str, NDArray[Any]]) -> str:
         return "an embedding is not of unit length"
     if np.isinf(arrays["quality"]).any() or np.isinf(arrays["percentile"]).any():
         return "a quality is infinite"
+    for text in np.unique(arrays["reasons"]).tolist():
+        names = text.split(SEPARATOR) if text else []
+        if list(in_order(set(names) & set(REASONS))) != names:
+            return f"the reasons of an image are {text[:100]!r}"
     return ""

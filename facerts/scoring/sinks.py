@@ -14,22 +14,20 @@ from facerts.errors import Error, MissingExtraError
 from facerts.io.files import atomic_write
 from facerts.scoring.cells import to_cell
 from facerts.scoring.row import Row
-from facerts.scoring.verify import Verification
 
-AnyRow = Row | Verification
-Put = Callable[[AnyRow], None]
+Put = Callable[[Any], None]
 
 # Rows per Parquet row group.
 ROW_GROUP_SIZE = 10_000
 
 
 @contextmanager
-def open_sink(path: str | Path, row_type: type[AnyRow] = Row) -> Iterator[Put]:
+def open_sink(path: str | Path, row_type: type[Any] = Row) -> Iterator[Put]:
     """A function that writes one row, valid until the ``with`` block ends.
 
     Args:
         path: the file; its suffix chooses the format.
-        row_type: the type of all rows, whose fields are the columns.
+        row_type: the type of all rows, a dataclass whose fields are the columns.
 
     Raises:
         Error: the suffix is not .csv, .jsonl or .parquet, or the path is a folder.
@@ -58,13 +56,13 @@ def check_sink(path: str | Path) -> None:
         _pyarrow()
 
 
-def put_csv(file: IO[str], row_type: type[AnyRow] = Row) -> Put:
+def put_csv(file: IO[str], row_type: type[Any] = Row) -> Put:
     """A function that writes one row as CSV; the header is written now."""
     # Quoted text stays one cell, whatever it contains and whichever delimiter the reader expects.
     writer = csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
     writer.writerow([field.name for field in fields(row_type)])
 
-    def put(row: AnyRow) -> None:
+    def put(row: Any) -> None:
         writer.writerow([_cell(value) for value in asdict(row).values()])
 
     return put
@@ -73,26 +71,26 @@ def put_csv(file: IO[str], row_type: type[AnyRow] = Row) -> Put:
 def put_json_lines(file: IO[str]) -> Put:
     """A function that writes one row as a line of JSON."""
 
-    def put(row: AnyRow) -> None:
+    def put(row: Any) -> None:
         file.write(json.dumps(asdict(row), ensure_ascii=False) + "\n")
 
     return put
 
 
 @contextmanager
-def _csv(path: Path, row_type: type[AnyRow]) -> Iterator[Put]:
+def _csv(path: Path, row_type: type[Any]) -> Iterator[Put]:
     with atomic_write(path, "w") as file:
         yield put_csv(file, row_type)
 
 
 @contextmanager
-def _jsonl(path: Path, row_type: type[AnyRow]) -> Iterator[Put]:
+def _jsonl(path: Path, row_type: type[Any]) -> Iterator[Put]:
     with atomic_write(path, "w") as file:
         yield put_json_lines(file)
 
 
 @contextmanager
-def _parquet(path: Path, row_type: type[AnyRow]) -> Iterator[Put]:
+def _parquet(path: Path, row_type: type[Any]) -> Iterator[Put]:
     pyarrow = _pyarrow()
     types = {
         "int | None": pyarrow.int32(),
@@ -100,6 +98,9 @@ def _parquet(path: Path, row_type: type[AnyRow]) -> Iterator[Put]:
         "float | None": pyarrow.float64(),
         "bool | None": pyarrow.bool_(),
         "tuple[str, ...]": pyarrow.list_(pyarrow.string()),
+        "tuple[tuple[str, float], ...]": pyarrow.list_(
+            pyarrow.struct({"name": pyarrow.string(), "value": pyarrow.float64()})
+        ),
     }
     columns = [(field.name, types.get(str(field.type), pyarrow.string())) for field in fields(row_type)]
     schema = pyarrow.schema(columns)
@@ -110,7 +111,7 @@ def _parquet(path: Path, row_type: type[AnyRow]) -> Iterator[Put]:
             writer.write_table(pyarrow.Table.from_pylist(rows, schema))
             rows.clear()
 
-        def put(row: AnyRow) -> None:
+        def put(row: Any) -> None:
             rows.append(asdict(row))
             if len(rows) >= ROW_GROUP_SIZE:
                 flush()
@@ -129,19 +130,24 @@ def _pyarrow() -> Any:
 
 
 def _cell(value: object) -> object:
-    """Numbers separated by spaces, names by semicolons, booleans in lower case, text escaped, None as an empty cell."""
+    """Numbers separated by spaces, names by semicolons, booleans in lower case, text escaped, None as an empty cell.
+
+    Names may have a number each.
+    """
     if isinstance(value, str):
         return to_cell(value)
     if isinstance(value, list):
         return " ".join(f"{number:g}" for number in value)
     if isinstance(value, tuple):
-        return ";".join(value)
+        return to_cell(
+            ";".join(each if isinstance(each, str) else f"{each[0]} {each[1]:.4f}" for each in value)
+        )
     if isinstance(value, bool):
         return "true" if value else "false"
     return value
 
 
-SINKS: dict[str, Callable[[Path, type[AnyRow]], AbstractContextManager[Put]]] = {
+SINKS: dict[str, Callable[[Path, type[Any]], AbstractContextManager[Put]]] = {
     ".csv": _csv,
     ".jsonl": _jsonl,
     ".parquet": _parquet,

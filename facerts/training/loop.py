@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import signal
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import FrameType
@@ -239,17 +240,30 @@ def _interruptible() -> Iterator[Any]:
         A function that returns whether a signal has arrived.
     """
     interrupted_at: float | None = None
+    in_loop = True
 
     def handle(number: int, frame: FrameType | None) -> None:
         nonlocal interrupted_at
-        now = time.monotonic()
-        if interrupted_at is not None and now - interrupted_at > SAME_INTERRUPT_S:
+        interrupted_at = interrupted_at or time.monotonic()
+        if time.monotonic() - interrupted_at <= SAME_INTERRUPT_S:
+            return
+        if in_loop:
             raise KeyboardInterrupt
-        interrupted_at = interrupted_at or now
+        signal.signal(number, previous[signal.Signals(number)])
+        signal.raise_signal(number)
 
     previous = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield lambda: interrupted_at is not None
     finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
+        in_loop = False
+        if interrupted_at is None:
+            _handle_signals(previous)
+        else:
+            # Its repetition may come while the process ends, when Python restores the defaults, which kill.
+            atexit.register(_handle_signals, dict.fromkeys(previous, signal.SIG_IGN))
+
+
+def _handle_signals(handlers: Mapping[signal.Signals, Any]) -> None:
+    for number, handler in handlers.items():
+        signal.signal(number, handler)

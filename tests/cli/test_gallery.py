@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyarrow import parquet
 
 from facerts.datasets.synthetic import write_synthetic_faces
+from facerts.galleries import Gallery
 from tests.command import run
 from tests.foreign import write_description, write_embedder
 
@@ -54,7 +56,14 @@ def test_a_gallery_is_built_searched_checked_and_changed(
     assert len(searched["matches"][0]["candidates"]) == 2
     with found.open(newline="") as file:
         (row,) = csv.DictReader(file)
-    assert (row["path"], row["person"]) == (str(probe), searched["matches"][0]["person"])
+    candidates = searched["matches"][0]["candidates"]
+    assert (row["path"], row["person"], row["decision"]) == (str(probe), candidates[0][0], "match")
+    assert row["candidates"] == ";".join(f"{name} {cosine:.4f}" for name, cosine in candidates)
+    assert run(*command, "--out", tmp_path / "found.parquet") == 0
+    capsys.readouterr()
+    (stored,) = parquet.read_table(tmp_path / "found.parquet").to_pylist()
+    assert stored["decision"] == "match"
+    assert [(each["name"], each["value"]) for each in stored["candidates"]] == list(map(tuple, candidates))
 
     before = gallery.read_bytes()
     assert run("gallery", "check", gallery, "--out", report, "--json") == 1
@@ -63,14 +72,37 @@ def test_a_gallery_is_built_searched_checked_and_changed(
     assert gallery.read_bytes() == before
     report.write_text(f'"person","path"\n"{second}","{copied}"\n')
     assert run("gallery", "remove", gallery, "--from", report, "--json") == 0
-    assert printed(capsys)["removed"] == [[second, str(copied)]]
+    removed = printed(capsys)
+    assert (removed["removed"], removed["kept"]) == ([[second, str(copied)]], [])
     assert copied.exists()
 
     assert run("gallery", "best", gallery, "-k", "2", "--copy", tmp_path / "best", "--json") == 0
-    best = printed(capsys)
+    best = printed(capsys)["images"]
     copies = sorted((tmp_path / "best").rglob("*.jpg"))
     assert len(best) == len(copies) == 6
     assert {path.parent.name for path in copies} == {path.name for path in people.iterdir()}
+
+    poor = [image["path"] for image in best if image["person"] == second]
+    report.write_text(
+        '"person","path","reason"\n' + "".join(f'"{second}","{path}","poor image"\n' for path in poor)
+    )
+    mine = tmp_path / "mine.npz"
+    shutil.copy(gallery, mine)
+    others = [
+        image
+        for image in Gallery.load(mine).enrollments.path.tolist()
+        if second in image and image not in poor
+    ]
+    for path in others:
+        assert run("gallery", "remove", mine, "--image", path) == 0
+    capsys.readouterr()
+    assert run("gallery", "remove", mine, "--from", report) == 0
+    shown = capsys.readouterr().out
+    assert "Kept" in shown
+    assert (
+        Gallery.load(mine).enrollments.path[Gallery.load(mine).enrollments.person == second].tolist()
+        == poor[:1]
+    )
 
     options = ("--model", model, "--json")
     assert run("gallery", "add", gallery, copied, "--person", "new one", *options) == 0

@@ -34,6 +34,7 @@ from facerts.datasets.synthetic import draw_face, write_synthetic_faces
 from facerts.datasets.synthetic_source import SyntheticSource
 from facerts.embedding import read_description
 from facerts.evaluation.result_folder import naming_folders
+from facerts.galleries import Gallery
 from facerts.images import decode
 from facerts.report import sections
 from facerts.report.subject import load_subjects
@@ -295,6 +296,46 @@ def _zip(name: str) -> Callable[[Files], Files]:
 
 
 @lru_cache
+def _galleries() -> list[Files]:
+    angles = np.linspace(0, 5, 6)
+    arrays = {
+        "format": "facerts.gallery/1",
+        "model": "drawn",
+        "model_sha256": "a" * 64,
+        "people": ["a", "b", "c"],
+        "templates": [[1.0, 0.0]] * 3,
+        "person": [0, 0, 1, 1, 2, 2],
+        "path": [f"{number}.jpg" for number in range(6)],
+        "embedding": np.stack([np.cos(angles), np.sin(angles)], axis=1).tolist(),
+        "quality": [0.5, -1.0, 0.0, 1e-3, 2.0, 1.0],
+        "percentile": [50.0, 0.1, 8.0, 9.0, 100.0, 0.0],
+        "reasons": ["", "blurred", "not_a_face", "", "cut_off;noisy", ""],
+    }
+    return [{"a.json": _to_json(arrays)}]
+
+
+def _npz(files: Files) -> Files:
+    """The arrays in a document; the document itself if they are none."""
+    (content,) = files.values()
+    file = io.BytesIO()
+    try:
+        arrays = {name: np.array(values) for name, values in json.loads(content).items()}
+        if any(array.dtype.kind == "O" for array in arrays.values()):
+            raise ValueError("Python objects")
+        np.savez(file, **arrays)
+    except (ValueError, TypeError, AttributeError, OverflowError, RecursionError):
+        return {"a.npz": content}
+    return {"a.npz": file.getvalue()}
+
+
+def _read_gallery(folder: Path) -> None:
+    gallery = Gallery.load(_only_file(folder))
+    gallery.check()
+    gallery.best(2)
+    gallery.threshold(0.01)
+
+
+@lru_cache
 def _parquets() -> list[Files]:
     import pyarrow
     from pyarrow import parquet
@@ -439,6 +480,9 @@ READERS = {
     "pairs to verify (txt)": Reader(_read_pairs_to_verify, _pair_lists),
     "pairs to verify (csv)": Reader(_read_pairs_to_verify, _pair_tables),
     "npz": Reader(_read_table, _tables, pack=_zip("a.npz"), hostile=corpus.hostile_tables),
+    "gallery": Reader(
+        _read_gallery, _galleries, pack=_npz, parse=json.loads, write=_to_json, hostile=corpus.hostile_tables
+    ),
     "parquet": Reader(_read_table, _parquets),
     "recipe": Reader(_read_recipe, _recipes, parse=yaml.safe_load, write=_to_yaml),
     "description": Reader(

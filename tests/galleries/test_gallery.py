@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -32,9 +33,9 @@ def draw(people: int, images: int, *, seed: int = 0, spread: float = 0.7) -> Enr
     count = people * images
     paths = np.array([f"{name}/{row % images}.jpg" for row, name in enumerate(names)])
     percentile = random.uniform(5, 100, count).astype(np.float32)
-    return Enrollments(
-        names, paths, faces.reshape(count, SIZE).astype(np.float32), percentile / 100, percentile
-    )
+    embedding = faces.reshape(count, SIZE).astype(np.float32)
+    reasons = np.full(count, "", dtype="<U40")
+    return Enrollments(names, paths, embedding, percentile / 100, percentile, reasons)
 
 
 def unit(vectors: NDArray[Any]) -> NDArray[Any]:
@@ -160,7 +161,9 @@ def test_the_best_images_are_good_and_like_the_others() -> None:
 
 
 def test_a_gallery_survives_its_file_and_says_what_it_is(tmp_path: Path) -> None:
-    gallery = gallery_of(draw(5, 3))
+    images = draw(5, 3)
+    images.reasons[[2, 7]] = ["blurred", "cut_off;not_a_face"]
+    gallery = gallery_of(images)
     gallery.save(tmp_path / "g.npz")
     again = Gallery.load(tmp_path / "g.npz")
     assert (again.model, again.model_sha256, again.entries) == ("drawn", "a" * 64, gallery.entries)
@@ -169,6 +172,9 @@ def test_a_gallery_survives_its_file_and_says_what_it_is(tmp_path: Path) -> None
     assert str(arrays["format"]) == "facerts.gallery/1"
     assert arrays["people"][arrays["person"]].tolist() == gallery.enrollments.person.tolist()
     np.testing.assert_array_equal(arrays["templates"], gallery.templates)
+    assert arrays["reasons"].tolist() == [*["", "", "blurred"], *[""] * 4, "cut_off;not_a_face", *[""] * 7]
+    assert again.enrollments.reasons_of(7) == ("cut_off", "not_a_face")
+    assert again.enrollments.reasons_of(0) == ()
     with pytest.raises(Error, match="npz"):
         gallery.save(tmp_path / "g.bin")
 
@@ -187,6 +193,11 @@ def test_a_gallery_survives_its_file_and_says_what_it_is(tmp_path: Path) -> None
         ("quality", np.zeros(5, dtype=np.float32), "differ in length"),
         ("quality", np.full(6, np.inf, dtype=np.float32), "infinite"),
         ("path", np.array("x"), "'path' is 0-dimensional"),
+        ("reasons", None, "there is no array 'reasons'"),
+        ("reasons", np.array(["blurred"]), "differ in length"),
+        ("reasons", np.array([*[""] * 5, "ugly"]), "reasons of an image are 'ugly'"),
+        ("reasons", np.array([*[""] * 5, "blurred;cut_off"]), "reasons of an image"),
+        ("reasons", np.array([*[""] * 5, "blurred;"]), "reasons of an image"),
         ("model", None, "there is no array 'model'"),
         ("people", np.array([{}, {}], dtype=object), "cannot be read"),
     ],
@@ -239,6 +250,30 @@ def test_poor_images_are_kept_out_and_named(scorer: Scorer, people: Path) -> Non
         Gallery.build(scorer, people, min_quality=1e9)
     with pytest.raises(DataError, match="one subfolder of images for each person"):
         Gallery.build(scorer, next(people.iterdir()))
+
+
+def test_what_is_not_a_face_is_kept_out_unless_all_is_enrolled(
+    scorer: Scorer, people: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = min(str(path) for path in people.rglob("*.jpg"))
+
+    def with_reasons(self: Scorer, *arguments: Any, **options: Any) -> Iterator[ScoredFace]:
+        for face in score_paths(self, *arguments, **options):
+            reasons = ("not_a_face", "blurred") if face.row.path == first else ("noisy",)
+            yield replace(face, row=replace(face.row, reasons=reasons))
+
+    score_paths = Scorer.score_paths
+    monkeypatch.setattr(Scorer, "score_paths", with_reasons)
+    gallery = Gallery.build(scorer, people)
+    (rejected,) = gallery.rejected
+    assert (rejected.path, rejected.reason) == (first, "no recognizable face")
+    assert rejected.reasons == ("not_a_face", "blurred")
+    assert set(gallery.enrollments.reasons.tolist()) == {"noisy"}
+    everything = Gallery.build(scorer, people, min_quality=-math.inf)
+    assert len(everything.entries) == 12
+    row = everything.enrollments.path.tolist().index(first)
+    assert everything.enrollments.reasons[row] == "not_a_face;blurred"
+    assert {image.path: image.reasons for image in everything.best(3)}[first] == ("not_a_face", "blurred")
 
 
 def test_another_models_gallery_is_refused(scorer: Scorer, people: Path, tmp_path: Path) -> None:
