@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.embedding.search import Backend, find
+from facerts.errors import DataError
 from facerts.scoring.row_builder import ScoredFace
 
 
@@ -70,11 +71,19 @@ def match_faces(
         threshold: minimum cosine similarity of a match.
         k: number of candidates, at least 1.
         backend: search backend.
+
+    Raises:
+        DataError: embeddings of faces and templates differ in size.
     """
     usable = [face for face in faces if face.embedding is not None and face.row.accepted is not False]
     candidates: list[tuple[tuple[str, float], ...]] = []
     if usable:
         probes = np.array([face.embedding for face in usable], dtype=np.float32)
+        if probes.shape[1] != templates.shape[1]:
+            raise DataError(
+                f"the gallery's embeddings have {templates.shape[1]} numbers, and those of its model have "
+                f"{probes.shape[1]}; build it again"
+            )
         found = find(templates, probes, k, backend)
         for names, cosines in zip(people[found.templates].tolist(), found.scores.tolist(), strict=True):
             candidates.append(tuple(zip(names, cosines, strict=True)))

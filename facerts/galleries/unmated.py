@@ -8,6 +8,7 @@ chapter 4, with shape 0), which smooths it and continues it beyond the highest s
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -69,7 +70,7 @@ def search_threshold(
         fpir: above 0 and below 1.
     """
     # One person more than in each of the searches: (1 − FMR)^N is (1 − FPIR of N − 1)^(N / (N − 1)).
-    rate = 1 - (1 - fpir) ** ((people - 1) / people)
+    rate = -math.expm1(math.log1p(-fpir) * (people - 1) / people)
     order = np.argsort(person, kind="stable")
     values = np.asarray(scores)[order]
     _, number = np.unique(person[order], return_inverse=True)

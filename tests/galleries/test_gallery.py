@@ -139,6 +139,12 @@ def test_an_impossible_rate_is_refused(fpir: float) -> None:
         gallery_of(draw(3, 2)).threshold(fpir)
 
 
+def test_the_rarest_rates_have_a_threshold_beyond_all_scores() -> None:
+    gallery = gallery_of(draw(20, 3))
+    rare, rarer = gallery.threshold(1e-6).cosine, gallery.threshold(1e-17).cosine
+    assert gallery.threshold(0.01).cosine < rare < rarer < math.inf
+
+
 def test_one_person_has_nobody_to_compare_with() -> None:
     with pytest.raises(DataError, match="at least two people"):
         gallery_of(draw(1, 3)).threshold(0.1)
@@ -283,3 +289,7 @@ def test_another_models_gallery_is_refused(scorer: Scorer, people: Path, tmp_pat
     for use in (gallery.search, gallery.add):
         with pytest.raises(ModelError, match="cannot be compared"):
             use(scorer, people)
+    own = Gallery.build(scorer, people)
+    short = replace(own.enrollments, embedding=own.enrollments.embedding[:, :-1])
+    with pytest.raises(DataError, match=r"have 7 numbers, .* have 8; build it again"):
+        replace(own, enrollments=short).search(scorer, people)

@@ -158,7 +158,8 @@ def one_each(names: list[str], size: int = 8) -> Enrollments:
     """An image of each person, with random embeddings."""
     embedding = unit(np.random.default_rng(0).normal(size=(len(names), size))).astype(np.float32)
     quality = np.full(len(names), 50, dtype=np.float32)
-    return Enrollments(np.array(names), np.array(names), embedding, quality, quality)
+    reasons = np.full(len(names), "")
+    return Enrollments(np.array(names), np.array(names), embedding, quality, quality, reasons)
 
 
 def test_a_gallery_that_cannot_be_searched_is_refused_at_the_start(
