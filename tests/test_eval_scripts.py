@@ -28,7 +28,7 @@ from facerts.errors import DataError
 from facerts.evaluation.corruption_benchmark import run_corruptions
 from facerts.evaluation.labeled import load_labeled
 from facerts.evaluation.ood import run_ood
-from facerts.evaluation.options import Measuring
+from facerts.evaluation.options import EvaluationOptions
 from facerts.evaluation.result_folder import load_result
 from facerts.evaluation.results.verification import AccuracyResult
 from facerts.evaluation.run import run_pairs
@@ -73,14 +73,16 @@ def results(
 ) -> dict[str, Path]:
     """A folder with all sections for each of two models."""
     folder = tmp_path_factory.mktemp("results")
-    how = Measuring(fmr=FMR, flip=False)
+    options = EvaluationOptions(fmr=FMR, flip=False)
     found = {}
     for embedder in (Plain("plain", "a" * 64), Doubtful("doubtful", "b" * 64)):
         out = found[embedder.name] = folder / embedder.name
-        run_pairs(embedder, ["verification", "reject"], [data / "first.bin", data / "second.bin"], out, how)
+        run_pairs(
+            embedder, ["verification", "reject"], [data / "first.bin", data / "second.bin"], out, options
+        )
         faces = [str(drawn_faces), str(data / "first_people")]
-        run_ood(embedder, faces, [str(drawn_things)], out, how)
-        run_corruptions(embedder, [str(drawn_faces)], out, how, images=40)
+        run_ood(embedder, faces, [str(drawn_things)], out, options)
+        run_corruptions(embedder, [str(drawn_faces)], out, options, images=40)
     return found
 
 

@@ -26,7 +26,7 @@ from facerts.datasets import open_source
 from facerts.datasets.synthetic import write_synthetic_faces
 from facerts.embedding import load_embedder
 from facerts.embedding.onnx_embedder import to_input
-from facerts.evaluation.options import Measuring
+from facerts.evaluation.options import EvaluationOptions
 from facerts.evaluation.run import run_pairs
 
 BATCH = 64
@@ -97,9 +97,9 @@ def whole(model: str, data: str, flip: bool) -> float:
     """Seconds of the whole evaluation."""
     with tempfile.TemporaryDirectory() as out:
         named = open_benchmark(data).images.labels is not None
-        how = Measuring(flip=flip, batch_size=BATCH, every_pair=named)
+        options = EvaluationOptions(flip=flip, batch_size=BATCH, every_pair=named)
         began = time.perf_counter()
-        run_pairs(load_embedder(model), ["verification", "reject"], [data], out, how)
+        run_pairs(load_embedder(model), ["verification", "reject"], [data], out, options)
         return time.perf_counter() - began
 
 

@@ -19,7 +19,7 @@ from facerts.io.files import locked
 
 if TYPE_CHECKING:
     from facerts.embedding.embed import AnyEmbedder
-    from facerts.evaluation.options import Measuring
+    from facerts.evaluation.options import EvaluationOptions
     from facerts.evaluation.results import Result
     from facerts.evaluation.run import Kind
 
@@ -171,13 +171,13 @@ def verification(
 
     Example: facerts evaluate verification --model m.onnx --data lfw/ --all-pairs --out results
     """
-    judged = _judged(model, embeddings, provider, threads, batch_size, score, ensemble)
+    embedder = _embedder(model, embeddings, provider, threads, batch_size, score, ensemble)
     kept = _cache(out, cache, no_cache)
-    how = _measuring(
+    options = _options(
         batch_size, crops, align, detector_model, reference, kept, flip=flip, every_pair=all_pairs
     )
-    how = replace(how, fars=tuple(far) if far else None)
-    _pairs("verification", judged, data, out, how, similarity, json)
+    options = replace(options, fars=tuple(far) if far else None)
+    _pairs("verification", embedder, data, out, options, similarity, json)
 
 
 @evaluate.command()
@@ -210,12 +210,12 @@ def reject(
 
     Example: facerts evaluate reject --model m.onnx --data lfw/ --out results
     """
-    judged = _judged(model, embeddings, provider, threads, batch_size, score, ensemble)
+    embedder = _embedder(model, embeddings, provider, threads, batch_size, score, ensemble)
     kept = _cache(out, cache, no_cache)
-    how = _measuring(
+    options = _options(
         batch_size, False, align, detector_model, reference, kept, flip=flip, every_pair=all_pairs
     )
-    _pairs("reject", judged, data, out, replace(how, fmr=fmr, combine=combine.value), similarity, json)
+    _pairs("reject", embedder, data, out, replace(options, fmr=fmr, combine=combine.value), similarity, json)
 
 
 @evaluate.command()
@@ -248,11 +248,11 @@ def identification(
     """
     from facerts.evaluation.run import run_identification
 
-    judged = _judged(model, embeddings, provider, threads, batch_size)
-    how = _measuring(batch_size, False, align, None, None, _cache(out, cache, no_cache), flip=flip)
+    embedder = _embedder(model, embeddings, provider, threads, batch_size)
+    options = _options(batch_size, False, align, None, None, _cache(out, cache, no_cache), flip=flip)
     with _alone(out):
         result = run_identification(
-            judged, data, out, how, enrolled=enrolled, unknown=unknown, seed=seed, backend=search.value
+            embedder, data, out, options, enrolled=enrolled, unknown=unknown, seed=seed, backend=search.value
         )
     _warn_of_notes(result.identification)
     _show(result, "identification", result.identification, json, results.show_identification)
@@ -289,11 +289,11 @@ def ood(
     """
     from facerts.evaluation.ood import run_ood
 
-    judged = _judged(model, embeddings, provider, threads, batch_size, score, ensemble)
-    how = _measuring(batch_size, crops, align, detector_model, reference, _cache(out, cache, no_cache))
+    embedder = _embedder(model, embeddings, provider, threads, batch_size, score, ensemble)
+    options = _options(batch_size, crops, align, detector_model, reference, _cache(out, cache, no_cache))
     with _alone(out):
         result = run_ood(
-            judged, faces, others, out, how, exclude_faces=exclude_in, exclude_others=exclude_out_of
+            embedder, faces, others, out, options, exclude_faces=exclude_in, exclude_others=exclude_out_of
         )
     assert result.ood is not None  # it was just measured
     _warn_of_notes({"ood": result.ood})
@@ -332,20 +332,20 @@ def corruptions(
     """
     from facerts.evaluation.corruption_benchmark import run_corruptions
 
-    judged = _judged(model, None, provider, threads, batch_size, score, ensemble)
-    how = _measuring(batch_size, False, align, detector_model, None, _cache(out, cache, no_cache))
+    embedder = _embedder(model, None, provider, threads, batch_size, score, ensemble)
+    options = _options(batch_size, False, align, detector_model, None, _cache(out, cache, no_cache))
     with _alone(out):
-        result = run_corruptions(judged, data, out, how, images=images)
+        result = run_corruptions(embedder, data, out, options, images=images)
     _warn_of_notes(result.corruptions)
     _show(result, "corruptions", result.corruptions, json, results.show_corruptions)
 
 
 def _pairs(
     kind: Kind,
-    judged: AnyEmbedder,
+    embedder: AnyEmbedder,
     data: list[str],
     out: Path,
-    how: Measuring,
+    options: EvaluationOptions,
     similarity: Comparing,
     json: bool,
 ) -> None:
@@ -353,7 +353,7 @@ def _pairs(
     from facerts.evaluation.similarity import SIMILARITIES
 
     with _alone(out):
-        result = run_pairs(judged, [kind], data, out, how, similarity=SIMILARITIES[similarity.value])
+        result = run_pairs(embedder, [kind], data, out, options, similarity=SIMILARITIES[similarity.value])
     if kind == "verification":
         _warn_of_notes(result.verification)
         _show(result, kind, result.verification, json, results.show_verification)
@@ -381,7 +381,7 @@ def _warn_of_notes(sections: Mapping[str, WithNotes]) -> None:
             warn(f"{name}: {note}")
 
 
-def _judged(
+def _embedder(
     model: Path | None,
     embeddings: Path | None,
     provider: list[str] | None,
@@ -425,7 +425,7 @@ def _cache(out: Path, folder: Path | None, no_cache: bool) -> Path | None:
     return None if no_cache else folder or out / "cache"
 
 
-def _measuring(
+def _options(
     batch_size: int,
     crops: bool,
     align: str | None,
@@ -435,13 +435,13 @@ def _measuring(
     *,
     flip: bool = True,
     every_pair: bool = False,
-) -> Measuring:
+) -> EvaluationOptions:
     from facerts.datasets import open_images
     from facerts.detection import open_any_detector
     from facerts.embedding.output_cache import OutputCache
-    from facerts.evaluation.options import Measuring
+    from facerts.evaluation.options import EvaluationOptions
 
-    return Measuring(
+    return EvaluationOptions(
         batch_size=batch_size,
         keep_crops=crops,
         align=None if align is None else open_any_detector(align),

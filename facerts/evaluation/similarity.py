@@ -46,11 +46,11 @@ class Similarity:
         """The name under which a benchmark's results stand."""
         return f"{benchmark}{self.suffix}"
 
-    def ready(self, judged: AnyEmbedder, flip: bool) -> tuple[AnyEmbedder, bool]:
+    def ready(self, embedder: AnyEmbedder, flip: bool) -> tuple[AnyEmbedder, bool]:
         """What to embed with, and whether ``embed_source`` is to add mirrors; a table is taken as it is."""
-        if self.wrapped is None or isinstance(judged, EmbeddingTable):
-            return judged, flip
-        return self.wrapped(judged, flip), False
+        if self.wrapped is None or isinstance(embedder, EmbeddingTable):
+            return embedder, flip
+        return self.wrapped(embedder, flip), False
 
 
 class GaussianEmbedder:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from facerts.errors import DataError
-from facerts.evaluation.labeled import Saved
+from facerts.evaluation.labeled import SavedResult
 from facerts.evaluation.result_folder import JSON_FILE, Arrays, load_result
 from facerts.evaluation.results import Result, Sections
 from facerts.io.json_file import parse_json
@@ -86,7 +86,7 @@ def load_subjects(folders: Sequence[str | Path]) -> list[Subject]:
     ]
 
 
-def subject_of(saved: Saved, label: str) -> Subject:
+def subject_of(saved: SavedResult, label: str) -> Subject:
     """A result that is read already, with the training log of its folder if there is one."""
     path = saved.folder / LOG_FILE
     return Subject(label, saved.content, saved.arrays, read_log(path) if path.is_file() else [])

@@ -9,7 +9,7 @@ from statistics import fmean
 from typing import NamedTuple
 
 from facerts.errors import DataError
-from facerts.evaluation.labeled import Saved
+from facerts.evaluation.labeled import SavedResult
 from facerts.evaluation.results.comparison import TableCell
 from facerts.io.shown import shown_paths
 from facerts.metrics.intervals import Interval
@@ -32,13 +32,13 @@ class MethodRuns:
     """
 
     label: str
-    runs: tuple[Saved, ...]
+    runs: tuple[SavedResult, ...]
 
-    def shown(self, run: Saved) -> str:
+    def shown(self, run: SavedResult) -> str:
         """How a run of it is called among all runs."""
         return self.label if len(self.runs) == 1 else f"{self.label}, run {self.runs.index(run) + 1}"
 
-    def cell(self, measure: Callable[[Saved], Estimate | None]) -> TableCell | None:
+    def cell(self, measure: Callable[[SavedResult], Estimate | None]) -> TableCell | None:
         """The mean over the runs of a number that all of them have; None where a run lacks it."""
         found = [one for one in map(measure, self.runs) if one is not None]
         if len(found) < len(self.runs):
@@ -54,7 +54,7 @@ class MethodRuns:
         )
 
 
-def methods_of(results: Sequence[Saved]) -> list[MethodRuns]:
+def methods_of(results: Sequence[SavedResult]) -> list[MethodRuns]:
     """Group results by their labels, in the order of the first of each.
 
     Results without a label of their own are methods by themselves, distinguished by their folders where the names of
@@ -65,7 +65,7 @@ def methods_of(results: Sequence[Saved]) -> list[MethodRuns]:
             the same data.
     """
     times = Counter(result.label for result in results)
-    groups: dict[str | int, list[Saved]] = {}
+    groups: dict[str | int, list[SavedResult]] = {}
     for number, result in enumerate(results):
         groups.setdefault(result.label if result.labeled else number, []).append(result)
     methods = []
@@ -79,9 +79,9 @@ def methods_of(results: Sequence[Saved]) -> list[MethodRuns]:
     return methods
 
 
-def _check_runs(runs: Sequence[Saved]) -> None:
+def _check_runs(runs: Sequence[SavedResult]) -> None:
     first, *others = runs
-    of_model: dict[str, Saved] = {}
+    of_model: dict[str, SavedResult] = {}
     for run in runs:
         model = run.content.model
         if model.sha256 in of_model:
@@ -115,7 +115,7 @@ def _check_runs(runs: Sequence[Saved]) -> None:
                 )
 
 
-def _measured(result: Saved) -> Iterator[tuple[str, object]]:
+def _measured(result: SavedResult) -> Iterator[tuple[str, object]]:
     """What was measured, and on which data."""
     content = result.content
     for kind, sections in (
