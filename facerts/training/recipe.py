@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, get_args
 
 import yaml
 from pydantic import (
+    AliasChoices,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -33,26 +34,26 @@ class Section(BaseModel):
 
 
 class Augmentation(Section):
-    """How training crops are varied.
+    """Random changes of the training crops.
 
     Attributes:
         flip: mirror half of the images.
-        scale: largest relative change of the crop's scale, e.g. 0.1.
-        shift: largest shift, as a share of the crop's side.
-        rotation: largest rotation in degrees.
-        points_jitter: how far other detectors' points are from the template's: standard deviation of normal noise on
-            each of the five points, as a share of the distance between the eyes; detectors differ by about 0.1. The
-            crop is then aligned by the noisy points, which moves, turns and scales it together.
-        zoom: probability that the crop is cut tighter or looser than the template has it.
-        zoom_factor: maximum factor of that; the factor is log-uniform between 1 / zoom_factor (loose) and zoom_factor
+        scale: maximum relative change of the crop's scale, e.g. 0.1.
+        shift: maximum shift, as a share of the crop's side.
+        rotation: maximum rotation in degrees.
+        points_jitter: standard deviation of normal noise on each of the five points, as a share of the distance
+            between the eyes; detectors differ by about 0.1. The crop is aligned by the noisy points, which shifts,
+            rotates and scales it.
+        zoom: probability of a crop that is tighter or looser than the template's.
+        zoom_factor: maximum zoom factor; the factor is log-uniform between 1 / zoom_factor (loose) and zoom_factor
             (tight).
-        black_border: probability that the space which all these leave is black, as beside a face at the edge of its
-            photo; otherwise it mirrors the picture.
+        black_border: probability that the empty space after these is black, as around a face at the edge of its
+            photo, instead of the mirrored image.
         small: probability that the face is reduced, compressed at that size half of the time, and enlarged again, as
             small faces in photos are.
         small_side: minimum side of the reduced face in pixels; the side is uniform from it to 56.
-        ladder: probability that an image is degraded by one step of the quality ladder.
-        ladder_strength: the hardest step, 0 to 1.
+        corruption: probability of a corruption of random kind and severity; ``ladder`` in earlier versions.
+        max_severity: maximum severity of that corruption, 0 to 1; ``ladder_strength`` in earlier versions.
     """
 
     flip: bool = True
@@ -65,8 +66,10 @@ class Augmentation(Section):
     black_border: float = Field(0.0, ge=0, le=1)
     small: float = Field(0.0, ge=0, le=1)
     small_side: int = Field(16, ge=4, le=56)
-    ladder: float = Field(0.0, ge=0, le=1)
-    ladder_strength: float = Field(1.0, gt=0, le=1)
+    corruption: float = Field(0.0, ge=0, le=1, validation_alias=AliasChoices("corruption", "ladder"))
+    max_severity: float = Field(
+        1.0, gt=0, le=1, validation_alias=AliasChoices("max_severity", "ladder_strength")
+    )
 
 
 class Data(Section):
@@ -85,7 +88,7 @@ class Data(Section):
         corrupt_fraction: share of the training images that are blurred, the same ones in every epoch, before any
             augmentation (RTS paper, Table 1).
         corrupt_radius: standard deviation of that Gaussian blur in pixels of the 112 x 112 crop; the paper does not
-            say its own. 3 is strength 0.6 of the quality ladder's blur.
+            say its own. 3 is severity 0.6 of the corruption benchmark's blur.
     """
 
     name: str
