@@ -17,7 +17,7 @@ from facerts.evaluation.results.corruptions import CorruptionResult
 from facerts.evaluation.results.ood import OodResult
 from facerts.evaluation.results.reject import ReliabilitySection
 from facerts.evaluation.results.verification import VerificationResult
-from facerts.io.shown import shown_path
+from facerts.io.redact import redacted_path
 
 Section = TypeVar("Section")
 
@@ -51,7 +51,7 @@ class SavedResult:
     @property
     def place(self) -> str:
         """The folder as others may see it."""
-        return shown_path(self.folder)
+        return redacted_path(self.folder)
 
     def verification(self, benchmark: str) -> VerificationResult:
         """Verification on a benchmark.

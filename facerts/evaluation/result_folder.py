@@ -22,7 +22,7 @@ from facerts.evaluation.results.result import SCHEMA, ModelIdentity
 from facerts.io.files import atomic_write
 from facerts.io.json_file import read_json
 from facerts.io.npz import read_npz
-from facerts.io.shown import shown_command
+from facerts.io.redact import redacted_command
 from facerts.io.versions import installed_versions
 
 JSON_FILE, ARRAYS_FILE = "result.json", "arrays.npz"
@@ -71,7 +71,7 @@ class ResultFolder:
                 model=ModelIdentity(name=model.name, sha256=model.sha256, method=model.method),
                 created=_now(),
             )
-        self.content.command = [*self.content.command, shown_command()]
+        self.content.command = [*self.content.command, redacted_command()]
 
     def add(self, sections: Sections, arrays: Mapping[str, NDArray[Any]] | None = None) -> None:
         """Add or replace a section; ``write`` brings it to the disk.

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from facerts.evaluation.results.reject import Convention, PairSet, RejectResult
 from facerts.evaluation.results.verification import PairNumbers, VerificationResult
-from facerts.io.shown import shown_argument
+from facerts.io.redact import redacted_argument
 from facerts.report import figures
 from facerts.report.crops import best_and_worst, worst_pairs
 from facerts.report.elements import Cell, Figure, Part, Section, Table, Wall, share, words
@@ -211,7 +211,8 @@ def provenance(subjects: Sequence[Subject]) -> Section:
         ]
         # Earlier results have paths as they were given.
         commands = [
-            shlex.join(["facerts", *map(shown_argument, command[1:])]) for command in subject.result.command
+            shlex.join(["facerts", *map(redacted_argument, command[1:])])
+            for command in subject.result.command
         ]
         parts.append(Part(subject.label, facts=facts, commands=commands))
     return Section("provenance", "How it was made", "How these numbers were made", parts)

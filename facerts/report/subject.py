@@ -13,7 +13,7 @@ from facerts.evaluation.labeled import SavedResult
 from facerts.evaluation.result_folder import JSON_FILE, Arrays, load_result
 from facerts.evaluation.results import Result, Sections
 from facerts.io.json_file import parse_json
-from facerts.io.shown import shown_paths
+from facerts.io.redact import redacted_paths
 
 LOG_FILE = "log.jsonl"
 
@@ -82,7 +82,7 @@ def load_subjects(folders: Sequence[str | Path]) -> list[Subject]:
     # Two models of one name are distinguished by their folders.
     return [
         subject if names[subject.label] == 1 else replace(subject, label=place)
-        for place, subject in zip(shown_paths(folders), read, strict=True)
+        for place, subject in zip(redacted_paths(folders), read, strict=True)
     ]
 
 

@@ -23,7 +23,7 @@ from facerts.evaluation.results.verification import VerificationResult
 from facerts.evaluation.run import run_identification, run_pairs
 from facerts.evaluation.verification import verification_of
 from facerts.images import decode_crop
-from facerts.io.shown import shown_command
+from facerts.io.redact import redacted_command
 from facerts.metrics.pair_intervals import verification_intervals
 from tests.evaluation.conftest import Plain
 
@@ -151,7 +151,7 @@ def test_a_command_is_told_once_however_much_it_measures(
     run_pairs(plain, ["verification", "reject"], data, tmp_path, EvaluationOptions(fmr=0.01))
     content, _ = load_result(tmp_path)
     assert set(content.verification) == set(content.reject) == {"named", "people"}
-    assert content.command == [shown_command()]
+    assert content.command == [redacted_command()]
 
 
 @pytest.fixture

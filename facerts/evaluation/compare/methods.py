@@ -11,7 +11,7 @@ from typing import NamedTuple
 from facerts.errors import DataError
 from facerts.evaluation.labeled import SavedResult
 from facerts.evaluation.results.comparison import TableCell
-from facerts.io.shown import shown_paths
+from facerts.io.redact import redacted_paths
 from facerts.metrics.intervals import Interval
 
 
@@ -70,7 +70,7 @@ def methods_of(results: Sequence[SavedResult]) -> list[MethodRuns]:
         groups.setdefault(result.label if result.labeled else number, []).append(result)
     methods = []
     folders = [result.folder for result in results]
-    places = dict(zip(folders, shown_paths(folders), strict=True))
+    places = dict(zip(folders, redacted_paths(folders), strict=True))
     for runs in groups.values():
         first = runs[0]
         clashes = not first.labeled and times[first.label] > 1
