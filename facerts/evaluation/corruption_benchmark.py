@@ -104,11 +104,11 @@ def run_corruptions(
     """
     if isinstance(embedder, EmbeddingTable):
         raise Error(
-            "the corruption benchmark makes new images, so it needs a model, not embeddings computed elsewhere"
+            "the corruption benchmark creates new images, so it needs a model, not embeddings computed elsewhere"
         )
     sources = [options.crops_of(faces_of(path)) for path in data]
     if len({source.name for source in sources}) != len(sources):
-        raise Error("two sources have one name; results go by the name of the folder or file")
+        raise Error("two sources have the same name; results are stored by the name of the folder or file")
     folder = ResultFolder(out, embedder)
     for source in sources:
         sha256 = hash_images(source).sha256

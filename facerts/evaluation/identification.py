@@ -59,7 +59,7 @@ def identification_of(
         for gallery in benchmark.galleries:
             mated = np.isin(benchmark.probes.subjects, gallery.subjects)
             if not mated.any():
-                raise DataError(f"{benchmark.name}: {gallery.name} holds no person of any probe")
+                raise DataError(f"{benchmark.name}: {gallery.name} contains none of the probes' people")
             found = _search(templates, gallery, benchmark.probes, max(ranks), backend)
             by_rank, by_fpir = _rates(*found, mated, benchmark.probes.subjects, ranks, fpirs, replicates)
             entries.append(

@@ -47,7 +47,7 @@ def ood_of(
         Error: no source on one side, or no score that all sources have.
     """
     if not faces or not others:
-        raise Error("give sources of faces (--in) and of other things (--out-of)")
+        raise Error("give sources of faces (--in) and of non-faces (--out-of)")
     sources = {**faces, **others}
     by = {}
     named = {source: image_scores(outputs) for source, outputs in sources.items()}
@@ -56,7 +56,7 @@ def ood_of(
             by[name] = _by({source: scores[name] for source, scores in named.items()}, faces, others)
     if not by:
         raise Error(
-            "this model gives neither quality nor norm, so there is nothing to separate faces from non-faces by"
+            "this model outputs neither a quality nor a norm, so it has no score to separate faces from non-faces"
         )
     arrays: Arrays = {}
     for source, outputs in sources.items():
@@ -81,7 +81,7 @@ def run_ood(
     exclude_faces: str | None = None,
     exclude_others: str | None = None,
 ) -> Result:
-    """Measure how well scores separate sources of faces from sources of other things.
+    """Measure how well scores separate sources of faces from sources of non-faces.
 
     Args:
         embedder: the model, or a table of embeddings.
@@ -100,7 +100,7 @@ def run_ood(
         for paths, exclude in ((faces, exclude_faces), (others, exclude_others))
     )
     if len({**inside, **outside}) != len(faces) + len(others):
-        raise Error("two sources have one name; results go by the name of the folder or file")
+        raise Error("two sources have the same name; results are stored by the name of the folder or file")
     folder = ResultFolder(out, embedder)
     sources = {**inside, **outside}
     reference = reference_embedding(embedder, options, flip=False)

@@ -72,7 +72,9 @@ def reject_of(
     """
     named = image_scores(outputs)
     if not named:
-        raise ModelError("this model gives neither quality nor norm, so there is nothing to reject by")
+        raise ModelError(
+            "this model outputs neither a quality nor a norm, so it has no score to reject pairs by"
+        )
     scores, same = similarity.of_pairs(outputs, benchmark.pairs), benchmark.same
     check_fmr(fmr, int((~same).sum()), benchmark.name)
     subjects = subjects_of_pairs(benchmark)
@@ -97,10 +99,10 @@ def check_fmr(fmr: float, impostors: int, name: str) -> None:
     """Refuse a false match rate that so many impostor pairs cannot show.
 
     Raises:
-        Error: it is no rate, or there are too few of them.
+        Error: the rate is invalid, or there are too few impostor pairs.
     """
     if not 0 < fmr < 1:
-        raise Error(f"{name}: an FMR of {fmr:g} is no rate; give one between 0 and 1")
+        raise Error(f"{name}: {fmr:g} is not a valid FMR; it must be between 0 and 1")
     if not reachable([fmr], impostors):
         raise Error(
             f"{name}: FMR {fmr:g} needs at least {int(np.ceil(1 / fmr)):,} impostor pairs, and there are "

@@ -304,12 +304,12 @@ def _check_pairs(benchmark: PairBenchmark, kinds: Sequence[Kind], options: Evalu
         if others.all() or not others.any():
             raise DataError(
                 f"{benchmark.name}: outside fold {fold} there are {int(others.sum())} genuine and "
-                f"{int((~others).sum())} impostor pairs, and a threshold needs both; deal them into the folds"
+                f"{int((~others).sum())} impostor pairs, and a threshold needs both; distribute them over the folds"
             )
     if options.every_pair and benchmark.images.labels is None:
         raise Error(
-            f"{benchmark.name}: all pairs need to know who is in each image, and this benchmark does not say; "
-            "a .bin set never does, use the raw layout"
+            f"{benchmark.name}: all pairs need the identity of each image, which this benchmark does not have; "
+            "a .bin set never has it, use the raw layout"
         )
     impostors = int((~benchmark.same).sum())
     if "verification" in kinds and not options.every_pair:
@@ -328,8 +328,8 @@ def _check_listed_pairs(
     """
     if options.every_pair:
         raise Error(
-            f"all pairs cannot be compared by {similarity.name}: millions of pairs are had from one product of "
-            "matrices, which gives cosines and nothing else; leave out --all-pairs, or compare by the cosine"
+            f"all pairs cannot be compared by {similarity.name}, only by the cosine, because millions of pairs are "
+            "computed as one matrix product; leave out --all-pairs, or compare by the cosine"
         )
     if templates:
         raise Error(
@@ -341,4 +341,4 @@ def _check_listed_pairs(
 def _check_names(names: Sequence[str]) -> None:
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
-        raise Error(f"two benchmarks are called {twice[0]!r}; results go by name, so rename one")
+        raise Error(f"two benchmarks are called {twice[0]!r}; results are stored by name, so rename one")

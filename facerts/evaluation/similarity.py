@@ -105,7 +105,7 @@ def variance_of(outputs: FaceOutputs) -> NDArray[np.float32]:
     """
     if VARIANCE not in outputs.extras:
         raise ModelError(
-            "mls compares Gaussians, and there is no variance beside the embeddings, such as PFE's models give; "
+            "mls compares Gaussians, but the embeddings come without a variance, which PFE models output; "
             "compare by the cosine"
         )
     variance = outputs.extras[VARIANCE]

@@ -100,7 +100,7 @@ def test_intervals_are_over_people_and_hold_their_value(repeated: Path, tmp_path
 def test_without_identities_all_pairs_are_refused_by_name(
     plain: Plain, benchmark_folder: Path, tmp_path: Path
 ) -> None:
-    with pytest.raises(Error, match=r"people: all pairs need to know who is in each image.*\.bin"):
+    with pytest.raises(Error, match=r"people: all pairs need the identity of each image.*\.bin"):
         run_pairs(plain, ["verification"], [benchmark_folder / "people.bin"], tmp_path / "r", EVERY)
     assert not (tmp_path / "r").exists()
     assert not plain.batches  # nothing is embedded for nothing
@@ -128,7 +128,7 @@ def test_a_rate_that_is_none_is_refused(
     plain: Plain, named: Path, tmp_path: Path, every: bool, far: float
 ) -> None:
     options = EvaluationOptions(every_pair=every, fars=(far,), keep_crops=False)
-    with pytest.raises(Error, match=r"FAR .* above 0 and at most 1"):
+    with pytest.raises(Error, match=r"not a valid FAR; .* above 0 and at most 1"):
         run_pairs(plain, ["verification"], [named], tmp_path / "r", options)
 
 
@@ -136,7 +136,7 @@ def test_a_rate_that_is_none_is_refused(
 def test_an_fmr_that_no_threshold_has_is_refused(
     plain: Plain, named: Path, tmp_path: Path, fmr: float
 ) -> None:
-    with pytest.raises(Error, match=r"FMR .* between 0 and 1"):
+    with pytest.raises(Error, match=r"not a valid FMR; .* between 0 and 1"):
         run_pairs(plain, ["reject"], [named], tmp_path / "r", EvaluationOptions(fmr=fmr))
     assert not plain.batches
 

@@ -266,7 +266,7 @@ def test_runs_of_one_label_must_be_of_one_method_on_the_same_data(
             compare([f"s={folders['one']}", f"s={folder}"])
         return str(error.value)
 
-    assert "one and the same model" in refused(folders["one"])
+    assert "results of the same model" in refused(folders["one"])
     less = changed(folders["two"], tmp_path / "less", lambda told: told["verification"].pop("people"))
     assert f"{less} has no verification of people" in refused(less)
     other = changed(

@@ -237,7 +237,7 @@ def test_reject_has_each_score_with_both_conventions(plain: Plain, drawn_benchma
 
 def test_a_model_without_scores_cannot_reject(plain: Plain, drawn_benchmark: PairBenchmark) -> None:
     outputs = embed_source(plain, drawn_benchmark.images, flip=False, progress=False)
-    with pytest.raises(ModelError, match="neither quality nor norm"):
+    with pytest.raises(ModelError, match="neither a quality nor a norm"):
         reject_of(FaceOutputs(outputs.embedding), drawn_benchmark)
 
 
@@ -320,7 +320,7 @@ def test_names_that_would_overwrite_each_other_are_refused(
 ) -> None:
     with pytest.raises(Error, match="two benchmarks are called 'people'"):
         run_pairs(plain, ["verification"], [benchmark_folder / "people.bin"] * 2, tmp_path / "r")
-    with pytest.raises(Error, match="two sources have one name"):
+    with pytest.raises(Error, match="two sources have the same name"):
         run_ood(plain, [str(drawn_faces)], [str(drawn_faces)], tmp_path / "r")
     with pytest.raises(Error, match="two benchmarks are called 'faces'"):
         run_identification(plain, [str(drawn_faces)] * 2, tmp_path / "r")

@@ -226,7 +226,7 @@ def test_a_table_with_variances_gives_what_its_model_gives(named: Path, tmp_path
 
 
 WRONG = {
-    "none": (None, "there is no variance beside the embeddings"),
+    "none": (None, "the embeddings come without a variance"),
     "one a picture": (np.ones(3), r"each entry of the embedding, \(3, 2\), and the variance is \(3,\)"),
     "too many": (np.ones((3, 4)), r"each entry of the embedding, \(3, 2\), and the variance is \(3, 4\)"),
     "zero": ([[1, 1], [1, 0], [1, 1]], "above 0, and entry 1 of image 1 has 0"),
@@ -254,7 +254,9 @@ def test_a_model_without_variances_is_refused_at_its_first_crops(
     flip: bool, plain: Plain, named: Path, tmp_path: Path
 ) -> None:
     options = replace(BARE, flip=flip, batch_size=8)
-    with pytest.raises(ModelError, match="mls compares Gaussians, and there is no variance"):
+    with pytest.raises(
+        ModelError, match="mls compares Gaussians, but the embeddings come without a variance"
+    ):
         run_pairs(plain, ["verification"], [named], tmp_path / "r", options, similarity=MLS)
     assert plain.batches == [8]
     assert not (tmp_path / "r").exists()
@@ -264,7 +266,7 @@ def test_all_pairs_and_templates_are_refused_with_the_reason(
     plain: Plain, named: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for kind in ("verification", "reject"):
-        with pytest.raises(Error, match=r"cannot be compared by mls: .* product of matrices"):
+        with pytest.raises(Error, match=r"cannot be compared by mls, only by the cosine, .* matrix product"):
             run_pairs(plain, [kind], [named], tmp_path / "r", replace(BARE, every_pair=True), similarity=MLS)  # type: ignore[list-item]
     monkeypatch.setattr("facerts.evaluation.run.is_template_benchmark", lambda path: str(path) == "pooled")
     with pytest.raises(Error, match=r"pooled: templates cannot be compared by mls: .* no variance"):
@@ -277,5 +279,5 @@ def test_the_functions_behind_compare_by_the_cosine_unless_told(drawn_benchmark:
     assert verification_of(outputs, drawn_benchmark, flip=False)[0].similarity == "cosine"
     assert reject_of(outputs, drawn_benchmark, fmr=0.02)[0].similarity == "cosine"
     assert calibration_of(outputs, drawn_benchmark, fmr=0.02).similarity == "cosine"
-    with pytest.raises(ModelError, match="no variance"):
+    with pytest.raises(ModelError, match="without a variance"):
         calibration_of(replace(outputs, extras={}), drawn_benchmark, fmr=0.02, similarity=MLS)

@@ -61,7 +61,7 @@ def methods_of(results: Sequence[SavedResult]) -> list[MethodRuns]:
     their models are not enough.
 
     Raises:
-        DataError: the runs of one label are not of one method, are one and the same model, or were not measured on
+        DataError: the runs of one label are not of one method, are the same model, or were not measured on
             the same data.
     """
     times = Counter(result.label for result in results)
@@ -86,8 +86,8 @@ def _check_runs(runs: Sequence[SavedResult]) -> None:
         model = run.content.model
         if model.sha256 in of_model:
             raise DataError(
-                f"{run.label}: {of_model[model.sha256].folder} and {run.folder} hold results of one and the same "
-                "model; several results of one label are training runs of one method, so give other labels"
+                f"{run.label}: {of_model[model.sha256].folder} and {run.folder} contain results of the same "
+                "model; several results of one label are training runs of one method, so use different labels"
             )
         of_model[model.sha256] = run
     expected = dict(_measured(first))
@@ -95,7 +95,7 @@ def _check_runs(runs: Sequence[SavedResult]) -> None:
         if run.content.model.method != first.content.model.method:
             raise DataError(
                 f"{run.label}: {first.folder} is of method {first.content.model.method} and {run.folder} of "
-                f"{run.content.model.method}; results of one label are runs of one method, so give other labels"
+                f"{run.content.model.method}; results of one label are runs of one method, so use different labels"
             )
         own = dict(_measured(run))
         for one, other, missing in (
