@@ -27,7 +27,7 @@ from facerts.metrics.paired import Difference
 MEAN = "mean"
 AUROC = "AUROC"
 # For a page that shows FNMR at FMR instead.
-TAR_IN_WORDS = "True accept rate at the laxest threshold whose false accept rate is not above the target"
+TAR_IN_WORDS = "True accept rate at the lowest threshold where the false accept rate is not above the target"
 
 
 def verification_tables(methods: Sequence[MethodRuns]) -> list[ComparisonTable]:
