@@ -1,4 +1,4 @@
-"""``facerts evaluate``: how good a model is, and how good its scores of images are."""
+"""``facerts evaluate``: benchmarks of models and of their image scores."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ CHECKPOINT = "checkpoint.pt"
 
 
 class Combining(str, Enum):
-    """How two images' qualities become their pair's."""
+    """How the quality of a pair follows from those of its images."""
 
     MIN = "min"
     MEAN = "mean"
@@ -59,7 +59,7 @@ class Comparing(str, Enum):
 
 
 class Searching(str, Enum):
-    """What searches a gallery; both are exact."""
+    """Search backends; both are exact."""
 
     NUMPY = "numpy"
     FAISS = "faiss"
@@ -380,7 +380,7 @@ def _pairs(
 
 
 def _alone(out: Path) -> AbstractContextManager[None]:
-    """Keeps another evaluation from the folder, whose sections would be lost or lose this one's."""
+    """A lock on the result folder, since concurrent evaluations would overwrite each other's sections."""
     from facerts.evaluation.result_folder import JSON_FILE
 
     return locked(out / JSON_FILE)
@@ -392,7 +392,7 @@ def _show(result: Result, kind: str, section: Section, json: bool, show: Callabl
 
 
 def _warn_of_notes(sections: Mapping[str, WithNotes]) -> None:
-    """What was found odd in the data, on standard error."""
+    """Print notes on problems with the data to standard error."""
     for name, section in sections.items():
         for note in section.notes:
             warn(f"{name}: {note}")

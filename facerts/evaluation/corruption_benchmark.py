@@ -53,11 +53,11 @@ def corruptions_of(
 
     Args:
         embedder: the model.
-        source: of aligned faces.
-        images: how many.
+        source: aligned faces.
+        images: number of faces, evenly spaced.
         batch_size: crops per call of the embedder.
-        detector: for its score as a baseline.
-        seed: of what is random in a corruption; every severity draws the same.
+        detector: its score of each crop becomes a baseline; None for no such baseline.
+        seed: seed of the random corruptions, the same for every severity.
         kept: takes the outputs of each step from a cache, see ``options.kept_outputs``; None for no cache.
 
     Returns:

@@ -35,12 +35,12 @@ def identification_of(
     anew in every replicate.
 
     Args:
-        outputs: of the benchmark's images, in their order.
+        outputs: outputs for the benchmark's images, in order.
         benchmark: with galleries and probes.
-        ranks: of the closed set.
-        fpirs: of the open set; those at which not even one of the non-mated probes may pass are left out.
-        backend: of the search.
-        replicates: of the bootstrap.
+        ranks: ranks for the closed set.
+        fpirs: rates for the open set; those at which not even one non-mated probe may pass are left out.
+        backend: search backend.
+        replicates: number of bootstrap replicates.
 
     Returns:
         One for each pooling and gallery.

@@ -145,10 +145,10 @@ def quality_of(saved: SavedResult, first: SavedResult, name: str, score: str) ->
     """A result's quality of the images of another result of the same benchmark, in the other's order.
 
     Args:
-        saved: whose quality.
-        first: whose images.
-        name: of the benchmark.
-        score: which score of an image is its quality.
+        saved: result with the qualities.
+        first: result with the images.
+        name: name of the benchmark.
+        score: image score to use as the quality.
 
     Returns:
         ``(N,)``, matched by the images' names.

@@ -55,11 +55,11 @@ def reject_of(
     """Curves by every score: on the benchmark's pairs with both conventions, and on every pair with a fixed threshold.
 
     Args:
-        outputs: of the benchmark's images.
-        benchmark: whose pairs are measured.
+        outputs: outputs for the benchmark's images.
+        benchmark: the pairs.
         fmr: false match rate at which the threshold is chosen.
-        combine: how two images' qualities become their pair's.
-        similarity: of the benchmark's pairs.
+        combine: how the quality of a pair follows from those of its images.
+        similarity: similarity measure of the pairs.
         every: all pairs of its images, where they are to be measured too; compared by the cosine.
         rows: the images that ``every`` is of.
 
@@ -96,7 +96,7 @@ def reject_of(
 
 
 def check_fmr(fmr: float, impostors: int, name: str) -> None:
-    """Refuse a false match rate that so many impostor pairs cannot show.
+    """Refuse a false match rate that cannot be measured with this number of impostor pairs.
 
     Raises:
         Error: the rate is invalid, or there are too few impostor pairs.

@@ -61,21 +61,21 @@ def run_pairs(
     *,
     similarity: Similarity = COSINE,
 ) -> Result:
-    """Embed each benchmark once, and measure what is asked for.
+    """Embed each benchmark once, and run the requested measurements.
 
     Args:
         embedder: the model, or a table of embeddings.
         kinds: "verification" and "reject", one or both.
-        data: whatever ``open_benchmarks`` and ``open_templates`` take.
+        data: benchmarks, as for ``open_benchmarks`` and ``open_templates``.
         out: the result folder.
         options: how to measure.
-        similarity: of the pairs; results stand under ``similarity.title`` of a benchmark's name.
+        similarity: similarity measure; results are stored under ``similarity.title`` of a benchmark's name.
 
     Returns:
-        The result as the folder has it now.
+        The complete result of the folder.
 
     Raises:
-        Error: something that is asked for cannot be measured so; the message says what and why.
+        Error: a requested measurement is impossible; the message says which and why.
     """
     folder = ResultFolder(out, embedder)
     templates = [path for path in data if is_template_benchmark(path)]
@@ -133,11 +133,11 @@ def run_identification(
         options: how to measure.
         enrolled: images of each person in a drawn gallery.
         unknown: share of the people that a drawn gallery does not have.
-        seed: of the drawing.
-        backend: of the search.
+        seed: seed of the random gallery.
+        backend: search backend.
 
     Returns:
-        The result as the folder has it now.
+        The complete result of the folder.
     """
     folder = ResultFolder(out, embedder)
     benchmarks = [
@@ -232,7 +232,7 @@ def _measure_pairs(
 
 
 def _looked_at(embedder: AnyEmbedder, images: Source) -> list[str]:
-    """What is to be said of images that were embedded; embeddings computed elsewhere may be of others."""
+    """Notes on the alignment of images; none for embeddings computed elsewhere, which may be of other images."""
     return [] if isinstance(embedder, EmbeddingTable) else alignment_notes(images)
 
 

@@ -63,9 +63,9 @@ def write_comparison_report(
     Args:
         methods: with their results.
         subjects: the same with their training logs, of ``subjects_of``.
-        comparison: of ``facerts.evaluation.compare``.
+        comparison: from ``facerts.evaluation.compare``.
         folder: made if it is not there.
-        title: of the pages.
+        title: title of the pages.
 
     Raises:
         DataError: a result or a log is broken.

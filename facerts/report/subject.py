@@ -28,8 +28,8 @@ class Subject:
 
     Attributes:
         label: how the report calls it.
-        result: of result.json; None where there is none.
-        arrays: of arrays.npz.
+        result: content of result.json; None if there is none.
+        arrays: content of arrays.npz.
         log: lines of log.jsonl; empty where there is none.
     """
 
@@ -62,7 +62,7 @@ def by_name(
 
     Args:
         subjects: with results.
-        sections: of one kind.
+        sections: sections of one kind.
     """
     found: dict[str, list[tuple[Subject, Section]]] = {}
     for subject in subjects:
@@ -107,7 +107,7 @@ def read_log(path: Path) -> list[LogLine]:
     """Lines of a training log.
 
     Args:
-        path: of the file, or of its run.
+        path: path of the file, or of its run.
 
     Raises:
         DataError: no such file, or a line is broken.

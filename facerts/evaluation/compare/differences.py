@@ -90,11 +90,11 @@ def verification_difference(
     """One benchmark's differences from the first, or None where the other has it not, or on other images.
 
     Args:
-        name: of the benchmark.
+        name: name of the benchmark.
         first: the reference.
-        other: what is compared with it.
-        model: what the comparison says of ``other``.
-        notes: to which is added why there is no difference.
+        other: result that is compared with it.
+        model: entry of ``other`` in the comparison.
+        notes: list to which the reason for a missing difference is added.
     """
     if name not in other.content.verification:
         return None
@@ -126,9 +126,9 @@ def ood_difference(
 
     Args:
         first: the reference.
-        other: what is compared with it.
-        model: what the comparison says of ``other``.
-        notes: to which is added why there is no difference.
+        other: result that is compared with it.
+        model: entry of ``other`` in the comparison.
+        notes: list to which the reason for a missing difference is added.
     """
     if first.content.ood is None or other.content.ood is None:
         return None

@@ -71,9 +71,9 @@ def on_one_embedding(
     """A table and curves for each benchmark of the chosen method that has pairs.
 
     Args:
-        methods: whose qualities are used.
-        embedder: whose embedding; of several runs, the first one's.
-        notes: to which is added what could not be measured.
+        methods: methods with the qualities.
+        embedder: method with the embedding; the first of several runs is used.
+        notes: list to which notes on missing measurements are added.
 
     Returns:
         The tables, and the curves by benchmark.
@@ -100,8 +100,8 @@ class _Pairs:
     """Pairs, similarities and threshold of one result's benchmark.
 
     Attributes:
-        name: of the benchmark.
-        fmr: of its section on error versus reject; 0.001 where it has none.
+        name: name of the benchmark.
+        fmr: rate of its section on error versus reject, or 0.001 if it has none.
         combine: likewise; "min" where it has none.
         genuine: how many pairs.
         impostors: how many pairs.

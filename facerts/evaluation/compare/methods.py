@@ -27,7 +27,7 @@ class MethodRuns:
     """One method.
 
     Attributes:
-        label: how tables and figures call it.
+        label: name in tables and figures.
         runs: its results, one for each training run.
     """
 
@@ -35,7 +35,7 @@ class MethodRuns:
     runs: tuple[SavedResult, ...]
 
     def shown(self, run: SavedResult) -> str:
-        """How a run of it is called among all runs."""
+        """The name of one of its runs among all runs."""
         return self.label if len(self.runs) == 1 else f"{self.label}, run {self.runs.index(run) + 1}"
 
     def cell(self, measure: Callable[[SavedResult], Estimate | None]) -> TableCell | None:

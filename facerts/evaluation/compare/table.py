@@ -105,8 +105,8 @@ def reading(methods: Sequence[MethodRuns], intervals: Sequence[str]) -> str:
     """How the numbers of a table are to be read.
 
     Args:
-        methods: of its rows.
-        intervals: what was resampled, in words; empty where there are no intervals.
+        methods: methods of its rows.
+        intervals: unit that was resampled, as text; empty if there are no intervals.
     """
     sentences = ["In percent."]
     if intervals and any(len(method.runs) == 1 for method in methods):
