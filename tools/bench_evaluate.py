@@ -1,7 +1,7 @@
 """A whole evaluation of a verification set beside the bare network over the same crops, in turn in one run.
 
 The evaluation opens the set, decodes, embeds, measures verification and error versus reject with intervals, on the
-listed pairs and, where people are known, on every pair, and writes the result with the pictures for a report. The
+listed pairs and, where people are known, on every pair, and writes the result with the images for a report. The
 bare network gets its input ready made; only its runs are timed. Memory is the peak of processes of their own.
 
     python tools/bench_evaluate.py --model m.onnx --data lfw.bin
