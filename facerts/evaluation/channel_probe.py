@@ -65,8 +65,8 @@ def channel_probe(
         return None
     return (
         f"With red and blue swapped, {len(rows)} pairs are separated better (mean margin {after.mean():.2f} standard "
-        f"deviations in place of {before.mean():.2f}, accuracy {accuracies[1]:.3f} in place of {accuracies[0]:.3f}): "
-        'the model may want its channels the other way round; see "color" in its description.'
+        f"deviations instead of {before.mean():.2f}, accuracy {accuracies[1]:.3f} instead of {accuracies[0]:.3f}): "
+        'the model may expect the other channel order; check "color" in its description.'
     )
 
 
