@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 import numpy as np
-from common import Saved, load_labeled, parser_of, percent, run
+from common import SavedResult, load_labeled, parser_of, percent, run
 from numpy.typing import NDArray
 
 from facerts.errors import DataError
@@ -53,7 +53,7 @@ def main() -> None:
 
 
 def accepted(
-    saved: Saved, source: str, threshold: float, rows: NDArray[np.bool_] | None = None, name: str = ""
+    saved: SavedResult, source: str, threshold: float, rows: NDArray[np.bool_] | None = None, name: str = ""
 ) -> list[str]:
     """A row of the table: the share of a source's images (or of some rows of it) at or above the threshold."""
     quality = saved.array(f"ood/{source}/quality")
@@ -66,7 +66,7 @@ def accepted(
 
 
 def by_number(
-    saved: Saved, source: str, pattern: str, edges: Sequence[float], threshold: float
+    saved: SavedResult, source: str, pattern: str, edges: Sequence[float], threshold: float
 ) -> Iterator[list[str]]:
     """Yield a row for each group of images, by the number in their names.
 

@@ -14,7 +14,7 @@ from facerts.cli.ending import ending
 from facerts.cli.output import warn
 from facerts.errors import DataError
 from facerts.evaluation import labeled
-from facerts.evaluation.labeled import Measured, Saved, by_cosine, mean_of
+from facerts.evaluation.labeled import Measured, SavedResult, by_cosine, mean_of
 from facerts.report import markdown
 
 
@@ -41,7 +41,7 @@ def add_results(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def load_labeled(texts: Sequence[str]) -> list[Saved]:
+def load_labeled(texts: Sequence[str]) -> list[SavedResult]:
     """Read result folders given as ``FOLDER`` or ``LABEL=FOLDER``.
 
     Raises:
@@ -60,7 +60,9 @@ def split_label(text: str) -> tuple[str, str]:
     return label, value
 
 
-def warn_of_other_data(results: Sequence[Saved], name: str, hash_of: Callable[[Saved], object]) -> None:
+def warn_of_other_data(
+    results: Sequence[SavedResult], name: str, hash_of: Callable[[SavedResult], object]
+) -> None:
     """Warn about results that were measured on other images than the first, according to the hash of the data.
 
     Args:
@@ -80,7 +82,7 @@ def warn_of_other_data(results: Sequence[Saved], name: str, hash_of: Callable[[S
 # Values from sections.
 
 
-def accuracy_sets(results: Sequence[Saved], sets: Sequence[str] | None) -> list[str]:
+def accuracy_sets(results: Sequence[SavedResult], sets: Sequence[str] | None) -> list[str]:
     """The benchmarks to compare; warns if the results were measured on different images.
 
     Args:
@@ -107,17 +109,17 @@ def accuracy_sets(results: Sequence[Saved], sets: Sequence[str] | None) -> list[
     return names
 
 
-def warn_of_other_pairs(results: Sequence[Saved], benchmark: str) -> None:
+def warn_of_other_pairs(results: Sequence[SavedResult], benchmark: str) -> None:
     """Warn about results whose verification was measured on other images than that of the first."""
     warn_of_other_data(results, benchmark, lambda saved: saved.verification(benchmark).data_sha256)
 
 
-def warn_of_other_ood(results: Sequence[Saved]) -> None:
+def warn_of_other_ood(results: Sequence[SavedResult]) -> None:
     """Warn about results whose faces and non-faces are not those of the first."""
     warn_of_other_data(results, "ood", lambda saved: saved.ood.data_sha256)
 
 
-def accuracy(saved: Saved, name: str) -> Measured:
+def accuracy(saved: SavedResult, name: str) -> Measured:
     """Cross-validated accuracy on one benchmark.
 
     Raises:
@@ -129,12 +131,12 @@ def accuracy(saved: Saved, name: str) -> Measured:
     return Measured(measured.value, *measured.ci95)
 
 
-def mean_accuracy(saved: Saved, names: Iterable[str]) -> Measured:
+def mean_accuracy(saved: SavedResult, names: Iterable[str]) -> Measured:
     """Mean accuracy over benchmarks; its interval treats them as independent."""
     return mean_of([accuracy(saved, name) for name in names])
 
 
-def corruption_source(results: Sequence[Saved], source: str | None) -> str:
+def corruption_source(results: Sequence[SavedResult], source: str | None) -> str:
     """The name of the source of a corruption benchmark, by default that of the only one.
 
     Raises:
@@ -150,7 +152,7 @@ def corruption_source(results: Sequence[Saved], source: str | None) -> str:
     return name
 
 
-def corruption_scores(saved: Saved, source: str, step: str, score: str) -> NDArray[np.float64]:
+def corruption_scores(saved: SavedResult, source: str, step: str, score: str) -> NDArray[np.float64]:
     """A score of each image of a corruption benchmark at one step.
 
     Args:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from common import Saved, add_out, corruption_scores, corruption_source, load_labeled, parser_of, run
+from common import SavedResult, add_out, corruption_scores, corruption_source, load_labeled, parser_of, run
 
 from facerts.errors import DataError
 from facerts.report.figures import bands_by_step, write_svg
@@ -42,7 +42,7 @@ def main() -> None:
     write_svg(options.out, figure(results, source, f"{options.poor}/{options.severity:g}", options.score))
 
 
-def figure(results: Sequence[Saved], source: str, poor: str, score: str) -> str:
+def figure(results: Sequence[SavedResult], source: str, poor: str, score: str) -> str:
     """The figure: medians and bands by training step, as SVG.
 
     Raises:
@@ -57,7 +57,7 @@ def figure(results: Sequence[Saved], source: str, poor: str, score: str) -> str:
     return bands_by_step(steps, bands, f"{'uncertainty v' if score == 'v' else score}, {source}")
 
 
-def step_of(saved: Saved) -> float:
+def step_of(saved: SavedResult) -> float:
     """The training step, from the label."""
     try:
         return float(saved.label)

@@ -12,7 +12,7 @@ from base64 import b64encode
 from html import escape
 
 import numpy as np
-from common import Saved, add_out, load_labeled, parser_of, run
+from common import SavedResult, add_out, load_labeled, parser_of, run
 
 from facerts.cli.output import warn
 from facerts.errors import DataError
@@ -59,7 +59,7 @@ def main() -> None:
     warn(f"{options.out} shows images of the data set, whose terms may not allow publishing them")
 
 
-def only(saved: Saved) -> str:
+def only(saved: SavedResult) -> str:
     """The only group of images in the result.
 
     Raises:
@@ -76,7 +76,7 @@ def only(saved: Saved) -> str:
     return groups[0]
 
 
-def page(saved: Saved, group: str, by: str) -> str:
+def page(saved: SavedResult, group: str, by: str) -> str:
     """The HTML page, in ascending order of the score.
 
     Raises:

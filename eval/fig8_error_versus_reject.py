@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import numpy as np
 from common import (
-    Saved,
+    SavedResult,
     add_out,
     add_results,
     load_labeled,
@@ -71,7 +71,7 @@ def main() -> None:
 
 
 def reject_curves(
-    results: Sequence[Saved], name: str, score: str, fmr: float
+    results: Sequence[SavedResult], name: str, score: str, fmr: float
 ) -> tuple[dict[str, RejectCurve], RejectCurve]:
     """The curve of each result, by label, and the best possible curve.
 

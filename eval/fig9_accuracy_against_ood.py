@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from common import (
     Measured,
-    Saved,
+    SavedResult,
     accuracy_sets,
     add_out,
     add_results,
@@ -45,7 +45,7 @@ def main() -> None:
     write_svg(options.out, balance(points, options.score, sets))
 
 
-def ood_auroc(saved: Saved, score: str) -> Measured:
+def ood_auroc(saved: SavedResult, score: str) -> Measured:
     """AUROC of a score.
 
     Raises:

@@ -244,10 +244,10 @@ def confirm(
     if "clean" in options.only:
         print("\nFalse reasons on clean faces\n")
         rows = list(false_rows(scorer, detector, crops, options))
-        print(markdown_table(["clean faces", "number", "with a reason, %", "of them"], rows))
+        print(markdown_table(["clean faces", "number", "with a reason, %", "reasons"], rows))
     if "pose" in options.only:
         print("\nTurned away, on landmarks projected at known angles\n")
-        header = ["yaw", "turned_away, %", "yaw found: median, 5 to 95 %"]
+        header = ["yaw", "turned_away, %", "estimated yaw: median, 5 to 95 %"]
         print(markdown_table(header, list(pose_rows(options.seed))))
     if "time" in options.only:
         print("\nProcessor time per crop, medians of rounds that alternate\n")

@@ -15,7 +15,7 @@ import math
 import re
 
 from common import (
-    Saved,
+    SavedResult,
     accuracy,
     accuracy_sets,
     add_results,
@@ -64,7 +64,7 @@ def main() -> None:
     )
 
 
-def intervals(results: list[Saved], sets: list[str]) -> str:
+def intervals(results: list[SavedResult], sets: list[str]) -> str:
     """How the intervals were computed."""
     kinds = [saved.verification(name).interval for saved in results for name in sets]
     return " or ".join(dict.fromkeys(kinds))

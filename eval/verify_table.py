@@ -1,4 +1,4 @@
-"""Error rates of `facerts verify` on LFW, beside those that the model's calibration promises.
+"""Error rates of `facerts verify` on LFW, beside those stated by the model's calibration.
 
 python eval/verify_table.py --lfw $FACERTS_DATA/lfw
 python eval/verify_table.py --lfw $FACERTS_DATA/lfw --photos $FACERTS_DATA/photos/lfw --detector-model yunet.onnx
@@ -53,7 +53,7 @@ def main() -> None:
     rows = [row for labeled in sets for row in rows_of(scorer, labeled, options.fmr)]
     header = [
         *("pairs", "quality", "FMR", "threshold", "inconclusive", "impostor pairs", "measured FMR"),
-        *("genuine pairs", "measured FNMR", "promised FNMR"),
+        *("genuine pairs", "measured FNMR", "stated FNMR"),
     ]
     print(markdown_table(header, rows, words=2))
     for labeled in sets:

@@ -28,7 +28,7 @@ from facerts.errors import DataError
 from facerts.evaluation.corruption_benchmark import run_corruptions
 from facerts.evaluation.labeled import load_labeled
 from facerts.evaluation.ood import run_ood
-from facerts.evaluation.options import Measuring
+from facerts.evaluation.options import EvaluationOptions
 from facerts.evaluation.result_folder import load_result
 from facerts.evaluation.results.verification import AccuracyResult
 from facerts.evaluation.run import run_pairs
@@ -73,14 +73,16 @@ def results(
 ) -> dict[str, Path]:
     """A folder with all sections for each of two models."""
     folder = tmp_path_factory.mktemp("results")
-    how = Measuring(fmr=FMR, flip=False)
+    options = EvaluationOptions(fmr=FMR, flip=False)
     found = {}
     for embedder in (Plain("plain", "a" * 64), Doubtful("doubtful", "b" * 64)):
         out = found[embedder.name] = folder / embedder.name
-        run_pairs(embedder, ["verification", "reject"], [data / "first.bin", data / "second.bin"], out, how)
+        run_pairs(
+            embedder, ["verification", "reject"], [data / "first.bin", data / "second.bin"], out, options
+        )
         faces = [str(drawn_faces), str(data / "first_people")]
-        run_ood(embedder, faces, [str(drawn_things)], out, how)
-        run_corruptions(embedder, [str(drawn_faces)], out, how, images=40)
+        run_ood(embedder, faces, [str(drawn_things)], out, options)
+        run_corruptions(embedder, [str(drawn_faces)], out, options, images=40)
     return found
 
 
@@ -424,15 +426,15 @@ def test_results_on_other_pictures_are_told_of(tmp_path: Path, results: dict[str
 def test_crops_of_the_packages_pictures_are_squares_of_them_and_the_same_every_time(
     tmp_path: Path, module: Any
 ) -> None:
-    told = script("package_pictures", "--out", tmp_path / "a", "--crops", 2)
+    told = script("sample_images", "--out", tmp_path / "a", "--crops", 2)
     assert told.returncode == 0, told.stderr
-    script("package_pictures", "--out", tmp_path / "b", "--crops", 2)
+    script("sample_images", "--out", tmp_path / "b", "--crops", 2)
     first, again = (open_source(tmp_path / name) for name in "ab")
-    assert len(first) == 2 * len(module("package_pictures").image_files()) > 30
+    assert len(first) == 2 * len(module("sample_images").image_files()) > 30
     assert all(np.array_equal(first.crop(i), again.crop(i)) for i in range(0, len(first), 7))
     plane = np.arange(90, dtype=np.uint8)[:, None, None] * np.ones((1, 200, 3), dtype=np.uint8)
     for seed in range(20):
-        square = module("package_pictures").square(plane, np.random.default_rng(seed))
+        square = module("sample_images").square(plane, np.random.default_rng(seed))
         # A square is no less high than wide: rows rise as in the picture, over 32 to 90 of them.
         assert (np.diff(square[:, 0, 0].astype(int)) >= 0).all()
         assert 30 <= np.ptp(square[:, 0, 0]) <= 89

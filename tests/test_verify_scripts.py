@@ -83,8 +83,8 @@ def test_the_table_of_lfw_has_the_error_rates_of_the_pairs_that_are_decided(tmp_
             assert row["impostor pairs"] == str(np.sum(decided & ~genuine))
             assert row["measured FMR"].startswith(f"{np.mean(cosine[decided & ~genuine] >= threshold):.4f} [")
             assert row["measured FNMR"].startswith(f"{np.mean(cosine[decided & genuine] < threshold):.4f} [")
-    assert by_row["keep 0.95", "0.001"]["promised FNMR"] == "0.1250 [0.1150, 0.1350]"
-    assert by_row["any quality", "0.001"]["promised FNMR"] == "0.2000 [0.1800, 0.2200]"
+    assert by_row["keep 0.95", "0.001"]["stated FNMR"] == "0.1250 [0.1150, 0.1350]"
+    assert by_row["any quality", "0.001"]["stated FNMR"] == "0.2000 [0.1800, 0.2200]"
     assert "LFW, crops: 0 pairs with an error" in ran.stdout
 
 

@@ -1,7 +1,7 @@
 """A whole evaluation of a verification set beside the bare network over the same crops, in turn in one run.
 
 The evaluation opens the set, decodes, embeds, measures verification and error versus reject with intervals, on the
-listed pairs and, where people are known, on every pair, and writes the result with the pictures for a report. The
+listed pairs and, where people are known, on every pair, and writes the result with the images for a report. The
 bare network gets its input ready made; only its runs are timed. Memory is the peak of processes of their own.
 
     python tools/bench_evaluate.py --model m.onnx --data lfw.bin
@@ -26,7 +26,7 @@ from facerts.datasets import open_source
 from facerts.datasets.synthetic import write_synthetic_faces
 from facerts.embedding import load_embedder
 from facerts.embedding.onnx_embedder import to_input
-from facerts.evaluation.options import Measuring
+from facerts.evaluation.options import EvaluationOptions
 from facerts.evaluation.run import run_pairs
 
 BATCH = 64
@@ -97,9 +97,9 @@ def whole(model: str, data: str, flip: bool) -> float:
     """Seconds of the whole evaluation."""
     with tempfile.TemporaryDirectory() as out:
         named = open_benchmark(data).images.labels is not None
-        how = Measuring(flip=flip, batch_size=BATCH, every_pair=named)
+        options = EvaluationOptions(flip=flip, batch_size=BATCH, every_pair=named)
         began = time.perf_counter()
-        run_pairs(load_embedder(model), ["verification", "reject"], [data], out, how)
+        run_pairs(load_embedder(model), ["verification", "reject"], [data], out, options)
         return time.perf_counter() - began
 
 

@@ -1,7 +1,7 @@
 """The metrics on sets as large as they are meant for, beside the plain way to the same numbers, in turn in one run.
 
     ijbc     IJB-C's 1:1 pairs, 15,658,489 of 3,531 people; roc with AUROC, EER, TAR at 1e-6 to 1e-1 beside roc_curve
-    billion  every pair of 45,000 pictures of 5,000 people, 1.01e9 of them impostors
+    billion  every pair of 45,000 images of 5,000 people, 1.01e9 of them impostors
     search   the ten best of a gallery of 200,000 for 10,000 probes; faiss: IndexFlatIP
 
 All data is drawn. Every measure runs in a process of its own; drawing (and filling an index) does not count in its
@@ -105,11 +105,11 @@ def draw_pairs(share: int) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
     return scores, same
 
 
-def draw_unit(people: int, pictures: int, seed: int = 1) -> NDArray[np.float32]:
-    """``(people * pictures, SIZE)`` each person's center, the same with any seed, plus noise."""
+def draw_unit(people: int, images: int, seed: int = 1) -> NDArray[np.float32]:
+    """``(people * images, SIZE)`` each person's center, the same with any seed, plus noise."""
     center = np.random.default_rng(0).standard_normal((people, SIZE), dtype=np.float32)
-    noise = np.random.default_rng(seed).standard_normal((people * pictures, SIZE), dtype=np.float32)
-    noise += np.repeat(center, pictures, axis=0)
+    noise = np.random.default_rng(seed).standard_normal((people * images, SIZE), dtype=np.float32)
+    noise += np.repeat(center, images, axis=0)
     noise /= np.linalg.norm(noise, axis=1, keepdims=True)
     return noise
 

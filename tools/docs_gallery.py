@@ -1,8 +1,8 @@
-"""Scored crops with their quality and decision, for the documentation: a gallery in HTML, or a picture.
+"""Scored crops with their quality and decision, for the documentation: a gallery in HTML, or an image file.
 
 python tools/docs_gallery.py --out docs/figures/scores.jpg
 
-draws the picture that the README begins with, from images that scikit-image carries, with the model that ships.
+draws the figure at the top of the README from scikit-image's sample images, with the model that ships.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from facerts.images.align import align
 from facerts.images.corruptions import degrade
 from facerts.scoring.cells import from_cell
 
-# Eyes, nose and corners of the mouth of the astronaut (Eileen Collins, NASA) in scikit-image's picture.
+# Eyes, nose and corners of the mouth of the astronaut (Eileen Collins, NASA) in scikit-image's sample image.
 POINTS = [[200.1, 101.8], [247.1, 102.6], [220.4, 124.5], [198.6, 142.8], [239.7, 143.6]]
 KEEP = 0.95
 
 
 def gallery(rows: Path, folder: Path = Path()) -> str:
-    """The crops of a .csv of rows, the best first; ``folder`` is what the rows' paths are relative to."""
+    """The crops listed in a .csv of rows, best first; the rows' paths are relative to ``folder``."""
     with rows.open(encoding="utf-8", newline="") as file:
         lines = sorted(csv.DictReader(file), key=lambda line: -float(line["quality"]))
     figures = []
@@ -44,7 +44,7 @@ def gallery(rows: Path, folder: Path = Path()) -> str:
 
 
 def crops() -> dict[str, NDArray[np.uint8]]:
-    """A face as it is and made worse, and things that are no faces."""
+    """A face, degraded versions of it, and non-faces."""
     import skimage.data
 
     face = align(skimage.data.astronaut(), POINTS)

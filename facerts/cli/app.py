@@ -74,7 +74,7 @@ def shared(
         typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit."),
     ] = False,
 ) -> None:
-    """Train, export, evaluate and run face embedders that know how far to trust each face."""
+    """Train, export, evaluate and run face embedders that know how much to trust each face."""
     if debug:
         os.environ[DEBUG_VARIABLE] = "1"
 

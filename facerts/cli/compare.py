@@ -22,7 +22,7 @@ def compare(
         list[str],
         typer.Argument(
             help="Result folders, as FOLDER or LABEL=FOLDER; several of one label are training runs of one method. "
-            "The first is what the others are tested against.",
+            "The others are tested against the first.",
             metavar="[LABEL=]FOLDER...",
         ),
     ],
@@ -44,7 +44,7 @@ def compare(
     title: Annotated[str, typer.Option(help="Title of the page.")] = "facerts comparison",
     json: Json = False,
 ) -> None:
-    """Put methods side by side on the same pairs and pictures: tables, figures, differences with p-values, one page.
+    """Compare methods on the same pairs and images: tables, figures, differences with p-values, and a report.
 
     Example: facerts compare RTS=results/rts ArcFace=results/arcface --out comparison
     """

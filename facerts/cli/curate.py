@@ -100,7 +100,7 @@ def split(
     report: Report = None,
     json: Json = False,
 ) -> None:
-    """Split a data set by identity, so that nobody is in both parts.
+    """Split a data set by identity, so that no person is in both parts.
 
     Example: facerts data split faces/ --out faces_train --held-out faces_test --share 0.1
     """
@@ -309,7 +309,7 @@ def exclude_overlap(
     provider: Provider = None,
     json: Json = False,
 ) -> None:
-    """Remove the identities that look like somebody in a benchmark.
+    """Remove the identities that resemble people in a benchmark.
 
     Exits with status 1 if any image could not be read.
 

@@ -1,4 +1,4 @@
-"""``facerts evaluate``: how good a model is, and how good its scores of images are."""
+"""``facerts evaluate``: benchmarks of models and of their image scores."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from facerts.io.files import locked
 
 if TYPE_CHECKING:
     from facerts.embedding.embed import AnyEmbedder
-    from facerts.evaluation.options import Measuring
+    from facerts.evaluation.options import EvaluationOptions
     from facerts.evaluation.results import Result
     from facerts.evaluation.run import Kind
 
@@ -34,7 +34,7 @@ class WithNotes(Protocol):
 
 evaluate = typer.Typer(
     no_args_is_help=True,
-    help="Verification, error versus reject, identification, out-of-distribution, corruptions: numbers with intervals.",
+    help="Evaluate a model on benchmarks, with confidence intervals.",
 )
 
 # Below it, a detector's scores of poor faces would be lost.
@@ -44,7 +44,7 @@ CHECKPOINT = "checkpoint.pt"
 
 
 class Combining(str, Enum):
-    """How two images' qualities become their pair's."""
+    """How the quality of a pair follows from those of its images."""
 
     MIN = "min"
     MEAN = "mean"
@@ -59,7 +59,7 @@ class Comparing(str, Enum):
 
 
 class Searching(str, Enum):
-    """What searches a gallery; both are exact."""
+    """Search backends; both are exact."""
 
     NUMPY = "numpy"
     FAISS = "faiss"
@@ -69,12 +69,12 @@ ModelOption = Annotated[
     Path | None,
     typer.Option(
         "--model",
-        help="A model that ships, by its name, an .onnx embedder, an insightface model pack (folder or .zip), or a "
+        help="Name of a shipped model, path of an .onnx embedder, an insightface model pack (folder or .zip), or a "
         "training run.",
     ),
 ]
 Embeddings = Annotated[
-    Path | None, typer.Option(help="Instead of a model: embeddings computed elsewhere, .npz or .parquet.")
+    Path | None, typer.Option(help="Embeddings computed elsewhere (.npz or .parquet), instead of a model.")
 ]
 ScoreOption = Annotated[
     list[str] | None,
@@ -87,7 +87,10 @@ ScoreOption = Annotated[
 ]
 EnsembleOption = Annotated[
     list[Path] | None,
-    typer.Option("--ensemble", help="With a training run: another on the same identities; may be repeated."),
+    typer.Option(
+        "--ensemble",
+        help="With a training run: another run on the same identities, for the score ensemble; may be repeated.",
+    ),
 ]
 Data = Annotated[
     list[str],
@@ -95,16 +98,16 @@ Data = Annotated[
         help="A .bin set, a list of pairs, or a folder of LFW, CFP, AgeDB, CALFW, CPLFW, IJB; may be repeated."
     ),
 ]
-Out = Annotated[Path, typer.Option(help="The result folder; several commands may share one.")]
-Flip = Annotated[bool, typer.Option(help="Add each crop's mirror to its embedding.")]
+Out = Annotated[Path, typer.Option(help="Result folder; several commands may share one.")]
+Flip = Annotated[bool, typer.Option(help="Add the embedding of the mirror image of each crop.")]
 AllPairs = Annotated[
-    bool, typer.Option("--all-pairs", help="Measure every pair of the benchmark's images too (millions).")
+    bool, typer.Option("--all-pairs", help="Also measure all pairs of the benchmark's images (millions).")
 ]
 SimilarityOption = Annotated[
     Comparing,
     typer.Option(
         "--similarity",
-        help="How a pair is compared; mls: mutual likelihood, for models with a variance (PFE).",
+        help="How pairs are compared; mls: mutual likelihood score, for models with a variance (PFE).",
     ),
 ]
 Crops = Annotated[
@@ -112,27 +115,27 @@ Crops = Annotated[
     typer.Option(
         "--crops/--no-crops",
         "--pictures/--no-pictures",
-        help="Keep the crops that a report shows: worst pairs, best and worst faces.",
+        help="Save the crops that a report shows: worst pairs, best and worst faces.",
     ),
 ]
 DetectorModel = Annotated[
     str | None,
-    typer.Option(help="A detector, as --align takes it: its score of each crop becomes a baseline."),
+    typer.Option(help="Detector (see --align) whose score of each crop is measured as a baseline."),
 ]
 Reference = Annotated[
     str | None,
-    typer.Option(help="Other faces: mean similarity to the ten nearest of them becomes a baseline."),
+    typer.Option(help="Other faces; the mean similarity to the ten nearest is measured as a baseline."),
 ]
 
 
 Cache = Annotated[
     Path | None,
     typer.Option(
-        help="Folder that keeps what the model gave for the images, so that the next evaluation of the same model and "
-        "images runs no network; several may share it. By default cache in --out. It may be deleted at any time."
+        help="Folder to cache the model's outputs in, so that further evaluations of the same model and images need no "
+        "forward pass; evaluations may share it. By default cache in --out. It may be deleted at any time."
     ),
 ]
-NoCache = Annotated[bool, typer.Option("--no-cache", help="Keep nothing, and use nothing that was kept.")]
+NoCache = Annotated[bool, typer.Option("--no-cache", help="Neither read nor write cached outputs.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -150,7 +153,9 @@ def verification(
     ensemble: EnsembleOption = None,
     far: Annotated[
         list[float] | None,
-        typer.Option(help="FAR to measure TAR at; may be repeated. All that the pairs allow by default."),
+        typer.Option(
+            help="FAR to measure TAR at; may be repeated. By default all that the number of pairs allows."
+        ),
     ] = None,
     similarity: SimilarityOption = Comparing.COSINE,
     all_pairs: AllPairs = False,
@@ -167,17 +172,17 @@ def verification(
     no_cache: NoCache = False,
     json: Json = False,
 ) -> None:
-    """Same person or not: 10-fold accuracy, AUROC, EER and TAR at low FAR.
+    """Verification (same person or not): 10-fold accuracy, AUROC, EER and TAR at low FAR.
 
     Example: facerts evaluate verification --model m.onnx --data lfw/ --all-pairs --out results
     """
-    judged = _judged(model, embeddings, provider, threads, batch_size, score, ensemble)
+    embedder = _embedder(model, embeddings, provider, threads, batch_size, score, ensemble)
     kept = _cache(out, cache, no_cache)
-    how = _measuring(
+    options = _options(
         batch_size, crops, align, detector_model, reference, kept, flip=flip, every_pair=all_pairs
     )
-    how = replace(how, fars=tuple(far) if far else None)
-    _pairs("verification", judged, data, out, how, similarity, json)
+    options = replace(options, fars=tuple(far) if far else None)
+    _pairs("verification", embedder, data, out, options, similarity, json)
 
 
 @evaluate.command()
@@ -190,7 +195,7 @@ def reject(
     ensemble: EnsembleOption = None,
     fmr: Annotated[float, typer.Option(min=0.0, max=1.0, help="False match rate of the threshold.")] = 0.001,
     combine: Annotated[
-        Combining, typer.Option(help="How two qualities become their pair's.")
+        Combining, typer.Option(help="How the quality of a pair is computed from those of its images.")
     ] = Combining.MIN,
     similarity: SimilarityOption = Comparing.COSINE,
     all_pairs: AllPairs = False,
@@ -206,16 +211,16 @@ def reject(
     no_cache: NoCache = False,
     json: Json = False,
 ) -> None:
-    """Error versus reject: FNMR at FMR 0.001 while the pairs of lowest quality are left out.
+    """Error versus reject: FNMR at FMR 0.001 as the pairs of lowest quality are rejected.
 
     Example: facerts evaluate reject --model m.onnx --data lfw/ --out results
     """
-    judged = _judged(model, embeddings, provider, threads, batch_size, score, ensemble)
+    embedder = _embedder(model, embeddings, provider, threads, batch_size, score, ensemble)
     kept = _cache(out, cache, no_cache)
-    how = _measuring(
+    options = _options(
         batch_size, False, align, detector_model, reference, kept, flip=flip, every_pair=all_pairs
     )
-    _pairs("reject", judged, data, out, replace(how, fmr=fmr, combine=combine.value), similarity, json)
+    _pairs("reject", embedder, data, out, replace(options, fmr=fmr, combine=combine.value), similarity, json)
 
 
 @evaluate.command()
@@ -226,12 +231,22 @@ def identification(
     out: Out,
     model: ModelOption = None,
     embeddings: Embeddings = None,
-    enrolled: Annotated[int, typer.Option(min=1, help="Images of each person in a drawn gallery.")] = 1,
+    enrolled: Annotated[
+        int,
+        typer.Option(
+            min=1, help="Images enrolled per person, in a gallery drawn from images with identities."
+        ),
+    ] = 1,
     unknown: Annotated[
-        float, typer.Option(min=0.0, max=1.0, help="Share of the people that a drawn gallery does not have.")
+        float,
+        typer.Option(
+            min=0.0,
+            max=1.0,
+            help="Share of the people who are not enrolled, in a gallery drawn from images with identities.",
+        ),
     ] = 0.5,
-    seed: Annotated[int, typer.Option(help="Of the drawing of a gallery.")] = 0,
-    search: Annotated[Searching, typer.Option(help="What searches; both are exact.")] = Searching.NUMPY,
+    seed: Annotated[int, typer.Option(help="Seed of the random choice of a gallery.")] = 0,
+    search: Annotated[Searching, typer.Option(help="Search backend; both are exact.")] = Searching.NUMPY,
     flip: Flip = True,
     align: Align = None,
     offline: Offline = False,
@@ -242,17 +257,17 @@ def identification(
     no_cache: NoCache = False,
     json: Json = False,
 ) -> None:
-    """Who is it: rank 1, 5 and 10 in a gallery, and FNIR at FPIR for people who may not be in it.
+    """Identification in a gallery: rank 1, 5 and 10, and FNIR at FPIR for people who may not be enrolled.
 
     Example: facerts evaluate identification --model m.onnx --data faces/ --out results
     """
     from facerts.evaluation.run import run_identification
 
-    judged = _judged(model, embeddings, provider, threads, batch_size)
-    how = _measuring(batch_size, False, align, None, None, _cache(out, cache, no_cache), flip=flip)
+    embedder = _embedder(model, embeddings, provider, threads, batch_size)
+    options = _options(batch_size, False, align, None, None, _cache(out, cache, no_cache), flip=flip)
     with _alone(out):
         result = run_identification(
-            judged, data, out, how, enrolled=enrolled, unknown=unknown, seed=seed, backend=search.value
+            embedder, data, out, options, enrolled=enrolled, unknown=unknown, seed=seed, backend=search.value
         )
     _warn_of_notes(result.identification)
     _show(result, "identification", result.identification, json, results.show_identification)
@@ -261,15 +276,17 @@ def identification(
 @evaluate.command()
 def ood(
     faces: Annotated[list[str], typer.Option("--in", help="Images of faces; may be repeated.")],
-    others: Annotated[list[str], typer.Option("--out-of", help="Images of other things; may be repeated.")],
+    others: Annotated[list[str], typer.Option("--out-of", help="Images of non-faces; may be repeated.")],
     out: Out,
     model: ModelOption = None,
     embeddings: Embeddings = None,
     score: ScoreOption = None,
     ensemble: EnsembleOption = None,
-    exclude_in: Annotated[str | None, typer.Option(help="File names to leave out of --in, with *.")] = None,
+    exclude_in: Annotated[
+        str | None, typer.Option(help="Pattern of file names to leave out of --in, such as *_0.jpg.")
+    ] = None,
     exclude_out_of: Annotated[
-        str | None, typer.Option(help="File names to leave out of --out-of, with *.")
+        str | None, typer.Option(help="Pattern of file names to leave out of --out-of, such as *_0.jpg.")
     ] = None,
     crops: Crops = True,
     align: Align = None,
@@ -283,17 +300,17 @@ def ood(
     no_cache: NoCache = False,
     json: Json = False,
 ) -> None:
-    """Faces against non-faces, by the model's quality, by its embedding norm and by baselines.
+    """Faces against non-faces: how well the quality, the embedding norm and baselines separate them.
 
     Example: facerts evaluate ood --model m.onnx --in lfw/ --in aaf/ --out-of pets/ --out results
     """
     from facerts.evaluation.ood import run_ood
 
-    judged = _judged(model, embeddings, provider, threads, batch_size, score, ensemble)
-    how = _measuring(batch_size, crops, align, detector_model, reference, _cache(out, cache, no_cache))
+    embedder = _embedder(model, embeddings, provider, threads, batch_size, score, ensemble)
+    options = _options(batch_size, crops, align, detector_model, reference, _cache(out, cache, no_cache))
     with _alone(out):
         result = run_ood(
-            judged, faces, others, out, how, exclude_faces=exclude_in, exclude_others=exclude_out_of
+            embedder, faces, others, out, options, exclude_faces=exclude_in, exclude_others=exclude_out_of
         )
     assert result.ood is not None  # it was just measured
     _warn_of_notes({"ood": result.ood})
@@ -306,7 +323,7 @@ def corruptions(
     model: Annotated[
         Path,
         typer.Option(
-            help="A model that ships, by its name, an .onnx embedder, an insightface model pack, or a training run."
+            help="Name of a shipped model, or path of an .onnx embedder, an insightface model pack, or a training run."
         ),
     ],
     data: Annotated[list[str], typer.Option(help="Aligned faces; may be repeated.")],
@@ -326,26 +343,26 @@ def corruptions(
     no_cache: NoCache = False,
     json: Json = False,
 ) -> None:
-    """Faces corrupted with rising severity, by blur, noise, resolution, JPEG, occlusion and light: does quality fall?
+    """Corruption benchmark: whether quality falls with blur, noise, low resolution, JPEG, occlusion and light.
 
     Example: facerts evaluate corruptions --model m.onnx --data faces/ --out results
     """
     from facerts.evaluation.corruption_benchmark import run_corruptions
 
-    judged = _judged(model, None, provider, threads, batch_size, score, ensemble)
-    how = _measuring(batch_size, False, align, detector_model, None, _cache(out, cache, no_cache))
+    embedder = _embedder(model, None, provider, threads, batch_size, score, ensemble)
+    options = _options(batch_size, False, align, detector_model, None, _cache(out, cache, no_cache))
     with _alone(out):
-        result = run_corruptions(judged, data, out, how, images=images)
+        result = run_corruptions(embedder, data, out, options, images=images)
     _warn_of_notes(result.corruptions)
     _show(result, "corruptions", result.corruptions, json, results.show_corruptions)
 
 
 def _pairs(
     kind: Kind,
-    judged: AnyEmbedder,
+    embedder: AnyEmbedder,
     data: list[str],
     out: Path,
-    how: Measuring,
+    options: EvaluationOptions,
     similarity: Comparing,
     json: bool,
 ) -> None:
@@ -353,7 +370,7 @@ def _pairs(
     from facerts.evaluation.similarity import SIMILARITIES
 
     with _alone(out):
-        result = run_pairs(judged, [kind], data, out, how, similarity=SIMILARITIES[similarity.value])
+        result = run_pairs(embedder, [kind], data, out, options, similarity=SIMILARITIES[similarity.value])
     if kind == "verification":
         _warn_of_notes(result.verification)
         _show(result, kind, result.verification, json, results.show_verification)
@@ -363,7 +380,7 @@ def _pairs(
 
 
 def _alone(out: Path) -> AbstractContextManager[None]:
-    """Keeps another evaluation from the folder, whose sections would be lost or lose this one's."""
+    """A lock on the result folder, since concurrent evaluations would overwrite each other's sections."""
     from facerts.evaluation.result_folder import JSON_FILE
 
     return locked(out / JSON_FILE)
@@ -375,13 +392,13 @@ def _show(result: Result, kind: str, section: Section, json: bool, show: Callabl
 
 
 def _warn_of_notes(sections: Mapping[str, WithNotes]) -> None:
-    """What was found odd in the data, on standard error."""
+    """Print notes on problems with the data to standard error."""
     for name, section in sections.items():
         for note in section.notes:
             warn(f"{name}: {note}")
 
 
-def _judged(
+def _embedder(
     model: Path | None,
     embeddings: Path | None,
     provider: list[str] | None,
@@ -425,7 +442,7 @@ def _cache(out: Path, folder: Path | None, no_cache: bool) -> Path | None:
     return None if no_cache else folder or out / "cache"
 
 
-def _measuring(
+def _options(
     batch_size: int,
     crops: bool,
     align: str | None,
@@ -435,13 +452,13 @@ def _measuring(
     *,
     flip: bool = True,
     every_pair: bool = False,
-) -> Measuring:
+) -> EvaluationOptions:
     from facerts.datasets import open_images
     from facerts.detection import open_any_detector
     from facerts.embedding.output_cache import OutputCache
-    from facerts.evaluation.options import Measuring
+    from facerts.evaluation.options import EvaluationOptions
 
-    return Measuring(
+    return EvaluationOptions(
         batch_size=batch_size,
         keep_crops=crops,
         align=None if align is None else open_any_detector(align),

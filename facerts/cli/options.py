@@ -55,7 +55,7 @@ DetectorModel = Annotated[
     Path | None,
     typer.Option(
         help="Path of the detector's .onnx file, or for scrfd of an insightface model pack; not needed for yunet, "
-        "which is downloaded once (0.2 MB) when the first photo comes."
+        "which is downloaded (0.2 MB) when it is first needed."
     ),
 ]
 Offline = Annotated[

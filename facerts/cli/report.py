@@ -15,7 +15,8 @@ def register(app: typer.Typer) -> None:
 
 def report(
     folders: Annotated[
-        list[Path], typer.Argument(help="Result folders, training runs, or both; several stand side by side.")
+        list[Path],
+        typer.Argument(help="Result folders, training runs, or both; several are shown side by side."),
     ],
     out: Annotated[Path, typer.Option(help="The .html file to write.")],
     title: Annotated[str, typer.Option(help="Title of the page.")] = "facerts report",
@@ -23,11 +24,11 @@ def report(
         bool,
         typer.Option(
             "--images/--no-images",
-            help="Show images of the data. Without them the page also has no file names, commands or paths.",
+            help="Include images of the data. Without them, the page also has no file names, commands or paths.",
         ),
     ] = True,
 ) -> None:
-    """Write results and training curves as one HTML page that needs nothing else, verdict first.
+    """Write results and training curves as one self-contained HTML page that begins with a verdict.
 
     Example: facerts report results runs/faces_small_rts --out report.html
     """

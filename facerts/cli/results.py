@@ -106,7 +106,9 @@ def show_identification(sections: Mapping[str, IdentificationResult]) -> None:
         for name, search in searches
     ]
     header = ["gallery, pooling", *[f"rank {k}" for k in ranks], *[f"FNIR@FPIR {f}" for f in fpirs]]
-    rows_table("Identification (95 % intervals over people)", [*header, "templates", "mated / not"], rows)
+    rows_table(
+        "Identification (95 % intervals over people)", [*header, "templates", "mated / non-mated"], rows
+    )
 
 
 def show_ood(section: OodResult) -> None:
@@ -126,7 +128,7 @@ def show_ood(section: OodResult) -> None:
                 ]
             )
     faces, others = sum(section.faces.values()), sum(section.others.values())
-    title = f"{faces:,} faces against {others:,} others (95 % intervals over pictures)"
+    title = f"{faces:,} faces against {others:,} non-faces (95 % intervals over images)"
     rows_table(title, ["score, faces", "AUROC", "TNR@TPR90", "TNR@TPR95", "AUPR", "FPR95"], rows)
 
 
@@ -179,7 +181,9 @@ def show_comparison(comparison: Comparison) -> None:
     ]
     if rows:
         rows_table(
-            f"Faces against others, difference from {reference}", ["score, model", "AUROC", "TNR@TPR95"], rows
+            f"Faces against non-faces, difference from {reference}",
+            ["score, model", "AUROC", "TNR@TPR95"],
+            rows,
         )
 
 

@@ -43,7 +43,7 @@ STDOUT = Path("-")
 
 
 class Engine(str, Enum):
-    """Where the work is done."""
+    """The engine that runs the job."""
 
     LOCAL = "local"
     RAY = "ray"
@@ -220,7 +220,7 @@ def _print(rows: Iterable[Row], counts: _Counts, *, json: bool) -> None:
 
 @dataclass
 class _Counts:
-    """What became of the images; errors are printed as they are counted."""
+    """Counts of scored and failed images; errors are printed as they are counted."""
 
     images: int
     other_files: int

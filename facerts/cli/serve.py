@@ -99,7 +99,7 @@ def serve(
     ] = 16,
     queue: Annotated[
         int,
-        typer.Option(min=1, help="Maximum number of requests worked on at the same time; others get 503."),
+        typer.Option(min=1, help="Maximum number of requests in progress; further requests get 503."),
     ] = 64,
     timeout: Annotated[
         float,
@@ -112,16 +112,16 @@ def serve(
         list[str] | None,
         typer.Option(
             metavar="NAME",
-            help="Another host name or address of the service, beside localhost, --host and the address that a request "
-            "comes in on; may be repeated. * for any.",
+            help="Another host name or address of the service, besides localhost, --host and the address that a "
+            "request arrives at; may be repeated. * for any.",
         ),
     ] = None,
     allowed_origin: Annotated[
         list[str] | None,
         typer.Option(
             metavar="ORIGIN",
-            help="Another origin whose pages may post, e.g. https://faces.example, beside the service's own; may be "
-            "repeated. * for any.",
+            help="Another origin whose pages may send requests, e.g. https://faces.example, besides the service's own; "
+            "may be repeated. * for any.",
         ),
     ] = None,
     batch_size: Annotated[

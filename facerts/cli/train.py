@@ -18,7 +18,7 @@ def train(
         str,
         typer.Argument(
             help="A recipe file, or the name of a recipe that ships: casia, deepglint and faces_small with "
-            "method=NAME, or casia_rts, deepglint_rts, facerts_small, demo … (recipes/ has them all)."
+            "method=NAME, or casia_rts, deepglint_rts, facerts_small, demo … (see recipes/ for all of them)."
         ),
     ],
     overrides: Annotated[
@@ -40,8 +40,8 @@ def train(
 ) -> None:
     """Train a model with a recipe.
 
-    A recipe is a YAML file and may begin with another one ("base: casia").
-    method=NAME adds what is special of a method. Later settings cover
+    A recipe is a YAML file and may be based on another one ("base: casia").
+    method=NAME adds the settings specific to a method. Later settings cover
     earlier ones: the base, the method's file, the recipe's own fields,
     KEY=VALUE. The run stores the complete recipe.
 

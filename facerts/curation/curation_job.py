@@ -21,7 +21,7 @@ from facerts.datasets.read_ahead import EncodedImage, count_identities, encoded_
 from facerts.datasets.source import Source
 from facerts.errors import Error
 from facerts.io.files import atomic_write, writing
-from facerts.io.shown import shown_command, shown_path
+from facerts.io.redact import redacted_command, redacted_path
 from facerts.version import __version__
 
 SCHEMA = "facerts.data/2"
@@ -182,7 +182,7 @@ def open_job(
     lists = {kind: report_file.with_name(f"{stem}.{kind}.jsonl") for kind in (DROPPED, PAIRS)}
     report: dict[str, Any] = {
         "schema": SCHEMA,
-        "command": shown_command(),
+        "command": redacted_command(),
         "versions": dict(versions or {"facerts": __version__, "numpy": np.__version__}),
         "created": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "dry_run": options.dry_run,
@@ -210,9 +210,9 @@ def _shown(report: Mapping[str, Any]) -> dict[str, Any]:
     """The report without absolute paths; the files are beside it."""
     return {
         **report,
-        "written": [{**data_set, "path": shown_path(data_set["path"])} for data_set in report["written"]],
-        "lists": {kind: shown_path(path) for kind, path in report["lists"].items()},
-        "report": shown_path(report["report"]),
+        "written": [{**data_set, "path": redacted_path(data_set["path"])} for data_set in report["written"]],
+        "lists": {kind: redacted_path(path) for kind, path in report["lists"].items()},
+        "report": redacted_path(report["report"]),
     }
 
 

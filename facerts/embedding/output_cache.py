@@ -79,7 +79,7 @@ def _checked(arrays: dict[str, NDArray[Any]], digest: str, rows: int, path: Path
         DataError: the file is not the one of this key, or not complete.
     """
     if str(arrays.pop("key", "")) != digest or "embedding" not in arrays:
-        raise DataError(f"{path}: not the outputs that its name stands for")
+        raise DataError(f"{path}: the content does not match the name of the file")
     for name, values in arrays.items():
         axes = 2 if name == "embedding" else 1 if name in SCORES else max(values.ndim, 1)
         known = name == "embedding" or name in SCORES or name.startswith(_EXTRA)

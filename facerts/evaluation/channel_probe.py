@@ -35,11 +35,11 @@ def channel_probe(
 
     Args:
         embedder: the model.
-        benchmark: whose pairs are used, evenly spaced.
-        outputs: of all its images, in the order of the channels that the model is given.
-        flip: as ``outputs`` were made.
+        benchmark: the benchmark; evenly spaced pairs of it are used.
+        outputs: outputs for all its images, with the channels in the given order.
+        flip: whether ``outputs`` include mirror images.
         batch_size: crops per call of the embedder.
-        similarity: by which pairs are separated.
+        similarity: similarity that separates the pairs.
         kept: takes the outputs of the swapped images from a cache, see ``options.kept_outputs``; None for no cache.
     """
     rows = np.concatenate([_spaced(np.flatnonzero(benchmark.same == flag)) for flag in (True, False)])
@@ -65,8 +65,8 @@ def channel_probe(
         return None
     return (
         f"With red and blue swapped, {len(rows)} pairs are separated better (mean margin {after.mean():.2f} standard "
-        f"deviations in place of {before.mean():.2f}, accuracy {accuracies[1]:.3f} in place of {accuracies[0]:.3f}): "
-        'the model may want its channels the other way round; see "color" in its description.'
+        f"deviations instead of {before.mean():.2f}, accuracy {accuracies[1]:.3f} instead of {accuracies[0]:.3f}): "
+        'the model may expect the other channel order; check "color" in its description.'
     )
 
 

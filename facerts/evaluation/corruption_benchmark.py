@@ -20,7 +20,7 @@ from facerts.embedding.table import EmbeddingTable
 from facerts.errors import Error
 from facerts.evaluation.baselines import crop_scores
 from facerts.evaluation.image_scores import image_scores
-from facerts.evaluation.options import PLAIN, Kept, Measuring, faces_of, kept_outputs
+from facerts.evaluation.options import DEFAULT_OPTIONS, EvaluationOptions, Kept, faces_of, kept_outputs
 from facerts.evaluation.result_folder import Arrays, ResultFolder
 from facerts.evaluation.results import Result, Sections
 from facerts.evaluation.results.corruptions import (
@@ -53,11 +53,11 @@ def corruptions_of(
 
     Args:
         embedder: the model.
-        source: of aligned faces.
-        images: how many.
+        source: aligned faces.
+        images: number of faces, evenly spaced.
         batch_size: crops per call of the embedder.
-        detector: for its score as a baseline.
-        seed: of what is random in a corruption; every severity draws the same.
+        detector: its score of each crop becomes a baseline; None for no such baseline.
+        seed: seed of the random corruptions, the same for every severity.
         kept: takes the outputs of each step from a cache, see ``options.kept_outputs``; None for no cache.
 
     Returns:
@@ -90,10 +90,10 @@ def corruptions_of(
 
 
 def run_corruptions(
-    judged: AnyEmbedder,
+    embedder: AnyEmbedder,
     data: Sequence[str],
     out: str | Path,
-    how: Measuring = PLAIN,
+    options: EvaluationOptions = DEFAULT_OPTIONS,
     *,
     images: int = IMAGES,
 ) -> Result:
@@ -102,23 +102,23 @@ def run_corruptions(
     Returns:
         The result as the folder has it now.
     """
-    if isinstance(judged, EmbeddingTable):
+    if isinstance(embedder, EmbeddingTable):
         raise Error(
-            "the corruption benchmark makes new images, so it needs a model, not embeddings computed elsewhere"
+            "the corruption benchmark creates new images, so it needs a model, not embeddings computed elsewhere"
         )
-    sources = [how.crops_of(faces_of(path)) for path in data]
+    sources = [options.crops_of(faces_of(path)) for path in data]
     if len({source.name for source in sources}) != len(sources):
-        raise Error("two sources have one name; results go by the name of the folder or file")
-    folder = ResultFolder(out, judged)
+        raise Error("two sources have the same name; results are stored by the name of the folder or file")
+    folder = ResultFolder(out, embedder)
     for source in sources:
         sha256 = hash_images(source).sha256
         section, arrays = corruptions_of(
-            judged,
+            embedder,
             source,
             images=images,
-            batch_size=how.batch_size,
-            detector=how.detector,
-            kept=partial(kept_outputs, how, judged, source, sha256=sha256),
+            batch_size=options.batch_size,
+            detector=options.detector,
+            kept=partial(kept_outputs, options, embedder, source, sha256=sha256),
         )
         section.notes = alignment_notes(source)
         section.data_sha256 = sha256

@@ -35,12 +35,12 @@ def identification_of(
     anew in every replicate.
 
     Args:
-        outputs: of the benchmark's images, in their order.
+        outputs: outputs for the benchmark's images, in order.
         benchmark: with galleries and probes.
-        ranks: of the closed set.
-        fpirs: of the open set; those at which not even one of the non-mated probes may pass are left out.
-        backend: of the search.
-        replicates: of the bootstrap.
+        ranks: ranks for the closed set.
+        fpirs: rates for the open set; those at which not even one non-mated probe may pass are left out.
+        backend: search backend.
+        replicates: number of bootstrap replicates.
 
     Returns:
         One for each pooling and gallery.
@@ -59,7 +59,7 @@ def identification_of(
         for gallery in benchmark.galleries:
             mated = np.isin(benchmark.probes.subjects, gallery.subjects)
             if not mated.any():
-                raise DataError(f"{benchmark.name}: {gallery.name} holds no person of any probe")
+                raise DataError(f"{benchmark.name}: {gallery.name} contains none of the probes' people")
             found = _search(templates, gallery, benchmark.probes, max(ranks), backend)
             by_rank, by_fpir = _rates(*found, mated, benchmark.probes.subjects, ranks, fpirs, replicates)
             entries.append(

@@ -1,4 +1,4 @@
-"""Result folders under labels of their readers' own, for what puts several of them side by side."""
+"""Result folders with labels, for comparisons and reports of several of them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from facerts.evaluation.results.corruptions import CorruptionResult
 from facerts.evaluation.results.ood import OodResult
 from facerts.evaluation.results.reject import ReliabilitySection
 from facerts.evaluation.results.verification import VerificationResult
-from facerts.io.shown import shown_path
+from facerts.io.redact import redacted_path
 
 Section = TypeVar("Section")
 
@@ -31,14 +31,14 @@ class Measured(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Saved:
-    """A result folder.
+class SavedResult:
+    """The result folder of one model.
 
     Attributes:
-        label: how a table or figure calls it.
+        label: its name in tables and figures.
         folder: where it is.
-        content: of result.json.
-        arrays: of arrays.npz.
+        content: content of result.json.
+        arrays: content of arrays.npz.
         labeled: whether the label was given; otherwise it is the model's name.
     """
 
@@ -51,7 +51,7 @@ class Saved:
     @property
     def place(self) -> str:
         """The folder as others may see it."""
-        return shown_path(self.folder)
+        return redacted_path(self.folder)
 
     def verification(self, benchmark: str) -> VerificationResult:
         """Verification on a benchmark.
@@ -108,7 +108,7 @@ class Saved:
         )
 
 
-def load_labeled(texts: Sequence[str | Path]) -> list[Saved]:
+def load_labeled(texts: Sequence[str | Path]) -> list[SavedResult]:
     """Read folders given as ``FOLDER`` or ``LABEL=FOLDER`` (a label may hold "=" itself).
 
     Raises:
@@ -118,7 +118,9 @@ def load_labeled(texts: Sequence[str | Path]) -> list[Saved]:
     for text in map(str, texts):
         label, _, path = ("", "", text) if Path(text).is_dir() else text.rpartition("=")
         content, arrays = load_result(path)
-        results.append(Saved(label or content.model.name, Path(path), content, arrays, labeled=bool(label)))
+        results.append(
+            SavedResult(label or content.model.name, Path(path), content, arrays, labeled=bool(label))
+        )
     return results
 
 
@@ -139,14 +141,14 @@ def by_cosine(section: VerificationResult | ReliabilitySection) -> bool:
     return section.similarity == "cosine"
 
 
-def quality_of(saved: Saved, first: Saved, name: str, score: str) -> NDArray[Any]:
+def quality_of(saved: SavedResult, first: SavedResult, name: str, score: str) -> NDArray[Any]:
     """A result's quality of the images of another result of the same benchmark, in the other's order.
 
     Args:
-        saved: whose quality.
-        first: whose images.
-        name: of the benchmark.
-        score: which score of an image is its quality.
+        saved: result with the qualities.
+        first: result with the images.
+        name: name of the benchmark.
+        score: image score to use as the quality.
 
     Returns:
         ``(N,)``, matched by the images' names.

@@ -16,7 +16,13 @@ from facerts.embedding.table import EmbeddingTable
 from facerts.errors import Error
 from facerts.evaluation.image_scores import image_arrays, image_scores
 from facerts.evaluation.images import extremes, shown_images
-from facerts.evaluation.options import PLAIN, Measuring, measured_outputs, open_without, reference_embedding
+from facerts.evaluation.options import (
+    DEFAULT_OPTIONS,
+    EvaluationOptions,
+    measured_outputs,
+    open_without,
+    reference_embedding,
+)
 from facerts.evaluation.result_folder import Arrays, ResultFolder
 from facerts.evaluation.results import Result, Sections
 from facerts.evaluation.results.ood import ExcludedFiles, OodNumbers, OodResult, OodScore
@@ -41,7 +47,7 @@ def ood_of(
         Error: no source on one side, or no score that all sources have.
     """
     if not faces or not others:
-        raise Error("give sources of faces (--in) and of other things (--out-of)")
+        raise Error("give sources of faces (--in) and of non-faces (--out-of)")
     sources = {**faces, **others}
     by = {}
     named = {source: image_scores(outputs) for source, outputs in sources.items()}
@@ -50,7 +56,7 @@ def ood_of(
             by[name] = _by({source: scores[name] for source, scores in named.items()}, faces, others)
     if not by:
         raise Error(
-            "this model gives neither quality nor norm, so there is nothing to separate faces from non-faces by"
+            "this model outputs neither a quality nor a norm, so it has no score to separate faces from non-faces"
         )
     arrays: Arrays = {}
     for source, outputs in sources.items():
@@ -66,23 +72,23 @@ def ood_of(
 
 
 def run_ood(
-    judged: AnyEmbedder,
+    embedder: AnyEmbedder,
     faces: Sequence[str],
     others: Sequence[str],
     out: str | Path,
-    how: Measuring = PLAIN,
+    options: EvaluationOptions = DEFAULT_OPTIONS,
     *,
     exclude_faces: str | None = None,
     exclude_others: str | None = None,
 ) -> Result:
-    """Measure how well scores separate sources of faces from sources of other things.
+    """Measure how well scores separate sources of faces from sources of non-faces.
 
     Args:
-        judged: the model, or a table of embeddings.
+        embedder: the model, or a table of embeddings.
         faces: in-distribution sources, each measured by itself and all together.
         others: out-of-distribution sources.
         out: the result folder.
-        how: to measure; embeddings are those of the crop alone.
+        options: how to measure; the embeddings are of the crop alone.
         exclude_faces: file names (with ``*``) to leave out of the faces.
         exclude_others: file names to leave out of the others, such as those that choices were made on.
 
@@ -90,17 +96,19 @@ def run_ood(
         The result as the folder has it now.
     """
     inside, outside = (
-        {source.name: how.crops_of(source) for source in (open_without(path, exclude) for path in paths)}
+        {source.name: options.crops_of(source) for source in (open_without(path, exclude) for path in paths)}
         for paths, exclude in ((faces, exclude_faces), (others, exclude_others))
     )
     if len({**inside, **outside}) != len(faces) + len(others):
-        raise Error("two sources have one name; results go by the name of the folder or file")
-    folder = ResultFolder(out, judged)
+        raise Error("two sources have the same name; results are stored by the name of the folder or file")
+    folder = ResultFolder(out, embedder)
     sources = {**inside, **outside}
-    reference = reference_embedding(judged, how, flip=False)
+    reference = reference_embedding(embedder, options, flip=False)
     hashes = {name: hash_images(source).sha256 for name, source in sources.items()}
     outputs = {
-        name: measured_outputs(judged, source, how, flip=False, sha256=hashes[name], reference=reference)
+        name: measured_outputs(
+            embedder, source, options, flip=False, sha256=hashes[name], reference=reference
+        )
         for name, source in sources.items()
     }
     names = {name: [source.key(i) for i in range(len(source))] for name, source in sources.items()}
@@ -108,13 +116,13 @@ def run_ood(
         {name: outputs[name] for name in inside}, {name: outputs[name] for name in outside}, names
     )
     # Embeddings that were computed elsewhere may be of other images.
-    looked_at = {} if isinstance(judged, EmbeddingTable) else inside
+    looked_at = {} if isinstance(embedder, EmbeddingTable) else inside
     section.notes = [
         f"{name}: {note}" for name, source in looked_at.items() for note in alignment_notes(source)
     ]
     section.excluded = ExcludedFiles(faces=exclude_faces, others=exclude_others)
     section.data_sha256 = hashes
-    if how.keep_crops:
+    if options.keep_crops:
         for name, source in sources.items():
             rows = np.concatenate([end for s in image_scores(outputs[name]).values() for end in extremes(s)])
             shown = shown_images(source, rows)

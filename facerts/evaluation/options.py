@@ -1,4 +1,4 @@
-"""How to measure, and what every measurement begins with: images opened, embedded and scored."""
+"""The options of an evaluation, and its first steps: open the images, embed and score them."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ from facerts.metrics.reject import Combine
 
 
 @dataclass(frozen=True)
-class Measuring:
-    """How to measure: what the commands' options come to.
+class EvaluationOptions:
+    """How to evaluate, as the commands' options say.
 
     Attributes:
         flip: add each crop's mirror to its embedding.
         batch_size: crops per call of the embedder.
-        fars: at which TAR is measured; None for all that the pairs allow.
-        fmr: at which error versus reject and calibration choose their threshold.
-        combine: how two images' qualities become their pair's.
+        fars: rates at which TAR is measured; None for all that the pairs allow.
+        fmr: the rate at which error versus reject and calibration choose their threshold.
+        combine: how the quality of a pair follows from those of its two images.
         every_pair: measure every pair of a benchmark's images too.
         keep_crops: keep the crops that a report shows.
-        detector: for its score as a baseline.
-        reference: faces for nearest neighbors as a baseline; they must not be those that are measured.
-        align: finds the faces of photos; None where images are aligned crops already.
-        cache: keeps what the model gave for the images; None to ask it every time.
+        detector: its score of each crop becomes a baseline; None for no such baseline.
+        reference: faces among which the nearest-neighbor baseline searches; never the faces that are measured.
+        align: detector that finds the faces in photos; None if the images are aligned crops.
+        cache: keeps the model's outputs; None to compute them every time.
     """
 
     flip: bool = True
@@ -57,14 +57,14 @@ class Measuring:
     cache: OutputCache | None = None
 
     def crops_of(self, source: Source) -> Source:
-        """The source, aligned as it is read where that is asked for."""
+        """The source, aligned as it is read if ``align`` is set."""
         return source if self.align is None else AlignedPhotos(source, self.align)
 
 
-PLAIN = Measuring()
+DEFAULT_OPTIONS = EvaluationOptions()
 
 
-# Extras that only the cache has, of photos: the distance between the eyes, and 1 where no face was found.
+# Extras of photos, in the cache only: the distance between the eyes, and 1 if no face was found.
 _FOUND, _WITHOUT_FACE = "found_size", "without_face"
 
 
@@ -79,37 +79,49 @@ class Kept(Protocol):
 
 
 def measured_outputs(
-    judged: AnyEmbedder,
+    embedder: AnyEmbedder,
     source: Source,
-    how: Measuring,
+    options: EvaluationOptions,
     *,
     flip: bool,
     sha256: str | None = None,
     first: NDArray[np.int64] | None = None,
     reference: NDArray[np.float32] | None = None,
 ) -> FaceOutputs:
-    """Outputs with the baselines among their extras.
+    """The embedder's outputs, with the baselines among their extras.
 
     Args:
-        judged: model or table.
-        source: aligned images, from ``how.crops_of``.
-        how: to measure.
+        embedder: model or table.
+        source: aligned images, from ``options.crops_of``.
+        options: how to measure.
         flip: as for ``outputs_of``.
-        sha256: of the images, if it is known already.
+        sha256: hash of the images, if it is known already.
         first: as for ``outputs_of``.
-        reference: embeddings of the reference faces, where there are some.
+        reference: embeddings of the reference faces, if there are any.
     """
 
     def compute() -> FaceOutputs:
         found = outputs_of(
-            judged, source, flip=flip, first=first, batch_size=how.batch_size, also=crop_scores(how.detector)
+            embedder,
+            source,
+            flip=flip,
+            first=first,
+            batch_size=options.batch_size,
+            also=crop_scores(options.detector),
         )
         sizes = face_sizes(source)
         return found if sizes is None else replace(found, extras={**found.extras, "face_size": sizes})
 
     repeated = None if first is None else hashlib.sha256(first.tobytes()).hexdigest()
     outputs = kept_outputs(
-        how, judged, source, compute, np.arange(len(source)), sha256=sha256, flip=flip, repeated=repeated
+        options,
+        embedder,
+        source,
+        compute,
+        np.arange(len(source)),
+        sha256=sha256,
+        flip=flip,
+        repeated=repeated,
     )
     if reference is None:
         return outputs
@@ -117,16 +129,18 @@ def measured_outputs(
     return replace(outputs, extras={**outputs.extras, "neighbors": neighbors})
 
 
-def reference_embedding(judged: AnyEmbedder, how: Measuring, *, flip: bool) -> NDArray[np.float32] | None:
-    """Embeddings of the reference faces, where there are some."""
-    if how.reference is None:
+def reference_embedding(
+    embedder: AnyEmbedder, options: EvaluationOptions, *, flip: bool
+) -> NDArray[np.float32] | None:
+    """Embeddings of the reference faces; None if the options name none."""
+    if options.reference is None:
         return None
-    faces = how.crops_of(how.reference)
+    faces = options.crops_of(options.reference)
     return kept_outputs(
-        how,
-        judged,
+        options,
+        embedder,
         faces,
-        lambda: outputs_of(judged, faces, flip=flip, batch_size=how.batch_size),
+        lambda: outputs_of(embedder, faces, flip=flip, batch_size=options.batch_size),
         np.arange(len(faces)),
         what="reference",
         flip=flip,
@@ -134,8 +148,8 @@ def reference_embedding(judged: AnyEmbedder, how: Measuring, *, flip: bool) -> N
 
 
 def kept_outputs(
-    how: Measuring,
-    judged: AnyEmbedder,
+    options: EvaluationOptions,
+    embedder: AnyEmbedder,
     source: Source,
     compute: Callable[[], FaceOutputs],
     rows: NDArray[np.integer],
@@ -143,37 +157,37 @@ def kept_outputs(
     sha256: str | None = None,
     **depends_on: object,
 ) -> FaceOutputs:
-    """Outputs of some of a source's images from the cache if it has them; otherwise computed and kept there.
+    """Outputs of some of a source's images, from the cache if it has them; otherwise computed and kept there.
 
-    They are always computed where there is no cache, and where it is not known all that they depend on: those of
-    tables, of training runs, and of sources that make crops in a way of their own.
+    They are always computed if there is no cache, or if the cache key cannot cover everything that they depend on:
+    for tables, training runs, and sources that make crops in a way of their own.
 
     Args:
-        how: to measure.
-        judged: model or table.
+        options: how to measure.
+        embedder: model or table.
         source: the images.
         compute: computes the outputs.
-        rows: ``(N,)`` which images.
-        sha256: of all images, if it is known already.
+        rows: ``(N,)`` indices of the images.
+        sha256: hash of all images, if it is known already.
         depends_on: what the outputs depend on besides model, detector, images, batch size and installed packages.
     """
-    if how.cache is None:
+    if options.cache is None:
         return compute()
-    model, crops = getattr(judged, "identity", None), source.crop_identity()
+    model, crops = getattr(embedder, "identity", None), source.crop_identity()
     if model is None or crops is None:
         return compute()
     key = {
         "model": model,
-        "detector": None if how.detector is None else how.detector.identity,
+        "detector": None if options.detector is None else options.detector.identity,
         "images": sha256 or hash_images(source).sha256,
         "rows": hashlib.sha256(rows.astype(np.int64).tobytes()).hexdigest(),
         "crops": crops,
-        "batch": how.batch_size,
+        "batch": options.batch_size,
         "versions": installed_versions(),
         **depends_on,
     }
     if not isinstance(source, AlignedPhotos):
-        return how.cache.outputs(key, len(rows), compute)
+        return options.cache.outputs(key, len(rows), compute)
 
     def with_faces() -> FaceOutputs:
         outputs, missing = compute(), source.without_face()
@@ -183,17 +197,17 @@ def kept_outputs(
         }
         return replace(outputs, extras={**outputs.extras, **found})
 
-    outputs = how.cache.outputs(key, len(rows), with_faces)
+    outputs = options.cache.outputs(key, len(rows), with_faces)
     extras = dict(outputs.extras)
     source.restore(rows, extras.pop(_FOUND), extras.pop(_WITHOUT_FACE) > 0)
     return replace(outputs, extras=extras)
 
 
 def open_without(path: str, exclude: str | None) -> Source:
-    """A source without the files whose names a pattern fits.
+    """A source without the files whose names match a pattern.
 
     Raises:
-        DataError: nothing is left, or no such source.
+        DataError: no such source, or every file matches.
     """
     source = faces_of(path)
     if exclude is None:
@@ -201,7 +215,7 @@ def open_without(path: str, exclude: str | None) -> Source:
     names = [PurePosixPath(source.key(index)).name for index in range(len(source))]
     kept = np.flatnonzero([not fnmatch(name, exclude) for name in names])
     if not len(kept):
-        raise DataError(f"{path}: {exclude!r} leaves no image")
+        raise DataError(f"{path}: {exclude!r} excludes every image")
     return Subset(source, kept)
 
 

@@ -55,11 +55,11 @@ def reject_of(
     """Curves by every score: on the benchmark's pairs with both conventions, and on every pair with a fixed threshold.
 
     Args:
-        outputs: of the benchmark's images.
-        benchmark: whose pairs are measured.
+        outputs: outputs for the benchmark's images.
+        benchmark: the pairs.
         fmr: false match rate at which the threshold is chosen.
-        combine: how two images' qualities become their pair's.
-        similarity: of the benchmark's pairs.
+        combine: how the quality of a pair follows from those of its images.
+        similarity: similarity measure of the pairs.
         every: all pairs of its images, where they are to be measured too; compared by the cosine.
         rows: the images that ``every`` is of.
 
@@ -72,7 +72,9 @@ def reject_of(
     """
     named = image_scores(outputs)
     if not named:
-        raise ModelError("this model gives neither quality nor norm, so there is nothing to reject by")
+        raise ModelError(
+            "this model outputs neither a quality nor a norm, so it has no score to reject pairs by"
+        )
     scores, same = similarity.of_pairs(outputs, benchmark.pairs), benchmark.same
     check_fmr(fmr, int((~same).sum()), benchmark.name)
     subjects = subjects_of_pairs(benchmark)
@@ -94,13 +96,13 @@ def reject_of(
 
 
 def check_fmr(fmr: float, impostors: int, name: str) -> None:
-    """Refuse a false match rate that so many impostor pairs cannot show.
+    """Refuse a false match rate that cannot be measured with this number of impostor pairs.
 
     Raises:
-        Error: it is no rate, or there are too few of them.
+        Error: the rate is invalid, or there are too few impostor pairs.
     """
     if not 0 < fmr < 1:
-        raise Error(f"{name}: an FMR of {fmr:g} is no rate; give one between 0 and 1")
+        raise Error(f"{name}: {fmr:g} is not a valid FMR; it must be between 0 and 1")
     if not reachable([fmr], impostors):
         raise Error(
             f"{name}: FMR {fmr:g} needs at least {int(np.ceil(1 / fmr)):,} impostor pairs, and there are "

@@ -22,7 +22,7 @@ from facerts.evaluation.results.result import SCHEMA, ModelIdentity
 from facerts.io.files import atomic_write
 from facerts.io.json_file import read_json
 from facerts.io.npz import read_npz
-from facerts.io.shown import shown_command
+from facerts.io.redact import redacted_command
 from facerts.io.versions import installed_versions
 
 JSON_FILE, ARRAYS_FILE = "result.json", "arrays.npz"
@@ -34,7 +34,7 @@ _EARLIER_KINDS = {"ladder": "corruptions"}
 
 
 class Named(Protocol):
-    """What a result says of the model or table that it evaluates."""
+    """The evaluated model or table, as a result records it."""
 
     name: str
     method: str
@@ -45,8 +45,8 @@ class ResultFolder:
     """The results of one model, in one folder.
 
     Args:
-        path: of the folder; made at the first write.
-        model: whose results these are.
+        path: path of the folder, which is created by the first write.
+        model: the evaluated model or table.
 
     Raises:
         Error: the folder holds results of another model, or something that is no result.
@@ -71,14 +71,14 @@ class ResultFolder:
                 model=ModelIdentity(name=model.name, sha256=model.sha256, method=model.method),
                 created=_now(),
             )
-        self.content.command = [*self.content.command, shown_command()]
+        self.content.command = [*self.content.command, redacted_command()]
 
     def add(self, sections: Sections, arrays: Mapping[str, NDArray[Any]] | None = None) -> None:
         """Add or replace a section; ``write`` brings it to the disk.
 
         Args:
             sections: with the section that is added, and no other.
-            arrays: of it; kept under ``KIND/NAME/…``, or ``KIND/…`` for a kind that has one section.
+            arrays: its arrays, stored under ``KIND/NAME/…``, or ``KIND/…`` for a kind with a single section.
         """
         (kind,) = sections.model_fields_set
         section, prefix = getattr(sections, kind), kind
@@ -100,7 +100,7 @@ class ResultFolder:
 
 
 def load_result(folder: str | Path) -> tuple[Result, Arrays]:
-    """What a result folder holds.
+    """Read a result folder.
 
     Raises:
         DataError: no result there, or a broken one.

@@ -29,8 +29,8 @@ from facerts.evaluation.identification import identification_of
 from facerts.evaluation.image_scores import image_scores
 from facerts.evaluation.images import extremes, shown_images
 from facerts.evaluation.options import (
-    PLAIN,
-    Measuring,
+    DEFAULT_OPTIONS,
+    EvaluationOptions,
     kept_outputs,
     measured_outputs,
     people_of,
@@ -53,39 +53,39 @@ SHOWN_PAIRS = 12
 
 
 def run_pairs(
-    judged: AnyEmbedder,
+    embedder: AnyEmbedder,
     kinds: Sequence[Kind],
     data: Sequence[str | Path],
     out: str | Path,
-    how: Measuring = PLAIN,
+    options: EvaluationOptions = DEFAULT_OPTIONS,
     *,
     similarity: Similarity = COSINE,
 ) -> Result:
-    """Embed each benchmark once, and measure what is asked for.
+    """Embed each benchmark once, and run the requested measurements.
 
     Args:
-        judged: the model, or a table of embeddings.
+        embedder: the model, or a table of embeddings.
         kinds: "verification" and "reject", one or both.
-        data: whatever ``open_benchmarks`` and ``open_templates`` take.
+        data: benchmarks, as for ``open_benchmarks`` and ``open_templates``.
         out: the result folder.
-        how: to measure.
-        similarity: of the pairs; results stand under ``similarity.title`` of a benchmark's name.
+        options: how to measure.
+        similarity: similarity measure; results are stored under ``similarity.title`` of a benchmark's name.
 
     Returns:
-        The result as the folder has it now.
+        The complete result of the folder.
 
     Raises:
-        Error: something that is asked for cannot be measured so; the message says what and why.
+        Error: a requested measurement is impossible; the message says which and why.
     """
-    folder = ResultFolder(out, judged)
+    folder = ResultFolder(out, embedder)
     templates = [path for path in data if is_template_benchmark(path)]
-    if templates and ("reject" in kinds or how.every_pair):
+    if templates and ("reject" in kinds or options.every_pair):
         what = "error versus reject needs" if "reject" in kinds else "all pairs are"
         raise Error(f"{templates[0]}: {what} pairs of images, and this benchmark has templates")
     if not similarity.of_directions:
-        _check_listed_pairs(similarity, templates, how)
+        _check_listed_pairs(similarity, templates, options)
     benchmarks = [
-        replace(one, images=how.crops_of(one.images))
+        replace(one, images=options.crops_of(one.images))
         for path in data
         if path not in templates
         for one in open_benchmarks(path)
@@ -93,31 +93,31 @@ def run_pairs(
     pooled = [open_templates(path) for path in templates]
     _check_names([*(one.name for one in benchmarks), *(one.name for one in pooled)])
     for benchmark in benchmarks:
-        _check_pairs(benchmark, kinds, how)
-    embedder, flip = similarity.ready(judged, how.flip)
-    reference = reference_embedding(embedder, how, flip=flip)
+        _check_pairs(benchmark, kinds, options)
+    wrapped, flip = similarity.ready(embedder, options.flip)
+    reference = reference_embedding(wrapped, options, flip=flip)
     for benchmark in benchmarks:
         hashed = hash_images(benchmark.images)
         outputs = measured_outputs(
-            embedder,
+            wrapped,
             benchmark.images,
-            how,
+            options,
             flip=flip,
             sha256=hashed.sha256,
             first=hashed.first,
             reference=reference,
         )
-        _measure_pairs(folder, judged, benchmark, outputs, hashed, kinds, how, similarity)
+        _measure_pairs(folder, embedder, benchmark, outputs, hashed, kinds, options, similarity)
     for of_templates in pooled:
-        _measure_templates(folder, judged, of_templates, how)
+        _measure_templates(folder, embedder, of_templates, options)
     return folder.content
 
 
 def run_identification(
-    judged: AnyEmbedder,
+    embedder: AnyEmbedder,
     data: Sequence[str],
     out: str | Path,
-    how: Measuring = PLAIN,
+    options: EvaluationOptions = DEFAULT_OPTIONS,
     *,
     enrolled: int = 1,
     unknown: float = 0.5,
@@ -127,24 +127,24 @@ def run_identification(
     """Search people in galleries: IJB's own, or one that is drawn from any images with identities.
 
     Args:
-        judged: the model, or a table of embeddings.
+        embedder: the model, or a table of embeddings.
         data: IJB folders, or sources with identities.
         out: the result folder.
-        how: to measure.
+        options: how to measure.
         enrolled: images of each person in a drawn gallery.
         unknown: share of the people that a drawn gallery does not have.
-        seed: of the drawing.
-        backend: of the search.
+        seed: seed of the random gallery.
+        backend: search backend.
 
     Returns:
-        The result as the folder has it now.
+        The complete result of the folder.
     """
-    folder = ResultFolder(out, judged)
+    folder = ResultFolder(out, embedder)
     benchmarks = [
         open_templates(path)
         if is_template_benchmark(path)
         else templates_from_identities(
-            how.crops_of(people_of(path)), enrolled=enrolled, unknown=unknown, seed=seed
+            options.crops_of(people_of(path)), enrolled=enrolled, unknown=unknown, seed=seed
         )
         for path in data
     ]
@@ -153,10 +153,12 @@ def run_identification(
         if not benchmark.galleries or benchmark.probes is None:
             raise DataError(f"{benchmark.name}: no gallery or no probes here; {' '.join(benchmark.notes)}")
         hashed = hash_images(benchmark.images)
-        outputs = measured_outputs(judged, benchmark.images, how, flip=how.flip, sha256=hashed.sha256)
+        outputs = measured_outputs(
+            embedder, benchmark.images, options, flip=options.flip, sha256=hashed.sha256
+        )
         section = IdentificationResult(
             images=len(benchmark.images),
-            notes=[*benchmark.notes, *_looked_at(judged, benchmark.images)],
+            notes=[*benchmark.notes, *_looked_at(embedder, benchmark.images)],
             data_sha256=hashed.sha256,
             interval="bootstrap over the probes' people",
             searches=identification_of(outputs, benchmark, backend=backend),
@@ -168,43 +170,45 @@ def run_identification(
 
 def _measure_pairs(
     folder: ResultFolder,
-    judged: AnyEmbedder,
+    embedder: AnyEmbedder,
     benchmark: PairBenchmark,
     outputs: FaceOutputs,
     hashed: ImageHashes,
     kinds: Sequence[Kind],
-    how: Measuring,
+    options: EvaluationOptions,
     similarity: Similarity,
 ) -> None:
     name = similarity.title(benchmark.name)
-    rows, every = _every_pair(benchmark, outputs, hashed) if how.every_pair else (None, None)
+    rows, every = _every_pair(benchmark, outputs, hashed) if options.every_pair else (None, None)
     notes = [*benchmark.notes, *repeated_images(benchmark, hashed.first), *alignment_notes(benchmark.images)]
     if "verification" in kinds:
-        embedder, flip = similarity.ready(judged, how.flip)
-        table = isinstance(embedder, EmbeddingTable)
-        if not isinstance(embedder, EmbeddingTable):
+        wrapped, flip = similarity.ready(embedder, options.flip)
+        table = isinstance(wrapped, EmbeddingTable)
+        if not isinstance(wrapped, EmbeddingTable):
             probed = channel_probe(
-                embedder,
+                wrapped,
                 benchmark,
                 outputs,
                 flip=flip,
-                batch_size=how.batch_size,
+                batch_size=options.batch_size,
                 similarity=similarity,
-                kept=partial(kept_outputs, how, embedder, benchmark.images, sha256=hashed.sha256, flip=flip),
+                kept=partial(
+                    kept_outputs, options, wrapped, benchmark.images, sha256=hashed.sha256, flip=flip
+                ),
             )
             notes += [] if probed is None else [probed]
         section, arrays = verification_of(
             outputs,
             benchmark,
-            flip=None if table else how.flip,
-            fars=None if every else how.fars,
+            flip=None if table else options.flip,
+            fars=None if every else options.fars,
             similarity=similarity,
         )
         section.data_sha256, section.notes = hashed.sha256, notes
         if every is not None:
-            section.all_pairs, more = all_pairs_of(every, benchmark.name, how.fars)
+            section.all_pairs, more = all_pairs_of(every, benchmark.name, options.fars)
             arrays.update(more)
-        if how.keep_crops:
+        if options.keep_crops:
             scores = similarity.of_pairs(outputs, benchmark.pairs)
             arrays.update(shown_images(benchmark.images, _shown_rows(benchmark, outputs, scores)))
         folder.add(Sections(verification={name: section}), arrays)
@@ -212,24 +216,24 @@ def _measure_pairs(
         curves = reject_of(
             outputs,
             benchmark,
-            fmr=how.fmr,
-            combine=how.combine,
+            fmr=options.fmr,
+            combine=options.combine,
             similarity=similarity,
             every=every,
             rows=rows,
         )
         folder.add(Sections(reject={name: curves}))
         calibration = calibration_of(
-            outputs, benchmark, fmr=how.fmr, combine=how.combine, similarity=similarity
+            outputs, benchmark, fmr=options.fmr, combine=options.combine, similarity=similarity
         )
         calibration.data_sha256, calibration.notes = hashed.sha256, notes
         folder.add(Sections(calibration={name: calibration}))
     folder.write()
 
 
-def _looked_at(judged: AnyEmbedder, images: Source) -> list[str]:
-    """What is to be said of images that were embedded; embeddings computed elsewhere may be of others."""
-    return [] if isinstance(judged, EmbeddingTable) else alignment_notes(images)
+def _looked_at(embedder: AnyEmbedder, images: Source) -> list[str]:
+    """Notes on the alignment of images; none for embeddings computed elsewhere, which may be of other images."""
+    return [] if isinstance(embedder, EmbeddingTable) else alignment_notes(images)
 
 
 def _shown_rows(
@@ -271,24 +275,24 @@ def _every_pair(
 
 
 def _measure_templates(
-    folder: ResultFolder, judged: AnyEmbedder, benchmark: TemplateBenchmark, how: Measuring
+    folder: ResultFolder, embedder: AnyEmbedder, benchmark: TemplateBenchmark, options: EvaluationOptions
 ) -> None:
     if not len(benchmark.pairs):
         raise DataError(
             f"{benchmark.name}: its pairs of templates are missing; see its notes: {' '.join(benchmark.notes)}"
         )
-    fars = wanted_fars(how.fars, int((~benchmark.same).sum()), benchmark.name, every=True)
+    fars = wanted_fars(options.fars, int((~benchmark.same).sum()), benchmark.name, every=True)
     hashed = hash_images(benchmark.images)
-    outputs = measured_outputs(judged, benchmark.images, how, flip=how.flip, sha256=hashed.sha256)
-    flip = None if isinstance(judged, EmbeddingTable) else how.flip
+    outputs = measured_outputs(embedder, benchmark.images, options, flip=options.flip, sha256=hashed.sha256)
+    flip = None if isinstance(embedder, EmbeddingTable) else options.flip
     for pooling, section in template_verification_of(outputs, benchmark, fars, flip=flip).items():
         section.data_sha256 = hashed.sha256
-        section.notes = [*benchmark.notes, *_looked_at(judged, benchmark.images)]
+        section.notes = [*benchmark.notes, *_looked_at(embedder, benchmark.images)]
         folder.add(Sections(verification={f"{benchmark.name} ({pooling})": section}))
     folder.write()
 
 
-def _check_pairs(benchmark: PairBenchmark, kinds: Sequence[Kind], how: Measuring) -> None:
+def _check_pairs(benchmark: PairBenchmark, kinds: Sequence[Kind], options: EvaluationOptions) -> None:
     """Refuse what could not be measured, before anything is embedded.
 
     Raises:
@@ -300,30 +304,32 @@ def _check_pairs(benchmark: PairBenchmark, kinds: Sequence[Kind], how: Measuring
         if others.all() or not others.any():
             raise DataError(
                 f"{benchmark.name}: outside fold {fold} there are {int(others.sum())} genuine and "
-                f"{int((~others).sum())} impostor pairs, and a threshold needs both; deal them into the folds"
+                f"{int((~others).sum())} impostor pairs, and a threshold needs both; distribute them over the folds"
             )
-    if how.every_pair and benchmark.images.labels is None:
+    if options.every_pair and benchmark.images.labels is None:
         raise Error(
-            f"{benchmark.name}: all pairs need to know who is in each image, and this benchmark does not say; "
-            "a .bin set never does, use the raw layout"
+            f"{benchmark.name}: all pairs need the identity of each image, which this benchmark does not have; "
+            "a .bin set never has it, use the raw layout"
         )
     impostors = int((~benchmark.same).sum())
-    if "verification" in kinds and not how.every_pair:
-        wanted_fars(how.fars, impostors, benchmark.name)
+    if "verification" in kinds and not options.every_pair:
+        wanted_fars(options.fars, impostors, benchmark.name)
     if "reject" in kinds:
-        check_fmr(how.fmr, impostors, benchmark.name)
+        check_fmr(options.fmr, impostors, benchmark.name)
 
 
-def _check_listed_pairs(similarity: Similarity, templates: Sequence[str | Path], how: Measuring) -> None:
+def _check_listed_pairs(
+    similarity: Similarity, templates: Sequence[str | Path], options: EvaluationOptions
+) -> None:
     """Refuse what only a similarity of directions can measure.
 
     Raises:
         Error: all pairs or templates are asked for.
     """
-    if how.every_pair:
+    if options.every_pair:
         raise Error(
-            f"all pairs cannot be compared by {similarity.name}: millions of pairs are had from one product of "
-            "matrices, which gives cosines and nothing else; leave out --all-pairs, or compare by the cosine"
+            f"all pairs cannot be compared by {similarity.name}, only by the cosine, because millions of pairs are "
+            "computed as one matrix product; leave out --all-pairs, or compare by the cosine"
         )
     if templates:
         raise Error(
@@ -335,4 +341,4 @@ def _check_listed_pairs(similarity: Similarity, templates: Sequence[str | Path],
 def _check_names(names: Sequence[str]) -> None:
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
-        raise Error(f"two benchmarks are called {twice[0]!r}; results go by name, so rename one")
+        raise Error(f"two benchmarks are called {twice[0]!r}; results are stored by name, so rename one")

@@ -1,4 +1,4 @@
-"""How a pair of images is compared: the one place that knows.
+"""Similarity measures of pairs of images.
 
 Whatever measures pairs asks a ``Similarity`` for their scores, and for all that depends on it: how an image's mirror
 joins it, and whether pairs can be had that are not listed one by one.
@@ -27,9 +27,9 @@ class Similarity:
     """A way to compare two images; higher is more alike.
 
     Attributes:
-        name: as the command line and results have it.
+        name: its name on the command line and in results.
         of_pairs: outputs of N images and ``(P, 2)`` row numbers to ``(P,) float64``.
-        suffix: of a benchmark's name in results, where those of several similarities stand side by side.
+        suffix: suffix of a benchmark's name in results, to distinguish several similarity measures.
         of_directions: it needs the unit embeddings alone, so that one matrix product gives all pairs, and pooled
             embeddings can be compared like any others.
         wrapped: a model, and whether mirrors are wanted, to a model that adds them itself; None where the embeddings
@@ -46,11 +46,11 @@ class Similarity:
         """The name under which a benchmark's results stand."""
         return f"{benchmark}{self.suffix}"
 
-    def ready(self, judged: AnyEmbedder, flip: bool) -> tuple[AnyEmbedder, bool]:
-        """What to embed with, and whether ``embed_source`` is to add mirrors; a table is taken as it is."""
-        if self.wrapped is None or isinstance(judged, EmbeddingTable):
-            return judged, flip
-        return self.wrapped(judged, flip), False
+    def ready(self, embedder: AnyEmbedder, flip: bool) -> tuple[AnyEmbedder, bool]:
+        """The embedder to use, and whether ``embed_source`` should add mirror images; tables are returned unchanged."""
+        if self.wrapped is None or isinstance(embedder, EmbeddingTable):
+            return embedder, flip
+        return self.wrapped(embedder, flip), False
 
 
 class GaussianEmbedder:
@@ -105,7 +105,7 @@ def variance_of(outputs: FaceOutputs) -> NDArray[np.float32]:
     """
     if VARIANCE not in outputs.extras:
         raise ModelError(
-            "mls compares Gaussians, and there is no variance beside the embeddings, such as PFE's models give; "
+            "mls compares Gaussians, but the embeddings come without a variance, which PFE models output; "
             "compare by the cosine"
         )
     variance = outputs.extras[VARIANCE]

@@ -28,8 +28,8 @@ def pooled(outputs: FaceOutputs, benchmark: TemplateBenchmark) -> dict[str, NDAr
     one that is 0 or less somewhere; a norm must lie above 0 as well. What does not hold is left out.
 
     Args:
-        outputs: of the benchmark's images, in their order.
-        benchmark: whose templates.
+        outputs: outputs for the benchmark's images, in order.
+        benchmark: the templates.
     """
     weights: dict[str, NDArray[np.floating] | None] = {"mean": None}
     if outputs.quality is not None:
@@ -66,11 +66,11 @@ def template_verification_of(
     """Measure the benchmark's pairs of templates.
 
     Args:
-        outputs: of the benchmark's images, in their order.
+        outputs: outputs for the benchmark's images, in order.
         benchmark: with pairs.
         fars: false accept rates; those that the impostor pairs cannot show are left out.
         flip: whether mirrors were added; None where that is not known.
-        replicates: of the bootstrap over pairs; see ``verification_intervals``.
+        replicates: number of replicates of the bootstrap over pairs; see ``verification_intervals``.
 
     Returns:
         A section for each pooling.

@@ -59,11 +59,11 @@ def verification_of(
     """Measure embeddings that are there already; see ``evaluate_verification``.
 
     Args:
-        outputs: of the benchmark's images.
-        benchmark: whose pairs are measured.
+        outputs: outputs for the benchmark's images.
+        benchmark: the pairs.
         flip: whether mirrors were added; None where that is not known.
-        fars: at which TAR is measured; by default those of ``FARS`` that the impostor pairs can show.
-        similarity: of the pairs.
+        fars: rates at which TAR is measured; by default those of ``FARS`` for which there are enough impostor pairs.
+        similarity: similarity measure of the pairs.
 
     Raises:
         Error: too few impostor pairs for a rate that was asked for.
@@ -151,13 +151,13 @@ def wanted_fars(
     """The rates to measure at.
 
     Raises:
-        Error: one that was asked for is no rate, or needs more impostor pairs than there are.
+        Error: a requested rate is invalid, or needs more impostor pairs than there are.
     """
     if fars is None:
         return reachable(FARS, impostors)
     for far in fars:
         if not 0 < far <= 1:
-            raise Error(f"{name}: a FAR of {far:g} is no rate; give one above 0 and at most 1")
+            raise Error(f"{name}: {far:g} is not a valid FAR; it must be above 0 and at most 1")
     for far in sorted(set(fars) - set(reachable(fars, impostors))):
         raise Error(
             f"{name}: FAR {far:g} needs at least {int(np.ceil(1 / far)):,} impostor pairs, and there are "

@@ -35,7 +35,7 @@ BATCH = 16
 SUFFIX = "_fp16"
 
 
-def store_half(path: Path) -> None:
+def store_weights_as_float16(path: Path) -> None:
     """Store the weights of convolutions and linear layers as float16; computation stays in float32.
 
     Args:
@@ -47,7 +47,7 @@ def store_half(path: Path) -> None:
     import onnx
 
     model = onnx.load(str(path))
-    _store_half(model)
+    _store_weights_as_float16(model)
     onnx.save(model, str(path))
 
 
@@ -56,14 +56,15 @@ def quantize(path: Path, faces: NDArray[np.uint8]) -> None:
 
     Activations are unsigned with one range per tensor, from the minimum to the maximum value on the given faces;
     weights are signed with one scale per output channel. Weights use 7 of the 8 bits, so that CPUs without VNNI, whose
-    products saturate at 16 bits, compute the same as others. The heads' weights are stored as by ``store_half``.
+    products saturate at 16 bits, compute the same as others. The heads' weights are stored as by
+    ``store_weights_as_float16``.
 
     Args:
         path: a float32 ONNX file from ``facerts.training.export.from_checkpoint``, which is changed in place.
         faces: ``(N, 112, 112, 3) uint8`` RGB, representative aligned faces.
 
     Raises:
-        ModelError: as for ``store_half``.
+        ModelError: as for ``store_weights_as_float16``.
     """
     import onnx
     from onnxruntime.quantization import QuantFormat, QuantType, quant_pre_process, quantize_static
@@ -84,7 +85,7 @@ def quantize(path: Path, faces: NDArray[np.uint8]) -> None:
             weight_type=QuantType.QInt8,
         )
         model = onnx.load(str(quantized))
-    _store_half(model)
+    _store_weights_as_float16(model)
     onnx.save(model, str(path))
 
 
@@ -101,7 +102,7 @@ class _CalibrationBatches:
         return next(({spec.name: to_input(batch, spec)} for batch in self._batches), None)
 
 
-def _store_half(model: ModelProto) -> None:
+def _store_weights_as_float16(model: ModelProto) -> None:
     from onnx import TensorProto, helper, numpy_helper
 
     graph = model.graph

@@ -1,6 +1,6 @@
 """Image corruptions of a given severity, shared by the corruption benchmark, augmentation, and tests of quality scores.
 
-Each function takes an image, ``(H, W, 3) uint8`` RGB, and a severity from 0 (unchanged) to 1 (hardly recognizable as a
+Each function takes an image, ``(H, W, 3) uint8`` RGB, and a severity from 0 (unchanged) to 1 (barely recognizable as a
 face), and returns a new image of the same size. Its docstring gives the severity's meaning in pixels or percent.
 """
 
@@ -118,7 +118,7 @@ def degrade(image: ImageArray, kind: str, severity: float, seed: int | tuple[int
         image: ``(H, W, 3) uint8`` RGB.
         kind: name of the corruption in ``KINDS``.
         severity: 0 to 1.
-        seed: of the random generator.
+        seed: seed of the random generator.
 
     Raises:
         ValueError: the severity is not between 0 and 1.

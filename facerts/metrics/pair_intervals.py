@@ -31,7 +31,7 @@ class PairIntervals:
     """95 % bootstrap intervals of verification metrics.
 
     Attributes:
-        unit: what was resampled.
+        unit: unit that was resampled.
         auroc: interval of the area under the ROC.
         eer: interval of the equal error rate.
         tar_at_far: intervals of TAR at each FAR.

@@ -29,7 +29,7 @@ class Difference:
         ci95: its 95 % percentile bootstrap interval.
         p_value: two-sided p-value of no difference: twice the share of replicates on the other side of 0, at least
             2/(replicates + 1).
-        unit: what was resampled.
+        unit: unit that was resampled.
     """
 
     value: float

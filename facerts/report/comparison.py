@@ -63,9 +63,9 @@ def write_comparison_report(
     Args:
         methods: with their results.
         subjects: the same with their training logs, of ``subjects_of``.
-        comparison: of ``facerts.evaluation.compare``.
+        comparison: from ``facerts.evaluation.compare``.
         folder: made if it is not there.
-        title: of the pages.
+        title: title of the pages.
 
     Raises:
         DataError: a result or a log is broken.
@@ -151,7 +151,7 @@ def _scores(material: Material) -> list[Drawn]:
     having = [run for run in material.runs if run.sections.ood is not None and SCORE in run.sections.ood.by]
     drawn = _balance(material)
     if having:
-        caption = "Distributions of quality: faces as lines, non-faces filled. Scales are each model's own."
+        caption = "Distributions of quality: faces as lines, non-faces filled. Each model has its own scale."
         drawn.append(Drawn("scores", figures.score_panels(having, SCORE), caption))
     return drawn
 
@@ -197,8 +197,8 @@ def _blur(material: Material) -> list[Drawn]:
         if values:
             images = next(section.images for run, section in measured if run.label in values)
             caption = (
-                f"Quality of {images:,} faces of {source}, as they are and under Gaussian blur (radii in pixels of a "
-                "crop of 112). Scales are each model's own."
+                f"Quality of {images:,} faces of {source}, original and with Gaussian blur (radii in pixels of a "
+                "crop of 112). Each model has its own scale."
             )
             svg = figures.blur_panels(values, SCORE, source)
             drawn.append(Drawn(f"blur_{source}", svg, caption))

@@ -80,7 +80,7 @@ def _table(table: ComparisonTable) -> Table:
     numbers = [
         _TAR.sub(lambda found: f"FNMR at FMR {rate(found[1])}", _in_percent(name)) for name in table.columns
     ]
-    note = table.note.replace(TAR_IN_WORDS, "FNMR at the laxest threshold whose FMR is not above the target")
+    note = table.note.replace(TAR_IN_WORDS, "FNMR at the lowest threshold where FMR is not above the target")
     return Table([*columns, *numbers], rows, len(columns), _in_percent(table.title), _in_percent(note))
 
 

@@ -1,4 +1,4 @@
-"""Terms of the field in plain words, for the page that uses them."""
+"""Glossary of the terms that a report uses."""
 
 from __future__ import annotations
 
@@ -21,16 +21,17 @@ TERMS = (
     Term(
         "Similarity",
         r"similarit",
-        "How alike a model finds two faces: the cosine of the angle between their embeddings, at most 1, unless "
+        "How similar two faces are to a model: the cosine of the angle between their embeddings, at most 1, unless "
         "another measure is named. A pair matches if its similarity is at or above a threshold.",
     ),
     Term(
-        "Embedding", r"embedding", "The list of numbers that a model makes of a face; similar faces have similar ones."
+        "Embedding", r"embedding", "The list of numbers that a model computes for a face; similar faces have "
+        "similar embeddings."
     ),
     Term(
         "Accuracy",
         r"accuracy|correctly",
-        "Share of the pairs that are decided correctly. Each fold of a benchmark is decided at the threshold that is "
+        "Share of the pairs that are decided correctly. Each fold of a benchmark uses the threshold that is "
         "best on the others.",
     ),
     Term(
@@ -50,45 +51,48 @@ TERMS = (
     Term(
         "AUROC",
         r"AUROC",
-        "Area under the ROC curve: how often a score puts a random positive above a random negative, a genuine pair "
-        "above an impostor pair or a face above a non-face. 50 % is chance, 100 % never errs.",
+        "Area under the ROC curve: the probability that a score ranks a random positive above a random "
+        "negative, a genuine pair above an impostor pair or a face above a non-face. 50 % is chance, 100 % is perfect.",
     ),
     Term(
         "AUPR",
         r"AUPR",
-        "Area under the precision-recall curve, faces being the positives. What chance reaches is the share of faces.",
+        "Area under the precision-recall curve, with faces as the positive class. The chance level is the share "
+        "of faces.",
     ),
-    Term("TPR", r"TPR|keeps", "True positive rate: the share of faces at or above the threshold, so kept."),
-    Term("TNR", r"TNR|non-faces", "True negative rate: the share of non-faces below the threshold, so rejected."),
+    Term("TPR", r"TPR|keeps", "True positive rate: the share of faces at or above the threshold, which are kept."),
+    Term("TNR", r"TNR|non-faces", "True negative rate: the share of non-faces below the threshold, which are "
+        "rejected."),
     Term(
         "Quality",
         r"quality",
-        "A number for one image that says how far its embedding can be trusted; higher is better. Scales are each "
-        "model's own. A pair has the quality of its worse image, unless another rule is named.",
+        "A number for one image that says how much its embedding can be trusted; higher is better. Each model has "
+        "its own scale. The quality of a pair is that of its worse image, unless another rule is named.",
     ),
     Term("Norm", r"\bnorm\b", "Length of an embedding before it is scaled to 1; a quality that needs no training."),
     Term("Sharpness", r"sharpness", "Variance of the crop's Laplacian; a quality that needs no model."),
     Term(
         "Error versus reject",
         r"error versus reject|left out",
-        "FNMR of the genuine pairs that remain when those of lowest quality are left out, the threshold staying as it "
-        "is unless the page says otherwise. A quality that knows nothing leaves FNMR where it was, as does "
-        "rejection at random; the best possible leaves out the misses first.",
+        "FNMR of the genuine pairs that remain when those of lowest quality are left out, at a fixed threshold "
+        "unless stated otherwise. An uninformative quality does not change FNMR, like random rejection; the best "
+        "possible quality leaves out the misses first.",
     ),
-    Term("Mated", r"\bmated", "A search for somebody who is in the gallery; not mated: for somebody who is not."),
-    Term("Rank k", r"\brank \d", "The person looked for is among the k best of the gallery."),
-    Term("FPIR", r"FPIR", "False positive identification rate: the share of searches for strangers that find one."),
+    Term("Mated", r"\bmated", "A search for a person who is in the gallery; non-mated: for a person who is not."),
+    Term("Rank k", r"\brank \d", "The person searched for is among the k most similar people of the gallery."),
+    Term("FPIR", r"FPIR", "False positive identification rate: the share of searches for people outside the "
+        "gallery that find somebody."),
     Term(
         "FNIR",
         r"FNIR",
-        "False negative identification rate: the share of searches for enrolled people that do not find them first, at "
-        "or above the threshold.",
+        "False negative identification rate: the share of searches for enrolled people in which the person is not "
+        "ranked first, or scores below the threshold.",
     ),
     Term(
         "Interval",
         r"interval",
-        "95 % bootstrap interval, in brackets: how far a number moves when people, or else pairs or images, are drawn "
-        "anew. It says nothing about other data or another training run.",
+        "95 % bootstrap interval, in brackets: how much a number varies when people (or pairs or images) are "
+        "resampled. It does not cover other data or other training runs.",
     ),
     Term("Percentile", r"percentile", "The 5th percentile is the number that 5 % of the values lie below."),
     Term("Median", r"median", "The number that half of the values lie below."),
@@ -97,9 +101,10 @@ TERMS = (
         r"percentage point",
         "Unit of a difference of two percentages: from 8 % to 6 % is 2 percentage points.",
     ),
-    Term("p-value", r"\bp \d", "How often chance alone would give a difference at least as large."),
-    Term("Spearman's ρ", r"ρ", "Correlation of two orders, from −1 to 1; 0 is none."),
-    Term("Uncertainty v", r"uncertainty", "What RTS learns for an image beside its embedding; low for good faces."),
+    Term("p-value", r"\bp \d", "The probability of a difference at least as large by chance alone."),
+    Term("Spearman's ρ", r"ρ", "Rank correlation, from −1 to 1; 0 means none."),
+    Term("Uncertainty v", r"uncertainty", "A number that RTS learns for each image besides the embedding; low "
+        "for good faces."),
 )  # fmt: skip
 
 

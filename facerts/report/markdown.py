@@ -21,7 +21,7 @@ TOPICS = {
 def markdown_table(
     header: Sequence[str], rows: Iterable[Sequence[str]], caption: str | None = None, *, words: int = 1
 ) -> str:
-    """A GitHub-flavoured table; so many of its first columns hold words, the others numbers, aligned right."""
+    """A GitHub-flavored table; so many of its first columns hold words, the others numbers, aligned right."""
     lines = [[cell.replace("|", "\\|") for cell in line] for line in (header, *rows)]
     lines.insert(1, [*["---"] * words, *["---:"] * (len(header) - words)])
     table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
@@ -62,8 +62,8 @@ def comparison_markdown(
     """All tables of a comparison.
 
     Args:
-        comparison: of ``facerts.evaluation.compare``.
-        title: of the page.
+        comparison: from ``facerts.evaluation.compare``.
+        title: title of the page.
         figures: by topic, (file name, caption) of each.
     """
     methods = [f"{method.label} ({_folders(method)})" for method in comparison.methods]

@@ -28,7 +28,7 @@ def write_report(
     Args:
         folders: result folders, runs, or folders that are both.
         out: the .html file.
-        title: of the page.
+        title: title of the page.
         images: whether the page has images of the data; without them, it also has no file names, no commands and no
             paths. Names of models, data sets and runs stay.
 
@@ -52,9 +52,9 @@ def write_page(
     """Write the page of folders that are read already.
 
     Args:
-        subjects: what it is about.
+        subjects: results and logs to report.
         out: the .html file.
-        title: of the page.
+        title: title of the page.
         compared: their comparison, of ``facerts.evaluation.compare``.
         first: sections before all others.
 

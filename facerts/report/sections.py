@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from facerts.evaluation.results.reject import Convention, PairSet, RejectResult
 from facerts.evaluation.results.verification import PairNumbers, VerificationResult
-from facerts.io.shown import shown_argument
+from facerts.io.redact import redacted_argument
 from facerts.report import figures
 from facerts.report.crops import best_and_worst, worst_pairs
 from facerts.report.elements import Cell, Figure, Part, Section, Table, Wall, share, words
@@ -69,14 +69,14 @@ def identification(subjects: Sequence[Subject]) -> Section:
             rows.append([*words(label, search.gallery, search.pooling.replace("_", " ")), *cells])
         galleries = dict.fromkeys(
             f"{search.gallery}: {search.gallery_people:,} people, {search.mated:,} mated searches, "
-            f"{search.non_mated:,} not mated."
+            f"{search.non_mated:,} non-mated."
             for _, search in searches
         )
         first = having[0][1]
         text = (
-            f"{' '.join(galleries)} Rank k: the person looked for is among the k best of the gallery. FNIR at FPIR: "
-            "mated searches that fail, at the threshold that such a share of the searches for strangers reaches. In "
-            f"brackets: 95 % intervals, {first.interval}."
+            f"{' '.join(galleries)} Rank k: the person searched for is among the k most similar people. FNIR at FPIR: "
+            "the share of mated searches that fail at the threshold that this share of the searches for strangers "
+            f"reaches. In brackets: 95 % intervals, {first.interval}."
         )
         table = Table(["model", "gallery", "pooling", *columns], rows, words=3)
         parts.append(Part(name, tables=[table], text=text, notes=first.notes))
@@ -90,7 +90,7 @@ def reject(subjects: Sequence[Subject]) -> Section:
         for name, having in by_name(subjects, lambda sections: sections.reject).items()
         if any(curves for _, curves in having)
     ]
-    title = "Error versus reject: does quality know which pairs will fail?"
+    title = "Error versus reject: does quality predict errors?"
     return Section("reject", "Error versus reject", title, parts)
 
 
@@ -168,10 +168,10 @@ def corruptions(subjects: Sequence[Subject]) -> Section:
             )
             for score in ("cosine", *scores)
         ]
-        text = f"{first.images:,} faces; severity goes from 0 (as they are) to 1 (hardly a face any more)."
+        text = f"{first.images:,} faces; severity ranges from 0 (original) to 1 (barely recognizable)."
         more = ("The other scores", drawn[2:])
         parts.append(Part(name, tables, drawn[:2], text, first.notes, more))
-    return Section("corruptions", "Corruptions", "Corruptions: the same faces, made worse", parts)
+    return Section("corruptions", "Corruptions", "Corruptions: quality of degraded faces", parts)
 
 
 def training(subjects: Sequence[Subject]) -> Section:
@@ -211,10 +211,11 @@ def provenance(subjects: Sequence[Subject]) -> Section:
         ]
         # Earlier results have paths as they were given.
         commands = [
-            shlex.join(["facerts", *map(shown_argument, command[1:])]) for command in subject.result.command
+            shlex.join(["facerts", *map(redacted_argument, command[1:])])
+            for command in subject.result.command
         ]
         parts.append(Part(subject.label, facts=facts, commands=commands))
-    return Section("provenance", "How it was made", "How these numbers were made", parts)
+    return Section("provenance", "Provenance", "How these numbers were computed", parts)
 
 
 SECTIONS = (verification, identification, reject, ood, corruptions, training, provenance)
@@ -293,16 +294,16 @@ def _verified(name: str, having: Sequence[tuple[Subject, VerificationResult]]) -
     mirrors = {
         True: "Embeddings of crop and mirror image are added.",
         False: "Embeddings are of crops without their mirror images.",
-        None: "Embeddings are as they were given.",
+        None: "The embeddings were computed elsewhere.",
     }
     text = (
         f"{first.images:,} images{f' of {first.subjects:,} people' if first.subjects else ''}. Accuracy: each fold at "
         "the threshold that is best on the others. FNMR is shown at each FMR that lets at least one impostor pair "
-        f"pass; where few pass ({resting}), the interval says what that is worth. In brackets: 95 % intervals, "
+        f"pass; with few of them ({resting}), the interval shows how uncertain it is. In brackets: 95 % intervals, "
         f"{first.interval}. {mirrors[first.flip]}"
     )
     errors = [
-        Wall(f"{one.label}: the pairs that are furthest on the wrong side", wrong, open=True)
+        Wall(f"{one.label}: the most clearly wrong decisions", wrong, open=True)
         for one in listed_pairs
         if (wrong := worst_pairs(one, name))
     ]
@@ -343,15 +344,15 @@ def _rejected(name: str, having: Sequence[tuple[Subject, list[RejectResult]]]) -
         )
     curves_anew = Figure(
         figures.reject_curves(measured, name, "per_rate"),
-        "The same on the benchmark's pairs, with impostor pairs left out too and the threshold chosen anew each time.",
+        "The same on the benchmark's pairs, with impostor pairs left out too and a threshold for each rate.",
     )
     first = having[0][1][0]
     passing = f"{first.impostors_accepted:,} pair{'' if first.impostors_accepted == 1 else 's'}"
     text = (
         f"FNMR at FMR {rate(first.fmr)} by the share of genuine pairs left out; mean: over all shares up to 20 %; "
-        "best: if quality knew the similarity. Leaving out at random stays at the number at 0 %. "
-        f"{rate(first.fmr)} of {first.impostors:,} impostor pairs is {passing}: the threshold rests on them, and "
-        f"the intervals{f' ({first.interval})' if first.interval else ''} say how much. The quality of a pair is the "
+        "best: if pairs were left out by similarity. At random, FNMR stays at its value at 0 %. "
+        f"{rate(first.fmr)} of {first.impostors:,} impostor pairs is {passing}: the threshold depends on them, and "
+        f"the intervals{f' ({first.interval})' if first.interval else ''} show how much. The quality of a pair is the "
         f"{COMBINED[first.combine]}."
     )
     anew = "With a threshold chosen anew at each share"

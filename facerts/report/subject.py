@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from facerts.errors import DataError
-from facerts.evaluation.labeled import Saved
+from facerts.evaluation.labeled import SavedResult
 from facerts.evaluation.result_folder import JSON_FILE, Arrays, load_result
 from facerts.evaluation.results import Result, Sections
 from facerts.io.json_file import parse_json
-from facerts.io.shown import shown_paths
+from facerts.io.redact import redacted_paths
 
 LOG_FILE = "log.jsonl"
 
@@ -28,8 +28,8 @@ class Subject:
 
     Attributes:
         label: how the report calls it.
-        result: of result.json; None where there is none.
-        arrays: of arrays.npz.
+        result: content of result.json; None if there is none.
+        arrays: content of arrays.npz.
         log: lines of log.jsonl; empty where there is none.
     """
 
@@ -62,7 +62,7 @@ def by_name(
 
     Args:
         subjects: with results.
-        sections: of one kind.
+        sections: sections of one kind.
     """
     found: dict[str, list[tuple[Subject, Section]]] = {}
     for subject in subjects:
@@ -82,11 +82,11 @@ def load_subjects(folders: Sequence[str | Path]) -> list[Subject]:
     # Two models of one name are distinguished by their folders.
     return [
         subject if names[subject.label] == 1 else replace(subject, label=place)
-        for place, subject in zip(shown_paths(folders), read, strict=True)
+        for place, subject in zip(redacted_paths(folders), read, strict=True)
     ]
 
 
-def subject_of(saved: Saved, label: str) -> Subject:
+def subject_of(saved: SavedResult, label: str) -> Subject:
     """A result that is read already, with the training log of its folder if there is one."""
     path = saved.folder / LOG_FILE
     return Subject(label, saved.content, saved.arrays, read_log(path) if path.is_file() else [])
@@ -107,7 +107,7 @@ def read_log(path: Path) -> list[LogLine]:
     """Lines of a training log.
 
     Args:
-        path: of the file, or of its run.
+        path: path of the file, or of its run.
 
     Raises:
         DataError: no such file, or a line is broken.

@@ -51,7 +51,7 @@ def verdicts(subjects: Sequence[Subject], compared: Comparison | None = None) ->
     """A verdict on each model, and one between them.
 
     Args:
-        subjects: of the page; those without results get none.
+        subjects: subjects of the page; those without results have no verdict.
         compared: their comparison, whose paired differences say which model is better; without it only what single
             intervals allow is said.
     """

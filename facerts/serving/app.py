@@ -270,7 +270,7 @@ def _model_info(service: Service) -> ModelInfo:
         sha256=embedder.sha256,
         detector=None if scorer.detector is None else scorer.detector_name,
         has_quality=service.has_quality,
-        min_quality=service.judge.min_quality,
+        min_quality=service.row_builder.min_quality,
         fmr=None if service.rule is None else service.rule.fmr,
         gallery=None
         if gallery is None
@@ -279,7 +279,7 @@ def _model_info(service: Service) -> ModelInfo:
             images=gallery.images,
             fpir=settings.fpir,
             threshold=gallery.threshold(settings.fpir),
-            min_quality=service.search_judge.min_quality,
+            min_quality=service.search_row_builder.min_quality,
         ),
         template=TEMPLATE.tolist(),
         template_size=CROP_SIZE,

@@ -100,16 +100,16 @@ class Service:
         self.has_quality = outputs.quality is not None
         if (detector := self._photo_detector()) is not None:
             detector(black[0])
-        self.judge = self._judge(settings.min_quality, settings.keep)
+        self.row_builder = self._row_builder(settings.min_quality, settings.keep)
         self.rule = self._default_rule()
         self.gallery: ServedGallery | None = None
-        self.search_judge = self.judge
+        self.search_row_builder = self.row_builder
         if settings.gallery is not None:
             self.gallery = ServedGallery(
                 Path(settings.gallery), scorer, outputs.embedding.shape[1], settings.fpir
             )
-            if self.judge.min_quality is None:
-                self.search_judge = self._judge(default_threshold(scorer, PROBE_KEEP), None)
+            if self.row_builder.min_quality is None:
+                self.search_row_builder = self._row_builder(default_threshold(scorer, PROBE_KEEP), None)
         self.working = 0
         self._slots = asyncio.Semaphore(AHEAD * scorer.embedder.batch_size * scorer.parallel_batches)
         self._threads = ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="images")
@@ -155,7 +155,7 @@ class Service:
         await self._batcher.close()
         self._threads.shutdown()
 
-    def judge_for(self, options: CommonOptions, default: RowBuilder | None = None) -> RowBuilder:
+    def row_builder_for(self, options: CommonOptions, default: RowBuilder | None = None) -> RowBuilder:
         """What accepts or rejects the faces of a request.
 
         Args:
@@ -166,9 +166,9 @@ class Service:
             RequestError: the model has no such threshold, or no quality to accept faces by.
         """
         if options.keep is None and options.min_quality is None:
-            return default or self.judge
+            return default or self.row_builder
         try:
-            return self._judge(options.min_quality, options.keep)
+            return self._row_builder(options.min_quality, options.keep)
         except ModelError as error:
             raise RequestError("invalid", str(error)) from error
 
@@ -205,14 +205,14 @@ class Service:
             UnusableImagesError: none of the images can be read.
             ModelError: the model fails on an image.
         """
-        judge = self.judge_for(options)
-        scored = await self._score_all(uploads, judge, options)
+        row_builder = self.row_builder_for(options)
+        scored = await self._score_all(uploads, row_builder, options)
         _check_any_usable(scored)
         embedder = self.scorer.embedder
         return Scores(
             model=embedder.name,
             model_sha256=embedder.sha256,
-            min_quality=judge.min_quality,
+            min_quality=row_builder.min_quality,
             images=[image.result for image in scored],
         )
 
@@ -228,9 +228,9 @@ class Service:
             raise RequestError(
                 "invalid", "this service has no gallery to search in; start it with --gallery people.npz"
             )
-        judge = self.judge_for(options, self.search_judge)
+        row_builder = self.row_builder_for(options, self.search_row_builder)
         fpir = options.fpir or self.settings.fpir
-        scored = await self._score_all(uploads, judge, options)
+        scored = await self._score_all(uploads, row_builder, options)
         _check_any_usable(scored)
         faces = [face for image in scored for face in image.faces if face.row.face is not None]
         found = iter(
@@ -252,7 +252,7 @@ class Service:
         return Matches(
             model=embedder.name,
             model_sha256=embedder.sha256,
-            min_quality=judge.min_quality,
+            min_quality=row_builder.min_quality,
             fpir=fpir,
             threshold=gallery.threshold(fpir),
             images=images,
@@ -269,8 +269,8 @@ class Service:
         if len(uploads) != 2:
             raise RequestError("invalid", f"two images are compared, and this request has {len(uploads)}")
         rule = self.rule_for(options)
-        judge = self.judge_for(VerifyOptions(min_quality=rule.min_quality))
-        scored = await self._score_all(uploads, judge, options)
+        row_builder = self.row_builder_for(VerifyOptions(min_quality=rule.min_quality))
+        scored = await self._score_all(uploads, row_builder, options)
         images = [image.result for image in scored]
         faces = [
             replace(image.faces[0], row=replace(image.faces[0].row, path=path), found=image.result.found)
@@ -321,20 +321,21 @@ class Service:
         detector = self.scorer.detector
         return detector.detector if isinstance(detector, AutoDetector) else detector
 
-    def _judge(self, min_quality: float | None, keep: float | None) -> RowBuilder:
-        judge = self.scorer.row_builder(min_quality=min_quality, keep=keep)
-        if judge.min_quality is not None and not self.has_quality:
+    def _row_builder(self, min_quality: float | None, keep: float | None) -> RowBuilder:
+        row_builder = self.scorer.row_builder(min_quality=min_quality, keep=keep)
+        if row_builder.min_quality is not None and not self.has_quality:
             raise ModelError(
                 f"{self.scorer.embedder.name} has no quality, so it cannot accept faces by a threshold"
             )
-        return judge
+        return row_builder
 
     async def _score_all(
-        self, uploads: Sequence[Upload], judge: RowBuilder, options: Options | VerifyOptions
+        self, uploads: Sequence[Upload], row_builder: RowBuilder, options: Options | VerifyOptions
     ) -> list[_ScoredImage]:
         detector = self.detector_for(options)
         tasks = [
-            asyncio.ensure_future(self._score_one(upload, judge, detector, options)) for upload in uploads
+            asyncio.ensure_future(self._score_one(upload, row_builder, detector, options))
+            for upload in uploads
         ]
         try:
             scored = await asyncio.gather(*tasks)
@@ -349,7 +350,7 @@ class Service:
     async def _score_one(
         self,
         upload: Upload,
-        judge: RowBuilder,
+        row_builder: RowBuilder,
         detector: FaceFinder | None,
         options: Options | VerifyOptions,
     ) -> _ScoredImage:
@@ -360,7 +361,7 @@ class Service:
             outputs: FaceOutputs | None = None
             if prepared.crops:
                 outputs = await self._batcher(np.stack(prepared.crops))
-        scored = judge.rows(prepared, outputs)
+        scored = row_builder.rows(prepared, outputs)
         embedding = isinstance(options, Options) and options.embeddings
         result = ImageResult(
             name=None if upload.name is None else printable(upload.name),

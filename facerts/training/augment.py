@@ -207,8 +207,8 @@ def build_augmentation(
     black_border: float = 0.0,
     small: float = 0.0,
     small_side: int = 16,
-    ladder: float = 0.0,
-    ladder_strength: float = 1.0,
+    corruption: float = 0.0,
+    max_severity: float = 1.0,
 ) -> Augmenter:
     """The augmentation of a recipe: flipping, geometry, small faces, corruptions, in this order.
 
@@ -225,8 +225,8 @@ def build_augmentation(
         black_border: probability that the border around the moved image is black instead of mirrored.
         small: probability of a small face, see ``facerts.images.corruptions.small_face``.
         small_side: minimum side of the small face in pixels; drawn uniformly from it to 56.
-        ladder: probability of a corruption (``facerts.images.corruptions.KINDS``) of random kind and severity.
-        ladder_strength: maximum severity of that corruption, 0 to 1.
+        corruption: probability of a corruption (``facerts.images.corruptions.KINDS``) of random kind and severity.
+        max_severity: maximum severity of that corruption, 0 to 1.
 
     Raises:
         MissingExtraError: albumentations is not installed.
@@ -268,8 +268,8 @@ def build_augmentation(
             transforms.append(mirrored)
     if small:
         transforms.append(_SmallFaces(small, small_side))
-    if ladder:
-        transforms.append(_random_corruption(albumentations, ladder_strength, ladder))
+    if corruption:
+        transforms.append(_random_corruption(albumentations, max_severity, corruption))
     return Augmenter(transforms)
 
 

@@ -26,9 +26,12 @@ SHIPPED = resources.files("facerts.recipes")
 SUFFIXES = (".yaml", ".yml")
 # A recipe, its base, the base of that and so on; nobody can follow more.
 MAXIMUM_RECIPES = 5
-# Settings by the names of earlier versions, which must cover those of a base by the names of today.
+# Former names of settings, by section. They are replaced before recipes are merged, so that they override a base.
 FORMER_NAMES = {
-    former: today for method in METHODS.values() for former, today in method.Config.former_names().items()
+    ("method",): {
+        former: today for method in METHODS.values() for former, today in method.Config.former_names().items()
+    },
+    ("data", "augmentation"): {"ladder": "corruption", "ladder_strength": "max_severity"},
 }
 
 
@@ -185,17 +188,18 @@ def _parse(text: bytes, where: object) -> Fields:
         raise RecipeError(f"{where}: a recipe is a mapping of fields, see recipes/ for complete ones")
     if isinstance(fields.get("method"), str):
         fields["method"] = {"name": fields["method"]}
-    if "method" in fields:
-        fields["method"] = _by_names_of_today(fields["method"])
-    return fields
+    return {key: _with_current_names(value, (key,)) for key, value in fields.items()}
 
 
-def _by_names_of_today(method: Any) -> Any:
-    """A recipe's ``method`` with today's names; a setting that it has by both keeps both, which is an error later."""
-    if not isinstance(method, dict):
-        return method
-    today = {key: FORMER_NAMES.get(key, key) for key in method}
-    return {key if today[key] in method else today[key]: value for key, value in method.items()}
+def _with_current_names(value: Any, section: tuple[str, ...]) -> Any:
+    """A section with former names of settings replaced; a setting under both names keeps both, an error later."""
+    if not isinstance(value, dict):
+        return value
+    current = {key: FORMER_NAMES.get(section, {}).get(key, key) for key in value}
+    return {
+        key if current[key] in value else current[key]: _with_current_names(entry, (*section, key))
+        for key, entry in value.items()
+    }
 
 
 def _named(method: Any) -> str | None:
@@ -233,11 +237,9 @@ def _change(fields: Fields, override: str) -> None:
     value = parse_yaml(text, f"{override!r}", error=RecipeError)
     if key == "method" and isinstance(value, str):
         key = "method.name"
-    elif key == "method":
-        value = _by_names_of_today(value)
     *parents, last = key.split(".")
-    if parents == ["method"]:
-        last = FORMER_NAMES.get(last, last)
+    value = _with_current_names(value, (*parents, last))
+    last = FORMER_NAMES.get(tuple(parents), {}).get(last, last)
     for parent in parents:
         fields = fields.setdefault(parent, {})
         if not isinstance(fields, dict):

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, get_args
 
 import yaml
 from pydantic import (
+    AliasChoices,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -33,26 +34,26 @@ class Section(BaseModel):
 
 
 class Augmentation(Section):
-    """How training crops are varied.
+    """Random changes of the training crops.
 
     Attributes:
         flip: mirror half of the images.
-        scale: largest relative change of the crop's scale, e.g. 0.1.
-        shift: largest shift, as a share of the crop's side.
-        rotation: largest rotation in degrees.
-        points_jitter: how far other detectors' points are from the template's: standard deviation of normal noise on
-            each of the five points, as a share of the distance between the eyes; detectors differ by about 0.1. The
-            crop is then aligned by the noisy points, which moves, turns and scales it together.
-        zoom: probability that the crop is cut tighter or looser than the template has it.
-        zoom_factor: maximum factor of that; the factor is log-uniform between 1 / zoom_factor (loose) and zoom_factor
+        scale: maximum relative change of the crop's scale, e.g. 0.1.
+        shift: maximum shift, as a share of the crop's side.
+        rotation: maximum rotation in degrees.
+        points_jitter: standard deviation of normal noise on each of the five points, as a share of the distance
+            between the eyes; detectors differ by about 0.1. The crop is aligned by the noisy points, which shifts,
+            rotates and scales it.
+        zoom: probability of a crop that is tighter or looser than the template's.
+        zoom_factor: maximum zoom factor; the factor is log-uniform between 1 / zoom_factor (loose) and zoom_factor
             (tight).
-        black_border: probability that the space which all these leave is black, as beside a face at the edge of its
-            photo; otherwise it mirrors the picture.
+        black_border: probability that the empty space after these is black, as around a face at the edge of its
+            photo, instead of the mirrored image.
         small: probability that the face is reduced, compressed at that size half of the time, and enlarged again, as
             small faces in photos are.
         small_side: minimum side of the reduced face in pixels; the side is uniform from it to 56.
-        ladder: probability that an image is degraded by one step of the quality ladder.
-        ladder_strength: the hardest step, 0 to 1.
+        corruption: probability of a corruption of random kind and severity; ``ladder`` in earlier versions.
+        max_severity: maximum severity of that corruption, 0 to 1; ``ladder_strength`` in earlier versions.
     """
 
     flip: bool = True
@@ -65,27 +66,29 @@ class Augmentation(Section):
     black_border: float = Field(0.0, ge=0, le=1)
     small: float = Field(0.0, ge=0, le=1)
     small_side: int = Field(16, ge=4, le=56)
-    ladder: float = Field(0.0, ge=0, le=1)
-    ladder_strength: float = Field(1.0, gt=0, le=1)
+    corruption: float = Field(0.0, ge=0, le=1, validation_alias=AliasChoices("corruption", "ladder"))
+    max_severity: float = Field(
+        1.0, gt=0, le=1, validation_alias=AliasChoices("max_severity", "ladder_strength")
+    )
 
 
 class Data(Section):
     """Training images.
 
     Attributes:
-        name: of the data set; exported models carry it.
-        terms: on which the images may be used; exported models carry them.
+        name: name of the data set, written into exported models.
+        terms: license terms of the images, written into exported models.
         train: sources with identities, joined.
-        unlabeled: sources whose identities are unknown or of no account, joined; they learn from the teachers only.
-        unlabeled_share: share of every batch that is of these.
-        holdout_identities: this many identities, drawn by the seed, are kept out of training for validation.
+        unlabeled: sources without identities, joined; used only to learn from the teachers.
+        unlabeled_share: share of unlabeled images in every batch.
+        holdout_identities: number of identities, chosen by the seed, that are held out of training for validation.
         augmentation: see ``Augmentation``.
-        workers: processes that decode; 0 decodes in the training process.
+        workers: number of processes that decode; 0 decodes in the training process.
         per_identity: images of each person in a batch, for methods that draw batches by identity.
         corrupt_fraction: share of the training images that are blurred, the same ones in every epoch, before any
             augmentation (RTS paper, Table 1).
         corrupt_radius: standard deviation of that Gaussian blur in pixels of the 112 x 112 crop; the paper does not
-            say its own. 3 is strength 0.6 of the quality ladder's blur.
+            state its value. 3 is severity 0.6 of the corruption benchmark's blur.
     """
 
     name: str
@@ -102,14 +105,14 @@ class Data(Section):
 
 
 class Validation(Section):
-    """What is measured during training; held-out identities are for choosing, benchmarks only for looking.
+    """Validation during training. Choose settings on held-out identities, never on benchmarks.
 
     Attributes:
         heldout: sources with identities that are not in the training data.
-        pairs: genuine and as many impostor pairs drawn from held-out identities.
+        pairs: number of genuine pairs, and of impostor pairs, drawn from held-out identities.
         benchmarks: verification sets (.bin files, or folders with pairs.txt).
-        every_epochs: interval; the end of the run is always validated.
-        flip: also embed each image's mirror.
+        every_epochs: epochs between validations; the end of the run is always validated.
+        flip: add the embedding of each image's mirror image.
     """
 
     heldout: Paths = []
@@ -123,13 +126,13 @@ class Backbone(Section):
     """The network: a name from ``facerts.training.nn.BACKBONES`` and its size.
 
     Attributes:
-        name: of the backbone.
-        width: of its channels, as a share of the published one.
-        dropout: before the heads.
-        embedding_size: d.
-        weights: where trunk and embedding begin: a run or checkpoint, of which class centers and, of the same method,
-            heads are taken too where they fit; or a file of published weights (``facerts.training.nn.pretrained``).
-        frozen: trunk and embedding stay as ``weights`` has them; heads and class centers learn.
+        name: name of the backbone.
+        width: number of channels, relative to the published network.
+        dropout: dropout rate before the heads.
+        embedding_size: number of dimensions of the embedding.
+        weights: initial weights: a run or checkpoint, which also provides the class centers and, for the same method,
+            the heads if they fit; or a file of published weights (``facerts.training.nn.pretrained``).
+        frozen: train only heads and class centers; trunk and embedding keep their initial weights.
     """
 
     name: str
@@ -148,21 +151,20 @@ class Backbone(Section):
 
 
 class Teacher(Section):
-    """Embedders that are trained already, whose embeddings the network learns beside the method's own task.
+    """Trained embedders whose embeddings the network learns to reproduce, in addition to the method's loss.
 
-    Class centers are then the means of the teachers' embeddings of each identity, each image compared with the mean of
-    the person's others, and do not learn; ``facerts.training.distillation`` has the losses. A recipe from
-    before there could be several says ``model``.
+    Class centers are then the means of the teachers' embeddings of each identity, without the image itself, and are not
+    trained; ``facerts.training.distillation`` defines the losses. Recipes for a single teacher may say ``model``.
 
     Attributes:
         models: ONNX files with their descriptions; the target is the mean of their cosines.
-        target: "image" asks the teachers once about each training image as it is and mirrored; "view" at every step
-            about the augmented view that the network sees, which costs their time again and again.
+        target: "image" runs the teachers once on each training image and its mirror image; "view" runs them at every
+            step on the augmented view that the network sees.
         cosine: weight of 1 − cos of the network's embedding and the target.
         similarities: weight of the squared error of the cosines between a batch's images.
         method: weight of the method's loss.
-        method_embedding: whose embedding the method's loss compares with the class centers: the "student"'s, or the
-            "teachers'" of the augmented view, from which only the method's other heads learn.
+        method_embedding: embedding that the method's loss compares with the class centers: that of the "student", or
+            that of the "teachers" for the augmented view, which trains only the method's other heads.
         cache: folder for the teachers' embeddings; by default in the run's folder. Runs may share one.
     """
 
@@ -196,14 +198,14 @@ class Optim(Section):
         batch_size: images per step.
         algorithm: "sgd", or "adamw" (Loshchilov and Hutter, "Decoupled Weight Decay Regularization", ICLR 2019), for
             which ``momentum`` is its first β.
-        lr: before any decay.
-        schedule: "step" decays at the milestones, "cosine" all the time, to 0 at the end.
+        lr: initial learning rate.
+        schedule: "step" decays at the milestones, "cosine" at every step, to 0 at the end.
         milestones: epochs after which the rate is multiplied by ``decay``.
-        warmup_epochs: over which the rate rises linearly.
+        warmup_epochs: epochs over which the rate rises linearly.
         margin_ramp: share of the run over which the margin rises from 0; 0 for the full margin at once. The RTS paper
-            ramps the margin of ArcFace heads alone; so do the recipes that ship.
-        clip_norm: largest norm of the gradient; null for no clipping.
-        average: decay of a moving average of the network's weights, which is then what is validated and exported;
+            ramps the margin of ArcFace heads only; so do the recipes that ship.
+        clip_norm: maximum norm of the gradient; null for no clipping.
+        average: decay of a moving average of the network's weights, which is then used for validation and export;
             null for none.
     """
 
@@ -228,29 +230,30 @@ class Optim(Section):
                 f"milestones {self.milestones} must rise and lie before the end, epoch {self.epochs}"
             )
         if self.schedule == "cosine" and self.milestones:
-            raise ValueError("a cosine schedule has no milestones; leave them out, or take schedule: step")
+            raise ValueError("a cosine schedule has no milestones; leave them out, or use schedule: step")
         return self
 
 
 class Compute(Section):
-    """Where and how the arithmetic is done.
+    """Device, precision and memory use.
 
     Attributes:
-        device: "auto" takes a GPU where there is one.
-        precision: of the backbone; heads, angles and losses stay in float32.
+        device: "auto" uses a GPU if there is one.
+        precision: precision of the backbone; heads, angles and losses stay in float32.
         channels_last: memory layout of the images.
-        threads: CPU threads; null leaves PyTorch's choice.
+        threads: number of CPU threads; null for PyTorch's default.
         compile: fuse the operations of a step's forward and backward pass with torch.compile; needs a C++ compiler
             and, on a GPU, Triton.
-        class_chunk: classes whose logits are held at a time; fewer take less memory and a little more time.
-        class_sample: share of the class centers that a step looks at, drawn anew each time; null for all, which is
-            exact. The others rest, also in what decay and momentum would do; with AdamW, fp16, clipping or
-            accumulation, which need the gradient of all, those go on.
-        accumulate: parts that each process's share of a batch is gone through in, one after the other; BatchNorm sees
-            each part by itself.
-        recompute: keep only what goes into each residual unit of the backbone, and compute what is inside again in the
+        class_chunk: number of classes whose logits are in memory at a time; fewer need less memory and slightly more
+            time.
+        class_sample: share of the class centers used in a step, sampled again each time; null for all, which is exact.
+            The others are not changed, not even by weight decay or momentum, except with AdamW, fp16, clipping or
+            accumulation, which need the full gradient.
+        accumulate: number of parts in which each process handles its share of a batch, one after the other; BatchNorm
+            is computed for each part separately.
+        recompute: store only the input of each residual unit of the backbone, and recompute its activations in the
             backward pass: less memory, more time, the same gradients.
-        sync_batch_norm: BatchNorm over the images of all processes; on GPUs only.
+        sync_batch_norm: compute BatchNorm over the images of all processes; on GPUs only.
     """
 
     device: Literal["auto", "cpu", "cuda"] = "auto"
@@ -268,18 +271,18 @@ class Compute(Section):
     def compiled_steps_choose_what_they_keep(self) -> Compute:
         if self.compile and self.recompute:
             raise ValueError(
-                "compute.recompute and compute.compile exclude each other: torch.compile chooses by itself what a step "
-                "keeps and what it computes again"
+                "compute.recompute and compute.compile exclude each other: torch.compile itself decides what a step "
+                "stores and what it recomputes"
             )
         return self
 
 
 class Logging(Section):
-    """How often the run speaks and saves.
+    """How often the run logs and saves checkpoints.
 
     Attributes:
-        every_steps: between log lines.
-        checkpoint_steps: between checkpoints; the end of the run is always saved.
+        every_steps: steps between log lines.
+        checkpoint_steps: steps between checkpoints; the end of the run is always saved.
     """
 
     every_steps: int = Field(20, ge=1)

@@ -1,4 +1,4 @@
-"""What a training run prints at its start and at its end, for the people who wait for it."""
+"""The summaries that a training run prints at its start and at its end."""
 
 from __future__ import annotations
 

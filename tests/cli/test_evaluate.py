@@ -130,7 +130,7 @@ def test_rates_may_be_asked_for_and_must_be_within_the_pairs(
     section = told(capsys, *command, "--far", "0.05", "--far", "0.02")["lfw"]
     assert list(section["tar_at_far"]) == ["0.05", "0.02"]
     assert "lfw: FAR 0.001 needs at least 1,000 impostor pairs" in refused(capsys, *command, "--far", "0.001")
-    assert "FAR of 0 is no rate" in refused(capsys, *command, "--far", "0")
+    assert "0 is not a valid FAR" in refused(capsys, *command, "--far", "0")
     sentence = refused(capsys, *command, "--all-pairs", "--far", "1e-6")
     assert "all pairs of lfw: FAR 1e-06 needs at least 1,000,000 impostor pairs" in sentence
 
@@ -203,7 +203,7 @@ def test_an_fmr_beyond_the_pairs_or_at_an_end_is_refused(
     )
     assert "lfw: FMR 0.001 needs at least 1,000 impostor pairs" in refused(capsys, *command)
     for end in ("0", "1"):
-        assert f"an FMR of {end} is no rate" in refused(capsys, *command, "--fmr", end)
+        assert f"{end} is not a valid FMR" in refused(capsys, *command, "--fmr", end)
 
 
 def test_identification_in_a_gallery_drawn_from_a_folder(
@@ -246,7 +246,7 @@ def test_ood_by_every_score_that_there_is(
     # The references are the faces by other names.
     assert section["by"]["neighbors"]["auroc"] > 0.7
     assert run(*command, "--exclude-out-of", "*[0-8].jpg", "--out", tmp_path) == 0
-    assert "120 faces against 2 others" in capsys.readouterr().out
+    assert "120 faces against 2 non-faces" in capsys.readouterr().out
 
 
 def test_corruptions(capsys: pytest.CaptureFixture[str], home: Path, tmp_path: Path) -> None:

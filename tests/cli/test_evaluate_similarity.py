@@ -99,7 +99,7 @@ def test_what_mls_cannot_do_is_said_in_one_sentence(
         sentence = refused(capsys, "evaluate", *kind, *command, *model, "--all-pairs")
         assert "all pairs cannot be compared by mls" in sentence
         sentence = refused(capsys, "evaluate", *kind, *command, "--model", home / "plain.onnx")
-        assert "there is no variance beside the embeddings" in sentence
+        assert "the embeddings come without a variance" in sentence
     assert not (tmp_path / "r").exists()
     assert run("evaluate", "verification", *command[:-1], "euclid", *model) == 2
 
@@ -117,7 +117,7 @@ def test_a_table_needs_its_variances(capsys: pytest.CaptureFixture[str], home: P
     np.savez(tmp_path / "zero.npz", **columns, variance=0 * outputs.extras["variance"])
     np.savez(tmp_path / "whole.npz", **columns, variance=outputs.extras["variance"])
     command = ("evaluate", "verification", "--data", data, "--similarity", "mls")
-    for name, message in (("bare", "no variance beside"), ("zero", "entry 0 of image 0 has 0")):
+    for name, message in (("bare", "without a variance"), ("zero", "entry 0 of image 0 has 0")):
         given = ("--embeddings", tmp_path / f"{name}.npz", "--out", tmp_path / name)
         assert message in refused(capsys, *command, *given)
     given = ("--embeddings", tmp_path / "whole.npz", "--out", tmp_path / "whole")

@@ -12,14 +12,14 @@ from facerts.benchmarks.listed import load_pair_list
 from facerts.embedding import FaceOutputs
 from facerts.errors import Error
 from facerts.evaluation import embed_source
-from facerts.evaluation.options import Measuring
+from facerts.evaluation.options import EvaluationOptions
 from facerts.evaluation.result_folder import load_result
 from facerts.evaluation.results.verification import AllPairsResult
 from facerts.evaluation.run import run_pairs
 from facerts.metrics.verification import roc
 from tests.evaluation.conftest import Plain
 
-EVERY = Measuring(every_pair=True, keep_crops=False, flip=False, fmr=0.01)
+EVERY = EvaluationOptions(every_pair=True, keep_crops=False, flip=False, fmr=0.01)
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +100,7 @@ def test_intervals_are_over_people_and_hold_their_value(repeated: Path, tmp_path
 def test_without_identities_all_pairs_are_refused_by_name(
     plain: Plain, benchmark_folder: Path, tmp_path: Path
 ) -> None:
-    with pytest.raises(Error, match=r"people: all pairs need to know who is in each image.*\.bin"):
+    with pytest.raises(Error, match=r"people: all pairs need the identity of each image.*\.bin"):
         run_pairs(plain, ["verification"], [benchmark_folder / "people.bin"], tmp_path / "r", EVERY)
     assert not (tmp_path / "r").exists()
     assert not plain.batches  # nothing is embedded for nothing
@@ -110,9 +110,9 @@ def test_without_identities_all_pairs_are_refused_by_name(
 def test_a_rate_beyond_the_pairs_names_itself_and_how_many_it_needs(
     plain: Plain, named: Path, tmp_path: Path, every: bool, far: float
 ) -> None:
-    how = Measuring(every_pair=every, fars=(0.1, far), keep_crops=False)
+    options = EvaluationOptions(every_pair=every, fars=(0.1, far), keep_crops=False)
     with pytest.raises(Error) as error:
-        run_pairs(plain, ["verification"], [named], tmp_path / "r", how)
+        run_pairs(plain, ["verification"], [named], tmp_path / "r", options)
     assert f"FAR {far:g} needs at least {round(1 / far):,} impostor pairs" in str(error.value)
     assert ("all pairs of named" in str(error.value)) == every
     assert ("measure all pairs" in str(error.value)) != every
@@ -127,17 +127,17 @@ def test_a_rate_beyond_the_pairs_names_itself_and_how_many_it_needs(
 def test_a_rate_that_is_none_is_refused(
     plain: Plain, named: Path, tmp_path: Path, every: bool, far: float
 ) -> None:
-    how = Measuring(every_pair=every, fars=(far,), keep_crops=False)
-    with pytest.raises(Error, match=r"FAR .* above 0 and at most 1"):
-        run_pairs(plain, ["verification"], [named], tmp_path / "r", how)
+    options = EvaluationOptions(every_pair=every, fars=(far,), keep_crops=False)
+    with pytest.raises(Error, match=r"not a valid FAR; .* above 0 and at most 1"):
+        run_pairs(plain, ["verification"], [named], tmp_path / "r", options)
 
 
 @pytest.mark.parametrize("fmr", [0.0, 1.0, float("nan")])
 def test_an_fmr_that_no_threshold_has_is_refused(
     plain: Plain, named: Path, tmp_path: Path, fmr: float
 ) -> None:
-    with pytest.raises(Error, match=r"FMR .* between 0 and 1"):
-        run_pairs(plain, ["reject"], [named], tmp_path / "r", Measuring(fmr=fmr))
+    with pytest.raises(Error, match=r"not a valid FMR; .* between 0 and 1"):
+        run_pairs(plain, ["reject"], [named], tmp_path / "r", EvaluationOptions(fmr=fmr))
     assert not plain.batches
 
 
@@ -151,8 +151,8 @@ def test_an_fmr_beyond_the_pairs_names_itself_and_how_many_it_needs(
 def test_rates_asked_for_are_those_of_all_pairs_where_these_are_measured(
     plain: Plain, named: Path, tmp_path: Path
 ) -> None:
-    how = Measuring(every_pair=True, fars=(0.2, 0.001), keep_crops=False)
-    run_pairs(plain, ["verification"], [named], tmp_path, how)
+    options = EvaluationOptions(every_pair=True, fars=(0.2, 0.001), keep_crops=False)
+    run_pairs(plain, ["verification"], [named], tmp_path, options)
     section = load_result(tmp_path)[0].verification["named"]
     assert list(section.all_pairs.tar_at_far) == ["0.2", "0.001"]
     # The list's own 100 impostors cannot show 0.001; they are measured at what they can.

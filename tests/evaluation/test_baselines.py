@@ -22,7 +22,7 @@ from facerts.evaluation.baselines import (
 from facerts.evaluation.corruption_benchmark import corruptions_of
 from facerts.evaluation.image_scores import image_arrays, image_scores
 from facerts.evaluation.ood import run_ood
-from facerts.evaluation.options import Measuring, measured_outputs
+from facerts.evaluation.options import EvaluationOptions, measured_outputs
 from facerts.evaluation.reject import calibration_of, reject_of
 from facerts.evaluation.result_folder import load_result
 from facerts.evaluation.run import run_pairs
@@ -99,9 +99,9 @@ def test_scores_that_need_no_training_stand_beside_the_models_own(
     plain: Plain, named: Path, drawn_faces: Path, drawn_things: Path, tmp_path: Path
 ) -> None:
     reference = open_source(drawn_faces)
-    how = Measuring(fmr=0.01, detector=Brightest(), reference=reference)
-    run_pairs(plain, ["verification", "reject"], [named], tmp_path, how)
-    run_ood(plain, [str(drawn_faces)], [str(drawn_things)], tmp_path, how)
+    options = EvaluationOptions(fmr=0.01, detector=Brightest(), reference=reference)
+    run_pairs(plain, ["verification", "reject"], [named], tmp_path, options)
+    run_ood(plain, [str(drawn_faces)], [str(drawn_things)], tmp_path, options)
     content, arrays = load_result(tmp_path)
     expected = ["quality", "norm", "sharpness", "det_score", "neighbors"]
     assert list(dict.fromkeys(curve.by for curve in content.reject["named"])) == expected
@@ -130,8 +130,8 @@ def test_the_flip_of_the_references_is_that_of_the_pictures(
     reference = open_source(drawn_faces)
     known = np.stack([reference.crop(row) for row in range(len(reference))])
     for flip in (False, True):
-        how = Measuring(flip=flip, reference=reference, keep_crops=False)
-        run_pairs(plain, ["verification"], [named], tmp_path / str(flip), how)
+        options = EvaluationOptions(flip=flip, reference=reference, keep_crops=False)
+        run_pairs(plain, ["verification"], [named], tmp_path / str(flip), options)
         arrays = load_result(tmp_path / str(flip))[1]
         images = open_source(named.parent)
         crops = {images.key(row): images.crop(row) for row in range(len(images))}
@@ -156,7 +156,7 @@ def test_face_size_is_a_baseline_where_the_points_are_known(plain: Plain, drawn_
     assert images.labels is not None
     same = images.labels[first] == images.labels[second]
     benchmark = PairBenchmark("points", images, pairs, same, np.arange(len(pairs)) % 10)
-    outputs = measured_outputs(plain, images, Measuring(), flip=False)
+    outputs = measured_outputs(plain, images, EvaluationOptions(), flip=False)
     assert list(image_scores(outputs)) == ["quality", "norm", "sharpness", "face_size"]
     assert "face_size" in image_arrays(outputs, keys)
     curves = reject_of(outputs, benchmark, fmr=0.01)
@@ -178,7 +178,7 @@ def test_a_score_that_is_the_same_everywhere_is_no_better_than_chance(
         def __call__(self, image: NDArray[np.uint8]) -> list[Detection]:
             return []
 
-    run_pairs(plain, ["reject"], [named], tmp_path, Measuring(fmr=0.01, detector=Blind()))
+    run_pairs(plain, ["reject"], [named], tmp_path, EvaluationOptions(fmr=0.01, detector=Blind()))
     content = load_result(tmp_path)[0]
     assert content.calibration["named"].by["det_score"].spearman == 0.0
     for curve in content.reject["named"]:

@@ -11,14 +11,14 @@ from facerts.embedding import FaceOutputs
 from facerts.errors import DataError
 from facerts.evaluation.compare import SCHEMA, compare, write_comparison
 from facerts.evaluation.ood import run_ood
-from facerts.evaluation.options import Measuring
+from facerts.evaluation.options import EvaluationOptions
 from facerts.evaluation.results.comparison import Comparison, VerificationDifference
 from facerts.evaluation.run import run_pairs
 from facerts.metrics.verification import auroc
 from tests.evaluation.conftest import Plain
 
 MEASURES = ("accuracy", "auroc", "tar_at_far")
-BARE = Measuring(keep_crops=False)
+BARE = EvaluationOptions(keep_crops=False)
 # 100 impostor pairs cannot show the FMR of error versus reject.
 UNREACHED = [
     f"{name}: FMR 0.001 needs at least 1,000 impostor pairs, and there are 100, so no qualities are compared on one "

@@ -15,7 +15,7 @@ from facerts.embedding import FaceOutputs
 from facerts.errors import DataError
 from facerts.evaluation.compare import compare
 from facerts.evaluation.ood import run_ood
-from facerts.evaluation.options import Measuring
+from facerts.evaluation.options import EvaluationOptions
 from facerts.evaluation.result_folder import load_result
 from facerts.evaluation.results.comparison import Comparison, ComparisonTable, TableCell
 from facerts.evaluation.run import run_pairs
@@ -24,7 +24,7 @@ from tests.evaluation.conftest import Plain
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("few_replicates")]
 
-HOW = Measuring(keep_crops=False, flip=False, fmr=0.05)
+OPTIONS = EvaluationOptions(keep_crops=False, flip=False, fmr=0.05)
 
 
 class Seeded(Plain):
@@ -57,8 +57,10 @@ def folders(
     found = {}
     for key, model in zip(("plain", "poor", "one", "two"), models, strict=True):
         out = found[key] = home / key
-        run_pairs(model, ["verification", "reject"], [named, benchmark_folder / "people.bin"], out, HOW)
-        run_ood(model, [str(drawn_faces), str(benchmark_folder / "people")], [str(drawn_things)], out, HOW)
+        run_pairs(model, ["verification", "reject"], [named, benchmark_folder / "people.bin"], out, OPTIONS)
+        run_ood(
+            model, [str(drawn_faces), str(benchmark_folder / "people")], [str(drawn_things)], out, OPTIONS
+        )
     return found
 
 
@@ -206,7 +208,7 @@ def test_all_qualities_are_measured_on_the_chosen_embedding(
                 _, arrays = load_result(folders[run])
                 quality = pair_quality(arrays[prefix + score], base[prefix + "pairs"])
                 curve = error_versus_reject(
-                    base[prefix + "scores"], base[prefix + "same"], quality, fmr=HOW.fmr
+                    base[prefix + "scores"], base[prefix + "same"], quality, fmr=OPTIONS.fmr
                 )
                 expected.append(curve)
             np.testing.assert_allclose(curves[method, score], [curve.fnmr for curve in expected])
@@ -223,7 +225,7 @@ def test_all_qualities_are_measured_on_the_chosen_embedding(
 def test_sections_that_are_missing_are_empty_cells(
     folders: dict[str, Path], named: Path, tmp_path: Path
 ) -> None:
-    run_pairs(Seeded("less", 5), ["verification"], [named], tmp_path / "less", HOW)
+    run_pairs(Seeded("less", 5), ["verification"], [named], tmp_path / "less", OPTIONS)
     found = compare([folders["plain"], tmp_path / "less"])
     accuracy = row(table(found, "Verification accuracy"), "less")
     assert accuracy["named"] is not None
@@ -264,7 +266,7 @@ def test_runs_of_one_label_must_be_of_one_method_on_the_same_data(
             compare([f"s={folders['one']}", f"s={folder}"])
         return str(error.value)
 
-    assert "one and the same model" in refused(folders["one"])
+    assert "results of the same model" in refused(folders["one"])
     less = changed(folders["two"], tmp_path / "less", lambda told: told["verification"].pop("people"))
     assert f"{less} has no verification of people" in refused(less)
     other = changed(

@@ -15,7 +15,7 @@ from facerts.errors import DataError, Error, ImageError, ModelError
 from facerts.evaluation import embed_source, evaluate_verification
 from facerts.evaluation.compare import compare
 from facerts.evaluation.ood import ood_of, run_ood
-from facerts.evaluation.options import Measuring
+from facerts.evaluation.options import EvaluationOptions
 from facerts.evaluation.reject import reject_of
 from facerts.evaluation.result_folder import ResultFolder, load_result
 from facerts.evaluation.results import Sections
@@ -23,7 +23,7 @@ from facerts.evaluation.results.verification import VerificationResult
 from facerts.evaluation.run import run_identification, run_pairs
 from facerts.evaluation.verification import verification_of
 from facerts.images import decode_crop
-from facerts.io.shown import shown_command
+from facerts.io.redact import redacted_command
 from facerts.metrics.pair_intervals import verification_intervals
 from tests.evaluation.conftest import Plain
 
@@ -148,10 +148,10 @@ def test_a_command_is_told_once_however_much_it_measures(
     plain: Plain, named: Path, benchmark_folder: Path, tmp_path: Path
 ) -> None:
     data = [named, benchmark_folder / "people.bin"]
-    run_pairs(plain, ["verification", "reject"], data, tmp_path, Measuring(fmr=0.01))
+    run_pairs(plain, ["verification", "reject"], data, tmp_path, EvaluationOptions(fmr=0.01))
     content, _ = load_result(tmp_path)
     assert set(content.verification) == set(content.reject) == {"named", "people"}
-    assert content.command == [shown_command()]
+    assert content.command == [redacted_command()]
 
 
 @pytest.fixture
@@ -172,7 +172,7 @@ def templates(plain: Plain, benchmark_folder: Path, monkeypatch: pytest.MonkeyPa
 def test_templates_are_measured_with_each_pooling(
     plain: Plain, templates: TemplateBenchmark, named: Path, tmp_path: Path
 ) -> None:
-    run_pairs(plain, ["verification"], ["pooled", named], tmp_path, Measuring(fars=(0.1, 0.05)))
+    run_pairs(plain, ["verification"], ["pooled", named], tmp_path, EvaluationOptions(fars=(0.1, 0.05)))
     content, _ = load_result(tmp_path)
     names = ["pooled (mean)", "pooled (quality)", "pooled (norm)", "named"]
     assert sorted(content.verification) == sorted(names)
@@ -184,13 +184,25 @@ def test_what_templates_cannot_be_asked_for_is_refused_and_not_left_out(
     plain: Plain, templates: TemplateBenchmark, tmp_path: Path
 ) -> None:
     impostors = int((~templates.same).sum())
-    for kind, how, message in (
-        ("reject", Measuring(), "pooled: error versus reject needs pairs of images, .* has templates"),
-        ("verification", Measuring(every_pair=True), "pooled: all pairs are pairs of images, .* templates"),
-        ("verification", Measuring(fars=(1e-5,)), f"pooled: FAR 1e-05 needs .* there are {impostors:,}"),
+    for kind, options, message in (
+        (
+            "reject",
+            EvaluationOptions(),
+            "pooled: error versus reject needs pairs of images, .* has templates",
+        ),
+        (
+            "verification",
+            EvaluationOptions(every_pair=True),
+            "pooled: all pairs are pairs of images, .* templates",
+        ),
+        (
+            "verification",
+            EvaluationOptions(fars=(1e-5,)),
+            f"pooled: FAR 1e-05 needs .* there are {impostors:,}",
+        ),
     ):
         with pytest.raises(Error, match=message):
-            run_pairs(plain, [kind], ["pooled"], tmp_path / "r", how)  # type: ignore[list-item]
+            run_pairs(plain, [kind], ["pooled"], tmp_path / "r", options)  # type: ignore[list-item]
     assert not plain.batches
     with pytest.raises(Error, match="two benchmarks are called 'pooled'"):
         run_pairs(plain, ["verification"], ["pooled", "pooled"], tmp_path / "r")
@@ -225,7 +237,7 @@ def test_reject_has_each_score_with_both_conventions(plain: Plain, drawn_benchma
 
 def test_a_model_without_scores_cannot_reject(plain: Plain, drawn_benchmark: PairBenchmark) -> None:
     outputs = embed_source(plain, drawn_benchmark.images, flip=False, progress=False)
-    with pytest.raises(ModelError, match="neither quality nor norm"):
+    with pytest.raises(ModelError, match="neither a quality nor a norm"):
         reject_of(FaceOutputs(outputs.embedding), drawn_benchmark)
 
 
@@ -257,7 +269,7 @@ def test_commands_share_a_folder_and_replace_only_their_own_section(
     out = tmp_path / "result"
     data = [benchmark_folder / "people.bin"]
     run_pairs(plain, ["verification"], data, out)
-    run_pairs(plain, ["reject"], data, out, Measuring(fmr=0.01))
+    run_pairs(plain, ["reject"], data, out, EvaluationOptions(fmr=0.01))
     run_ood(plain, [str(benchmark_folder / "people")], [str(drawn_things)], out, exclude_others="*[01].jpg")
     first = load_result(out)[0].verification["people"]
     run_pairs(plain, ["verification"], data, out)
@@ -285,11 +297,13 @@ def test_benchmarks_are_embedded_once_for_several_measurements(
     source = open_source(data)
     different = len({source.read(row) for row in range(len(source))})
     assert different < len(source) == 400
-    run_pairs(plain, ["reject"], [data], tmp_path / "once", Measuring(flip=False, fmr=0.01))
+    run_pairs(plain, ["reject"], [data], tmp_path / "once", EvaluationOptions(flip=False, fmr=0.01))
     assert sum(plain.batches) == different
     # Verification looks at 64 pairs of each kind with their colors swapped; in a .bin set that is 256 pictures.
     plain.batches.clear()
-    run_pairs(plain, ["verification", "reject"], [data], tmp_path / "r", Measuring(flip=False, fmr=0.01))
+    run_pairs(
+        plain, ["verification", "reject"], [data], tmp_path / "r", EvaluationOptions(flip=False, fmr=0.01)
+    )
     assert sum(plain.batches) == different + 256
 
 
@@ -306,11 +320,11 @@ def test_names_that_would_overwrite_each_other_are_refused(
 ) -> None:
     with pytest.raises(Error, match="two benchmarks are called 'people'"):
         run_pairs(plain, ["verification"], [benchmark_folder / "people.bin"] * 2, tmp_path / "r")
-    with pytest.raises(Error, match="two sources have one name"):
+    with pytest.raises(Error, match="two sources have the same name"):
         run_ood(plain, [str(drawn_faces)], [str(drawn_faces)], tmp_path / "r")
     with pytest.raises(Error, match="two benchmarks are called 'faces'"):
         run_identification(plain, [str(drawn_faces)] * 2, tmp_path / "r")
-    with pytest.raises(DataError, match="leaves no image"):
+    with pytest.raises(DataError, match="excludes every image"):
         run_ood(plain, [str(drawn_faces)], [str(drawn_faces)], tmp_path / "r", exclude_faces="*")
 
 

@@ -223,7 +223,7 @@ def test_there_is_an_entry_for_each_pooling_and_gallery(case: tuple[FaceOutputs,
         ({"galleries": ()}, "drawn: identification needs .* no galleries"),
         (
             {"probes": Roster("strangers", np.array([0, 1]), np.array([-1, -2]))},
-            "drawn: G1 holds no person of any probe",
+            "drawn: G1 contains none of the probes' people",
         ),
     ],
 )

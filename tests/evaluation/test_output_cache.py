@@ -21,7 +21,7 @@ from facerts.embedding import OnnxEmbedder, load_embedder
 from facerts.embedding.output_cache import OutputCache
 from facerts.evaluation.corruption_benchmark import run_corruptions
 from facerts.evaluation.ood import run_ood
-from facerts.evaluation.options import Measuring
+from facerts.evaluation.options import EvaluationOptions
 from facerts.evaluation.result_folder import load_result
 from facerts.evaluation.run import run_pairs
 from facerts.evaluation.similarity import MLS
@@ -30,7 +30,7 @@ from tests.command import run
 from tests.evaluation.conftest import Plain
 from tests.foreign import write_description, write_embedder
 
-Evaluate = Callable[[Path, Measuring], object]
+Evaluate = Callable[[Path, EvaluationOptions], object]
 
 
 @pytest.fixture
@@ -111,7 +111,7 @@ def test_kinds_of_evaluation_share_what_was_kept(
 
 
 def evaluation_of(data: Path, out: Path) -> Evaluate:
-    return lambda model, how: run_pairs(load_embedder(model), ["reject"], [data], out, how)
+    return lambda model, options: run_pairs(load_embedder(model), ["reject"], [data], out, options)
 
 
 @pytest.mark.parametrize("change", ["image", "model", "description", "flip", "batch", "detector", "versions"])
@@ -119,10 +119,10 @@ def test_what_changes_the_outputs_makes_new_ones(
     change: str, model: Path, named: Path, tmp_path: Path, passes: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     named = shutil.copytree(named.parent, tmp_path / "people") / named.name
-    how = Measuring(fmr=0.01, flip=False, cache=OutputCache(tmp_path / "cache"))
-    evaluation_of(named, tmp_path / "a")(model, how)
+    options = EvaluationOptions(fmr=0.01, flip=False, cache=OutputCache(tmp_path / "cache"))
+    evaluation_of(named, tmp_path / "a")(model, options)
     before = len(passes)
-    evaluation_of(named, tmp_path / "b")(model, how)
+    evaluation_of(named, tmp_path / "b")(model, options)
     assert len(passes) == before
     if change == "image":
         image = sorted(named.parent.rglob("*.*g"))[0]
@@ -135,14 +135,14 @@ def test_what_changes_the_outputs_makes_new_ones(
         fields["input"]["mean"] = [100, 100, 100]
         beside.write_text(json.dumps(fields))
     elif change == "flip":
-        how = replace(how, flip=True)
+        options = replace(options, flip=True)
     elif change == "batch":
-        how = replace(how, batch_size=7)
+        options = replace(options, batch_size=7)
     elif change == "detector":
-        how = replace(how, detector=Detects("one"))
+        options = replace(options, detector=Detects("one"))
     else:
         monkeypatch.setattr("facerts.evaluation.options.installed_versions", lambda: {"numpy": "9"})
-    evaluation_of(named, tmp_path / "c")(model, how)
+    evaluation_of(named, tmp_path / "c")(model, options)
     assert len(passes) > before
 
 
@@ -157,8 +157,8 @@ def test_a_damaged_file_is_noticed_and_made_again(
     passes: list[int],
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    how = Measuring(fmr=0.01, cache=OutputCache(tmp_path / "cache"))
-    evaluation_of(named, tmp_path / "a")(model, how)
+    options = EvaluationOptions(fmr=0.01, cache=OutputCache(tmp_path / "cache"))
+    evaluation_of(named, tmp_path / "a")(model, options)
     before = len(passes)
     (file,) = (tmp_path / "cache").iterdir()
     good = file.read_bytes()
@@ -179,7 +179,7 @@ def test_a_damaged_file_is_noticed_and_made_again(
         }[damage]
         np.savez(file, **{**arrays, **changed})  # type: ignore[arg-type]
     capsys.readouterr()
-    evaluation_of(named, tmp_path / "b")(model, how)
+    evaluation_of(named, tmp_path / "b")(model, options)
     assert len(passes) == 2 * before
     assert f"warning: {file}" in capsys.readouterr().err
     assert content(tmp_path / "a") == content(tmp_path / "b")
@@ -190,9 +190,9 @@ def test_a_damaged_file_is_noticed_and_made_again(
 def test_models_and_sources_that_do_not_say_what_they_depend_on_are_asked_every_time(
     named: Path, tmp_path: Path
 ) -> None:
-    plain, how = Plain(), Measuring(fmr=0.01, cache=OutputCache(tmp_path / "cache"))
+    plain, options = Plain(), EvaluationOptions(fmr=0.01, cache=OutputCache(tmp_path / "cache"))
     for name in ("a", "b"):
-        run_pairs(plain, ["reject"], [named], tmp_path / name, how)
+        run_pairs(plain, ["reject"], [named], tmp_path / name, options)
     assert len(plain.batches) > 0
     assert len(plain.batches) % 2 == 0
     assert not (tmp_path / "cache").exists()
@@ -227,7 +227,7 @@ def photos(tmp_path: Path) -> Path:
 def test_photos_keep_what_was_detected_in_them(
     model: Path, photos: Path, drawn_things: Path, tmp_path: Path, passes: list[int]
 ) -> None:
-    how = Measuring(keep_crops=False, cache=OutputCache(tmp_path / "cache"))
+    options = EvaluationOptions(keep_crops=False, cache=OutputCache(tmp_path / "cache"))
 
     def evaluate(name: str, detector: Detects) -> Any:
         run_ood(
@@ -235,10 +235,10 @@ def test_photos_keep_what_was_detected_in_them(
             [str(photos)],
             [str(drawn_things)],
             tmp_path / name,
-            replace(how, align=detector),
+            replace(options, align=detector),
         )
         run_corruptions(
-            load_embedder(model), [str(photos)], tmp_path / name, replace(how, align=detector), images=2
+            load_embedder(model), [str(photos)], tmp_path / name, replace(options, align=detector), images=2
         )
         return content(tmp_path / name)
 
@@ -276,8 +276,8 @@ def test_a_folder_that_cannot_be_written_costs_the_cache_alone(
     model: Path, named: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "file").write_text("no folder")
-    how = Measuring(fmr=0.01, cache=OutputCache(tmp_path / "file" / "cache"))
-    evaluation_of(named, tmp_path / "a")(model, how)
+    options = EvaluationOptions(fmr=0.01, cache=OutputCache(tmp_path / "file" / "cache"))
+    evaluation_of(named, tmp_path / "a")(model, options)
     assert "are not kept" in capsys.readouterr().err
     assert (tmp_path / "a" / "result.json").is_file()
 

@@ -11,7 +11,7 @@ from facerts.datasets.synthetic import draw_face
 from facerts.detection import Detection
 from facerts.embedding.aligned import AlignedPhotos, alignment_notes
 from facerts.errors import ImageError
-from facerts.evaluation.options import Measuring
+from facerts.evaluation.options import EvaluationOptions
 from facerts.evaluation.run import run_pairs
 from facerts.images import encode_png
 from facerts.images.align import TEMPLATE
@@ -106,8 +106,8 @@ def test_a_benchmark_of_photos_is_measured_as_one_of_crops(
         lines.append(f"p{person:02d}/0.png,p{(person + 1) % 12:02d}/1.png,0")
     listing = photos / "pairs.csv"
     listing.write_text("\n".join(lines))
-    how = Measuring(flip=False, align=Knows(), fmr=0.1)
-    result = run_pairs(plain, ["verification", "reject"], [listing], tmp_path / "aligned", how)
+    options = EvaluationOptions(flip=False, align=Knows(), fmr=0.1)
+    result = run_pairs(plain, ["verification", "reject"], [listing], tmp_path / "aligned", options)
     crops = tmp_path / "crops"
     for source in photos.rglob("*.png"):
         target = crops / source.relative_to(photos)
@@ -115,7 +115,7 @@ def test_a_benchmark_of_photos_is_measured_as_one_of_crops(
         target.write_bytes(encode_png(draw_face(int(source.parent.name[1:]), int(source.stem))))
     (crops / "pairs.csv").write_text("\n".join(lines))
     expected = run_pairs(
-        plain, ["verification"], [crops / "pairs.csv"], tmp_path / "plain", Measuring(flip=False)
+        plain, ["verification"], [crops / "pairs.csv"], tmp_path / "plain", EvaluationOptions(flip=False)
     )
     got = result.verification["pairs"]
     assert got.auroc == pytest.approx(expected.verification["pairs"].auroc, abs=0.03)

@@ -15,7 +15,7 @@ from facerts.datasets.source import Source
 from facerts.embedding.embed import outputs_of
 from facerts.evaluation import embed_source
 from facerts.evaluation.images import SHOWN_IMAGES, extremes, shown_images
-from facerts.evaluation.options import Measuring
+from facerts.evaluation.options import EvaluationOptions
 from facerts.evaluation.result_folder import load_result
 from facerts.evaluation.run import run_pairs
 from facerts.images import decode
@@ -156,7 +156,7 @@ def test_a_result_keeps_the_crops_of_the_worst_pairs_unless_told_not_to(
     plain: Plain, named: Path, tmp_path: Path
 ) -> None:
     run_pairs(plain, ["verification"], [named], tmp_path / "with")
-    run_pairs(plain, ["verification"], [named], tmp_path / "without", Measuring(keep_crops=False))
+    run_pairs(plain, ["verification"], [named], tmp_path / "without", EvaluationOptions(keep_crops=False))
     content, arrays = load_result(tmp_path / "with")
     bare, fewer = load_result(tmp_path / "without")
     assert content.verification == bare.verification

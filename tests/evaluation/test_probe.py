@@ -68,7 +68,7 @@ def test_a_model_that_is_given_its_colors_the_wrong_way_round_is_told(
     sentence = probed(Coarse(0, 0, 1), in_red, flip=flip)
     assert sentence is not None
     assert sentence.startswith("With red and blue swapped, 128 pairs are separated better (mean margin ")
-    assert 'see "color" in its description' in sentence
+    assert 'check "color" in its description' in sentence
 
 
 def test_a_weak_lean_to_the_wrong_channel_is_told_too(in_red: PairBenchmark) -> None:

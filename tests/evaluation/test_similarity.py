@@ -19,7 +19,7 @@ from facerts.errors import Error, ModelError
 from facerts.evaluation import embed_source
 from facerts.evaluation.channel_probe import channel_probe
 from facerts.evaluation.compare import compare
-from facerts.evaluation.options import Measuring
+from facerts.evaluation.options import EvaluationOptions
 from facerts.evaluation.reject import calibration_of, reject_of
 from facerts.evaluation.result_folder import load_result
 from facerts.evaluation.run import run_pairs
@@ -27,7 +27,7 @@ from facerts.evaluation.similarity import COSINE, MLS, SIMILARITIES, GaussianEmb
 from facerts.evaluation.verification import verification_of
 from tests.evaluation.conftest import Plain
 
-BARE = Measuring(flip=False, keep_crops=False, fmr=0.02)
+BARE = EvaluationOptions(flip=False, keep_crops=False, fmr=0.02)
 
 
 class Gaussian(Plain):
@@ -96,9 +96,9 @@ def test_scores_are_scipys_log_densities_and_numbers_are_made_from_them(named: P
 @pytest.mark.slow
 @pytest.mark.parametrize("flip", [False, True])
 def test_one_variance_for_all_ranks_pairs_as_the_cosine_does(flip: bool, named: Path, tmp_path: Path) -> None:
-    how = replace(BARE, flip=flip)
+    options = replace(BARE, flip=flip)
     for similarity in (COSINE, MLS):
-        run_pairs(Even(), ["verification", "reject"], [named], tmp_path, how, similarity=similarity)
+        run_pairs(Even(), ["verification", "reject"], [named], tmp_path, options, similarity=similarity)
     content, arrays = load_result(tmp_path)
     by_cosine, by_mls = (content.verification[name] for name in ("named", "named (mls)"))
     assert (by_cosine.similarity, by_mls.similarity) == ("cosine", "mls")
@@ -123,9 +123,9 @@ def test_mirrors_are_fused_by_their_variances_and_only_for_mls(named: Path, tmp_
     mean = (one.embedding * second + other.embedding * first) / (first + second)
     mean /= np.linalg.norm(mean, axis=1, keepdims=True)
     expected = log_density(mean, first * second / (first + second), benchmark.pairs)
-    how = replace(BARE, flip=True)
+    options = replace(BARE, flip=True)
     for similarity in (COSINE, MLS):
-        run_pairs(Gaussian(), ["verification"], [named], tmp_path, how, similarity=similarity)
+        run_pairs(Gaussian(), ["verification"], [named], tmp_path, options, similarity=similarity)
     content, arrays = load_result(tmp_path)
     assert content.verification["named (mls)"].flip is True
     np.testing.assert_allclose(arrays["verification/named (mls)/scores"], expected, rtol=1e-4)
@@ -155,7 +155,7 @@ def test_opposite_means_fuse_to_nothing_and_to_no_nan() -> None:
 
 def test_the_pictures_kept_are_those_of_the_similaritys_own_mistakes(named: Path, tmp_path: Path) -> None:
     benchmark = open_benchmark(named)
-    run_pairs(Gaussian(), ["verification"], [named], tmp_path, Measuring(flip=False), similarity=MLS)
+    run_pairs(Gaussian(), ["verification"], [named], tmp_path, EvaluationOptions(flip=False), similarity=MLS)
     arrays = load_result(tmp_path)[1]
     scores, same = arrays["verification/named (mls)/scores"], benchmark.same
     worst = np.concatenate(
@@ -214,9 +214,9 @@ def test_a_table_with_variances_gives_what_its_model_gives(named: Path, tmp_path
         variance=outputs.extras["variance"],
     )
     run_pairs(Gaussian(), ["verification"], [named], tmp_path / "model", BARE, similarity=MLS)
-    how = replace(BARE, flip=True)
+    options = replace(BARE, flip=True)
     run_pairs(
-        load_table(tmp_path / "t.npz"), ["verification"], [named], tmp_path / "table", how, similarity=MLS
+        load_table(tmp_path / "t.npz"), ["verification"], [named], tmp_path / "table", options, similarity=MLS
     )
     (model, arrays), (table, copies) = (load_result(tmp_path / name) for name in ("model", "table"))
     assert table.verification["named (mls)"].flip is None
@@ -226,7 +226,7 @@ def test_a_table_with_variances_gives_what_its_model_gives(named: Path, tmp_path
 
 
 WRONG = {
-    "none": (None, "there is no variance beside the embeddings"),
+    "none": (None, "the embeddings come without a variance"),
     "one a picture": (np.ones(3), r"each entry of the embedding, \(3, 2\), and the variance is \(3,\)"),
     "too many": (np.ones((3, 4)), r"each entry of the embedding, \(3, 2\), and the variance is \(3, 4\)"),
     "zero": ([[1, 1], [1, 0], [1, 1]], "above 0, and entry 1 of image 1 has 0"),
@@ -253,9 +253,11 @@ def test_variances_that_are_none_are_refused(variance: Any, message: str) -> Non
 def test_a_model_without_variances_is_refused_at_its_first_crops(
     flip: bool, plain: Plain, named: Path, tmp_path: Path
 ) -> None:
-    how = replace(BARE, flip=flip, batch_size=8)
-    with pytest.raises(ModelError, match="mls compares Gaussians, and there is no variance"):
-        run_pairs(plain, ["verification"], [named], tmp_path / "r", how, similarity=MLS)
+    options = replace(BARE, flip=flip, batch_size=8)
+    with pytest.raises(
+        ModelError, match="mls compares Gaussians, but the embeddings come without a variance"
+    ):
+        run_pairs(plain, ["verification"], [named], tmp_path / "r", options, similarity=MLS)
     assert plain.batches == [8]
     assert not (tmp_path / "r").exists()
 
@@ -264,7 +266,7 @@ def test_all_pairs_and_templates_are_refused_with_the_reason(
     plain: Plain, named: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for kind in ("verification", "reject"):
-        with pytest.raises(Error, match=r"cannot be compared by mls: .* product of matrices"):
+        with pytest.raises(Error, match=r"cannot be compared by mls, only by the cosine, .* matrix product"):
             run_pairs(plain, [kind], [named], tmp_path / "r", replace(BARE, every_pair=True), similarity=MLS)  # type: ignore[list-item]
     monkeypatch.setattr("facerts.evaluation.run.is_template_benchmark", lambda path: str(path) == "pooled")
     with pytest.raises(Error, match=r"pooled: templates cannot be compared by mls: .* no variance"):
@@ -277,5 +279,5 @@ def test_the_functions_behind_compare_by_the_cosine_unless_told(drawn_benchmark:
     assert verification_of(outputs, drawn_benchmark, flip=False)[0].similarity == "cosine"
     assert reject_of(outputs, drawn_benchmark, fmr=0.02)[0].similarity == "cosine"
     assert calibration_of(outputs, drawn_benchmark, fmr=0.02).similarity == "cosine"
-    with pytest.raises(ModelError, match="no variance"):
+    with pytest.raises(ModelError, match="without a variance"):
         calibration_of(replace(outputs, extras={}), drawn_benchmark, fmr=0.02, similarity=MLS)

@@ -13,12 +13,12 @@ from facerts.embedding import EmbeddingTable, load_table
 from facerts.errors import DataError
 from facerts.evaluation import embed_source
 from facerts.evaluation.ood import run_ood
-from facerts.evaluation.options import Measuring
+from facerts.evaluation.options import EvaluationOptions
 from facerts.evaluation.result_folder import load_result
 from facerts.evaluation.run import run_identification, run_pairs
 from tests.evaluation.conftest import Plain
 
-HOW = Measuring(flip=False, every_pair=True, fmr=0.01, keep_crops=False)
+OPTIONS = EvaluationOptions(flip=False, every_pair=True, fmr=0.01, keep_crops=False)
 
 
 def table_of(path: Path, *sources: Source, flip: bool = False) -> EmbeddingTable:
@@ -48,8 +48,8 @@ def approximately(told: Any) -> Any:
 
 def test_a_table_gives_the_numbers_of_the_model_whose_outputs_it_holds(named: Path, tmp_path: Path) -> None:
     table = table_of(tmp_path / "elsewhere.npz", open_benchmark(named).images)
-    run_pairs(Plain(), ["verification", "reject"], [named], tmp_path / "model", HOW)
-    run_pairs(table, ["verification", "reject"], [named], tmp_path / "table", HOW)
+    run_pairs(Plain(), ["verification", "reject"], [named], tmp_path / "model", OPTIONS)
+    run_pairs(table, ["verification", "reject"], [named], tmp_path / "table", OPTIONS)
     (model, arrays), (other, copies) = (load_result(tmp_path / name) for name in ("model", "table"))
     assert other.model.to_json() == {"name": "elsewhere", "sha256": table.sha256, "method": "unknown"}
     section, copy = model.verification["named"], other.verification["named"]
@@ -71,10 +71,10 @@ def test_a_table_gives_the_numbers_of_the_model_whose_outputs_it_holds(named: Pa
 
 def test_a_table_of_flipped_embeddings_is_taken_as_it_is(named: Path, tmp_path: Path) -> None:
     table = table_of(tmp_path / "flipped.npz", open_benchmark(named).images, flip=True)
-    run_pairs(Plain(), ["verification"], [named], tmp_path / "model", Measuring(flip=True))
+    run_pairs(Plain(), ["verification"], [named], tmp_path / "model", EvaluationOptions(flip=True))
     scores = [load_result(tmp_path / "model")[1]["verification/named/scores"]]
     for flip in (False, True):
-        run_pairs(table, ["verification"], [named], tmp_path / f"table{flip}", Measuring(flip=flip))
+        run_pairs(table, ["verification"], [named], tmp_path / f"table{flip}", EvaluationOptions(flip=flip))
         scores.append(load_result(tmp_path / f"table{flip}")[1]["verification/named/scores"])
     np.testing.assert_allclose(scores[1], scores[0], atol=1e-5)
     np.testing.assert_array_equal(scores[1], scores[2])
@@ -102,9 +102,9 @@ def test_a_table_is_searched_and_told_from_others_like_a_model(
     drawn_faces: Path, drawn_things: Path, tmp_path: Path
 ) -> None:
     table = table_of(tmp_path / "t.npz", open_source(drawn_faces), open_images(drawn_things))
-    for judged, name in ((Plain(), "model"), (table, "table")):
-        run_identification(judged, [str(drawn_faces)], tmp_path / name, HOW)
-        run_ood(judged, [str(drawn_faces)], [str(drawn_things)], tmp_path / name, HOW)
+    for embedder, name in ((Plain(), "model"), (table, "table")):
+        run_identification(embedder, [str(drawn_faces)], tmp_path / name, OPTIONS)
+        run_ood(embedder, [str(drawn_faces)], [str(drawn_things)], tmp_path / name, OPTIONS)
     model, other = (load_result(tmp_path / name)[0] for name in ("model", "table"))
     written, expected = other.to_json(), model.to_json()
     for kind in ("identification", "ood"):
@@ -116,4 +116,4 @@ def test_a_reference_needs_rows_too(named: Path, drawn_things: Path, tmp_path: P
     table = table_of(tmp_path / "t.npz", images)
     reference = open_images(drawn_things)
     with pytest.raises(DataError, match="images of things have no row"):
-        run_pairs(table, ["verification"], [named], tmp_path / "r", Measuring(reference=reference))
+        run_pairs(table, ["verification"], [named], tmp_path / "r", EvaluationOptions(reference=reference))

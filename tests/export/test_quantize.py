@@ -21,7 +21,7 @@ from facerts.embedding import FaceOutputs, load_embedder
 from facerts.embedding.onnx_embedder import to_input
 from facerts.errors import DataError, Error, ModelError
 from facerts.export.parity import Parity, compare_outputs
-from facerts.export.quantize import quantize, store_half
+from facerts.export.quantize import quantize, store_weights_as_float16
 from facerts.onnx.contract import InputSpec
 from facerts.training.checkpoint import load_network
 from facerts.training.export import from_checkpoint as export_module
@@ -317,5 +317,5 @@ def test_a_weight_beyond_float16_is_refused(tmp_path: Path) -> None:
     onnx.save(model, str(path))
     before = path.read_bytes()
     with pytest.raises(ModelError, match=r"the weight matrix has a value of .* beyond the range of float16"):
-        store_half(path)
+        store_weights_as_float16(path)
     assert path.read_bytes() == before

@@ -403,7 +403,7 @@ def _read_result(folder: Path) -> None:
 @lru_cache
 def _results() -> list[Files]:
     from facerts.benchmarks import pairs_from_identities
-    from facerts.evaluation.options import Measuring
+    from facerts.evaluation.options import EvaluationOptions
     from facerts.evaluation.run import run_pairs
     from tests.evaluation.conftest import Plain, write_pairs
 
@@ -413,7 +413,7 @@ def _results() -> list[Files]:
         pairs = write_pairs(
             pairs_from_identities(open_source(people), genuine=30, impostors=30, seed=2), people / "p.csv"
         )
-        run_pairs(Plain(), ["verification"], [pairs], out, Measuring(keep_crops=False))
+        run_pairs(Plain(), ["verification"], [pairs], out, EvaluationOptions(keep_crops=False))
         return [{path.name: path.read_bytes() for path in sorted(out.iterdir())}]
 
 

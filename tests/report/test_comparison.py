@@ -15,7 +15,7 @@ from facerts.evaluation.compare import MethodRuns, compare_methods, methods_of
 from facerts.evaluation.corruption_benchmark import run_corruptions
 from facerts.evaluation.labeled import Measured, load_labeled
 from facerts.evaluation.ood import run_ood
-from facerts.evaluation.options import Measuring
+from facerts.evaluation.options import EvaluationOptions
 from facerts.evaluation.results import Comparison
 from facerts.evaluation.run import run_pairs
 from facerts.report import figures
@@ -37,13 +37,13 @@ def methods(
     """Two seeds of "A=1" with training logs, and "B", much worse."""
     people, listing = named_folder
     home = tmp_path_factory.mktemp("compared")
-    how = Measuring(flip=False, keep_crops=False, fmr=0.05)
+    options = EvaluationOptions(flip=False, keep_crops=False, fmr=0.05)
     labeled = []
     for number, (label, noise) in enumerate((("A=1", 0.02), ("A=1", 0.02), ("B", 0.5))):
         out, model = home / str(number), Seeded(label, number, noise)
-        run_pairs(model, ["verification", "reject"], [listing], out, how)
-        run_ood(model, [str(people)], [str(drawn_things)], out, how)
-        run_corruptions(model, [str(people)], out, how, images=12)
+        run_pairs(model, ["verification", "reject"], [listing], out, options)
+        run_ood(model, [str(people)], [str(drawn_things)], out, options)
+        run_corruptions(model, [str(people)], out, options, images=12)
         labeled.append(f"{label}={out}")
     (home / "0" / "log.jsonl").write_text("\n".join(map(json.dumps, LOG)))
     return methods_of(load_labeled(labeled))

@@ -17,7 +17,7 @@ from facerts.datasets import open_source
 from facerts.datasets.synthetic import write_synthetic_faces
 from facerts.evaluation.corruption_benchmark import run_corruptions
 from facerts.evaluation.ood import run_ood
-from facerts.evaluation.options import Measuring
+from facerts.evaluation.options import EvaluationOptions
 from facerts.evaluation.run import run_identification, run_pairs
 from facerts.report import write_report
 from facerts.report.figures.style import new_figure, rate_axes, svg
@@ -41,12 +41,12 @@ def result(drawn_things: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
     first = listing.read_text().splitlines()[1].split(",")
     with listing.open("a") as file:
         file.write("\n" + ",".join([first[0], first[0], "1", *first[3:4], first[4], first[4]]) + "\n")
-    out, how = folder / "result", Measuring(flip=False, every_pair=True, fmr=0.05)
+    out, options = folder / "result", EvaluationOptions(flip=False, every_pair=True, fmr=0.05)
     model = Plain()
-    run_pairs(model, ["verification", "reject"], [listing], out, how)
-    run_ood(model, [str(people)], [str(drawn_things)], out, how, exclude_others="Zoë*")
-    run_corruptions(model, [str(people)], out, how, images=6)
-    run_identification(model, [str(people)], out, how, enrolled=2)
+    run_pairs(model, ["verification", "reject"], [listing], out, options)
+    run_ood(model, [str(people)], [str(drawn_things)], out, options, exclude_others="Zoë*")
+    run_corruptions(model, [str(people)], out, options, images=6)
+    run_identification(model, [str(people)], out, options, enrolled=2)
     content = json.loads((out / "result.json").read_text(encoding="utf-8"))
     content["command"] = [["facerts", "evaluate", "ood", "--in", "/home/ada/Ada_Lovelace.csv"]]
     (out / "result.json").write_text(json.dumps(content), encoding="utf-8")

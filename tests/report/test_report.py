@@ -15,7 +15,7 @@ from facerts.datasets.synthetic import write_synthetic_faces
 from facerts.embedding import load_embedder
 from facerts.errors import DataError
 from facerts.evaluation.ood import run_ood
-from facerts.evaluation.options import Measuring
+from facerts.evaluation.options import EvaluationOptions
 from facerts.evaluation.run import run_pairs
 from facerts.report import write_report
 from tests.foreign import write_description, write_embedder
@@ -38,7 +38,7 @@ def result(tmp_path_factory: pytest.TempPathFactory, drawn_things: Path) -> Path
         ["verification", "reject"],
         [folder / "people.bin"],
         folder / "result",
-        Measuring(fmr=0.01),
+        EvaluationOptions(fmr=0.01),
     )
     run_ood(embedder, [str(folder / "people")], [str(drawn_things)], folder / "result")
     lines = [

@@ -15,7 +15,7 @@ from facerts.evaluation.corruption_benchmark import run_corruptions
 from facerts.evaluation.images import JPEG_QUALITY
 from facerts.evaluation.labeled import load_labeled
 from facerts.evaluation.ood import run_ood
-from facerts.evaluation.options import Measuring
+from facerts.evaluation.options import EvaluationOptions
 from facerts.evaluation.result_folder import load_result
 from facerts.evaluation.run import run_identification, run_pairs
 from facerts.evaluation.similarity import MLS
@@ -37,13 +37,13 @@ def results(
     """Two models' folders with every section, all pairs and pictures."""
     people, listing = named_folder
     folder = tmp_path_factory.mktemp("two")
-    how = Measuring(flip=False, every_pair=True, fmr=0.01)
+    options = EvaluationOptions(flip=False, every_pair=True, fmr=0.01)
     for number, name in enumerate(("first", "second")):
         out, model = folder / name, Plain(name, str(number) * 64)
-        run_pairs(model, ["verification", "reject"], [listing], out, how)
-        run_ood(model, [str(people)], [str(drawn_things)], out, how)
-        run_corruptions(model, [str(people)], out, how, images=12)
-        run_identification(model, [str(people)], out, how, enrolled=2)
+        run_pairs(model, ["verification", "reject"], [listing], out, options)
+        run_ood(model, [str(people)], [str(drawn_things)], out, options)
+        run_corruptions(model, [str(people)], out, options, images=12)
+        run_identification(model, [str(people)], out, options, enrolled=2)
     return [folder / "first", folder / "second"]
 
 
@@ -70,7 +70,9 @@ def test_a_page_shows_scores_of_another_similarity_as_such(
             outputs = super().__call__(crops)
             return replace(outputs, extras={"variance": np.full_like(outputs.embedding, 1e-3)})
 
-    run_pairs(Even(), ["verification"], [named_folder[1]], tmp_path, Measuring(flip=False), similarity=MLS)
+    run_pairs(
+        Even(), ["verification"], [named_folder[1]], tmp_path, EvaluationOptions(flip=False), similarity=MLS
+    )
     (subject,) = load_subjects([tmp_path])
     (pair, *_) = worst_pairs(subject, "named (mls)")["Impostor pairs most alike"]
     scores = subject.arrays["verification/named (mls)/scores"]
@@ -132,8 +134,8 @@ def test_best_and_worst_are_in_order(results: list[Path]) -> None:
 
 
 def test_without_pictures_there_are_none_on_the_page(named_folder: tuple[Path, Path], tmp_path: Path) -> None:
-    how = Measuring(flip=False, keep_crops=False)
-    run_pairs(Plain(), ["verification"], [named_folder[1]], tmp_path / "r", how)
+    options = EvaluationOptions(flip=False, keep_crops=False)
+    run_pairs(Plain(), ["verification"], [named_folder[1]], tmp_path / "r", options)
     assert "data:image" not in page_of([tmp_path / "r"], tmp_path / "page.html")
 
 
@@ -143,6 +145,8 @@ def test_warnings_of_the_data_stand_on_the_page(named_folder: tuple[Path, Path],
     first = text[1].split(",")
     text.append(",".join([first[0], first[0], "1", "7", first[4], first[4]]))
     (people / "twice.csv").write_text("\n".join(text))
-    run_pairs(Plain(), ["verification"], [people / "twice.csv"], tmp_path / "r", Measuring(flip=False))
+    run_pairs(
+        Plain(), ["verification"], [people / "twice.csv"], tmp_path / "r", EvaluationOptions(flip=False)
+    )
     page = page_of([tmp_path / "r"], tmp_path / "page.html")
     assert "1 genuine pairs consist of the same image twice" in page

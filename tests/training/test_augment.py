@@ -13,8 +13,8 @@ FACE = draw_face(3, 0)
 
 
 def test_augmentation_depends_only_on_the_key() -> None:
-    augment = build_augmentation(flip=True, scale=0.1, shift=0.05, rotation=10, ladder=0.5)
-    again = build_augmentation(flip=True, scale=0.1, shift=0.05, rotation=10, ladder=0.5)
+    augment = build_augmentation(flip=True, scale=0.1, shift=0.05, rotation=10, corruption=0.5)
+    again = build_augmentation(flip=True, scale=0.1, shift=0.05, rotation=10, corruption=0.5)
     keys = [(1, 0, 5), (1, 0, 6), (1, 1, 5), (2, 0, 5)]
     first = [augment(FACE, key) for key in keys]
     second = [again(FACE, key) for key in reversed(keys)]
@@ -37,7 +37,7 @@ def test_without_options_nothing_changes() -> None:
 
 
 def test_corruptions_have_their_probability() -> None:
-    augment = build_augmentation(flip=False, ladder=0.3)
+    augment = build_augmentation(flip=False, corruption=0.3)
     changed = sum(not np.array_equal(augment(FACE, (0, 0, n)), FACE) for n in range(400))
     assert 85 < changed < 155
 

@@ -166,7 +166,7 @@ def test_a_file_covers_the_file_of_the_method_that_it_chooses(write: Write) -> N
     assert (mine.name, mine.optim.epochs, mine.optim.lr) == ("mine", 3, 0.01)
     assert mine.backbone.weights == "runs/faces_small_arcface"
     mine = load_recipe(write("mine.yaml", base="faces_small", method={"name": "tempnet", "tau_max": 0.1}))
-    assert (mine.method["rho"], mine.method["tau_max"], mine.data.augmentation.ladder) == (3.5, 0.1, 0.5)
+    assert (mine.method["rho"], mine.method["tau_max"], mine.data.augmentation.corruption) == (3.5, 0.1, 0.5)
 
 
 def test_a_base_may_be_a_file_beside_the_recipe_wherever_it_is_read_from(
@@ -316,4 +316,25 @@ def test_a_setting_by_both_its_names_is_refused(tmp_path: Path) -> None:
         "base: faces_small\nmethod: {name: tempnet, lowest: 0.01, tau_min: 0.02}\n"
     )
     with pytest.raises(RecipeError, match="lowest"):
+        load_recipe(tmp_path / "mine.yaml")
+
+
+def test_augmentation_by_former_names_covers_that_of_the_methods_file(tmp_path: Path) -> None:
+    former = "{ladder: 0.2, ladder_strength: 0.3}"
+    (tmp_path / "mine.yaml").write_text(f"base: faces_small\nmethod: tau\ndata: {{augmentation: {former}}}\n")
+    by_key = [f"data.augmentation.{setting}" for setting in ("ladder=0.2", "ladder_strength=0.3")]
+    for recipe in (
+        load_recipe("faces_small", ["method=tau", *by_key]),
+        load_recipe("faces_small_tau", [f"data.augmentation={former}"]),
+        load_recipe(tmp_path / "mine.yaml"),
+    ):
+        assert (recipe.data.augmentation.corruption, recipe.data.augmentation.max_severity) == (0.2, 0.3)
+        assert "ladder" not in recipe.to_yaml()
+
+
+def test_augmentation_by_both_its_names_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text(
+        "base: faces_small\nmethod: tau\ndata: {augmentation: {ladder: 0.2, corruption: 0.3}}\n"
+    )
+    with pytest.raises(RecipeError, match="ladder"):
         load_recipe(tmp_path / "mine.yaml")

@@ -247,7 +247,7 @@ EVERYTHING: dict[str, Any] = {
     "zoom": 0.3,
     "black_border": 0.3,
     "small": 0.4,
-    "ladder": 0.4,
+    "corruption": 0.4,
 }
 
 
@@ -340,7 +340,7 @@ def test_random_choices_are_independent() -> None:
     zoomed = np.array([not np.array_equal(zoom(FACE, key), flip(FACE, key)) for key in keys])
     both = build_augmentation(flip=True, zoom=0.5, small=0.5)
     small = np.array([not np.array_equal(both(FACE, key), zoom(FACE, key)) for key in keys])
-    everything = build_augmentation(flip=True, zoom=0.5, small=0.5, ladder=0.5)
+    everything = build_augmentation(flip=True, zoom=0.5, small=0.5, corruption=0.5)
     worse = np.array([not np.array_equal(everything(FACE, key), both(FACE, key)) for key in keys])
     related = np.corrcoef([flipped, zoomed, small, worse])
     assert np.abs(related - np.eye(4)).max() < 0.12
@@ -351,15 +351,15 @@ def test_degradation_comes_after_geometry(monkeypatch: pytest.MonkeyPatch) -> No
     warp, small, degrade = cv2.warpAffine, module.small_face, module.degrade
     monkeypatch.setattr(cv2, "warpAffine", lambda *a, **k: order.append("warp") or warp(*a, **k))
     monkeypatch.setattr(module, "small_face", lambda *a: order.append("small") or small(*a))
-    monkeypatch.setattr(module, "degrade", lambda *a: order.append("ladder") or degrade(*a))
-    build_augmentation(points_jitter=0.1, small=1.0, ladder=1.0)(FACE, (0, 0, 0))
-    assert order == ["warp", "small", "ladder"]
+    monkeypatch.setattr(module, "degrade", lambda *a: order.append("corruption") or degrade(*a))
+    build_augmentation(points_jitter=0.1, small=1.0, corruption=1.0)(FACE, (0, 0, 0))
+    assert order == ["warp", "small", "corruption"]
 
 
 def test_a_recipe_has_the_same_options_and_defaults() -> None:
     parameters = inspect.signature(build_augmentation).parameters
     assert {name: p.default for name, p in parameters.items()} == Augmentation().model_dump()
-    old = {"flip": True, "scale": 0.1, "shift": 0.02, "rotation": 5, "black_border": 0.1, "ladder": 0.5}
+    old = {"flip": True, "scale": 0.1, "shift": 0.02, "rotation": 5, "black_border": 0.1, "corruption": 0.5}
     assert Augmentation(**old).points_jitter == Augmentation(**old).zoom == Augmentation(**old).small == 0
     recipe = load_recipe("casia_rts", ["data.augmentation.zoom=0.2", "data.augmentation.points_jitter=0.1"])
     assert recipe.data.augmentation.zoom == 0.2

@@ -44,7 +44,7 @@ def test_epochs_are_the_same_for_any_number_of_workers(
             *NAMED,
             f"data.workers={workers}",
             "data.augmentation.rotation=10",
-            "data.augmentation.ladder=0.5",
+            "data.augmentation.corruption=0.5",
         )
         return list(TrainingData(recipe).batches(start, STEPS))
 

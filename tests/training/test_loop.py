@@ -116,7 +116,7 @@ def test_an_interrupted_run_ends_with_the_same_weights_bit_for_bit(
 
 @pytest.mark.slow
 def test_the_number_of_workers_does_not_change_the_weights(make_recipe: MakeRecipe, tmp_path: Path) -> None:
-    augmented = ("data.augmentation.rotation=10", "data.augmentation.ladder=0.5")
+    augmented = ("data.augmentation.rotation=10", "data.augmentation.corruption=0.5")
     train(make_recipe("data.workers=0", *augmented), tmp_path / "none")
     train(make_recipe("data.workers=2", *augmented), tmp_path / "two")
     assert_same(weights(tmp_path / "none"), weights(tmp_path / "two"))

@@ -17,7 +17,7 @@ from facerts.evaluation.compare.methods import MethodRuns, methods_of
 from facerts.evaluation.compare.ood import ood_tables
 from facerts.evaluation.compare.reject import reject_tables
 from facerts.evaluation.compare.verification import verification_tables
-from facerts.evaluation.labeled import Saved, load_labeled
+from facerts.evaluation.labeled import SavedResult, load_labeled
 from facerts.evaluation.result_folder import naming_folders
 from facerts.evaluation.results.comparison import SCHEMA, ComparedMethod, ComparedModel, Comparison
 from facerts.io.files import atomic_write
@@ -96,6 +96,6 @@ def write_comparison(comparison: Comparison, folder: str | Path) -> None:
         json.dump(comparison.to_json(), file, indent=1, ensure_ascii=False, allow_nan=False)
 
 
-def _model(label: str, run: Saved) -> ComparedModel:
+def _model(label: str, run: SavedResult) -> ComparedModel:
     model = run.content.model
     return ComparedModel(label=label, folder=run.place, name=model.name, sha256=model.sha256)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.evaluation.baselines import BASELINES
-from facerts.evaluation.labeled import Saved
+from facerts.evaluation.labeled import SavedResult
 from facerts.evaluation.results.comparison import (
     ComparedModel,
     OodDifference,
@@ -27,7 +27,7 @@ IMAGES = "images"
 PairStatistic = Literal["accuracy", "auroc", "tar_at_far"]
 
 
-def same_pairs(one: Saved, other: Saved, name: str) -> bool:
+def same_pairs(one: SavedResult, other: SavedResult, name: str) -> bool:
     """Whether both were measured on the same pairs of the same images, and say so pair by pair."""
     prefix = f"verification/{name}/"
     both = (one, other)
@@ -39,7 +39,7 @@ def same_pairs(one: Saved, other: Saved, name: str) -> bool:
     )
 
 
-def same_sources(one: Saved, other: Saved) -> bool:
+def same_sources(one: SavedResult, other: SavedResult) -> bool:
     """Whether both were measured on the same faces and the same non-faces."""
     first, second = one.content.ood, other.content.ood
     return (
@@ -50,7 +50,9 @@ def same_sources(one: Saved, other: Saved) -> bool:
     )
 
 
-def differences_of_pairs(one: Saved, other: Saved, name: str, far: float) -> dict[str, Difference]:
+def differences_of_pairs(
+    one: SavedResult, other: SavedResult, name: str, far: float
+) -> dict[str, Difference]:
     """One minus other on a benchmark that both were measured on: "accuracy", "auroc", "tar_at_far"."""
     prefix = f"verification/{name}/"
     ours, theirs = one.arrays, other.arrays
@@ -65,8 +67,8 @@ def differences_of_pairs(one: Saved, other: Saved, name: str, far: float) -> dic
 
 
 def differences_of_separations(
-    one: tuple[Saved, str],
-    other: tuple[Saved, str],
+    one: tuple[SavedResult, str],
+    other: tuple[SavedResult, str],
     faces: Sequence[str],
     others: Sequence[str],
     *,
@@ -77,22 +79,22 @@ def differences_of_separations(
     return compare_separations(sides[0], sides[1], sides[2], sides[3], tpr=tpr)
 
 
-def scores_of(result: Saved, score: str, sources: Sequence[str]) -> NDArray[np.float32]:
+def scores_of(result: SavedResult, score: str, sources: Sequence[str]) -> NDArray[np.float32]:
     """``(N,)`` a score of the images of several OOD sources, one after the other."""
     return np.concatenate([result.array(f"ood/{source}/{score}") for source in sources])
 
 
 def verification_difference(
-    name: str, first: Saved, other: Saved, model: ComparedModel, notes: list[str]
+    name: str, first: SavedResult, other: SavedResult, model: ComparedModel, notes: list[str]
 ) -> VerificationDifference | None:
     """One benchmark's differences from the first, or None where the other has it not, or on other images.
 
     Args:
-        name: of the benchmark.
+        name: name of the benchmark.
         first: the reference.
-        other: what is compared with it.
-        model: what the comparison says of ``other``.
-        notes: to which is added why there is no difference.
+        other: result that is compared with it.
+        model: entry of ``other`` in the comparison.
+        notes: list to which the reason for a missing difference is added.
     """
     if name not in other.content.verification:
         return None
@@ -118,15 +120,15 @@ def verification_difference(
 
 
 def ood_difference(
-    first: Saved, other: Saved, model: ComparedModel, notes: list[str]
+    first: SavedResult, other: SavedResult, model: ComparedModel, notes: list[str]
 ) -> OodDifference | None:
     """Differences of every score from the first, or None where one has no such section, or of other images.
 
     Args:
         first: the reference.
-        other: what is compared with it.
-        model: what the comparison says of ``other``.
-        notes: to which is added why there is no difference.
+        other: result that is compared with it.
+        model: entry of ``other`` in the comparison.
+        notes: list to which the reason for a missing difference is added.
     """
     if first.content.ood is None or other.content.ood is None:
         return None

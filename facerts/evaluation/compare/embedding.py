@@ -16,7 +16,7 @@ from facerts.errors import DataError
 from facerts.evaluation.compare.methods import Estimate, MethodRuns
 from facerts.evaluation.compare.reject import COLUMNS, curve_number
 from facerts.evaluation.compare.table import OWN_SCORES, UNTESTED, Measure, reading, rows_of, table_of
-from facerts.evaluation.labeled import Saved, by_cosine, quality_of
+from facerts.evaluation.labeled import SavedResult, by_cosine, quality_of
 from facerts.evaluation.reject import AREAS, FMR, REPLICATES, areas_of
 from facerts.evaluation.results.comparison import ComparisonTable, QualityCurve, QualityCurves
 from facerts.evaluation.results.reject import AreaIntervals, Areas
@@ -71,9 +71,9 @@ def on_one_embedding(
     """A table and curves for each benchmark of the chosen method that has pairs.
 
     Args:
-        methods: whose qualities are used.
-        embedder: whose embedding; of several runs, the first one's.
-        notes: to which is added what could not be measured.
+        methods: methods with the qualities.
+        embedder: method with the embedding; the first of several runs is used.
+        notes: list to which notes on missing measurements are added.
 
     Returns:
         The tables, and the curves by benchmark.
@@ -100,14 +100,14 @@ class _Pairs:
     """Pairs, similarities and threshold of one result's benchmark.
 
     Attributes:
-        name: of the benchmark.
-        fmr: of its section on error versus reject; 0.001 where it has none.
+        name: name of the benchmark.
+        fmr: rate of its section on error versus reject, or 0.001 if it has none.
         combine: likewise; "min" where it has none.
         genuine: how many pairs.
         impostors: how many pairs.
     """
 
-    def __init__(self, first: Saved, name: str) -> None:
+    def __init__(self, first: SavedResult, name: str) -> None:
         self.first, self.name = first, name
         prefix = f"verification/{name}/"
         self.similarity, self.same, self.rows = (
@@ -126,7 +126,7 @@ class _Pairs:
         found = error_versus_reject(self.similarity, self.same, quality, fmr=self.fmr)
         return OneCurve(found.rejected.tolist(), found.fnmr.tolist(), areas_of(found))
 
-    def quality(self, run: Saved, score: str) -> NDArray[np.float64]:
+    def quality(self, run: SavedResult, score: str) -> NDArray[np.float64]:
         """``(P,)`` of each pair."""
         return pair_quality(quality_of(run, self.first, self.name, score), self.rows, self.combine)
 
@@ -190,7 +190,7 @@ def _measure(
 
 
 def _number_of(curves: dict[tuple[Path, str], OneCurve]) -> Measure:
-    def number(run: Saved, score: str | None, column: str) -> Estimate | None:
+    def number(run: SavedResult, score: str | None, column: str) -> Estimate | None:
         return None if score is None else curve_number(curves[run.folder, score], column)
 
     return number

@@ -9,9 +9,9 @@ from statistics import fmean
 from typing import NamedTuple
 
 from facerts.errors import DataError
-from facerts.evaluation.labeled import Saved
+from facerts.evaluation.labeled import SavedResult
 from facerts.evaluation.results.comparison import TableCell
-from facerts.io.shown import shown_paths
+from facerts.io.redact import redacted_paths
 from facerts.metrics.intervals import Interval
 
 
@@ -27,18 +27,18 @@ class MethodRuns:
     """One method.
 
     Attributes:
-        label: how tables and figures call it.
+        label: name in tables and figures.
         runs: its results, one for each training run.
     """
 
     label: str
-    runs: tuple[Saved, ...]
+    runs: tuple[SavedResult, ...]
 
-    def shown(self, run: Saved) -> str:
-        """How a run of it is called among all runs."""
+    def shown(self, run: SavedResult) -> str:
+        """The name of one of its runs among all runs."""
         return self.label if len(self.runs) == 1 else f"{self.label}, run {self.runs.index(run) + 1}"
 
-    def cell(self, measure: Callable[[Saved], Estimate | None]) -> TableCell | None:
+    def cell(self, measure: Callable[[SavedResult], Estimate | None]) -> TableCell | None:
         """The mean over the runs of a number that all of them have; None where a run lacks it."""
         found = [one for one in map(measure, self.runs) if one is not None]
         if len(found) < len(self.runs):
@@ -54,23 +54,23 @@ class MethodRuns:
         )
 
 
-def methods_of(results: Sequence[Saved]) -> list[MethodRuns]:
+def methods_of(results: Sequence[SavedResult]) -> list[MethodRuns]:
     """Group results by their labels, in the order of the first of each.
 
     Results without a label of their own are methods by themselves, distinguished by their folders where the names of
     their models are not enough.
 
     Raises:
-        DataError: the runs of one label are not of one method, are one and the same model, or were not measured on
+        DataError: the runs of one label are not of one method, are the same model, or were not measured on
             the same data.
     """
     times = Counter(result.label for result in results)
-    groups: dict[str | int, list[Saved]] = {}
+    groups: dict[str | int, list[SavedResult]] = {}
     for number, result in enumerate(results):
         groups.setdefault(result.label if result.labeled else number, []).append(result)
     methods = []
     folders = [result.folder for result in results]
-    places = dict(zip(folders, shown_paths(folders), strict=True))
+    places = dict(zip(folders, redacted_paths(folders), strict=True))
     for runs in groups.values():
         first = runs[0]
         clashes = not first.labeled and times[first.label] > 1
@@ -79,15 +79,15 @@ def methods_of(results: Sequence[Saved]) -> list[MethodRuns]:
     return methods
 
 
-def _check_runs(runs: Sequence[Saved]) -> None:
+def _check_runs(runs: Sequence[SavedResult]) -> None:
     first, *others = runs
-    of_model: dict[str, Saved] = {}
+    of_model: dict[str, SavedResult] = {}
     for run in runs:
         model = run.content.model
         if model.sha256 in of_model:
             raise DataError(
-                f"{run.label}: {of_model[model.sha256].folder} and {run.folder} hold results of one and the same "
-                "model; several results of one label are training runs of one method, so give other labels"
+                f"{run.label}: {of_model[model.sha256].folder} and {run.folder} contain results of the same "
+                "model; several results of one label are training runs of one method, so use different labels"
             )
         of_model[model.sha256] = run
     expected = dict(_measured(first))
@@ -95,7 +95,7 @@ def _check_runs(runs: Sequence[Saved]) -> None:
         if run.content.model.method != first.content.model.method:
             raise DataError(
                 f"{run.label}: {first.folder} is of method {first.content.model.method} and {run.folder} of "
-                f"{run.content.model.method}; results of one label are runs of one method, so give other labels"
+                f"{run.content.model.method}; results of one label are runs of one method, so use different labels"
             )
         own = dict(_measured(run))
         for one, other, missing in (
@@ -115,7 +115,7 @@ def _check_runs(runs: Sequence[Saved]) -> None:
                 )
 
 
-def _measured(result: Saved) -> Iterator[tuple[str, object]]:
+def _measured(result: SavedResult) -> Iterator[tuple[str, object]]:
     """What was measured, and on which data."""
     content = result.content
     for kind, sections in (

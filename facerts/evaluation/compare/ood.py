@@ -19,7 +19,7 @@ from facerts.evaluation.compare.table import (
     runs_of,
     table_of,
 )
-from facerts.evaluation.labeled import Measured, Saved
+from facerts.evaluation.labeled import Measured, SavedResult
 from facerts.evaluation.results.comparison import ComparisonTable
 from facerts.evaluation.results.ood import OodNumbers, OodResult, OodScore, TprName
 from facerts.metrics.paired import Difference
@@ -45,13 +45,13 @@ def ood_tables(methods: Sequence[MethodRuns]) -> list[ComparisonTable]:
     return [_table(methods, first, one) for one in sides]
 
 
-def ood_auroc(run: Saved, score: str) -> Measured | None:
+def ood_auroc(run: SavedResult, score: str) -> Measured | None:
     """AUROC of a score over all sources, where the run has it."""
     numbers = _of_score(run, score)
     return None if numbers is None else Measured(numbers.auroc, *numbers.ci95["auroc"])
 
 
-def _of_score(run: Saved, score: str | None) -> OodScore | None:
+def _of_score(run: SavedResult, score: str | None) -> OodScore | None:
     return None if run.content.ood is None or score is None else run.content.ood.by.get(score)
 
 
@@ -69,7 +69,7 @@ class _Sides:
         """Whether they are all faces and all others."""
         return self.source is None and self.out_source is None
 
-    def numbers(self, run: Saved, score: str | None) -> OodNumbers | None:
+    def numbers(self, run: SavedResult, score: str | None) -> OodNumbers | None:
         """What a run has of a score."""
         found = _of_score(run, score)
         if found is None or self.everything:
@@ -78,7 +78,7 @@ class _Sides:
             return found.per_source.get(self.source)
         return found.per_out_source.get(self.out_source or "")
 
-    def measure(self, run: Saved, score: str | None, column: str) -> Estimate | None:
+    def measure(self, run: SavedResult, score: str | None, column: str) -> Estimate | None:
         numbers = self.numbers(run, score)
         if numbers is None:
             return None
@@ -132,7 +132,7 @@ def _table(methods: Sequence[MethodRuns], first: OodResult, sides: _Sides) -> Co
     return table_of("ood", f"{faces} against {joined(sides.others)}", COLUMNS, rows, note)
 
 
-def _shared(methods: Sequence[MethodRuns], sides: _Sides) -> dict[str, Saved]:
+def _shared(methods: Sequence[MethodRuns], sides: _Sides) -> dict[str, SavedResult]:
     """Scores of the images alone, whose numbers are the same for every method, and a run that has them."""
     found = {}
     for score in OF_IMAGES:

@@ -17,7 +17,7 @@ from facerts.evaluation.compare.table import (
     sections_of,
     table_of,
 )
-from facerts.evaluation.labeled import Saved
+from facerts.evaluation.labeled import SavedResult
 from facerts.evaluation.results.comparison import ComparisonTable
 from facerts.evaluation.results.reject import AreaEnd, AreaIntervals, Areas, PairSet, RejectResult
 
@@ -59,7 +59,7 @@ def curve_number(curve: MeasuredCurve, column: str) -> Estimate:
 
 
 def _table(methods: Sequence[MethodRuns], name: str, pairs: PairSet, first: RejectResult) -> ComparisonTable:
-    def measure(run: Saved, score: str | None, column: str) -> Estimate | None:
+    def measure(run: SavedResult, score: str | None, column: str) -> Estimate | None:
         of_score = [curve for curve in _curves(run, name, pairs) if curve.by == score]
         return curve_number(of_score[0], column) if of_score else None
 
@@ -82,7 +82,7 @@ def _table(methods: Sequence[MethodRuns], name: str, pairs: PairSet, first: Reje
     return table_of("reject", title, COLUMNS, rows, note)
 
 
-def _curves(run: Saved, name: str, pairs: PairSet) -> list[RejectResult]:
+def _curves(run: SavedResult, name: str, pairs: PairSet) -> list[RejectResult]:
     """Those with a fixed threshold, by the model's own scores."""
     return [
         curve

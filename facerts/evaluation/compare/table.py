@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from facerts.evaluation.compare.methods import Estimate, MethodRuns
-from facerts.evaluation.labeled import Saved
+from facerts.evaluation.labeled import SavedResult
 from facerts.evaluation.results import Result
 from facerts.evaluation.results.comparison import ComparisonTable, TableCell, TableRow, Topic
 from facerts.metrics.paired import Difference
@@ -40,7 +40,7 @@ class MethodRow:
 
 
 # A result, a score and a column to the number.
-Measure = Callable[[Saved, str | None, str], Estimate | None]
+Measure = Callable[[SavedResult, str | None, str], Estimate | None]
 # Of two rows and a column: first minus second; None where no paired test can say.
 Test = Callable[[MethodRow, MethodRow, str], Difference | None]
 
@@ -105,8 +105,8 @@ def reading(methods: Sequence[MethodRuns], intervals: Sequence[str]) -> str:
     """How the numbers of a table are to be read.
 
     Args:
-        methods: of its rows.
-        intervals: what was resampled, in words; empty where there are no intervals.
+        methods: methods of its rows.
+        intervals: unit that was resampled, as text; empty if there are no intervals.
     """
     sentences = ["In percent."]
     if intervals and any(len(method.runs) == 1 for method in methods):
@@ -118,7 +118,7 @@ def reading(methods: Sequence[MethodRuns], intervals: Sequence[str]) -> str:
     return " ".join(sentences)
 
 
-def runs_of(methods: Sequence[MethodRuns]) -> Iterator[Saved]:
+def runs_of(methods: Sequence[MethodRuns]) -> Iterator[SavedResult]:
     """All runs of all methods."""
     return (run for method in methods for run in method.runs)
 

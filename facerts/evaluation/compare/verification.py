@@ -19,7 +19,7 @@ from facerts.evaluation.compare.table import (
     sections_of,
     table_of,
 )
-from facerts.evaluation.labeled import Measured, Saved, by_cosine, mean_of
+from facerts.evaluation.labeled import Measured, SavedResult, by_cosine, mean_of
 from facerts.evaluation.results.comparison import ComparisonTable
 from facerts.evaluation.results.verification import PairNumbers, VerificationResult
 from facerts.metrics.paired import Difference
@@ -27,7 +27,7 @@ from facerts.metrics.paired import Difference
 MEAN = "mean"
 AUROC = "AUROC"
 # For a page that shows FNMR at FMR instead.
-TAR_IN_WORDS = "True accept rate at the laxest threshold whose false accept rate is not above the target"
+TAR_IN_WORDS = "True accept rate at the lowest threshold where the false accept rate is not above the target"
 
 
 def verification_tables(methods: Sequence[MethodRuns]) -> list[ComparisonTable]:
@@ -45,7 +45,7 @@ def verification_tables(methods: Sequence[MethodRuns]) -> list[ComparisonTable]:
     return tables
 
 
-def accuracy_of(run: Saved, name: str) -> Measured | None:
+def accuracy_of(run: SavedResult, name: str) -> Measured | None:
     """Accuracy by folds on a benchmark, where the run has it."""
     section = run.content.verification.get(name)
     if section is None or section.accuracy is None:
@@ -53,7 +53,7 @@ def accuracy_of(run: Saved, name: str) -> Measured | None:
     return Measured(section.accuracy.value, *section.accuracy.ci95)
 
 
-def mean_accuracy(run: Saved, names: Sequence[str]) -> Measured | None:
+def mean_accuracy(run: SavedResult, names: Sequence[str]) -> Measured | None:
     """Mean accuracy over benchmarks, where the run has all of them."""
     each = [accuracy for name in names if (accuracy := accuracy_of(run, name)) is not None]
     return mean_of(each) if len(each) == len(names) else None
@@ -70,7 +70,7 @@ def _accuracy(methods: Sequence[MethodRuns], sections: Mapping[str, Verification
     averaged = [name for name in names if by_cosine(sections[name])]
     columns = [*names, MEAN] if len(averaged) > 1 else names
 
-    def measure(run: Saved, _: str | None, column: str) -> Estimate | None:
+    def measure(run: SavedResult, _: str | None, column: str) -> Estimate | None:
         found = mean_accuracy(run, averaged) if column == MEAN else accuracy_of(run, column)
         return None if found is None else Estimate(found.value, (found.low, found.high))
 
@@ -100,7 +100,7 @@ def _tar(methods: Sequence[MethodRuns], name: str, section: PairNumbers, *, ever
     rates = {f"TAR at FAR {far}": far for far in sorted(fars, key=float, reverse=True)}
     columns = [*rates, AUROC]
 
-    def measure(run: Saved, _: str | None, column: str) -> Estimate | None:
+    def measure(run: SavedResult, _: str | None, column: str) -> Estimate | None:
         found = _numbers(run, name, every=every)
         if found is None:
             return None
@@ -137,7 +137,7 @@ def _paired(tested_as: Callable[[str], tuple[str, float, PairStatistic]]) -> Tes
     return test
 
 
-def _numbers(run: Saved, name: str, *, every: bool) -> PairNumbers | None:
+def _numbers(run: SavedResult, name: str, *, every: bool) -> PairNumbers | None:
     """What a run has of a benchmark's pairs, or of all pairs of its images."""
     section = run.content.verification.get(name)
     return section.all_pairs if every and section is not None else section

@@ -17,18 +17,18 @@ Topic = Literal["verification", "ood", "reject", "embedding"]
 class ComparedModel(ResultPart):
     """A result that is compared."""
 
-    label: str = Field(
-        description="How tables call it; of several runs of a method, `LABEL, run 1` and so on."
+    label: str = Field(description="Name in tables; for several runs of a method `LABEL, run 1` and so on.")
+    folder: str = Field(
+        description="The result folder; only its name if it is outside the working directory."
     )
-    folder: str = Field(description="The result folder; outside the working folder, its name alone.")
-    name: str = Field(description="How the model calls itself.")
+    name: str = Field(description="Name of the model.")
     sha256: str = Field(description="SHA-256 of the model's file.")
 
 
 class ComparedMethod(ResultPart):
     """A method with one training run or several."""
 
-    label: str = Field(description="How tables and figures call it.")
+    label: str = Field(description="Name in tables and figures.")
     runs: list[ComparedModel] = Field(description="Its results.")
 
 
@@ -37,35 +37,35 @@ class PairedDifference(ResultPart):
 
     value: float = Field(description="The difference.")
     ci95: Interval = Field(description="95 % interval of `value`.")
-    p_value: float = Field(
-        description="Two-sided, of no difference; not corrected for the number of comparisons."
-    )
+    p_value: float = Field(description="Two-sided p-value; not corrected for the number of comparisons.")
     unit: str = Field(description="What is resampled: `subjects`, `pairs` or `images`.")
 
 
 class VerificationDifference(ResultPart):
     """Differences from the reference on one benchmark."""
 
-    model: ComparedModel = Field(description="Whose.")
-    far: float = Field(description="The lowest FAR that both could show, at which TAR is compared.")
-    accuracy: PairedDifference = Field(description="Of the accuracy by folds.")
-    auroc: PairedDifference = Field(description="Of the area under the ROC curve.")
-    tar_at_far: PairedDifference = Field(description="Of the true accept rate at `far`.")
+    model: ComparedModel = Field(description="The compared model.")
+    far: float = Field(
+        description="The lowest FAR that both models can be measured at; TAR is compared there."
+    )
+    accuracy: PairedDifference = Field(description="Difference in accuracy by folds.")
+    auroc: PairedDifference = Field(description="Difference in the area under the ROC curve.")
+    tar_at_far: PairedDifference = Field(description="Difference in the true accept rate at `far`.")
 
 
 class SeparationDifference(ResultPart):
     """Differences of one score from the reference's."""
 
-    auroc: PairedDifference = Field(description="Of the area under the ROC curve.")
+    auroc: PairedDifference = Field(description="Difference in the area under the ROC curve.")
     tnr_at_tpr: PairedDifference = Field(
-        description="Of the true negative rate at a true positive rate of 95 %."
+        description="Difference in the true negative rate at a true positive rate of 95 %."
     )
 
 
 class OodDifference(ResultPart):
     """Differences from the reference in separating faces from non-faces."""
 
-    model: ComparedModel = Field(description="Whose.")
+    model: ComparedModel = Field(description="The compared model.")
     by: dict[str, SeparationDifference] = Field(description="Differences by score.")
 
 
@@ -74,9 +74,9 @@ class TableCell(ResultPart):
 
     value: float = Field(description="Mean of `values`.")
     ci95: Interval | None = Field(description="95 % interval of a single run; null for several.")
-    range: Interval | None = Field(description="Lowest and highest of several runs; null for one.")
-    values: Numbers = Field(description="One for each run.")
-    best: bool = Field(description="Whether it is above the second of its column by more than chance.")
+    range: Interval | None = Field(description="Minimum and maximum of several runs; null for one.")
+    values: Numbers = Field(description="One value per run.")
+    best: bool = Field(description="Whether it is significantly better than the second best of its column.")
 
 
 class TableRow(ResultPart):
@@ -84,27 +84,27 @@ class TableRow(ResultPart):
 
     method: str = Field(description="Label of the method.")
     score: str | None = Field(
-        description="Score of an image that the numbers are of; null where they are of none."
+        description="Image score that the numbers are about; null if they do not depend on one."
     )
     runs: Count = Field(description="Number of training runs.")
-    cells: dict[str, TableCell | None] = Field(description="By column; null where a run lacks the number.")
+    cells: dict[str, TableCell | None] = Field(description="Cells by column; null if a run lacks the number.")
 
 
 class ComparisonTable(ResultPart):
     """A table with a row for each method and score."""
 
-    topic: Topic = Field(description="What it is about.")
+    topic: Topic = Field(description="Topic of the table.")
     title: str = Field(description="Title of the table.")
-    columns: list[str] = Field(description="Names of the numbers.")
-    rows: list[TableRow] = Field(description="In the order of the methods.")
-    note: str = Field(description="In words, what the numbers are.")
+    columns: list[str] = Field(description="Names of the columns.")
+    rows: list[TableRow] = Field(description="Rows, in the order of the methods.")
+    note: str = Field(description="Explanation of the numbers.")
 
 
 class QualityCurve(ResultPart):
     """Error versus reject of one method's score."""
 
     method: str = Field(description="Label of the method.")
-    score: str = Field(description="Which of its scores.")
+    score: str = Field(description="Name of the score.")
     fnmr: list[Numbers] = Field(description="False non-match rate for each of `rejected`, for each run.")
 
 
@@ -112,11 +112,11 @@ class QualityCurves(ResultPart):
     """Error versus reject of all methods' scores on one embedding."""
 
     fmr: float = Field(description="False match rate at which the threshold is chosen.")
-    combine: Combine = Field(description="How the qualities of two images become that of their pair.")
-    embedding: str = Field(description="Whose similarities and threshold these are.")
+    combine: Combine = Field(description="How the quality of a pair is computed from those of its images.")
+    embedding: str = Field(description="Label of the method that the similarities and threshold come from.")
     rejected: Numbers = Field(description="Shares of the genuine pairs that are rejected.")
-    oracle_fnmr: Numbers = Field(description="The lowest that FNMR could be.")
-    by: list[QualityCurve] = Field(description="One for each method and score.")
+    oracle_fnmr: Numbers = Field(description="The lowest possible FNMR.")
+    by: list[QualityCurve] = Field(description="One curve per method and score.")
 
 
 class Comparison(ResultPart):
@@ -125,12 +125,12 @@ class Comparison(ResultPart):
     schema_: Annotated[
         Literal["facerts.comparison/1"], Field(alias="schema", description="Name and version of this format.")
     ]
-    methods: list[ComparedMethod] = Field(description="In the order that they were given in.")
-    reference: ComparedModel = Field(description="The first result, which all others are tested against.")
-    models: list[ComparedModel] = Field(description="All others.")
+    methods: list[ComparedMethod] = Field(description="Methods, in the given order.")
+    reference: ComparedModel = Field(description="The first result; the others are tested against it.")
+    models: list[ComparedModel] = Field(description="All other models.")
     verification: dict[str, list[VerificationDifference]] = Field(description="Differences by benchmark.")
     ood: list[OodDifference] = Field(description="Differences in separating faces from non-faces.")
-    tables: list[ComparisonTable] = Field(description="All methods side by side.")
+    tables: list[ComparisonTable] = Field(description="Tables of all methods.")
     embedding: str = Field(description="Label of the method on whose embedding all qualities are measured.")
     curves: dict[str, QualityCurves] = Field(description="All qualities on that embedding, by benchmark.")
-    notes: list[str] = Field(description="What could not be compared, in sentences.")
+    notes: list[str] = Field(description="Notes on what could not be compared.")

@@ -8,7 +8,7 @@ from facerts.evaluation.results.base import ByScore, Count, Numbers, ResultPart,
 
 
 class Percentiles(ResultPart):
-    """Percentiles over the images, a number for each severity, that of the clean images first."""
+    """Percentiles over the images, one number per severity, beginning with the clean images."""
 
     p5: Numbers = Field(description="5th percentile.")
     p50: Numbers = Field(description="Median.")
@@ -16,7 +16,7 @@ class Percentiles(ResultPart):
 
 
 class CorruptedScore(Percentiles):
-    """What becomes of a score."""
+    """A score by severity of a corruption."""
 
     auroc: Numbers = Field(
         description="How well the score separates the clean images from those of each severity above 0.",
@@ -28,12 +28,12 @@ class CorruptedScore(Percentiles):
 class CorruptionKind(ResultPart):
     """One kind of corruption."""
 
-    cosine: Percentiles = Field(description="Cosine similarity of each corrupted image to itself when clean.")
+    cosine: Percentiles = Field(description="Cosine similarity of each corrupted image to the clean one.")
     by: ByScore[CorruptedScore] = Field(description="Scores by name.")
 
 
 class CorruptionResult(ResultPart):
-    """The same faces, corrupted with rising severity by each kind of corruption."""
+    """The corruption benchmark on one source: the same faces with each kind of corruption at rising severity."""
 
     images: Count = Field(
         validation_alias=AliasChoices("images", "pictures"),
@@ -41,11 +41,14 @@ class CorruptionResult(ResultPart):
     )
     severity: Numbers = Field(
         validation_alias=AliasChoices("severity", "strength"),
-        description="From 0, the clean image, to 1, hardly a face any more; `strength` in earlier versions.",
+        description="Severities from 0, the clean image, to 1, barely recognizable as a face; `strength` in "
+        "earlier versions.",
     )
-    seed: int = Field(description="Of what is random in a corruption.")
-    kinds: dict[str, CorruptionKind] = Field(description="By kind: `blur`, `noise` and so on.", min_length=1)
-    notes: list[str] = Field(default=[], description="What is odd about the data, in sentences.")
+    seed: int = Field(description="Seed of the random corruptions.")
+    kinds: dict[str, CorruptionKind] = Field(
+        description="Results by kind of corruption: `blur`, `noise` and so on.", min_length=1
+    )
+    notes: list[str] = Field(default=[], description="Notes on problems with the data.")
     data_sha256: str | None = Field(default=None, description="As under `verification`.")
 
     @model_validator(mode="after")

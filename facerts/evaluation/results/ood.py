@@ -18,18 +18,20 @@ class OodNumbers(ResultPart):
     """How well one score separates faces from non-faces."""
 
     auroc: float = Field(description="Area under the ROC curve.")
-    aupr: float = Field(description="Area under the precision-recall curve, faces being the positives.")
+    aupr: float = Field(
+        description="Area under the precision-recall curve, with faces as the positive class."
+    )
     fpr95: float = Field(
         description="Share of the non-faces at or above the threshold that keeps 95 % of the faces."
     )
     tnr_at_tpr: TnrAtTpr = Field(
         description="Share of the non-faces below the threshold that keeps 90 % and 95 % of the faces."
     )
-    ci95: OodIntervals = Field(description="95 % intervals of `auroc` and of both of `tnr_at_tpr`.")
+    ci95: OodIntervals = Field(description="95 % intervals of `auroc` and of the two values of `tnr_at_tpr`.")
 
 
 class OodScore(OodNumbers):
-    """One score: all faces against all non-faces, and source by source."""
+    """One score: all faces against all non-faces, and by source."""
 
     per_source: dict[str, OodNumbers] = Field(
         default={}, description="Each source of faces against all non-faces."
@@ -42,8 +44,8 @@ class OodScore(OodNumbers):
 class ExcludedFiles(ResultPart):
     """Patterns of the file names that were left out; null for none."""
 
-    faces: str | None = Field(alias="in", default=None, description="Of the faces.")
-    others: str | None = Field(alias="out", default=None, description="Of the non-faces.")
+    faces: str | None = Field(alias="in", default=None, description="Pattern for faces.")
+    others: str | None = Field(alias="out", default=None, description="Pattern for non-faces.")
 
 
 class OodResult(ResultPart):
@@ -56,7 +58,7 @@ class OodResult(ResultPart):
         alias="out", description="Number of images by source of non-faces.", min_length=1
     )
     by: ByScore[OodScore] = Field(description="Numbers by score.", min_length=1)
-    interval: str = Field(description="What the intervals resample, in words.")
-    notes: list[str] = Field(default=[], description="What is odd about the data, in sentences.")
+    interval: str = Field(description="Unit that the intervals resample, as text.")
+    notes: list[str] = Field(default=[], description="Notes on problems with the data.")
     excluded: ExcludedFiles | None = Field(default=None, description="Files that were left out.")
     data_sha256: dict[str, str] = Field(default={}, description="As under `verification`, by source.")

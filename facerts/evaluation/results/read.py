@@ -28,7 +28,7 @@ def parse_result(content: Any, where: object) -> Result:
         DataError: it is not a result, or there is more of something than any result has; the sentence names the key.
     """
     if not isinstance(content, dict) or content.get("schema") != SCHEMA:
-        raise DataError(f"{where}: not a result of the form {SCHEMA}")
+        raise DataError(f"{where}: not a result in the format {SCHEMA}")
     _check_bounds(content, where, ())
     try:
         return Result.model_validate(content)

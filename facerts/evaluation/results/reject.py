@@ -35,14 +35,14 @@ class RejectResult(ResultPart):
         default="cosine", description="How pairs are compared; absent in earlier versions."
     )
     pairs: PairSet = Field(description="Pairs that the benchmark lists, or all pairs of its images.")
-    combine: Combine = Field(description="How the qualities of two images become that of their pair.")
+    combine: Combine = Field(description="How the quality of a pair is computed from those of its images.")
     fmr: float = Field(description="False match rate at which the threshold is chosen.")
     genuine: Count = Field(description="Pairs of one person.")
     impostors: Count = Field(description="Pairs of two people.")
     impostors_accepted: Count = Field(
         description="Impostor pairs at or above the threshold, before anything is rejected."
     )
-    threshold: float = Field(description="Similarity from which pairs match, before anything is rejected.")
+    threshold: float = Field(description="Minimum similarity of a match, before anything is rejected.")
     rejected: Numbers = Field(
         description="Shares of the genuine pairs that are rejected, those of lowest quality first."
     )
@@ -50,23 +50,23 @@ class RejectResult(ResultPart):
         description="False non-match rate of the pairs that remain, for each of `rejected`."
     )
     oracle_fnmr: Numbers = Field(
-        description="The lowest that `fnmr` could be, if quality knew the similarity."
+        description="The lowest possible `fnmr`, if pairs were rejected by their similarity."
     )
     area: Areas = Field(description="Mean of `fnmr` from nothing rejected to 20 % and to 95 %.")
-    random_area: float = Field(
-        description="The same for a score that says nothing: `fnmr` without rejection."
-    )
+    random_area: float = Field(description="The same for an uninformative score: `fnmr` without rejection.")
     oracle_area: Areas = Field(description="The same for `oracle_fnmr`.")
     convention: Convention = Field(
-        description="Whether the threshold is `fixed`, chosen once on all impostor pairs, or chosen anew `per_rate`."
+        description="Whether the threshold is `fixed`, chosen once on all impostor pairs, or chosen again for "
+        "each rate, `per_rate`."
     )
     ci95: AreaIntervals | None = Field(
-        default=None, description="95 % intervals of `area`; for `fixed` alone."
+        default=None, description="95 % intervals of `area`; only for `fixed`."
     )
     fnmr_ci95: Annotated[tuple[Numbers, Numbers], Field(strict=False)] | None = Field(
-        default=None, description="First and last of the 95 % interval of each of `fnmr`; for `fixed` alone."
+        default=None,
+        description="Lower and upper ends of the 95 % interval of each `fnmr`; only for `fixed`.",
     )
-    interval: str | None = Field(default=None, description="What the intervals resample, in words.")
+    interval: str | None = Field(default=None, description="Unit that the intervals resample, as text.")
 
     @model_validator(mode="after")
     def is_one_curve(self) -> RejectResult:
@@ -91,8 +91,8 @@ class ReliabilityResult(ResultPart):
     )
     quality: Numbers = Field(description="Mean quality.")
     fnmr: Numbers = Field(description="False non-match rate.")
-    low: Numbers = Field(description="Where the 95 % interval of `fnmr` begins.")
-    high: Numbers = Field(description="Where it ends.")
+    low: Numbers = Field(description="Lower end of the 95 % interval of `fnmr`.")
+    high: Numbers = Field(description="Upper end of the 95 % interval of `fnmr`.")
     pairs: list[Count] = Field(description="Genuine pairs.")
 
     @model_validator(mode="after")
@@ -108,9 +108,9 @@ class ReliabilitySection(ResultPart):
         default="cosine", description="How pairs are compared; absent in earlier versions."
     )
     fmr: float = Field(description="False match rate at which the threshold is chosen.")
-    threshold: float = Field(description="Similarity from which pairs match.")
+    threshold: float = Field(description="Minimum similarity of a match.")
     genuine: Count = Field(description="Genuine pairs in all bins.")
-    combine: Combine = Field(description="How the qualities of two images become that of their pair.")
+    combine: Combine = Field(description="How the quality of a pair is computed from those of its images.")
     by: ByScore[ReliabilityResult] = Field(description="Bins by score.")
     data_sha256: str | None = Field(default=None, description="As under `verification`.")
-    notes: list[str] = Field(default=[], description="What is odd about the data, in sentences.")
+    notes: list[str] = Field(default=[], description="Notes on problems with the data.")

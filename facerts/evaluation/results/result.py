@@ -17,32 +17,33 @@ SCHEMA: Literal["facerts.result/1"] = "facerts.result/1"
 
 
 class ModelIdentity(ResultPart):
-    """The model, or the table of embeddings, whose results these are."""
+    """The identity of a model, or of a table of embeddings."""
 
-    name: str = Field(description="How it calls itself.")
+    name: str = Field(description="Name of the model or table.")
     sha256: str = Field(description="SHA-256 of the file.")
     method: str = Field(description="Method that trained it; `unknown` for a foreign model.")
 
 
 class ResultHeader(ResultPart):
-    """What a result says beside its sections."""
+    """Metadata of a result."""
 
     schema_: Literal["facerts.result/1"] = Field(
         alias="schema", description="Name and version of this format."
     )
     command: list[Annotated[list[str], Field(min_length=1)]] = Field(
-        description="Every command that wrote here, as lists of arguments; of paths outside the working folder their "
+        description="Every command that wrote to this folder, as lists of arguments; paths outside the working "
+        "directory by their "
         "names alone."
     )
     versions: dict[str, str] = Field(
         description="Versions of Python, facerts, NumPy, ONNX Runtime and OpenCV at the last write."
     )
-    model: ModelIdentity = Field(description="Whose results these are.")
+    model: ModelIdentity = Field(description="The evaluated model or table of embeddings.")
     created: str = Field(description="Time of the last write, UTC, as ISO 8601.")
 
 
 class Sections(ResultPart):
-    """What was measured, each kind by benchmark or source."""
+    """The measurements, each kind by benchmark or source."""
 
     verification: dict[str, VerificationResult] = Field(
         default={}, description="Verification (1:1), by benchmark."
@@ -66,4 +67,4 @@ class Sections(ResultPart):
 
 # The fields of the last base come first.
 class Result(Sections, ResultHeader):
-    """The results of one model: what was measured, with what, and by which commands."""
+    """The results of one model, with the commands and versions that produced them."""

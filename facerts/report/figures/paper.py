@@ -29,7 +29,7 @@ def write_svgs(folder: Path, drawn: Mapping[str, str]) -> list[Path]:
     """
     paths = [folder / (re.sub(r"[^\w.+-]+", "_", name) + ".svg") for name in drawn]
     if len(set(paths)) < len(paths):
-        raise DataError(f"{folder}: {', '.join(drawn)} would not all be files of their own; rename labels")
+        raise DataError(f"{folder}: {', '.join(drawn)} would share a file name; rename labels")
     for path, svg in zip(paths, drawn.values(), strict=True):
         write_svg(path, svg)
     return paths

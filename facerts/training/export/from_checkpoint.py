@@ -15,7 +15,7 @@ from facerts.datasets import Source, open_source
 from facerts.embedding import OnnxEmbedder
 from facerts.errors import DataError, Error, ModelError, did_you_mean
 from facerts.export.parity import EXACT, Parity, Tolerance, check_crops, compare_outputs
-from facerts.export.quantize import quantize, store_half
+from facerts.export.quantize import quantize, store_weights_as_float16
 from facerts.images import CROP_SIZE
 from facerts.io.files import sha256_file
 from facerts.onnx.contract import SCHEMA, Description
@@ -103,7 +103,7 @@ def export_run(
     with appearing(out) as part:
         _write(trained, names, part)
         if precision == "fp16":
-            store_half(part)
+            store_weights_as_float16(part)
         if faces is not None:
             quantize(part, faces)
         add_description(part, description)

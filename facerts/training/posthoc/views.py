@@ -16,7 +16,7 @@ from facerts.training.recipe import Augmentation
 # Number of views by default, for methods that compare views.
 DEFAULT_VIEWS = 4
 # As in the recipes of the methods that compare views.
-AUGMENTATION = Augmentation(flip=True, scale=0.15, shift=0.04, rotation=8.0, ladder=0.5)
+AUGMENTATION = Augmentation(flip=True, scale=0.15, shift=0.04, rotation=8.0, corruption=0.5)
 
 
 @dataclass(frozen=True)

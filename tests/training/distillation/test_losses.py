@@ -284,7 +284,7 @@ def test_teachers_embed_each_view_independently(
     recipe = make_recipe(
         f"teacher={{{models}, target: view, method_embedding: teachers}}",
         *SHORT,
-        "data.augmentation.ladder=1",
+        "data.augmentation.corruption=1",
     )
     data = TrainingData(recipe)
     learner = Learner(recipe, data.identities, open_distillation(recipe, data.source, None, tmp_path))

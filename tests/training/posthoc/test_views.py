@@ -143,7 +143,7 @@ def test_views_are_cached_and_recomputed_if_they_change(
     graft(folder, tmp_path / "a.onnx", "rts", cache=cache, views=3)
     others: list[dict[str, Any]] = [
         {"views": 2},
-        {"views": 3, "augmentation": Augmentation(ladder=0.5)},
+        {"views": 3, "augmentation": Augmentation(corruption=0.5)},
         {"views": 3, "settings": HeadSettings(8, 2, 16, holdout=0.25, seed=1)},
     ]
     for other in others:
@@ -237,7 +237,7 @@ def test_the_command_gives_its_views(folder: Path, tmp_path: Path) -> None:
         "0",
         "--rotation",
         "0",
-        "--ladder",
+        "--corruption",
         "0",
     ]
     short = ["--hidden", "8", "--epochs", "1", "--train-batch", "16", "--holdout", "0.25", "--norm"]

@@ -1,4 +1,4 @@
-"""Paths and commands as reports and result files show them, without revealing anything else about this machine."""
+"""Paths and commands for reports and result files, without anything that reveals more of this machine."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ _NAMED = re.compile(r"([\w.:-]+=)(.*)", re.DOTALL)
 _IN_YAML = re.compile(r"""(?<=[\[{,\s"'])[/.][^\[\]{},"']*""")
 
 
-def shown_path(path: str | Path) -> str:
+def redacted_path(path: str | Path) -> str:
     """A path relative to the working folder if it is inside it; otherwise its last component alone."""
     inside = _inside(path)
     return _last_parts(path, 1) if inside is None else inside
 
 
-def shown_paths(paths: Sequence[str | Path]) -> list[str]:
-    """Several paths as ``shown_path`` has them, with parent folders where names would otherwise be the same."""
-    shown = [shown_path(path) for path in paths]
+def redacted_paths(paths: Sequence[str | Path]) -> list[str]:
+    """Several paths as ``redacted_path`` has them, with parent folders where names would otherwise be the same."""
+    shown = [redacted_path(path) for path in paths]
     different = len({os.path.abspath(path) for path in paths})
     depth = 1
     while len(set(shown)) < different:
@@ -34,20 +34,20 @@ def shown_paths(paths: Sequence[str | Path]) -> list[str]:
     return shown
 
 
-def shown_command() -> list[str]:
+def redacted_command() -> list[str]:
     """The command line of this process, as a list of arguments."""
     # The program's name alone: where it is installed is private, too.
     program = Path(sys.argv[0]).name
-    return ["facerts" if program == "__main__.py" else program, *map(shown_argument, sys.argv[1:])]
+    return ["facerts" if program == "__main__.py" else program, *map(redacted_argument, sys.argv[1:])]
 
 
-def shown_argument(argument: str) -> str:
-    """A command-line argument, with the paths in it as ``shown_path`` has them."""
+def redacted_argument(argument: str) -> str:
+    """A command-line argument, with the paths in it as ``redacted_path`` has them."""
     named = _NAMED.fullmatch(argument)
     name, value = (named[1], named[2]) if named else ("", argument)
     if value[:1] in ("[", "{"):
-        return name + _IN_YAML.sub(lambda match: shown_path(match[0]), value)
-    return name + shown_path(value)
+        return name + _IN_YAML.sub(lambda match: redacted_path(match[0]), value)
+    return name + redacted_path(value)
 
 
 def _inside(path: str | Path) -> str | None:

@@ -1,6 +1,6 @@
 """Makes non-face crops from the sample images of scikit-image and scikit-learn, for out-of-distribution evaluation.
 
-python eval/package_pictures.py --out things
+python eval/sample_images.py --out things
 facerts evaluate ood --model m.onnx --in lfw/ --out-of things --out results
 
 Squares of random size and position, resized to 112 x 112, of bricks, cells, a cup of coffee, galaxies, a motorcycle,

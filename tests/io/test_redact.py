@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from facerts.io.shown import shown_argument, shown_command, shown_path, shown_paths
+from facerts.io.redact import redacted_argument, redacted_command, redacted_path, redacted_paths
 
 
 @pytest.fixture
@@ -19,10 +19,10 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_paths_in_the_working_folder_are_shown_relative_to_it(work: Path) -> None:
-    assert shown_path(work / "data" / "lfw") == os.path.join("data", "lfw")
-    assert shown_path(work) == "."
+    assert redacted_path(work / "data" / "lfw") == os.path.join("data", "lfw")
+    assert redacted_path(work) == "."
     for path in ("data/lfw", "lfw/", "m.onnx", ".", "data/../lfw", "..data", "train-*.tar"):
-        assert shown_path(path) == path
+        assert redacted_path(path) == path
 
 
 def test_of_paths_elsewhere_only_the_name_is_shown(work: Path) -> None:
@@ -32,17 +32,17 @@ def test_of_paths_elsewhere_only_the_name_is_shown(work: Path) -> None:
         "data/../../m.onnx",
         "/somewhere/else/m.onnx",
     ):
-        assert shown_path(path) == "m.onnx"
-    assert shown_path("/data/faces/train-*.tar") == "train-*.tar"
-    assert shown_path("/data/lfw/") == "lfw"
+        assert redacted_path(path) == "m.onnx"
+    assert redacted_path("/data/faces/train-*.tar") == "train-*.tar"
+    assert redacted_path("/data/lfw/") == "lfw"
     # A folder whose name begins like the working folder's.
-    assert shown_path(f"{work}_other/x") == "x"
+    assert redacted_path(f"{work}_other/x") == "x"
 
 
 def test_paths_with_the_same_name_stay_distinguishable(work: Path) -> None:
-    assert shown_paths(["/a/b/r", "/c/b/r", "/c/other", "r"]) == ["a/b/r", "c/b/r", "other", "r"]
-    assert shown_paths(["/x/results", "/x/results"]) == ["results", "results"]
-    assert shown_paths(["/results", "/a/results"]) == ["/results", "a/results"]
+    assert redacted_paths(["/a/b/r", "/c/b/r", "/c/other", "r"]) == ["a/b/r", "c/b/r", "other", "r"]
+    assert redacted_paths(["/x/results", "/x/results"]) == ["results", "results"]
+    assert redacted_paths(["/results", "/a/results"]) == ["/results", "a/results"]
 
 
 @pytest.mark.parametrize(
@@ -65,13 +65,13 @@ def test_paths_with_the_same_name_stay_distinguishable(work: Path) -> None:
     ],
 )
 def test_paths_in_arguments(work: Path, argument: str, shown: str) -> None:
-    assert shown_argument(argument) == shown
+    assert redacted_argument(argument) == shown
 
 
 def test_a_command_begins_with_the_name_of_its_program(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         sys, "argv", ["/opt/env/bin/facerts", "evaluate", "--model", "/m/a.onnx", str(work / "r")]
     )
-    assert shown_command() == ["facerts", "evaluate", "--model", "a.onnx", "r"]
+    assert redacted_command() == ["facerts", "evaluate", "--model", "a.onnx", "r"]
     monkeypatch.setattr(sys, "argv", ["/opt/env/facerts/__main__.py", "doctor"])
-    assert shown_command() == ["facerts", "doctor"]
+    assert redacted_command() == ["facerts", "doctor"]

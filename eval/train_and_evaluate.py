@@ -1,8 +1,8 @@
 """Trains recipes with several seeds and settings, exports and evaluates each: comparisons and sweeps in one command.
 
-python eval/train_and_judge.py rts=faces_small_rts arcface=faces_small_arcface --seeds 1 2 3 --out out/methods \\
+python eval/train_and_evaluate.py rts=faces_small_rts arcface=faces_small_arcface --seeds 1 2 3 --out out/methods \\
     --data lfw/ --in lfw/ --out-of pets/ --corruptions val.tar
-python eval/train_and_judge.py rts=casia_rts --sweep method.kl_weight=0.1,1,10,30 --data lfw.bin --out out/table4
+python eval/train_and_evaluate.py rts=casia_rts --sweep method.kl_weight=0.1,1,10,30 --data lfw.bin --out out/table4
 
 Each run has a folder OUT/LABEL_seedN with recipe, log, checkpoint, model and results, which `facerts compare`,
 `facerts report` and the other scripts of this folder accept. Its `commands.log` has the output of all commands.

@@ -27,7 +27,7 @@ from facerts.evaluation.results import Result
 from facerts.training.checkpoint import load_checkpoint, load_network
 from tests.scripts import run_script
 
-SCRIPT = Path(__file__).parents[1] / "eval" / "train_and_judge.py"
+SCRIPT = Path(__file__).parents[1] / "eval" / "train_and_evaluate.py"
 NAMES = ["arcface_seed1", "rts_seed1", "arcface_seed2", "rts_seed2"]
 
 
@@ -183,7 +183,7 @@ def documented() -> list[list[str]]:
     page = (SCRIPT.parents[1] / "docs" / "training.md").read_text(encoding="utf-8").replace("\\\n", " ")
     return [
         shlex.split(line)
-        for line in re.findall(r"^python eval/train_and_judge\.py (.*)$", page, re.MULTILINE)
+        for line in re.findall(r"^python eval/train_and_evaluate\.py (.*)$", page, re.MULTILINE)
     ]
 
 
@@ -196,7 +196,7 @@ def test_a_documented_comparison_has_complete_recipes(
     command: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(SCRIPT.parent)
-    script = importlib.import_module("train_and_judge")
+    script = importlib.import_module("train_and_evaluate")
     monkeypatch.setattr(sys, "argv", [SCRIPT.name, *command])
     runs = script.plan(script.read_options())
     assert len(runs) >= 3
@@ -206,7 +206,7 @@ def test_a_documented_comparison_has_complete_recipes(
 
 def test_one_base_is_swept_over_methods(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(SCRIPT.parent)
-    script = importlib.import_module("train_and_judge")
+    script = importlib.import_module("train_and_evaluate")
     monkeypatch.setattr(sys, "argv", [SCRIPT.name, "casia", "--sweep", "method=rts,dul", "--out", "out"])
     runs = script.plan(script.read_options())
     assert [one.folder.name for one in runs] == ["casia_method_rts_seed1", "casia_method_dul_seed1"]
