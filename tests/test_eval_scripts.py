@@ -146,13 +146,13 @@ def test_benchmarks_of_another_similarity_are_shown_where_they_are_asked_for(
 ) -> None:
     both = tmp_path / "both"
     shutil.copytree(results["plain"], both)
-    told = content(both)
-    told["verification"]["first (mls)"] = {
-        **told["verification"]["first"],
+    result = content(both)
+    result["verification"]["first (mls)"] = {
+        **result["verification"]["first"],
         "similarity": "mls",
         "accuracy": {"value": 0.5, "fold_std": 0.1, "ci95": [0.4, 0.6]},
     }
-    (both / "result.json").write_text(json.dumps(told), encoding="utf-8")
+    (both / "result.json").write_text(json.dumps(result), encoding="utf-8")
     header, row, _ = table("verification_table", f"a={both}", f"b={results['doubtful']}")
     assert header == ["model", "first", "second", "mean"]
     assert row[1:] == table("verification_table", f"a={results['plain']}")[1][1:]
@@ -189,12 +189,12 @@ def test_the_ood_table_has_the_results_numbers_of_every_score_and_source(results
     expected = []
     for name, folder in results.items():
         for score, pooled in content(folder)["ood"]["by"].items():
-            for faces, others, told in (
+            for faces, others, result in (
                 ("all", "all", pooled),
                 *((one, "all", numbers) for one, numbers in pooled["per_source"].items()),
             ):
-                numbers = {**told["tnr_at_tpr"], "auroc": told["auroc"]}
-                cells = [cell(numbers[key], told["ci95"][key]) for key in ("0.90", "0.95", "auroc")]
+                numbers = {**result["tnr_at_tpr"], "auroc": result["auroc"]}
+                cells = [cell(numbers[key], result["ci95"][key]) for key in ("0.90", "0.95", "auroc")]
                 expected.append([name, score, faces, others, *cells])
     assert rows == expected
     assert {row[1] for row in rows} >= {"quality", "norm"}
@@ -388,9 +388,9 @@ def test_a_folder_without_the_section_ends_the_script_with_one_sentence(
     tmp_path: Path, results: dict[str, Path], name: str, kind: str
 ) -> None:
     folder = shutil.copytree(results["doubtful"], tmp_path / "less")
-    told = content(folder)
-    del told[kind]
-    (folder / "result.json").write_text(json.dumps(told), encoding="utf-8")
+    result = content(folder)
+    del result[kind]
+    (folder / "result.json").write_text(json.dumps(result), encoding="utf-8")
     _, arrays = load_result(folder)
     np.savez(
         folder / "arrays.npz", **{key: value for key, value in arrays.items() if not key.startswith(kind)}
@@ -414,9 +414,9 @@ def test_two_results_of_one_label_are_refused(results: dict[str, Path]) -> None:
 
 def test_results_on_other_pictures_are_told_of(tmp_path: Path, results: dict[str, Path]) -> None:
     folder = shutil.copytree(results["doubtful"], tmp_path / "other")
-    told = content(folder)
-    told["verification"]["first"]["data_sha256"] = "0" * 64
-    (folder / "result.json").write_text(json.dumps(told), encoding="utf-8")
+    result = content(folder)
+    result["verification"]["first"]["data_sha256"] = "0" * 64
+    (folder / "result.json").write_text(json.dumps(result), encoding="utf-8")
     ran = script("verification_table", results["plain"], folder)
     assert ran.returncode == 0
     assert ran.stderr.count("warning:") == 1
@@ -426,12 +426,12 @@ def test_results_on_other_pictures_are_told_of(tmp_path: Path, results: dict[str
 def test_crops_of_the_packages_pictures_are_squares_of_them_and_the_same_every_time(
     tmp_path: Path, module: Any
 ) -> None:
-    told = script("sample_images", "--out", tmp_path / "a", "--crops", 2)
-    assert told.returncode == 0, told.stderr
+    ran = script("sample_images", "--out", tmp_path / "a", "--crops", 2)
+    assert ran.returncode == 0, ran.stderr
     script("sample_images", "--out", tmp_path / "b", "--crops", 2)
-    first, again = (open_source(tmp_path / name) for name in "ab")
+    first, second = (open_source(tmp_path / name) for name in "ab")
     assert len(first) == 2 * len(module("sample_images").image_files()) > 30
-    assert all(np.array_equal(first.crop(i), again.crop(i)) for i in range(0, len(first), 7))
+    assert all(np.array_equal(first.crop(i), second.crop(i)) for i in range(0, len(first), 7))
     plane = np.arange(90, dtype=np.uint8)[:, None, None] * np.ones((1, 200, 3), dtype=np.uint8)
     for seed in range(20):
         square = module("sample_images").square(plane, np.random.default_rng(seed))

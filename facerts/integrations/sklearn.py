@@ -68,7 +68,7 @@ class FaceEmbedder(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # sc
         >>> from facerts.datasets.synthetic import draw_face
         >>> from sklearn.neighbors import KNeighborsClassifier
         >>> from sklearn.pipeline import make_pipeline
-        >>> faces = [draw_face(person, picture) for person in range(2) for picture in range(3)]
+        >>> faces = [draw_face(person, number) for person in range(2) for number in range(3)]
         >>> people = make_pipeline(FaceEmbedder(), KNeighborsClassifier(1, metric="cosine"))
         >>> people.fit(faces, ["ann"] * 3 + ["bob"] * 3).predict(faces).tolist()
         ['ann', 'ann', 'ann', 'bob', 'bob', 'bob']
