@@ -70,6 +70,15 @@ def test_only_training_imports_pytorch() -> None:
     ] == []
 
 
+def test_no_public_class_name_has_two_meanings() -> None:
+    places: dict[str, list[str]] = {}
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places.setdefault(node.name, []).append(str(path.relative_to(PACKAGE)))
+    assert {name: paths for name, paths in places.items() if len(paths) > 1} == {}
+
+
 def test_metrics_touch_no_files_and_no_models() -> None:
     for path in (PACKAGE / "metrics").glob("*.py"):
         roots = {name.split(".")[0] for name in imports(path)}

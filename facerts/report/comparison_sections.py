@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from facerts.evaluation.compare.verification import TAR_IN_WORDS
 from facerts.evaluation.results.comparison import Comparison, ComparisonTable, PairedDifference, TableCell
-from facerts.report.elements import Cell, Figure, Part, Section, Table, words
+from facerts.report.elements import Cell, Figure, PagePart, PageSection, Table, words
 from facerts.report.markdown import TOPICS, spread, words_of
 from facerts.report.numbers import complement, percent, points, points_interval, rate
 
@@ -16,10 +16,10 @@ _TNR = re.compile(r"\bTNR@TPR(\d+)")
 _FMR = re.compile(r"\bFMR (\d+(?:\.\d+)?(?:e-?\d+)?)")
 
 
-def side_by_side(comparison: Comparison, figures: Mapping[str, Sequence[Figure]]) -> Section:
+def side_by_side(comparison: Comparison, figures: Mapping[str, Sequence[Figure]]) -> PageSection:
     """All tables, and figures by topic."""
     parts = [
-        Part(
+        PagePart(
             heading,
             [_table(table) for table in comparison.tables if table.topic == topic],
             figures.get(topic, ()),
@@ -27,10 +27,10 @@ def side_by_side(comparison: Comparison, figures: Mapping[str, Sequence[Figure]]
         for topic, heading in TOPICS.items()
     ]
     shown = [part for part in parts if part.tables or part.figures]
-    return Section("methods", "Methods side by side", "Methods side by side", shown)
+    return PageSection("methods", "Methods side by side", "Methods side by side", shown)
 
 
-def differences(comparison: Comparison) -> Section:
+def differences(comparison: Comparison) -> PageSection:
     """Paired differences of every result from the first."""
     reference = comparison.reference.label
     verified = [
@@ -58,8 +58,8 @@ def differences(comparison: Comparison) -> Section:
         "leaves out 0. p is two-sided and not corrected for the number of comparisons; another training seed may "
         "differ by more."
     )
-    part = Part("", [table for table in tables if table.rows], text=text, notes=comparison.notes)
-    return Section("differences", "Differences", f"Differences from {reference}", [part])
+    part = PagePart("", [table for table in tables if table.rows], text=text, notes=comparison.notes)
+    return PageSection("differences", "Differences", f"Differences from {reference}", [part])
 
 
 def negative(found: PairedDifference) -> PairedDifference:

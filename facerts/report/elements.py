@@ -65,7 +65,7 @@ class Wall:
 
 
 @dataclass(frozen=True)
-class Part:
+class PagePart:
     """Tables, figures, text, warnings, further figures under a title, images, facts and commands, in this order."""
 
     title: str = ""
@@ -80,13 +80,13 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Section:
+class PageSection:
     """A section: the target of the menu's entry, the entry, and the heading; nothing without parts."""
 
     id: str
     entry: str
     title: str
-    parts: Sequence[Part]
+    parts: Sequence[PagePart]
 
 
 def words(*texts: str) -> list[Cell]:

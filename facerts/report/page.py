@@ -17,7 +17,7 @@ from facerts.report.subject import Subject, load_subjects
 from facerts.version import __version__
 
 if TYPE_CHECKING:
-    from facerts.report.elements import Section
+    from facerts.report.elements import PageSection
 
 
 def write_report(
@@ -47,7 +47,7 @@ def write_page(
     *,
     title: str,
     compared: Comparison | None = None,
-    first: Sequence[Section] = (),
+    first: Sequence[PageSection] = (),
 ) -> None:
     """Write the page of folders that are read already.
 

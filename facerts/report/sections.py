@@ -10,7 +10,7 @@ from facerts.evaluation.results.verification import PairNumbers, VerificationRes
 from facerts.io.redact import redacted_argument
 from facerts.report import figures
 from facerts.report.crops import best_and_worst, worst_pairs
-from facerts.report.elements import Cell, Figure, Part, Section, Table, Wall, share, words
+from facerts.report.elements import Cell, Figure, PagePart, PageSection, Table, Wall, share, words
 from facerts.report.numbers import complement, rate
 from facerts.report.subject import Subject, by_name
 
@@ -45,16 +45,16 @@ def headline_curve(curves: Sequence[RejectResult]) -> RejectResult | None:
     return next((curve for curve in fixed if curve.pairs == fixed[-1].pairs), None)
 
 
-def verification(subjects: Sequence[Subject]) -> Section:
+def verification(subjects: Sequence[Subject]) -> PageSection:
     """A part for each benchmark."""
     parts = [
         _verified(name, having)
         for name, having in by_name(subjects, lambda sections: sections.verification).items()
     ]
-    return Section("verification", "Verification", "Verification: the same person or not", parts)
+    return PageSection("verification", "Verification", "Verification: the same person or not", parts)
 
 
-def identification(subjects: Sequence[Subject]) -> Section:
+def identification(subjects: Sequence[Subject]) -> PageSection:
     """A part for each benchmark."""
     parts = []
     for name, having in by_name(subjects, lambda sections: sections.identification).items():
@@ -79,11 +79,11 @@ def identification(subjects: Sequence[Subject]) -> Section:
             f"reaches. In brackets: 95 % intervals, {first.interval}."
         )
         table = Table(["model", "gallery", "pooling", *columns], rows, words=3)
-        parts.append(Part(name, tables=[table], text=text, notes=first.notes))
-    return Section("identification", "Identification", "Identification: who is it", parts)
+        parts.append(PagePart(name, tables=[table], text=text, notes=first.notes))
+    return PageSection("identification", "Identification", "Identification: who is it", parts)
 
 
-def reject(subjects: Sequence[Subject]) -> Section:
+def reject(subjects: Sequence[Subject]) -> PageSection:
     """A part for each benchmark."""
     parts = [
         _rejected(name, [one for one in having if one[1]])
@@ -91,10 +91,10 @@ def reject(subjects: Sequence[Subject]) -> Section:
         if any(curves for _, curves in having)
     ]
     title = "Error versus reject: does quality predict errors?"
-    return Section("reject", "Error versus reject", title, parts)
+    return PageSection("reject", "Error versus reject", title, parts)
 
 
-def ood(subjects: Sequence[Subject]) -> Section:
+def ood(subjects: Sequence[Subject]) -> PageSection:
     """A part for each model."""
     parts = []
     for subject in subjects:
@@ -134,11 +134,11 @@ def ood(subjects: Sequence[Subject]) -> Section:
             for score in section.by
         ]
         table = Table(columns, rows, words=2)
-        parts.append(Part(subject.label, [table], drawn, text, section.notes, walls=walls))
-    return Section("ood", "Non-faces", "Faces against non-faces", parts)
+        parts.append(PagePart(subject.label, [table], drawn, text, section.notes, walls=walls))
+    return PageSection("ood", "Non-faces", "Faces against non-faces", parts)
 
 
-def corruptions(subjects: Sequence[Subject]) -> Section:
+def corruptions(subjects: Sequence[Subject]) -> PageSection:
     """A part for each source of faces: the similarity to the clean image, and the model's scores."""
     parts = []
     for name, having in by_name(subjects, lambda sections: sections.corruptions).items():
@@ -170,11 +170,11 @@ def corruptions(subjects: Sequence[Subject]) -> Section:
         ]
         text = f"{first.images:,} faces; severity ranges from 0 (original) to 1 (barely recognizable)."
         more = ("The other scores", drawn[2:])
-        parts.append(Part(name, tables, drawn[:2], text, first.notes, more))
-    return Section("corruptions", "Corruptions", "Corruptions: quality of degraded faces", parts)
+        parts.append(PagePart(name, tables, drawn[:2], text, first.notes, more))
+    return PageSection("corruptions", "Corruptions", "Corruptions: quality of degraded faces", parts)
 
 
-def training(subjects: Sequence[Subject]) -> Section:
+def training(subjects: Sequence[Subject]) -> PageSection:
     """Curves of the runs, in one part."""
 
     def having(kind: str, field: str) -> list[Subject]:
@@ -193,10 +193,10 @@ def training(subjects: Sequence[Subject]) -> Section:
         label = "uncertainty v of the training faces"
         caption = f"{label.capitalize()}: median, and the band from the 5th to the 95th percentile."
         drawn.append(Figure(figures.percentile_band(runs, "v", label), caption))
-    return Section("training", "Training", "Training", [Part(figures=drawn)] if drawn else [])
+    return PageSection("training", "Training", "Training", [PagePart(figures=drawn)] if drawn else [])
 
 
-def provenance(subjects: Sequence[Subject]) -> Section:
+def provenance(subjects: Sequence[Subject]) -> PageSection:
     """Of each model: commands, versions, and the hashes of model and data."""
     parts = []
     for subject in subjects:
@@ -214,8 +214,8 @@ def provenance(subjects: Sequence[Subject]) -> Section:
             shlex.join(["facerts", *map(redacted_argument, command[1:])])
             for command in subject.result.command
         ]
-        parts.append(Part(subject.label, facts=facts, commands=commands))
-    return Section("provenance", "Provenance", "How these numbers were computed", parts)
+        parts.append(PagePart(subject.label, facts=facts, commands=commands))
+    return PageSection("provenance", "Provenance", "How these numbers were computed", parts)
 
 
 SECTIONS = (verification, identification, reject, ood, corruptions, training, provenance)
@@ -250,7 +250,7 @@ def _by_number(labels: Sequence[str], names: Sequence[str], found: Sequence[dict
     return Table(["", *labels], rows)
 
 
-def _verified(name: str, having: Sequence[tuple[Subject, VerificationResult]]) -> Part:
+def _verified(name: str, having: Sequence[tuple[Subject, VerificationResult]]) -> PagePart:
     measured: dict[str, tuple[VerificationResult | None, PairNumbers]] = {}
     for subject, section in having:
         measured[subject.label] = (section, section)
@@ -313,10 +313,10 @@ def _verified(name: str, having: Sequence[tuple[Subject, VerificationResult]]) -
         for score in figures.OWN_SCORES
         if (best := best_and_worst(one, f"verification/{name}/", score))
     ]
-    return Part(name, [table], shown, text, first.notes, walls=[*errors, *faces])
+    return PagePart(name, [table], shown, text, first.notes, walls=[*errors, *faces])
 
 
-def _rejected(name: str, having: Sequence[tuple[Subject, list[RejectResult]]]) -> Part:
+def _rejected(name: str, having: Sequence[tuple[Subject, list[RejectResult]]]) -> PagePart:
     measured = [subject for subject, _ in having]
     every = [subject for subject, curves in having if any(curve.pairs == "all" for curve in curves)]
     calibrated = [subject for subject in measured if name in subject.sections.calibration]
@@ -362,7 +362,7 @@ def _rejected(name: str, having: Sequence[tuple[Subject, list[RejectResult]]]) -
         _reject_table(having, "per_rate", "benchmark", f"{anew}, in numbers", folded=True),
     ]
     shown = [table for table in tables if table.rows]
-    return Part(name, shown, drawn, text, more=(f"{anew}, as curves", [curves_anew]))
+    return PagePart(name, shown, drawn, text, more=(f"{anew}, as curves", [curves_anew]))
 
 
 def _reject_table(

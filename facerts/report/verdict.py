@@ -24,7 +24,7 @@ FEW = 10
 SCORES = {"norm": "embedding norm", "det_score": "detector score"}
 
 
-class Finding(NamedTuple):
+class Statement(NamedTuple):
     """Sentences on one benchmark."""
 
     topic: str
@@ -35,7 +35,7 @@ class Verdict(NamedTuple):
     """Findings on one model, or between models."""
 
     title: str
-    findings: list[Finding]
+    findings: list[Statement]
 
 
 class _Estimate(NamedTuple):
@@ -60,18 +60,18 @@ def verdicts(subjects: Sequence[Subject], compared: Comparison | None = None) ->
     return [verdict for verdict in (*found, Verdict("Between models", between)) if verdict.findings]
 
 
-def _findings(subject: Subject) -> Iterator[Finding]:
+def _findings(subject: Subject) -> Iterator[Statement]:
     sections = subject.sections
     for name in dict.fromkeys([*sections.verification, *sections.reject]):
         verified, curve = sections.verification.get(name), headline_curve(sections.reject.get(name, []))
         sentences = [] if verified is None else list(_verification(verified))
-        yield Finding(name, sentences + ([] if curve is None else [_reject(curve, verified)]))
+        yield Statement(name, sentences + ([] if curve is None else [_reject(curve, verified)]))
     for name, identified in sections.identification.items():
-        yield Finding(name, list(_identification(identified)))
+        yield Statement(name, list(_identification(identified)))
     if sections.ood is not None:
-        yield Finding("Non-faces", [_ood(sections.ood)])
+        yield Statement("Non-faces", [_ood(sections.ood)])
     for name, corrupted in sections.corruptions.items():
-        yield Finding(f"{name}, corrupted", [_corruptions(corrupted)])
+        yield Statement(f"{name}, corrupted", [_corruptions(corrupted)])
 
 
 def _verification(section: VerificationResult) -> Iterator[str]:
@@ -171,7 +171,7 @@ def _corruptions(section: CorruptionResult) -> str:
     return f"The median {_score(score)} of {section.images:,} faces falls at every step for {kinds}."
 
 
-def _rankings(subjects: Sequence[Subject]) -> Iterator[Finding]:
+def _rankings(subjects: Sequence[Subject]) -> Iterator[Statement]:
     """What single intervals of several models allow to say."""
     for name, having in by_name(subjects, lambda sections: sections.verification).items():
         found = [
@@ -189,18 +189,18 @@ def _rankings(subjects: Sequence[Subject]) -> Iterator[Finding]:
     yield from _ranking("Non-faces", "rejects more non-faces while it keeps 95 % of the faces", found)
 
 
-def _ranking(topic: str, does: str, found: Sequence[_Estimate]) -> Iterator[Finding]:
+def _ranking(topic: str, does: str, found: Sequence[_Estimate]) -> Iterator[Statement]:
     if len(found) < 2:
         return
     if any(one.data is None or one.data != found[0].data for one in found):
-        yield Finding(
+        yield Statement(
             topic, ["The models were not measured on the same data: their numbers cannot be compared."]
         )
         return
     best, *others = sorted(found, key=lambda one: -one.value)
     near = [one.label for one in others if one.ci95[1] >= best.ci95[0]]
     if near:
-        yield Finding(
+        yield Statement(
             topic,
             [
                 f"These results alone show no clear difference between {_joined([best.label, *near])}: their intervals "
@@ -210,10 +210,10 @@ def _ranking(topic: str, does: str, found: Sequence[_Estimate]) -> Iterator[Find
     else:
         rest = _joined([one.label for one in others])
         above = "theirs" if len(others) > 1 else "the other"
-        yield Finding(topic, [f"{best.label} {does} than {rest}: its interval lies above {above}."])
+        yield Statement(topic, [f"{best.label} {does} than {rest}: its interval lies above {above}."])
 
 
-def _differences(compared: Comparison) -> Iterator[Finding]:
+def _differences(compared: Comparison) -> Iterator[Statement]:
     """Paired differences from the reference."""
     reference = compared.reference.label
     for name, rows in compared.verification.items():
@@ -225,14 +225,14 @@ def _differences(compared: Comparison) -> Iterator[Finding]:
                 _difference(row.model.label, reference, missed, f"FNMR at FMR {rate(row.far)}", lower=True),
             ]
         if sentences:
-            yield Finding(name, sentences)
+            yield Statement(name, sentences)
     sentences = [
         _difference(row.model.label, reference, found.tnr_at_tpr, f"TNR at TPR 95 % by {_score(score)}")
         for row in compared.ood
         for score, found in list(row.by.items())[:1]
     ]
     if sentences:
-        yield Finding("Non-faces", sentences)
+        yield Statement("Non-faces", sentences)
 
 
 def _difference(label: str, reference: str, found: PairedDifference, of: str, *, lower: bool = False) -> str:

@@ -201,7 +201,7 @@ class Scores(Schema):
     images: list[ImageResult] = Field(description="One result for each image, in the order they were sent.")
 
 
-class VerificationResult(Schema):
+class PairVerification(Schema):
     """The response of /v1/verify."""
 
     model: str = Field(description="Name of the model.")

@@ -36,9 +36,9 @@ from facerts.serving.schemas import (
     ImageResult,
     Matches,
     Options,
+    PairVerification,
     Scores,
     SearchOptions,
-    VerificationResult,
     VerifyOptions,
 )
 from facerts.serving.served_gallery import ServedGallery
@@ -258,7 +258,7 @@ class Service:
             images=images,
         )
 
-    async def verify(self, uploads: Sequence[Upload], options: VerifyOptions) -> VerificationResult:
+    async def verify(self, uploads: Sequence[Upload], options: VerifyOptions) -> PairVerification:
         """Compare two images.
 
         Raises:
@@ -285,7 +285,7 @@ class Service:
             ]
             raise UnusableImagesError("; ".join(problems), images)
         self.metrics.count_verification(result.decision)
-        return VerificationResult(
+        return PairVerification(
             model=self.scorer.embedder.name,
             model_sha256=rule.model_sha256,
             decision=result.decision,

@@ -17,7 +17,7 @@ from facerts.errors import ModelError
 from facerts.images import encode_png
 from facerts.scoring import Scorer
 from facerts.serving import Settings, build
-from facerts.serving.schemas import Problem, VerificationResult
+from facerts.serving.schemas import PairVerification, Problem
 from tests.foreign import slow_embedding
 from tests.matching import write_matcher
 from tests.serving.conftest import BrightSquares, Serve, Wrapped, crop, running
@@ -171,5 +171,5 @@ def test_whatever_is_sent_is_answered_within_the_schema(
     files: Any = [("images", ("a.png", data)) for data in images]
     response = client.post("/v1/verify", params=query, data=form, files=files)
     assert response.status_code in {200, 400, 415, 422}, response.text
-    kind = VerificationResult if response.status_code == 200 else Problem
+    kind = PairVerification if response.status_code == 200 else Problem
     kind.model_validate_json(response.content)
