@@ -76,15 +76,18 @@ def apart(which: str, model: str, data: str, flip: bool) -> tuple[float, float]:
 
 
 def bare(model: str, data: str, flip: bool) -> float:
-    """Seconds that the session itself runs, batch by batch; decoding and preparing the input do not count."""
+    """Seconds that the session itself runs, batch by batch; decoding and preparing the input do not count.
+
+    Images that a benchmark repeats are run once, as in an evaluation.
+    """
     embedder = load_embedder(model)
     images = open_benchmark(data).images
+    distinct = list({images.read(i): i for i in range(len(images))}.values())
     session, told = embedder.session, embedder.description.input
     size = told.batch or BATCH
     seconds = 0.0
-    for start in range(0, len(images), size):
-        rows = range(start, min(start + size, len(images)))
-        crops = np.stack([images.crop(i) for i in rows])
+    for start in range(0, len(distinct), size):
+        crops = np.stack([images.crop(i) for i in distinct[start : start + size]])
         for view in (crops, np.ascontiguousarray(crops[:, :, ::-1])) if flip else (crops,):
             feed = {told.name: to_input(view, told)}
             began = time.perf_counter()
