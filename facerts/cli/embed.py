@@ -23,6 +23,7 @@ from facerts.cli.options import (
     RunThreads,
 )
 from facerts.cli.output import EXIT_SOME_FAILED, fields_table, print_json, warn
+from facerts.cli.scorer import open_scorer
 
 
 def register(app: typer.Typer) -> None:
@@ -50,18 +51,10 @@ def embed(
 
     Example: facerts embed crops/ --model m.onnx --out embeddings.npz
     """
-    from facerts.scoring import load
     from facerts.scoring.arrays import write_embeddings
 
-    scorer = load(
-        model,
-        detector=detector.value,
-        detector_model=detector_model,
-        resize_crops=resize_crops,
-        det_threshold=det_threshold,
-        providers=provider,
-        threads=threads,
-        batch_size=batch_size,
+    scorer = open_scorer(
+        model, detector, detector_model, det_threshold, resize_crops, batch_size, threads, provider
     )
     # All embeddings are kept in memory until the file is written, but not the crops.
     scored = [replace(entry, crop=None) for entry in scorer.score_paths(paths, progress="embedding")]

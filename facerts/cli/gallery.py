@@ -25,8 +25,8 @@ from facerts.cli.options import (
     RunBatch,
     RunThreads,
 )
-from facerts.cli.output import EXIT_SOME_FAILED, fields_table, print_json, rows_table, warn
-from facerts.cli.score import SHOWN_ERRORS
+from facerts.cli.output import EXIT_SOME_FAILED, SHOWN_ERRORS, fields_table, print_json, rows_table, warn
+from facerts.cli.scorer import open_scorer
 from facerts.errors import Error
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def build(
     from facerts.galleries import Gallery
     from facerts.io.files import locked
 
-    scorer = _scorer(
+    scorer = open_scorer(
         model, detector, detector_model, det_threshold, resize_crops, batch_size, threads, provider
     )
     with locked(out):
@@ -149,7 +149,7 @@ def search(
     if out is not None:
         check_sink(out)
     known = Gallery.load(gallery)
-    scorer = _scorer(
+    scorer = open_scorer(
         model, detector, detector_model, det_threshold, resize_crops, batch_size, threads, provider
     )
     threshold = known.threshold(fpir)
@@ -310,7 +310,7 @@ def add(
     from facerts.galleries import Gallery
     from facerts.io.files import locked
 
-    scorer = _scorer(
+    scorer = open_scorer(
         model, detector, detector_model, det_threshold, resize_crops, batch_size, threads, provider
     )
     with locked(gallery):
@@ -380,30 +380,6 @@ def _entries_of(gallery: Gallery, paths: Sequence[str]) -> list[tuple[str, str]]
     """Person and path of enrolled images; a path that is not enrolled stays, for ``remove`` to name it."""
     unknown = [("", path) for path in paths if path not in set(gallery.enrollments.path.tolist())]
     return [entry for entry in gallery.entries if entry[1] in set(paths)] + unknown
-
-
-def _scorer(
-    model: str | None,
-    detector: DetectorName,
-    detector_model: Path | None,
-    det_threshold: float | None,
-    resize_crops: bool,
-    batch_size: int | None,
-    threads: int,
-    provider: list[str] | None,
-) -> Scorer:
-    from facerts.scoring import load
-
-    return load(
-        model,
-        detector=detector.value,
-        detector_model=detector_model,
-        det_threshold=det_threshold,
-        resize_crops=resize_crops,
-        batch_size=batch_size,
-        threads=threads,
-        providers=provider,
-    )
 
 
 def _min_quality(

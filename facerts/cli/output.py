@@ -23,6 +23,8 @@ EXIT_UNEXPECTED = 4
 EXIT_INCONCLUSIVE = 5
 EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141
+# The first few of a million errors show what is wrong; the rows have them all.
+SHOWN_ERRORS = 10
 
 
 class _Output(Console):

@@ -26,7 +26,7 @@ from facerts.cli.options import (
     RunBatch,
     RunThreads,
 )
-from facerts.cli.output import EXIT_SOME_FAILED, fields_table, print_json, warn
+from facerts.cli.output import EXIT_SOME_FAILED, SHOWN_ERRORS, fields_table, print_json, warn
 from facerts.cli.row_table import print_rows
 from facerts.io.console import stderr
 from facerts.io.progress import progress_bar
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from facerts.datasets.source import Source
     from facerts.scoring import Row, Scorer, Task
 
-# The first few of a million broken images show what is wrong; all are in the rows.
-SHOWN_ERRORS = 10
 # What fits on a few screens.
 TABLE_ROWS = 50
 STDOUT = Path("-")
@@ -251,7 +249,7 @@ class _Counts:
         decisions = {"accepted": self.accepted, "rejected": self.rejected} if self.decided else {}
         others = {"other_files": self.other_files} if self.other_files else {}
         return {
-            "pictures": self.images,
+            "images": self.images,
             "faces": self.faces,
             **decisions,
             "without_a_face": self.without_a_face,

@@ -26,20 +26,19 @@ from facerts.cli.output import (
     EXIT_INCONCLUSIVE,
     EXIT_SOME_FAILED,
     EXIT_UNUSABLE,
+    SHOWN_ERRORS,
     fields_table,
     print_error,
     print_json,
     print_sentence,
     warn,
 )
+from facerts.cli.scorer import open_scorer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from facerts.scoring import Verification
-
-# The first few of a million show what is wrong; all are in the rows.
-SHOWN_ERRORS = 10
 
 
 def register(app: typer.Typer) -> None:
@@ -96,7 +95,6 @@ def verify(
 
     Example: facerts verify a.jpg b.jpg --fmr 0.001
     """
-    from facerts.scoring import load
     from facerts.scoring.pair_list import read_pair_list, verify_list
     from facerts.scoring.sinks import check_sink
 
@@ -107,15 +105,8 @@ def verify(
     if out is not None:
         check_sink(out)
     listed = [] if pairs is None else read_pair_list(pairs)
-    scorer = load(
-        model,
-        detector=detector.value,
-        detector_model=detector_model,
-        resize_crops=resize_crops,
-        det_threshold=det_threshold,
-        providers=provider,
-        threads=threads,
-        batch_size=batch_size,
+    scorer = open_scorer(
+        model, detector, detector_model, det_threshold, resize_crops, batch_size, threads, provider
     )
     if out is not None:
         results = verify_list(

@@ -24,7 +24,9 @@ Result = TypeVar("Result")
 
 
 class BodyLimits:
-    """ASGI middleware: reading a body that is too large, too slow, or too much for now raises ``RequestError``.
+    """ASGI middleware that limits bodies: each in size and time, and all together in size.
+
+    Reading a body beyond a limit raises ``RequestError``.
 
     Attributes:
         held: bytes of the bodies of all requests that are being answered.

@@ -83,7 +83,7 @@ def test_some_unreadable_images_give_status_1_and_rows_with_errors(
     assert run("score", tmp_path / "in", "--model", model, "--out", rows, "--json") == 1
     captured = capsys.readouterr()
     assert json.loads(captured.out) == {
-        "pictures": 2,
+        "images": 2,
         "faces": 1,
         "without_a_face": 0,
         "failed": 1,

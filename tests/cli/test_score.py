@@ -80,7 +80,7 @@ def test_a_table_is_limited_and_says_so(
     assert run("score", crops, "--model", model) == 1
     captured = capsys.readouterr()
     assert len(table_of(captured.out)) == 1 + 2
-    assert "pictures        4" in captured.out
+    assert "images          4" in captured.out
     assert "the table will have 2 rows, for 4 images; --out rows.csv writes all" in captured.err
     assert "2 more rows are not shown; --out rows.csv writes all" in captured.err
     assert "broken.jpg: GIF is not read" in captured.err
@@ -93,7 +93,7 @@ def test_rows_without_a_file_can_be_json(
     assert run("score", crops, "--model", model, "--json") == 1
     result = json.loads(capsys.readouterr().out)
     assert [row["error"] is None for row in result["rows"]] == [True, True, True, False]
-    assert (result["pictures"], result["faces"], result["failed"]) == (4, 3, 1)
+    assert (result["images"], result["faces"], result["failed"]) == (4, 3, 1)
 
 
 def test_standard_output_gets_what_a_file_gets(
@@ -105,7 +105,7 @@ def test_standard_output_gets_what_a_file_gets(
         assert run("score", crops, "--model", model, "-o", "-", *options) == 1
         captured = capsys.readouterr()
         assert captured.out == (tmp_path / name).read_text()
-        assert "pictures        4" in captured.err
+        assert "images          4" in captured.err
         assert "broken.jpg: GIF is not read" in captured.err
     assert len(list(csv.DictReader(io.StringIO((tmp_path / "rows.csv").read_text())))) == 4
 

@@ -1,4 +1,4 @@
-"""From pictures to a report by commands alone, as the README has them."""
+"""From images to a report by commands alone, as the README has them."""
 
 from __future__ import annotations
 

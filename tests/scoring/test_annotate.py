@@ -166,7 +166,7 @@ def test_the_command_saves_what_could_be_read(model: Path, tmp_path: Path) -> No
 def test_names_cannot_leave_the_folder(model: Path, tmp_path: Path) -> None:
     data = encode_png(draw_face(0, 0))
     with tarfile.open(tmp_path / "a.tar", "w") as tar:
-        for name in ("../../up.png", "/root/abs.png", "C:\\\\win.png", "ok"):
+        for name in ("../../up.png", "/elsewhere/absolute.png", "C:\\\\win.png", "ok"):
             member = tarfile.TarInfo(name if name != "ok" else "ok.png")
             member.size = len(data)
             tar.addfile(member, io.BytesIO(data))
