@@ -1,8 +1,9 @@
-"""Labeled Faces in the Wild: ``pairs.txt`` over a folder by person.
+"""Labeled Faces in the Wild, and its cross-quality variant: a list of pairs over a folder by person.
 
 Huang et al., "Labeled Faces in the Wild", 2007, view 2. The first line of pairs.txt gives the number of folds and of
 pairs per fold and class; "NAME 1 4" is a genuine pair, "NAME 1 OTHER 2" an impostor pair; image 1 of NAME is
-NAME/NAME_0001.jpg.
+NAME/NAME_0001.jpg. Knoche et al., "Cross-Quality LFW", FG 2021, degrade some of the images and pair good images with
+poor ones; xqlfw_pairs.txt is written likewise.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from facerts.benchmarks.listed import build_benchmark, numbered_lines
 from facerts.benchmarks.pairs import PairBenchmark
 from facerts.errors import DataError
 
-PAIRS = "pairs.txt"
+PAIRS, XQLFW_PAIRS = "pairs.txt", "xqlfw_pairs.txt"
+# Aligned crops are preferred to photos.
+XQLFW_IMAGES = ("xqlfw_aligned_112", "lfw_original_imgs_min_qual0.85variant11")
 
 
 def load_lfw(folder: str | Path) -> PairBenchmark:
@@ -25,9 +28,28 @@ def load_lfw(folder: str | Path) -> PairBenchmark:
         DataError: pairs.txt is missing or broken (the line is named), or lists missing images.
     """
     folder = Path(folder)
-    listing = folder / PAIRS
-    if not listing.is_file():
+    if not (folder / PAIRS).is_file():
         raise DataError(f"{folder}: no {PAIRS}, the list of pairs of LFW's view 2")
+    return _load(folder.name, folder, PAIRS, "")
+
+
+def load_xqlfw(folder: str | Path) -> PairBenchmark:
+    """Load cross-quality LFW: aligned crops if there are any, or else photos.
+
+    Raises:
+        DataError: xqlfw_pairs.txt is broken (the line is named), or images are missing.
+    """
+    folder = Path(folder)
+    images = next((name for name in XQLFW_IMAGES if (folder / name).is_dir()), None)
+    if images is None:
+        raise DataError(
+            f"{folder}: neither {XQLFW_IMAGES[0]} nor {XQLFW_IMAGES[1]}, the images of {XQLFW_PAIRS}"
+        )
+    return _load("xqlfw", folder, XQLFW_PAIRS, f"{images}/")
+
+
+def _load(name: str, folder: Path, listing_name: str, images: str) -> PairBenchmark:
+    listing = folder / listing_name
     lines = list(numbered_lines(listing))
     header = lines.pop(0)[1] if lines else ""
     try:
@@ -44,11 +66,11 @@ def load_lfw(folder: str | Path) -> PairBenchmark:
 
     def key(person: str, number: str, where: str) -> str:
         try:
-            name = f"{person}/{person}_{int(number):04d}.jpg"
+            path = f"{images}{person}/{person}_{int(number):04d}.jpg"
         except ValueError as error:
             raise DataError(f"{where}: {number!r} is not the number of an image") from error
-        subjects[name] = person
-        return name
+        subjects[path] = person
+        return path
 
     pairs: list[tuple[str, str]] = []
     same: list[bool] = []
@@ -60,11 +82,11 @@ def load_lfw(folder: str | Path) -> PairBenchmark:
         pairs.append((key(person, first, where), key(others[0] if others else person, second, where)))
         same.append(not others)
     return build_benchmark(
-        folder.name,
+        name,
         folder,
         pairs,
         same,
         np.repeat(np.arange(folds, dtype=np.int64), 2 * per_class),
-        listing=PAIRS,
+        listing=listing_name,
         subjects=subjects,
     )

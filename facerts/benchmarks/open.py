@@ -11,9 +11,10 @@ from facerts.benchmarks.bin_sets import load_bin
 from facerts.benchmarks.cfp import FRONTAL, load_cfp
 from facerts.benchmarks.cross_lfw import CALFW_PAIRS, CPLFW_PAIRS, load_calfw, load_cplfw
 from facerts.benchmarks.ijb import is_ijb, load_ijb
-from facerts.benchmarks.lfw import PAIRS, load_lfw
+from facerts.benchmarks.lfw import PAIRS, XQLFW_PAIRS, load_lfw, load_xqlfw
 from facerts.benchmarks.listed import LIST_SUFFIXES, load_pair_list
 from facerts.benchmarks.pairs import PairBenchmark
+from facerts.benchmarks.surveillance import is_scface, is_tinyface, load_scface, load_tinyface
 from facerts.benchmarks.templates import TemplateBenchmark
 from facerts.errors import DataError
 
@@ -38,12 +39,16 @@ _LAYOUTS = (
     _BenchmarkLayout("CFP", FRONTAL, lambda folder: (folder / FRONTAL).is_file(), load_cfp),
     _marked("CALFW", CALFW_PAIRS, load_calfw),
     _marked("CPLFW", CPLFW_PAIRS, load_cplfw),
+    _marked("XQLFW", XQLFW_PAIRS, load_xqlfw),
     _BenchmarkLayout(
         "AgeDB", "images like 16_JohnDoe_45_m.jpg", is_agedb, lambda folder: [load_agedb(folder)]
     ),
     _marked("LFW", PAIRS, load_lfw),
 )
-_TEMPLATES = "IJB-B and IJB-C (meta/ijbc_face_tid_mid.txt)"
+_TEMPLATES = (
+    "IJB-B and IJB-C (meta/ijbc_face_tid_mid.txt), TinyFace (Gallery_Match and Probe) and SCface "
+    "(surveillance_cameras_distance_1 and mugshots)"
+)
 _KNOWN = (
     "supported are a .bin set, a .csv or .txt list of pairs, folders in the layout of "
     + ", ".join(f"{layout.name} ({layout.mark})" for layout in _LAYOUTS)
@@ -56,7 +61,7 @@ def open_benchmarks(path: str | Path) -> list[PairBenchmark]:
 
     Args:
         path: a .bin set, a list of pairs (.csv, .txt), or a folder in the layout of LFW, CFP (which contains two),
-            AgeDB, CALFW or CPLFW, recognized by its files.
+            AgeDB, CALFW, CPLFW or XQLFW, recognized by its files.
 
     Raises:
         DataError: the path is none of these, or broken.
@@ -66,7 +71,7 @@ def open_benchmarks(path: str | Path) -> list[PairBenchmark]:
         for layout in _LAYOUTS:
             if layout.fits(path):
                 return layout.load(path)
-        if is_ijb(path):
+        if is_template_benchmark(path):
             raise DataError(
                 f"{path}: this is a benchmark of templates, not of pairs of images; open it with open_templates"
             )
@@ -98,11 +103,11 @@ def is_pair_benchmark(path: str | Path) -> bool:
 
 def is_template_benchmark(path: str | Path) -> bool:
     """Whether a path is to be opened by ``open_templates``."""
-    return is_ijb(Path(path))
+    return any(fits(Path(path)) for fits in (is_ijb, is_tinyface, is_scface))
 
 
 def open_templates(path: str | Path) -> TemplateBenchmark:
-    """Open a benchmark of templates: a folder in the layout of IJB-B or IJB-C.
+    """Open a benchmark of templates: a folder in the layout of IJB-B, IJB-C, TinyFace or SCface.
 
     Raises:
         DataError: the path is not such a folder, or broken.
@@ -110,4 +115,6 @@ def open_templates(path: str | Path) -> TemplateBenchmark:
     path = Path(path)
     if not is_template_benchmark(path):
         raise DataError(f"{path}: not a benchmark of templates; {_KNOWN}")
-    return load_ijb(path)
+    if is_tinyface(path):
+        return load_tinyface(path)
+    return load_scface(path) if is_scface(path) else load_ijb(path)

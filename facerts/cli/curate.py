@@ -275,8 +275,8 @@ def exclude_overlap(
     benchmark: Annotated[
         list[str],
         typer.Option(
-            help="Benchmark whose people to exclude: a folder of LFW, CFP, AgeDB, CALFW, CPLFW or IJB, a .bin set, or "
-            "any other images; may be repeated."
+            help="Benchmark whose people to exclude: a folder of LFW, CFP, AgeDB, CALFW, CPLFW, XQLFW or IJB, a .bin "
+            "set, or any other images; may be repeated."
         ),
     ],
     out: Out,

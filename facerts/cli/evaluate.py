@@ -95,7 +95,7 @@ EnsembleOption = Annotated[
 Data = Annotated[
     list[str],
     typer.Option(
-        help="A .bin set, a list of pairs, or a folder of LFW, CFP, AgeDB, CALFW, CPLFW, IJB; may be repeated."
+        help="A .bin set, a list of pairs, or a folder of LFW, CFP, AgeDB, CALFW, CPLFW, XQLFW, IJB; may be repeated."
     ),
 ]
 Out = Annotated[Path, typer.Option(help="Result folder; several commands may share one.")]
@@ -226,7 +226,8 @@ def reject(
 @evaluate.command()
 def identification(
     data: Annotated[
-        list[str], typer.Option(help="An IJB folder, or images with identities; may be repeated.")
+        list[str],
+        typer.Option(help="A folder of IJB, TinyFace or SCface, or images with identities; may be repeated."),
     ],
     out: Out,
     model: ModelOption = None,

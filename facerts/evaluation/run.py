@@ -18,6 +18,7 @@ from facerts.benchmarks.repeated import repeated_images
 from facerts.benchmarks.templates import TemplateBenchmark
 from facerts.datasets import Source
 from facerts.datasets.fingerprint import ImageHashes, hash_images
+from facerts.datasets.landmarks import LandmarkedFiles
 from facerts.embedding.aligned import alignment_notes
 from facerts.embedding.embed import AnyEmbedder
 from facerts.embedding.outputs import FaceOutputs
@@ -128,7 +129,7 @@ def run_identification(
 
     Args:
         embedder: the model, or a table of embeddings.
-        data: IJB folders, or sources with identities.
+        data: benchmarks with galleries, as for ``open_templates``, or sources with identities.
         out: the result folder.
         options: how to measure.
         enrolled: images of each person in a drawn gallery.
@@ -141,7 +142,7 @@ def run_identification(
     """
     folder = ResultFolder(out, embedder)
     benchmarks = [
-        open_templates(path)
+        _aligned_templates(path, options)
         if is_template_benchmark(path)
         else templates_from_identities(
             options.crops_of(people_of(path)), enrolled=enrolled, unknown=unknown, seed=seed
@@ -166,6 +167,14 @@ def run_identification(
         folder.add(Sections(identification={benchmark.name: section}))
         folder.write()
     return folder.content
+
+
+def _aligned_templates(path: str, options: EvaluationOptions) -> TemplateBenchmark:
+    """A benchmark of templates; photos without landmarks are aligned as they are read if ``align`` is set."""
+    benchmark = open_templates(path)
+    if isinstance(benchmark.images, LandmarkedFiles):
+        return benchmark
+    return replace(benchmark, images=options.crops_of(benchmark.images))
 
 
 def _measure_pairs(

@@ -414,9 +414,59 @@ def test_an_empty_pairs_file_of_lfw_is_named(tmp_path: Path) -> None:
         open_benchmark(tmp_path)
 
 
+# Cross-quality LFW.
+
+
+@pytest.fixture
+def xqlfw(tmp_path: Path) -> Path:
+    lines = [f"{name}\t1\t12" for name in ("Ann_Lee", "Bob")] + ["Ann_Lee\t12\tBob\t1", "Bob\t12\tAnn_Lee\t1"]
+    write(tmp_path / "xqlfw_pairs.txt", ["1\t2", *lines])
+    images = [f"{name}/{name}_{number:04d}.jpg" for name in ("Ann_Lee", "Bob") for number in (1, 12)]
+    put(*(tmp_path / "lfw_original_imgs_min_qual0.85variant11" / key for key in images))
+    return tmp_path
+
+
+def test_xqlfw_is_read_from_its_photos_or_else_its_aligned_crops(xqlfw: Path) -> None:
+    photos = open_benchmark(xqlfw)
+    assert photos.name == "xqlfw"
+    assert photos.same.tolist() == [True, True, False, False]
+    assert subjects(photos) == [["Ann_Lee"] * 2, ["Bob"] * 2, ["Ann_Lee", "Bob"], ["Bob", "Ann_Lee"]]
+    folder = "lfw_original_imgs_min_qual0.85variant11"
+    assert keys(photos, 2) == [f"{folder}/Ann_Lee/Ann_Lee_0012.jpg", f"{folder}/Bob/Bob_0001.jpg"]
+    aligned = "xqlfw_aligned_112"
+    put(*(xqlfw / aligned / photos.images.key(row).split("/", 1)[1] for row in range(4)))
+    crops = open_benchmark(xqlfw)
+    assert keys(crops, 2) == [f"{aligned}/Ann_Lee/Ann_Lee_0012.jpg", f"{aligned}/Bob/Bob_0001.jpg"]
+    np.testing.assert_array_equal(crops.pairs, photos.pairs)
+
+
+def test_a_broken_xqlfw_is_named(xqlfw: Path) -> None:
+    images = xqlfw / "lfw_original_imgs_min_qual0.85variant11"
+    (images / "Bob/Bob_0012.jpg").unlink()
+    with pytest.raises(DataError, match=r"1 of 4 images that xqlfw_pairs\.txt lists are missing"):
+        open_benchmark(xqlfw)
+    change(xqlfw / "xqlfw_pairs.txt", "Bob\t1\t12", "Bob\t1\ttwelve")
+    with pytest.raises(DataError, match=r"xqlfw_pairs\.txt, line 3: 'twelve' is not the number"):
+        open_benchmark(xqlfw)
+    images.rename(xqlfw / "elsewhere")
+    with pytest.raises(DataError, match="neither xqlfw_aligned_112 nor lfw_original"):
+        open_benchmark(xqlfw)
+
+
 def test_the_error_on_an_unknown_path_lists_every_layout(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "nothing.bin", tmp_path / "nothing.csv"):
         with pytest.raises(DataError) as caught:
             open_benchmarks(path)
-        for layout in (".bin", ".csv", "CFP", "CALFW", "CPLFW", "AgeDB", "LFW", "IJB-B", "IJB-C"):
+        for layout in (
+            ".bin",
+            ".csv",
+            "CFP",
+            "CALFW",
+            "CPLFW",
+            "XQLFW",
+            "AgeDB",
+            "IJB-C",
+            "TinyFace",
+            "SCface",
+        ):
             assert layout in str(caught.value)

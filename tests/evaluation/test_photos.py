@@ -12,7 +12,7 @@ from facerts.detection import Detection
 from facerts.embedding.aligned import AlignedPhotos, alignment_notes
 from facerts.errors import ImageError
 from facerts.evaluation.options import EvaluationOptions
-from facerts.evaluation.run import run_pairs
+from facerts.evaluation.run import run_identification, run_pairs
 from facerts.images import encode_png
 from facerts.images.align import TEMPLATE
 from tests.evaluation.conftest import Plain
@@ -120,3 +120,24 @@ def test_a_benchmark_of_photos_is_measured_as_one_of_crops(
     got = result.verification["pairs"]
     assert got.auroc == pytest.approx(expected.verification["pairs"].auroc, abs=0.03)
     assert "face_size" in {curve.by for curve in result.reject["pairs"]}
+
+
+def test_a_gallery_of_photos_is_searched_as_one_of_crops(plain: Plain, tmp_path: Path) -> None:
+    """SCface as photos with faces in them, and as the crops of these faces."""
+    for who in range(1, 5):
+        for key in (
+            f"mugshot_frontal_cropped_all/{who:03d}_frontal.png",
+            f"surveillance_cameras_distance_1/cam_1/{who:03d}_cam1_1.png",
+        ):
+            for kind, image in (("photos", photo(who, len(key))), ("crops", draw_face(who, len(key)))):
+                (tmp_path / kind / key).parent.mkdir(parents=True, exist_ok=True)
+                (tmp_path / kind / key).write_bytes(encode_png(image))
+    rank = {}
+    for kind, detector in (("crops", None), ("photos", Knows())):
+        options = EvaluationOptions(flip=False, align=detector)
+        result = run_identification(plain, [str(tmp_path / kind)], tmp_path / f"of {kind}", options)
+        assert result.identification is not None
+        (search, *_) = result.identification["scface"].searches
+        assert (search.gallery_people, search.probes, search.mated) == (4, 4, 4)
+        rank[kind] = search.rank["1"].value
+    assert rank["photos"] == rank["crops"] > 0.25

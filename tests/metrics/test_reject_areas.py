@@ -166,6 +166,21 @@ def test_a_tie_of_images_counts_in_part() -> None:
     assert [curve[rate] for rate in (0, 0.2, 0.4)] == pytest.approx([2 / 3, (1 / 2 + 2 / 2) / 2, 1])
 
 
+def test_a_genuine_pair_must_beat_the_impostor_that_is_rejected() -> None:
+    impostors = [0.5, 0.4, 0.3, 0.2]
+    genuine = [score for limit in impostors for score in (limit, np.nextafter(limit, 1))]
+    same = np.arange(12) < 8
+    pairs = compare_listed(genuine + impostors, same, np.arange(24).reshape(12, 2), None)
+    found = reject_areas(pairs, {"q": np.arange(24)}, [0.25], replicates=20)[0.25]
+    assert found.fnmr.value == 5 / 8  # 0.4 is not accepted, the next higher number is
+    for replicate, drawn in enumerate(pair_weights(same, None, replicates=20)):
+        allowed = 0.25 * drawn[8:].sum() + 1e-9
+        limit = next(score for k, score in enumerate(impostors) if drawn[8 : 9 + k].sum() > allowed)
+        wrong = np.array(genuine) <= limit
+        assert found.fnmr.replicates[replicate] == pytest.approx(np.average(wrong, weights=drawn[:8]))
+        assert found.curves["q"][0] == found.fnmr.value
+
+
 # Slow loops.
 
 
