@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from facerts.datasets.adience import is_adience, open_adience
 from facerts.datasets.bin_set import BinSet
 from facerts.datasets.folder import IMAGE_SUFFIXES, Files, open_folder, open_list, open_tree
 from facerts.datasets.records import open_records
@@ -83,9 +84,9 @@ def open_source(spec: str | Path | Sequence[str | Path]) -> Source:
     """Open images in any supported layout.
 
     Args:
-        spec: a folder by identity, a flat folder, a record directory (train.rec, train.idx), a tar shard, a .bin set, a
-            list file (.txt or .lst, a path on each line), or an image; a pattern with ``*`` that matches several of
-            them; or a sequence of these, which are joined.
+        spec: a folder by identity, a flat folder, a record directory (train.rec, train.idx), Adience's folder
+            (fold_0_data.txt), a tar shard, a .bin set, a list file (.txt or .lst, a path on each line), or an image; a
+            pattern with ``*`` that matches several of them; or a sequence of these, which are joined.
 
     Raises:
         DataError: nothing is found, or it is of an unknown kind.
@@ -136,6 +137,8 @@ def _matches(spec: str) -> list[Path]:
 
 def _open_one(path: Path) -> Source:
     if path.is_dir():
+        if is_adience(path):
+            return open_adience(path)
         return open_records(path) if any(path.glob("*.rec")) else open_folder(path)
     suffix = path.suffix.lower()
     if suffix == ".rec":
