@@ -19,7 +19,7 @@ from facerts.datasets.fingerprint import ImageHashes, hash_images
 from facerts.errors import Error
 from facerts.io.progress import progress_bar
 from facerts.metrics.all_pairs import all_pairs
-from facerts.metrics.intervals import Interval, percentile_interval
+from facerts.metrics.intervals import resampled_rate_interval
 from facerts.metrics.reject import pair_quality
 from facerts.metrics.verification import pair_cosine
 from facerts.onnx.contract import KeptPairs, Matching, MatchThreshold
@@ -206,7 +206,7 @@ def match_thresholds(
             return KeptPairs(genuine=0, fnmr=None, ci95=None)
         fnmr = float(np.mean(genuine[mask] < threshold))
         units = count if people is None else len(np.unique(people[mask]))
-        ci95 = _interval(np.array(resampled[name])[:, column], fnmr, units)
+        ci95 = resampled_rate_interval(np.array(resampled[name])[:, column], fnmr, units)
         return KeptPairs(genuine=count, fnmr=fnmr, ci95=ci95)
 
     thresholds = {}
@@ -226,14 +226,6 @@ def match_thresholds(
             kept=error_rates,
         )
     return thresholds
-
-
-def _interval(values: NDArray[np.float64], rate: float, units: int) -> Interval:
-    low, high = percentile_interval(values)
-    margin = min(3 / units, 1.0)
-    if rate == 0:
-        return low, max(high, margin)
-    return (min(low, 1 - margin), high) if rate == 1 else (low, high)
 
 
 def _matching(
