@@ -206,7 +206,7 @@ def fmr_by_group(
     def resample(counts: NDArray[np.float32]) -> NDArray[np.float64]:
         weights = (counts[first] * counts[second]).astype(np.float64)
         drawn = np.bincount(of_pair, weights, minlength=groups)
-        return _divided(drawn, impostors(counts[cells.person] * cells.sizes))
+        return _divided(drawn, impostors(counts[cells.person].astype(np.float64) * cells.sizes))
 
     few = max(len(matching), int(inside.sum())) <= MANY
     present = np.bincount(cells.group, minlength=groups)
