@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,16 +54,18 @@ class GroupRates:
 class Extremes:
     """The groups with the worst and the best rate, and how far apart they are.
 
-    The groups are chosen by their rates and then kept in all replicates, so the intervals do not cover the choice:
-    among many groups, some differ by chance.
+    The groups are chosen by their rates, and of many groups some differ much by chance. The intervals cover this: they
+    hold for all pairs of groups at the same time (the bootstrap of the largest studentized deviation; Westfall and
+    Young, "Resampling-Based Multiple Testing", 1993).
 
     Attributes:
         worst: number of the worst group.
         best: number of the best group.
         difference: rate of the worst minus that of the best.
-        difference_ci95: its 95 % bootstrap interval.
+        difference_ci95: its simultaneous 95 % bootstrap interval.
         ratio: rate of the worst over that of the best; None if that is 0.
-        ratio_ci95: its 95 % bootstrap interval; None if too many replicates have a rate of 0.
+        ratio_ci95: its simultaneous 95 % bootstrap interval, from the logarithms of the rates; None if either group has
+            a rate of 0 in more than 2.5 % of the replicates.
         over_mean: rate of the worst over the geometric mean of all groups' rates (NIST IR 8429, FRVT Part 8:
             Summarizing Demographic Differentials, 2022); None if one of them is 0.
     """
@@ -235,18 +238,24 @@ def extremes(rates: GroupRates, comparable: Flags, *, high_is_worse: bool) -> Ex
         return None
     order = chosen[np.argsort(rates.rate[chosen], kind="stable")]
     best, worst = (int(order[0]), int(order[-1])) if high_is_worse else (int(order[-1]), int(order[0]))
-    low, high = rates.replicates[:, best], rates.replicates[:, worst]
-    difference = np.sort((high - low)[~np.isnan(high - low)])
-    ratio = None if rates.rate[best] == 0 else float(rates.rate[worst] / rates.rate[best])
-    geometric = float(np.exp(np.mean(np.log(rates.rate[chosen])))) if (rates.rate[chosen] > 0).all() else 0.0
+    rate, replicates = rates.rate[chosen], rates.replicates[:, chosen]
+    sides = int(np.flatnonzero(chosen == worst)[0]), int(np.flatnonzero(chosen == best)[0])
+    low, high = _simultaneous_interval(rate, replicates, *sides)
+    logs, log_replicates = (
+        np.log(values, out=np.full(values.shape, np.nan), where=values > 0) for values in (rate, replicates)
+    )
+    ratio_ci95 = None
+    if (np.isnan(log_replicates[:, sides]).mean(axis=0) <= 0.025).all() and (rate[list(sides)] > 0).all():
+        ends = _simultaneous_interval(logs, log_replicates, *sides)
+        ratio_ci95 = float(np.exp(ends[0])), float(np.exp(ends[1]))
     return Extremes(
         worst,
         best,
         float(rates.rate[worst] - rates.rate[best]),
-        _ends(difference),
-        ratio,
-        None if ratio is None else _ratio_interval(high, low),
-        float(rates.rate[worst]) / geometric if geometric > 0 else None,
+        (max(low, -1.0), min(high, 1.0)),
+        float(rates.rate[worst] / rates.rate[best]) if rates.rate[best] > 0 else None,
+        ratio_ci95,
+        float(np.exp(logs[sides[0]] - logs.mean())) if (rate > 0).all() else None,
     )
 
 
@@ -330,14 +339,28 @@ def _divided(events: NDArray[np.number], trials: NDArray[np.number]) -> NDArray[
     return shares
 
 
-def _ratio_interval(numerator: NDArray[np.float64], denominator: NDArray[np.float64]) -> Interval | None:
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratios = numerator / denominator  # infinite at 0 in the denominator, NaN at 0 in both
-    ends = _ends(np.sort(ratios[~np.isnan(ratios)]))
-    return ends if np.isfinite(ends).all() else None
+def _simultaneous_interval(
+    values: NDArray[np.float64], replicates: NDArray[np.float64], first: int, second: int
+) -> Interval:
+    """The 95 % interval of the difference of two values that holds for all pairs of values at the same time.
 
-
-def _ends(ordered: NDArray[np.float64]) -> Interval:
-    """The 2.5 and 97.5 % points of ascending values, without interpolation, as some may be infinite."""
-    last = len(ordered) - 1
-    return float(ordered[int(np.floor(0.025 * last))]), float(ordered[int(np.ceil(0.975 * last))])
+    Args:
+        values: ``(K,)``, NaN where there is none.
+        replicates: ``(R, K)`` resampled values, likewise.
+        first: number of the one.
+        second: number of the other.
+    """
+    deviations = replicates - values
+    largest = np.zeros(len(replicates))
+    error = 0.0
+    for one, other in combinations(range(len(values)), 2):
+        apart = deviations[:, one] - deviations[:, other]
+        known = ~np.isnan(apart)
+        spread = float(apart[known].std()) if known.any() else 0.0
+        if spread > 0:
+            largest[known] = np.maximum(largest[known], np.abs(apart[known]) / spread)
+        if {one, other} == {first, second}:
+            error = spread
+    half = float(np.quantile(largest, 0.95)) * error
+    difference = float(values[first] - values[second])
+    return difference - half, difference + half

@@ -123,6 +123,16 @@ def test_groups_without_pairs_are_shown_and_not_compared(pairs: AllPairs, people
     assert errors.groups["one person"].fnmr.pairs == IMAGES * (IMAGES - 1) // 2
     assert (errors.groups["one image"].fnmr.pairs, errors.groups["one image"].fmr.pairs) == (0, 0)
     assert errors.fmr_contrast is errors.fnmr_contrast is None
+    # 20 images have 30 genuine pairs, but are too few.
+    few = groups_of(
+        {"age": np.where(people < 5, "few", "others")},
+        {},
+        compared={"net": ComparedPairs(pairs, 0.6)},
+        replicates=20,
+    )
+    errors = few.by["age"].matching["net"].every_pair
+    assert (errors.groups["few"].images, errors.groups["few"].fnmr.pairs) == (20, 30)
+    assert errors.fnmr_contrast is None
 
 
 def test_groups_with_too_few_expected_matches_have_no_worst_fmr(

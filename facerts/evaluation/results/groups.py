@@ -14,13 +14,14 @@ class GroupContrast(ResultPart):
     best: str = Field(description="Group with the best rate.")
     difference: float = Field(description="Rate of the worst group minus that of the best.")
     difference_ci95: Interval = Field(
-        description="95 % bootstrap interval of `difference`; it does not cover the choice of the groups."
+        description="95 % bootstrap interval of `difference`, which holds for all pairs of groups at the same time and "
+        "so covers their choice."
     )
     ratio: float | None = Field(
         description="Rate of the worst group over that of the best; null if that is 0."
     )
     ratio_ci95: Interval | None = Field(
-        description="95 % bootstrap interval of `ratio`; null if it has no upper end."
+        description="95 % bootstrap interval of `ratio`, likewise; null if a rate is often 0 when resampled."
     )
     over_mean: float | None = Field(
         description="Rate of the worst group over the geometric mean of the groups' rates (NIST IR 8429); null if one "
