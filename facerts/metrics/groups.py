@@ -187,7 +187,7 @@ def fmr_by_group(
     Raises:
         ValueError: the threshold lies below the tail, where single pairs are not kept.
     """
-    if len(pairs.tail) < pairs.impostors and not (len(pairs.tail) and threshold >= pairs.tail[-1]):
+    if not in_tail(pairs, threshold):
         raise ValueError(f"the threshold {threshold:g} lies below the tail of the impostor pairs")
     remaining = _without(group, kept)
     inside = remaining >= 0
@@ -223,6 +223,11 @@ def fmr_by_group(
         replicates or (REPLICATES if few else REPLICATES_OF_MANY),
         seed,
     )
+
+
+def in_tail(pairs: AllPairs, threshold: float) -> bool:
+    """Whether every impostor pair at or above a threshold is kept, so that FMR by group can be measured."""
+    return len(pairs.tail) == pairs.impostors or (len(pairs.tail) > 0 and threshold >= float(pairs.tail[-1]))
 
 
 def extremes(rates: GroupRates, comparable: Flags, *, high_is_worse: bool) -> Extremes | None:

@@ -46,12 +46,12 @@ def section() -> GroupsResult:
     every_pair = {
         "everybody": errors(300, 0.2, 90_000, 0.001),
         "groups": {
-            "below $13": errors(80, 0.25, 20_000, 0.002),
+            "below $13$": errors(80, 0.25, 20_000, 0.002),
             "13 and above": errors(100, 0.125, 30_000, 0.0005),
             "[one]": errors(0, None, 0, None),
         },
-        "fnmr_contrast": contrast("below $13", "13 and above", 0.125, 0.25),
-        "fmr_contrast": contrast("below $13", "13 and above", 0.0015, 0.001, ratio_ci95=None),
+        "fnmr_contrast": contrast("below $13$", "13 and above", 0.125, 0.25),
+        "fmr_contrast": contrast("below $13$", "13 and above", 0.0015, 0.001, ratio_ci95=None),
     }
     rest = {
         **every_pair,
@@ -64,8 +64,8 @@ def section() -> GroupsResult:
         "keep": 0.95,
         "images": 1700,
         "accepted": 0.9375,
-        "groups": {"below $13": share(500, 0.875), "13 and above": share(1200, 1.0)},
-        "contrast": contrast("below $13", "13 and above", -0.125, 0.0625),
+        "groups": {"below $13$": share(500, 0.875), "13 and above": share(1200, 1.0)},
+        "contrast": contrast("below $13$", "13 and above", -0.125, 0.0625),
     }
     other = {**accepted, "groups": {"13 and above": share(40, 0.5)}, "contrast": None}
     age = {
@@ -83,12 +83,12 @@ def section() -> GroupsResult:
 def test_sentences_name_the_worst_and_the_best_and_whether_that_is_clear(section: GroupsResult) -> None:
     found = [sentence.replace("\u00a0", " ") for sentence in group_findings("age", section.by["age"])]
     assert found == [
-        "By head, images of age below $13 (87.5 % [84.4, 90.6]) are accepted least, and those of age 13 and above "
+        "By head, images of age below $13$ (87.5 % [84.4, 90.6]) are accepted least, and those of age 13 and above "
         "(100.0 % [96.9, 100.0]) most: −12.50 percentage points [−18.75, −6.25].",
         "By norm, no two groups of age are large enough to be compared.",
-        "net: FNMR is highest in age below $13 (25.0 % [12.5, 50.0]) and lowest in age 13 and above (12.5 % [6.2, "
+        "net: FNMR is highest in age below $13$ (25.0 % [12.5, 50.0]) and lowest in age 13 and above (12.5 % [6.2, "
         "25.0]), 2.5 times as high [1.5, 4.2], no clear difference.",
-        "net: FMR is highest in age below $13 (0.2000 % [0.1000, 0.4000]) and lowest in age 13 and above (0.0500 % "
+        "net: FMR is highest in age below $13$ (0.2000 % [0.1000, 0.4000]) and lowest in age 13 and above (0.0500 % "
         "[0.0250, 0.1000]), 2.5 times as high.",
     ]
 
@@ -105,7 +105,7 @@ def test_the_report_has_a_table_for_each_attribute_with_the_worst_in_words(secti
     }
     assert list(accepted.columns) == ["age", "images", "accepted by head", "accepted by norm"]
     assert cells == {
-        "below $13": [("500", ""), ("87.50 %", "worst [84.38, 90.62]"), ("–", "")],
+        "below $13$": [("500", ""), ("87.50 %", "worst [84.38, 90.62]"), ("–", "")],
         "13 and above": [
             ("1,200", ""),
             ("100.00 %", "[96.88, 100.00]"),
@@ -121,7 +121,7 @@ def test_the_report_has_a_table_for_each_attribute_with_the_worst_in_words(secti
     worst = [
         (row[0].text, at) for row in matching.rows for at, cell in enumerate(row) if "worst" in cell.small
     ]
-    assert worst == [("below $13", 2), ("below $13", 5)]
+    assert worst == [("below $13$", 2), ("below $13$", 5)]
     texts = [cell.text.replace("\u00a0", " ") for cell in matching.rows[-1]]
     assert texts == ["all", "300", "20.00 %", "6.25 %", "90,000", "0.1000 %", "0.1000 %"]
     assert [cell.text for cell in matching.rows[2]] == ["[one]", "0", "–", "–", "0", "–", "–"]
@@ -133,8 +133,8 @@ def test_the_figure_has_a_row_for_each_group_and_a_color_for_each_quality(sectio
     drawn = accepted_by_group(section.by["age"])
     ElementTree.fromstring(drawn)
     texts = re.findall(r">([^<>]+)</text>", drawn)
-    assert [text for text in texts if text in ("below $13", "13 and above", "head", "norm")] == [
-        *("below $13", "13 and above", "head", "norm"),
+    assert [text for text in texts if text in ("below $13$", "13 and above", "head", "norm")] == [
+        *("below $13$", "13 and above", "head", "norm"),
     ]
 
 
@@ -147,7 +147,7 @@ def test_the_terminal_shows_the_same(section: GroupsResult, capsys: pytest.Captu
         if line.startswith("│")
     ]
     assert rows[:3] == [
-        ["below $13", "500", "0.875 [0.8438, 0.9062]", "–"],
+        ["below $13$", "500", "0.875 [0.8438, 0.9062]", "–"],
         ["13 and above", "1,200", "1 [0.9688, 1]", "0.5 [0.4688, 0.5312]"],
         ["all", "1,703", "0.9375", "0.9375"],
     ]
@@ -158,4 +158,4 @@ def test_the_terminal_shows_the_same(section: GroupsResult, capsys: pytest.Captu
             *("90,000", "0.001 [0.0005, 0.002]"),
         ],
     ]
-    assert "By head, images of age below $13 (87.5 % [84.4, 90.6]) are accepted least" in shown
+    assert "By head, images of age below $13$ (87.5 % [84.4, 90.6]) are accepted least" in shown
