@@ -13,13 +13,14 @@ from facerts.benchmarks import PairBenchmark
 from facerts.benchmarks.pairs import subjects_of_pairs
 from facerts.benchmarks.repeated import repeated_images
 from facerts.calibration.faces import Faces
+from facerts.calibration.group_thresholds import ComparedFaces
 from facerts.calibration.pairs import EveryPair, ListedPairs, Pairs
 from facerts.datasets import Source, Subset
 from facerts.datasets.fingerprint import ImageHashes, hash_images
 from facerts.errors import Error
 from facerts.io.progress import progress_bar
 from facerts.metrics.all_pairs import all_pairs
-from facerts.metrics.intervals import Interval, percentile_interval
+from facerts.metrics.intervals import resampled_rate_interval
 from facerts.metrics.reject import pair_quality
 from facerts.metrics.verification import pair_cosine
 from facerts.onnx.contract import KeptPairs, Matching, MatchThreshold
@@ -34,7 +35,7 @@ MatchingAndNotes = tuple[Matching | None, list[str]]
 
 def match_every_pair(
     faces: Faces, hashed: ImageHashes, fmrs: Sequence[float] | None, keep: Mapping[str, float], *, flip: bool
-) -> MatchingAndNotes:
+) -> tuple[Matching | None, ComparedFaces | None, list[str]]:
     """Match thresholds on all pairs of faces with known identities; duplicate images count once.
 
     Args:
@@ -43,6 +44,10 @@ def match_every_pair(
         fmrs: see ``reachable_rates``.
         keep: quality thresholds by name, see ``match_thresholds``.
         flip: whether the embeddings include the mirror images.
+
+    Returns:
+        The calibration and the pairs behind it, None if there are too few pairs for any rate; and remarks for the
+        report.
 
     Raises:
         Error: see ``reachable_rates``.
@@ -57,7 +62,7 @@ def match_every_pair(
     rates, missing = reachable_rates(fmrs, *pairs_among(labels[unique]), name)
     notes += missing
     if not rates:
-        return None, notes
+        return None, None, notes
     total = len(unique) * (len(unique) - 1) // 2
     with progress_bar() as bar:
         task = bar.add_task(f"all pairs of {name}", total=total, unit="pairs")
@@ -67,7 +72,9 @@ def match_every_pair(
         bar.update(task, completed=total)
     quality = None if faces.quality is None else faces.quality[unique]
     thresholds = match_thresholds(EveryPair(every), rates, quality=quality, keep=keep)
-    return _matching(Subset(faces.source, unique), hashed, "all", thresholds, flip, by_people=True), notes
+    matching = _matching(Subset(faces.source, unique), hashed, "all", thresholds, flip, by_people=True)
+    similarities = {rate: threshold.similarity for rate, threshold in thresholds.items()}
+    return matching, ComparedFaces(unique, every, similarities), notes
 
 
 def match_listed_pairs(
@@ -206,7 +213,7 @@ def match_thresholds(
             return KeptPairs(genuine=0, fnmr=None, ci95=None)
         fnmr = float(np.mean(genuine[mask] < threshold))
         units = count if people is None else len(np.unique(people[mask]))
-        ci95 = _interval(np.array(resampled[name])[:, column], fnmr, units)
+        ci95 = resampled_rate_interval(np.array(resampled[name])[:, column], fnmr, units)
         return KeptPairs(genuine=count, fnmr=fnmr, ci95=ci95)
 
     thresholds = {}
@@ -226,14 +233,6 @@ def match_thresholds(
             kept=error_rates,
         )
     return thresholds
-
-
-def _interval(values: NDArray[np.float64], rate: float, units: int) -> Interval:
-    low, high = percentile_interval(values)
-    margin = min(3 / units, 1.0)
-    if rate == 0:
-        return low, max(high, margin)
-    return (min(low, 1 - margin), high) if rate == 1 else (low, high)
 
 
 def _matching(

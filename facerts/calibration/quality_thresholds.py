@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.benchmarks import PairBenchmark, open_benchmark
-from facerts.calibration.faces import read_faces
+from facerts.calibration.faces import Faces, read_faces
+from facerts.calibration.group_thresholds import group_thresholds
 from facerts.calibration.match_thresholds import (
     match_every_pair,
     match_listed_pairs,
@@ -23,9 +24,17 @@ from facerts.detection.base import Detector
 from facerts.embedding import OnnxEmbedder, load_embedder
 from facerts.embedding.aligned import AlignedPhotos
 from facerts.errors import DataError, Error, ModelError
+from facerts.evaluation.groups import Groups
 from facerts.hub.registry import find_model
 from facerts.images import CROP_SIZE
-from facerts.onnx.contract import QUANTILES, Calibration, Description, QualityThreshold, store_description
+from facerts.onnx.contract import (
+    QUANTILES,
+    Calibration,
+    Description,
+    NonFaces,
+    QualityThreshold,
+    store_description,
+)
 from facerts.onnx.packs import is_pack
 from facerts.version import __version__
 
@@ -58,6 +67,8 @@ def calibrate(
     keep: Sequence[float] | None = None,
     fmr: Sequence[float] | None = None,
     flip: bool = False,
+    groups: Groups | None = None,
+    non_faces: str | Path | Sequence[str | Path] | None = None,
     align: Detector | None = None,
     providers: Sequence[str] | None = None,
     threads: int | None = None,
@@ -76,6 +87,9 @@ def calibrate(
         keep: shares of the faces that the quality thresholds keep; ``KEEP`` by default.
         fmr: false match rates of the match thresholds; by default those of ``FMRS`` that there are enough pairs for.
         flip: match sums of the embeddings of a crop and its mirror image; scoring embeds only the crop.
+        groups: groups of the faces, to add a quality threshold for each; see ``read_groups``.
+        non_faces: images without a face, 112 x 112, to measure the share of them that the quality thresholds let
+            through; anything that ``open_source`` accepts.
         align: finds the faces in photos; None if the images are aligned crops.
         providers: ONNX Runtime execution providers; None for the CPU.
         threads: threads per batch; None leaves the choice to ONNX Runtime.
@@ -104,15 +118,23 @@ def calibrate(
     rates = None if fmr is None else _shares(fmr, "a false match rate")
     embedder = load_embedder(path, providers=providers, threads=threads, batch_size=batch_size)
     has_quality = _has_quality(embedder)
-    if keep is not None and not has_quality:
-        raise ModelError(
-            f"{path}: the model has no quality, so it cannot have quality thresholds; leave out the shares to keep"
-        )
+    for given, option in (
+        (keep, "the shares to keep"),
+        (groups, "the groups"),
+        (non_faces, "the non-faces"),
+    ):
+        if given is not None and not has_quality:
+            raise ModelError(
+                f"{path}: the model has no quality, so it cannot have quality thresholds; leave out {option}"
+            )
     source = _crops(open_source(faces), align)
     listed = None if pairs is None else open_benchmark(pairs)
     if listed is not None:
         listed = replace(listed, images=_crops(listed.images, align))
     has_pairs = _check_pairs(source, listed, rates)
+    keys = [source.key(row) for row in range(len(source))]
+    in_groups, group_notes = ({}, []) if groups is None else groups.of(keys)
+    others = None if non_faces is None else open_source(non_faces)
     if not has_quality and not has_pairs:
         raise Error(
             f"{path}: the model has no quality and {source.name} has no pairs, so there is nothing to calibrate"
@@ -125,7 +147,7 @@ def calibrate(
             "better thousands"
         )
     hashed = hash_images(scored.source)
-    notes = list(scored.notes)
+    notes = [*scored.notes, *group_notes]
     thresholds: dict[str, QualityThreshold] = {}
     quantiles: tuple[float, ...] = ()
     if scored.quality is not None:
@@ -135,14 +157,14 @@ def calibrate(
         notes.append("The model has no quality, so there are no quality thresholds and no percentiles.")
     minimums = {share: threshold.quality for share, threshold in thresholds.items()}
 
-    left_out, matching = scored.left_out, None
+    left_out, matching, compared = scored.left_out, None, None
     if listed is not None:
         pair_faces = read_faces(embedder, listed.images, embed=True, flip=flip)
         left_out += pair_faces.left_out
         matching, match_notes = match_listed_pairs(pair_faces, listed, rates, minimums, flip=flip)
         notes += [*pair_faces.notes, *match_notes]
     elif has_pairs:
-        matching, match_notes = match_every_pair(scored, hashed, rates, minimums, flip=flip)
+        matching, compared, match_notes = match_every_pair(scored, hashed, rates, minimums, flip=flip)
         notes += match_notes
     else:
         notes.append("The identities of the images are unknown, so there are no match thresholds.")
@@ -151,6 +173,22 @@ def calibrate(
         raise Error(f"{path}: there is nothing to calibrate. {' '.join(notes)}")
 
     labels = scored.source.labels
+    other_quality, found_others = None, None
+    if others is not None:
+        scored_others = read_faces(embedder, others, embed=False)
+        left_out += scored_others.left_out
+        other_quality = scored_others.quality
+        found_others = _non_faces(scored_others, minimums)
+    by_attribute = {}
+    if scored.quality is not None:
+        by_attribute = group_thresholds(
+            scored.quality,
+            {attribute: values[scored.rows] for attribute, values in in_groups.items()},
+            thresholds,
+            people=labels,
+            compared=compared,
+            non_faces=other_quality,
+        )
     calibration = Calibration(
         data=source.name,
         data_sha256=hashed.sha256,
@@ -158,6 +196,8 @@ def calibrate(
         identities=None if labels is None else len(np.unique(labels)),
         quantiles=quantiles,
         matching=matching,
+        groups=by_attribute,
+        non_faces=found_others,
         notes=tuple(notes),
         facerts_version=__version__,
     )
@@ -193,6 +233,17 @@ def quality_quantiles(quality: NDArray[np.float64]) -> tuple[float, ...]:
     """The quantiles at 0, 1, …, 100 %, interpolated linearly and rounded to float32."""
     quantiles = np.quantile(quality, np.linspace(0, 1, QUANTILES)).astype(np.float32)
     return tuple(float(str(value)) for value in quantiles)
+
+
+def _non_faces(others: Faces, minimums: Mapping[str, float]) -> NonFaces:
+    """The share of non-faces that each quality threshold lets through."""
+    assert others.quality is not None  # the model has quality
+    return NonFaces(
+        data=others.source.name,
+        data_sha256=hash_images(others.source).sha256,
+        images=len(others.rows),
+        accepted={share: float(np.mean(others.quality >= minimum)) for share, minimum in minimums.items()},
+    )
 
 
 def _check_target(model: Path, out: Path) -> Path:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from facerts.cli.options import Align, Batch, Json, Model, Offline, Provider, Threads
+from facerts.cli.options import Align, Batch, GroupEdges, GroupRules, Json, Model, Offline, Provider, Threads
 from facerts.cli.output import EXIT_SOME_FAILED, fields_table, print_json, rows_table, warn
 
 if TYPE_CHECKING:
-    from facerts.onnx.contract import Calibration, Description, KeptPairs, MatchThreshold
+    from facerts.onnx.contract import Calibration, Description, ErrorRate, KeptPairs, MatchThreshold
 
 
 def register(app: typer.Typer) -> None:
@@ -57,6 +57,16 @@ def calibrate(
             help="Match sums of the embeddings of a crop and its mirror image; facerts embed uses only the crop."
         ),
     ] = False,
+    groups: GroupRules = None,
+    group_edges: GroupEdges = None,
+    out_of: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--out-of",
+            help="Images of non-faces, 112 x 112, to measure the share of them that each quality threshold lets "
+            "through; may be repeated.",
+        ),
+    ] = None,
     align: Align = None,
     offline: Offline = False,
     batch_size: Batch = 64,
@@ -72,6 +82,7 @@ def calibrate(
     """
     from facerts.calibration.quality_thresholds import calibrate as run
     from facerts.detection import open_any_detector
+    from facerts.evaluation.groups import read_groups
 
     result = run(
         model,
@@ -81,6 +92,8 @@ def calibrate(
         keep=keep or None,
         fmr=fmr or None,
         flip=flip,
+        groups=read_groups(groups or (), group_edges or ()) if groups or group_edges else None,
+        non_faces=out_of or None,
         align=None if align is None else open_any_detector(align, providers=provider, threads=threads),
         providers=provider,
         threads=threads,
@@ -136,6 +149,48 @@ def _show(description: Description, calibration: Calibration) -> None:
                 for share, threshold in description.thresholds.items()
             ],
         )
+
+    _show_groups(description, calibration)
+
+
+def _show_groups(description: Description, calibration: Calibration) -> None:
+    """A table for each attribute and share: the group's own threshold next to the one for all faces."""
+    matches = calibration.matching.thresholds if calibration.matching else {}
+    # The rate that people look at first; --json has all of them.
+    fmr = min(matches, key=lambda rate: abs(float(rate) - 1e-3), default=None)
+    others = calibration.non_faces
+    for attribute, by_share in calibration.groups.items():
+        for share, groups in by_share.items():
+            header = [attribute, "faces", "accepted (95 %)", "own min. quality"]
+            measured = fmr is not None and any(fmr in group.errors for group in groups.values())
+            header += [f"FNMR at FMR {fmr}", "with own", "FMR", "with own"] if measured else []
+            header += ["non-faces with own"] if others is not None else []
+            rows = []
+            for name, group in groups.items():
+                low, high = group.ci95
+                own = "–" if group.quality is None else f"{group.quality:.4f}"
+                row = [name, f"{group.faces:,}", f"{group.accepted:.4f} [{low:.4f}, {high:.4f}]", own]
+                if measured and fmr is not None:
+                    both = group.errors.get(fmr), group.own_errors.get(fmr)
+                    row += [_rate(errors.fnmr) if errors else "–" for errors in both]
+                    row += [_rate(errors.fmr) if errors else "–" for errors in both]
+                if others is not None:
+                    row.append("–" if group.non_faces is None else f"{group.non_faces:.4f}")
+                rows.append(row)
+            minimum = description.thresholds[share].quality
+            let_through = f", {others.accepted[share]:.4f} of the non-faces" if others is not None else ""
+            title = f"Groups by {attribute}: quality {minimum:.4f} keeps {share} of all faces{let_through}"
+            rows_table(title, header, rows)
+    if others is not None and not calibration.groups:
+        rows_table(
+            f"Share of {others.images:,} non-faces that each quality threshold lets through",
+            ["keep", "non-faces"],
+            [[share, f"{accepted:.4f}"] for share, accepted in others.accepted.items()],
+        )
+
+
+def _rate(found: ErrorRate) -> str:
+    return "–" if found.rate is None else f"{found.rate:.4g}"
 
 
 def _fnmr(errors: MatchThreshold | KeptPairs) -> str:

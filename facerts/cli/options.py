@@ -109,3 +109,17 @@ Align = Annotated[
         "model pack, or yunet, which is downloaded once. By default images are aligned crops."
     ),
 ]
+GroupRules = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--groups",
+        help="Groups of the images: a CSV file with the header image,ATTRIBUTE[,ATTRIBUTE...] and a row for each "
+        "image, or ATTRIBUTE=REGEX, whose first group captures the value in each image's name; may be repeated.",
+    ),
+]
+GroupEdges = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Edges of ranges of a numeric attribute, e.g. age=13,20,40,60: below 13, 13 to 19, ...; may be repeated."
+    ),
+]

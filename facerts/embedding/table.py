@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.datasets.source import Source
+from facerts.embedding.image_names import Parts, name_parts, rows_of_images
 from facerts.embedding.outputs import FaceOutputs
 from facerts.errors import DataError, MissingExtraError
 from facerts.io.files import sha256_file
@@ -19,7 +19,6 @@ from facerts.io.npz import read_npz
 
 Floats = NDArray[np.float32]
 Columns = dict[str, NDArray[Any]]
-Parts = tuple[str, ...]
 
 # Plural in the files of `facerts embed` and results, singular as the name of a column.
 NAMES = ("names", "paths", "name", "path")
@@ -55,10 +54,10 @@ class EmbeddingTable:
         self.sha256 = sha256_file(path)
         self._path = path
         self._rows = rows
-        self._names = None if names is None else [_parts(name) for name in names]
-        self._row_of: dict[Parts, int] = {}
+        self._names = None if names is None else [name_parts(name) for name in names]
+        row_of: dict[Parts, int] = {}
         for row, name in enumerate(self._names or ()):
-            first = self._row_of.setdefault(name, row)
+            first = row_of.setdefault(name, row)
             if first != row:
                 raise DataError(
                     f"{path}: rows {first} and {row} are both named {'/'.join(name)} (several faces in one photo?); "
@@ -100,12 +99,9 @@ class EmbeddingTable:
 
     def _find(self, keys: Sequence[str], names: Sequence[Parts], source: str, numbered: bool) -> list[int]:
         """The row of each key."""
-        key_parts = [_parts(key) for key in keys]
-        ending_with = _endings(names, key_parts)
         rows: list[int] = []
         missing: list[str] = []
-        for key, parts in zip(keys, key_parts, strict=True):
-            matches = [self._row_of[parts]] if parts in self._row_of else ending_with.get(parts, [])
+        for key, matches in zip(keys, rows_of_images(names, keys), strict=True):
             if len(matches) > 1:
                 first, second = ("/".join(names[row]) for row in matches[:2])
                 raise DataError(
@@ -330,21 +326,3 @@ def _from_arrow(path: Path, name: str, column: Any) -> NDArray[Any]:
 def _to_float32(values: NDArray[Any]) -> Floats:
     with np.errstate(over="ignore"):  # values beyond float32 become infinite, which is refused later
         return values.astype(np.float32, copy=False)
-
-
-def _parts(name: str) -> Parts:
-    """The components of a path, with slashes or backslashes."""
-    return tuple(part for part in name.replace("\\", "/").split("/") if part not in ("", "."))
-
-
-def _endings(names: Sequence[Parts], keys: Sequence[Parts]) -> dict[Parts, list[int]]:
-    """Rows by the longest key with which their names end, so that no row belongs to two images."""
-    wanted = set(keys)
-    depths = sorted({len(key) for key in wanted}, reverse=True)
-    rows = defaultdict(list)
-    for row, name in enumerate(names):
-        endings = (name[-depth:] for depth in depths if depth <= len(name))
-        ending = next((ending for ending in endings if ending in wanted), None)
-        if ending is not None:
-            rows[ending].append(row)
-    return rows

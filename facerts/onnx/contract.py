@@ -162,6 +162,73 @@ class Matching(DescriptionPart):
     thresholds: dict[str, MatchThreshold]
 
 
+class ErrorRate(DescriptionPart):
+    """A share of pairs that are decided wrongly.
+
+    Attributes:
+        pairs: number of pairs.
+        rate: share of them decided wrongly; None if there is no pair.
+        ci95: 95 % confidence interval of ``rate``.
+    """
+
+    pairs: int
+    rate: float | None
+    ci95: Interval | None
+
+
+class MatchErrors(DescriptionPart):
+    """Errors at a match threshold.
+
+    Attributes:
+        fnmr: false non-match rate.
+        fmr: false match rate.
+    """
+
+    fnmr: ErrorRate
+    fmr: ErrorRate
+
+
+class GroupThreshold(DescriptionPart):
+    """The quality threshold of a group of faces, next to the one for all faces that keeps the same share.
+
+    Attributes:
+        faces: number of faces in the group.
+        people: number of people; None if unknown.
+        accepted: share of the group's faces that the threshold for all faces accepts.
+        ci95: 95 % confidence interval of ``accepted``.
+        quality: the threshold that keeps the share of this group; None if the group is too small.
+        errors: errors among the pairs inside the group whose faces pass the threshold for all faces, by the target FMR
+            of the match threshold; without rates that are too high for so many pairs.
+        own_errors: the same with the group's own threshold.
+        non_faces: share of the non-faces that the group's own threshold accepts; None if there are no non-faces.
+    """
+
+    faces: int
+    people: int | None
+    accepted: float
+    ci95: Interval
+    quality: float | None
+    errors: dict[str, MatchErrors] = {}
+    own_errors: dict[str, MatchErrors] = {}
+    non_faces: float | None = None
+
+
+class NonFaces(DescriptionPart):
+    """Images without a face, and what the quality thresholds let through.
+
+    Attributes:
+        data: name of the images.
+        data_sha256: SHA-256 of the images.
+        images: number of images.
+        accepted: share of them at or above each quality threshold, by the share of the faces that it keeps.
+    """
+
+    data: str
+    data_sha256: str
+    images: int
+    accepted: dict[str, float]
+
+
 class Calibration(DescriptionPart):
     """Calibration of a model's quality and similarity on a user's own faces.
 
@@ -172,6 +239,8 @@ class Calibration(DescriptionPart):
         identities: number of people; None if unknown.
         quantiles: of the faces' quality at 0, 1, …, 100 %; empty if the model has no quality.
         matching: match thresholds; None if there were no pairs to choose them on.
+        groups: quality thresholds of groups by attribute, share of the faces to keep, and group, for information.
+        non_faces: non-faces that the quality thresholds were tried on; None for none.
         notes: warnings about the data, one sentence each.
         facerts_version: the version that calibrated the model.
     """
@@ -182,6 +251,8 @@ class Calibration(DescriptionPart):
     identities: int | None
     quantiles: tuple[float, ...] = ()
     matching: Matching | None = None
+    groups: dict[str, dict[str, dict[str, GroupThreshold]]] = {}
+    non_faces: NonFaces | None = None
     notes: tuple[str, ...] = ()
     facerts_version: str = ""
 

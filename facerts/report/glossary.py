@@ -72,6 +72,12 @@ TERMS = (
     Term("Norm", r"\bnorm\b", "Length of an embedding before it is scaled to 1; a quality that needs no training."),
     Term("Sharpness", r"sharpness", "Variance of the crop's Laplacian; a quality that needs no model."),
     Term(
+        "Accepted",
+        r"accepted (by|share|least)",
+        "An image whose quality is at or above a threshold. Errors of accepted images are those of pairs whose two "
+        "images are accepted.",
+    ),
+    Term(
         "Error versus reject",
         r"error versus reject|left out",
         "FNMR of the genuine pairs that remain when those of lowest quality are left out, at a fixed threshold "

@@ -303,13 +303,28 @@ class Scorer:
         loaded = [aligned_crop(image.load(), image.path, resize=self.resize_crops) for image in images]
         return self.embedder(np.stack(loaded) if loaded else np.empty((0, CROP_SIZE, CROP_SIZE, 3), np.uint8))
 
-    def threshold(self, keep: float) -> float:
+    def threshold(self, keep: float, *, group: tuple[str, str] | None = None) -> float:
         """The quality threshold that keeps a share of the faces used for calibration.
 
+        Args:
+            keep: the share of the faces.
+            group: attribute and name of a group, to keep the share of its faces only: ``("age", "below 13")``.
+
         Raises:
-            ModelError: the model has no threshold for this share.
+            ModelError: the model has no threshold for this share, or for this group.
         """
-        return self.embedder.description.thresholds[self._keep_name(keep)].quality
+        share = self._keep_name(keep)
+        if group is None:
+            return self.embedder.description.thresholds[share].quality
+        calibration = self.embedder.description.calibration
+        of_attribute = calibration.groups.get(group[0], {}) if calibration else {}
+        found = of_attribute.get(share, {}).get(group[1])
+        if found is None or found.quality is None:
+            raise ModelError(
+                f"{self.embedder.name} has no threshold for {group[0]} {group[1]}; calibrate it with "
+                "facerts calibrate --groups, on enough faces of the group"
+            )
+        return found.quality
 
     def _keep_name(self, keep: float) -> str:
         """The share as the model's description writes it."""

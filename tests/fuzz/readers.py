@@ -33,6 +33,7 @@ from facerts.datasets.open import open_images
 from facerts.datasets.synthetic import draw_face, write_synthetic_faces
 from facerts.datasets.synthetic_source import SyntheticSource
 from facerts.embedding import read_description
+from facerts.evaluation.groups import read_groups
 from facerts.evaluation.result_folder import naming_folders
 from facerts.galleries import Gallery
 from facerts.images import decode
@@ -112,6 +113,11 @@ def _read_pairs_to_verify(folder: Path) -> None:
     (listing,) = (path for path in folder.iterdir() if path.suffix in (".txt", ".csv"))
     for row in read_pair_list(listing):
         assert (row.error is None) == bool(row.first and row.second)
+
+
+def _read_groups(folder: Path) -> None:
+    values, _ = read_groups([str(_only_file(folder))], []).of(["a/1.jpg", "2.jpg"])
+    assert all(len(of_images) == 2 for of_images in values.values())
 
 
 def _read_table(folder: Path) -> None:
@@ -251,6 +257,10 @@ def _lists() -> list[Files]:
 
 
 @lru_cache
+def _group_tables() -> list[Files]:
+    return [{"groups.csv": b'image,age,"sex, as given"\n/x/a/1.jpg,34,woman\n2.jpg,,"a ""man"""\n'}]
+
+
 def _pair_lists() -> list[Files]:
     files = {f"{number}.jpg": _encoded(".jpg") for number in range(4)}
     rows = [(f"{a}.jpg", f"{b}.jpg", int(a == b)) for a in range(4) for b in range(4)]
@@ -477,6 +487,7 @@ READERS = {
     "list": Reader(_read_list, _lists, hostile=corpus.hostile_lists),
     "pairs (txt)": Reader(_read_pairs, _pair_lists),
     "pairs (csv)": Reader(_read_pairs, _pair_tables),
+    "groups (csv)": Reader(_read_groups, _group_tables),
     "pairs to verify (txt)": Reader(_read_pairs_to_verify, _pair_lists),
     "pairs to verify (csv)": Reader(_read_pairs_to_verify, _pair_tables),
     "npz": Reader(_read_table, _tables, pack=_zip("a.npz"), hostile=corpus.hostile_tables),

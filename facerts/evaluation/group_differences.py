@@ -1,0 +1,260 @@
+"""How a quality threshold and a match threshold treat groups of people or images."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from facerts.errors import Error
+from facerts.evaluation.groups import in_order
+from facerts.evaluation.results.groups import (
+    AcceptedByGroup,
+    AttributeGroups,
+    ErrorsByGroup,
+    GroupContrast,
+    GroupErrors,
+    GroupShare,
+    GroupsResult,
+    MatchingByGroup,
+    PairRate,
+)
+from facerts.metrics.all_pairs import AllPairs
+from facerts.metrics.groups import GroupRates, extremes, fmr_by_group, fnmr_by_group, share_by_group
+from facerts.metrics.ood import keep_threshold
+
+MIN_IMAGES = 30
+# A group with fewer expected false matches says nothing about its FMR.
+MIN_FALSE_MATCHES = 10
+
+
+class Grouping(NamedTuple):
+    """The groups of N images by one attribute.
+
+    Attributes:
+        names: names of the K groups, in order.
+        group: ``(N,)`` group of each image, 0 … K − 1; −1 where unknown.
+    """
+
+    names: list[str]
+    group: NDArray[np.int64]
+
+    @staticmethod
+    def of(values: NDArray[np.str_]) -> Grouping:
+        """From the ``(N,)`` group of each image by name, "" where unknown."""
+        names = in_order([name for name in np.unique(values).tolist() if name])
+        number_of = {name: number for number, name in enumerate(names)}
+        group = [number_of.get(name, -1) for name in values.tolist()]
+        return Grouping(names, np.array(group, dtype=np.int64))
+
+
+class ComparedPairs(NamedTuple):
+    """All pairs of the images by one recognizer.
+
+    Attributes:
+        pairs: of the same N images, in their order.
+        threshold: minimum similarity of a match.
+        fmr: false match rate that the threshold was chosen for; None if it was given.
+    """
+
+    pairs: AllPairs
+    threshold: float
+    fmr: float | None = None
+
+
+def groups_of(
+    values: Mapping[str, NDArray[np.str_]],
+    qualities: Mapping[str, NDArray[np.floating]],
+    *,
+    people: NDArray[np.integer] | None = None,
+    keep: float = 0.95,
+    thresholds: Mapping[str, float] | None = None,
+    compared: Mapping[str, ComparedPairs] | None = None,
+    min_images: int = MIN_IMAGES,
+    notes: Sequence[str] = (),
+    replicates: int | None = None,
+    seed: int = 0,
+) -> GroupsResult:
+    """Accepted shares, FNMR and FMR by group, for every attribute.
+
+    Args:
+        values: ``(N,)`` group of each image by attribute, "" where unknown, as ``Groups.of`` returns it.
+        qualities: ``(N,)`` quality of each image by name, higher is better; NaN where an image has none. Such images
+            are left out of accepted shares, and rejected from pairs.
+        people: ``(N,)`` person of each image, to resample people; None if unknown.
+        keep: each quality's threshold is the highest that keeps this share of all images that have the quality.
+        thresholds: given thresholds by quality, instead.
+        compared: all pairs and a match threshold by recognizer.
+        min_images: images that a group needs to be called the worst or the best; for FNMR also genuine pairs.
+        notes: notes on the data, such as those of ``Groups.of``.
+        replicates: number of bootstrap replicates, see ``share_by_group``.
+        seed: seed of the resampling.
+
+    Raises:
+        Error: no image has a quality, or a match threshold lies below the tail of the impostor pairs.
+    """
+    given = thresholds or {}
+    minimums = {
+        name: given[name] if name in given else _minimum(name, quality, keep)
+        for name, quality in qualities.items()
+    }
+    by = {}
+    for attribute, of_images in values.items():
+        grouping = Grouping.of(of_images)
+        accepted = {}
+        for name, quality in qualities.items():
+            there = np.isfinite(quality)
+            passing = quality >= minimums[name]
+            rates = share_by_group(
+                passing,
+                np.where(there, grouping.group, -1),
+                len(grouping.names),
+                people,
+                replicates=replicates,
+                seed=seed,
+            )
+            accepted[name] = AcceptedByGroup(
+                threshold=minimums[name],
+                keep=None if name in given else keep,
+                images=int(there.sum()),
+                accepted=float(passing[there].mean()),
+                groups={
+                    label: GroupShare(
+                        images=int(rates.trials[row]),
+                        people=None if rates.people is None else int(rates.people[row]),
+                        accepted=float(rates.rate[row]),
+                        ci95=(float(rates.low[row]), float(rates.high[row])),
+                        median=float(np.median(quality[there & (grouping.group == row)])),
+                    )
+                    for row, label in enumerate(grouping.names)
+                    if rates.trials[row]
+                },
+                contrast=_contrast(grouping.names, rates, rates.trials >= min_images, high_is_worse=False),
+            )
+        matching = {}
+        for recognizer, (pairs, threshold, fmr) in (compared or {}).items():
+            errors = partial(
+                errors_by_group,
+                pairs,
+                threshold,
+                grouping,
+                min_images=min_images,
+                replicates=replicates,
+                seed=seed,
+            )
+            try:
+                every_pair = errors()
+            except ValueError as error:
+                raise Error(f"{recognizer}: {error}; choose a higher match threshold") from error
+            matching[recognizer] = MatchingByGroup(
+                threshold=threshold,
+                fmr=fmr,
+                every_pair=every_pair,
+                accepted={
+                    name: errors(kept=quality >= minimums[name]) for name, quality in qualities.items()
+                },
+            )
+        by[attribute] = AttributeGroups(
+            images=len(of_images),
+            unknown=int((grouping.group < 0).sum()),
+            accepted=accepted,
+            matching=matching,
+        )
+    return GroupsResult(
+        by=by,
+        min_images=min_images,
+        interval="Wilson's, over images" if people is None else "bootstrap over people",
+        notes=list(notes),
+    )
+
+
+def errors_by_group(
+    pairs: AllPairs,
+    threshold: float,
+    grouping: Grouping,
+    *,
+    kept: NDArray[np.bool_] | None = None,
+    min_images: int = MIN_IMAGES,
+    replicates: int | None = None,
+    seed: int = 0,
+) -> ErrorsByGroup:
+    """FNMR and FMR of the pairs inside each group, and of all pairs.
+
+    Args:
+        pairs: all pairs of N images.
+        threshold: minimum similarity of a match.
+        grouping: groups of the N images.
+        kept: ``(N,) bool`` images that are not rejected; None for all.
+        min_images: images and genuine pairs that a group needs to be called the worst or the best.
+        replicates: number of bootstrap replicates, see ``share_by_group``.
+        seed: seed of the resampling.
+
+    Raises:
+        ValueError: the match threshold lies below the tail of the impostor pairs.
+    """
+    number = len(grouping.names)
+    fnmr, fmr = (
+        measure(pairs, grouping.group, number, threshold, kept=kept, replicates=replicates, seed=seed)
+        for measure in (fnmr_by_group, fmr_by_group)
+    )
+    one_group = np.zeros(len(grouping.group), dtype=np.int64)
+    all_fnmr, all_fmr = (
+        measure(pairs, one_group, 1, threshold, kept=kept, replicates=replicates, seed=seed)
+        for measure in (fnmr_by_group, fmr_by_group)
+    )
+    inside = grouping.group if kept is None else grouping.group[kept]
+    images = np.bincount(inside[inside >= 0], minlength=number)
+    enough = fmr.trials * np.nan_to_num(all_fmr.rate[0]) >= MIN_FALSE_MATCHES - 1e-9
+    return ErrorsByGroup(
+        everybody=_errors(len(inside), all_fnmr, all_fmr, 0),
+        groups={label: _errors(int(images[row]), fnmr, fmr, row) for row, label in enumerate(grouping.names)},
+        fnmr_contrast=_contrast(
+            grouping.names,
+            fnmr,
+            (images >= min_images) & (fnmr.trials >= min_images),
+            high_is_worse=True,
+        ),
+        fmr_contrast=_contrast(grouping.names, fmr, (images >= min_images) & enough, high_is_worse=True),
+    )
+
+
+def _minimum(name: str, quality: NDArray[np.floating], keep: float) -> float:
+    there = quality[np.isfinite(quality)]
+    if not len(there):
+        raise Error(f"{name}: no image has this quality, so there is no threshold and no accepted share")
+    return keep_threshold(there, keep)
+
+
+def _errors(images: int, fnmr: GroupRates, fmr: GroupRates, row: int) -> GroupErrors:
+    assert fmr.people is not None  # pairs always have people
+    return GroupErrors(images=images, people=int(fmr.people[row]), fnmr=_rate(fnmr, row), fmr=_rate(fmr, row))
+
+
+def _rate(rates: GroupRates, row: int) -> PairRate:
+    there = bool(rates.trials[row])
+    return PairRate(
+        pairs=int(rates.trials[row]),
+        errors=int(rates.events[row]),
+        rate=float(rates.rate[row]) if there else None,
+        ci95=(float(rates.low[row]), float(rates.high[row])) if there else None,
+    )
+
+
+def _contrast(
+    names: Sequence[str], rates: GroupRates, comparable: NDArray[np.bool_], *, high_is_worse: bool
+) -> GroupContrast | None:
+    found = extremes(rates, comparable, high_is_worse=high_is_worse)
+    if found is None:
+        return None
+    return GroupContrast(
+        worst=names[found.worst],
+        best=names[found.best],
+        difference=found.difference,
+        difference_ci95=found.difference_ci95,
+        ratio=found.ratio,
+        ratio_ci95=found.ratio_ci95,
+        over_mean=found.over_mean,
+    )

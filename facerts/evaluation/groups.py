@@ -1,0 +1,350 @@
+"""Which image is in which group of people or images: by age, sex, origin, camera, or any other attribute.
+
+A group is the value of an attribute: the cell of a table, or what a pattern finds in the image's name. Numbers are put
+into ranges by their edges.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+import re
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from facerts.embedding.image_names import Parts, name_parts, rows_of_images
+from facerts.errors import DataError, Error
+from facerts.io.console import printable
+
+MAX_GROUPS = 50
+# More different numbers than this are values to put into ranges, not names of groups.
+MAX_NUMBERS = 20
+MAX_BYTES = 1 << 28
+MAX_ATTRIBUTES = 50
+# Beyond these lengths nothing is a name: keys are not searched, and names of groups are refused.
+MAX_KEY, MAX_NAME = 500, 100
+
+_ATTRIBUTE = re.compile(r"\s*(\w[\w -]*?)\s*=(.*)", re.DOTALL)
+_NUMBER = re.compile(r"[+-]?\d+(\.\d+)?")
+
+# Values of each attribute for the images, "" where unknown; and remarks for the report.
+ValuesAndNotes = tuple[dict[str, list[str]], list[str]]
+
+
+class GroupRule(Protocol):
+    """Values of one or several attributes for images.
+
+    Attributes:
+        attributes: their names.
+    """
+
+    @property
+    def attributes(self) -> tuple[str, ...]: ...
+
+    def values(self, keys: Sequence[str]) -> ValuesAndNotes:
+        """Values of each attribute for images with these keys.
+
+        Raises:
+            DataError: the rule fits none of the images, or says two things about one.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class NamePattern:
+    """A value in the images' names: what the first group of a regular expression captures.
+
+    Attributes:
+        attribute: name of the attribute.
+        pattern: searched in each key.
+    """
+
+    attribute: str
+    pattern: re.Pattern[str]
+
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        return (self.attribute,)
+
+    def values(self, keys: Sequence[str]) -> ValuesAndNotes:
+        found = [self.pattern.search(key) if len(key) <= MAX_KEY else None for key in keys]
+        if keys and not any(found):
+            raise DataError(
+                f"{self.attribute}: the pattern {self.pattern.pattern!r} is in no name, such as {printable(keys[0])!r}"
+            )
+        return {self.attribute: [(match and match.group(1)) or "" for match in found]}, []
+
+
+@dataclass(frozen=True)
+class GroupTable:
+    """A CSV file with a row for each image.
+
+    Attributes:
+        path: the file.
+        attributes: names of its columns after the first.
+        names: components of the images' names, see ``facerts.embedding.image_names``.
+        rows: the cells of each row, one for each attribute.
+        lines: line of each row in the file.
+    """
+
+    path: Path
+    attributes: tuple[str, ...]
+    names: Sequence[Parts]
+    rows: Sequence[tuple[str, ...]]
+    lines: Sequence[int]
+
+    def values(self, keys: Sequence[str]) -> ValuesAndNotes:
+        of_images = rows_of_images(self.names, keys)
+        chosen = []
+        for key, rows in zip(keys, of_images, strict=True):
+            differing = next((row for row in rows if self.rows[row] != self.rows[rows[0]]), None)
+            if differing is not None:
+                raise DataError(
+                    f"{self.path}: lines {self.lines[rows[0]]} and {self.lines[differing]} say different things about "
+                    f"{printable(key)}; keep one of them"
+                )
+            chosen.append(self.rows[rows[0]] if rows else ("",) * len(self.attributes))
+        if keys and not any(of_images):
+            raise DataError(
+                f"{self.path}: no row names an image; the first row is {printable('/'.join(self.names[0]))}, an image "
+                f"is {printable(keys[0])}"
+            )
+        unused = len(self.names) - len({row for rows in of_images for row in rows})
+        notes = [f"{self.path.name}: {unused:,} of {len(self.names):,} rows name no image."] if unused else []
+        columns = zip(*chosen, strict=True) if chosen else ((),) * len(self.attributes)
+        return {name: list(column) for name, column in zip(self.attributes, columns, strict=True)}, notes
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Rules that give images their groups; ``read_groups`` makes them from options.
+
+    Attributes:
+        rules: no two of them have an attribute in common.
+        edges: ascending edges of the ranges of attributes that are numbers.
+    """
+
+    rules: Sequence[GroupRule]
+    edges: Mapping[str, tuple[float, ...]]
+
+    def of(self, keys: Sequence[str]) -> tuple[dict[str, NDArray[np.str_]], list[str]]:
+        """The group of each image by attribute, and remarks for the report.
+
+        Args:
+            keys: ``N`` names of images in their source.
+
+        Returns:
+            ``(N,)`` names of groups for each attribute, "" where unknown, and sentences on what is unknown.
+
+        Raises:
+            DataError: a rule fits none of the images, says two things about one, or there are too many groups.
+        """
+        groups: dict[str, NDArray[np.str_]] = {}
+        notes = []
+        for rule in self.rules:
+            values, remarks = rule.values(keys)
+            notes += remarks
+            for attribute, of_images in values.items():
+                names = self._named(attribute, of_images, keys)
+                unknown = [key for key, name in zip(keys, names, strict=True) if not name]
+                if unknown:
+                    notes.append(
+                        f"{attribute} is unknown for {len(unknown):,} of {len(keys):,} images, the first is "
+                        f"{printable(unknown[0])}."
+                    )
+                groups[attribute] = np.array(names, dtype=np.str_)
+        return groups, notes
+
+    def _named(self, attribute: str, values: Sequence[str], keys: Sequence[str]) -> list[str]:
+        """Values as names of groups: as they are, or as ranges."""
+        stripped = [printable(value.strip()) for value in values]
+        long = next((row for row, value in enumerate(stripped) if len(value) > MAX_NAME), None)
+        if long is not None:
+            raise DataError(
+                f"{attribute} of {printable(keys[long])} has {len(stripped[long])} characters; {MAX_NAME} at most"
+            )
+        edges = self.edges.get(attribute)
+        advice = f"give edges (--group-edges {attribute}=…)"
+        if edges is not None:
+            numbers = {value: _number(value) for value in set(stripped) - {""}}
+            wrong = next(
+                (row for row, value in enumerate(stripped) if value and numbers[value] is None), None
+            )
+            if wrong is not None:
+                raise DataError(
+                    f"{attribute} of {printable(keys[wrong])} is {stripped[wrong]!r}, not a number; "
+                    f"--group-edges {attribute}=… needs numbers"
+                )
+            known = {value: number for value, number in numbers.items() if number is not None}
+            ranges = _ranges(edges, whole=all(number.is_integer() for number in known.values()))
+            place = {value: ranges[bisect_right(edges, number)] for value, number in known.items()}
+            stripped = [place[value] if value else "" for value in stripped]
+        found = set(stripped) - {""}
+        if edges is None and len(found) > MAX_NUMBERS and all(_number(value) is not None for value in found):
+            raise DataError(
+                f"{attribute} has {len(found)} different numbers; {advice} to put them into ranges"
+            )
+        if len(found) > MAX_GROUPS:
+            raise DataError(
+                f"{attribute} has {len(found)} groups, {MAX_GROUPS} at most; {advice} if it is a number"
+            )
+        return stripped
+
+
+def read_groups(texts: Sequence[str], edges: Sequence[str] = ()) -> Groups:
+    """The groups that the options ``--groups`` and ``--group-edges`` describe.
+
+    Args:
+        texts: each the path of a CSV file with the header ``image,ATTRIBUTE[,ATTRIBUTE…]``, or ``ATTRIBUTE=REGEX``.
+        edges: each ``ATTRIBUTE=NUMBER,NUMBER,…``.
+
+    Raises:
+        Error: an option is malformed, or two of them are about one attribute.
+        DataError: a file cannot be read or is not such a table.
+
+    Examples:
+        >>> groups = read_groups([r"age=a(\\d+)\\."], ["age=13,20"])
+        >>> values, notes = groups.of(["00a02.jpg", "01a13.jpg", "02a77.jpg", "03.jpg"])
+        >>> values["age"].tolist()
+        ['below 13', '13 to 19', '20 and above', '']
+        >>> notes
+        ['age is unknown for 1 of 4 images, the first is 03.jpg.']
+    """
+    rules = [_rule(text) for text in texts]
+    attributes = [attribute for rule in rules for attribute in rule.attributes]
+    repeated = next((name for name in attributes if attributes.count(name) > 1), None)
+    if repeated is not None:
+        raise Error(f"--groups gives {repeated!r} twice; keep one")
+    of_attribute: dict[str, tuple[float, ...]] = {}
+    for text in edges:
+        attribute, bounds = _edges(text)
+        if attribute not in attributes:
+            raise Error(
+                f"--group-edges {text}: there is no attribute {attribute!r}; --groups gives "
+                f"{', '.join(attributes) or 'none'}"
+            )
+        if attribute in of_attribute:
+            raise Error(f"--group-edges gives {attribute!r} twice; keep one")
+        of_attribute[attribute] = bounds
+    return Groups(rules, of_attribute)
+
+
+def in_order(names: Sequence[str]) -> list[str]:
+    """Distinct names of groups as people list them: ranges and numbers ascending, then other names by alphabet.
+
+    Examples:
+        >>> in_order(["60 and above", "13 to 59", "below 13"]), in_order(["10", "9", "man"])
+        (['below 13', '13 to 59', '60 and above'], ['9', '10', 'man'])
+    """
+
+    def place(name: str) -> tuple[float, int, str]:
+        number = re.match(r"(below |\[)?([+-]?\d+(?:\.\d+)?)", name)
+        if number is None:
+            return math.inf, 0, name
+        return float(number[2]), -1 if number[1] == "below " else 0, name
+
+    return sorted(set(names), key=place)
+
+
+def _rule(text: str) -> GroupRule:
+    match = _ATTRIBUTE.fullmatch(text)
+    if match is None:
+        return _read_table(Path(text))
+    attribute, pattern = match.groups()
+    try:
+        compiled = re.compile(pattern)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise Error(f"--groups {text}: not a regular expression ({error})") from error
+    if not compiled.groups:
+        raise Error(
+            rf"--groups {text}: the expression captures no group; put what gives the group in parentheses, as in "
+            rf"'age=a(\d+)\.'"
+        )
+    return NamePattern(attribute, compiled)
+
+
+def _read_table(path: Path) -> GroupTable:
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            raise DataError(f"{path}: larger than {MAX_BYTES >> 20} MiB; write a row for each image")
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            reader = csv.reader(file, strict=True)
+            header = [name.strip() for name in next(reader, [])]
+            _check_header(path, header)
+            names, rows, lines = [], [], []
+            for cells in reader:
+                if not any(cells):
+                    continue
+                if len(cells) != len(header):
+                    raise DataError(
+                        f"{path}: line {reader.line_num} has {len(cells)} cells, the header has {len(header)}"
+                    )
+                names.append(name_parts(cells[0].strip()))
+                rows.append(tuple(cells[1:]))
+                lines.append(reader.line_num)
+    except OSError as error:
+        raise DataError(
+            f"{path}: cannot be read ({error.strerror}); --groups takes a CSV file or ATTRIBUTE=REGEX"
+        ) from error
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise DataError(f"{path}: not a CSV table in UTF-8 ({error})") from error
+    if not rows:
+        raise DataError(f"{path}: no rows below the header")
+    return GroupTable(path, tuple(header[1:]), names, rows, lines)
+
+
+def _check_header(path: Path, header: Sequence[str]) -> None:
+    attributes = header[1:]
+    if header[:1] != ["image"] or not attributes or not all(attributes):
+        raise DataError(f"{path}: the header must be image,ATTRIBUTE[,ATTRIBUTE…]")
+    if len(set(attributes)) < len(attributes):
+        raise DataError(f"{path}: two columns have the same name")
+    if len(attributes) > MAX_ATTRIBUTES or any(
+        len(name) > MAX_NAME or not name.isprintable() for name in attributes
+    ):
+        raise DataError(
+            f"{path}: at most {MAX_ATTRIBUTES} attributes, with printable names of at most {MAX_NAME} characters"
+        )
+
+
+def _edges(text: str) -> tuple[str, tuple[float, ...]]:
+    match = _ATTRIBUTE.fullmatch(text)
+    numbers = [_number(edge.strip()) for edge in match[2].split(",")] if match else []
+    known = [number for number in numbers if number is not None]
+    if match is None or len(known) < len(numbers):
+        raise Error(f"--group-edges {text}: not ATTRIBUTE=NUMBER,NUMBER,…, such as age=13,20,40,60")
+    if known != sorted(set(known)):
+        raise Error(f"--group-edges {text}: the numbers must ascend")
+    if len(known) >= MAX_GROUPS:
+        raise Error(f"--group-edges {text}: {MAX_GROUPS - 1} numbers at most")
+    return match[1], tuple(known)
+
+
+def _ranges(edges: Sequence[float], *, whole: bool) -> list[str]:
+    """Names of the ranges below the first edge, between the edges, and from the last."""
+    texts = [_text(edge) for edge in edges]
+    between = []
+    for low, high in pairwise(edges):
+        if not (whole and low.is_integer() and high.is_integer()):
+            between.append(f"[{_text(low)}, {_text(high)})")
+        else:
+            between.append(_text(low) if high == low + 1 else f"{_text(low)} to {_text(high - 1)}")
+    return [f"below {texts[0]}", *between, f"{texts[-1]} and above"]
+
+
+def _text(number: float) -> str:
+    return str(int(number)) if number.is_integer() else str(number)
+
+
+def _number(text: str) -> float | None:
+    if _NUMBER.fullmatch(text) is None:
+        return None
+    number = float(text)
+    return number if math.isfinite(number) else None

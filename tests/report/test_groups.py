@@ -1,0 +1,161 @@
+"""Groups in reports and on the terminal."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from facerts.cli.group_tables import show_groups
+from facerts.evaluation.results.groups import GroupsResult
+from facerts.report.figures.groups import accepted_by_group
+from facerts.report.group_findings import group_findings
+from facerts.report.groups import group_parts
+
+
+def contrast(worst: str, best: str, difference: float, half: float, **changes: Any) -> dict[str, Any]:
+    return {
+        "worst": worst,
+        "best": best,
+        "difference": difference,
+        "difference_ci95": [difference - half, difference + half],
+        "ratio": 2.5,
+        "ratio_ci95": [1.5, 4.25],
+        "over_mean": 1.25,
+        **changes,
+    }
+
+
+def share(images: int, accepted: float) -> dict[str, Any]:
+    low, high = accepted - 0.03125, min(accepted + 0.03125, 1.0)
+    return {"images": images, "people": None, "accepted": accepted, "ci95": [low, high], "median": 0.5}
+
+
+def errors(genuine: int, fnmr: float | None, impostors: int, fmr: float | None) -> dict[str, Any]:
+    def rate(pairs: int, value: float | None) -> dict[str, Any]:
+        ends = None if value is None else [value / 2, value * 2]
+        return {"pairs": pairs, "errors": round(pairs * (value or 0)), "rate": value, "ci95": ends}
+
+    return {"images": 50, "people": 20, "fnmr": rate(genuine, fnmr), "fmr": rate(impostors, fmr)}
+
+
+@pytest.fixture
+def section() -> GroupsResult:
+    every_pair = {
+        "everybody": errors(300, 0.2, 90_000, 0.001),
+        "groups": {
+            "below $13$": errors(80, 0.25, 20_000, 0.002),
+            "13 and above": errors(100, 0.125, 30_000, 0.0005),
+            "[one]": errors(0, None, 0, None),
+        },
+        "fnmr_contrast": contrast("below $13$", "13 and above", 0.125, 0.25),
+        "fmr_contrast": contrast("below $13$", "13 and above", 0.0015, 0.001, ratio_ci95=None),
+    }
+    rest = {
+        **every_pair,
+        "fnmr_contrast": None,
+        "fmr_contrast": None,
+        "everybody": errors(200, 0.0625, 50_000, 0.001),
+    }
+    accepted = {
+        "threshold": -0.5,
+        "keep": 0.95,
+        "images": 1700,
+        "accepted": 0.9375,
+        "groups": {"below $13$": share(500, 0.875), "13 and above": share(1200, 1.0)},
+        "contrast": contrast("below $13$", "13 and above", -0.125, 0.0625),
+    }
+    other = {**accepted, "groups": {"13 and above": share(40, 0.5)}, "contrast": None}
+    age = {
+        "images": 1703,
+        "unknown": 3,
+        "accepted": {"head": accepted, "norm": other},
+        "matching": {
+            "net": {"threshold": 0.3, "fmr": 0.001, "every_pair": every_pair, "accepted": {"head": rest}}
+        },
+    }
+    content = {"by": {"age": age}, "min_images": 30, "interval": "Wilson's", "notes": ["A note."]}
+    return GroupsResult.model_validate(content)
+
+
+def test_sentences_name_the_worst_and_the_best_and_whether_that_is_clear(section: GroupsResult) -> None:
+    found = [sentence.replace("\u00a0", " ") for sentence in group_findings("age", section.by["age"])]
+    assert found == [
+        "By head, images of age below $13$ (87.5 % [84.4, 90.6]) are accepted least, and those of age 13 and above "
+        "(100.0 % [96.9, 100.0]) most: −12.50 percentage points [−18.75, −6.25].",
+        "By norm, no two groups of age are large enough to be compared.",
+        "net: FNMR is highest in age below $13$ (25.0 % [12.5, 50.0]) and lowest in age 13 and above (12.5 % [6.2, "
+        "25.0]), 2.5 times as high [1.5, 4.2], no clear difference.",
+        "net: FMR is highest in age below $13$ (0.2000 % [0.1000, 0.4000]) and lowest in age 13 and above (0.0500 % "
+        "[0.0250, 0.1000]), 2.5 times as high.",
+    ]
+
+
+def test_the_report_has_a_table_for_each_attribute_with_the_worst_in_words(section: GroupsResult) -> None:
+    (part,) = group_parts(section)
+    assert part.title == "age"
+    accepted, matching = part.tables
+    cells = {
+        row[0].text: [(cell.text.replace("\u00a0", " "), cell.small) for cell in row[1:]]
+        for table in part.tables
+        for row in table.rows
+        if table is accepted
+    }
+    assert list(accepted.columns) == ["age", "images", "accepted by head", "accepted by norm"]
+    assert cells == {
+        "below $13$": [("500", ""), ("87.50 %", "worst [84.38, 90.62]"), ("–", "")],
+        "13 and above": [
+            ("1,200", ""),
+            ("100.00 %", "[96.88, 100.00]"),
+            ("50.00 %", "[46.88, 53.12]"),
+        ],
+        "all": [("1,703", ""), ("93.75 %", ""), ("93.75 %", "")],
+    }
+    assert accepted.note == "3 images are in no group."
+    assert list(matching.columns) == [
+        *("age", "genuine pairs", "FNMR", "FNMR of accepted by head"),
+        *("impostor pairs", "FMR", "FMR of accepted by head"),
+    ]
+    worst = [
+        (row[0].text, at) for row in matching.rows for at, cell in enumerate(row) if "worst" in cell.small
+    ]
+    assert worst == [("below $13$", 2), ("below $13$", 5)]
+    texts = [cell.text.replace("\u00a0", " ") for cell in matching.rows[-1]]
+    assert texts == ["all", "300", "20.00 %", "6.25 %", "90,000", "0.1000 %", "0.1000 %"]
+    assert [cell.text for cell in matching.rows[2]] == ["[one]", "0", "–", "–", "0", "–", "–"]
+    assert "Quality thresholds keep 95\u00a0% of all images." in part.text
+    assert part.notes == ["A note."]
+
+
+def test_the_figure_has_a_row_for_each_group_and_a_color_for_each_quality(section: GroupsResult) -> None:
+    drawn = accepted_by_group(section.by["age"])
+    ElementTree.fromstring(drawn)
+    texts = re.findall(r">([^<>]+)</text>", drawn)
+    assert [text for text in texts if text in ("below $13$", "13 and above", "head", "norm")] == [
+        *("below $13$", "13 and above", "head", "norm"),
+    ]
+
+
+def test_the_terminal_shows_the_same(section: GroupsResult, capsys: pytest.CaptureFixture[str]) -> None:
+    show_groups(section)
+    shown = capsys.readouterr().out
+    rows = [
+        [cell.strip() for cell in line.split("│")[1:-1]]
+        for line in shown.splitlines()
+        if line.startswith("│")
+    ]
+    assert rows[:3] == [
+        ["below $13$", "500", "0.875 [0.8438, 0.9062]", "–"],
+        ["13 and above", "1,200", "1 [0.9688, 1]", "0.5 [0.4688, 0.5312]"],
+        ["all", "1,703", "0.9375", "0.9375"],
+    ]
+    assert rows[-2:] == [
+        ["[one]", "0", "–", "–", "0", "–"],
+        [
+            *("all", "300", "0.2 [0.1, 0.4]", "0.0625 [0.03125, 0.125]"),
+            *("90,000", "0.001 [0.0005, 0.002]"),
+        ],
+    ]
+    assert "By head, images of age below $13$ (87.5 % [84.4, 90.6]) are accepted least" in shown
