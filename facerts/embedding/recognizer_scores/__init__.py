@@ -10,10 +10,11 @@ from collections.abc import Callable, Sequence
 from facerts.embedding.onnx_embedder import OnnxEmbedder
 from facerts.embedding.outputs import CropScore
 from facerts.embedding.recognizer_scores.mirror import mirror_agreement
+from facerts.embedding.recognizer_scores.pruning import pruning_stability
 from facerts.errors import Error, ModelError, did_you_mean
 
 # Their names in results, in the order of tables.
-RECOGNIZER_SCORES = ("mirror",)
+RECOGNIZER_SCORES = ("mirror", "pruning")
 
 
 def open_recognizer_scores(
@@ -36,6 +37,7 @@ def open_recognizer_scores(
     """
     openers: dict[str, Callable[[OnnxEmbedder], CropScore]] = {
         "mirror": mirror_agreement,
+        "pruning": pruning_stability,
     }
     scores = {}
     for name in RECOGNIZER_SCORES if names is None else names:
