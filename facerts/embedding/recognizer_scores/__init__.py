@@ -6,15 +6,17 @@ Each is a function of crops; higher is better. The embedding's norm is one too; 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from facerts.embedding.onnx_embedder import OnnxEmbedder
 from facerts.embedding.outputs import CropScore
+from facerts.embedding.recognizer_scores.dropout import dropout_stability
 from facerts.embedding.recognizer_scores.mirror import mirror_agreement
 from facerts.embedding.recognizer_scores.pruning import pruning_stability
 from facerts.errors import Error, ModelError, did_you_mean
 
 # Their names in results, in the order of tables.
-RECOGNIZER_SCORES = ("mirror", "pruning")
+RECOGNIZER_SCORES = ("mirror", "pruning", "dropout")
 
 
 def open_recognizer_scores(
@@ -38,6 +40,7 @@ def open_recognizer_scores(
     openers: dict[str, Callable[[OnnxEmbedder], CropScore]] = {
         "mirror": mirror_agreement,
         "pruning": pruning_stability,
+        "dropout": partial(dropout_stability, seed=seed),
     }
     scores = {}
     for name in RECOGNIZER_SCORES if names is None else names:
