@@ -72,12 +72,10 @@ def prune(weights: Sequence[TensorProto], sparsity: float) -> None:
 
     for tensor in weights:
         values = numpy_helper.to_array(tensor)
-        magnitudes = np.abs(values)
-        if not magnitudes.size:
+        if not values.size:
             continue
-        rank = int(sparsity * magnitudes.size)
-        limit = np.partition(magnitudes, rank, axis=None)[rank]
-        pruned = np.where(magnitudes < limit, values.dtype.type(0), values)
+        magnitudes = np.abs(values).astype(np.float32)
+        pruned = np.where(magnitudes < np.quantile(magnitudes, sparsity), values.dtype.type(0), values)
         tensor.CopyFrom(numpy_helper.from_array(pruned, tensor.name))
 
 

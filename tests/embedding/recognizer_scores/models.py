@@ -38,7 +38,7 @@ def tensors() -> list[TensorProto]:
         "shift": NORM[1],
         "mean": NORM[2],
         "variance": NORM[3],
-        "one row": np.array([1, -1]),
+        "one row": np.array([1, SIZE]),
         "four axes": np.array([0, 147, 1, 1]),
         "size": np.array([SIZE]),
         "axis": np.array([1]),

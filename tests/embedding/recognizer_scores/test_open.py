@@ -39,6 +39,15 @@ def test_only_the_scores_that_the_graph_allows_are_opened(
             open_recognizer_scores(embedder, [score])
 
 
+def test_the_seed_is_that_of_the_masks(tmp_path: Path, crops: Crops) -> None:
+    embedder = open_model(tmp_path, "matmul")
+    first, other = (
+        open_recognizer_scores(embedder, ["dropout"], seed=seed)["dropout"](crops) for seed in (0, 1)
+    )
+    assert np.array_equal(open_recognizer_scores(embedder, ["dropout"])["dropout"](crops), first)
+    assert not np.array_equal(other, first)
+
+
 def test_an_unknown_score_is_refused(tmp_path: Path) -> None:
     with pytest.raises(Error, match="no score 'droput' of a recognizer, did you mean 'dropout'"):
         open_recognizer_scores(open_model(tmp_path, "matmul"), ["droput"])

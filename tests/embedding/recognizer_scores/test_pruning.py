@@ -19,9 +19,12 @@ Floats = NDArray[np.floating]
 
 
 def slowly_pruned(values: Floats, sparsity: float) -> Floats:
-    """Without the values that are smaller than the smallest that must stay."""
-    smallest_kept = sorted(abs(float(value)) for value in values.flat)[int(sparsity * values.size)]
-    pruned = [float(value) if abs(value) >= smallest_kept else 0.0 for value in values.flat]
+    """Without the values below the quantile of the magnitudes, which lies between two of them."""
+    magnitudes = sorted(abs(float(value)) for value in values.flat)
+    whole, part = divmod(sparsity * (len(magnitudes) - 1), 1)
+    low, high = magnitudes[int(whole)], magnitudes[min(int(whole) + 1, len(magnitudes) - 1)]
+    limit = low + part * (high - low)
+    pruned = [float(value) if abs(float(value)) >= limit else 0.0 for value in values.flat]
     return np.array(pruned).reshape(values.shape)
 
 
