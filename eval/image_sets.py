@@ -67,9 +67,14 @@ def degraded(image: Image, index: int, seed: int) -> Image:
 
     The set therefore has both sharp and poor images of most people.
     """
+    kind, severity = degradation(index, seed)
+    return degrade(image, kind, severity, (seed, index, _DEGRADATION))
+
+
+def degradation(index: int, seed: int) -> tuple[str, float]:
+    """The kind and severity by which ``degraded`` degrades an image."""
     random = np.random.default_rng((seed, index, _KIND))
-    kind = DEGRADED_BY[random.integers(len(DEGRADED_BY))]
-    return degrade(image, kind, random.random(), (seed, index, _DEGRADATION))
+    return DEGRADED_BY[random.integers(len(DEGRADED_BY))], random.random()
 
 
 def misaligned(image: Image, index: int, seed: int) -> Image:

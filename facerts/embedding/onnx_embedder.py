@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import tempfile
@@ -44,17 +45,20 @@ class OnnxModel:
 
     Args:
         path: the .onnx file.
+        content: content of the file if it was changed; the path then only names it in errors.
         description: description to use instead of the model's own.
         providers: ONNX Runtime's execution providers by name, in order of preference; None for the CPU.
         threads: threads per forward pass; None for ONNX Runtime's default.
         batch_size: crops per forward pass, if the model accepts any number.
 
     Attributes:
+        path: the .onnx file.
         name: name of the model, or of its file.
         method: the training method.
-        sha256: SHA-256 of the file.
+        sha256: SHA-256 of the file, or of the content.
         description: the model's description.
         batch_size: crops per forward pass.
+        threads: threads per forward pass; None for ONNX Runtime's default.
         providers: the execution providers in use, in order.
         session: the ONNX Runtime session.
         thread_safe: several threads may call the model at a time.
@@ -69,21 +73,22 @@ class OnnxModel:
         self,
         path: str | Path,
         *,
+        content: bytes | None = None,
         description: Description | None = None,
         providers: Sequence[str] | None = None,
         threads: int | None = None,
         batch_size: int = 64,
     ) -> None:
         path = Path(path)
-        self._path = path
-        self.session = open_session(path, providers=providers, threads=threads)
+        self.path = path
+        self.session = open_session(path, content=content, providers=providers, threads=threads)
         self.description = description or find_description(path, metadata_of(self.session, path))
         self.name = self.description.name or path.stem
         self.method = self.description.method
-        self.sha256 = sha256_file(path)
+        self.sha256 = sha256_file(path) if content is None else hashlib.sha256(content).hexdigest()
         self.providers: list[str] = self.session.get_providers()
         self.batch_size = batch_size
-        self._threads = threads
+        self.threads = threads
         self._check_description()
         self._roles = self._check_tensors()
 
@@ -94,7 +99,7 @@ class OnnxModel:
             "file": self.sha256,
             "description": self.description.model_dump(mode="json"),
             "providers": self.providers,
-            "threads": self._threads,
+            "threads": self.threads,
             "batch": self.batch_size,
         }
         return json.dumps(settings, sort_keys=True)
@@ -125,7 +130,7 @@ class OnnxModel:
         for role, values in joined.items():
             if not np.isfinite(values).all():
                 row = int(np.flatnonzero(~np.isfinite(values.reshape(len(values), -1)).all(axis=1))[0])
-                raise ModelError(f"{self._path}: {role} of crop {row} is not a finite number")
+                raise ModelError(f"{self.path}: {role} of crop {row} is not a finite number")
         return joined
 
     def norm_of(self, tensors: dict[str, Floats]) -> Floats | None:
@@ -157,7 +162,7 @@ class OnnxModel:
             padding = size - len(part)
             if padding:
                 part = np.concatenate([part, np.repeat(part[-1:], padding, axis=0)])
-            values = run_session(self.session, self._path, list(self._roles.values()), {spec.name: part})
+            values = run_session(self.session, self.path, list(self._roles.values()), {spec.name: part})
             yield {
                 role: self._check_rows(role, value, size)[: size - padding]
                 for role, value in zip(self._roles, values, strict=True)
@@ -167,12 +172,12 @@ class OnnxModel:
         """An output as float32, after checking its number of rows."""
         if value.ndim == 0 or len(value) != crops:
             raise ModelError(
-                f"{self._path}: for {crops} crops the output {role} has the shape {value.shape}; "
+                f"{self.path}: for {crops} crops the output {role} has the shape {value.shape}; "
                 "it must have one row per crop"
             )
         if role in SCORES and value.size != crops:
             raise ModelError(
-                f"{self._path}: for {crops} crops the output {role} has {value.size} values; "
+                f"{self.path}: for {crops} crops the output {role} has {value.size} values; "
                 "it must have one value per crop"
             )
         return np.asarray(value, dtype=np.float32)
@@ -186,7 +191,7 @@ class OnnxModel:
         inputs = {tensor.name: tensor for tensor in self.session.get_inputs()}
         if spec.name not in inputs or len(inputs) != 1:
             raise ModelError(
-                f"{self._path}: its inputs are {', '.join(sorted(inputs))}, but its description names "
+                f"{self.path}: its inputs are {', '.join(sorted(inputs))}, but its description names "
                 f"only {spec.name!r}"
             )
         height, width = spec.size
@@ -198,12 +203,12 @@ class OnnxModel:
         )
         if not fits or inputs[spec.name].type != "tensor(float)":
             raise ModelError(
-                f"{self._path}: input {spec.name!r} is {inputs[spec.name].type} {shape}, "
+                f"{self.path}: input {spec.name!r} is {inputs[spec.name].type} {shape}, "
                 f"but the description says {spec.layout} of {axes}, float"
             )
         if isinstance(shape[0], int) and shape[0] != spec.batch:
             raise ModelError(
-                f'{self._path}: the batch size is fixed at {shape[0]}; the description must say "batch": {shape[0]}'
+                f'{self.path}: the batch size is fixed at {shape[0]}; the description must say "batch": {shape[0]}'
             )
         outputs = {tensor.name: tensor.type for tensor in self.session.get_outputs()}
         roles = dict(self.description.outputs)
@@ -212,16 +217,16 @@ class OnnxModel:
         for role, name in roles.items():
             if name not in outputs:
                 raise ModelError(
-                    f"{self._path}: no output {name!r} for the role {role!r}; "
+                    f"{self.path}: no output {name!r} for the role {role!r}; "
                     f"its outputs are {', '.join(sorted(outputs))}"
                 )
             if outputs[name] not in NUMBERS:
-                raise ModelError(f"{self._path}: output {name!r} is {outputs[name]}, not numbers")
+                raise ModelError(f"{self.path}: output {name!r} is {outputs[name]}, not numbers")
         if self.description.quality == "norm" and not (
             self.description.normalize_embedding or "norm" in roles
         ):
             raise ModelError(
-                f"{self._path}: the description says that quality is the norm, but also that the embedding has unit "
+                f"{self.path}: the description says that quality is the norm, but also that the embedding has unit "
                 "length, and it names no output for the role 'norm'"
             )
         return roles
@@ -241,7 +246,7 @@ class OnnxEmbedder(OnnxModel):
         size = self.description.embedding_size
         if embedding.shape[1] != (size or embedding.shape[1] or 1):
             raise ModelError(
-                f"{self._path}: its embedding has {embedding.shape[1]} values, but its description says "
+                f"{self.path}: its embedding has {embedding.shape[1]} values, but its description says "
                 f"{size or 'at least 1'}"
             )
         norm, quality = self.norm_of(tensors), self.quality_of(tensors)
@@ -257,13 +262,13 @@ class OnnxEmbedder(OnnxModel):
     def _check_description(self) -> None:
         if "embedding" not in self.description.outputs:
             raise ModelError(
-                f"{self._path}: the model outputs only quality; an embedder's description must name a tensor for the "
+                f"{self.path}: the model outputs only quality; an embedder's description must name a tensor for the "
                 "role 'embedding'"
             )
         height, width = self.description.input.size
         if (height, width) != (CROP_SIZE, CROP_SIZE):
             raise ModelError(
-                f"{self._path}: crops are {CROP_SIZE} x {CROP_SIZE}, but the model takes {height} x {width}"
+                f"{self.path}: crops are {CROP_SIZE} x {CROP_SIZE}, but the model takes {height} x {width}"
             )
 
 

@@ -35,7 +35,7 @@ class OnnxQuality(OnnxModel):
     def _check_description(self) -> None:
         if self.description.quality != "norm" and not self.description.gives_quality_output:
             raise ModelError(
-                f'{self._path}: the model has no quality; its description must say "quality": "output:TENSOR" or "norm"'
+                f'{self.path}: the model has no quality; its description must say "quality": "output:TENSOR" or "norm"'
             )
 
 

@@ -188,14 +188,14 @@ def test_tensors_read_by_subgraphs_are_kept(tmp_path: Path, crops: Crops) -> Non
 
 
 def test_a_file_with_other_embeddings_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def wrong(graph: onnx.GraphProto, tensor: str) -> None:
-        prune(graph, tensor)
+    def wrong(graph: onnx.GraphProto, tensors: list[str]) -> None:
+        keep_outputs(graph, tensors)
         (matrix,) = graph.initializer
         values = onnx.numpy_helper.to_array(matrix)
         matrix.CopyFrom(onnx.numpy_helper.from_array(values[::-1].copy(), matrix.name))
 
-    prune = embedding_only._prune
-    monkeypatch.setattr(embedding_only, "_prune", wrong)
+    keep_outputs = embedding_only.keep_outputs
+    monkeypatch.setattr(embedding_only, "keep_outputs", wrong)
     model = write_model(tmp_path / "model.onnx")
     with pytest.raises(ModelError, match=r"does not compute what the original computes.*no file was written"):
         keep_embedding(model, tmp_path / "small.onnx")

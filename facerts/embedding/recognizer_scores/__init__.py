@@ -1,0 +1,55 @@
+"""Quality scores that a recognizer itself gives, by forward passes alone and without training.
+
+Each is a function of crops; higher is better. The embedding's norm is one too; the embedder outputs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from facerts.embedding.onnx_embedder import OnnxEmbedder
+from facerts.embedding.outputs import CropScore
+from facerts.embedding.recognizer_scores.dropout import dropout_stability
+from facerts.embedding.recognizer_scores.mirror import mirror_agreement
+from facerts.embedding.recognizer_scores.pruning import pruning_stability
+from facerts.errors import Error, ModelError, did_you_mean
+
+# Their names in results, in the order of tables.
+RECOGNIZER_SCORES = ("mirror", "pruning", "dropout")
+
+
+def open_recognizer_scores(
+    embedder: OnnxEmbedder, names: Sequence[str] | None = None, *, seed: int = 0
+) -> dict[str, CropScore]:
+    """Open the scores of a recognizer.
+
+    Args:
+        embedder: the recognizer; all scores but "mirror" read its file again.
+        names: names from ``RECOGNIZER_SCORES``; None for all that its graph allows.
+        seed: seed of the masks of "dropout".
+
+    Returns:
+        The scores by name, in the given order.
+
+    Raises:
+        ModelError: the graph does not allow a score that is asked for; the message says why.
+        MissingExtraError: onnx is not installed, and a score but "mirror" is asked for or ``names`` is None.
+        Error: there is no score of a name.
+    """
+    openers: dict[str, Callable[[OnnxEmbedder], CropScore]] = {
+        "mirror": mirror_agreement,
+        "pruning": pruning_stability,
+        "dropout": partial(dropout_stability, seed=seed),
+    }
+    scores = {}
+    for name in RECOGNIZER_SCORES if names is None else names:
+        if name not in openers:
+            hint = did_you_mean(name, openers) or f"; available: {', '.join(openers)}"
+            raise Error(f"no score {name!r} of a recognizer{hint}")
+        try:
+            scores[name] = openers[name](embedder)
+        except ModelError:
+            if names is not None:
+                raise
+    return scores

@@ -1,0 +1,124 @@
+"""The scores of a recognizer by name, and what holds for all of them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from numpy.typing import NDArray
+
+from facerts.embedding import load_embedder
+from facerts.embedding.recognizer_scores import RECOGNIZER_SCORES, open_recognizer_scores
+from facerts.errors import Error, MissingExtraError, ModelError
+from facerts.hub.registry import find_model
+from facerts.images.corruptions import degrade
+from tests.embedding.recognizer_scores.models import open_model
+
+Crops = NDArray[np.uint8]
+
+
+def test_the_names_are_those_of_tables(tmp_path: Path) -> None:
+    assert RECOGNIZER_SCORES == ("mirror", "pruning", "dropout")
+    assert tuple(open_recognizer_scores(open_model(tmp_path, "matmul"))) == ("mirror", "pruning", "dropout")
+
+
+@pytest.mark.parametrize(
+    ("name", "possible"),
+    [("no layers", ["mirror"]), ("map", ["mirror", "pruning"]), ("quantized", ["mirror", "dropout"])],
+)
+def test_only_the_scores_that_the_graph_allows_are_opened(
+    tmp_path: Path, name: str, possible: list[str]
+) -> None:
+    embedder = open_model(tmp_path, name)
+    assert list(open_recognizer_scores(embedder)) == possible
+    for score in {"mirror", "pruning", "dropout"} - set(possible):
+        with pytest.raises(ModelError, match=r"m\.onnx"):
+            open_recognizer_scores(embedder, [score])
+
+
+def test_the_seed_is_that_of_the_masks(tmp_path: Path, crops: Crops) -> None:
+    embedder = open_model(tmp_path, "matmul")
+    first, other = (
+        open_recognizer_scores(embedder, ["dropout"], seed=seed)["dropout"](crops) for seed in (0, 1)
+    )
+    assert np.array_equal(open_recognizer_scores(embedder, ["dropout"])["dropout"](crops), first)
+    assert not np.array_equal(other, first)
+
+
+def test_an_unknown_score_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(Error, match="no score 'droput' of a recognizer, did you mean 'dropout'"):
+        open_recognizer_scores(open_model(tmp_path, "matmul"), ["droput"])
+
+
+@pytest.mark.parametrize("name", ["conv and matmul", "unit", "one image"])
+@pytest.mark.parametrize("score", ["mirror", "pruning", "dropout"])
+def test_a_score_does_not_depend_on_the_batch(tmp_path: Path, crops: Crops, name: str, score: str) -> None:
+    whole = open_recognizer_scores(open_model(tmp_path, name), [score])[score](crops)
+    few = open_recognizer_scores(open_model(tmp_path, name, batch_size=5), [score])[score]
+    np.testing.assert_allclose(few(crops), whole, atol=1e-6)
+    alone = np.concatenate([few(crops[i : i + 1]) for i in reversed(range(len(crops)))])
+    np.testing.assert_allclose(alone[::-1], whole, atol=1e-6)
+    assert few(crops[:0]).shape == (0,)
+    assert np.ptp(whole) > 1e-4
+
+
+@pytest.fixture(scope="module")
+def shipped_scores(crops: Crops) -> dict[str, tuple[NDArray[np.float32], NDArray[np.float32]]]:
+    """Each score of the shipped model on drawn faces, and on the same with strong noise."""
+    noisy = np.stack([degrade(crop, "noise", 1.0, seed) for seed, crop in enumerate(crops)])
+    scores = open_recognizer_scores(load_embedder(find_model("facerts-small"), threads=1))
+    return {name: (score(crops), score(noisy)) for name, score in scores.items()}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("score", ["mirror", "pruning", "dropout"])
+def test_a_trained_recognizer_scores_noisy_faces_lower(
+    shipped_scores: dict[str, tuple[NDArray[np.float32], NDArray[np.float32]]], score: str
+) -> None:
+    clean, noisy = shipped_scores[score]
+    assert (noisy < clean).all()
+
+
+@pytest.mark.parametrize("model", ["mobilefacenet", "mobilefacenet_gnap", "edgeface_xs_q"])
+def test_the_reference_recognizers_have_all_scores(reference_models: Path, model: str) -> None:
+    embedder = load_embedder(reference_models / f"{model}.onnx", threads=1)
+    assert tuple(open_recognizer_scores(embedder)) == ("mirror", "pruning", "dropout")
+
+
+def test_the_scores_of_our_own_export_are_all_there(exported: Path) -> None:
+    assert tuple(open_recognizer_scores(load_embedder(exported))) == ("mirror", "pruning", "dropout")
+
+
+@pytest.mark.parametrize("score", ["pruning", "dropout"])
+def test_weights_in_another_file_are_refused(tmp_path: Path, score: str) -> None:
+    embedder = open_model(tmp_path, "matmul")
+    model = onnx.load(str(embedder.path))
+    onnx.save(model, str(embedder.path), save_as_external_data=True, location="weights.bin", size_threshold=0)
+    embedder = load_embedder(embedder.path)
+    with pytest.raises(ModelError, match=r"m\.onnx: .* but 'matrix' is in another"):
+        open_recognizer_scores(embedder, [score])
+
+
+@pytest.mark.parametrize("score", ["pruning", "dropout"])
+def test_a_file_that_is_gone_or_broken_is_refused(tmp_path: Path, score: str) -> None:
+    embedder = open_model(tmp_path, "matmul")
+    embedder.path.write_bytes(b"\xff" * 100)
+    with pytest.raises(ModelError, match=r"m\.onnx: onnx cannot read it"):
+        open_recognizer_scores(embedder, [score])
+    embedder.path.unlink()
+    with pytest.raises(ModelError, match=r"m\.onnx: .* it is gone; if it was in a model pack"):
+        open_recognizer_scores(embedder, [score])
+
+
+def test_only_the_mirror_does_without_onnx(
+    tmp_path: Path, crops: Crops, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    embedder = open_model(tmp_path, "matmul")
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    assert len(open_recognizer_scores(embedder, ["mirror"])["mirror"](crops)) == len(crops)
+    for names in (None, ["pruning"], ["dropout"]):
+        with pytest.raises(MissingExtraError, match="needs onnx: pip install onnx"):
+            open_recognizer_scores(embedder, names)
