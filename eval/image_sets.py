@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.datasets import Source
-from facerts.images import CROP_SIZE, encode_png
+from facerts.datasets.changed import ChangedCrops
+from facerts.images import CROP_SIZE
 from facerts.images.align import TEMPLATE, similarity_transform
 from facerts.images.corruptions import degrade
 
@@ -24,37 +25,6 @@ ZOOMS = (1.15, 0.85)  # tight, loose
 
 # Separate the random numbers of the sets, which share a seed.
 _KIND, _DEGRADATION, _ALIGNMENT = 0xDE61, 0xDE62, 0xA116
-
-
-class Changed(Source):
-    """A source whose images are changed when they are read.
-
-    Args:
-        source: aligned images.
-        name: name of the change.
-        change: maps an image, its index and the seed to the changed image; must depend on nothing else.
-        seed: seed of the changes.
-    """
-
-    def __init__(self, source: Source, name: str, change: Change, seed: int) -> None:
-        self.name = f"{source.name}, {name}"
-        self.labels, self.identities, self.other_files = source.labels, source.identities, source.other_files
-        self._source, self._change, self._seed = source, change, seed
-
-    def __len__(self) -> int:
-        return len(self._source)
-
-    def key(self, index: int) -> str:
-        return self._source.key(index)
-
-    def location(self, index: int) -> str:
-        return self._source.location(index)
-
-    def read(self, index: int) -> bytes:
-        return encode_png(self.crop(index))
-
-    def crop(self, index: int) -> Image:
-        return self._change(self._source.crop(index), index, self._seed)
 
 
 def clean(image: Image, index: int, seed: int) -> Image:
@@ -104,7 +74,8 @@ IMAGE_SETS: dict[str, Change] = {"clean": clean, "degraded": degraded, "misalign
 
 def open_image_set(name: str, source: Source, seed: int) -> Source:
     """The images of a source, changed as the set of ``IMAGE_SETS`` with this name."""
-    return Changed(source, name, IMAGE_SETS[name], seed)
+    change = IMAGE_SETS[name]
+    return ChangedCrops(source, name, lambda image, index: change(image, index, seed), f"{name}, seed {seed}")
 
 
 def hash_crops(source: Source) -> str:

@@ -26,7 +26,6 @@ from facerts.datasets.synthetic import write_synthetic_faces
 from facerts.embedding import FaceOutputs
 from facerts.errors import DataError
 from facerts.evaluation.corruption_benchmark import run_corruptions
-from facerts.evaluation.labeled import load_labeled
 from facerts.evaluation.ood import run_ood
 from facerts.evaluation.options import EvaluationOptions
 from facerts.evaluation.result_folder import load_result
@@ -438,27 +437,3 @@ def test_crops_of_the_packages_pictures_are_squares_of_them_and_the_same_every_t
         # A square is no less high than wide: rows rise as in the picture, over 32 to 90 of them.
         assert (np.diff(square[:, 0, 0].astype(int)) >= 0).all()
         assert 30 <= np.ptp(square[:, 0, 0]) <= 89
-
-
-def test_accepted_shares_are_counted_by_source_and_by_the_number_in_the_names(
-    results: dict[str, Path], module: Any
-) -> None:
-    groups = module("accepted_by_group")
-    [saved] = load_labeled([str(results["plain"])])
-    source, *_ = saved.ood.faces
-    quality, names = (saved.array(f"ood/{source}/{what}") for what in ("quality", "names"))
-    threshold = float(np.sort(quality)[5])
-    label, faces, share, median = groups.accepted(saved, source, threshold)
-    assert (label, faces) == (source, str(len(quality)))
-    assert float(share.split()[0]) == pytest.approx(100 * np.mean(quality >= threshold), abs=0.005)
-    assert float(median) == pytest.approx(np.median(quality), abs=5e-4)
-    # The drawn people are numbered in the pictures' names.
-    number = np.array([int(re.search(r"(\d+)", str(name)).group(1)) for name in names])  # type: ignore[union-attr]
-    edge = float(np.median(number)) + 0.25
-    below, above = groups.by_number(saved, source, r"(\d+)", [edge], threshold)
-    assert (int(below[1]), int(above[1])) == ((number < edge).sum(), (number > edge).sum())
-    assert float(above[2].split()[0]) == pytest.approx(
-        100 * np.mean(quality[number > edge] >= threshold), abs=0.005
-    )
-    with pytest.raises(DataError, match="does not match --number 'x"):
-        list(groups.by_number(saved, source, r"x(\d+)x", [], threshold))

@@ -140,6 +140,9 @@ NoCache = Annotated[bool, typer.Option("--no-cache", help="Neither read nor writ
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
+    from facerts.cli.fiqa import fiqa
+
+    evaluate.command()(fiqa)
     app.add_typer(evaluate, name="evaluate")
 
 
@@ -176,9 +179,9 @@ def verification(
 
     Example: facerts evaluate verification --model m.onnx --data lfw/ --all-pairs --out results
     """
-    embedder = _embedder(model, embeddings, provider, threads, batch_size, score, ensemble)
-    kept = _cache(out, cache, no_cache)
-    options = _options(
+    embedder = open_embedder(model, embeddings, provider, threads, batch_size, score, ensemble)
+    kept = cache_folder(out, cache, no_cache)
+    options = evaluation_options(
         batch_size, crops, align, detector_model, reference, kept, flip=flip, every_pair=all_pairs
     )
     options = replace(options, fars=tuple(far) if far else None)
@@ -215,9 +218,9 @@ def reject(
 
     Example: facerts evaluate reject --model m.onnx --data lfw/ --out results
     """
-    embedder = _embedder(model, embeddings, provider, threads, batch_size, score, ensemble)
-    kept = _cache(out, cache, no_cache)
-    options = _options(
+    embedder = open_embedder(model, embeddings, provider, threads, batch_size, score, ensemble)
+    kept = cache_folder(out, cache, no_cache)
+    options = evaluation_options(
         batch_size, False, align, detector_model, reference, kept, flip=flip, every_pair=all_pairs
     )
     _pairs("reject", embedder, data, out, replace(options, fmr=fmr, combine=combine.value), similarity, json)
@@ -264,13 +267,15 @@ def identification(
     """
     from facerts.evaluation.run import run_identification
 
-    embedder = _embedder(model, embeddings, provider, threads, batch_size)
-    options = _options(batch_size, False, align, None, None, _cache(out, cache, no_cache), flip=flip)
-    with _alone(out):
+    embedder = open_embedder(model, embeddings, provider, threads, batch_size)
+    options = evaluation_options(
+        batch_size, False, align, None, None, cache_folder(out, cache, no_cache), flip=flip
+    )
+    with alone(out):
         result = run_identification(
             embedder, data, out, options, enrolled=enrolled, unknown=unknown, seed=seed, backend=search.value
         )
-    _warn_of_notes(result.identification)
+    warn_of_notes(result.identification)
     _show(result, "identification", result.identification, json, results.show_identification)
 
 
@@ -307,14 +312,16 @@ def ood(
     """
     from facerts.evaluation.ood import run_ood
 
-    embedder = _embedder(model, embeddings, provider, threads, batch_size, score, ensemble)
-    options = _options(batch_size, crops, align, detector_model, reference, _cache(out, cache, no_cache))
-    with _alone(out):
+    embedder = open_embedder(model, embeddings, provider, threads, batch_size, score, ensemble)
+    options = evaluation_options(
+        batch_size, crops, align, detector_model, reference, cache_folder(out, cache, no_cache)
+    )
+    with alone(out):
         result = run_ood(
             embedder, faces, others, out, options, exclude_faces=exclude_in, exclude_others=exclude_out_of
         )
     assert result.ood is not None  # it was just measured
-    _warn_of_notes({"ood": result.ood})
+    warn_of_notes({"ood": result.ood})
     _show(result, "ood", result.ood, json, results.show_ood)
 
 
@@ -350,11 +357,13 @@ def corruptions(
     """
     from facerts.evaluation.corruption_benchmark import run_corruptions
 
-    embedder = _embedder(model, None, provider, threads, batch_size, score, ensemble)
-    options = _options(batch_size, False, align, detector_model, None, _cache(out, cache, no_cache))
-    with _alone(out):
+    embedder = open_embedder(model, None, provider, threads, batch_size, score, ensemble)
+    options = evaluation_options(
+        batch_size, False, align, detector_model, None, cache_folder(out, cache, no_cache)
+    )
+    with alone(out):
         result = run_corruptions(embedder, data, out, options, images=images)
-    _warn_of_notes(result.corruptions)
+    warn_of_notes(result.corruptions)
     _show(result, "corruptions", result.corruptions, json, results.show_corruptions)
 
 
@@ -370,17 +379,17 @@ def _pairs(
     from facerts.evaluation.run import run_pairs
     from facerts.evaluation.similarity import SIMILARITIES
 
-    with _alone(out):
+    with alone(out):
         result = run_pairs(embedder, [kind], data, out, options, similarity=SIMILARITIES[similarity.value])
     if kind == "verification":
-        _warn_of_notes(result.verification)
+        warn_of_notes(result.verification)
         _show(result, kind, result.verification, json, results.show_verification)
     else:
-        _warn_of_notes(result.calibration)
+        warn_of_notes(result.calibration)
         _show(result, kind, result.reject, json, results.show_reject)
 
 
-def _alone(out: Path) -> AbstractContextManager[None]:
+def alone(out: Path) -> AbstractContextManager[None]:
     """A lock on the result folder, since concurrent evaluations would overwrite each other's sections."""
     from facerts.evaluation.result_folder import JSON_FILE
 
@@ -392,14 +401,14 @@ def _show(result: Result, kind: str, section: Section, json: bool, show: Callabl
     print_json(result.to_json()[kind]) if json else show(section)
 
 
-def _warn_of_notes(sections: Mapping[str, WithNotes]) -> None:
+def warn_of_notes(sections: Mapping[str, WithNotes]) -> None:
     """Print notes on problems with the data to standard error."""
     for name, section in sections.items():
         for note in section.notes:
             warn(f"{name}: {note}")
 
 
-def _embedder(
+def open_embedder(
     model: Path | None,
     embeddings: Path | None,
     provider: list[str] | None,
@@ -436,14 +445,14 @@ def _is_run(model: Path) -> bool:
     return model.suffix == ".pt" or (model / CHECKPOINT).is_file()
 
 
-def _cache(out: Path, folder: Path | None, no_cache: bool) -> Path | None:
+def cache_folder(out: Path, folder: Path | None, no_cache: bool) -> Path | None:
     """The folder of kept outputs; None for none."""
     if no_cache and folder is not None:
         raise Error("give either --cache or --no-cache")
     return None if no_cache else folder or out / "cache"
 
 
-def _options(
+def evaluation_options(
     batch_size: int,
     crops: bool,
     align: str | None,

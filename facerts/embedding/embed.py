@@ -145,7 +145,15 @@ def score_source(
         return {}
     chosen = np.arange(len(source)) if indices is None else np.asarray(indices)
     text = f"scoring {source.name}" if progress else None
-    parts = [batch for _, batch in _batches(source, chosen, batch_size, scores, text)]
+    together = {name: score for name, score in scores.items() if getattr(score, "thread_safe", False)}
+    in_turn = {name: score for name, score in scores.items() if name not in together}
+
+    def score_batch(crops: NDArray[np.uint8], found: dict[str, Scores]) -> dict[str, Scores]:
+        return {**found, **{name: score(crops) for name, score in together.items()}}
+
+    batches = _batches(source, chosen, batch_size, in_turn, text)
+    with ThreadPoolExecutor(IN_FLIGHT) as pool:
+        parts = list(_in_order(pool, score_batch, batches, IN_FLIGHT if together else 0))
     return {name: np.concatenate([part[name] for part in parts]) for name in scores}
 
 

@@ -67,6 +67,19 @@ class EmbeddingTable:
     def __len__(self) -> int:
         return len(self._rows)
 
+    @property
+    def columns(self) -> list[str]:
+        """Names of the scores that are higher for better images and do not belong to the embedding, as norms do."""
+        quality = [] if self._rows.quality is None else ["quality"]
+        return [*quality, *(name for name, values in self._rows.extras.items() if values.ndim == 1)]
+
+    def has_any(self, source: Source) -> bool:
+        """Whether any of a source's images has a row; rows without names may be those of any source."""
+        if self._names is None:
+            return True
+        keys = [source.key(index) for index in range(len(source))]
+        return any(rows_of_images(self._names, keys))
+
     def outputs(self, source: Source) -> FaceOutputs:
         """The rows of a source's images, in the source's order.
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Any, overload
+from typing import Any, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
+Key = TypeVar("Key")
 # A model, or a score of crops; what it returns is not used.
 OfCrops = Callable[[NDArray[np.uint8]], Any]
 
@@ -42,23 +43,23 @@ def milliseconds_per_face(
 
 @overload
 def milliseconds_per_face(
-    score: Mapping[str, OfCrops],
+    score: Mapping[Key, OfCrops],
     crops: NDArray[np.uint8],
     *,
     batch_size: int = 16,
     rounds: int = 7,
     clock: Callable[[], float] = perf_counter,
-) -> dict[str, Cost]: ...
+) -> dict[Key, Cost]: ...
 
 
 def milliseconds_per_face(
-    score: OfCrops | Mapping[str, OfCrops],
+    score: OfCrops | Mapping[Key, OfCrops],
     crops: NDArray[np.uint8],
     *,
     batch_size: int = 16,
     rounds: int = 7,
     clock: Callable[[], float] = perf_counter,
-) -> float | dict[str, Cost]:
+) -> float | dict[Key, Cost]:
     """Measure the wall time of scores per crop.
 
     In each round every score goes through all crops in turn, so that whatever else the machine does slows all of them
@@ -82,19 +83,22 @@ def milliseconds_per_face(
         raise ValueError(
             f"{len(crops)} crops in {rounds} rounds, {batch_size} at a time: each must be at least 1"
         )
-    scores = score if isinstance(score, Mapping) else {"": score}
+    if not isinstance(score, Mapping):
+        alone = {"score": score}
+        return milliseconds_per_face(alone, crops, batch_size=batch_size, rounds=rounds, clock=clock)[
+            "score"
+        ].median
     batches = [crops[start : start + batch_size] for start in range(0, len(crops), batch_size)]
-    for of_crops in scores.values():
+    for of_crops in score.values():
         of_crops(batches[0])
-    seconds: dict[str, list[float]] = {name: [] for name in scores}
+    seconds: dict[Key, list[float]] = {name: [] for name in score}
     for _ in range(rounds):
-        for name, of_crops in scores.items():
+        for name, of_crops in score.items():
             begin = clock()
             for batch in batches:
                 of_crops(batch)
             seconds[name].append(clock() - begin)
-    costs = {name: _cost(np.array(taken) * 1000 / len(crops)) for name, taken in seconds.items()}
-    return costs if isinstance(score, Mapping) else costs[""].median
+    return {name: _cost(np.array(taken) * 1000 / len(crops)) for name, taken in seconds.items()}
 
 
 def _cost(milliseconds: NDArray[np.float64]) -> Cost:

@@ -51,7 +51,7 @@ class Grouping(NamedTuple):
         return Grouping(names, np.array(group, dtype=np.int64))
 
 
-class ComparedPairs(NamedTuple):
+class MatchedPairs(NamedTuple):
     """All pairs of the images by one recognizer.
 
     Attributes:
@@ -72,7 +72,7 @@ def groups_of(
     people: NDArray[np.integer] | None = None,
     keep: float = 0.95,
     thresholds: Mapping[str, float] | None = None,
-    compared: Mapping[str, ComparedPairs] | None = None,
+    compared: Mapping[str, MatchedPairs] | None = None,
     min_images: int = MIN_IMAGES,
     notes: Sequence[str] = (),
     replicates: int | None = None,

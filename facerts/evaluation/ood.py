@@ -138,19 +138,20 @@ def _by(
     others: Mapping[str, FaceOutputs],
 ) -> OodScore:
     inside, outside = (np.concatenate([scored[name] for name in names]) for names in (faces, others))
-    pooled = _numbers(inside, outside)
+    pooled = separation_numbers(inside, outside)
     return OodScore(
         auroc=pooled.auroc,
         aupr=pooled.aupr,
         fpr95=pooled.fpr95,
         tnr_at_tpr=pooled.tnr_at_tpr,
         ci95=pooled.ci95,
-        per_source={name: _numbers(scored[name], outside) for name in faces},
-        per_out_source={name: _numbers(inside, scored[name]) for name in others},
+        per_source={name: separation_numbers(scored[name], outside) for name in faces},
+        per_out_source={name: separation_numbers(inside, scored[name]) for name in others},
     )
 
 
-def _numbers(inside: NDArray[np.float32], outside: NDArray[np.float32]) -> OodNumbers:
+def separation_numbers(inside: NDArray[np.float32], outside: NDArray[np.float32]) -> OodNumbers:
+    """All measures of separation of faces' scores ``(N,)`` from non-faces' ``(M,)``, with their intervals."""
     measured = separation(inside, outside)
     flags = np.repeat([True, False], [len(inside), len(outside)])
     return OodNumbers(

@@ -149,7 +149,7 @@ def reference_embedding(
 
 def kept_outputs(
     options: EvaluationOptions,
-    embedder: AnyEmbedder,
+    embedder: object,
     source: Source,
     compute: Callable[[], FaceOutputs],
     rows: NDArray[np.integer],
@@ -164,7 +164,7 @@ def kept_outputs(
 
     Args:
         options: how to measure.
-        embedder: model or table.
+        embedder: model, table or score; without an ``identity`` of everything that it does, nothing is kept.
         source: the images.
         compute: computes the outputs.
         rows: ``(N,)`` indices of the images.

@@ -34,11 +34,22 @@ _EARLIER_KINDS = {"ladder": "corruptions"}
 
 
 class Named(Protocol):
-    """The evaluated model or table, as a result records it."""
+    """The evaluated model, table or league, as a result records it."""
 
-    name: str
-    method: str
-    sha256: str
+    @property
+    def name(self) -> str:
+        """Name of the model."""
+        ...
+
+    @property
+    def method(self) -> str:
+        """The training method."""
+        ...
+
+    @property
+    def sha256(self) -> str:
+        """SHA-256 of the file."""
+        ...
 
 
 class ResultFolder:

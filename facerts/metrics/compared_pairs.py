@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from facerts.metrics.all_pairs import TAIL_MARGIN, all_pairs, resampled_thresholds
+from facerts.metrics.all_pairs import TAIL_MARGIN, AllPairs, all_pairs, resampled_thresholds
 from facerts.metrics.reject import resampled_fmr_limits
 from facerts.metrics.resample import ResamplingUnit, check_subjects, subject_counts
 from facerts.metrics.verification import check_pairs
@@ -52,6 +52,7 @@ class ComparedPairs:
             unknown.
         accepted: number of impostor pairs at or above a threshold.
         limits: the bootstrap.
+        every: the comparison of all pairs that these are from; None for listed pairs.
     """
 
     genuine: int
@@ -64,6 +65,7 @@ class ComparedPairs:
     people: NDArray[np.int64] | None
     accepted: Callable[[float], int]
     limits: Limits
+    every: AllPairs | None = None
 
     @property
     def unit(self) -> ResamplingUnit:
@@ -185,6 +187,7 @@ def compare_all(
         every.subjects,
         every.accepted,
         limits,
+        every,
     )
 
 

@@ -130,13 +130,15 @@ def _balance(material: Material) -> list[Drawn]:
     from facerts.report import figures
 
     sets = accuracy_sets(material.methods)
+    if not sets:
+        return []
     points: list[tuple[str, list[figures.Point]]] = []
     for method in material.methods:
         both = [(ood_auroc(run, SCORE), mean_accuracy(run, sets)) for run in method.runs]
         points.append(
             (method.label, [figures.Point(x, y) for x, y in both if x is not None and y is not None])
         )
-    if not sets or not any(runs for _, runs in points):
+    if not any(runs for _, runs in points):
         return []
     caption = (
         f"Accuracy ({'mean of ' if len(sets) > 1 else ''}{', '.join(sets)}) against the AUROC of faces and non-faces "

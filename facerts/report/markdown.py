@@ -13,6 +13,7 @@ TOPICS = {
     "ood": "Faces against non-faces",
     "reject": "Error versus reject, each quality on its own embedding",
     "embedding": "Error versus reject, all qualities on one embedding",
+    "fiqa": "Quality league: error versus reject on several recognizers",
     "corruptions": "Blur",
     "training": "Training",
 }

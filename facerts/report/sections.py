@@ -11,6 +11,7 @@ from facerts.io.redact import redacted_argument
 from facerts.report import figures
 from facerts.report.crops import best_and_worst, worst_pairs
 from facerts.report.elements import Cell, Figure, PagePart, PageSection, Table, Wall, share, words
+from facerts.report.fiqa_section import fiqa
 from facerts.report.numbers import complement, rate
 from facerts.report.subject import Subject, by_name
 
@@ -218,7 +219,7 @@ def provenance(subjects: Sequence[Subject]) -> PageSection:
     return PageSection("provenance", "Provenance", "How these numbers were computed", parts)
 
 
-SECTIONS = (verification, identification, reject, ood, corruptions, training, provenance)
+SECTIONS = (verification, identification, reject, fiqa, ood, corruptions, training, provenance)
 
 
 def _headline(subject: Subject) -> Iterator[tuple[str, Cell]]:
@@ -411,6 +412,7 @@ def _hashes(subject: Subject) -> Iterator[tuple[str, str]]:
         ("verification", sections.verification),
         ("identification", sections.identification),
         ("corruptions", sections.corruptions),
+        ("fiqa", sections.fiqa),
     ):
         for name, section in of_kind.items():
             if section.data_sha256 is not None:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from facerts.evaluation.compare.table import joined
 from facerts.evaluation.results.comparison import Comparison, PairedDifference
 from facerts.evaluation.results.corruptions import CorruptionResult
 from facerts.evaluation.results.identification import IdentificationResult
@@ -14,6 +15,7 @@ from facerts.evaluation.results.reject import RejectResult
 from facerts.evaluation.results.verification import VerificationResult
 from facerts.metrics.intervals import Interval
 from facerts.report.comparison_sections import negative
+from facerts.report.fiqa_verdict import league_verdict
 from facerts.report.numbers import complement, interval, percent, points, points_interval, rate
 from facerts.report.sections import headline_curve, headline_fmr
 from facerts.report.subject import Subject, by_name
@@ -72,6 +74,9 @@ def _findings(subject: Subject) -> Iterator[Statement]:
         yield Statement("Non-faces", [_ood(sections.ood)])
     for name, corrupted in sections.corruptions.items():
         yield Statement(f"{name}, corrupted", [_corruptions(corrupted)])
+    for name, league in sections.fiqa.items():
+        if sentences := list(league_verdict(league)):
+            yield Statement(name, sentences)
 
 
 def _verification(section: VerificationResult) -> Iterator[str]:
@@ -167,7 +172,7 @@ def _corruptions(section: CorruptionResult) -> str:
     elif len(others) == len(falls):
         kinds = f"none of {len(falls)} kinds of corruption"
     else:
-        kinds = f"{len(falls) - len(others)} of {len(falls)} kinds of corruption, not for {_joined(others)}"
+        kinds = f"{len(falls) - len(others)} of {len(falls)} kinds of corruption, not for {joined(others)}"
     return f"The median {_score(score)} of {section.images:,} faces falls at every step for {kinds}."
 
 
@@ -203,12 +208,12 @@ def _ranking(topic: str, does: str, found: Sequence[_Estimate]) -> Iterator[Stat
         yield Statement(
             topic,
             [
-                f"These results alone show no clear difference between {_joined([best.label, *near])}: their intervals "
+                f"These results alone show no clear difference between {joined([best.label, *near])}: their intervals "
                 "overlap. facerts compare measures differences on the same pairs and images."
             ],
         )
     else:
-        rest = _joined([one.label for one in others])
+        rest = joined([one.label for one in others])
         above = "theirs" if len(others) > 1 else "the other"
         yield Statement(topic, [f"{best.label} {does} than {rest}: its interval lies above {above}."])
 
@@ -263,7 +268,3 @@ def _one_in(fmr: float) -> str:
 
 def _score(name: str) -> str:
     return SCORES.get(name, name.replace("_", " "))
-
-
-def _joined(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

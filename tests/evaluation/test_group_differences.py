@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from facerts.errors import Error
-from facerts.evaluation.group_differences import ComparedPairs, groups_of
+from facerts.evaluation.group_differences import MatchedPairs, groups_of
 from facerts.evaluation.results.groups import GroupsResult
 from facerts.metrics.all_pairs import AllPairs, all_pairs
 
@@ -83,7 +83,7 @@ def test_thresholds_can_be_given(values: dict[str, np.ndarray], quality: np.ndar
 def test_errors_with_and_without_rejected_images(
     values: dict[str, np.ndarray], quality: np.ndarray, people: np.ndarray, pairs: AllPairs
 ) -> None:
-    compared = {"net": ComparedPairs(pairs, 0.6, 0.05)}
+    compared = {"net": MatchedPairs(pairs, 0.6, 0.05)}
     found = groups_of(values, {"q": quality}, people=people, compared=compared, replicates=50)
     assert found.interval == "bootstrap over people"
     matching = found.by["age"].matching["net"]
@@ -114,7 +114,7 @@ def test_errors_with_and_without_rejected_images(
 def test_groups_without_pairs_are_shown_and_not_compared(pairs: AllPairs, people: np.ndarray) -> None:
     age = np.where(people == 0, "one person", np.where(np.arange(len(people)) == 7, "one image", "others"))
     every = groups_of(
-        {"age": age}, {}, people=people, compared={"net": ComparedPairs(pairs, 0.6)}, replicates=20
+        {"age": age}, {}, people=people, compared={"net": MatchedPairs(pairs, 0.6)}, replicates=20
     )
     errors = every.by["age"].matching["net"].every_pair
     assert errors.groups["one person"].fmr.pairs == 0
@@ -127,7 +127,7 @@ def test_groups_without_pairs_are_shown_and_not_compared(pairs: AllPairs, people
     few = groups_of(
         {"age": np.where(people < 5, "few", "others")},
         {},
-        compared={"net": ComparedPairs(pairs, 0.6)},
+        compared={"net": MatchedPairs(pairs, 0.6)},
         replicates=20,
     )
     errors = few.by["age"].matching["net"].every_pair
@@ -139,7 +139,7 @@ def test_groups_with_too_few_expected_matches_have_no_worst_fmr(
     values: dict[str, np.ndarray], people: np.ndarray, pairs: AllPairs
 ) -> None:
     threshold = pairs.threshold(15 / pairs.impostors)
-    found = groups_of(values, {}, compared={"net": ComparedPairs(pairs, threshold)}, replicates=20)
+    found = groups_of(values, {}, compared={"net": MatchedPairs(pairs, threshold)}, replicates=20)
     errors = found.by["age"].matching["net"].every_pair
     assert errors.everybody.fmr.errors == 15
     assert errors.fmr_contrast is None
@@ -154,13 +154,13 @@ def test_what_cannot_be_measured_is_named(
     vectors = np.random.default_rng(0).normal(size=(len(people), 4))
     short = all_pairs(vectors / np.linalg.norm(vectors, axis=1, keepdims=True), people, tail=100)
     with pytest.raises(Error, match=r"net: the threshold 0\.1 lies below the tail.*; choose a higher"):
-        groups_of(values, {"q": quality}, compared={"net": ComparedPairs(short, 0.1)})
+        groups_of(values, {"q": quality}, compared={"net": MatchedPairs(short, 0.1)})
 
 
 def test_the_section_is_the_same_after_a_file(
     values: dict[str, np.ndarray], quality: np.ndarray, people: np.ndarray, pairs: AllPairs
 ) -> None:
-    compared = {"net": ComparedPairs(pairs, 0.6)}
+    compared = {"net": MatchedPairs(pairs, 0.6)}
     found = groups_of(values, {"q": quality}, people=people, compared=compared, replicates=20)
     content = json.loads(json.dumps(found.to_json()))
     assert GroupsResult.model_validate(content) == found

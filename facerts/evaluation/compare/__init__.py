@@ -13,6 +13,7 @@ from pathlib import Path
 from facerts.errors import DataError
 from facerts.evaluation.compare.differences import ood_difference, verification_difference
 from facerts.evaluation.compare.embedding import chosen, on_one_embedding
+from facerts.evaluation.compare.fiqa import fiqa_tables, shared_leagues
 from facerts.evaluation.compare.methods import MethodRuns, methods_of
 from facerts.evaluation.compare.ood import ood_tables
 from facerts.evaluation.compare.reject import reject_tables
@@ -66,13 +67,19 @@ def _compared(methods: Sequence[MethodRuns], embedding: str | None) -> Compariso
         rows = [verification_difference(name, first, one[1], _model(*one), notes) for one in others]
         verification[name] = [row for row in rows if row is not None]
     ood = [row for one in others if (row := ood_difference(first, one[1], _model(*one), notes)) is not None]
-    if not any(verification.values()) and not ood:
+    if not any(verification.values()) and not ood and not shared_leagues(methods):
         raise DataError(
             f"{first.folder} has nothing in common with {', '.join(str(run.folder) for _, run in others)}: "
             + " ".join(["evaluate them on the same benchmarks.", *notes])
         )
     tables, curves = on_one_embedding(methods, embedder, notes)
-    tables = [*verification_tables(methods), *ood_tables(methods), *reject_tables(methods), *tables]
+    tables = [
+        *verification_tables(methods),
+        *ood_tables(methods),
+        *reject_tables(methods),
+        *tables,
+        *fiqa_tables(methods),
+    ]
     return Comparison(
         schema_=SCHEMA,
         methods=[

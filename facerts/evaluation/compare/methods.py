@@ -123,6 +123,7 @@ def _measured(result: SavedResult) -> Iterator[tuple[str, object]]:
         ("calibration", content.calibration),
         ("identification", content.identification),
         ("corruptions", content.corruptions),
+        ("fiqa", content.fiqa),
     ):
         for name, section in sections.items():
             yield f"{kind} of {name}", section.data_sha256

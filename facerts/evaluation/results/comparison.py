@@ -11,7 +11,7 @@ from facerts.metrics.reject import Combine
 
 SCHEMA: Literal["facerts.comparison/1"] = "facerts.comparison/1"
 
-Topic = Literal["verification", "ood", "reject", "embedding"]
+Topic = Literal["verification", "ood", "reject", "embedding", "fiqa"]
 
 
 class ComparedModel(ResultPart):

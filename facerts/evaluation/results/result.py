@@ -8,6 +8,7 @@ from pydantic import AliasChoices, Field
 
 from facerts.evaluation.results.base import ResultPart
 from facerts.evaluation.results.corruptions import CorruptionResult
+from facerts.evaluation.results.fiqa import FiqaSection
 from facerts.evaluation.results.identification import IdentificationResult
 from facerts.evaluation.results.ood import OodResult
 from facerts.evaluation.results.reject import RejectResult, ReliabilitySection
@@ -17,10 +18,10 @@ SCHEMA: Literal["facerts.result/1"] = "facerts.result/1"
 
 
 class ModelIdentity(ResultPart):
-    """The identity of a model, or of a table of embeddings."""
+    """The identity of a model, of a table of embeddings, or of the recognizers and qualities of a league."""
 
-    name: str = Field(description="Name of the model or table.")
-    sha256: str = Field(description="SHA-256 of the file.")
+    name: str = Field(description="Name of the model, table or league.")
+    sha256: str = Field(description="SHA-256 of the file; for a league, of the hashes of all its files.")
     method: str = Field(description="Method that trained it; `unknown` for a foreign model.")
 
 
@@ -62,6 +63,9 @@ class Sections(ResultPart):
         default={},
         validation_alias=AliasChoices("corruptions", "ladder"),
         description="The corruption benchmark, by source of faces; `ladder` in earlier versions.",
+    )
+    fiqa: dict[str, FiqaSection] = Field(
+        default={}, description="Qualities on the errors of several recognizers, by set of faces."
     )
 
 

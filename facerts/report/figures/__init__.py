@@ -3,6 +3,7 @@
 from facerts.report.figures.balance import Point, balance
 from facerts.report.figures.blur import blur_panels, blur_steps
 from facerts.report.figures.corruptions import corruption_grid
+from facerts.report.figures.fiqa import league_curves, two_uses
 from facerts.report.figures.ood import score_histograms, score_panels
 from facerts.report.figures.paper import write_svg, write_svgs
 from facerts.report.figures.reject import OWN_SCORES, one_embedding_curves, reject_curves, reliability
@@ -18,6 +19,7 @@ __all__ = [
     "blur_steps",
     "corruption_grid",
     "det_curves",
+    "league_curves",
     "one_embedding_curves",
     "pair_histograms",
     "percentile_band",
@@ -27,6 +29,7 @@ __all__ = [
     "score_histograms",
     "score_panels",
     "training_curves",
+    "two_uses",
     "write_svg",
     "write_svgs",
 ]

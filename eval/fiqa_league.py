@@ -1,0 +1,158 @@
+"""The quality league: which quality predicts whose errors, on real faces.
+
+python eval/fiqa_league.py --data $FACERTS_DATA --models $FACERTS_MODELS --out league
+
+Judges facerts-small, LightQNet, the recognizers' norms, sharpness and YuNet's score on four recognizers, on all pairs
+of LFW and of the held-out people, as they are and with half of the images degraded; and separates their faces, those of
+All-Age-Faces and those of RAF-DB (as they come, and aligned again by YuNet) from cats and dogs. Further qualities, such
+as models of other methods, are added with --quality. LFW, RAF-DB and these cats and dogs were not used to choose
+anything in the models that ship.
+
+With --training-free, the recognizers' own training-free scores take part, too, and with --sets only some of the sets
+are measured. A second run with the same --out needs only the forward passes of what is new.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from common import parser_of, run
+from image_sets import open_image_set
+
+from facerts.datasets import Source, Subset
+from facerts.detection import open_any_detector
+from facerts.embedding import load_embedder
+from facerts.embedding.aligned import AlignedPhotos
+from facerts.embedding.output_cache import OutputCache
+from facerts.evaluation.fiqa.data import FaceSet, open_face_sets
+from facerts.evaluation.fiqa.lineup import Lineup, open_qualities, open_recognizers
+from facerts.evaluation.fiqa.options import FiqaOptions
+from facerts.evaluation.fiqa.run import run_fiqa
+from facerts.evaluation.groups import read_groups
+from facerts.evaluation.options import EvaluationOptions, open_without
+from facerts.hub.registry import find_model
+from facerts.io.progress import track
+from facerts.report.fiqa import write_fiqa_report
+
+RECOGNIZERS = {
+    "mobilefacenet": "mobilefacenet.onnx",
+    "GNAP": "mobilefacenet_gnap.onnx",
+    "EdgeFace-XS": "edgeface_xs_q.onnx",
+}
+OWN = "facerts-small"
+DETECTOR = "face_detection_yunet_2023mar.onnx"
+DETECTOR_THRESHOLD = 0.02
+SEED = 0
+AGES = [r"age=a(\d+)\."], ["age=13,20,40,60"]
+FOR_DEVELOPMENT = "*[01].jpg"
+SETS = ("heldout", "lfw", "aaf", "rafdb")
+# Of every held-out image, for decisions; see image_sets.py.
+CHANGED_SETS = ("degraded", "misaligned")
+
+
+def main() -> None:
+    options = arguments()
+    models = options.models
+    detector = open_any_detector(models / DETECTOR, threshold=DETECTOR_THRESHOLD)
+    cache = OutputCache(options.cache or options.out / "cache")
+    evaluation = EvaluationOptions(flip=False, batch_size=16, detector=detector, cache=cache)
+    recognizers = open_recognizers(
+        [
+            f"{label}={models / RECOGNIZERS[label]}" if label in RECOGNIZERS else label
+            for label in options.recognizers
+        ],
+        lambda path: load_embedder(find_model(path), threads=1, batch_size=16),
+        options.training_free,
+    )
+    qualities = open_qualities(
+        [OWN, f"LightQNet={models / 'lightqnet.onnx'}", *options.quality],
+        descriptions=[f"LightQNet={Path(__file__).with_name('lightqnet.json')}"],
+        detector=detector,
+        threads=1,
+        batch_size=16,
+    )
+    lineup = Lineup.of(recognizers, {}, qualities)
+    pets = open_without(str(options.data / "pets"), FOR_DEVELOPMENT)
+    for faces, has_ages in face_sets(options, evaluation):
+        run_fiqa(
+            lineup,
+            [faces],
+            options.out,
+            FiqaOptions(
+                degraded=faces.has_pairs,
+                replicates=options.replicates,
+                groups=read_groups(*AGES) if has_ages else None,
+            ),
+            evaluation,
+            others={pets.name: pets},
+            excluded=FOR_DEVELOPMENT,
+        )
+    write_fiqa_report(options.out)
+    print((options.out / "tables.md").read_text(encoding="utf-8"))
+
+
+def arguments() -> argparse.Namespace:
+    parser = parser_of(__doc__)
+    parser.add_argument("--data", type=Path, required=True, help="Folder of the data sets.")
+    parser.add_argument("--models", type=Path, required=True, help="Folder of the recognizers and rivals.")
+    parser.add_argument("--out", type=Path, required=True, help="Result folder.")
+    parser.add_argument("--cache", type=Path, help="Folder of the cached outputs; default: cache in --out.")
+    parser.add_argument(
+        "--recognizers",
+        nargs="+",
+        choices=(*RECOGNIZERS, OWN),
+        default=[*RECOGNIZERS, OWN],
+        help="Recognizers; all by default.",
+    )
+    parser.add_argument(
+        "--quality", nargs="+", default=[], metavar="[LABEL=]MODEL", help="Further qualities to judge."
+    )
+    parser.add_argument(
+        "--training-free",
+        nargs="+",
+        default=[],
+        metavar="SCORE",
+        help="Training-free scores of the recognizers: mirror, pruning, dropout, all.",
+    )
+    parser.add_argument(
+        "--sets",
+        nargs="+",
+        choices=(*SETS, *CHANGED_SETS),
+        default=list(SETS),
+        help=f"Sets; by default {', '.join(SETS)}. degraded and misaligned are the held-out images, all changed.",
+    )
+    parser.add_argument(
+        "--replicates", type=int, default=300, help="Bootstrap resamples of the people (default: 300)."
+    )
+    return parser.parse_args()
+
+
+def face_sets(options: argparse.Namespace, evaluation: EvaluationOptions) -> Iterator[tuple[FaceSet, bool]]:
+    """The sets, and whether their images have ages."""
+    paths = {"lfw": "lfw", "aaf": "aaf", "rafdb": "rafdb"}
+    for name in options.sets:
+        path = options.data / paths.get(name, "faces/val-000000.tar")
+        (faces,) = open_face_sets([str(path)], evaluation)
+        if name in CHANGED_SETS:
+            images = open_image_set(name, faces.images, SEED)
+            yield FaceSet(f"{faces.name}, {name}", images, original=faces), False
+            continue
+        yield faces, name == "aaf"
+        if name == "rafdb":
+            images = found_faces(faces.images, options.models / DETECTOR)
+            yield FaceSet(f"{faces.name}, aligned again", images), False
+
+
+def found_faces(source: Source, detector: Path) -> Source:
+    """The images in which a detector finds a face, aligned by it."""
+    aligned = AlignedPhotos(source, open_any_detector(detector))
+    for index in track(range(len(source)), f"aligning {source.name}", unit="images"):
+        aligned.face_size(index)
+    return Subset(aligned, np.setdiff1d(np.arange(len(source)), aligned.without_face()))
+
+
+if __name__ == "__main__":
+    run(main)

@@ -1,0 +1,218 @@
+"""Error versus reject of all qualities on all recognizers, as entries of a result."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from facerts.evaluation.results.fiqa import (
+    FiqaArea,
+    FiqaAreas,
+    FiqaConsistency,
+    FiqaIntervals,
+    FiqaOperatingPoint,
+    RejectedUnit,
+)
+from facerts.evaluation.results.reject import Convention
+from facerts.io.progress import track
+from facerts.metrics.compared_pairs import ComparedPairs
+from facerts.metrics.rank_consistency import mean_consistency, rank_consistency
+from facerts.metrics.reject_areas import ENDS, ORACLE, Estimate, RejectAreas, mean, reject_areas
+
+# What is rejected and which threshold is used; the first is the one that tables show.
+CONVENTIONS: tuple[tuple[RejectedUnit, Convention], ...] = (
+    ("pairs", "fixed"),
+    ("images", "fixed"),
+    ("pairs", "per_rate"),
+    ("images", "per_rate"),
+)
+# Curves are stored in steps of 1 %.
+STORED_RATES = tuple(round(0.01 * step, 2) for step in range(96))
+END = 0.3
+NAMES = {0.2: "0.2", 0.3: "0.3", 0.95: "0.95"}
+
+ByEnd = Mapping[float, Estimate]
+
+
+class _Key(NamedTuple):
+    """One table of areas: all qualities on one recognizer."""
+
+    recognizer: str
+    unit: RejectedUnit
+    convention: Convention
+    fmr: float
+
+
+@dataclass(frozen=True)
+class MeasuredAreas:
+    """Entries of a result.
+
+    Attributes:
+        entries: areas on each recognizer, then their means over the recognizers.
+        curves: ``(E, 96)`` FNMR at ``STORED_RATES`` of the entries on a recognizer, in their order; NaN where no pair
+            is left.
+        points: operating points by recognizer and false match rate.
+        consistency: agreement of the recognizers by false match rate; empty for a single one.
+    """
+
+    entries: list[FiqaArea]
+    curves: NDArray[np.float32]
+    points: dict[str, dict[str, FiqaOperatingPoint]]
+    consistency: dict[str, FiqaConsistency]
+
+
+def measure_areas(
+    pairs: Mapping[str, ComparedPairs],
+    qualities: Mapping[str, Mapping[str, NDArray[np.floating]]],
+    fmrs: Sequence[float],
+    against: str,
+    *,
+    replicates: int,
+    seed: int,
+    thresholds_on: Mapping[str, ComparedPairs] | None = None,
+) -> MeasuredAreas:
+    """Measure every quality on every recognizer.
+
+    Args:
+        pairs: the same pairs, compared by each recognizer.
+        qualities: ``(N,)`` qualities by recognizer and label, higher is better; a recognizer's own are among them.
+        fmrs: false match rates.
+        against: label of the quality that the others are compared with.
+        replicates: bootstrap resamples.
+        seed: seed of the bootstrap.
+        thresholds_on: pairs of other images of the same people that determine the thresholds.
+
+    Raises:
+        ValueError: as for ``reject_areas``.
+    """
+    tables: dict[_Key, RejectAreas] = {}
+    for recognizer, (unit, convention) in track(
+        [(name, each) for name in pairs for each in CONVENTIONS], "rejecting pairs", unit="curves"
+    ):
+        if convention == "per_rate" and thresholds_on is not None:
+            continue
+        found = reject_areas(
+            pairs[recognizer],
+            qualities[recognizer],
+            fmrs,
+            unit=unit,
+            convention=convention,
+            replicates=replicates,
+            seed=seed,
+            thresholds_on=None if thresholds_on is None else thresholds_on[recognizer],
+        )
+        tables.update({_Key(recognizer, unit, convention, fmr): table for fmr, table in found.items()})
+    entries, curves = [], []
+    for key, table in tables.items():
+        for label, areas in table.areas.items():
+            entries.append(_entry(label, key.recognizer, key, areas, table.fnmr, table.areas.get(against)))
+            curves.append(np.interp(STORED_RATES, table.rates, table.curves[label]))
+    points = {
+        name: {_rate(fmr): _point(tables[_Key(name, *CONVENTIONS[0], fmr)]) for fmr in fmrs} for name in pairs
+    }
+    means = list(_means(tables, list(pairs), fmrs, against)) if len(pairs) > 1 else []
+    consistency = {
+        _rate(fmr): _consistency({name: tables[_Key(name, *CONVENTIONS[0], fmr)] for name in pairs})
+        for fmr in fmrs
+        if len(pairs) > 1
+    }
+    stored = np.array(curves, dtype=np.float32).reshape(-1, len(STORED_RATES))
+    return MeasuredAreas(
+        [*entries, *means], stored, points, {fmr: one for fmr, one in consistency.items() if one}
+    )
+
+
+def _means(
+    tables: Mapping[_Key, RejectAreas], recognizers: Sequence[str], fmrs: Sequence[float], against: str
+) -> Iterator[FiqaArea]:
+    """Means over the recognizers, of the qualities that all of them have."""
+    for unit, convention in CONVENTIONS:
+        for fmr in fmrs:
+            keys = [_Key(name, unit, convention, fmr) for name in recognizers]
+            if keys[0] not in tables:
+                continue
+            found = [tables[key] for key in keys]
+            shared = [label for label in found[0].areas if all(label in one.areas for one in found)]
+            averaged = {
+                label: {end: mean([one.areas[label][end] for one in found]) for end in ENDS}
+                for label in shared
+            }
+            raw = {
+                label: {end: mean([one.areas[label][end].times(one.fnmr) for one in found]) for end in ENDS}
+                for label in shared
+            }
+            for label in shared:
+                yield _entry(label, None, keys[0], averaged[label], raw[label], averaged.get(against))
+
+
+def _entry(
+    label: str,
+    recognizer: str | None,
+    key: _Key,
+    areas: ByEnd,
+    raw: ByEnd | Estimate,
+    reference: ByEnd | None,
+) -> FiqaArea:
+    """An entry; ``raw`` are the undivided areas, or the FNMR that they were divided by."""
+    fixed = key.convention == "fixed"
+    undivided = {end: areas[end].times(raw) for end in ENDS} if isinstance(raw, Estimate) else raw
+    differences = None if reference is None else {end: areas[end].minus(reference[end]) for end in ENDS}
+    return FiqaArea(
+        quality=label,
+        recognizer=recognizer,
+        fmr=key.fmr,
+        unit=key.unit,
+        convention=key.convention,
+        area=_values(areas),
+        raw_area=_values(undivided),
+        ci95=_intervals(areas) if fixed else None,
+        difference=None if differences is None else _values(differences),
+        difference_ci95=_intervals(differences) if fixed and differences is not None else None,
+    )
+
+
+def _values(estimates: ByEnd) -> FiqaAreas:
+    return {name: _finite(estimates[end].value) for end, name in NAMES.items()}  # type: ignore[return-value]
+
+
+def _intervals(estimates: ByEnd) -> FiqaIntervals:
+    return {name: estimates[end].interval() for end, name in NAMES.items()}  # type: ignore[return-value]
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _point(table: RejectAreas) -> FiqaOperatingPoint:
+    return FiqaOperatingPoint(
+        threshold=table.threshold,
+        impostors_accepted=table.accepted,
+        fnmr=table.fnmr.value,
+        ci95=table.fnmr.interval(),
+    )
+
+
+def _consistency(tables: Mapping[str, RejectAreas]) -> FiqaConsistency | None:
+    """Agreement of the recognizers on the order of the qualities; None where it is undefined."""
+    areas = {
+        name: {label: ends[END] for label, ends in table.areas.items() if label != ORACLE}
+        for name, table in tables.items()
+    }
+    values = {name: {label: area.value for label, area in of.items()} for name, of in areas.items()}
+    taus, mean_tau = rank_consistency(values).taus, mean_consistency(areas)
+    if not math.isfinite(mean_tau.value):
+        return None
+    return FiqaConsistency(
+        mean=mean_tau.value,
+        ci95=mean_tau.interval(),
+        pairs={f"{first} / {second}": tau for (first, second), tau in taus.items() if math.isfinite(tau)},
+    )
+
+
+def _rate(fmr: float) -> str:
+    return f"{fmr:g}"

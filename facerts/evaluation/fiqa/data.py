@@ -1,0 +1,117 @@
+"""The sets of faces that qualities are judged on."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from facerts.benchmarks import PairBenchmark, is_pair_benchmark, open_benchmarks
+from facerts.benchmarks.listed import LIST_SUFFIXES
+from facerts.benchmarks.pairs import subjects_of_pairs
+from facerts.datasets import Source, open_source
+from facerts.datasets.fingerprint import ImageHashes, hash_images
+from facerts.errors import Error
+from facerts.evaluation.fiqa.degraded import half_degraded
+from facerts.evaluation.options import EvaluationOptions
+
+
+@dataclass(frozen=True)
+class FaceSet:
+    """Faces, and the pairs of them that recognizers compare.
+
+    Attributes:
+        name: name in results.
+        images: aligned images.
+        listed: the pairs to compare; None for all pairs if the people are known, otherwise none.
+        original: the same faces before they were degraded, whose impostor pairs determine the thresholds; None for a
+            set with thresholds of its own.
+        notes: warnings about the data, one sentence each.
+    """
+
+    name: str
+    images: Source
+    listed: PairBenchmark | None = None
+    original: FaceSet | None = None
+    notes: tuple[str, ...] = ()
+
+    @cached_property
+    def hashes(self) -> ImageHashes:
+        """Hashes of the images; of the original ones for a degraded set, whose seed is part of its crops' identity."""
+        return hash_images(self.images) if self.original is None else self.original.hashes
+
+    @property
+    def first(self) -> NDArray[np.int64]:
+        """``(N,)`` first image with the same crop."""
+        return self.hashes.first if self.original is None else np.arange(len(self.images))
+
+    @property
+    def rows(self) -> NDArray[np.int64]:
+        """Indices of the images that are not repetitions."""
+        return np.flatnonzero(self.hashes.first == np.arange(len(self.images)))
+
+    @property
+    def people(self) -> NDArray[np.int64] | None:
+        """``(N,)`` person of each image."""
+        return self.images.labels
+
+    @property
+    def listed_people(self) -> NDArray[np.int64] | None:
+        """``(P, 2)`` people of the listed pairs, if they are known."""
+        return None if self.listed is None else subjects_of_pairs(self.listed)
+
+    @property
+    def has_pairs(self) -> bool:
+        return self.listed is not None or self.people is not None
+
+    @property
+    def impostors(self) -> int:
+        """Number of impostor pairs; 0 without pairs."""
+        if self.listed is not None:
+            return int((~self.listed.same).sum())
+        if self.people is None:
+            return 0
+        sizes = np.bincount(self.people[self.rows]).astype(np.int64)
+        return (int(sizes.sum()) ** 2 - int(np.sum(sizes**2))) // 2
+
+    def degraded(self, seed: int) -> FaceSet:
+        """The same set with half of its images degraded."""
+        images = half_degraded(self.images, seed)
+        listed = None if self.listed is None else replace(self.listed, images=images)
+        return FaceSet(f"{self.name}, half degraded", images, listed, self)
+
+
+def open_face_sets(
+    paths: Sequence[str], options: EvaluationOptions, *, listed_pairs: bool = False
+) -> list[FaceSet]:
+    """Open benchmarks of pairs, images with identities, and images without.
+
+    Args:
+        paths: as for ``open_benchmarks`` or ``open_source``.
+        options: whose detector aligns photos.
+        listed_pairs: compare only the pairs that benchmarks list, instead of all pairs where people are known.
+
+    Raises:
+        Error: two sets have the same name.
+    """
+    found: list[FaceSet] = []
+    for path in paths:
+        place = Path(path)
+        if is_pair_benchmark(place) if place.is_dir() else place.suffix.lower() in (".bin", *LIST_SUFFIXES):
+            for benchmark in open_benchmarks(place):
+                one = replace(benchmark, images=options.crops_of(benchmark.images))
+                has_people = subjects_of_pairs(one) is not None
+                keeps_list = listed_pairs or not has_people
+                found.append(FaceSet(one.name, one.images, one if keeps_list else None, notes=one.notes))
+        else:
+            source = options.crops_of(open_source(path))
+            found.append(FaceSet(source.name, source))
+    name, count = Counter(one.name for one in found).most_common(1)[0]
+    if count > 1:
+        raise Error(f"{count} sets of faces are called {name!r}; results are stored by name, so rename one")
+    return found

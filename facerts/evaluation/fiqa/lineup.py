@@ -1,0 +1,322 @@
+"""Who takes part: recognizers, and the qualities that are to predict their errors."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+import numpy as np
+
+from facerts.datasets import Source
+from facerts.detection.base import Detector
+from facerts.embedding import EmbeddingTable, OnnxEmbedder, load_quality, read_description
+from facerts.embedding.embed import AnyEmbedder, outputs_of, score_source
+from facerts.embedding.outputs import CropScore, FaceOutputs, Scores
+from facerts.embedding.recognizer_scores import RECOGNIZER_SCORES, open_recognizer_scores
+from facerts.errors import DataError, Error, ModelError, did_you_mean
+from facerts.evaluation.baselines import detector_score, sharpness
+from facerts.evaluation.fiqa.score_table import read_scores
+from facerts.evaluation.options import EvaluationOptions, kept_outputs
+from facerts.evaluation.results.fiqa import QualityKind
+from facerts.hub.registry import find_model
+
+NORM, ORACLE, RANDOM = "norm", "oracle", "random"
+SHARPNESS, DETECTOR = "sharpness", "det_score"
+# In place of names: all scores that a recognizer's graph allows.
+EVERY_SCORE = "all"
+RESERVED = (NORM, ORACLE, RANDOM, SHARPNESS, DETECTOR, *RECOGNIZER_SCORES)
+
+Item = TypeVar("Item")
+
+_CSV_COLUMN = re.compile(r"(.+\.csv)(?::([^:/\\]+))?", re.IGNORECASE)
+
+
+class Quality(Protocol):
+    """A score of each image, higher is better."""
+
+    @property
+    def kind(self) -> QualityKind:
+        """Where it comes from."""
+        ...
+
+    @property
+    def sha256(self) -> str | None:
+        """SHA-256 of its file; None if there is none."""
+        ...
+
+    @property
+    def score(self) -> CropScore | None:
+        """Computes it from crops; None if it was computed elsewhere."""
+        ...
+
+    def of(self, source: Source, options: EvaluationOptions, sha256: str) -> Scores | None:
+        """The quality ``(N,)`` of a source's images, whose bytes have this hash; None if it has none of them."""
+        ...
+
+
+@dataclass(frozen=True)
+class ComputedQuality:
+    """A quality that is computed from crops.
+
+    Attributes:
+        kind: where it comes from.
+        score: computes it.
+        identity: everything that it depends on besides the crops, for the cache.
+        sha256: SHA-256 of its file; None if there is none.
+    """
+
+    kind: QualityKind
+    score: CropScore
+    identity: str
+    sha256: str | None = None
+
+    def of(self, source: Source, options: EvaluationOptions, sha256: str) -> Scores:
+        """As for ``Quality``; never None."""
+
+        def compute() -> FaceOutputs:
+            scores = score_source(source, {"quality": self.score}, batch_size=options.batch_size)
+            return FaceOutputs(np.empty((len(source), 0), dtype=np.float32), quality=scores["quality"])
+
+        rows = np.arange(len(source))
+        found = kept_outputs(options, self, source, compute, rows, sha256=sha256, gives="quality").quality
+        assert found is not None
+        return found
+
+
+@dataclass(frozen=True)
+class ListedQuality:
+    """A column of a table, by the names of the images."""
+
+    table: EmbeddingTable
+    column: str
+    kind: QualityKind = "table"
+    score: None = None
+
+    @property
+    def sha256(self) -> str:
+        return self.table.sha256
+
+    def of(self, source: Source, options: EvaluationOptions, sha256: str) -> Scores | None:
+        """As for ``Quality``."""
+        if not self.table.has_any(source):
+            return None
+        return _column(self.table.outputs(source), self.column)
+
+
+@dataclass(frozen=True)
+class Recognizer:
+    """A recognizer, and the qualities that it has of its own.
+
+    Attributes:
+        embedder: the model, or a table of embeddings.
+        own: its training-free scores by name; the norm of its embeddings comes with these.
+    """
+
+    embedder: AnyEmbedder
+    own: Mapping[str, ComputedQuality] = field(default_factory=dict)
+
+    def outputs(
+        self, source: Source, options: EvaluationOptions, sha256: str, first: np.ndarray
+    ) -> FaceOutputs:
+        """Embeddings and norms of a source's images; ``first`` is that of ``hash_images``."""
+
+        def compute() -> FaceOutputs:
+            found = outputs_of(
+                self.embedder, source, flip=options.flip, first=first, batch_size=options.batch_size
+            )
+            return FaceOutputs(found.embedding, norm=found.norm)
+
+        rows = np.arange(len(source))
+        return kept_outputs(
+            options, self.embedder, source, compute, rows, sha256=sha256, flip=options.flip, gives="embedding"
+        )
+
+
+@dataclass(frozen=True)
+class Lineup:
+    """Recognizers and qualities by label; in a result folder they are one model.
+
+    Attributes:
+        recognizers: recognizers by label.
+        qualities: qualities that are the same for all recognizers, by label.
+    """
+
+    recognizers: Mapping[str, Recognizer]
+    qualities: Mapping[str, Quality]
+    method: str = "league"
+
+    @classmethod
+    def of(
+        cls,
+        recognizers: Mapping[str, Recognizer],
+        tables: Mapping[str, Recognizer],
+        *qualities: Mapping[str, Quality],
+    ) -> Lineup:
+        """A lineup of models, tables and qualities.
+
+        Raises:
+            DataError: two recognizers or two qualities have the same label.
+        """
+        every: dict[str, Recognizer] = {}
+        judged: dict[str, Quality] = {}
+        for label, recognizer in (*recognizers.items(), *tables.items()):
+            _add(every, label, recognizer, "recognizers")
+        for label, quality in (pair for some in qualities for pair in some.items()):
+            _add(judged, label, quality, "qualities")
+        return cls(every, judged)
+
+    @property
+    def name(self) -> str:
+        recognizers, qualities = len(self.recognizers), len(self.qualities)
+        return (
+            f"{qualities} qualit{'y' if qualities == 1 else 'ies'} on "
+            f"{recognizers} recognizer{'' if recognizers == 1 else 's'}"
+        )
+
+    @property
+    def sha256(self) -> str:
+        """SHA-256 of labels and files."""
+        parts = [
+            *(f"recognizer {label} {one.embedder.sha256}" for label, one in self.recognizers.items()),
+            *(f"score {name}" for one in self.recognizers.values() for name in one.own),
+            *(f"quality {label} {one.sha256}" for label, one in self.qualities.items()),
+        ]
+        return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+def split_label(text: str) -> tuple[str, str]:
+    """Split ``LABEL=VALUE``; without a label it is empty. A label may itself contain "="."""
+    label, _, value = ("", "", text) if Path(text).exists() else text.rpartition("=")
+    return label, value
+
+
+def open_recognizers(
+    texts: Sequence[str],
+    load: Callable[[Path], AnyEmbedder],
+    own: Sequence[str] = (),
+) -> dict[str, Recognizer]:
+    """Open recognizers given as ``[LABEL=]MODEL``.
+
+    Args:
+        texts: labels and models, or tables of embeddings.
+        load: opens a model or a table.
+        own: names of the training-free scores to measure, of ``RECOGNIZER_SCORES``, or ``EVERY_SCORE``.
+
+    Raises:
+        Error: two recognizers have the same label, or one cannot have a score that was asked for.
+    """
+    recognizers: dict[str, Recognizer] = {}
+    for label, value in map(split_label, texts):
+        embedder = load(Path(value))
+        _add(
+            recognizers,
+            label or embedder.name,
+            Recognizer(embedder, _own_scores(embedder, own)),
+            "recognizers",
+        )
+    return recognizers
+
+
+def open_qualities(
+    texts: Sequence[str],
+    *,
+    descriptions: Sequence[str] = (),
+    detector: Detector | None = None,
+    providers: Sequence[str] | None = None,
+    threads: int | None = None,
+    batch_size: int = 64,
+) -> dict[str, Quality]:
+    """Open qualities given as ``[LABEL=]MODEL`` or ``[LABEL=]SCORES.csv[:COLUMN]``, and those of the crop itself.
+
+    Args:
+        texts: labels and models or files.
+        descriptions: ``LABEL=FILE.json`` for models without a description in the file or beside it.
+        detector: its score of each crop is a quality too; None for no such quality.
+        providers: ONNX Runtime execution providers, by name.
+        threads: threads per forward pass.
+        batch_size: crops per forward pass.
+
+    Raises:
+        Error: a file cannot be used, or two qualities have the same label.
+    """
+    described = dict(map(split_label, descriptions))
+    if "" in described:
+        raise Error(f"--describe {described['']}: name the quality that it describes, LABEL={described['']}")
+    qualities: dict[str, Quality] = {}
+    for label, value in map(split_label, texts):
+        if listed := _CSV_COLUMN.fullmatch(value):
+            table = read_scores(Path(listed[1]), listed[2])
+            columns = list(table.columns)
+            for column in columns:
+                name = f"{label} {column}" if label and len(columns) > 1 else label or column
+                _add(qualities, name, ListedQuality(table, column), "qualities")
+            continue
+        path = find_model(value)
+        file = described.pop(label or path.stem, None)
+        model = load_quality(
+            path,
+            description=None if file is None else read_description(Path(file)),
+            providers=providers,
+            threads=threads,
+            batch_size=batch_size,
+        )
+        computed = ComputedQuality("model", model, model.identity, model.sha256)
+        _add(qualities, label or model.name, computed, "qualities")
+    if described:
+        label = next(iter(described))
+        raise Error(f"--describe {label}=…: no quality has this label{did_you_mean(label, qualities)}")
+    for label in qualities:
+        if label in RESERVED:
+            raise Error(f"{label!r} is a reserved label; give the quality another one, LABEL=MODEL")
+    qualities[SHARPNESS] = ComputedQuality("crop", sharpness, "variance of the Laplacian")
+    if detector is not None:
+        qualities[DETECTOR] = ComputedQuality("crop", detector_score(detector), detector.identity)
+    return qualities
+
+
+def columns_of(recognizers: Mapping[str, Recognizer]) -> dict[str, Quality]:
+    """The qualities that tables of embeddings have beside the embeddings, by label."""
+    found: dict[str, Quality] = {}
+    for label, recognizer in recognizers.items():
+        table = recognizer.embedder
+        if isinstance(table, EmbeddingTable):
+            for column in table.columns:
+                _add(
+                    found,
+                    column if len(recognizers) == 1 else f"{label} {column}",
+                    ListedQuality(table, column),
+                    "qualities",
+                )
+    return found
+
+
+def _own_scores(embedder: AnyEmbedder, names: Sequence[str]) -> dict[str, ComputedQuality]:
+    if not names:
+        return {}
+    if not isinstance(embedder, OnnxEmbedder):
+        raise ModelError(
+            f"{embedder.name}: {', '.join(names)} need forward passes of an ONNX model; leave out --recognizer-score"
+        )
+    scores = open_recognizer_scores(embedder, None if EVERY_SCORE in names else names)
+    return {
+        name: ComputedQuality("recognizer", score, f"{embedder.identity} {name}", embedder.sha256)
+        for name, score in scores.items()
+    }
+
+
+def _column(outputs: FaceOutputs, column: str) -> Scores:
+    if column in outputs.extras:
+        return outputs.extras[column]
+    values: Scores | None = getattr(outputs, column)
+    assert values is not None  # it is one of the table's columns
+    return values
+
+
+def _add(found: dict[str, Item], label: str, value: Item, what: str) -> None:
+    if label in found:
+        raise DataError(f"two {what} are called {label!r}; give each its own label, LABEL=FILE")
+    found[label] = value

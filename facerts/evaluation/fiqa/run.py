@@ -1,0 +1,257 @@
+"""The league: qualities judged on recognizers, on sets of faces, written to a result folder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from facerts.datasets import Source
+from facerts.embedding import EmbeddingTable
+from facerts.embedding.aligned import alignment_notes
+from facerts.embedding.outputs import FaceOutputs
+from facerts.errors import Error, ModelError, did_you_mean
+from facerts.evaluation.fiqa.areas import STORED_RATES, measure_areas
+from facerts.evaluation.fiqa.costs import Costs, measure_costs
+from facerts.evaluation.fiqa.data import FaceSet
+from facerts.evaluation.fiqa.grouped import keep_thresholds, measure_groups
+from facerts.evaluation.fiqa.lineup import NORM, ORACLE, Lineup
+from facerts.evaluation.fiqa.non_faces import NonFaces
+from facerts.evaluation.fiqa.options import FMRS, FiqaOptions
+from facerts.evaluation.fiqa.scored import ScoredImages, score_images
+from facerts.evaluation.options import DEFAULT_OPTIONS, EvaluationOptions
+from facerts.evaluation.result_folder import Arrays, ResultFolder
+from facerts.evaluation.results import Result, Sections
+from facerts.evaluation.results.fiqa import FiqaQuality, FiqaRecognizer, FiqaSection
+from facerts.io.progress import progress_bar
+from facerts.metrics.compared_pairs import ComparedPairs, compare_all, compare_listed
+from facerts.metrics.verification import pair_cosine, reachable
+
+
+def run_fiqa(
+    lineup: Lineup,
+    data: Sequence[FaceSet],
+    out: str | Path,
+    fiqa: FiqaOptions,
+    options: EvaluationOptions = DEFAULT_OPTIONS,
+    *,
+    others: Mapping[str, Source] | None = None,
+    excluded: str | None = None,
+) -> Result:
+    """Judge every quality on every recognizer and every set of faces.
+
+    Args:
+        lineup: recognizers and qualities.
+        data: sets of faces; those without pairs are only separated from non-faces.
+        out: the result folder.
+        fiqa: how to judge.
+        options: how to embed and score.
+        others: non-faces by name, to separate the faces from.
+        excluded: pattern of the file names that were left out of them.
+
+    Returns:
+        The complete result of the folder.
+
+    Raises:
+        Error: a measurement is impossible; the message says which and why.
+    """
+    against = _check(lineup, data, fiqa, others or {})
+    rates = {
+        one.name: _fmrs(one, fiqa.fmrs)
+        for faces in data
+        for one in (faces, faces.original)
+        if one is not None and one.has_pairs
+    }
+    folder = ResultFolder(out, lineup)
+    costs = measure_costs(lineup, data[0].images, options.batch_size) if fiqa.cost else Costs()
+    non_faces = NonFaces.read(lineup, others or {}, options, excluded)
+    thresholds = keep_thresholds(lineup, fiqa, options)
+    sets = [faces for one in data for faces in _with_degraded(one, fiqa)]
+    pairs: dict[str, dict[str, ComparedPairs]] = {}
+    for faces in sets:
+        scored = _score(lineup, faces, options)
+        section, arrays = _section(lineup, faces, scored, costs, against), {}
+        if faces.has_pairs and lineup.recognizers:
+            original = faces.original
+            if original is not None and original.name not in pairs:
+                pairs[original.name] = _compare(original, _score(lineup, original, options))
+            pairs[faces.name] = _compare(faces, scored)
+            arrays = _add_areas(
+                section,
+                pairs[faces.name],
+                scored,
+                rates[original.name if original is not None else faces.name],
+                fiqa,
+                None if original is None else pairs[original.name],
+            )
+        if faces.original is None:
+            if others:
+                section.non_faces = non_faces.against(scored)
+            if fiqa.groups is not None:
+                section.groups = measure_groups(
+                    section, faces, scored, pairs.get(faces.name, {}), fiqa.groups, thresholds, fiqa
+                )
+        folder.add(Sections(fiqa={faces.name: section}), arrays)
+        folder.write()
+    return folder.content
+
+
+def _with_degraded(faces: FaceSet, fiqa: FiqaOptions) -> list[FaceSet]:
+    """A set, and the same with half of its images degraded if that is asked for and can be measured."""
+    degraded = fiqa.degraded and faces.has_pairs and faces.original is None
+    return [faces, faces.degraded(fiqa.seed)] if degraded else [faces]
+
+
+def _score(lineup: Lineup, faces: FaceSet, options: EvaluationOptions) -> ScoredImages:
+    return score_images(
+        lineup, faces.images, options, sha256=faces.hashes.sha256, first=faces.first, rows=faces.rows
+    )
+
+
+def _section(lineup: Lineup, faces: FaceSet, scored: ScoredImages, costs: Costs, against: str) -> FiqaSection:
+    """A section without pairs."""
+    own = list(dict.fromkeys(name for qualities in scored.own.values() for name in qualities))
+    qualities = {
+        **{
+            label: FiqaQuality(kind=one.kind, sha256=one.sha256, milliseconds=costs.qualities.get(label))
+            for label, one in lineup.qualities.items()
+            if label in scored.shared
+        },
+        **{
+            name: FiqaQuality(
+                kind="recognizer",
+                milliseconds_by_recognizer={
+                    label: cost[name] for label, cost in costs.own.items() if name in cost
+                },
+            )
+            for name in own
+        },
+    }
+    recognizers = {
+        label: FiqaRecognizer(sha256=one.embedder.sha256, milliseconds=costs.recognizers.get(label))
+        for label, one in lineup.recognizers.items()
+    }
+    computed_here = any(not isinstance(one.embedder, EmbeddingTable) for one in lineup.recognizers.values())
+    return FiqaSection(
+        images=len(faces.rows),
+        people=None if faces.people is None else len(np.unique(faces.people[faces.rows])),
+        interval="bootstrap over images",
+        thresholds_on=None if faces.original is None else faces.original.name,
+        against=against,
+        recognizers=recognizers,
+        qualities=qualities,
+        notes=[*faces.notes, *(alignment_notes(faces.images) if computed_here else [])],
+        data_sha256=faces.hashes.sha256,
+    )
+
+
+def _add_areas(
+    section: FiqaSection,
+    pairs: Mapping[str, ComparedPairs],
+    scored: ScoredImages,
+    fmrs: Sequence[float],
+    fiqa: FiqaOptions,
+    originals: Mapping[str, ComparedPairs] | None,
+) -> Arrays:
+    """Add what pairs tell to a section; returns the curves."""
+    measured = measure_areas(
+        pairs,
+        {label: scored.qualities(label) for label in pairs},
+        fmrs,
+        section.against,
+        replicates=fiqa.replicates,
+        seed=fiqa.seed,
+        thresholds_on=originals,
+    )
+    first = next(iter(pairs.values()))
+    section.pairs = "all" if first.every is not None else "benchmark"
+    section.genuine, section.impostors = first.genuine, first.impostors
+    section.interval = f"bootstrap over {'people' if first.unit == 'subjects' else 'pairs'}"
+    section.areas, section.consistency = measured.entries, measured.consistency
+    section.qualities[ORACLE] = FiqaQuality(kind="bound")
+    for label, points in measured.points.items():
+        section.recognizers[label].at_fmr = points
+    return {"rejected": np.array(STORED_RATES), "fnmr": measured.curves}
+
+
+def _compare(faces: FaceSet, scored: ScoredImages) -> dict[str, ComparedPairs]:
+    """The pairs of a set, compared by each recognizer."""
+    return {label: _compared(faces, outputs) for label, outputs in scored.outputs.items()}
+
+
+def _compared(faces: FaceSet, outputs: FaceOutputs) -> ComparedPairs:
+    """The pairs of a set, compared by a recognizer.
+
+    Raises:
+        Error: there is no genuine or no impostor pair.
+    """
+    if faces.listed is not None:
+        # Rows of the images that are kept; a repeated image is the first one of its kind.
+        place = np.empty(len(faces.images), dtype=np.int64)
+        place[faces.rows] = np.arange(len(faces.rows))
+        pairs = place[faces.hashes.first[faces.listed.pairs]]
+        people = None if faces.listed_people is None or faces.people is None else faces.people[faces.rows]
+        scores = pair_cosine(outputs.embedding, pairs)
+        return compare_listed(scores, faces.listed.same, pairs, people)
+    assert faces.people is not None
+    total = len(outputs) * (len(outputs) - 1) // 2
+    with progress_bar() as bar:
+        task = bar.add_task(f"all pairs of {faces.name}", total=total, unit="pairs")
+        try:
+            found = compare_all(
+                outputs.embedding, faces.people[faces.rows], progress=lambda done: bar.advance(task, done)
+            )
+        except ValueError as error:
+            raise Error(f"{faces.name}: {error}") from error
+        bar.update(task, completed=total)
+    return found
+
+
+def _fmrs(faces: FaceSet, wanted: Sequence[float] | None) -> list[float]:
+    """The false match rates to measure at.
+
+    Raises:
+        Error: a requested rate is invalid, or no rate can be measured.
+    """
+    impostors = faces.impostors
+    rates = reachable(FMRS if wanted is None else wanted, impostors)
+    for fmr in wanted or ():
+        if not 0 < fmr < 1:
+            raise Error(f"{faces.name}: {fmr:g} is not a valid FMR; it must be between 0 and 1")
+        if fmr not in rates:
+            raise Error(
+                f"{faces.name}: FMR {fmr:g} needs at least {int(np.ceil(1 / fmr)):,} impostor pairs, and there are "
+                f"{impostors:,}; choose a higher rate"
+            )
+    if not rates:
+        raise Error(f"{faces.name}: {impostors:,} impostor pairs are too few for any of {FMRS}; give --fmr")
+    return list(dict.fromkeys(rates))
+
+
+def _check(lineup: Lineup, data: Sequence[FaceSet], fiqa: FiqaOptions, others: Mapping[str, Source]) -> str:
+    """Refuse what could not be measured, before anything is embedded.
+
+    Returns:
+        Label of the quality that the others are compared with.
+
+    Raises:
+        Error: nothing can be measured on a set, or there is no such quality.
+    """
+    for faces in data:
+        if not others and not (faces.has_pairs and lineup.recognizers):
+            missing = "its people are unknown" if lineup.recognizers else "there is no recognizer"
+            raise Error(
+                f"{faces.name}: nothing can be measured, since {missing}; give images with identities or a benchmark "
+                "and recognizers (--model), or non-faces (--out-of)"
+            )
+    if fiqa.degraded and not any(faces.has_pairs for faces in data):
+        raise Error("--degraded needs a set with pairs")
+    own = [name for one in lineup.recognizers.values() for name in one.own]
+    known = [*lineup.qualities, *own, *([NORM] if lineup.recognizers else [])]
+    if not known:
+        raise ModelError("there is no quality to judge; give one with --quality")
+    against = fiqa.against or known[0]
+    if against not in known:
+        raise Error(f"--against {against}: no such quality{did_you_mean(against, known)}")
+    return against

@@ -1,0 +1,104 @@
+"""Qualities that were computed elsewhere, by the names of their images."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import numpy as np
+
+from facerts.embedding.outputs import FaceOutputs, Scores
+from facerts.embedding.table import NAMES, EmbeddingTable
+from facerts.errors import DataError
+
+NAME_COLUMNS = ("image", *NAMES)
+QUALITY = "quality"
+MAX_LINE = 1 << 20
+
+
+def read_scores(path: Path, column: str | None = None) -> EmbeddingTable:
+    """Read a CSV file with a row for each image.
+
+    The first row names the columns: one of ``NAME_COLUMNS`` and one or more scores, higher is better. If there is a
+    column ``quality``, as in the rows that `facerts score` writes, it is the only score; otherwise every column of
+    numbers is one.
+
+    Args:
+        path: the file.
+        column: the only score to read, whatever others there are.
+
+    Returns:
+        A table without embeddings, with the scores as extras by the names of their columns.
+
+    Raises:
+        DataError: the file is missing or unreadable, has no names or no scores, or a score is not a finite number.
+    """
+    header, rows = _read(path)
+    named = next((name for name in NAME_COLUMNS if name in header), None)
+    if named is None:
+        raise DataError(
+            f"{path}: no column {' or '.join(map(repr, NAME_COLUMNS))}, only {', '.join(header)}; name the images"
+        )
+    if not rows:
+        raise DataError(f"{path}: it has no rows")
+    if column is None and QUALITY in header:
+        column = QUALITY
+    wanted = [name for name in header if name != named] if column is None else [column]
+    if column is not None and (column not in header or column == named):
+        raise DataError(f"{path}: no score {column!r}, only {', '.join(header)}")
+    scores = {name: _numbers(path, name, rows, header, named, required=column is not None) for name in wanted}
+    found = {name: values for name, values in scores.items() if values is not None}
+    if not found:
+        raise DataError(f"{path}: no column of numbers beside {named!r}")
+    place = header.index(named)
+    no_embedding = np.empty((len(rows), 0), dtype=np.float32)
+    return EmbeddingTable(path, [row[place] for row in rows], FaceOutputs(no_embedding, extras=found))
+
+
+def _read(path: Path) -> tuple[list[str], list[list[str]]]:
+    """The header and the rows, each as long as the header."""
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            lines = iter(lambda: file.readline(MAX_LINE), "")
+            reader = csv.reader(lines, strict=True)
+            header = next(reader, [])
+            rows = []
+            for row in reader:
+                if len(row) != len(header) and row:
+                    raise DataError(
+                        f"{path}, line {reader.line_num}: {len(row)} fields, but the header has {len(header)}"
+                    )
+                rows += [row] if row else []
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror})") from error
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise DataError(f"{path}: not a CSV file in UTF-8 ({error})") from error
+    if len(set(header)) != len(header):
+        raise DataError(f"{path}: two columns have the same name; rename one")
+    return header, rows
+
+
+def _numbers(
+    path: Path, name: str, rows: list[list[str]], header: list[str], named: str, *, required: bool
+) -> Scores | None:
+    """A column as numbers; None if it is another kind of column."""
+    place, names = header.index(name), header.index(named)
+    values = np.empty(len(rows))
+    for number, row in enumerate(rows):
+        try:
+            values[number] = float(row[place])
+        except ValueError as error:
+            if not required and number == 0:
+                return None
+            raise DataError(
+                f"{path}: {name} of {row[names]} is {row[place]!r}, not a number; remove such rows or compute them "
+                "again"
+            ) from error
+    with np.errstate(over="ignore"):  # what is beyond float32 becomes infinite, and is refused
+        scores = values.astype(np.float32)
+    broken = np.flatnonzero(~np.isfinite(scores))
+    if len(broken):
+        raise DataError(
+            f"{path}: {name} of {rows[broken[0]][names]} is not a finite number; remove such rows or compute them again"
+        )
+    return scores

@@ -1,0 +1,100 @@
+"""Sets of changed images that decisions are made on."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from facerts.datasets import Subset, open_source
+from facerts.datasets.synthetic import draw_face
+from facerts.images.align import TEMPLATE
+from facerts.images.corruptions import KINDS
+
+EVAL = Path(__file__).parents[1] / "eval"
+
+
+def load(name: str) -> Any:
+    sys.path.insert(0, str(EVAL))
+    try:
+        return importlib.import_module(name)
+    finally:
+        sys.path.remove(str(EVAL))
+
+
+image_sets = load("image_sets")
+
+
+@pytest.mark.parametrize("name", ["degraded", "misaligned"])
+def test_what_becomes_of_an_image_hangs_on_its_index_and_the_seed_alone(drawn_faces: Path, name: str) -> None:
+    source = open_source(drawn_faces)
+    images = image_sets.open_image_set(name, source, 1)
+    late = images.crop(9)
+    again = image_sets.open_image_set(name, source, 1)
+    assert np.array_equal(again.crop(9), late)
+    assert image_sets.hash_crops(images) == image_sets.hash_crops(again)
+    assert not np.array_equal(image_sets.open_image_set(name, source, 2).crop(9), late)
+    ten = image_sets.open_image_set(name, Subset(source, [9] * 10), 1)
+    assert len({ten.crop(row).tobytes() for row in range(10)}) == 10
+    assert images.labels is source.labels
+    assert [images.key(row) for row in range(3)] == [source.key(row) for row in range(3)]
+
+
+def test_clean_images_are_as_they_are(drawn_faces: Path) -> None:
+    source = open_source(drawn_faces)
+    images = image_sets.open_image_set("clean", source, 1)
+    assert image_sets.hash_crops(images) == image_sets.hash_crops(source)
+    assert image_sets.hash_crops(images) != image_sets.hash_crops(
+        image_sets.open_image_set("degraded", source, 1)
+    )
+
+
+@pytest.mark.slow
+def test_degraded_images_are_of_every_kind_and_strength(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert set(image_sets.DEGRADED_BY) <= set(KINDS)
+    drawn: list[tuple[str, float, tuple[int, ...]]] = []
+    monkeypatch.setattr(image_sets, "degrade", lambda image, *how: drawn.append(how))
+    for seed in (4, 5):
+        for index in range(600):
+            image_sets.degraded(draw_face(0, 0), index, seed)
+    # What is random in a degradation is another for each image and seed.
+    assert len({tuple(seed) for _, _, seed in drawn}) == len({strength for _, strength, _ in drawn}) == 1200
+    kinds, strengths, _ = zip(*drawn[:600], strict=True)
+    assert all(70 <= kinds.count(kind) <= 130 for kind in image_sets.DEGRADED_BY)
+    assert np.histogram(strengths, bins=4, range=(0, 1))[0].min() > 120
+    assert abs(np.corrcoef([image_sets.DEGRADED_BY.index(kind) for kind in kinds], strengths)[0, 1]) < 0.15
+
+
+def test_misaligned_images_are_turned_shifted_and_cut_tighter_or_looser() -> None:
+    """Seen by three spots of an image, each of a color of its own."""
+    spots = np.array([[40.0, 46.0], [70.0, 46.0], [55.0, 74.0]])
+    image = np.zeros((112, 112, 3), dtype=np.uint8)
+    y, x = np.mgrid[:112, :112]
+    for channel, (column, row) in enumerate(spots):
+        image[..., channel] = 255 * np.exp(-((x - column) ** 2 + (y - row) ** 2) / 18)
+    widths, shifts, turns = [], [], []
+    for index in range(200):
+        moved = image_sets.misaligned(image, index, 0).astype(np.float64)
+        found = [
+            np.array([(moved[..., c] * x).sum(), (moved[..., c] * y).sum()]) / moved[..., c].sum()
+            for c in range(3)
+        ]
+        across = found[1] - found[0]
+        widths.append(np.linalg.norm(across) / 30)
+        turns.append(np.degrees(np.arctan2(across[1], across[0])))
+        shifts.append(np.mean(found, axis=0) - spots.mean(axis=0))
+    # The scale of a similarity fitted to five points with noise n (pixels) has a spread of n over their size.
+    spread = 0.1 * 35.24 / np.sqrt(np.sum((TEMPLATE - TEMPLATE.mean(axis=0)) ** 2))
+    tight = np.array(widths) > 1
+    assert 75 <= tight.sum() <= 125
+    by_coin = [np.array(widths)[rows] for rows in (tight, ~tight)]
+    # Noise in the points that are fitted makes the fitted scale smaller, the same for both.
+    assert np.mean(by_coin[0]) / np.mean(by_coin[1]) == pytest.approx(1.15 / 0.85, rel=0.03)
+    assert np.mean([np.mean(one) for one in by_coin]) == pytest.approx(0.975, abs=0.025)
+    assert np.std(by_coin[0]) == pytest.approx(1.15 * spread, rel=0.35)
+    assert np.std(turns) == pytest.approx(np.degrees(spread), rel=0.25)
+    assert np.std(shifts, axis=0) == pytest.approx(0.1 * 35.24 / np.sqrt(5), rel=0.35)
