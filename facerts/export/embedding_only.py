@@ -6,18 +6,15 @@ crops as (x − 127.5) / 127.5, and bring the embedding to unit length themselve
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from facerts.embedding import FaceOutputs, OnnxEmbedder, load_embedder
-from facerts.errors import Error, MissingExtraError, ModelError
+from facerts.errors import Error, ModelError
+from facerts.export.graph import load_graph, prune
 from facerts.export.parity import Parity, check_crops, compare_outputs
 from facerts.onnx.contract import Description, InputSpec, store_description
-
-if TYPE_CHECKING:
-    from onnx import GraphProto, NodeProto
 
 SUFFIX = ".onnx"
 
@@ -92,45 +89,12 @@ def _without_quality(description: Description) -> Description:
 
 def _write(path: Path, embedding: str, part: Path) -> None:
     """Write a copy of a model with only the part of the graph that computes the tensor ``embedding``."""
-    try:
-        import onnx
-    except ImportError as error:
-        raise MissingExtraError(
-            "removing a model's outputs needs onnx: pip install onnx (also part of 'facerts[train]')"
-        ) from error
-    model = onnx.load(str(path))
-    _prune(model.graph, embedding)
+    model = load_graph(path, "removing a model's outputs")
+    prune(model.graph, [embedding])
     for node in model.graph.node[:INSPECTED_NODES]:
         if node.name.startswith(SUBTRACTION_NAMES + MULTIPLICATION_NAMES):
             node.name = f"node_{node.name}"
-    onnx.save(model, str(part))
-
-
-def _prune(graph: GraphProto, tensor: str) -> None:
-    """Remove all outputs but one, and everything that is not needed to compute it."""
-    needed = {tensor}
-    for node in reversed(graph.node):  # nodes come after those whose outputs they read
-        if needed.intersection(node.output):
-            needed.update(_reads(node))
-    _keep(graph.node, lambda node: bool(needed.intersection(node.output)))
-    _keep(graph.output, lambda output: output.name == tensor)
-    _keep(graph.initializer, lambda weight: weight.name in needed)
-    _keep(graph.value_info, lambda value: value.name in needed)
-
-
-def _keep(entries: Any, is_needed: Callable[[Any], bool]) -> None:
-    kept = [entry for entry in entries if is_needed(entry)]
-    del entries[:]
-    entries.extend(kept)
-
-
-def _reads(node: NodeProto) -> Iterator[str]:
-    """Names of the tensors that a node, or its subgraphs, may read."""
-    yield from node.input
-    for attribute in node.attribute:
-        for graph in (attribute.g, *attribute.graphs):
-            for inner in graph.node:
-                yield from _reads(inner)
+    part.write_bytes(model.SerializeToString())
 
 
 def _check(path: Path, before: FaceOutputs, after: FaceOutputs) -> Parity:

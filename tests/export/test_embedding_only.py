@@ -194,8 +194,8 @@ def test_a_file_with_other_embeddings_is_not_written(tmp_path: Path, monkeypatch
         values = onnx.numpy_helper.to_array(matrix)
         matrix.CopyFrom(onnx.numpy_helper.from_array(values[::-1].copy(), matrix.name))
 
-    prune = embedding_only._prune
-    monkeypatch.setattr(embedding_only, "_prune", wrong)
+    prune = embedding_only.prune
+    monkeypatch.setattr(embedding_only, "prune", wrong)
     model = write_model(tmp_path / "model.onnx")
     with pytest.raises(ModelError, match=r"does not compute what the original computes.*no file was written"):
         keep_embedding(model, tmp_path / "small.onnx")
