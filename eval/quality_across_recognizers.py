@@ -34,7 +34,6 @@ import numpy as np
 from common import parser_of, run, split_label
 from image_sets import IMAGE_SETS, hash_crops, open_image_set
 from numpy.typing import NDArray
-from quality_areas import END, ORACLE, RATES, Estimate, RejectAreas, mean, reject_areas
 
 from facerts.datasets import Source, open_source
 from facerts.embedding import (
@@ -48,15 +47,19 @@ from facerts.embedding import (
 from facerts.embedding.cache import Arrays, cached_arrays, embedder_key
 from facerts.embedding.embed import embed_source, score_source
 from facerts.errors import DataError, did_you_mean
+from facerts.evaluation.reject import check_fmr
 from facerts.hub.registry import find_model
 from facerts.io.files import atomic_write
 from facerts.io.progress import track
 from facerts.io.versions import installed_versions
+from facerts.metrics.compared_pairs import compare_all
+from facerts.metrics.reject_areas import ORACLE, RATES, Estimate, RejectAreas, mean, reject_areas
 from facerts.report.markdown import markdown_table
 
 SCHEMA = "facerts.quality_across_recognizers/1"
 NORM, RANDOM = "norm", "random"
-SAVED_RATES = slice(None, None, 10)  # the output file has the curves in steps of 1 %
+END = 0.3
+SAVED_RATES = slice(None, 301, 10)  # the output file has the curves up to END in steps of 1 %
 
 Model = TypeVar("Model", bound=OnnxModel)
 # Arrays by set and label of the recognizer.
@@ -281,16 +284,19 @@ def cells_of(
     cells = {}
     for name, label in track(keys, "rejecting pairs", unit="recognizers"):
         arrays = embeddings[name, label]
+        pairs = compare_all(arrays["embedding"], people)
+        clean = options.thresholds_on and compare_all(
+            embeddings[options.thresholds_on, label]["embedding"], people
+        )
+        for fmr in options.fmr:
+            check_fmr(fmr, pairs.impostors, "the images")
         areas = reject_areas(
-            arrays["embedding"],
-            people,
+            pairs,
             {**qualities[name], **({NORM: arrays["norm"]} if "norm" in arrays else {})},
             options.fmr,
-            options.replicates,
-            options.seed,
-            thresholds_on=embeddings[options.thresholds_on, label]["embedding"]
-            if options.thresholds_on
-            else None,
+            replicates=options.replicates,
+            seed=options.seed,
+            thresholds_on=clean or None,
         )
         cells.update({(name, label, fmr): areas_at_fmr for fmr, areas_at_fmr in areas.items()})
     return cells
@@ -311,7 +317,7 @@ def set_table(comparison: Comparison, name: str) -> str:
             if label in cells[0].areas:
                 rows.append([recognizer, label])
                 for cell in cells:
-                    areas = area_cells(cell.areas, label, comparison.against)
+                    areas = area_cells(areas_to_end(cell), label, comparison.against)
                     rows[-1] += [f"{100 * cell.fnmr.value:.2f}", *areas]
     first = comparison.cells[name, comparison.recognizers[0], comparison.fmrs[0]]
     pairs = f"{first.genuine:,} genuine and {first.impostors:,} impostor pairs"
@@ -346,9 +352,14 @@ def summary_tables(comparison: Comparison) -> str:
 
 def mean_areas(comparison: Comparison, name: str, fmr: float) -> dict[str, Estimate]:
     """Mean areas over recognizers, of the qualities that all recognizers have; some have no norm."""
-    areas = [comparison.cells[name, recognizer, fmr].areas for recognizer in comparison.recognizers]
+    areas = [areas_to_end(comparison.cells[name, recognizer, fmr]) for recognizer in comparison.recognizers]
     shared = [label for label in comparison.labels if all(label in each for each in areas)]
     return {label: mean([each[label] for each in areas]) for label in shared}
+
+
+def areas_to_end(cell: RejectAreas) -> dict[str, Estimate]:
+    """The areas up to ``END`` by label."""
+    return {label: by_end[END] for label, by_end in cell.areas.items()}
 
 
 def area_cells(areas: Mapping[str, Estimate], label: str, against: str) -> tuple[str, str]:
@@ -414,7 +425,7 @@ def content(
                 "genuine": cell.genuine,
                 "fnmr": cell.fnmr.value,
                 "fnmr_ci95": cell.fnmr.interval(),
-                "areas": area_entries(cell.areas, comparison.against),
+                "areas": area_entries(areas_to_end(cell), comparison.against),
                 "curves": {label: curve[SAVED_RATES].tolist() for label, curve in cell.curves.items()},
             }
             for (name, recognizer, fmr), cell in comparison.cells.items()

@@ -1,4 +1,4 @@
-"""The table that judges qualities on other networks' embeddings, against slow readings of what it says."""
+"""The table that judges qualities on other networks' embeddings."""
 
 from __future__ import annotations
 
@@ -7,13 +7,11 @@ import json
 import shutil
 import subprocess
 import sys
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from facerts.datasets import Subset, open_source
 from facerts.datasets.synthetic import draw_face
@@ -21,12 +19,12 @@ from facerts.embedding import load_embedder
 from facerts.embedding.embed import embed_source
 from facerts.images.align import TEMPLATE
 from facerts.images.corruptions import KINDS
-from facerts.metrics.resample import subject_counts
+from facerts.metrics.compared_pairs import compare_all
+from facerts.metrics.reject_areas import reject_areas
 from tests.foreign import quality_description, write_description, write_embedder, write_quality
 from tests.scripts import run_script
 
 EVAL = Path(__file__).parents[1] / "eval"
-PEOPLE, IMAGES = 30, 5
 CLEAN = ["--thresholds-on", "clean"]
 
 
@@ -38,193 +36,19 @@ def load(name: str) -> Any:
         sys.path.remove(str(EVAL))
 
 
-table, areas_of, image_sets = map(load, ("quality_across_recognizers", "quality_areas", "image_sets"))
+table, image_sets = map(load, ("quality_across_recognizers", "image_sets"))
 
 
-# Numbers, on 300 genuine and 10,875 impostor pairs.
+# Tables.
 
 
-@pytest.fixture(scope="module")
-def people() -> NDArray[np.int64]:
-    return np.random.default_rng(5).permutation(np.repeat(np.arange(PEOPLE), IMAGES))
-
-
-@pytest.fixture(scope="module")
-def blur() -> NDArray[np.float64]:
-    """How poor each image is."""
-    return np.random.default_rng(6).random(PEOPLE * IMAGES)
-
-
-@pytest.fixture(scope="module")
-def embedding(people: NDArray[np.int64], blur: NDArray[np.float64]) -> NDArray[np.float32]:
-    random = np.random.default_rng(7)
-    vectors = random.normal(size=(PEOPLE, 24))[people]
-    vectors += random.normal(size=vectors.shape) * (0.4 + 1.2 * blur[:, None])
-    return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
-
-
-@pytest.fixture(scope="module")
-def qualities(blur: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
-    random = np.random.default_rng(8)
-    return {
-        "good": -blur,
-        "same order": np.exp(-3 * blur),
-        "nearly": -blur + 0.005 * random.normal(size=len(blur)),
-        "nothing": random.random(len(blur)),
-        "coarse": np.floor(-4 * blur),
-    }
-
-
-def slow_area(
-    embedding: NDArray[np.float32],
-    people: NDArray[np.int64],
-    quality: NDArray[np.float64] | None,
-    fmr: float,
-    counts: NDArray[np.float32],
-    *,
-    whole: bool,
-) -> tuple[float, float, float]:
-    """Pair by pair: threshold, FNMR, and area over FNMR.
-
-    Args:
-        embedding: of the images.
-        people: of the images.
-        quality: of the images; None for the order that knows the answer.
-        fmr: of the threshold.
-        counts: of each person.
-        whole: reject whole pairs alone, and not parts of them too.
-    """
-    vectors, drawn = embedding.astype(np.float64), counts.astype(np.float64)
-    impostors, genuine = [], []
-    for i in range(len(people)):
-        for j in range(i):
-            cosine = sum(vectors[i] * vectors[j])
-            if people[i] == people[j]:
-                rank = cosine if quality is None else min(quality[i], quality[j])
-                genuine.append((rank, cosine, drawn[people[i]]))
-            else:
-                impostors.append((cosine, drawn[people[i]] * drawn[people[j]]))
-    allowed = fmr * sum(weight for _, weight in impostors)
-    accepted = 0.0
-    for cosine, weight in sorted(impostors, reverse=True):  # noqa: B007
-        accepted += weight
-        if accepted > allowed + 1e-6:
-            break
-    limit = cosine  # the highest that is not accepted
-    total = sum(weight for _, _, weight in genuine)
-
-    def fnmr(share: float) -> float:
-        """Of equal ranks each pair is rejected by the same part."""
-        left = np.floor(share * total + 1e-9) if whole else share * total
-        kept = errors = 0.0
-        for rank in sorted({rank for rank, _, _ in genuine}):
-            group = [(cosine, weight) for other, cosine, weight in genuine if other == rank]
-            size = sum(weight for _, weight in group)
-            gone = min(left, size)
-            left -= gone
-            if size:
-                kept += size - gone
-                errors += (1 - gone / size) * sum(
-                    weight for cosine, weight in group if cosine <= limit + 1e-7
-                )
-        return errors / kept
-
-    values = [fnmr(step / 1000) for step in range(301)]
-    area = sum((one + other) / 2 * 0.001 for one, other in pairwise(values)) / 0.3
-    return limit, values[0], area / values[0]
-
-
-@pytest.fixture(scope="module")
-def areas(embedding: NDArray[np.float32], people: NDArray[np.int64], qualities: dict[str, Any]) -> Any:
-    return areas_of.reject_areas(embedding, people, qualities, [0.02, 0.005], 40, 3)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("fmr", [0.02, 0.005])
-@pytest.mark.parametrize("label", ["good", "nothing", "coarse", "oracle"])
-def test_the_area_is_that_of_a_slow_loop(
-    areas: Any,
-    embedding: NDArray[np.float32],
-    people: NDArray[np.int64],
-    qualities: dict[str, Any],
-    fmr: float,
-    label: str,
-) -> None:
-    found = areas[fmr]
-    once = np.ones(PEOPLE, dtype=np.float32)
-    limit, fnmr, area = slow_area(embedding, people, qualities.get(label), fmr, once, whole=True)
-    assert (found.genuine, found.impostors) == (300, 10_875)
-    assert found.accepted == int(fmr * 10_875)
-    assert found.threshold == pytest.approx(limit, abs=1e-6)
-    assert found.fnmr.value == pytest.approx(fnmr, abs=1e-9)
-    assert found.areas[label].value == pytest.approx(area, abs=1e-9)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("label", ["good", "coarse", "oracle"])
-def test_a_replicate_counts_pairs_as_often_as_their_people_were_drawn(
-    areas: Any,
-    embedding: NDArray[np.float32],
-    people: NDArray[np.int64],
-    qualities: dict[str, Any],
-    label: str,
-) -> None:
-    for replicate, counts in enumerate(subject_counts(PEOPLE, 3, 3)):
-        for fmr in (0.02, 0.005):
-            _, fnmr, area = slow_area(embedding, people, qualities.get(label), fmr, counts, whole=False)
-            assert areas[fmr].fnmr.replicates[replicate] == pytest.approx(fnmr, abs=1e-6)
-            assert areas[fmr].areas[label].replicates[replicate] == pytest.approx(area, abs=1e-6)
-
-
-def test_thresholds_may_come_from_other_images_of_the_same_people(
-    areas: Any, embedding: NDArray[np.float32], people: NDArray[np.int64], qualities: dict[str, Any]
-) -> None:
-    noise = np.random.default_rng(9).normal(size=embedding.shape) * 0.2
-    poor = embedding + noise.astype(np.float32)
-    poor /= np.linalg.norm(poor, axis=1, keepdims=True)
-    own = areas_of.reject_areas(poor, people, qualities, [0.02, 0.005], 40, 3)
-    found = areas_of.reject_areas(poor, people, qualities, [0.02, 0.005], 40, 3, thresholds_on=embedding)
-    for fmr in (0.02, 0.005):
-        assert found[fmr].threshold == areas[fmr].threshold != own[fmr].threshold
-        same = people[:, None] == people[None]
-        cosines = (poor.astype(np.float64) @ poor.T.astype(np.float64))[np.triu(same, 1)]
-        assert found[fmr].fnmr.value == pytest.approx(np.mean(cosines < found[fmr].threshold), abs=1e-9)
-        assert not np.array_equal(found[fmr].fnmr.replicates, own[fmr].fnmr.replicates)
-    again = areas_of.reject_areas(poor, people, qualities, [0.02], 40, 3, thresholds_on=poor)[0.02]
-    np.testing.assert_array_equal(again.areas["good"].replicates, own[0.02].areas["good"].replicates)
-
-
-def test_differences_are_paired(areas: Any) -> None:
-    areas = areas[0.02].areas
-    same = areas["same order"].minus(areas["good"])
-    assert same.value == 0
-    assert same.interval() == (0, 0)
-    low, high = areas["nearly"].minus(areas["good"]).interval()
-    assert low <= areas["nearly"].value - areas["good"].value <= high
-    alone = np.subtract(*reversed(areas["good"].interval()))
-    assert high - low < alone / 3
-    low, high = areas["good"].minus(areas["nothing"]).interval()
-    assert high < 0
-    assert areas["oracle"].value < areas["good"].value < 0.95 < areas["nothing"].value < 1.1
-
-
-def test_means_over_recognizers_are_paired_too(areas: Any) -> None:
-    good, nothing = (areas[0.02].areas[label] for label in ("good", "nothing"))
-    mean = areas_of.mean([good, nothing])
-    assert mean.value == pytest.approx((good.value + nothing.value) / 2)
-    np.testing.assert_allclose(mean.replicates, (good.replicates + nothing.replicates) / 2)
-    assert areas_of.mean([good, good]).minus(good).interval() == (0, 0)
-
-
-def test_where_nothing_is_wrong_there_is_nothing_to_gain(people: NDArray[np.int64]) -> None:
-    apart = np.eye(PEOPLE, dtype=np.float32)[people]
-    apart += 0.01 * np.random.default_rng(0).normal(size=apart.shape).astype(np.float32)
-    apart /= np.linalg.norm(apart, axis=1, keepdims=True)
-    found = areas_of.reject_areas(apart, people, {"any": np.arange(len(people))}, [0.01], 5, 0)[0.01]
-    assert found.fnmr.value == 0
-    assert np.isnan(found.areas["any"].value)
-    assert table.formatted(found.areas["any"], ".3f") == "–"
-    assert table.area_cells(found.areas, "any", "oracle") == ("–", "–")
+def test_where_nothing_is_wrong_there_is_nothing_to_compare() -> None:
+    people = np.repeat(np.arange(20), 2)
+    pairs = compare_all(np.eye(20, dtype=np.float32)[people], people)
+    found = reject_areas(pairs, {"any": np.arange(40)}, [0.01], replicates=5)[0.01]
+    areas = table.areas_to_end(found)
+    assert table.formatted(areas["any"], ".3f") == "–"
+    assert table.area_cells(areas, "any", "oracle") == ("–", "–")
 
 
 # Sets of images.
@@ -390,8 +214,14 @@ def test_a_number_of_the_table_is_that_of_the_recognizer_on_the_degraded_images(
     outputs = embed_source(load_embedder(models / "two.onnx"), images, flip=False, progress=False)
     bright = embed_source(load_embedder(models / "one.onnx"), images, flip=False, progress=False).quality
     assert images.labels is not None
-    found = areas_of.reject_areas(
-        outputs.embedding, images.labels, {"one": bright, "norm": outputs.norm}, [0.05, 0.01], 20, 7
+    assert bright is not None
+    assert outputs.norm is not None
+    found = reject_areas(
+        compare_all(outputs.embedding, images.labels),
+        {"one": bright, "norm": outputs.norm},
+        [0.05, 0.01],
+        replicates=20,
+        seed=7,
     )
     told = json.loads((tmp_path / "out.json").read_text())
     (entry,) = [
@@ -401,8 +231,10 @@ def test_a_number_of_the_table_is_that_of_the_recognizer_on_the_degraded_images(
     ]
     assert entry["threshold"] == pytest.approx(found[0.01].threshold, abs=1e-5)
     for label in ("one", "norm", "oracle"):
-        assert entry["areas"][label]["area"] == pytest.approx(found[0.01].areas[label].value, abs=1e-9)
-        assert entry["areas"][label]["ci95"] == pytest.approx(list(found[0.01].areas[label].interval()))
+        assert entry["areas"][label]["area"] == pytest.approx(found[0.01].areas[label][0.3].value, abs=1e-9)
+        interval = found[0.01].areas[label][0.3].interval()
+        assert interval is not None
+        assert entry["areas"][label]["ci95"] == pytest.approx(list(interval))
     assert told["sets"]["degraded"] == image_sets.hash_crops(images)
 
 

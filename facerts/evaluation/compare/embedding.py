@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.errors import DataError
-from facerts.evaluation.compare.methods import Estimate, MethodRuns
+from facerts.evaluation.compare.methods import MeasuredValue, MethodRuns
 from facerts.evaluation.compare.reject import COLUMNS, curve_number
 from facerts.evaluation.compare.table import OWN_SCORES, UNTESTED, Measure, reading, rows_of, table_of
 from facerts.evaluation.labeled import SavedResult, by_cosine, quality_of
@@ -190,7 +190,7 @@ def _measure(
 
 
 def _number_of(curves: dict[tuple[Path, str], OneCurve]) -> Measure:
-    def number(run: SavedResult, score: str | None, column: str) -> Estimate | None:
+    def number(run: SavedResult, score: str | None, column: str) -> MeasuredValue | None:
         return None if score is None else curve_number(curves[run.folder, score], column)
 
     return number

@@ -15,7 +15,7 @@ from facerts.io.redact import redacted_paths
 from facerts.metrics.intervals import Interval
 
 
-class Estimate(NamedTuple):
+class MeasuredValue(NamedTuple):
     """A number of one result, with its 95 % interval where there is one."""
 
     value: float
@@ -38,7 +38,7 @@ class MethodRuns:
         """The name of one of its runs among all runs."""
         return self.label if len(self.runs) == 1 else f"{self.label}, run {self.runs.index(run) + 1}"
 
-    def cell(self, measure: Callable[[SavedResult], Estimate | None]) -> TableCell | None:
+    def cell(self, measure: Callable[[SavedResult], MeasuredValue | None]) -> TableCell | None:
         """The mean over the runs of a number that all of them have; None where a run lacks it."""
         found = [one for one in map(measure, self.runs) if one is not None]
         if len(found) < len(self.runs):

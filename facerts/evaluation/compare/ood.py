@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from facerts.evaluation.baselines import BASELINES
 from facerts.evaluation.compare.differences import differences_of_separations, same_sources
-from facerts.evaluation.compare.methods import Estimate, MethodRuns
+from facerts.evaluation.compare.methods import MeasuredValue, MethodRuns
 from facerts.evaluation.compare.table import (
     TESTED,
     UNTESTED,
@@ -78,14 +78,14 @@ class _Sides:
             return found.per_source.get(self.source)
         return found.per_out_source.get(self.out_source or "")
 
-    def measure(self, run: SavedResult, score: str | None, column: str) -> Estimate | None:
+    def measure(self, run: SavedResult, score: str | None, column: str) -> MeasuredValue | None:
         numbers = self.numbers(run, score)
         if numbers is None:
             return None
         if column in TPRS:
             tpr = TPRS[column]
-            return Estimate(numbers.tnr_at_tpr[tpr], numbers.ci95[tpr])
-        return Estimate(numbers.auroc, numbers.ci95["auroc"])
+            return MeasuredValue(numbers.tnr_at_tpr[tpr], numbers.ci95[tpr])
+        return MeasuredValue(numbers.auroc, numbers.ci95["auroc"])
 
     def test(self, one: MethodRow, other: MethodRow, column: str) -> Difference | None:
         """Paired over the images; scores of one result can be compared too."""

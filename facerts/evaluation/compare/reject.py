@@ -7,7 +7,7 @@ from typing import Protocol
 
 import numpy as np
 
-from facerts.evaluation.compare.methods import Estimate, MethodRuns
+from facerts.evaluation.compare.methods import MeasuredValue, MethodRuns
 from facerts.evaluation.compare.table import (
     OWN_SCORES,
     UNTESTED,
@@ -48,18 +48,18 @@ def reject_tables(methods: Sequence[MethodRuns]) -> list[ComparisonTable]:
     ]
 
 
-def curve_number(curve: MeasuredCurve, column: str) -> Estimate:
+def curve_number(curve: MeasuredCurve, column: str) -> MeasuredValue:
     """A column's number of a curve."""
     if column in AREAS:
         end = AREAS[column]
-        return Estimate(curve.area[end], None if curve.ci95 is None else curve.ci95[end])
+        return MeasuredValue(curve.area[end], None if curve.ci95 is None else curve.ci95[end])
     place = int(np.argmin(np.abs(np.array(curve.rejected) - REJECTED[column])))
     ends = curve.fnmr_ci95
-    return Estimate(curve.fnmr[place], None if ends is None else (ends[0][place], ends[1][place]))
+    return MeasuredValue(curve.fnmr[place], None if ends is None else (ends[0][place], ends[1][place]))
 
 
 def _table(methods: Sequence[MethodRuns], name: str, pairs: PairSet, first: RejectResult) -> ComparisonTable:
-    def measure(run: SavedResult, score: str | None, column: str) -> Estimate | None:
+    def measure(run: SavedResult, score: str | None, column: str) -> MeasuredValue | None:
         of_score = [curve for curve in _curves(run, name, pairs) if curve.by == score]
         return curve_number(of_score[0], column) if of_score else None
 

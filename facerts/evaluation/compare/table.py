@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from facerts.evaluation.compare.methods import Estimate, MethodRuns
+from facerts.evaluation.compare.methods import MeasuredValue, MethodRuns
 from facerts.evaluation.labeled import SavedResult
 from facerts.evaluation.results import Result
 from facerts.evaluation.results.comparison import ComparisonTable, TableCell, TableRow, Topic
@@ -40,7 +40,7 @@ class MethodRow:
 
 
 # A result, a score and a column to the number.
-Measure = Callable[[SavedResult, str | None, str], Estimate | None]
+Measure = Callable[[SavedResult, str | None, str], MeasuredValue | None]
 # Of two rows and a column: first minus second; None where no paired test can say.
 Test = Callable[[MethodRow, MethodRow, str], Difference | None]
 

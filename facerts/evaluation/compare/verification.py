@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from facerts.evaluation.compare.differences import PairStatistic, differences_of_pairs, same_pairs
-from facerts.evaluation.compare.methods import Estimate, MethodRuns
+from facerts.evaluation.compare.methods import MeasuredValue, MethodRuns
 from facerts.evaluation.compare.table import (
     TESTED,
     UNTESTED,
@@ -70,9 +70,9 @@ def _accuracy(methods: Sequence[MethodRuns], sections: Mapping[str, Verification
     averaged = [name for name in names if by_cosine(sections[name])]
     columns = [*names, MEAN] if len(averaged) > 1 else names
 
-    def measure(run: SavedResult, _: str | None, column: str) -> Estimate | None:
+    def measure(run: SavedResult, _: str | None, column: str) -> MeasuredValue | None:
         found = mean_accuracy(run, averaged) if column == MEAN else accuracy_of(run, column)
-        return None if found is None else Estimate(found.value, (found.low, found.high))
+        return None if found is None else MeasuredValue(found.value, (found.low, found.high))
 
     rows = [row_of(method, None, columns, measure) for method in methods]
     tested = mark_best(rows, names, _paired(lambda column: (column, 1e-3, "accuracy")))
@@ -100,14 +100,14 @@ def _tar(methods: Sequence[MethodRuns], name: str, section: PairNumbers, *, ever
     rates = {f"TAR at FAR {far}": far for far in sorted(fars, key=float, reverse=True)}
     columns = [*rates, AUROC]
 
-    def measure(run: SavedResult, _: str | None, column: str) -> Estimate | None:
+    def measure(run: SavedResult, _: str | None, column: str) -> MeasuredValue | None:
         found = _numbers(run, name, every=every)
         if found is None:
             return None
         if column == AUROC:
-            return Estimate(found.auroc, None if found.ci95 is None else found.ci95.auroc)
+            return MeasuredValue(found.auroc, None if found.ci95 is None else found.ci95.auroc)
         point = found.tar_at_far.get(rates[column])
-        return None if point is None else Estimate(point.value, point.ci95)
+        return None if point is None else MeasuredValue(point.value, point.ci95)
 
     def tested_as(column: str) -> tuple[str, float, PairStatistic]:
         return (name, 1e-3, "auroc") if column == AUROC else (name, float(rates[column]), "tar_at_far")

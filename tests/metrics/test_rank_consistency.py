@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.stats import kendalltau
+
+from facerts.metrics.rank_consistency import kendall_tau, mean_consistency, rank_consistency
+from facerts.metrics.reject_areas import Estimate
+
+
+@pytest.mark.parametrize("values", [3, 6, 1000])
+def test_tau_is_that_of_scipy_with_ties_and_without(values: int) -> None:
+    random = np.random.default_rng(values)
+    first, second = random.integers(0, values, (2, 20, 9)).astype(float)
+    found = kendall_tau(first, second)
+    assert found.shape == (20,)
+    np.testing.assert_allclose(
+        found, [kendalltau(*row).statistic for row in zip(first, second, strict=True)], atol=1e-12
+    )
+
+
+def test_tau_leaves_out_what_is_undefined_and_needs_two_that_differ() -> None:
+    nan = float("nan")
+    assert kendall_tau([1, 2, nan, 4], [1, 3, 9, 2]) == pytest.approx(
+        kendalltau([1, 2, 4], [1, 3, 2]).statistic
+    )
+    assert kendall_tau([1, 2, 3], [4, 5, 6]) == 1
+    assert kendall_tau([1, 2, 3], [6, 5, 4]) == -1
+    for same in ([], [1], [2, 2, 2], [1, nan, nan]):
+        assert np.isnan(kendall_tau(same, list(range(len(same)))))
+
+
+AREAS = {
+    "one": {"a": 0.1, "b": 0.2, "c": 0.3, "own": 0.0},
+    "two": {"c": 0.9, "b": 0.7, "a": 0.8},
+    "three": {"a": 0.5, "b": 0.4, "c": 0.3},
+    "apart": {"else": 0.5},
+}
+
+
+def test_consistency_is_the_mean_over_pairs_of_recognizers_of_what_both_have() -> None:
+    found = rank_consistency(AREAS)
+    # a b c against b a c: two of three pairs agree; against c b a: none; b a c against c b a: one.
+    assert found.taus["one", "two"] == pytest.approx(1 / 3)
+    assert found.taus["one", "three"] == pytest.approx(-1)
+    assert found.taus["two", "three"] == pytest.approx(-1 / 3)
+    assert np.isnan(found.taus["one", "apart"])
+    assert len(found.taus) == 6
+    assert found.mean == pytest.approx(-1 / 3)
+    assert np.isnan(rank_consistency({"one": AREAS["one"]}).mean)
+
+
+def test_the_mean_has_a_value_in_each_replicate() -> None:
+    random = np.random.default_rng(0)
+    areas = {
+        name: {label: Estimate(value, random.integers(0, 4, 30).astype(float)) for label, value in of.items()}
+        for name, of in AREAS.items()
+    }
+    areas["one"]["b"].replicates[7] = np.nan
+    found = mean_consistency(areas)
+    assert found.value == pytest.approx(-1 / 3)
+    for replicate in range(30):
+        of_replicate = {
+            name: {label: float(area.replicates[replicate]) for label, area in of.items()}
+            for name, of in areas.items()
+        }
+        expected = rank_consistency(of_replicate).mean
+        assert found.replicates[replicate] == pytest.approx(expected, nan_ok=True)
+    assert mean_consistency({"one": areas["one"]}).replicates.shape == (0,)

@@ -1,0 +1,557 @@
+"""Areas under error versus reject, against hand calculations and slow loops that say what they do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import combinations, pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from facerts.metrics import reject_areas as module
+from facerts.metrics.compared_pairs import ComparedPairs, compare_all, compare_listed
+from facerts.metrics.reject import Convention, error_versus_reject, pair_quality
+from facerts.metrics.reject_areas import Estimate, RejectAreas, Unit, mean, reject_areas
+from facerts.metrics.resample import pair_weights, subject_counts
+
+PEOPLE, IMAGES = 14, 4
+FMRS = (0.05, 0.01)
+UNITS: tuple[Unit, ...] = ("pairs", "images")
+CONVENTIONS: tuple[Convention, ...] = ("fixed", "per_rate")
+FINE = [step / 1000 for step in range(301)] + [step / 100 for step in range(31, 96)]
+COARSE = [step / 100 for step in range(96)]
+
+
+@pytest.fixture(scope="module")
+def people() -> NDArray[np.int64]:
+    return np.random.default_rng(5).permutation(np.repeat(np.arange(PEOPLE), IMAGES))
+
+
+@pytest.fixture(scope="module")
+def blur() -> NDArray[np.float64]:
+    return np.random.default_rng(6).random(PEOPLE * IMAGES)
+
+
+def embed(people: NDArray[np.int64], noise: NDArray[np.float64], seed: int) -> NDArray[np.float32]:
+    vectors = np.random.default_rng(7).normal(size=(PEOPLE, 24))[people]
+    vectors += np.random.default_rng(seed).normal(size=vectors.shape) * noise[:, None]
+    return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def embedding(people: NDArray[np.int64], blur: NDArray[np.float64]) -> NDArray[np.float32]:
+    return embed(people, 0.4 + 1.2 * blur, 1)
+
+
+@pytest.fixture(scope="module")
+def every(embedding: NDArray[np.float32], people: NDArray[np.int64]) -> ComparedPairs:
+    return compare_all(embedding, people)
+
+
+@pytest.fixture(scope="module")
+def qualities(blur: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
+    random = np.random.default_rng(8)
+    return {
+        "good": -blur,
+        "same order": np.exp(-3 * blur),
+        "nearly": -blur + 0.005 * random.normal(size=len(blur)),
+        "nothing": random.random(len(blur)),
+        "coarse": np.floor(-4 * blur),
+    }
+
+
+def as_list(every: ComparedPairs, people: NDArray[np.int64] | None) -> ComparedPairs:
+    """The same pairs as a list, impostors first and in an order of their own."""
+    shuffled = np.random.default_rng(9).permutation(every.impostors)
+    scores = np.concatenate([every.tail[shuffled], every.genuine_scores])
+    pairs = np.concatenate([every.tail_pairs[shuffled], every.genuine_pairs])
+    return compare_listed(scores, np.arange(len(scores)) >= every.impostors, pairs, people)
+
+
+# By hand.
+
+
+QUALITY = [float(value) for person in range(10) for value in (person + 1, person + 11)]
+
+
+def two_images_each(wrong: Sequence[int]) -> ComparedPairs:
+    """Ten people with two images each: the worse ones have qualities 1 to 10, the better ones 11 to 20.
+
+    The genuine pairs whose worse image has a quality in ``wrong`` score 0.35, the others 0.9. Four impostor pairs score
+    0.5, 0.4, 0.3 and 0.2, and their worse images have the qualities 1, 3, 5 and 7.
+    """
+    pairs = [(2 * person, 2 * person + 1) for person in range(10)] + [(0, 3), (4, 7), (8, 11), (12, 15)]
+    scores = [0.35 if person + 1 in wrong else 0.9 for person in range(10)] + [0.5, 0.4, 0.3, 0.2]
+    return compare_listed(scores, [True] * 10 + [False] * 4, np.array(pairs), np.repeat(range(10), 2))
+
+
+def test_areas_of_rejected_pairs_by_hand() -> None:
+    """Errors are the pairs of quality 1, 2 and 10: FNMR falls from 3/10 to 2/9 and 1/8, then rises."""
+    pairs = two_images_each([1, 2, 10])
+    found = reject_areas(pairs, {"q": QUALITY}, [0.3], replicates=0)[0.3]
+    assert (found.genuine, found.impostors, found.accepted) == (10, 4, 1)
+    assert found.threshold == np.nextafter(0.4, 1)
+    assert found.fnmr.value == pytest.approx(3 / 10)
+    # Flat over 0.099, then a step over 0.001.
+    first = 0.099 * 3 / 10 + 0.001 * (3 / 10 + 2 / 9) / 2
+    second = 0.099 * 2 / 9 + 0.001 * (2 / 9 + 1 / 8) / 2
+    third = 0.099 * 1 / 8 + 0.001 * (1 / 8 + 1 / 7) / 2
+    # From 0.3 in steps of 0.01: flat over 0.09, then a step over 0.01; the last one ends at 0.95.
+    rest = sum(0.09 / left + 0.01 * (1 / left + 1 / (left - 1)) / 2 for left in range(7, 1, -1)) + 0.05
+    areas = found.areas["q"]
+    assert areas[0.2].value == pytest.approx((first + second) / 0.2 / 0.3)
+    assert areas[0.3].value == pytest.approx((first + second + third) / 0.3 / 0.3)
+    assert areas[0.95].value == pytest.approx((first + second + third + rest) / 0.95 / 0.3)
+    assert areas[0.3].times(found.fnmr).value == pytest.approx((first + second + third) / 0.3)
+    assert areas[0.3].replicates.shape == (0,)
+    assert areas[0.3].interval() is None
+
+
+def test_areas_of_rejected_images_by_hand() -> None:
+    """Each 1/20 of the images takes one pair along, until no pair is left at 10/20."""
+    found = reject_areas(two_images_each([1, 2, 10]), {"q": QUALITY}, [0.3], unit="images", replicates=0)[0.3]
+    steps = [3 / 10, 2 / 9, 1 / 8, 1 / 7, 1 / 6, 1 / 5, 1 / 4]
+    area = [0.049 * one + 0.001 * (one + other) / 2 for one, other in pairwise(steps)]
+    assert found.areas["q"][0.2].value == pytest.approx(sum(area[:4]) / 0.2 / 0.3)
+    assert found.areas["q"][0.3].value == pytest.approx(sum(area) / 0.3 / 0.3)
+    assert np.isnan(found.areas["q"][0.95].value)
+    curve = dict(zip(found.rates, found.curves["q"], strict=True))
+    assert curve[0.49] == 1
+    assert np.isnan(curve[0.5])
+    assert "oracle" not in found.areas
+
+
+def test_areas_with_thresholds_per_rate_by_hand() -> None:
+    """Errors are the pairs of quality 9 and 10, until the threshold falls below 0.35.
+
+    One of four impostors may be accepted at FMR 0.3, none of three or fewer. So the threshold is just above 0.4 until
+    the impostor pairs that score 0.5 and 0.4 are rejected, then just above 0.3.
+    """
+    pairs, quality = two_images_each([9, 10]), {"q": QUALITY}
+    # Two of four impostor pairs are rejected from 1/2 on, five of ten genuine pairs are left.
+    found = reject_areas(pairs, quality, [0.3], convention="per_rate")[0.3]
+    steps = [2 / 10, 2 / 9, 2 / 8, 2 / 7, 2 / 6, 0]
+    area = [0.09 * one + 0.01 * (one + other) / 2 for one, other in pairwise(steps)]
+    assert found.areas["q"][0.2].value == pytest.approx(sum(area[:2]) / 0.2 / 0.2)
+    assert found.areas["q"][0.3].value == pytest.approx(sum(area[:3]) / 0.3 / 0.2)
+    assert found.areas["q"][0.95].value == pytest.approx(sum(area) / 0.95 / 0.2)
+    assert list(found.areas) == ["q"]
+    # The image of quality 3, the third of twenty, takes along the impostor pair that scores 0.4, that of quality 7 the
+    # last one.
+    found = reject_areas(pairs, quality, [0.3], unit="images", convention="per_rate")[0.3]
+    steps = [2 / 10, 2 / 9, 2 / 8, 0]
+    area = [0.04 * one + 0.01 * (one + other) / 2 for one, other in pairwise(steps)]
+    assert found.areas["q"][0.2].value == pytest.approx(sum(area) / 0.2 / 0.2)
+    assert found.areas["q"][0.3].value == pytest.approx(sum(area) / 0.3 / 0.2)
+    assert [rate for rate, fnmr in zip(found.rates, found.curves["q"], strict=True) if np.isnan(fnmr)] == [
+        pytest.approx(step / 100) for step in range(35, 96)
+    ]
+    fixed = reject_areas(pairs, quality, [0.3], unit="images", replicates=0)[0.3]
+    assert dict(zip(fixed.rates, fixed.curves["q"], strict=True))[0.15] == pytest.approx(2 / 7)
+
+
+def test_a_tie_of_images_counts_in_part() -> None:
+    """One of two images is rejected: the first is in an error, which leaves 1 of 2, the second is not, 2 of 2."""
+    pairs = compare_listed(
+        [0.1, 0.9, 0.1, 0.4, 0.5],
+        [True, True, True, False, False],
+        np.array([[0, 2], [1, 3], [4, 5], [0, 1], [2, 3]]),
+        np.array([0, 1, 0, 1, 2, 2]),
+    )
+    found = reject_areas(pairs, {"q": [1, 1, 2, 2, 3, 3]}, [0.5], unit="images", replicates=0)[0.5]
+    curve = dict(zip(found.rates, found.curves["q"], strict=True))
+    assert [curve[rate] for rate in (0, 0.2, 0.4)] == pytest.approx([2 / 3, (1 / 2 + 2 / 2) / 2, 1])
+
+
+# Slow loops.
+
+
+def slow_curve(
+    pairs: ComparedPairs,
+    quality: NDArray[np.float64],
+    fmr: float,
+    weights: tuple[Any, Any, Any],
+    *,
+    unit: Unit,
+    convention: Convention,
+    whole: bool,
+) -> list[float]:
+    """FNMR by rate, image by image and pair by pair.
+
+    ``weights`` are those of genuine pairs, impostor pairs and images. Of equal ranks each is rejected by the same part;
+    with ``whole``, whole pairs or images are rejected.
+    """
+    genuine_ranks = [min(quality[row] for row in pair) for pair in pairs.genuine_pairs]
+    impostor_ranks = [min(quality[row] for row in pair) for pair in pairs.tail_pairs]
+    image_ranks = [quality[row] for row in pairs.images]
+
+    def parts(ranks: Sequence[float], of: Any, share: float) -> dict[float, float]:
+        """The part of each rank that is left."""
+        amount = share * sum(of)
+        if whole:
+            amount = min(np.floor(amount + 1e-9), sum(of) - 1)
+        sizes = dict.fromkeys(sorted(ranks), 0.0)
+        for rank, weight in zip(ranks, of, strict=True):
+            sizes[rank] += weight
+        left = {}
+        for rank, size in sizes.items():
+            gone = min(amount, size)
+            amount -= gone
+            left[rank] = 1 - gone / size if size else 1.0
+        return left
+
+    def limit(left: dict[float, float] | None) -> float:
+        """The highest impostor score that is rejected; NaN without impostors."""
+        rows = [k for k, rank in enumerate(impostor_ranks) if left is None or left[rank] > 1e-9]
+        allowed = fmr * sum(weights[1][row] for row in rows) + 1e-9
+        for row in rows:
+            allowed -= weights[1][row]
+            if allowed < 0:
+                return float(pairs.tail[row])
+        return float("nan")
+
+    curve = []
+    for share in FINE if convention == "fixed" else COARSE:
+        rejected = (genuine_ranks, weights[0]) if unit == "pairs" else (image_ranks, weights[2])
+        left = parts(*rejected, share)
+        impostors = None if convention == "fixed" else left
+        if convention == "per_rate" and unit == "pairs":
+            impostors = parts(impostor_ranks, weights[1], share)
+        highest = limit(impostors)
+        kept = [left[rank] * weight for rank, weight in zip(genuine_ranks, weights[0], strict=True)]
+        wrong = sum(part for part, score in zip(kept, pairs.genuine_scores, strict=True) if score <= highest)
+        known = sum(kept) > 1e-9 and not np.isnan(highest)
+        curve.append(wrong / sum(kept) if known else float("nan"))
+    return curve
+
+
+def slow_area(curve: Sequence[float], end: float, rates: Sequence[float]) -> float:
+    inside = [(rate, fnmr) for rate, fnmr in zip(rates, curve, strict=True) if rate <= end + 1e-9]
+    return (
+        sum((one[1] + other[1]) / 2 * (other[0] - one[0]) for one, other in pairwise(inside)) / end / curve[0]
+    )
+
+
+def once(pairs: ComparedPairs) -> tuple[Any, Any, Any]:
+    return tuple(np.ones(count) for count in (pairs.genuine, pairs.impostors, len(pairs.images)))  # type: ignore[return-value]
+
+
+def as_drawn(pairs: ComparedPairs, counts: NDArray[np.float32]) -> tuple[Any, Any, Any]:
+    """Weights if each person was drawn so often."""
+    assert pairs.people is not None
+    drawn = counts.astype(np.float64)[pairs.people]
+    return (
+        drawn[pairs.genuine_pairs[:, 0]],
+        drawn[pairs.tail_pairs].prod(axis=1),
+        drawn[pairs.images],
+    )
+
+
+@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize("convention", CONVENTIONS)
+@pytest.mark.parametrize("label", ["good", "coarse"])
+def test_a_curve_is_that_of_a_slow_loop(
+    every: ComparedPairs,
+    people: NDArray[np.int64],
+    qualities: dict[str, Any],
+    unit: Unit,
+    convention: Convention,
+    label: str,
+) -> None:
+    quality = {label: qualities[label]}
+    found = reject_areas(every, quality, FMRS, unit=unit, convention=convention, replicates=0)
+    for fmr in FMRS:
+        slow = slow_curve(
+            *(every, qualities[label], fmr, once(every)), unit=unit, convention=convention, whole=True
+        )
+        np.testing.assert_allclose(found[fmr].curves[label], slow, atol=1e-9)
+        for end, area in found[fmr].areas[label].items():
+            assert area.value == pytest.approx(slow_area(slow, end, found[fmr].rates), nan_ok=True)
+        assert found[fmr].rates == tuple(FINE if convention == "fixed" else COARSE)
+        assert found[fmr].fnmr.value == pytest.approx(slow[0])
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_a_replicate_counts_images_and_pairs_as_often_as_their_people_were_drawn(
+    every: ComparedPairs, qualities: dict[str, Any], unit: Unit
+) -> None:
+    found = reject_areas(every, qualities, FMRS, unit=unit, replicates=3, seed=3)
+    for replicate, counts in enumerate(subject_counts(PEOPLE, 3, 3)):
+        for fmr, label in ((0.05, "good"), (0.01, "coarse")):
+            weights = as_drawn(every, counts)
+            slow = slow_curve(
+                *(every, qualities[label], fmr, weights), unit=unit, convention="fixed", whole=False
+            )
+            assert found[fmr].fnmr.replicates[replicate] == pytest.approx(slow[0])
+            for end, area in found[fmr].areas[label].items():
+                assert area.replicates[replicate] == pytest.approx(slow_area(slow, end, FINE), nan_ok=True)
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_without_people_the_bootstrap_draws_pairs(
+    every: ComparedPairs, qualities: dict[str, Any], unit: Unit
+) -> None:
+    listed = as_list(every, None)
+    assert (listed.unit, as_list(every, every.people).unit, every.unit) == ("pairs", "subjects", "subjects")
+    quality = {"good": qualities["good"]}
+    found = reject_areas(listed, quality, [0.05], unit=unit, replicates=2, seed=4)[0.05]
+    same = np.arange(every.genuine + every.impostors) >= every.impostors
+    # The list of as_list, whose impostors compare_listed has sorted.
+    shuffled = np.random.default_rng(9).permutation(every.impostors)
+    for replicate, drawn in enumerate(pair_weights(same, None, replicates=2, seed=4)):
+        of_impostors = np.empty(every.impostors)
+        of_impostors[shuffled] = drawn[~same]
+        weights = (drawn[same].astype(np.float64), of_impostors, np.ones(len(every.images)))
+        slow = slow_curve(
+            *(every, qualities["good"], 0.05, weights), unit=unit, convention="fixed", whole=False
+        )
+        assert found.fnmr.replicates[replicate] == pytest.approx(slow[0])
+        assert found.areas["good"][0.3].replicates[replicate] == pytest.approx(slow_area(slow, 0.3, FINE))
+
+
+def test_a_curve_per_rate_is_that_of_error_versus_reject(
+    every: ComparedPairs, qualities: dict[str, Any]
+) -> None:
+    scores = np.concatenate([every.genuine_scores, every.tail])
+    pairs = np.concatenate([every.genuine_pairs, every.tail_pairs])
+    same = np.arange(len(scores)) < every.genuine
+    for label, quality in qualities.items():
+        of_pairs = pair_quality(quality, pairs)
+        curve = error_versus_reject(scores, same, of_pairs, fmr=0.05, convention="per_rate", rates=COARSE)
+        found = reject_areas(every, {label: quality}, [0.05], convention="per_rate")[0.05]
+        np.testing.assert_allclose(found.curves[label], curve.fnmr, atol=1e-12)
+
+
+# Properties.
+
+
+def assert_equal(one: RejectAreas, other: RejectAreas) -> None:
+    assert (one.genuine, one.impostors, one.accepted) == (other.genuine, other.impostors, other.accepted)
+    assert one.threshold == pytest.approx(other.threshold, abs=1e-6)
+    assert_same_estimate(one.fnmr, other.fnmr)
+    assert one.curves.keys() == other.curves.keys()
+    for label in one.curves:
+        np.testing.assert_allclose(one.curves[label], other.curves[label], atol=1e-12)
+        for end in (0.2, 0.3, 0.95):
+            assert_same_estimate(one.areas[label][end], other.areas[label][end])
+
+
+def assert_same_estimate(one: Estimate, other: Estimate) -> None:
+    np.testing.assert_allclose(one.value, other.value, atol=1e-12)
+    np.testing.assert_allclose(one.replicates, other.replicates, atol=1e-12)
+
+
+@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize("convention", CONVENTIONS)
+def test_a_list_of_all_pairs_gives_what_all_pairs_give(
+    every: ComparedPairs, qualities: dict[str, Any], unit: Unit, convention: Convention
+) -> None:
+    both = [
+        reject_areas(pairs, qualities, FMRS, unit=unit, convention=convention, replicates=30, seed=1)
+        for pairs in (every, as_list(every, every.people))
+    ]
+    for fmr in FMRS:
+        assert_equal(both[0][fmr], both[1][fmr])
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_impostor_pairs_below_the_tail_are_counted_without_scores(
+    every: ComparedPairs, qualities: dict[str, Any], unit: Unit
+) -> None:
+    half = every.impostors // 2
+    short = replace(every, tail=every.tail[:half], tail_pairs=every.tail_pairs[:half])
+    whole, found = (
+        reject_areas(pairs, qualities, FMRS, unit=unit, convention="per_rate") for pairs in (every, short)
+    )
+    for fmr in FMRS:
+        for label, curve in found[fmr].curves.items():
+            known = np.isfinite(curve)
+            assert known.sum() > 60
+            np.testing.assert_array_equal(curve[known], whole[fmr].curves[label][known])
+    # A quality that rejects all pairs of a short tail first: no score of the pairs that remain is known.
+    shortest = replace(every, tail=every.tail[:120], tail_pairs=every.tail_pairs[:120])
+    quality = {"tail": -np.bincount(shortest.tail_pairs.ravel(), minlength=len(every.images))}
+    curve = reject_areas(shortest, quality, [0.05], unit=unit, convention="per_rate")[0.05].curves["tail"]
+    full = reject_areas(every, quality, [0.05], unit=unit, convention="per_rate")[0.05].curves["tail"]
+    assert 2 < np.argmax(np.isnan(curve)) < 60
+    assert np.isnan(curve).sum() > np.isnan(full).sum()
+
+
+@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize("convention", CONVENTIONS)
+def test_only_the_order_of_a_quality_matters(
+    every: ComparedPairs, qualities: dict[str, Any], unit: Unit, convention: Convention
+) -> None:
+    found = reject_areas(every, qualities, [0.05], unit=unit, convention=convention, replicates=20)[0.05]
+    np.testing.assert_array_equal(found.curves["good"], found.curves["same order"])
+    for end in (0.2, 0.3, 0.95):
+        one, other = (found.areas[label][end] for label in ("good", "same order"))
+        np.testing.assert_array_equal(one.value, other.value)
+        np.testing.assert_array_equal(one.replicates, other.replicates)
+    assert not np.array_equal(found.curves["good"], found.curves["nearly"])
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_a_random_order_has_an_area_of_1_in_expectation(every: ComparedPairs, unit: Unit) -> None:
+    random = np.random.default_rng(11)
+    orders = {f"{i}": random.random(PEOPLE * IMAGES) for i in range(300)}
+    found = reject_areas(every, orders, [0.05], unit=unit, replicates=0)[0.05]
+    areas = [found.areas[label][0.3].value for label in orders]
+    assert np.mean(areas) == pytest.approx(1, abs=4 * np.std(areas) / np.sqrt(len(areas)))
+    assert np.std(areas) < 0.15
+
+
+def test_no_order_is_better_than_the_oracle(every: ComparedPairs, qualities: dict[str, Any]) -> None:
+    for areas in reject_areas(every, qualities, FMRS, replicates=50).values():
+        for label in qualities:
+            assert (areas.curves["oracle"] <= areas.curves[label] + 1e-12).all()
+            for end in (0.2, 0.3, 0.95):
+                best, area = areas.areas["oracle"][end], areas.areas[label][end]
+                assert best.value < area.value
+                assert (best.replicates <= area.replicates + 1e-12).all()
+
+
+def test_differences_are_paired(every: ComparedPairs, qualities: dict[str, Any]) -> None:
+    found = reject_areas(every, qualities, [0.05], replicates=100)[0.05].areas
+    areas = {label: by_end[0.3] for label, by_end in found.items()}
+    same = areas["same order"].minus(areas["good"])
+    assert same.value == 0
+    assert same.interval() == (0, 0)
+    interval, alone = areas["nearly"].minus(areas["good"]).interval(), areas["good"].interval()
+    assert interval is not None
+    assert alone is not None
+    assert interval[0] <= areas["nearly"].value - areas["good"].value <= interval[1]
+    assert interval[1] - interval[0] < (alone[1] - alone[0]) / 3
+    less = found["good"][0.95].minus(found["nothing"][0.95]).interval()
+    assert less is not None
+    assert less[1] < 0
+    assert alone == pytest.approx(tuple(np.quantile(areas["good"].replicates, [0.025, 0.975])))
+
+
+def test_means_and_products_are_of_each_replicate() -> None:
+    one, other = Estimate(0.5, np.array([0.4, np.nan, 0.7])), Estimate(0.1, np.array([0.1, 0.2, 0.3]))
+    average, product = mean([one, other]), one.times(other)
+    assert average.value == pytest.approx(0.3)
+    np.testing.assert_allclose(average.replicates, [0.25, np.nan, 0.5])
+    assert product.value == pytest.approx(0.05)
+    np.testing.assert_allclose(product.replicates, [0.04, np.nan, 0.21])
+    assert mean([one, one]).minus(one).interval() == (0, 0)
+    assert Estimate(0.0, np.array([np.nan, np.nan])).interval() is None
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_replicates_are_the_same_however_many_fit_into_memory(
+    every: ComparedPairs, qualities: dict[str, Any], unit: Unit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = reject_areas(every, qualities, FMRS, unit=unit, replicates=10)
+    monkeypatch.setattr(module, "CHUNK", 3 * (every.genuine + len(every.images)))
+    parts = reject_areas(every, qualities, FMRS, unit=unit, replicates=10)
+    for fmr in FMRS:
+        assert_equal(whole[fmr], parts[fmr])
+
+
+def test_thresholds_may_come_from_other_images_of_the_same_people(
+    every: ComparedPairs, people: NDArray[np.int64], blur: NDArray[np.float64], qualities: dict[str, Any]
+) -> None:
+    poor = compare_all(embed(people, 0.8 + 1.4 * blur, 2), people)
+    clean, own, found = (
+        reject_areas(pairs, qualities, FMRS, replicates=40, seed=3, thresholds_on=on)
+        for pairs, on in ((every, None), (poor, None), (poor, every))
+    )
+    for fmr in FMRS:
+        assert found[fmr].threshold == clean[fmr].threshold != own[fmr].threshold
+        assert found[fmr].fnmr.value == np.mean(poor.genuine_scores < clean[fmr].threshold)
+        assert found[fmr].accepted == np.sum(poor.tail >= clean[fmr].threshold)
+        counts = next(subject_counts(PEOPLE, 1, 3)).astype(np.float64)
+        limit = clean_limit(every, counts, fmr)
+        weights = counts[people[poor.genuine_pairs[:, 0]]]
+        assert found[fmr].fnmr.replicates[0] == pytest.approx(
+            np.average(poor.genuine_scores <= limit, weights=weights)
+        )
+    again = reject_areas(poor, qualities, FMRS, replicates=40, seed=3, thresholds_on=replace(poor))
+    assert_equal(again[0.05], own[0.05])
+
+
+def clean_limit(every: ComparedPairs, counts: NDArray[np.float64], fmr: float) -> float:
+    assert every.people is not None
+    weights = counts[every.people][every.tail_pairs].prod(axis=1)
+    running = np.cumsum(weights)
+    return float(every.tail[np.flatnonzero(running > fmr * running[-1] + 1e-9)[0]])
+
+
+def test_where_nothing_is_wrong_there_is_nothing_to_gain(people: NDArray[np.int64]) -> None:
+    apart = np.eye(PEOPLE, dtype=np.float32)[people]
+    pairs = compare_all(apart, people)
+    found = reject_areas(pairs, {"any": np.arange(len(people))}, [0.05], replicates=5)[0.05]
+    assert found.fnmr.value == 0
+    assert np.isnan(found.areas["any"][0.3].value)
+    assert found.areas["any"][0.3].interval() is None
+
+
+# Refusals.
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"fmrs": [0]}, "0 is not a valid FMR"),
+        ({"fmrs": [1e-4]}, "needs at least 10,000 impostor pairs, and there are 1,456"),
+        ({"qualities": {"oracle": np.arange(56)}}, "give the quality another label"),
+        ({"qualities": {"q": np.arange(55)}}, r"q: qualities are \(55,\), but there are 56 images"),
+        ({"qualities": {"q": np.arange(57)}}, r"q: qualities are \(57,\), but there are 56 images"),
+        ({"qualities": {"q": [np.nan, *range(55)]}}, "q: the quality of image 0 is not finite"),
+        ({"unit": "faces"}, "no unit 'faces'"),
+        ({"convention": "adaptive"}, "the convention 'adaptive'"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused(
+    every: ComparedPairs, options: dict[str, Any], message: str
+) -> None:
+    given = {"qualities": {"q": np.arange(56)}, "fmrs": [0.05], **options}
+    with pytest.raises(ValueError, match=message):
+        reject_areas(every, **given)
+
+
+def test_thresholds_come_from_the_same_pairs(every: ComparedPairs, people: NDArray[np.int64]) -> None:
+    quality = {"q": np.arange(len(people))}
+    with pytest.raises(ValueError, match="cannot be chosen again per rate"):
+        reject_areas(every, quality, [0.05], convention="per_rate", thresholds_on=replace(every))
+    for other in (as_list(every, None), replace(every, genuine_pairs=every.genuine_pairs[::-1])):
+        with pytest.raises(ValueError, match="the same pairs of other images"):
+            reject_areas(every, quality, [0.05], thresholds_on=other)
+
+
+def test_a_rate_that_needs_more_scores_than_are_kept_is_refused(every: ComparedPairs) -> None:
+    short = replace(every, tail=every.tail[:100], tail_pairs=every.tail_pairs[:100])
+    assert short.threshold(0.045) == every.threshold(0.045)
+    with pytest.raises(ValueError, match="more impostor pairs than the highest 100 of 1,456"):
+        short.threshold(0.06)
+
+
+def test_a_list_must_agree_with_its_people() -> None:
+    pairs = np.array([[0, 1], [1, 2]])
+    with pytest.raises(ValueError, match="pair 1 is impostor"):
+        compare_listed([0.9, 0.1], [True, False], pairs, np.array([3, 3, 3]))
+    with pytest.raises(ValueError, match=r"pairs are \(2, 2\), but there are 3 scores"):
+        compare_listed([0.9, 0.1, 0.2], [True, False, False], pairs, None)
+
+
+def test_images_outside_a_list_do_not_count(people: NDArray[np.int64]) -> None:
+    """Of 22 images two are in no pair: one that would be the first to be rejected, and has no finite quality."""
+    pairs = two_images_each([1, 2, 10])
+    listed = np.concatenate([pairs.genuine_pairs, pairs.tail_pairs]) + 1
+    more = compare_listed(
+        np.concatenate([pairs.genuine_scores, pairs.tail]),
+        np.arange(14) < 10,
+        listed,
+        np.array([99, *np.repeat(range(10), 2), 98]),
+    )
+    one, other = (
+        reject_areas(each, {"q": quality}, [0.3], unit="images", replicates=20)
+        for each, quality in ((pairs, QUALITY), (more, [np.nan, *QUALITY, -5]))
+    )
+    assert_equal(one[0.3], other[0.3])
+    assert list(combinations(more.images[:2], 2)) == [(1, 2)]
