@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -179,7 +180,10 @@ def head(
     holdout: Annotated[
         float,
         typer.Option(
-            min=0, max=0.9, help="Share of the identities held out to stop training early by their loss."
+            min=0,
+            max=0.9,
+            help="Share of the identities held out: half of them to stop training early by their loss, half to compare "
+            "the head with facerts-small.",
         ),
     ] = 0.1,
     seed: Annotated[
@@ -193,6 +197,8 @@ def head(
     json: Json = False,
 ) -> None:
     """Train a quality head on a frozen ONNX embedder, and write one ONNX file with both outputs.
+
+    The head is compared with the quality of facerts-small on held-out people.
 
     Example: facerts posthoc rts --model theirs.onnx --data faces/ --out scored.onnx
     """
@@ -234,4 +240,16 @@ def head(
         "smallest_cosine": result.parity.cosine,
         "largest_quality_error": result.parity.quality_error,
     }
-    print_json(summary) if json else fields_table(summary)
+    if json:
+        comparisons = [
+            {**asdict(found), "better": found.better, "verdict": found.verdict}
+            for found in result.comparisons
+        ]
+        print_json({**summary, "comparisons": comparisons, "advice": result.advice})
+        return
+    for found in result.comparisons:
+        summary["measured"] = f"{found.people} held-out people, {found.images} images"
+        summary[f"better_than_{found.reference},_{found.crops}_crops"] = found.verdict
+    fields_table(summary)
+    if result.advice:
+        warn(result.advice)

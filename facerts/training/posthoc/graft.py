@@ -8,7 +8,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from facerts.embedding import FaceOutputs, OnnxEmbedder
@@ -58,6 +60,12 @@ class QualityModule(nn.Module):
         scored = {role: value.numpy() for role, value in zip(self.roles, values, strict=True)}
         quality, uncertainty = scored.pop("quality"), scored.pop("uncertainty")
         return FaceOutputs(features.unit, features.norm, quality, uncertainty, scored)
+
+    def quality_of(self, features: Features) -> NDArray[np.float32]:
+        """``(N,)`` quality of images, computed by PyTorch."""
+        quality = self.outputs(features).quality
+        assert quality is not None  # every method's score has it
+        return quality
 
 
 def add_features(model: ModelProto, description: Description, tap: str | None) -> list[str]:
