@@ -1,22 +1,106 @@
-"""``facerts posthoc``."""
+"""``facerts posthoc``: a quality for a recognizer, by a head on its features or from another model."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from facerts.cli.options import Batch, Json, Model, Provider, Threads
-from facerts.cli.output import fields_table, print_json
+from facerts.cli.output import EXIT_SOME_FAILED, fields_table, print_json, warn
+
+METHOD = "METHOD"
+
+
+class _Methods(TyperGroup):
+    """A group in which any word but a command's name is the method of a head, or one of its options."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if args and args[0] not in (*self.commands, *ctx.help_option_names):
+            args = [METHOD, *args]
+        return super().parse_args(ctx, args)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        name, command, rest = super().resolve_command(ctx, args)
+        # The usage of a head names its method as an argument.
+        return None if name == METHOD else name, command, rest
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(posthoc)
+    """Add the commands."""
+    group = typer.Typer(cls=_Methods, no_args_is_help=True)
+    group.command(METHOD)(head)
+    group.command()(graft)
+    app.add_typer(
+        group, name="posthoc", help="Add a quality to a recognizer without changing its embeddings."
+    )
 
 
-def posthoc(
+def graft(
+    model: Model,
+    quality: Annotated[
+        str,
+        typer.Option(
+            help="Name of a shipped model, or path of an .onnx model with a quality (a foreign one with its .json "
+            "beside it)."
+        ),
+    ],
+    out: Annotated[Path, typer.Option(help="Path of the .onnx file to write.")],
+    calibrate: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Your own faces, as for facerts calibrate, to choose quality and match thresholds on; may be repeated."
+        ),
+    ] = None,
+    batch_size: Batch = 64,
+    threads: Threads = None,
+    provider: Provider = None,
+    json: Json = False,
+) -> None:
+    """Join a recognizer and the quality of another model, without training: one ONNX file with the outputs of both.
+
+    Exits with status 1 if any of the faces to calibrate on could not be read.
+
+    Example: facerts posthoc graft --quality facerts-small --model theirs.onnx --out joined.onnx
+    """
+    from facerts.calibration.graft import graft_quality
+
+    result = graft_quality(
+        model,
+        quality,
+        out,
+        faces=calibrate,
+        providers=provider,
+        threads=threads,
+        batch_size=batch_size,
+    )
+    description, parity = result.description, result.parity
+    calibration = description.calibration
+    matching = None if calibration is None else calibration.matching
+    for note in (
+        *(calibration.notes if calibration else ()),
+        *(f"left out: {name}" for name in result.left_out),
+    ):
+        warn(note)
+    summary = {
+        "file": str(out),
+        "bytes": out.stat().st_size,
+        "method": description.method,
+        "checked_crops": parity.crops,
+        "smallest_cosine": parity.cosine,
+        "largest_quality_error": parity.quality_error,
+        "quality_thresholds": list(description.thresholds),
+        "match_thresholds": list(matching.thresholds) if matching else [],
+    }
+    print_json(summary) if json else fields_table(summary)
+    if result.left_out:
+        raise typer.Exit(EXIT_SOME_FAILED)
+
+
+def head(
     method: Annotated[str, typer.Argument(help="Name of the method: rts, dul, pfe, tau, tempnet, …")],
     model: Model,
     data: Annotated[list[str], typer.Option(help="Aligned images with identities; may be repeated.")],
@@ -96,7 +180,10 @@ def posthoc(
     holdout: Annotated[
         float,
         typer.Option(
-            min=0, max=0.9, help="Share of the identities held out to stop training early by their loss."
+            min=0,
+            max=0.9,
+            help="Share of the identities held out: half of them to stop training early by their loss, half to compare "
+            "the head with facerts-small.",
         ),
     ] = 0.1,
     seed: Annotated[
@@ -110,6 +197,8 @@ def posthoc(
     json: Json = False,
 ) -> None:
     """Train a quality head on a frozen ONNX embedder, and write one ONNX file with both outputs.
+
+    The head is compared with the quality of facerts-small on held-out people.
 
     Example: facerts posthoc rts --model theirs.onnx --data faces/ --out scored.onnx
     """
@@ -151,4 +240,16 @@ def posthoc(
         "smallest_cosine": result.parity.cosine,
         "largest_quality_error": result.parity.quality_error,
     }
-    print_json(summary) if json else fields_table(summary)
+    if json:
+        comparisons = [
+            {**asdict(found), "better": found.better, "verdict": found.verdict}
+            for found in result.comparisons
+        ]
+        print_json({**summary, "comparisons": comparisons, "advice": result.advice})
+        return
+    for found in result.comparisons:
+        summary["measured"] = f"{found.people} held-out people, {found.images} images"
+        summary[f"better_than_{found.reference},_{found.crops}_crops"] = found.verdict
+    fields_table(summary)
+    if result.advice:
+        warn(result.advice)

@@ -11,10 +11,10 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from facerts.embedding import FaceOutputs, OnnxEmbedder, load_embedder
-from facerts.errors import Error, MissingExtraError, ModelError
+from facerts.errors import Error, ModelError
 from facerts.export.parity import Parity, check_crops, compare_outputs
 from facerts.onnx.contract import Description, InputSpec, store_description
-from facerts.onnx.graph import keep_outputs
+from facerts.onnx.graph import keep_outputs, load_graph
 
 SUFFIX = ".onnx"
 
@@ -89,18 +89,12 @@ def _without_quality(description: Description) -> Description:
 
 def _write(path: Path, embedding: str, part: Path) -> None:
     """Write a copy of a model with only the part of the graph that computes the tensor ``embedding``."""
-    try:
-        import onnx
-    except ImportError as error:
-        raise MissingExtraError(
-            "removing a model's outputs needs onnx: pip install onnx (also part of 'facerts[train]')"
-        ) from error
-    model = onnx.load(str(path))
+    model = load_graph(path, "removing a model's outputs")
     keep_outputs(model.graph, [embedding])
     for node in model.graph.node[:INSPECTED_NODES]:
         if node.name.startswith(SUBTRACTION_NAMES + MULTIPLICATION_NAMES):
             node.name = f"node_{node.name}"
-    onnx.save(model, str(part))
+    part.write_bytes(model.SerializeToString())
 
 
 def _check(path: Path, before: FaceOutputs, after: FaceOutputs) -> Parity:

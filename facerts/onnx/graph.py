@@ -99,6 +99,7 @@ def reads(node: NodeProto) -> Iterator[str]:
         for graph in (attribute.g, *attribute.graphs):
             for inner in graph.node:
                 yield from reads(inner)
+            yield from (output.name for output in graph.output)
 
 
 def _keep(entries: Any, is_needed: Callable[[Any], bool]) -> None:

@@ -30,7 +30,8 @@ LEAVES = [
     *(["evaluate", name] for name in ("verification", "reject", "identification", "ood", "corruptions")),
     *(["models", name] for name in ("list", "verify", "path")),
     *(["gallery", name] for name in ("build", "search", "check", "best", "add", "remove")),
-    *([name] for name in COMMANDS if name not in {"data", "evaluate", "gallery", "models"}),
+    *(["posthoc", name] for name in ("rts", "graft")),
+    *([name] for name in COMMANDS if name not in {"data", "evaluate", "gallery", "models", "posthoc"}),
 ]
 
 
@@ -47,8 +48,8 @@ def test_every_command_has_help_with_an_example(command: list[str]) -> None:
         (["data", "draw"], {"--images", "--pictures"}),
         (["data", "dedup"], {"--images-across", "--pictures-across"}),
         (["data", "disjoin"], {"--benchmark"}),
-        (["posthoc"], {"--corruption", "--ladder"}),
-        (["posthoc"], {"--max-severity", "--ladder-strength"}),
+        (["posthoc", "METHOD"], {"--corruption", "--ladder"}),
+        (["posthoc", "METHOD"], {"--max-severity", "--ladder-strength"}),
         (["export"], {"--license", "--licence"}),
     ],
 )

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from facerts.embedding import FaceOutputs, OnnxEmbedder
 from facerts.errors import ModelError
+from facerts.export.graph import append, same_opset, tensor_names, unused
 from facerts.onnx.contract import Description
 from facerts.training.export.onnx_file import write_module
 from facerts.training.posthoc.features import TAP, Features
@@ -58,6 +61,12 @@ class QualityModule(nn.Module):
         quality, uncertainty = scored.pop("quality"), scored.pop("uncertainty")
         return FaceOutputs(features.unit, features.norm, quality, uncertainty, scored)
 
+    def quality_of(self, features: Features) -> NDArray[np.float32]:
+        """``(N,)`` quality of images, computed by PyTorch."""
+        quality = self.outputs(features).quality
+        assert quality is not None  # every method's score has it
+        return quality
+
 
 def add_features(model: ModelProto, description: Description, tap: str | None) -> list[str]:
     """Add the inputs of the heads to the outputs of a graph, each of shape (N, …).
@@ -76,10 +85,10 @@ def add_features(model: ModelProto, description: Description, tap: str | None) -
     from onnx import TensorProto, helper
 
     graph = model.graph
-    taken = _names(model)
+    taken = tensor_names(model)
 
     def add(kind: str, inputs: Sequence[str], name: str) -> str:
-        name = _unused(f"facerts_{name}", taken.__contains__)
+        name = unused(f"facerts_{name}", taken.__contains__)
         axis = {"axis": 1} if kind == "Flatten" else {}
         graph.node.append(helper.make_node(kind, inputs, [name], name, **axis))  # type: ignore[arg-type]
         return name
@@ -137,30 +146,20 @@ def graft(model: ModelProto, inputs: Sequence[str], quality: QualityModule, path
         ModelError: the graphs cannot be converted to a common ONNX opset.
     """
     import onnx
-    from onnx import compose
 
     with TemporaryDirectory() as scratch:
         part = Path(scratch) / "quality.onnx"
         examples = dict(zip(("vector", "tap"), quality.examples(), strict=False))
         write_module(quality, examples, quality.roles, part)
         head = onnx.load(str(part))
-    version = max(_opset(model), _opset(head))
-    model, head = _converted(model, version), _converted(head, version)
-    model.ir_version = head.ir_version = max(model.ir_version, head.ir_version)
-    taken = _names(model)
-    prefix = _unused("facerts/", lambda prefix: any(name.startswith(prefix) for name in taken))
-    head = compose.add_prefix(head, prefix)
-    names = {role: _unused(role, taken.__contains__) for role in quality.roles}
-    _rename(head, {f"{prefix}{role}": name for role, name in names.items()})
-    kept = [output.name for output in model.graph.output if output.name not in inputs]
-    joined = compose.merge_models(
-        model,
-        head,
-        [(tensor, f"{prefix}{name}") for tensor, name in zip(inputs, examples, strict=True)],
-        outputs=[*kept, *names.values()],
-        name=model.graph.name,
+    model, head = same_opset(model, head)
+    kept = [output for output in model.graph.output if output.name not in inputs]
+    del model.graph.output[:]
+    model.graph.output.extend(kept)
+    names = append(
+        model, head, dict(zip(examples, inputs, strict=True)), {role: role for role in quality.roles}
     )
-    onnx.save(joined, str(path))
+    onnx.save(model, str(path))
     return names
 
 
@@ -183,41 +182,3 @@ def _rank(model: ModelProto, tensor: str) -> int:
     if types[tensor].elem_type != TensorProto.FLOAT:
         raise ModelError(f"tensor {tensor!r} is not float32; tap another one")
     return len(types[tensor].shape.dim)
-
-
-def _names(model: ModelProto) -> set[str]:
-    """All names of tensors and nodes."""
-    return {name for node in model.graph.node for name in (*node.input, *node.output, node.name)}
-
-
-def _opset(model: ModelProto) -> int:
-    return next(int(entry.version) for entry in model.opset_import if entry.domain in ("", "ai.onnx"))
-
-
-def _converted(model: ModelProto, version: int) -> ModelProto:
-    from onnx import version_converter
-
-    if _opset(model) == version:
-        return model
-    try:
-        return version_converter.convert_version(model, version)
-    except Exception as error:  # the converter's errors share no base class but Exception
-        raise ModelError(
-            f"the model uses ONNX opset {_opset(model)} and cannot be converted to opset {version} "
-            f"({str(error).strip().splitlines()[0]})"
-        ) from error
-
-
-def _unused(name: str, taken: Callable[[str], bool]) -> str:
-    while taken(name):
-        name = f"posthoc_{name}"
-    return name
-
-
-def _rename(model: ModelProto, names: Mapping[str, str]) -> None:
-    """Rename tensors everywhere in the graph."""
-    for node in model.graph.node:
-        node.input[:] = [names.get(name, name) for name in node.input]
-        node.output[:] = [names.get(name, name) for name in node.output]
-    for value in (*model.graph.output, *model.graph.value_info):
-        value.name = names.get(value.name, value.name)

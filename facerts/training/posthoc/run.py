@@ -12,9 +12,11 @@ import numpy as np
 from facerts.datasets import Source, open_source
 from facerts.embedding import OnnxEmbedder, load_embedder
 from facerts.embedding.cache import embedder_key
+from facerts.embedding.onnx_quality import load_quality
 from facerts.embedding.packs import find_recognizer
 from facerts.errors import DataError, Error, MissingExtraError, ModelError
 from facerts.export.parity import Parity, check_crops, compare_outputs
+from facerts.hub.registry import find_shipped
 from facerts.images import CROP_SIZE
 from facerts.onnx.contract import Description
 from facerts.onnx.packs import is_pack
@@ -22,11 +24,15 @@ from facerts.training.export.onnx_file import add_description, appearing
 from facerts.training.methods import Method
 from facerts.training.posthoc.features import cached_features, features_of
 from facerts.training.posthoc.graft import QualityModule, add_features, graft, tapped
+from facerts.training.posthoc.measure import HeadComparison, measure_head
 from facerts.training.posthoc.method import build_method, configure
-from facerts.training.posthoc.train import HeadSettings, TrainedHeads, train_heads
+from facerts.training.posthoc.train import MIN_MEASURED, HeadSettings, TrainedHeads, train_heads
 from facerts.training.posthoc.views import AUGMENTATION, DEFAULT_VIEWS, Views
 from facerts.training.recipe import Augmentation
 from facerts.version import __version__
+
+# The shipped model whose quality a new head is compared with.
+REFERENCE = "facerts-small"
 
 
 @dataclass(frozen=True)
@@ -37,11 +43,28 @@ class GraftResult:
         trained: the heads and their losses.
         parity: differences between the file and PyTorch.
         cache: path of the cached features.
+        comparisons: the head beside the quality of ``REFERENCE`` on held-out people; empty if they are too few.
     """
 
     trained: TrainedHeads
     parity: Parity
     cache: Path
+    comparisons: tuple[HeadComparison, ...]
+
+    @property
+    def advice(self) -> str:
+        """What to do if the head is not better than the reference, or could not be measured; otherwise empty."""
+        if not self.comparisons:
+            return (
+                f"The head could not be compared with {REFERENCE}: that takes {2 * MIN_MEASURED} held-out people, half "
+                "of them to stop the training; use more faces or raise --holdout."
+            )
+        if all(comparison.better == "yes" for comparison in self.comparisons):
+            return ""
+        return (
+            f"The head is not clearly better than {REFERENCE}: facerts posthoc graft --quality {REFERENCE} gives its "
+            "quality with the same embeddings."
+        )
 
 
 def add_quality(
@@ -124,7 +147,24 @@ def add_quality(
         parity = compare_outputs(
             quality.outputs(features_of(feature_embedder(crops))), OnnxEmbedder(part)(crops)
         )
-    return GraftResult(trained, parity, cache)
+    comparisons: tuple[HeadComparison, ...] = ()
+    if trained.measured.any():
+        comparisons = measure_head(
+            quality.quality_of,
+            features,
+            source,
+            source.labels,
+            trained.measured,
+            feature_embedder,
+            load_quality(
+                find_shipped(REFERENCE), providers=providers, threads=threads, batch_size=batch_size
+            ),
+            cache.with_suffix(".measured.npz"),
+            key=embedder_key(embedder, tap=tap),
+            has_norm=_has_norm(description),
+            seed=settings.seed,
+        )
+    return GraftResult(trained, parity, cache, comparisons)
 
 
 def _describe(
@@ -183,12 +223,16 @@ def _uses_norm(method: Method, description: Description, norm: bool | None, tap:
         ModelError: the norm is requested but not available.
         Error: the norm or a tapped tensor is requested for a method that would not use it.
     """
-    available = description.normalize_embedding or "norm" in description.outputs
+    available = _has_norm(description)
     if norm and not available:
         raise ModelError("the embedder does not output the norm of its embedding; leave out --norm")
     if not method.heads() and (norm or tap is not None):
         raise Error(f"{method.name} uses only the unit embedding; leave out --norm and --tap")
     return bool(available and method.heads()) if norm is None else norm
+
+
+def _has_norm(description: Description) -> bool:
+    return description.normalize_embedding or "norm" in description.outputs
 
 
 def _with_identities(data: str | Path | Sequence[str | Path]) -> Source:

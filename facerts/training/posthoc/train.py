@@ -20,6 +20,9 @@ from facerts.training.posthoc.batches import Batches, Labels
 from facerts.training.posthoc.features import Features
 from facerts.training.posthoc.heads import QualityHeads
 
+# Fewer people to measure on would give no useful intervals.
+MIN_MEASURED = 20
+
 
 @dataclass(frozen=True)
 class HeadSettings:
@@ -30,7 +33,8 @@ class HeadSettings:
         epochs: maximum number of epochs.
         batch_size: images per step.
         lr: learning rate.
-        holdout: share of the identities to hold out; training stops when the loss on them rises. 0 holds out none.
+        holdout: share of the identities to hold out; training stops when the loss on them rises, or on half of them if
+            there are enough to measure the heads on the other half. 0 holds out none.
         seed: seed of weights, orders, views and held-out identities.
         device: "auto", "cpu" or "cuda"; "auto" is a GPU if there is one.
         per_identity: images of each identity in a batch, for methods that draw batches by identity.
@@ -59,6 +63,7 @@ class TrainedHeads:
         heldout_loss: loss on the held-out identities after each epoch; empty if none are held out.
         images: number of training images.
         identities: number of training identities.
+        measured: ``(N,)`` mask of the images that were used neither to train nor to stop.
     """
 
     heads: QualityHeads
@@ -67,6 +72,7 @@ class TrainedHeads:
     heldout_loss: list[float]
     images: int
     identities: int
+    measured: NDArray[np.bool_]
 
 
 def train_heads(method: Method, features: Features, labels: Labels, settings: HeadSettings) -> TrainedHeads:
@@ -103,6 +109,16 @@ def held_out(labels: Labels, share: float, seed: int) -> NDArray[np.bool_]:
             "must remain for training"
         )
     return np.isin(labels, np.random.default_rng(seed).choice(several, count, replace=False))
+
+
+def measured_half(labels: Labels, held: NDArray[np.bool_], seed: int) -> NDArray[np.bool_]:
+    """Mask ``(N,)`` of the images of half of the held-out identities, drawn by the seed; empty if they are too few."""
+    people = np.unique(labels[held])
+    if len(people) < 2 * MIN_MEASURED:
+        return np.zeros_like(held)
+    return held & np.isin(
+        labels, np.random.default_rng((seed, 1)).choice(people, len(people) // 2, replace=False)
+    )
 
 
 class _ImageSet:
@@ -168,8 +184,9 @@ class _Training:
         device = choose_device(settings.device)
         held = held_out(labels, settings.holdout, settings.seed)
         self._images = _ImageSet(features, labels, ~held, ~held, device)
-        # Held-out images are compared with the means of all identities, as images of new people would be.
-        self._heldout = _ImageSet(features, labels, np.ones_like(held), held, device)
+        self._measured = measured_half(labels, held, settings.seed)
+        # Held-out images are compared with the means of other identities too, as images of new people would be.
+        self._heldout = _ImageSet(features, labels, ~self._measured, held & ~self._measured, device)
         self._method, self._settings = method, settings
         self._batches, self._heldout_batches = (
             Batches(method, images.labels.cpu().numpy(), views, settings.per_identity, settings.seed)
@@ -212,7 +229,9 @@ class _Training:
         self._learned.load_state_dict(best)
         self._learned.eval().cpu()
         images, identities = len(self._images), len(torch.unique(self._images.labels))
-        return TrainedHeads(self._heads, self._method, losses, heldout_losses, images, identities)
+        return TrainedHeads(
+            self._heads, self._method, losses, heldout_losses, images, identities, self._measured
+        )
 
     def _epoch(self, epoch: int, steps: int) -> float:
         self._learned.train()

@@ -1,0 +1,69 @@
+"""A quality for a recognizer from another model, with thresholds on the user's own faces."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from facerts.calibration.quality_thresholds import calibrate
+from facerts.export.join_quality import check_target, join_quality
+from facerts.export.parity import Parity
+from facerts.onnx.contract import Description
+
+
+@dataclass(frozen=True)
+class GraftedModel:
+    """The result of ``graft_quality``.
+
+    Attributes:
+        description: description of the new file, with its thresholds.
+        parity: differences between the new file and the two models.
+        left_out: why faces could not be read, one sentence each.
+    """
+
+    description: Description
+    parity: Parity
+    left_out: tuple[str, ...] = ()
+
+
+def graft_quality(
+    model: str | Path,
+    quality: str | Path,
+    out: str | Path,
+    *,
+    faces: str | Path | Sequence[str | Path] | None = None,
+    providers: Sequence[str] | None = None,
+    threads: int | None = None,
+    batch_size: int = 64,
+) -> GraftedModel:
+    """Join a recognizer and the quality of another model, and calibrate both together if there are faces.
+
+    Args:
+        model: as for ``join_quality``.
+        quality: as there.
+        out: path of the .onnx file; nothing is written if the check or the calibration fails.
+        faces: aligned faces to choose quality and match thresholds on, in any layout that ``open_source`` accepts; None
+            keeps the thresholds that the two models have.
+        providers: ONNX Runtime's execution providers by name; None for the CPU.
+        threads: threads of ONNX Runtime.
+        batch_size: crops per batch.
+
+    Raises:
+        DataError: the faces cannot be opened, or there are too few.
+        ModelError: as for ``join_quality``.
+        Error: as there.
+        MissingExtraError: as there.
+    """
+    out = Path(out)
+    check_target(out, model, quality)
+    with TemporaryDirectory() as folder:
+        file = out if faces is None else Path(folder, out.name)
+        joined = join_quality(
+            model, quality, file, providers=providers, threads=threads, batch_size=batch_size
+        )
+        if faces is None:
+            return GraftedModel(joined.description, joined.parity)
+        result = calibrate(file, faces, out=out, providers=providers, threads=threads, batch_size=batch_size)
+    return GraftedModel(result.description, joined.parity, result.left_out)

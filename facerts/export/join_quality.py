@@ -1,0 +1,224 @@
+"""Join a recognizer and the quality of another model: one ONNX file with the outputs of both."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from facerts.embedding import OnnxEmbedder, load_embedder
+from facerts.embedding.onnx_embedder import OnnxModel
+from facerts.embedding.onnx_quality import OnnxQuality, load_quality
+from facerts.embedding.packs import find_recognizer
+from facerts.errors import Error, ModelError
+from facerts.export.crop_nodes import OPSET, prepend_preprocessing
+from facerts.export.graph import add_length, append, same_opset
+from facerts.export.parity import Parity, check_crops, compare_outputs
+from facerts.hub.registry import find_model
+from facerts.onnx.contract import METADATA_KEY, Calibration, Description, Matching
+from facerts.onnx.graph import keep_outputs, load_graph
+from facerts.onnx.metadata import replace_entry
+from facerts.onnx.packs import is_pack
+from facerts.version import __version__
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+
+@dataclass(frozen=True)
+class JoinedModel:
+    """The result of ``join_quality``.
+
+    Attributes:
+        description: description of the new file.
+        parity: differences between the new file and the two models.
+    """
+
+    description: Description
+    parity: Parity
+
+
+def join_quality(
+    model: str | Path,
+    quality: str | Path,
+    out: str | Path,
+    *,
+    providers: Sequence[str] | None = None,
+    threads: int | None = None,
+    batch_size: int = 64,
+) -> JoinedModel:
+    """Write one ONNX file with the embedding of a recognizer and the quality of another model.
+
+    Both read the same crops, so the quality need not be contained in the embedding. The recognizer's inputs, outputs
+    and names do not change. Whatever the quality does not need of its graph is left out. Quality thresholds are those
+    of the quality, match thresholds those of the recognizer, each if it has some. Does not need PyTorch.
+
+    Args:
+        model: an ONNX recognizer with its description, a model pack, or the name of a shipped model.
+        quality: an ONNX model with a quality and its description, or the name of a shipped model.
+        out: path of the .onnx file; written only if it gives the embedding and the quality of the two models.
+        providers: ONNX Runtime's execution providers by name, for the check; None for the CPU.
+        threads: threads of ONNX Runtime.
+        batch_size: crops per batch.
+
+    Raises:
+        ModelError: a model cannot be opened, the second has no quality, the graphs cannot be in one file, or the new
+            file gives other embeddings or qualities.
+        Error: ``out`` is not an .onnx file, or is one of the two models.
+        MissingExtraError: onnx or ONNX Runtime is not installed.
+    """
+    path, quality_path, out = find_model(model), find_model(quality), Path(out)
+    check_target(out, path, quality_path)
+    options = {"providers": providers, "threads": threads, "batch_size": batch_size}
+    with TemporaryDirectory() as folder:
+        pack_description = None
+        if is_pack(path):
+            path, pack_description = find_recognizer(path, Path(folder))
+        recognizer = load_embedder(path, description=pack_description, **options)  # type: ignore[arg-type]
+        scorer = load_quality(quality_path, **options)  # type: ignore[arg-type]
+        graph = load_graph(path, "joining models")
+        batch = _common_batch(recognizer, scorer)
+        graph, roles = _joined(graph, recognizer, load_graph(quality_path, "joining models"), scorer)
+        _set_batch(graph, recognizer, batch)
+        description = _describe(recognizer, scorer, roles, batch, out.stem)
+        part = Path(folder, "joined.onnx")
+        part.write_bytes(graph.SerializeToString())
+        parity = _check(recognizer, scorer, OnnxEmbedder(part, description=description, **options))  # type: ignore[arg-type]
+        replace_entry(part, out, METADATA_KEY, description.to_json())
+    return JoinedModel(description, parity)
+
+
+def check_target(out: Path, *models: str | Path) -> None:
+    """Check that a joined model can be written to a file.
+
+    Raises:
+        Error: it is not an .onnx file, or is one of the models.
+    """
+    if out.suffix.lower() != ".onnx":
+        raise Error(f"{out}: a joined model is written as .onnx; choose a file with that suffix")
+    if out.resolve() in [find_model(model).resolve() for model in models]:
+        raise Error(f"{out}: it is one of the two models to join; give another file to write")
+
+
+def _joined(
+    graph: ModelProto, recognizer: OnnxModel, quality_graph: ModelProto, scorer: OnnxModel
+) -> tuple[ModelProto, dict[str, str]]:
+    """The joined graph, and the output of each role that the quality adds."""
+    ours, theirs = scorer.description, recognizer.description
+    graph, quality_graph = same_opset(graph, quality_graph, OPSET)
+    tensors = {"quality": _quality_tensor(quality_graph, ours)}
+    if "uncertainty" in ours.outputs:
+        tensors["uncertainty"] = ours.outputs["uncertainty"]
+    keep_outputs(quality_graph.graph, set(tensors.values()))
+    crop = prepend_preprocessing(quality_graph.graph, ours.input, theirs.input)
+    return graph, append(graph, quality_graph, {crop: theirs.input.name}, tensors)
+
+
+def _quality_tensor(model: ModelProto, description: Description) -> str:
+    """Name of the output with the quality; added to the graph if quality is the length of the embedding."""
+    if description.quality.startswith("output:"):
+        return description.quality.removeprefix("output:")
+    if description.quality == "none":
+        return description.outputs["quality"]
+    if description.normalize_embedding:
+        return add_length(model, description.outputs["embedding"])
+    return description.outputs["norm"]
+
+
+def _common_batch(recognizer: OnnxModel, scorer: OnnxModel) -> int | None:
+    """The only batch size that both accept; None for any.
+
+    Raises:
+        ModelError: each accepts only its own.
+    """
+    theirs, ours = recognizer.description.input.batch, scorer.description.input.batch
+    if theirs and ours and theirs != ours:
+        raise ModelError(
+            f"{recognizer.name} takes batches of {theirs} crops and {scorer.name} batches of {ours}, so they cannot be "
+            "in one file; export one of them with a dynamic batch size"
+        )
+    return theirs or ours
+
+
+def _set_batch(model: ModelProto, recognizer: OnnxModel, batch: int | None) -> None:
+    if batch is not None:
+        name = recognizer.description.input.name
+        (crops,) = (value for value in model.graph.input if value.name == name)
+        crops.type.tensor_type.shape.dim[0].dim_value = batch
+
+
+def _describe(
+    recognizer: OnnxModel, scorer: OnnxModel, roles: dict[str, str], batch: int | None, name: str
+) -> Description:
+    """The recognizer's description, updated for the quality."""
+    theirs, ours = recognizer.description, scorer.description
+    kept = {role: tensor for role, tensor in theirs.outputs.items() if role not in ("quality", "uncertainty")}
+    sources = [
+        " ".join(filter(None, (f"{model.name} (SHA-256 {model.sha256})", model.description.source)))
+        for model in (recognizer, scorer)
+    ]
+    return theirs.model_copy(
+        update={
+            "name": name,
+            "method": f"{theirs.method}, quality of {scorer.name} ({ours.method})",
+            "input": theirs.input.model_copy(update={"batch": batch}),
+            "outputs": {**kept, **roles},
+            "quality": f"output:{roles['quality']}",
+            "polarity": ours.polarity,
+            "thresholds": ours.thresholds,
+            "calibration": _calibration(recognizer, scorer),
+            "training_data": _both(theirs.training_data, ours.training_data),
+            "license": _both(theirs.license, ours.license),
+            "terms": _both(theirs.terms, ours.terms),
+            "source": _both(*sources),
+            "facerts_version": __version__,
+        }
+    )
+
+
+def _both(recognizer: str, quality: str) -> str:
+    """What is said about the recognizer and about the quality, in one text."""
+    if recognizer == quality:
+        return recognizer
+    parts = {"recognizer": recognizer, "quality": quality}
+    return "; ".join(f"{part}: {text}" for part, text in parts.items() if text)
+
+
+def _calibration(recognizer: OnnxModel, scorer: OnnxModel) -> Calibration | None:
+    """The percentiles of the quality and the match thresholds of the recognizer; None if there are neither."""
+    theirs, ours = recognizer.description.calibration, scorer.description.calibration
+    matching = None if theirs is None else _without_kept(theirs.matching)
+    base = ours or theirs
+    if base is None:
+        return None
+    notes = [
+        f"Quality thresholds and percentiles are those of {scorer.name}."
+        if ours
+        else f"{scorer.name} has no quality thresholds.",
+        f"Match thresholds are those of {recognizer.name}."
+        if matching
+        else f"Match thresholds are missing: {recognizer.name} has none. Choose them with facerts calibrate.",
+    ]
+    quantiles = () if ours is None else ours.quantiles
+    return base.model_copy(update={"quantiles": quantiles, "matching": matching, "notes": tuple(notes)})
+
+
+def _without_kept(matching: Matching | None) -> Matching | None:
+    """Match thresholds without the error rates of pairs that pass the recognizer's own quality thresholds."""
+    if matching is None:
+        return None
+    thresholds = {
+        rate: threshold.model_copy(update={"kept": {}}) for rate, threshold in matching.thresholds.items()
+    }
+    return matching.model_copy(update={"thresholds": thresholds})
+
+
+def _check(recognizer: OnnxEmbedder, scorer: OnnxQuality, joined: OnnxEmbedder) -> Parity:
+    crops = check_crops()
+    expected = replace(recognizer(crops), quality=scorer(crops))
+    try:
+        return compare_outputs(expected, joined(crops))
+    except ModelError as error:
+        raise ModelError(f"{recognizer.name} with the quality of {scorer.name}: {error}") from error

@@ -1,0 +1,202 @@
+"""Is a new head better than the quality that ships? Error versus reject on people that no training step has seen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from facerts.datasets import Source, Subset
+from facerts.datasets.fingerprint import hash_images
+from facerts.embedding import OnnxEmbedder
+from facerts.embedding.cache import Arrays, cached_arrays
+from facerts.embedding.embed import embed_source, score_source
+from facerts.embedding.onnx_quality import OnnxQuality
+from facerts.images.corruptions import KINDS, degrade
+from facerts.metrics.compared_pairs import ComparedPairs, compare_all
+from facerts.metrics.intervals import Interval
+from facerts.metrics.reject_areas import Estimate, reject_areas
+from facerts.training.posthoc.batches import Labels
+from facerts.training.posthoc.features import Features, Floats, features_of
+
+HEAD, NORM = "head", "norm"
+END = 0.3
+FMRS = (1e-3, 1e-2, 1e-1)
+# With fewer, a single pair would decide about the threshold, or about the areas.
+MIN_ACCEPTED = MIN_ERRORS = 10
+REPLICATES = 300
+
+
+@dataclass(frozen=True)
+class MeasuredArea:
+    """A normalized partial area or a difference of two; see ``metrics.reject_areas``.
+
+    Attributes:
+        value: the area up to 30 % rejected: 1 for a random order, lower is better.
+        ci95: 95 % interval of a bootstrap over people; None if it is undefined.
+    """
+
+    value: float
+    ci95: Interval | None
+
+    def __str__(self) -> str:
+        return f"{self.value:.2f}{self._interval('.2f')}"
+
+    def as_difference(self) -> str:
+        """The value with its sign."""
+        return f"{self.value:+.2f}{self._interval('+.2f')}"
+
+    def _interval(self, form: str) -> str:
+        return "" if self.ci95 is None else f" [{self.ci95[0]:{form}}, {self.ci95[1]:{form}}]"
+
+
+@dataclass(frozen=True)
+class HeadComparison:
+    """A head beside the reference's quality, on the same pairs of the same recognizer.
+
+    Attributes:
+        crops: "clean" or "degraded".
+        people: number of people, who were used neither to train the head nor to stop its training.
+        images: number of their images.
+        fmr: false match rate of the threshold, which is chosen on the clean crops.
+        fnmr: false non-match rate without rejection.
+        errors: number of genuine pairs below the threshold.
+        reference: name of the model whose quality is the reference.
+        areas: by quality: "head", the reference and, if the recognizer gives it, "norm"; empty with too few errors.
+        difference: area of the head minus that of the reference, paired; negative if the head is better.
+    """
+
+    crops: Literal["clean", "degraded"]
+    people: int
+    images: int
+    fmr: float
+    fnmr: float
+    errors: int
+    reference: str
+    areas: dict[str, MeasuredArea]
+    difference: MeasuredArea | None
+
+    @property
+    def better(self) -> Literal["yes", "no", "unclear", "not measured"]:
+        """Whether the head is better than the reference; unclear if the interval of the difference contains 0."""
+        if self.difference is None or self.difference.ci95 is None:
+            return "not measured"
+        low, high = self.difference.ci95
+        return "yes" if high < 0 else "no" if low > 0 else "unclear"
+
+    @property
+    def verdict(self) -> str:
+        """The answer with its numbers."""
+        if self.difference is None:
+            return f"{self.better}: only {self.errors} genuine pairs are below the threshold"
+        others = ", ".join(f"{name} {area}" for name, area in self.areas.items() if name != HEAD)
+        return (
+            f"{self.better} (area {self.areas[HEAD]}, {others}; difference {self.difference.as_difference()}; "
+            f"at FMR {self.fmr:g})"
+        )
+
+
+class _DegradedCrops(Subset):
+    """A part of a source with every crop corrupted: a kind and a severity for each image, by the seed."""
+
+    def __init__(self, source: Source, rows: NDArray[np.int64], seed: int) -> None:
+        super().__init__(source, rows)
+        self._seed = seed
+
+    def crop(self, index: int) -> NDArray[np.uint8]:
+        random = np.random.default_rng((self._seed, index))
+        kind = str(random.choice(list(KINDS)))
+        return degrade(super().crop(index), kind, random.random(), (self._seed, index))
+
+
+def measure_head(
+    quality_of: Callable[[Features], Floats],
+    features: Features,
+    source: Source,
+    labels: Labels,
+    measured: NDArray[np.bool_],
+    embedder: OnnxEmbedder,
+    reference: OnnxQuality,
+    cache: Path,
+    *,
+    key: str,
+    has_norm: bool,
+    seed: int,
+) -> tuple[HeadComparison, ...]:
+    """Compare a head with a reference's quality, on clean and on degraded crops.
+
+    Args:
+        quality_of: ``(M,)`` quality of the head for the features of M images.
+        features: features of all images, first views first.
+        source: the images.
+        labels: ``(N,)`` their identities.
+        measured: ``(N,)`` the images to measure on, which the head has never seen; at least two people.
+        embedder: the embedder that the features are from.
+        reference: the model whose quality is the reference.
+        cache: an .npz file that caches what is computed for these images.
+        key: cache key of the embedder and its options.
+        has_norm: whether the embedder gives the norm of its embedding, another quality to compare with.
+        seed: seed of the corruptions and of the bootstrap.
+    """
+    rows = np.flatnonzero(measured)
+    images = {"clean": Subset(source, rows), "degraded": _DegradedCrops(source, rows, seed)}
+
+    def compute() -> Arrays:
+        degraded = features_of(embed_source(embedder, images["degraded"], flip=False))
+        arrays = {"unit": degraded.unit, "norm": degraded.norm, "tap": degraded.tap}
+        for name, part in images.items():
+            arrays |= score_source(part, {f"{name}_quality": reference})
+        return arrays
+
+    hashed = hash_images(images["clean"]).sha256
+    stored = cached_arrays(cache, f"{key} {hashed} {reference.identity} degraded by {seed}", compute)
+    parts = {
+        "clean": Features(features.unit[rows], features.norm[rows], features.tap[rows]),
+        "degraded": Features(stored["unit"], stored["norm"], stored["tap"]),
+    }
+    pairs = {name: compare_all(part.unit, labels[rows]) for name, part in parts.items()}
+    fmr = next((rate for rate in FMRS if rate * pairs["clean"].impostors >= MIN_ACCEPTED), max(FMRS))
+    found = []
+    for name in ("clean", "degraded"):
+        qualities = {HEAD: quality_of(parts[name]), reference.name: stored[f"{name}_quality"]}
+        if has_norm:
+            qualities[NORM] = parts[name].norm
+        found.append(_compare(name, pairs, qualities, labels[rows], fmr, reference.name, seed))
+    return tuple(found)
+
+
+def _compare(
+    name: Literal["clean", "degraded"],
+    pairs: dict[str, ComparedPairs],
+    qualities: dict[str, Floats],
+    people: Labels,
+    fmr: float,
+    reference: str,
+    seed: int,
+) -> HeadComparison:
+    result = reject_areas(
+        pairs[name],
+        qualities,
+        [fmr],
+        replicates=REPLICATES,
+        seed=seed,
+        thresholds_on=None if name == "clean" else pairs["clean"],
+    )[fmr]
+    errors = round(result.fnmr.value * result.genuine)
+    areas, difference = {}, None
+    if errors >= MIN_ERRORS:
+        estimates = {label: result.areas[label][END] for label in qualities}
+        areas = {label: _measured(estimate) for label, estimate in estimates.items()}
+        difference = _measured(estimates[HEAD].minus(estimates[reference]))
+    count = len(np.unique(people))
+    return HeadComparison(
+        name, count, len(people), fmr, result.fnmr.value, errors, reference, areas, difference
+    )
+
+
+def _measured(estimate: Estimate) -> MeasuredArea:
+    return MeasuredArea(estimate.value, estimate.interval())

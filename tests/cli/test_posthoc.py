@@ -1,0 +1,86 @@
+"""``facerts posthoc``: its two ways beside each other."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from facerts.cli.app import build_app
+from facerts.datasets.synthetic import write_synthetic_faces
+from facerts.embedding import load_embedder
+from tests.command import run
+from tests.foreign import write_description, write_embedder
+from tests.shipped import write_model
+
+
+@pytest.fixture
+def models(tmp_path: Path) -> tuple[str, ...]:
+    """Options of a recognizer and of a quality."""
+    theirs = write_embedder(tmp_path / "theirs.onnx")
+    write_description(theirs)
+    return "--model", str(theirs), "--quality", str(write_model(tmp_path / "ours.onnx"))
+
+
+def test_the_help_shows_methods_and_graft() -> None:
+    shown = CliRunner().invoke(build_app(), ["posthoc", "--help"]).output
+    assert "METHOD" in shown
+    assert "graft" in shown
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["rtz", "--model", "m.onnx", "--data", "faces", "--out", "o.onnx"],
+        ["--model", "m.onnx", "rtz", "--data", "faces", "--out", "o.onnx"],
+    ],
+)
+def test_any_other_word_is_a_method(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("posthoc", *arguments) == 2
+    assert "no method 'rtz', did you mean 'rts'?" in capsys.readouterr().err
+
+
+def test_graft_writes_one_file(
+    models: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "joined.onnx"
+    assert run("posthoc", "graft", *models, "--out", out, "--json") == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert summary["bytes"] == out.stat().st_size
+    assert (summary["match_thresholds"], summary["largest_quality_error"]) == ([], 0)
+    assert load_embedder(out).description.quality == "output:quality"
+
+
+def test_graft_calibrates_both_on_the_same_faces(
+    models: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_synthetic_faces(tmp_path / "faces", identities=25, images=4)
+    out = tmp_path / "joined.onnx"
+    assert run("posthoc", "graft", *models, "--out", out, "--calibrate", tmp_path / "faces", "--json") == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert summary["quality_thresholds"] == ["0.99", "0.95", "0.9", "0.8"]
+    assert "0.01" in summary["match_thresholds"]
+    calibration = load_embedder(out).description.calibration
+    assert calibration is not None
+    assert (calibration.faces, calibration.identities) == (100, 25)
+
+
+def test_nothing_is_written_if_it_cannot_be_calibrated(
+    models: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_synthetic_faces(tmp_path / "faces", identities=2, images=2)
+    out = tmp_path / "joined.onnx"
+    assert run("posthoc", "graft", *models, "--out", out, "--calibrate", tmp_path / "faces") == 2
+    assert "4 faces are too few for quality thresholds" in capsys.readouterr().err
+    assert not out.exists()
+
+
+def test_the_recognizer_is_not_overwritten_by_its_calibrated_copy(
+    models: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = Path(models[1]).read_bytes()
+    assert run("posthoc", "graft", *models, "--out", models[1], "--calibrate", tmp_path) == 2
+    assert "it is one of the two models to join" in capsys.readouterr().err
+    assert Path(models[1]).read_bytes() == before
