@@ -122,17 +122,17 @@ class Recognizer:
     def outputs(
         self, source: Source, options: EvaluationOptions, sha256: str, first: np.ndarray
     ) -> FaceOutputs:
-        """Embeddings and norms of a source's images; ``first`` is that of ``hash_images``."""
+        """Embeddings, norms and qualities of a source's images; ``first`` is that of ``hash_images``."""
 
         def compute() -> FaceOutputs:
             found = outputs_of(
                 self.embedder, source, flip=options.flip, first=first, batch_size=options.batch_size
             )
-            return FaceOutputs(found.embedding, norm=found.norm)
+            return FaceOutputs(found.embedding, norm=found.norm, quality=found.quality)
 
         rows = np.arange(len(source))
         return kept_outputs(
-            options, self.embedder, source, compute, rows, sha256=sha256, flip=options.flip, gives="embedding"
+            options, self.embedder, source, compute, rows, sha256=sha256, flip=options.flip, gives="outputs"
         )
 
 

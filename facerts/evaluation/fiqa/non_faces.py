@@ -33,10 +33,14 @@ class NonFaces:
         others: Mapping[str, Source],
         options: EvaluationOptions,
         excluded: str | None,
+        *,
+        embed: bool,
     ) -> NonFaces:
         hashes = {name: hash_images(source) for name, source in others.items()}
         scored = {
-            name: score_images(lineup, source, options, sha256=hashes[name].sha256, first=hashes[name].first)
+            name: score_images(
+                lineup, source, options, sha256=hashes[name].sha256, first=hashes[name].first, embed=embed
+            )
             for name, source in others.items()
         }
         return cls(scored, {name: found.sha256 for name, found in hashes.items()}, excluded)

@@ -43,7 +43,7 @@ def run_fiqa(
 
     Args:
         lineup: recognizers and qualities.
-        data: sets of faces; those without pairs are only separated from non-faces.
+        data: sets of faces; those without pairs are only separated from non-faces, without the recognizers.
         out: the result folder.
         fiqa: how to judge.
         options: how to embed and score.
@@ -65,7 +65,8 @@ def run_fiqa(
     }
     folder = ResultFolder(out, lineup)
     costs = measure_costs(lineup, data[0].images, options.batch_size) if fiqa.cost else Costs()
-    non_faces = NonFaces.read(lineup, others or {}, options, excluded)
+    any_pairs = any(faces.has_pairs for faces in data)
+    non_faces = NonFaces.read(lineup, others or {}, options, excluded, embed=any_pairs)
     thresholds = keep_thresholds(lineup, fiqa, options)
     sets = [faces for one in data for faces in _with_degraded(one, fiqa)]
     pairs: dict[str, dict[str, ComparedPairs]] = {}
@@ -105,7 +106,13 @@ def _with_degraded(faces: FaceSet, fiqa: FiqaOptions) -> list[FaceSet]:
 
 def _score(lineup: Lineup, faces: FaceSet, options: EvaluationOptions) -> ScoredImages:
     return score_images(
-        lineup, faces.images, options, sha256=faces.hashes.sha256, first=faces.first, rows=faces.rows
+        lineup,
+        faces.images,
+        options,
+        sha256=faces.hashes.sha256,
+        first=faces.first,
+        rows=faces.rows,
+        embed=faces.has_pairs,
     )
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from facerts.datasets import Source
 from facerts.embedding.outputs import FaceOutputs, Scores
-from facerts.evaluation.fiqa.lineup import NORM, Lineup
+from facerts.evaluation.fiqa.lineup import NORM, ComputedQuality, Lineup
 from facerts.evaluation.options import EvaluationOptions
 
 
@@ -51,6 +51,7 @@ def score_images(
     sha256: str,
     first: NDArray[np.int64],
     rows: NDArray[np.int64] | None = None,
+    embed: bool = True,
 ) -> ScoredImages:
     """Embed and score the images of a source.
 
@@ -61,20 +62,30 @@ def score_images(
         sha256: hash of the images.
         first: ``(N,)`` first image with the same crop, from ``fingerprint.hash_images``.
         rows: the images to keep; None for all.
+        embed: run the recognizers too.
     """
     kept = np.arange(len(source)) if rows is None else rows
+    recognizers = lineup.recognizers if embed else {}
     outputs = {
-        label: one.outputs(source, options, sha256, first).take(kept)
-        for label, one in lineup.recognizers.items()
+        label: one.outputs(source, options, sha256, first).take(kept) for label, one in recognizers.items()
     }
-    shared = {label: quality.of(source, options, sha256) for label, quality in lineup.qualities.items()}
+    # A model that is a recognizer, too, has given its quality with the embedding.
+    given = {
+        getattr(recognizers[label].embedder, "identity", None): found.quality
+        for label, found in outputs.items()
+        if found.quality is not None
+    }
+    shared = {}
+    for label, quality in lineup.qualities.items():
+        if isinstance(quality, ComputedQuality) and quality.identity in given:
+            shared[label] = given[quality.identity]
+        elif (values := quality.of(source, options, sha256)) is not None:
+            shared[label] = values[kept]
     own = {
         label: {
             **({} if (norm := outputs[label].norm) is None else {NORM: norm}),
             **{name: score.of(source, options, sha256)[kept] for name, score in one.own.items()},
         }
-        for label, one in lineup.recognizers.items()
+        for label, one in recognizers.items()
     }
-    return ScoredImages(
-        outputs, {label: values[kept] for label, values in shared.items() if values is not None}, own
-    )
+    return ScoredImages(outputs, shared, own)
