@@ -19,7 +19,7 @@ from facerts.evaluation.results.ood import OodNumbers
 
 
 @dataclass(frozen=True)
-class NonFaces:
+class ScoredNonFaces:
     """Non-faces and their qualities, by source."""
 
     scored: Mapping[str, ScoredImages] = field(default_factory=dict)
@@ -35,7 +35,7 @@ class NonFaces:
         excluded: str | None,
         *,
         embed: bool,
-    ) -> NonFaces:
+    ) -> ScoredNonFaces:
         hashes = {name: hash_images(source) for name, source in others.items()}
         scored = {
             name: score_images(

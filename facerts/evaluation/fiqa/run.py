@@ -17,7 +17,7 @@ from facerts.evaluation.fiqa.costs import Costs, measure_costs
 from facerts.evaluation.fiqa.data import FaceSet
 from facerts.evaluation.fiqa.grouped import keep_thresholds, measure_groups
 from facerts.evaluation.fiqa.lineup import NORM, ORACLE, Lineup
-from facerts.evaluation.fiqa.non_faces import NonFaces
+from facerts.evaluation.fiqa.non_faces import ScoredNonFaces
 from facerts.evaluation.fiqa.options import FMRS, FiqaOptions
 from facerts.evaluation.fiqa.scored import ScoredImages, score_images
 from facerts.evaluation.options import DEFAULT_OPTIONS, EvaluationOptions
@@ -66,7 +66,7 @@ def run_fiqa(
     folder = ResultFolder(out, lineup)
     costs = measure_costs(lineup, data[0].images, options.batch_size) if fiqa.cost else Costs()
     any_pairs = any(faces.has_pairs for faces in data)
-    non_faces = NonFaces.read(lineup, others or {}, options, excluded, embed=any_pairs)
+    non_faces = ScoredNonFaces.read(lineup, others or {}, options, excluded, embed=any_pairs)
     thresholds = keep_thresholds(lineup, fiqa, options)
     sets = [faces for one in data for faces in _with_degraded(one, fiqa)]
     pairs: dict[str, dict[str, ComparedPairs]] = {}
