@@ -69,7 +69,7 @@ def main() -> None:
     )
     qualities = open_qualities(
         [OWN, f"LightQNet={models / 'lightqnet.onnx'}", *options.quality],
-        descriptions=[f"LightQNet={Path(__file__).with_name('lightqnet.json')}"],
+        descriptions=[f"LightQNet={Path(__file__).with_name('lightqnet.json')}", *options.describe],
         detector=detector,
         threads=1,
         batch_size=16,
@@ -109,6 +109,9 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument(
         "--quality", nargs="+", default=[], metavar="[LABEL=]MODEL", help="Further qualities to judge."
+    )
+    parser.add_argument(
+        "--describe", nargs="+", default=[], metavar="LABEL=FILE.json", help="Descriptions of these qualities."
     )
     parser.add_argument(
         "--training-free",

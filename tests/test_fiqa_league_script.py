@@ -1,0 +1,71 @@
+"""The published league's script, on drawn faces in the layout of the real ones."""
+
+from __future__ import annotations
+
+import shutil
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from facerts.datasets import open_source
+from facerts.datasets.synthetic import write_non_faces, write_synthetic_faces
+from facerts.evaluation.result_folder import load_result
+from tests.scripts import run_script
+
+SCRIPT = Path(__file__).parents[1] / "eval" / "fiqa_league.py"
+PEOPLE, IMAGES = 12, 4
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Twelve people as held-out faces and as LFW, six flat faces with ages, six without, and nine non-faces."""
+    home = tmp_path_factory.mktemp("league")
+    write_synthetic_faces(home / "people", identities=PEOPLE, images=IMAGES, seed=5)
+    source = open_source(home / "people")
+    (home / "faces").mkdir()
+    with tarfile.open(home / "faces" / "val-000000.tar", "w") as tar:
+        for index in range(len(source)):
+            tar.add(home / "people" / source.key(index), source.key(index))
+            person, number = f"P{index // IMAGES}", index % IMAGES + 1
+            copy = home / "lfw" / person / f"{person}_{number:04}.jpg"
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(home / "people" / source.key(index), copy)
+    lines = ["10\t2"]
+    for fold in range(10):
+        lines += [f"P{fold}\t1\t2", f"P{fold}\t3\t4"]
+        lines += [f"P{fold}\t{number}\tP{fold + 2}\t{number}" for number in (1, 2)]
+    (home / "lfw" / "pairs.txt").write_text("\n".join(lines))
+    for name in ("aaf", "rafdb"):
+        (home / name).mkdir()
+        for number in range(6):
+            image = home / "lfw" / f"P{number}" / f"P{number}_0001.jpg"
+            shutil.copy(image, home / name / f"{number:05}a{10 * number + 2:02}.jpg")
+    write_non_faces(home / "pets", images=9)
+    return home
+
+
+@pytest.mark.slow
+def test_every_set_is_judged_on_every_recognizer(data: Path, reference_models: Path, tmp_path: Path) -> None:
+    arguments = ["--data", data, "--models", reference_models, "--out", tmp_path, "--replicates", 5]
+    sets = ["--sets", "heldout", "lfw", "aaf", "rafdb", "misaligned"]
+    done = run_script(SCRIPT, *arguments, *sets, "--recognizers", "mobilefacenet", "facerts-small")
+    assert done.returncode == 0, done.stderr
+    sections = load_result(tmp_path)[0].fiqa
+    assert list(sections) == [
+        *("val-000000", "val-000000, half degraded", "lfw", "lfw, half degraded", "aaf", "rafdb"),
+        *("rafdb, aligned again", "val-000000, misaligned"),
+    ]
+    for name in ("val-000000", "lfw", "val-000000, misaligned"):
+        section = sections[name]
+        assert set(section.recognizers) == {"mobilefacenet", "facerts-small"}
+        assert {"facerts-small", "LightQNet", "sharpness", "det_score", "norm"} <= set(section.qualities)
+        assert section.genuine == (PEOPLE if name != "lfw" else 10) * 6 + (name == "lfw") * 2
+    assert sections["val-000000, misaligned"].thresholds_on == "val-000000"
+    groups = sections["aaf"].groups
+    assert groups is not None
+    assert list(groups.by["age"].accepted["LightQNet"].groups) == [
+        *("below 13", "20 to 39", "40 to 59"),
+    ]
+    assert sections["rafdb"].non_faces is not None
+    assert "## lfw, half degraded" in done.stdout
