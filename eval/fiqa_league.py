@@ -111,7 +111,11 @@ def arguments() -> argparse.Namespace:
         "--quality", nargs="+", default=[], metavar="[LABEL=]MODEL", help="Further qualities to judge."
     )
     parser.add_argument(
-        "--describe", nargs="+", default=[], metavar="LABEL=FILE.json", help="Descriptions of these qualities."
+        "--describe",
+        nargs="+",
+        default=[],
+        metavar="LABEL=FILE.json",
+        help="Descriptions of these qualities.",
     )
     parser.add_argument(
         "--training-free",

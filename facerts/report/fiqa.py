@@ -30,6 +30,7 @@ def write_fiqa_report(folder: str | Path, *, title: str = "Quality league") -> N
         from facerts.report import figures
         from facerts.report.fiqa_section import explanation, figures_of
         from facerts.report.fiqa_tables import detail_tables, league_table
+        from facerts.report.groups import group_parts
     except ImportError as error:
         raise MissingExtraError(
             "figures and pages need matplotlib and Jinja: pip install 'facerts[report]'"
@@ -48,6 +49,8 @@ def write_fiqa_report(folder: str | Path, *, title: str = "Quality league") -> N
                 f"![{one.figure.caption}]({path.name})\n\n{one.figure.caption}"
                 for one, path in zip(drawn, paths, strict=True)
             ]
+            for part in [] if section.groups is None else group_parts(section.groups):
+                parts += [f"### {name}, {part.title}", part.text, *(markdown(table) for table in part.tables)]
             parts += [f"- {note}" for note in section.notes]
         write_markdown(home / TABLES_FILE, "\n\n".join(parts) + "\n")
         write_page([subject], home / PAGE_FILE, title=title)
@@ -60,5 +63,7 @@ def markdown(table: Table) -> str:
 
 
 def _text(cell: Cell) -> str:
-    text = f"{cell.text} {cell.small}".strip() if cell.small else cell.text
-    return f"**{text}**" if cell.bold else text
+    text = f"**{cell.text}**" if cell.bold else cell.text
+    if not cell.small:
+        return text
+    return f"{text} {cell.small if '[' in cell.small else f'({cell.small})'}"

@@ -145,9 +145,12 @@ def detail_tables(section: FiqaSection) -> Iterator[Table]:
     yield Table(
         ["FMR", "recognizers", "Kendall's τ"],
         [
-            [*words(rate(fmr_name), pair), Cell(f"{tau:.2f}")]
+            row
             for fmr_name, found in section.consistency.items()
-            for pair, tau in found.pairs.items()
+            for row in (
+                [*words(rate(fmr_name), "mean"), Cell(f"{found.mean:.2f}", _taus(found.ci95))],
+                *([*words(rate(fmr_name), pair), Cell(f"{tau:.2f}")] for pair, tau in found.pairs.items()),
+            )
         ],
         words=2,
         title="Do recognizers agree on the order of the qualities?",
@@ -189,6 +192,10 @@ def _raw(entry: FiqaArea) -> list[Cell]:
 
 def _ends(interval: Interval | None) -> str:
     return "" if interval is None else f"[{interval[0]:.3f}, {interval[1]:.3f}]"
+
+
+def _taus(interval: Interval | None) -> str:
+    return "" if interval is None else f"[{interval[0]:.2f}, {interval[1]:.2f}]"
 
 
 def _separation(section: FiqaSection, label: str) -> list[Cell]:

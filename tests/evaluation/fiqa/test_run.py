@@ -381,6 +381,7 @@ def test_groups_are_treated_at_one_threshold(
     assert matching.every_pair.groups["new"].fmr.pairs == 32 * 31 // 2 - 8 * 6
     page = (out / "report.html").read_text()
     assert "faces, camera" in page
+    assert "### faces, camera" in (out / "tables.md").read_text()
 
 
 def test_half_of_the_images_are_degraded_each_in_its_own_way(drawn_faces: Path) -> None:
