@@ -82,6 +82,7 @@ def main() -> None:
             [faces],
             options.out,
             FiqaOptions(
+                against=options.against,
                 degraded=faces.has_pairs,
                 replicates=options.replicates,
                 groups=read_groups(*AGES) if has_ages else None,
@@ -116,6 +117,9 @@ def arguments() -> argparse.Namespace:
         default=[],
         metavar="LABEL=FILE.json",
         help="Descriptions of these qualities.",
+    )
+    parser.add_argument(
+        "--against", default=OWN, help=f"Quality to compare the others with (default: {OWN})."
     )
     parser.add_argument(
         "--training-free",

@@ -20,7 +20,6 @@ import numpy as np
 from common import parser_of, run
 from image_sets import DEGRADED_BY, degradation, open_image_set
 from numpy.typing import NDArray
-from quality_areas import Estimate, reject_areas
 
 from facerts.datasets import Source, Subset, open_source
 from facerts.embedding import OnnxEmbedder, load_embedder
@@ -29,10 +28,13 @@ from facerts.embedding.outputs import CropScore, FaceOutputs
 from facerts.embedding.recognizer_scores import open_recognizer_scores
 from facerts.embedding.recognizer_scores.pruning import pruning_stability
 from facerts.errors import DataError
+from facerts.metrics.compared_pairs import compare_all
+from facerts.metrics.reject_areas import Estimate, reject_areas
 from facerts.report.markdown import markdown_table
 
 HEADER = ("recognizer", "score", "area, clean", "area, degraded", "correlation with severity")
 SETS = ("clean", "degraded")
+END = 0.3
 
 
 def main() -> None:
@@ -116,16 +118,16 @@ def area_of(
     names: Sequence[str],
     options: argparse.Namespace,
 ) -> dict[str, Estimate]:
+    people = np.asarray(source.labels)
     areas = reject_areas(
-        outputs.embedding,
-        np.asarray(source.labels),
+        compare_all(outputs.embedding, people),
         {name: outputs.extras[name] for name in names},
         [options.fmr],
-        options.replicates,
-        options.seed,
-        thresholds_on=clean.embedding,
+        replicates=options.replicates,
+        seed=options.seed,
+        thresholds_on=compare_all(clean.embedding, people),
     )[options.fmr].areas
-    return dict(areas)
+    return {name: areas[name][END] for name in names}
 
 
 def cell(area: Estimate) -> str:
