@@ -33,6 +33,7 @@ from facerts.datasets.open import open_images
 from facerts.datasets.synthetic import draw_face, write_synthetic_faces
 from facerts.datasets.synthetic_source import SyntheticSource
 from facerts.embedding import read_description
+from facerts.evaluation.fiqa.score_table import read_scores
 from facerts.evaluation.groups import read_groups
 from facerts.evaluation.result_folder import naming_folders
 from facerts.galleries import Gallery
@@ -113,6 +114,12 @@ def _read_pairs_to_verify(folder: Path) -> None:
     (listing,) = (path for path in folder.iterdir() if path.suffix in (".txt", ".csv"))
     for row in read_pair_list(listing):
         assert (row.error is None) == bool(row.first and row.second)
+
+
+def _read_scores(folder: Path) -> None:
+    table = read_scores(_only_file(folder))
+    if not table.columns:
+        raise AssertionError("a table without scores")
 
 
 def _read_groups(folder: Path) -> None:
@@ -257,6 +264,10 @@ def _lists() -> list[Files]:
 
 
 @lru_cache
+def _score_tables() -> list[Files]:
+    return [{"scores.csv": b'image,sharpness,remark\n/x/a/1.jpg,0.5,"good, ""sharp"""\n2.jpg,-1e3,\n'}]
+
+
 def _group_tables() -> list[Files]:
     return [{"groups.csv": b'image,age,"sex, as given"\n/x/a/1.jpg,34,woman\n2.jpg,,"a ""man"""\n'}]
 
@@ -488,6 +499,7 @@ READERS = {
     "pairs (txt)": Reader(_read_pairs, _pair_lists),
     "pairs (csv)": Reader(_read_pairs, _pair_tables),
     "groups (csv)": Reader(_read_groups, _group_tables),
+    "scores (csv)": Reader(_read_scores, _score_tables),
     "pairs to verify (txt)": Reader(_read_pairs_to_verify, _pair_lists),
     "pairs to verify (csv)": Reader(_read_pairs_to_verify, _pair_tables),
     "npz": Reader(_read_table, _tables, pack=_zip("a.npz"), hostile=corpus.hostile_tables),
