@@ -76,21 +76,24 @@ def main() -> None:
     )
     lineup = Lineup.of(recognizers, {}, qualities)
     pets = open_without(str(options.data / "pets"), FOR_DEVELOPMENT)
-    for faces, has_ages in face_sets(options, evaluation):
-        run_fiqa(
-            lineup,
-            [faces],
-            options.out,
-            FiqaOptions(
-                against=options.against,
-                degraded=faces.has_pairs,
-                replicates=options.replicates,
-                groups=read_groups(*AGES) if has_ages else None,
-            ),
-            evaluation,
-            others={pets.name: pets},
-            excluded=FOR_DEVELOPMENT,
-        )
+    sets = list(face_sets(options, evaluation))
+    for ages in (False, True):
+        chosen = [faces for faces, has_ages in sets if has_ages == ages]
+        if chosen:
+            run_fiqa(
+                lineup,
+                chosen,
+                options.out,
+                FiqaOptions(
+                    against=options.against,
+                    degraded=any(faces.has_pairs for faces in chosen),
+                    replicates=options.replicates,
+                    groups=read_groups(*AGES) if ages else None,
+                ),
+                evaluation,
+                others={pets.name: pets},
+                excluded=FOR_DEVELOPMENT,
+            )
     write_fiqa_report(options.out)
     print((options.out / "tables.md").read_text(encoding="utf-8"))
 
