@@ -30,6 +30,7 @@ def show_fiqa(sections: Mapping[str, FiqaSection]) -> None:
             for row in table.rows
         ]
         title = f"{name}: {table.title or 'faces against non-faces'}".replace("\u00a0", " ")
-        rows_table(title, table.columns, rows)
+        if rows:
+            rows_table(title, table.columns, rows)
         if section.groups is not None:
             show_groups(section.groups)

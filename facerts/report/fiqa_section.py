@@ -51,7 +51,7 @@ def fiqa(subjects: Sequence[Subject]) -> PageSection:
 
 def part(subject: Subject, name: str, section: FiqaSection, title: str) -> PagePart:
     """The tables and figures of one set of faces."""
-    tables: list[Table] = [league_table(section), *(table for table in detail_tables(section) if table.rows)]
+    tables: list[Table] = [table for table in (league_table(section), *detail_tables(section)) if table.rows]
     drawn = [one.figure for one in figures_of(subject, name, section)]
     return PagePart(title, tables, drawn, explanation(section), section.notes)
 

@@ -60,7 +60,7 @@ def ranked(section: FiqaSection) -> list[str]:
 
 
 def league_table(section: FiqaSection) -> Table:
-    """A row for each quality: areas, separation from non-faces and cost."""
+    """A row for each quality: areas, separation from non-faces and cost; no rows if only groups were measured."""
     fmr = section.headline_fmr
     areas = {} if fmr is None else areas_of(section, fmr)
     recognizers = list(section.recognizers) if areas and len(section.recognizers) > 1 else []
@@ -85,6 +85,8 @@ def league_table(section: FiqaSection) -> Table:
     if areas:
         empty = [NONE] * (len(columns) - 3 - len(recognizers))
         rows.append([*words(RANDOM), Cell("1.000"), NONE, *[Cell("1.000")] * len(recognizers), *empty])
+    if not areas and section.non_faces is None:
+        rows = []
     title = "" if fmr is None else f"Area to 30 % rejected at FMR {rate(fmr)}"
     return Table(columns, rows, title=title)
 

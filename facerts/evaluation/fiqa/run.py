@@ -246,11 +246,11 @@ def _check(lineup: Lineup, data: Sequence[FaceSet], fiqa: FiqaOptions, others: M
         Error: nothing can be measured on a set, or there is no such quality.
     """
     for faces in data:
-        if not others and not (faces.has_pairs and lineup.recognizers):
+        if not others and fiqa.groups is None and not (faces.has_pairs and lineup.recognizers):
             missing = "its people are unknown" if lineup.recognizers else "there is no recognizer"
             raise Error(
                 f"{faces.name}: nothing can be measured, since {missing}; give images with identities or a benchmark "
-                "and recognizers (--model), or non-faces (--out-of)"
+                "and recognizers (--model), non-faces (--out-of), or groups (--groups)"
             )
     if fiqa.degraded and not any(faces.has_pairs for faces in data):
         raise Error("--degraded needs a set with pairs")

@@ -401,3 +401,15 @@ def test_half_of_the_images_are_degraded_each_in_its_own_way(drawn_faces: Path) 
     counts = [sum(k == kind and s > 0 for k, s in zip(kinds, severities, strict=True)) for kind in set(kinds)]
     assert len(counts) == 6
     assert min(counts) > 260
+
+
+def test_groups_need_neither_recognizers_nor_non_faces(
+    drawn_faces: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["--data", drawn_faces, "--groups", r"number=(\d)\.jpg", "--out", tmp_path, "--no-cost"]
+    assert run("evaluate", "fiqa", *arguments) == 0
+    section = load_result(tmp_path)[0].fiqa[NAME]
+    assert (section.areas, section.non_faces) == ([], None)
+    assert section.groups is not None
+    assert list(section.groups.by["number"].accepted["sharpness"].groups) == [str(n) for n in range(8)]
+    assert "Accepted share" in capsys.readouterr().out
