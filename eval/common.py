@@ -54,12 +54,6 @@ def load_labeled(texts: Sequence[str]) -> list[SavedResult]:
     return results
 
 
-def split_label(text: str) -> tuple[str, str]:
-    """Split ``LABEL=VALUE``; without a label it is empty. A label may itself contain "="."""
-    label, _, value = ("", "", text) if Path(text).exists() else text.rpartition("=")
-    return label, value
-
-
 def warn_of_other_data(
     results: Sequence[SavedResult], name: str, hash_of: Callable[[SavedResult], object]
 ) -> None:

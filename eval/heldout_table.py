@@ -18,13 +18,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-from common import parser_of, run, split_label
+from common import parser_of, run
 from numpy.typing import NDArray
 
 from facerts.benchmarks import pairs_from_identities
 from facerts.datasets import Source, open_source
 from facerts.embedding.outputs import FaceOutputs
 from facerts.errors import DataError
+from facerts.evaluation.labeled import split_label
 from facerts.evaluation.verification import verification_of
 from facerts.metrics.all_pairs import AllPairs, all_pairs, resampled_thresholds
 from facerts.metrics.intervals import percentile_interval

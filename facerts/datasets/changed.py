@@ -21,10 +21,11 @@ class ChangedCrops(Source):
         source: aligned images.
         name: name of the change, added to that of the source.
         change: changes a crop; must depend on nothing but the crop and its index.
-        identity: everything that ``change`` does, as text; crops are cached by it.
+        identity: everything that ``change`` does, as text, for caches of what is computed from the crops; None if these
+            have keys of their own.
     """
 
-    def __init__(self, source: Source, name: str, change: Change, identity: str) -> None:
+    def __init__(self, source: Source, name: str, change: Change, identity: str | None = None) -> None:
         self.name = f"{source.name}, {name}"
         self.labels, self.identities, self.other_files = source.labels, source.identities, source.other_files
         self._source, self._change, self._identity = source, change, identity
@@ -46,4 +47,4 @@ class ChangedCrops(Source):
 
     def crop_identity(self) -> str | None:
         inner = self._source.crop_identity()
-        return None if inner is None else f"{inner} {self._identity}".strip()
+        return None if inner is None or self._identity is None else f"{inner} {self._identity}".strip()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Any, TypeVar, overload
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,36 +30,14 @@ class Cost:
     high: float
 
 
-@overload
 def milliseconds_per_face(
-    score: OfCrops,
+    scores: Mapping[Key, OfCrops],
     crops: NDArray[np.uint8],
     *,
     batch_size: int = 16,
     rounds: int = 7,
     clock: Callable[[], float] = perf_counter,
-) -> float: ...
-
-
-@overload
-def milliseconds_per_face(
-    score: Mapping[Key, OfCrops],
-    crops: NDArray[np.uint8],
-    *,
-    batch_size: int = 16,
-    rounds: int = 7,
-    clock: Callable[[], float] = perf_counter,
-) -> dict[Key, Cost]: ...
-
-
-def milliseconds_per_face(
-    score: OfCrops | Mapping[Key, OfCrops],
-    crops: NDArray[np.uint8],
-    *,
-    batch_size: int = 16,
-    rounds: int = 7,
-    clock: Callable[[], float] = perf_counter,
-) -> float | dict[Key, Cost]:
+) -> dict[Key, Cost]:
     """Measure the wall time of scores per crop.
 
     In each round every score goes through all crops in turn, so that whatever else the machine does slows all of them
@@ -67,14 +45,11 @@ def milliseconds_per_face(
     than their use of several cores.
 
     Args:
-        score: a score, or several by name.
+        scores: scores by name.
         crops: ``(N, 112, 112, 3) uint8`` RGB, at least one.
         batch_size: crops per call.
         rounds: number of rounds.
         clock: returns seconds.
-
-    Returns:
-        The median over the rounds in milliseconds; for several scores, the cost of each by name.
 
     Raises:
         ValueError: there are no crops or no rounds, or the batch size is below 1.
@@ -83,17 +58,12 @@ def milliseconds_per_face(
         raise ValueError(
             f"{len(crops)} crops in {rounds} rounds, {batch_size} at a time: each must be at least 1"
         )
-    if not isinstance(score, Mapping):
-        alone = {"score": score}
-        return milliseconds_per_face(alone, crops, batch_size=batch_size, rounds=rounds, clock=clock)[
-            "score"
-        ].median
     batches = [crops[start : start + batch_size] for start in range(0, len(crops), batch_size)]
-    for of_crops in score.values():
+    for of_crops in scores.values():
         of_crops(batches[0])
-    seconds: dict[Key, list[float]] = {name: [] for name in score}
+    seconds: dict[Key, list[float]] = {name: [] for name in scores}
     for _ in range(rounds):
-        for name, of_crops in score.items():
+        for name, of_crops in scores.items():
             begin = clock()
             for batch in batches:
                 of_crops(batch)

@@ -108,6 +108,12 @@ class SavedResult:
         )
 
 
+def split_label(text: str) -> tuple[str, str]:
+    """Split ``LABEL=VALUE``; without a label it is empty. A label may itself contain "="."""
+    label, _, value = ("", "", text) if Path(text).exists() else text.rpartition("=")
+    return label, value
+
+
 def load_labeled(texts: Sequence[str | Path]) -> list[SavedResult]:
     """Read folders given as ``FOLDER`` or ``LABEL=FOLDER`` (a label may hold "=" itself).
 
@@ -116,7 +122,7 @@ def load_labeled(texts: Sequence[str | Path]) -> list[SavedResult]:
     """
     results = []
     for text in map(str, texts):
-        label, _, path = ("", "", text) if Path(text).is_dir() else text.rpartition("=")
+        label, path = split_label(text)
         content, arrays = load_result(path)
         results.append(
             SavedResult(label or content.model.name, Path(path), content, arrays, labeled=bool(label))

@@ -20,6 +20,7 @@ from facerts.embedding.recognizer_scores import RECOGNIZER_SCORES, open_recogniz
 from facerts.errors import DataError, Error, ModelError, did_you_mean
 from facerts.evaluation.baselines import detector_score, sharpness
 from facerts.evaluation.fiqa.score_table import read_scores
+from facerts.evaluation.labeled import split_label
 from facerts.evaluation.options import EvaluationOptions, kept_outputs
 from facerts.evaluation.results.fiqa import QualityKind
 from facerts.hub.registry import find_model
@@ -186,12 +187,6 @@ class Lineup:
             *(f"quality {label} {one.sha256}" for label, one in self.qualities.items()),
         ]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
-
-
-def split_label(text: str) -> tuple[str, str]:
-    """Split ``LABEL=VALUE``; without a label it is empty. A label may itself contain "="."""
-    label, _, value = ("", "", text) if Path(text).exists() else text.rpartition("=")
-    return label, value
 
 
 def open_recognizers(

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.datasets import Source, Subset
+from facerts.datasets.changed import ChangedCrops
 from facerts.datasets.fingerprint import hash_images
 from facerts.embedding import OnnxEmbedder
 from facerts.embedding.cache import Arrays, cached_arrays
@@ -100,19 +101,6 @@ class HeadComparison:
         )
 
 
-class _DegradedCrops(Subset):
-    """A part of a source with every crop corrupted: a kind and a severity for each image, by the seed."""
-
-    def __init__(self, source: Source, rows: NDArray[np.int64], seed: int) -> None:
-        super().__init__(source, rows)
-        self._seed = seed
-
-    def crop(self, index: int) -> NDArray[np.uint8]:
-        random = np.random.default_rng((self._seed, index))
-        kind = str(random.choice(list(KINDS)))
-        return degrade(super().crop(index), kind, random.random(), (self._seed, index))
-
-
 def measure_head(
     quality_of: Callable[[Features], Floats],
     features: Features,
@@ -143,7 +131,8 @@ def measure_head(
         seed: seed of the corruptions and of the bootstrap.
     """
     rows = np.flatnonzero(measured)
-    images = {"clean": Subset(source, rows), "degraded": _DegradedCrops(source, rows, seed)}
+    clean = Subset(source, rows)
+    images = {"clean": clean, "degraded": _degraded(clean, seed)}
 
     def compute() -> Arrays:
         degraded = features_of(embed_source(embedder, images["degraded"], flip=False))
@@ -167,6 +156,17 @@ def measure_head(
             qualities[NORM] = parts[name].norm
         found.append(_compare(name, pairs, qualities, labels[rows], fmr, reference.name, seed))
     return tuple(found)
+
+
+def _degraded(source: Source, seed: int) -> Source:
+    """The same crops, each corrupted by a kind and a severity of its own."""
+
+    def change(crop: NDArray[np.uint8], index: int) -> NDArray[np.uint8]:
+        random = np.random.default_rng((seed, index))
+        kind = str(random.choice(list(KINDS)))
+        return degrade(crop, kind, random.random(), (seed, index))
+
+    return ChangedCrops(source, "degraded", change)
 
 
 def _compare(

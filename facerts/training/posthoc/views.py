@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.datasets import Source
+from facerts.datasets.changed import ChangedCrops
 from facerts.training.augment import Augmenter, build_augmentation
 from facerts.training.recipe import Augmentation
 
@@ -51,31 +52,14 @@ class Views:
         if self.count > 1:
             augment = build_augmentation(**self.augmentation.model_dump())
             for number in range(1, self.count):
-                yield _AugmentedView(source, augment, self.seed, number)
+                yield _augmented(source, augment, self.seed, number)
 
 
-class _AugmentedView(Source):
+def _augmented(source: Source, augment: Augmenter, seed: int, number: int) -> Source:
     """A source with augmented crops."""
 
-    def __init__(self, source: Source, augment: Augmenter, seed: int, number: int) -> None:
-        self.name = f"{source.name}, view {number + 1}"
-        self.labels, self.identities = source.labels, source.identities
-        self._source = source
-        self._augment = augment
-        self._seed, self._number = seed, number
-
-    def __len__(self) -> int:
-        return len(self._source)
-
-    def key(self, index: int) -> str:
-        return self._source.key(index)
-
-    def location(self, index: int) -> str:
-        return self._source.location(index)
-
-    def read(self, index: int) -> bytes:
-        return self._source.read(index)
-
-    def crop(self, index: int) -> NDArray[np.uint8]:
+    def change(crop: NDArray[np.uint8], index: int) -> NDArray[np.uint8]:
         # Keyed as in training; there are no epochs here, so the epoch is 0.
-        return self._augment(self._source.crop(index), (self._seed, 0, index, self._number))
+        return augment(crop, (seed, 0, index, number))
+
+    return ChangedCrops(source, f"view {number + 1}", change)
