@@ -11,11 +11,15 @@ A second head predicts the log scales z ∈ R^δ of a random temperature; v = ex
 
 With one shared v, the temperature is distributed as Γ(shape δ/2, rate (δ/2 − 1)/v), whose mode is v, and L_KL is the
 divergence of Γ(½, 1/(2v)) from the prior Γ(½, ½). Inference is deterministic: v̄ = mean_i v_i is the uncertainty.
+
+Two variants are not the paper's, and serve to measure what the randomness does: the temperature fixed at its mean
+E[t] = Σ_i v_i / (δ − 2), and none at all, where the head learns from L_KL alone.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Literal
 
 from pydantic import Field
@@ -43,11 +47,14 @@ class RTSConfig(MarginConfig):
         kl_weight: λ.
         degrees: δ, degrees of freedom: the number of squared normals that a temperature sums; above 2.
         scale: "vector" predicts δ scales, "shared" a single one.
+        temperature: "random" draws it, as the paper does; "mean" fixes it at its mean; "none" leaves the logits as they
+            are.
     """
 
     kl_weight: float = Field(10.0, ge=0)
     degrees: int = Field(16, gt=2, le=4096)
     scale: Literal["vector", "shared"] = "vector"
+    temperature: Literal["random", "mean", "none"] = "random"
 
 
 def temperature(v: Tensor, noise: Tensor) -> Tensor:
@@ -61,6 +68,11 @@ def temperature(v: Tensor, noise: Tensor) -> Tensor:
         ``(B,)``; E[t] = Σ v_i / (δ − 2), Var[t] = 2 Σ v_i² / (δ − 2)².
     """
     return (v * noise.square()).sum(dim=1) / (noise.shape[1] - 2)
+
+
+def mean_temperature(v: Tensor, degrees: int) -> Tensor:
+    """E[t] = Σ_i v_i / (δ − 2): scales ``(B, δ)``, or ``(B, 1)`` if shared by δ normals, to ``(B,)``."""
+    return v.mean(dim=1) * degrees / (degrees - 2)
 
 
 def kl_divergence(z: Tensor) -> Tensor:
@@ -81,16 +93,26 @@ class RTS(ClassificationMethod):
     def image_terms(self, outputs: Outputs, batch: Batch) -> ImageTerms:
         z = outputs["log_scale"]
         v = z.exp()
-        noise = keyed_normal(batch.seed, batch.step, batch.samples, self.config.degrees).to(z)
-        t = temperature(v, noise)
         kl = kl_divergence(z)
-        return ImageTerms(
+        terms = ImageTerms(
             outputs["embedding"],
-            temperature=t.clamp_min(MIN_TEMPERATURE),
             penalty=self.config.kl_weight * kl,
-            parts={"kl": kl.detach().mean(), "clamped": (t.detach() < MIN_TEMPERATURE).sum()},
+            parts={"kl": kl.detach().mean()},
             per_image={"v": v.detach().mean(dim=1)},
         )
+        if self.config.temperature == "none":
+            return terms
+        t = self._temperature(v, batch)
+        clamped = (t.detach() < MIN_TEMPERATURE).sum()
+        return replace(
+            terms, temperature=t.clamp_min(MIN_TEMPERATURE), parts={**terms.parts, "clamped": clamped}
+        )
+
+    def _temperature(self, v: Tensor, batch: Batch) -> Tensor:
+        degrees = self.config.degrees
+        if self.config.temperature == "mean":
+            return mean_temperature(v, degrees)
+        return temperature(v, keyed_normal(batch.seed, batch.step, batch.samples, degrees).to(v))
 
     def score(self, outputs: Outputs) -> dict[str, Tensor]:
         z = outputs["log_scale"]

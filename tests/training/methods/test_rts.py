@@ -14,7 +14,14 @@ from facerts.training.class_head.centers import ClassCenters
 from facerts.training.methods import METHODS, Batch
 from facerts.training.methods import rts as rts_module
 from facerts.training.methods.noise import keyed_normal
-from facerts.training.methods.rts import MIN_TEMPERATURE, RTS, RTSConfig, kl_divergence, temperature
+from facerts.training.methods.rts import (
+    MIN_TEMPERATURE,
+    RTS,
+    RTSConfig,
+    kl_divergence,
+    mean_temperature,
+    temperature,
+)
 
 DEGREES = 16
 
@@ -61,6 +68,40 @@ def test_moments_of_the_temperature() -> None:
     assert abs(t.mean() - mean) < 5 * (variance / draws).sqrt()
     fourth = (t - t.mean()).pow(4).mean()
     assert abs(t.var() - variance) < 5 * ((fourth - variance**2) / draws).sqrt()
+
+
+@pytest.mark.parametrize("entries", [DEGREES, 1])
+def test_the_mean_temperature_is_the_mean_of_the_draws(entries: int) -> None:
+    v = torch.linspace(0.2, 3.0, entries, dtype=torch.float64).expand(100_000, -1)
+    t = temperature(v, keyed_normal(4, 1, torch.arange(len(v)), DEGREES).double())
+    assert abs(t.mean() - mean_temperature(v[:1], DEGREES)) < 5 * t.std() / math.sqrt(len(v))
+
+
+@pytest.mark.parametrize("scale", ["vector", "shared"])
+def test_the_mean_temperature_scales_the_logits(scale: str) -> None:
+    torch.manual_seed(5)
+    centers, embedding, entries = ClassCenters(7, 12), torch.randn(10, 12), {"vector": DEGREES, "shared": 1}
+    z = torch.randn(10, entries[scale])
+    method = RTS(RTSConfig(scale=scale, temperature="mean", margin=0.0, logit_scale=8.0))
+    loss = method.loss({"embedding": embedding, "log_scale": z}, batch(10), centers)
+    t = z.exp().expand(-1, DEGREES).sum(dim=1) / (DEGREES - 2)
+    logits = 8.0 * F.normalize(embedding) @ F.normalize(centers.weight).T / t.unsqueeze(1)
+    torch.testing.assert_close(loss.parts["cross_entropy"], F.cross_entropy(logits, batch(10).labels))
+    other_step = method.loss({"embedding": embedding, "log_scale": z}, batch(10, step=6), centers)
+    assert torch.equal(loss.total, other_step.total)
+
+
+def test_without_a_temperature_the_head_learns_from_the_divergence_alone() -> None:
+    torch.manual_seed(6)
+    centers, embedding = ClassCenters(7, 12), torch.randn(10, 12)
+    z = torch.randn(10, DEGREES, requires_grad=True)
+    loss = RTS(RTSConfig(temperature="none", kl_weight=3.0)).loss(
+        {"embedding": embedding, "log_scale": z}, batch(10), centers
+    )
+    plain = METHODS["arcface"](METHODS["arcface"].Config()).loss({"embedding": embedding}, batch(10), centers)
+    assert torch.equal(loss.parts["cross_entropy"], plain.parts["cross_entropy"])
+    (gradient,) = torch.autograd.grad(loss.total, z)
+    torch.testing.assert_close(gradient, 3.0 * (z.exp() - 1).detach() / (2 * DEGREES * 10))
 
 
 @pytest.mark.parametrize("v", [0.4, 1.0, 2.2])
@@ -197,7 +238,10 @@ def test_hard_images_learn_a_larger_scale_than_easy_ones() -> None:
     assert v[:7].mean() < 1 < v[7:].mean()
 
 
-@pytest.mark.parametrize("settings", [{"degrees": 2}, {"kl_weight": -1}, {"scale": "both"}, {"delta": 3}])
+@pytest.mark.parametrize(
+    "settings",
+    [{"degrees": 2}, {"kl_weight": -1}, {"scale": "both"}, {"delta": 3}, {"temperature": "cold"}],
+)
 def test_impossible_settings_are_refused(settings: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=next(iter(settings))):
         RTSConfig(**settings)  # type: ignore[arg-type]
