@@ -9,7 +9,11 @@ Each run has a folder OUT/LABEL_seedN with recipe, log, checkpoint, model and re
 
 To continue after an interruption, run the same command again. Finished steps are skipped as long as their command and
 the file that they read are unchanged, and an interrupted training continues from its checkpoint. If a run fails, the
-others continue, and the exit status is 1.
+others continue, and the exit status is 1. Several of these commands may share OUT: each leaves the runs of the others
+to them.
+
+Arguments can be read from files, @FILE, which have comments, quotes and variables as in a shell; papers/*.args are such
+files.
 """
 
 from __future__ import annotations
@@ -17,7 +21,9 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -33,12 +39,12 @@ from typing import Any, NamedTuple
 from common import parser_of, run
 
 from facerts.cli.output import EXIT_INTERRUPTED, EXIT_SOME_FAILED, print_error
-from facerts.errors import Error
+from facerts.errors import Error, LockedError
 from facerts.io.console import stderr
-from facerts.io.files import atomic_write, sha256_file
+from facerts.io.files import atomic_write, locked, sha256_file
 from facerts.io.json_file import read_json
 from facerts.training.plain_yaml import parse_yaml
-from facerts.training.recipe import load_recipe
+from facerts.training.recipe import Recipe, changed_fields, load_recipe
 
 CHECKPOINT, RECIPE, RESULT, ARRAYS = "checkpoint.pt", "wanted.yaml", "result.json", "arrays.npz"
 RECORD, LOG = "steps.json", "commands.log"
@@ -70,11 +76,11 @@ class Run:
 
     Attributes:
         folder: folder of the run, OUT/LABEL_seedN.
-        recipe: the complete recipe, as YAML.
+        recipe: the complete recipe.
     """
 
     folder: Path
-    recipe: str
+    recipe: Recipe
 
     @property
     def model(self) -> Path:
@@ -122,6 +128,8 @@ def main() -> None:
 
 def read_options() -> argparse.Namespace:
     parser = parser_of(__doc__)
+    parser.fromfile_prefix_chars = "@"
+    parser.convert_arg_line_to_args = _arguments_of_line  # type: ignore[method-assign]
     parser.add_argument(
         "recipes",
         nargs="+",
@@ -136,7 +144,8 @@ def read_options() -> argparse.Namespace:
         action="extend",
         default=[],
         metavar="KEY=VALUE",
-        help="Recipe fields to change in all runs; {seed} in a value is replaced by the seed of the run.",
+        help="Recipe fields to change in all runs; {seed} and {out} in a value are replaced by the seed of the run and "
+        "by OUT.",
     )
     parser.add_argument(
         "--set-for",
@@ -233,9 +242,11 @@ def plan(options: argparse.Namespace) -> list[Run]:
         for combination in itertools.product(*sweeps):
             name = _file_name("_".join([label, *(part for part, _ in combination), f"seed{seed}"]))
             fields = [*options.set, *overrides[label], *(field for _, field in combination)]
-            fields = [field.replace("{seed}", str(seed)) for field in fields]
+            fields = [
+                field.replace("{seed}", str(seed)).replace("{out}", str(options.out)) for field in fields
+            ]
             loaded = load_recipe(recipe, [*fields, f"seed={seed}", f"name={name}"])
-            runs.append(Run(options.out / name, loaded.to_yaml()))
+            runs.append(Run(options.out / name, loaded))
     name, count = Counter(planned.folder.name for planned in runs).most_common(1)[0]
     if count > 1:
         raise Error(f"{count} runs would have the name {name}; change labels, seeds or values")
@@ -250,7 +261,11 @@ def execute_all(runs: Sequence[Run], options: argparse.Namespace) -> dict[Run, S
         prefix = f"[{number}/{len(runs)}] {planned.folder.name}"
         start = time.monotonic()
         try:
-            executed = execute(planned, options, prefix)
+            with locked(planned.folder):
+                executed = execute(planned, options, prefix)
+        except LockedError:
+            _print(f"{prefix}: left to another process")
+            continue
         except StepError as error:
             failed[planned] = error
             _print(f"{prefix}: {error}")
@@ -285,8 +300,7 @@ def execute(planned: Run, options: argparse.Namespace, prefix: str) -> bool:
         done = read_json(record)
         if not isinstance(done, dict):
             raise Error(f"{record}: was not written by this script; remove it to start again")
-    with atomic_write(planned.folder / RECIPE, "w") as file:
-        file.write(planned.recipe)
+    _write_recipe(planned)
     executed = False
     for step in planned.steps(options):
         key: dict[str, Any] = {"command": step.command, "reads": sha256_file(step.reads)}
@@ -304,6 +318,15 @@ def execute(planned: Run, options: argparse.Namespace, prefix: str) -> bool:
         with atomic_write(record, "w") as file:
             json.dump(done, file, indent=1)
     return executed
+
+
+def _write_recipe(planned: Run) -> None:
+    """Write the recipe, unless the one that is there trains the same, such as one of an earlier version."""
+    path = planned.folder / RECIPE
+    if path.exists() and not changed_fields(load_recipe(path), planned.recipe):
+        return
+    with atomic_write(path, "w") as file:
+        file.write(planned.recipe.to_yaml())
 
 
 def _run_command(step: Step, log: Path) -> None:
@@ -331,6 +354,11 @@ def _run_command(step: Step, log: Path) -> None:
             file.seek(start)
             output = file.read().strip().splitlines()
         raise StepError(f"{step.name} ended with status {status}: {output[-1]} (full output in {log})")
+
+
+def _arguments_of_line(line: str) -> list[str]:
+    """Arguments of a line of an @FILE."""
+    return [os.path.expandvars(argument) for argument in shlex.split(line, comments=True)]
 
 
 def _labeled(text: str) -> tuple[str, str]:

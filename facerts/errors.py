@@ -34,6 +34,10 @@ class WriteError(Error):
     """A file or folder cannot be written: the disk is full or read-only, or a file is where a folder should be."""
 
 
+class LockedError(Error):
+    """Another process is writing a file or folder."""
+
+
 class NonFiniteLossError(Error):
     """Training stopped because the loss is not a finite number."""
 

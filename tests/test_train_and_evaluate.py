@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import json
 import os
@@ -11,7 +12,9 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -24,6 +27,7 @@ from facerts.datasets import open_source
 from facerts.datasets.synthetic import write_synthetic_faces
 from facerts.evaluation.result_folder import load_result
 from facerts.evaluation.results import Result
+from facerts.io.files import locked
 from facerts.training.checkpoint import load_checkpoint, load_network
 from tests.scripts import run_script
 
@@ -191,23 +195,80 @@ def test_the_documented_comparisons_are_there() -> None:
     assert len(documented()) == 4
 
 
-@pytest.mark.parametrize("command", documented(), ids=lambda command: command[0])
-def test_a_documented_comparison_has_complete_recipes(
-    command: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def plan(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """The script's module and the runs that it plans for the given arguments."""
     monkeypatch.syspath_prepend(SCRIPT.parent)
     script = importlib.import_module("train_and_evaluate")
-    monkeypatch.setattr(sys, "argv", [SCRIPT.name, *command])
-    runs = script.plan(script.read_options())
+
+    def planned(*arguments: object) -> Any:
+        monkeypatch.setattr(sys, "argv", [SCRIPT.name, *map(str, arguments)])
+        options = script.read_options()
+        return script, options, script.plan(options)
+
+    return planned
+
+
+@pytest.mark.parametrize("command", documented(), ids=lambda command: command[0])
+def test_a_documented_comparison_has_complete_recipes(command: list[str], plan: Callable[..., Any]) -> None:
+    _, _, runs = plan(*command)
     assert len(runs) >= 3
     for one in runs:
-        assert "base" not in yaml.safe_load(one.recipe)
+        assert "base" not in yaml.safe_load(one.recipe.to_yaml())
 
 
-def test_one_base_is_swept_over_methods(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(SCRIPT.parent)
-    script = importlib.import_module("train_and_evaluate")
-    monkeypatch.setattr(sys, "argv", [SCRIPT.name, "casia", "--sweep", "method=rts,dul", "--out", "out"])
-    runs = script.plan(script.read_options())
+def test_one_base_is_swept_over_methods(plan: Callable[..., Any]) -> None:
+    _, _, runs = plan("casia", "--sweep", "method=rts,dul", "--out", "out")
     assert [one.folder.name for one in runs] == ["casia_method_rts_seed1", "casia_method_dul_seed1"]
-    assert [yaml.safe_load(one.recipe)["method"]["name"] for one in runs] == ["rts", "dul"]
+    assert [one.recipe.method["name"] for one in runs] == ["rts", "dul"]
+
+
+def test_arguments_come_from_files(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plan: Callable[..., Any]
+) -> None:
+    monkeypatch.setenv("RECIPES", str(data))
+    (tmp_path / "more.args").write_text("--set-for b backbone.weights={out}/a_seed{seed}  # of this seed\n")
+    (tmp_path / "some.args").write_text(
+        f"# Two runs.\na=$RECIPES/arcface.yaml\n'b=$RECIPES/rts.yaml' \n\n@{tmp_path / 'more.args'}\n"
+    )
+    _, options, runs = plan(f"@{tmp_path / 'some.args'}", "--seeds", 3, "--out", "runs", "--threads", 1)
+    assert [one.folder.name for one in runs] == ["a_seed3", "b_seed3"]
+    assert [one.recipe.backbone.weights for one in runs] == [None, "runs/a_seed3"]
+    assert options.threads == 1
+
+
+def test_a_run_of_another_process_is_left_to_it(
+    data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], plan: Callable[..., Any]
+) -> None:
+    script, options, runs = plan(data / "rts.yaml", "--out", tmp_path)
+    with locked(tmp_path / "rts_seed1"):
+        assert script.execute_all(runs, options) == {}
+    assert "[1/1] rts_seed1: left to another process" in capfd.readouterr().err
+    assert not (tmp_path / "rts_seed1").exists()
+
+
+def test_a_recipe_of_an_earlier_version_is_not_trained_again(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plan: Callable[..., Any]
+) -> None:
+    script, options, (run,) = plan(data / "rts.yaml", "--out", tmp_path)
+    started = []
+
+    def start(step: Any, log: Path) -> None:
+        started.append(step.name)
+        step.writes.write_text("as if")
+
+    monkeypatch.setattr(script, "_run_command", start)
+    assert script.execute(run, options, "")
+    fields = yaml.safe_load((run.folder / "wanted.yaml").read_text())
+    # A version without this setting, which now has this value by default.
+    assert fields["method"].pop("temperature") == "random"
+    earlier = yaml.safe_dump(fields)
+    (run.folder / "wanted.yaml").write_text(earlier)
+    steps = json.loads((run.folder / "steps.json").read_text())
+    steps["train"]["reads"] = hashlib.sha256(earlier.encode()).hexdigest()
+    (run.folder / "steps.json").write_text(json.dumps(steps))
+    assert not script.execute(run, options, "")
+    assert started == ["train", "export"]
+    _, _, (changed,) = plan(data / "rts.yaml", "--set", "method.kl_weight=3", "--out", tmp_path)
+    assert script.execute(changed, options, "")
+    assert started == ["train", "export", "train"]

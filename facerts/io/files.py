@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
-from facerts.errors import Error, WriteError
+from facerts.errors import Error, LockedError, WriteError
 
 ADVICE = "free up space or choose another location"
 
@@ -129,7 +129,7 @@ def locked(path: str | Path) -> Iterator[None]:
     locked independently.
 
     Raises:
-        Error: another process has locked the path.
+        LockedError: another process has locked the path.
         WriteError: the lock file cannot be created or locked.
     """
     path = Path(os.path.abspath(path))
@@ -171,7 +171,7 @@ def _lock(path: Path, lock: Path) -> int:
         except BlockingIOError:
             holder = os.read(handle, 200).decode(errors="replace") or "another process"
             os.close(handle)
-            raise Error(
+            raise LockedError(
                 f"{path}: {holder} is writing it; wait until it is done or choose another path"
             ) from None
         except OSError:
