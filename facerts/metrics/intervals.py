@@ -1,9 +1,9 @@
-"""Percentile intervals; see ``resample`` for the resampling."""
+"""Intervals of resampled numbers (``resample`` does the resampling), and of the mean of a few training runs."""
 
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 Interval = tuple[float, float]
 
@@ -12,6 +12,33 @@ def percentile_interval(values: NDArray[np.float64], level: float = 0.95) -> Int
     """The interval with the central ``level`` of the values."""
     low, high = np.quantile(values, [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)
+
+
+# 97.5th percentiles of Student's t, for 1 to 9 degrees of freedom.
+_STUDENT = (
+    12.70620474,
+    4.30265273,
+    3.18244631,
+    2.77644511,
+    2.57058184,
+    2.44691185,
+    2.36462425,
+    2.30600414,
+    2.26215716,
+)
+
+
+def mean_interval(values: ArrayLike) -> Interval:
+    """Student's 95 % interval of the mean of 2 to 10 independent values, such as those of training runs.
+
+    Raises:
+        ValueError: fewer than 2 or more than 10 values.
+    """
+    runs = np.asarray(values, dtype=np.float64)
+    if not 2 <= len(runs) <= len(_STUDENT) + 1:
+        raise ValueError(f"{len(runs)} values: an interval of their mean needs 2 to {len(_STUDENT) + 1}")
+    margin = _STUDENT[len(runs) - 2] * runs.std(ddof=1) / np.sqrt(len(runs))
+    return float(runs.mean() - margin), float(runs.mean() + margin)
 
 
 def resampled_rate_interval(values: NDArray[np.float64], rate: float, units: int) -> Interval:

@@ -2,12 +2,17 @@
 
 Both are measured on the same bootstrap replicates, so what makes a pair hard for both cancels out; separate intervals
 for each model say much less.
+
+A method that was trained several times, with another seed each time, has a row of scores for each training run; its
+metrics are then means over the runs. Their intervals still say only how the metrics of these runs vary with the people
+or images that they are measured on; ``intervals.mean_interval`` says how they vary with the seeds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -52,8 +57,8 @@ def compare_pairs(
     """Differences in accuracy, AUROC and TAR at a FAR between two models' scores of the same pairs.
 
     Args:
-        first: ``(P,)`` scores of one model.
-        second: ``(P,)`` scores of the other.
+        first: ``(P,)`` scores of one model, or ``(S, P)`` of S training runs.
+        second: ``(P,)`` scores of the other, or of its runs.
         same: ``(P,) bool``.
         folds: ``(P,)`` folds for accuracy; each model has its own thresholds.
         far: false accept rate for TAR; each replicate has its own thresholds.
@@ -64,7 +69,10 @@ def compare_pairs(
     Returns:
         Differences under "accuracy", "auroc" and "tar_at_far".
     """
-    measures = [_measures(scores, same, folds, far) for scores in (first, second)]
+    measures = [
+        _mean_over_runs([_measures(scores, same, folds, far) for scores in np.atleast_2d(side)])
+        for side in (first, second)
+    ]
     flags = np.asarray(same, dtype=bool)
     weights = pair_weights(flags, subjects, replicates=replicates, seed=seed)
     return _differences(measures, weights, flags, "pairs" if subjects is None else "subjects")
@@ -83,10 +91,10 @@ def compare_separations(
     """Differences in AUROC and TNR@TPR between two scores of the same faces and non-faces.
 
     Args:
-        first_faces: ``(N,)`` the first score for the faces.
-        first_others: ``(M,)`` the first score for the non-faces.
-        second_faces: ``(N,)`` the second score for the faces, in the same order.
-        second_others: ``(M,)`` the second score for the non-faces, in the same order.
+        first_faces: ``(N,)`` the first score for the faces, or ``(S, N)`` that of S training runs.
+        first_others: ``(M,)`` the first score for the non-faces, or ``(S, M)``.
+        second_faces: the second score for the faces, in the same order.
+        second_others: the second score for the non-faces, in the same order.
         tpr: true positive rate for TNR.
         replicates: number of bootstrap replicates over images.
         seed: seed of the resampling.
@@ -98,13 +106,19 @@ def compare_separations(
         ValueError: the numbers of images differ.
     """
     one, other = (
-        [np.asarray(side, dtype=np.float64) for side in sides]
+        [np.atleast_2d(np.asarray(side, dtype=np.float64)) for side in sides]
         for sides in ((first_faces, first_others), (second_faces, second_others))
     )
-    if [len(side) for side in one] != [len(side) for side in other]:
+    sizes = [side.shape[1] for side in one]
+    if sizes != [side.shape[1] for side in other]:
         raise ValueError("paired scores must be of the same faces and the same non-faces")
-    flags = np.repeat([True, False], [len(one[0]), len(one[1])])
-    measures = [_separation_measures(sides[0], sides[1], tpr) for sides in (one, other)]
+    flags = np.repeat([True, False], sizes)
+    measures = [
+        _mean_over_runs(
+            [_separation_measures(faces, others, tpr) for faces, others in zip(*sides, strict=True)]
+        )
+        for sides in (one, other)
+    ]
     weights = pair_weights(flags, None, replicates=replicates, seed=seed)
     return _differences(measures, weights, flags, "pairs")
 
@@ -163,6 +177,15 @@ def _separation_measures(
 
     values = np.concatenate([faces, others])
     return {"auroc": _auroc(values, np.arange(len(values)) < count), "tnr_at_tpr": tnr}
+
+
+def _mean_over_runs(runs: Sequence[dict[str, Statistic]]) -> dict[str, Statistic]:
+    """Statistics of a method from those of its training runs."""
+
+    def mean_of(name: str) -> Statistic:
+        return lambda weights: fmean(run[name](weights) for run in runs)
+
+    return {name: mean_of(name) for name in runs[0]}
 
 
 def _auroc(values: NDArray[np.floating], flags: NDArray[np.bool_]) -> Statistic:

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.stats import norm
+from scipy.stats import norm, sem, t
 
-from facerts.metrics.intervals import percentile_interval
+from facerts.metrics.intervals import mean_interval, percentile_interval
 
 
 def test_the_interval_contains_the_central_share() -> None:
@@ -16,3 +16,16 @@ def test_the_interval_contains_the_central_share() -> None:
 def test_the_interval_of_normal_values_matches_the_textbook() -> None:
     values = np.random.default_rng(1).normal(size=200_000)
     assert percentile_interval(values) == pytest.approx((norm.ppf(0.025), norm.ppf(0.975)), abs=0.02)
+
+
+@pytest.mark.parametrize("count", range(2, 11))
+def test_the_interval_of_a_mean_is_students(count: int) -> None:
+    values = np.random.default_rng(count).normal(3.0, 2.0, count)
+    expected = t.interval(0.95, count - 1, loc=values.mean(), scale=sem(values))
+    assert mean_interval(values) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("count", [0, 1, 11])
+def test_the_mean_of_other_numbers_of_values_has_no_interval(count: int) -> None:
+    with pytest.raises(ValueError, match=f"{count} values"):
+        mean_interval(np.zeros(count))

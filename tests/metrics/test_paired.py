@@ -52,6 +52,36 @@ def test_a_replicate_equals_the_metric_of_repeated_pairs() -> None:
     assert found["auroc"].unit == "subjects"
 
 
+def test_metrics_of_several_runs_are_means_over_the_runs() -> None:
+    scores, same, folds, noise = case(200)
+    runs, other = np.stack([scores, scores + noise, scores - 2 * noise]), scores + 0.5 * noise
+    subjects = np.stack([np.arange(200) // 4, np.where(same, np.arange(200) // 4, 60)], axis=1)
+    settings = {"far": 0.05, "subjects": subjects, "replicates": 60, "seed": 4}
+    found = compare_pairs(runs, np.stack([other, other]), same, folds, **settings)
+    alone = [compare_pairs(run, other, same, folds, **settings) for run in runs]
+    for name, difference in found.items():
+        assert difference.value == pytest.approx(np.mean([one[name].value for one in alone]))
+    differences = []
+    for weights in pair_weights(same, subjects, replicates=60, seed=4):
+        rows = np.repeat(np.arange(200), weights.astype(int))
+        if weights[~same].any():
+            ours = np.mean([auroc(run[rows], same[rows]) for run in runs])
+            differences.append(ours - auroc(other[rows], same[rows]))
+    assert found["auroc"].ci95 == pytest.approx(tuple(np.quantile(differences, [0.025, 0.975])))
+
+
+def test_separations_of_several_runs_are_means_over_the_runs() -> None:
+    random = np.random.default_rng(6)
+    faces, others = random.normal(1.0, size=(2, 300)), random.normal(size=(2, 200))
+    found = compare_separations(faces, others, faces[0], others[0], tpr=0.9, replicates=20)
+    runs = zip(faces, others, strict=True)
+    aurocs, tnrs = zip(*((separation(*run).auroc, tnr_at_tpr(*run, 0.9)) for run in runs), strict=True)
+    assert found["auroc"].value == pytest.approx(np.mean(aurocs) - aurocs[0])
+    assert found["tnr_at_tpr"].value == pytest.approx(np.mean(tnrs) - tnrs[0])
+    with pytest.raises(ValueError, match="same faces"):
+        compare_separations(faces, others, faces[0][1:], others[0])
+
+
 def test_a_model_does_not_differ_from_a_monotone_transform_of_itself() -> None:
     scores, same, folds, _ = case()
     for other in (scores, np.exp(scores)):
