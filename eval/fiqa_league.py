@@ -18,14 +18,12 @@ import argparse
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
+from align_crops import found_faces
 from common import parser_of, run
 from image_sets import open_image_set
 
-from facerts.datasets import Source, Subset
 from facerts.detection import open_any_detector
 from facerts.embedding import load_embedder
-from facerts.embedding.aligned import AlignedPhotos
 from facerts.embedding.output_cache import OutputCache
 from facerts.evaluation.fiqa.data import FaceSet, open_face_sets
 from facerts.evaluation.fiqa.lineup import Lineup, open_qualities, open_recognizers
@@ -34,7 +32,6 @@ from facerts.evaluation.fiqa.run import run_fiqa
 from facerts.evaluation.groups import read_groups
 from facerts.evaluation.options import EvaluationOptions, open_without
 from facerts.hub.registry import find_model
-from facerts.io.progress import track
 from facerts.report.fiqa import write_fiqa_report
 
 RECOGNIZERS = {
@@ -158,14 +155,6 @@ def face_sets(options: argparse.Namespace, evaluation: EvaluationOptions) -> Ite
         if name == "rafdb":
             images = found_faces(faces.images, options.models / DETECTOR)
             yield FaceSet(f"{faces.name}, aligned again", images), False
-
-
-def found_faces(source: Source, detector: Path) -> Source:
-    """The images in which a detector finds a face, aligned by it."""
-    aligned = AlignedPhotos(source, open_any_detector(detector))
-    for index in track(range(len(source)), f"aligning {source.name}", unit="images"):
-        aligned.face_size(index)
-    return Subset(aligned, np.setdiff1d(np.arange(len(source)), aligned.without_face()))
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ from facerts.benchmarks import PairBenchmark, pairs_from_identities
 from facerts.benchmarks.bin_sets import save_bin
 from facerts.datasets import open_source
 from facerts.datasets.synthetic import write_synthetic_faces
+from facerts.detection.base import Detection
 from facerts.embedding import FaceOutputs
 from facerts.errors import DataError
 from facerts.evaluation.corruption_benchmark import run_corruptions
@@ -31,6 +32,7 @@ from facerts.evaluation.options import EvaluationOptions
 from facerts.evaluation.result_folder import load_result
 from facerts.evaluation.results.verification import AccuracyResult
 from facerts.evaluation.run import run_pairs
+from facerts.images.align import TEMPLATE
 from facerts.metrics.reject import error_versus_reject, pair_quality
 from tests.evaluation.conftest import Plain
 from tests.scripts import run_script
@@ -437,3 +439,128 @@ def test_crops_of_the_packages_pictures_are_squares_of_them_and_the_same_every_t
         # A square is no less high than wide: rows rise as in the picture, over 32 to 90 of them.
         assert (np.diff(square[:, 0, 0].astype(int)) >= 0).all()
         assert 30 <= np.ptp(square[:, 0, 0]) <= 89
+
+
+@pytest.fixture(scope="module")
+def seeds(tmp_path_factory: pytest.TempPathFactory, results: dict[str, Path]) -> Path:
+    """Two methods with two training runs each, of which the second runs are the same model."""
+    folder = tmp_path_factory.mktemp("seeds")
+    for name, model in (
+        ("a_seed1", "plain"), ("a_seed2", "doubtful"), ("b_seed1", "doubtful"), ("b_seed2", "doubtful")
+    ):  # fmt: skip
+        shutil.copytree(results[model], folder / name)
+    return folder
+
+
+PAPER_TABLE = ["--benchmark", "first", "--faces", "faces", "first_people", "--replicates", 20]
+
+
+def paper_tables(*arguments: object) -> tuple[list[list[str]], list[list[str]]]:
+    """Cells of the table of means and of that of differences."""
+    ran = script("paper_tables", *arguments)
+    assert ran.returncode == 0, ran.stderr
+    means, _, differences = ran.stdout.partition("Difference from")
+    return tuple(
+        [
+            [cell.strip() for cell in line.strip("|").split(" | ")]
+            for line in text.splitlines()
+            if line.startswith("|") and "---" not in line
+        ]
+        for text in (means, differences)
+    )
+
+
+def student(values: Sequence[float], form: str) -> str:
+    """The mean of two values and its interval, in percent."""
+    center, margin = np.mean(values), 12.7062047 * np.std(values, ddof=1) / math.sqrt(2)
+    numbers = [100 * number for number in (center, center - margin, center + margin)]
+    return "{} [{}, {}]".format(*(f"{number:{form}}" for number in numbers))
+
+
+def test_a_paper_table_has_means_over_seeds_and_paired_differences(
+    seeds: Path, results: dict[str, Path], tmp_path: Path
+) -> None:
+    means, differences = paper_tables(
+        seeds, "reference=b", "a", "its norm=a:norm", *PAPER_TABLE, "--figure", tmp_path / "f.svg"
+    )
+    plain, doubtful = (content(results[name]) for name in ("plain", "doubtful"))
+    header, reference, a, norm = means
+    assert header == [
+        *("", "seeds", "first, accuracy", "non-faces, AUROC", "non-faces, TNR@TPR95"),
+        *("faces, AUROC", "first_people, AUROC", "degraded, AUROC", "first, FNMR to 20 % rejected"),
+    ]  # fmt: skip
+    assert (reference[:2], a[:2], norm[:2]) == (["reference", "2"], ["a", "2"], ["its norm", "2"])
+
+    def of(result: dict[str, Any], score: str = "quality") -> list[float]:
+        ood = result["ood"]["by"][score]
+        curve = next(
+            one for one in result["reject"]["first"] if one["by"] == score and one["convention"] == "fixed"
+        )
+        return [
+            result["verification"]["first"]["accuracy"]["value"],
+            *(ood["auroc"], ood["tnr_at_tpr"]["0.95"]),
+            *(ood["per_source"][name]["auroc"] for name in ("faces", "first_people")),
+            curve["area"]["0.2"],
+        ]
+
+    places = [2, 3, 4, 5, 6, 8]
+    for row, score in ((a, "quality"), (norm, "norm")):
+        expected = [student(both, ".2f") for both in zip(of(plain, score), of(doubtful, score), strict=True)]
+        assert [row[place] for place in places] == expected
+    assert [row[:2] for row in differences[1:]] == [["a", "2"], ["its norm", "2"]]
+    for place, ours, theirs in zip(places, of(plain), of(doubtful), strict=True):
+        assert differences[1][place].partition(" {")[0] == student([ours - theirs, 0], "+.2f")
+        assert ("{" in differences[1][place]) == (place < 8)
+    # The second runs are the same, so that half of the difference of the first ones remains, on any images.
+    low, high = differences[1][3].partition(" {")[2].rstrip("}").split(", ")
+    assert float(low) <= 50 * (of(plain)[1] - of(doubtful)[1]) <= float(high)
+    shown = texts(tmp_path / "f.svg")
+    assert all(label in shown for label in ("difference from reference", "its norm", "degraded, AUROC"))
+
+
+def test_degraded_faces_of_all_kinds_are_separated_from_clean_ones(seeds: Path, module: Any) -> None:
+    script = module("paper_tables")
+    row = script.read_row(seeds, "b")
+    measure = script.degradation(list(row.runs.values()), 20)
+    arrays = row.runs[1].arrays
+    clean = arrays["corruptions/faces/clean/quality"]
+    degraded = np.concatenate(
+        [arrays[key] for key in arrays if re.fullmatch(r"corruptions/faces/\w+/(0\.[468]|1)/quality", key)]
+    )
+    expected = np.mean(clean[:, None] > degraded) + np.mean(clean[:, None] == degraded) / 2
+    np.testing.assert_allclose(measure.measured(row).values, expected)
+
+
+def test_a_paper_table_needs_runs_with_a_common_seed(seeds: Path, tmp_path: Path) -> None:
+    ran = script("paper_tables", seeds, "c")
+    assert ran.returncode == 2
+    assert "no results of 'c'" in ran.stderr
+    shutil.copytree(seeds / "a_seed1", tmp_path / "a_seed1")
+    shutil.copytree(seeds / "b_seed2", tmp_path / "b_seed2")
+    ran = script("paper_tables", tmp_path, "a", "b", *PAPER_TABLE)
+    assert ran.returncode == 2
+    assert "no seed in common" in ran.stderr
+
+
+def test_photos_are_aligned_by_a_detector_and_others_left_out(
+    tmp_path: Path, drawn_faces: Path, module: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    align_crops = module("align_crops")
+    people = open_source(drawn_faces)
+    kept = range(0, len(people), 2)
+    images = {people.crop(index).tobytes() for index in kept}
+
+    class OfSome:
+        identity = "of some images"
+
+        def __call__(self, image: NDArray[np.uint8]) -> list[Detection]:
+            box = np.array([20.0, 20.0, 90.0, 90.0])
+            return [Detection(box, TEMPLATE.astype(np.float64), 0.9)] if image.tobytes() in images else []
+
+    monkeypatch.setattr(align_crops, "open_any_detector", lambda path: OfSome())
+    monkeypatch.setattr(
+        "sys.argv", ["align_crops.py", str(drawn_faces), "--detector", "y", "--out", str(tmp_path)]
+    )
+    align_crops.main()
+    written = sorted(str(path.relative_to(tmp_path).with_suffix("")) for path in tmp_path.rglob("*.png"))
+    assert written == sorted(str(Path(people.key(index)).with_suffix("")) for index in kept)

@@ -3,6 +3,7 @@
 from facerts.report.figures.balance import Point, balance
 from facerts.report.figures.blur import blur_panels, blur_steps
 from facerts.report.figures.corruptions import corruption_grid
+from facerts.report.figures.effects import Effect, effects
 from facerts.report.figures.fiqa import league_curves, two_uses
 from facerts.report.figures.ood import score_histograms, score_panels
 from facerts.report.figures.paper import write_svg, write_svgs
@@ -12,6 +13,7 @@ from facerts.report.figures.verification import det_curves, pair_histograms
 
 __all__ = [
     "OWN_SCORES",
+    "Effect",
     "Point",
     "balance",
     "bands_by_step",
@@ -19,6 +21,7 @@ __all__ = [
     "blur_steps",
     "corruption_grid",
     "det_curves",
+    "effects",
     "league_curves",
     "one_embedding_curves",
     "pair_histograms",

@@ -1,0 +1,323 @@
+"""Methods or settings compared over several training runs, as in docs/results/papers.md.
+
+python eval/paper_tables.py out/papers RTS=rts "its norm=rts:norm" ArcFace=arcface PFE=pfe
+python eval/paper_tables.py out/papers "λ 10=rts" "λ 1=rts_l1" "λ 0.1=rts_l0.1" --figure lambda.svg
+
+Reads the runs LABEL_seedN that eval/train_and_evaluate.py has written into a folder. A row is [NAME=]LABEL[:SCORE],
+the score being the quality by default. The first row is the reference: a second table has the differences of the others
+from it, on the seeds that both have.
+
+The numbers are means over the seeds, in percent. In brackets: Student's 95 % interval over the seeds. In braces: the
+95 % interval over the people (of LFW) or images that a difference is measured on, which takes the networks as given.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import NamedTuple
+
+import numpy as np
+from common import accuracy, corruption_source, parser_of, run
+from numpy.typing import NDArray
+
+from facerts.errors import DataError
+from facerts.evaluation.labeled import SavedResult, load_labeled, split_label
+from facerts.metrics.intervals import Interval, mean_interval
+from facerts.metrics.ood import separation
+from facerts.metrics.paired import compare_pairs, compare_separations
+from facerts.metrics.resample import pair_subjects
+from facerts.report.figures import Effect, effects, write_svg
+from facerts.report.markdown import markdown_table
+
+TPR = 0.95
+# Milder degradations are still good faces.
+MIN_SEVERITY = 0.4
+
+
+@dataclass(frozen=True)
+class Row:
+    """A method or setting with its training runs.
+
+    Attributes:
+        name: its name in the table.
+        score: image score: "quality" or another of the result.
+        runs: its results, by seed.
+    """
+
+    name: str
+    score: str
+    runs: dict[int, SavedResult]
+
+    def stacked(self, key: str, seeds: Sequence[int]) -> NDArray[np.float64]:
+        """``(S, N)`` an array of the results of these seeds."""
+        return np.stack([self.runs[seed].array(key) for seed in seeds]).astype(np.float64)
+
+
+class Measured(NamedTuple):
+    """A measure of a row, or its difference between two rows.
+
+    Attributes:
+        values: one number for each seed.
+        ci95: interval of their mean over people or images; None if it was not resampled.
+    """
+
+    values: list[float]
+    ci95: Interval | None = None
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A column of the table.
+
+    Attributes:
+        name: its heading.
+        of: the measure of one training run, by a score.
+        interval: interval over people or images of the difference of two rows over some seeds; None for none.
+    """
+
+    name: str
+    of: Callable[[SavedResult, str], float]
+    interval: Callable[[Row, Row, Sequence[int]], Interval] | None = None
+
+    def measured(self, row: Row) -> Measured:
+        """The measure of each run of a row."""
+        return Measured([self.of(saved, row.score) for saved in row.runs.values()])
+
+    def difference(self, row: Row, reference: Row) -> Measured:
+        """The row minus the reference, for each seed that both have."""
+        seeds = common_seeds(row, reference)
+        values = [
+            self.of(row.runs[seed], row.score) - self.of(reference.runs[seed], reference.score)
+            for seed in seeds
+        ]
+        return Measured(values, self.interval(row, reference, seeds) if self.interval else None)
+
+
+def main() -> None:
+    options = arguments()
+    rows = [read_row(options.runs, text) for text in options.rows]
+    columns = list(measures(options, rows))
+    header = ["", "seeds", *(measure.name for measure in columns)]
+    print(
+        markdown_table(
+            header,
+            [
+                [row.name, str(len(row.runs)), *(cell(measure.measured(row)) for measure in columns)]
+                for row in rows
+            ],
+        )
+    )
+    reference, *others = rows
+    if not others:
+        return
+    differences = {
+        row.name: {measure.name: measure.difference(row, reference) for measure in columns} for row in others
+    }
+    lines = [
+        [
+            row.name,
+            str(len(common_seeds(row, reference))),
+            *(cell(measured, signed=True) for measured in differences[row.name].values()),
+        ]
+        for row in others
+    ]
+    print(f"\nDifference from {reference.name}:\n")
+    print(markdown_table(header, lines))
+    if options.figure:
+        write_svg(options.figure, figure(differences, reference.name))
+
+
+def arguments() -> argparse.Namespace:
+    parser = parser_of(__doc__)
+    parser.add_argument("runs", type=Path, help="Folder of the runs LABEL_seedN.")
+    parser.add_argument(
+        "rows", nargs="+", metavar="[NAME=]LABEL[:SCORE]", help="Rows; the first is the reference."
+    )
+    parser.add_argument("--benchmark", default="lfw", help="Verification benchmark (default: lfw).")
+    parser.add_argument(
+        "--faces",
+        nargs="+",
+        default=["lfw", "rafdb_aligned"],
+        help="Sources of faces that are separated from the non-faces together (default: lfw rafdb_aligned, as in the "
+        "RTS paper); every source is also measured by itself.",
+    )
+    parser.add_argument("--replicates", type=int, default=300, help="Bootstrap resamples (default: 300).")
+    parser.add_argument("--figure", type=Path, metavar="PATH", help="SVG file of the differences.")
+    return parser.parse_args()
+
+
+def read_row(folder: Path, text: str) -> Row:
+    """The row of ``[NAME=]LABEL[:SCORE]``.
+
+    Raises:
+        DataError: there are no results of this label.
+    """
+    name, rest = split_label(text)
+    label, _, score = rest.partition(":")
+    found = {
+        path.parent.name.removeprefix(f"{label}_seed"): path.parent
+        for path in folder.glob(f"{label}_seed*/result.json")
+    }
+    if not found:
+        raise DataError(
+            f"{folder}: no results of {label!r}; eval/train_and_evaluate.py writes them into {label}_seed1 and so on"
+        )
+    runs = {int(seed): load_labeled([path])[0] for seed, path in found.items() if seed.isdigit()}
+    return Row(name or rest, score or "quality", dict(sorted(runs.items())))
+
+
+def common_seeds(row: Row, other: Row) -> list[int]:
+    """The seeds that both rows have.
+
+    Raises:
+        DataError: there are none.
+    """
+    seeds = [seed for seed in row.runs if seed in other.runs]
+    if not seeds:
+        raise DataError(
+            f"{row.name} and {other.name} have no seed in common, so no difference can be measured"
+        )
+    return seeds
+
+
+def cell(measured: Measured, *, signed: bool = False) -> str:
+    """The mean over the seeds in percent, with the intervals that there are."""
+    form = "{:+.2f}" if signed else "{:.2f}"
+
+    def ends(interval: Interval) -> str:
+        return ", ".join(form.format(100 * end) for end in interval)
+
+    text = form.format(100 * fmean(measured.values))
+    if len(measured.values) > 1:
+        text += f" [{ends(mean_interval(measured.values))}]"
+    return text if measured.ci95 is None else f"{text} {{{ends(measured.ci95)}}}"
+
+
+def figure(differences: dict[str, dict[str, Measured]], reference: str) -> str:
+    """Differences from the reference, a panel for each measure, as SVG."""
+    drawn = {
+        row: {
+            name: Effect(
+                fmean(measured.values),
+                mean_interval(measured.values) if len(measured.values) > 1 else measured.ci95,
+                measured.values,
+            )
+            for name, measured in by_measure.items()
+        }
+        for row, by_measure in differences.items()
+    }
+    return effects(drawn, reference)
+
+
+# Measures.
+
+
+def measures(options: argparse.Namespace, rows: Sequence[Row]) -> Iterator[Measure]:
+    """The measures that every run has the data for.
+
+    Raises:
+        DataError: there are none.
+    """
+    results = [saved for row in rows for saved in row.runs.values()]
+    found = False
+    if all(options.benchmark in saved.content.verification for saved in results):
+        found = True
+        yield verification(options.benchmark, options.replicates)
+    if all(saved.content.ood is not None for saved in results):
+        found = True
+        yield from separations(options, results[0])
+    if all(saved.content.corruptions for saved in results):
+        found = True
+        yield degradation(results, options.replicates)
+    if all(saved.content.reject.get(options.benchmark) for saved in results):
+        found = True
+        yield Measure(f"{options.benchmark}, FNMR to 20 % rejected", reject_area(options.benchmark))
+    if not found:
+        raise DataError(
+            f"{options.runs}: the runs have no measurement in common; evaluate all on the same data"
+        )
+
+
+def verification(benchmark: str, replicates: int) -> Measure:
+    """Cross-validated accuracy."""
+    prefix = f"verification/{benchmark}/"
+
+    def interval(row: Row, reference: Row, seeds: Sequence[int]) -> Interval:
+        first = row.runs[seeds[0]]
+        same, folds, pairs = (first.array(prefix + key) for key in ("same", "folds", "pairs"))
+        return compare_pairs(
+            *(side.stacked(prefix + "scores", seeds) for side in (row, reference)),
+            same,
+            folds,
+            subjects=pair_subjects(first.arrays.get(prefix + "subjects"), pairs),
+            replicates=replicates,
+        )["accuracy"].ci95
+
+    return Measure(f"{benchmark}, accuracy", lambda saved, _: accuracy(saved, benchmark).value, interval)
+
+
+def separations(options: argparse.Namespace, first: SavedResult) -> Iterator[Measure]:
+    """Faces against non-faces: those of ``--faces`` together, and each source by itself."""
+    others = [f"ood/{name}" for name in first.ood.others]
+    pooled = [f"ood/{name}" for name in options.faces if name in first.ood.faces]
+    if len(pooled) == len(options.faces):
+        yield separating("non-faces, AUROC", pooled, others, options.replicates)
+        yield separating("non-faces, TNR@TPR95", pooled, others, options.replicates, "tnr_at_tpr")
+    for name in first.ood.faces:
+        yield separating(f"{name}, AUROC", [f"ood/{name}"], others, options.replicates)
+
+
+def degradation(results: Sequence[SavedResult], replicates: int) -> Measure:
+    """Clean faces against the same faces degraded, all kinds and severities together."""
+    source = corruption_source(results, None)
+    section = results[0].corruptions(source)
+    degraded = [
+        f"corruptions/{source}/{kind}/{severity:g}"
+        for kind in section.kinds
+        for severity in section.severity
+        if severity >= MIN_SEVERITY
+    ]
+    return separating("degraded, AUROC", [f"corruptions/{source}/clean"], degraded, replicates)
+
+
+def separating(
+    name: str, good: Sequence[str], others: Sequence[str], replicates: int, statistic: str = "auroc"
+) -> Measure:
+    """How well the score separates good images from others; both are rooms of arrays."""
+
+    def of(saved: SavedResult, score: str) -> float:
+        found = separation(
+            *(np.concatenate([saved.array(f"{room}/{score}") for room in rooms]) for rooms in (good, others))
+        )
+        return found.auroc if statistic == "auroc" else found.tnr_at_tpr[TPR]
+
+    def interval(row: Row, reference: Row, seeds: Sequence[int]) -> Interval:
+        sides = [
+            np.concatenate([side.stacked(f"{room}/{side.score}", seeds) for room in rooms], axis=1)
+            for side in (row, reference)
+            for rooms in (good, others)
+        ]
+        found = compare_separations(*sides, tpr=TPR, replicates=replicates)
+        return found[statistic].ci95
+
+    return Measure(name, of, interval)
+
+
+def reject_area(benchmark: str) -> Callable[[SavedResult, str], float]:
+    """Mean FNMR on the network's own embedding while up to a fifth of the benchmark's genuine pairs are rejected."""
+
+    def of(saved: SavedResult, score: str) -> float:
+        for curve in saved.content.reject[benchmark]:
+            if (curve.by, curve.pairs, curve.convention) == (score, "benchmark", "fixed"):
+                return curve.area["0.2"]
+        raise DataError(f"{saved.folder}: no error versus reject by {score!r} on {benchmark}")
+
+    return of
+
+
+if __name__ == "__main__":
+    run(main)

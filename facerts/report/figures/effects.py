@@ -1,0 +1,63 @@
+"""What settings change: differences from a reference, with intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from facerts.metrics.intervals import Interval
+from facerts.report.figures.style import COLORS, INK, REFERENCE, new_figure, svg
+
+PANEL, ROW = 2.3, 0.3
+
+
+class Effect(NamedTuple):
+    """A difference from the reference, as a share.
+
+    Attributes:
+        value: its mean over the training runs.
+        interval: its 95 % interval; None if there is none.
+        runs: the difference of each training run.
+    """
+
+    value: float
+    interval: Interval | None
+    runs: Sequence[float]
+
+
+def effects(differences: Mapping[str, Mapping[str, Effect]], reference: str) -> str:
+    """A panel for each measure and a line for each setting, as SVG.
+
+    Points are means with their intervals, small points are training runs, and the line at 0 is the reference. The axes
+    end where the means and runs do, so that a wide interval does not hide the others.
+
+    Args:
+        differences: by setting and measure; every setting has the same measures.
+        reference: name of the reference.
+    """
+    settings = list(differences)
+    measures = list(differences[settings[0]])
+    size = (1.6 + PANEL * len(measures), 1.1 + ROW * len(settings))
+    figure, grid = new_figure(1, len(measures), size=size)
+    for axes, measure in zip([grid] if len(measures) == 1 else grid, measures, strict=True):
+        axes.axvline(0, color=REFERENCE, linewidth=1)
+        reach = 0.0
+        for line, setting in enumerate(settings):
+            effect = differences[setting][measure]
+            value, runs = 100 * effect.value, [100 * run for run in effect.runs]
+            if effect.interval is not None:
+                axes.plot(
+                    [100 * end for end in effect.interval], [line, line], color=COLORS[0], linewidth=1.4
+                )
+            axes.plot(value, line, "o", color=COLORS[0])
+            if len(runs) > 1:
+                axes.plot(runs, [line] * len(runs), "o", color=COLORS[1], markersize=3)
+            reach = max(reach, *map(abs, (value, *runs)))
+        reach = 1.6 * reach or 1.0
+        axes.set(xlim=(-reach, reach), ylim=(len(settings) - 0.5, -0.5), title=measure)
+        axes.locator_params(axis="x", nbins=4)
+        axes.set_yticks(range(len(settings)), settings if axes.get_subplotspec().is_first_col() else [])
+        axes.tick_params(axis="y", length=0)
+        axes.grid(visible=False, axis="y")
+    figure.supxlabel(f"difference from {reference}, in percentage points", fontsize=10, color=INK)
+    return svg(figure)
