@@ -481,15 +481,15 @@ def test_a_paper_table_has_means_over_seeds_and_paired_differences(
     seeds: Path, results: dict[str, Path], tmp_path: Path
 ) -> None:
     means, differences = paper_tables(
-        seeds, "reference=b", "a", "its norm=a:norm", *PAPER_TABLE, "--figure", tmp_path / "f.svg"
+        seeds, "reference=a", "b", "its norm=a:norm", *PAPER_TABLE, "--figure", tmp_path / "f.svg"
     )
     plain, doubtful = (content(results[name]) for name in ("plain", "doubtful"))
-    header, reference, a, norm = means
+    header, reference, b, norm = means
     assert header == [
         *("", "seeds", "first, accuracy", "non-faces, AUROC", "non-faces, TNR@TPR95"),
         *("faces, AUROC", "first_people, AUROC", "degraded, AUROC", "first, FNMR to 20 % rejected"),
     ]  # fmt: skip
-    assert (reference[:2], a[:2], norm[:2]) == (["reference", "2"], ["a", "2"], ["its norm", "2"])
+    assert (reference[:2], b[:2], norm[:2]) == (["reference", "2"], ["b", "2"], ["its norm", "2"])
 
     def of(result: dict[str, Any], score: str = "quality") -> list[float]:
         ood = result["ood"]["by"][score]
@@ -504,16 +504,16 @@ def test_a_paper_table_has_means_over_seeds_and_paired_differences(
         ]
 
     places = [2, 3, 4, 5, 6, 8]
-    for row, score in ((a, "quality"), (norm, "norm")):
+    for row, score in ((reference, "quality"), (norm, "norm")):
         expected = [student(both, ".2f") for both in zip(of(plain, score), of(doubtful, score), strict=True)]
         assert [row[place] for place in places] == expected
-    assert [row[:2] for row in differences[1:]] == [["a", "2"], ["its norm", "2"]]
-    for place, ours, theirs in zip(places, of(plain), of(doubtful), strict=True):
+    assert [row[:2] for row in differences[1:]] == [["b", "2"], ["its norm", "2"]]
+    for place, ours, theirs in zip(places, of(doubtful), of(plain), strict=True):
         assert differences[1][place].partition(" {")[0] == student([ours - theirs, 0], "+.2f")
         assert ("{" in differences[1][place]) == (place < 8)
     # The second runs are the same, so that half of the difference of the first ones remains, on any images.
     low, high = differences[1][3].partition(" {")[2].rstrip("}").split(", ")
-    assert float(low) <= 50 * (of(plain)[1] - of(doubtful)[1]) <= float(high)
+    assert float(low) <= 50 * (of(doubtful)[1] - of(plain)[1]) <= float(high)
     shown = texts(tmp_path / "f.svg")
     assert all(label in shown for label in ("difference from reference", "its norm", "degraded, AUROC"))
 
