@@ -15,12 +15,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 
-from facerts.datasets import Joined, Source, open_source
+from facerts.datasets import Joined, Source, Subset, open_source
 from facerts.datasets.sampler import UNLABELED, epoch_order, hold_out_identities, identity_order
 from facerts.errors import DataError, Error
 from facerts.images import CROP_SIZE
 from facerts.training.augment import Augmenter, Corruption, build_augmentation
 from facerts.training.distributed.collectives import Processes
+from facerts.training.harder_data import kept_images, noisy_labels
 from facerts.training.methods import METHODS
 from facerts.training.recipe import Recipe
 
@@ -39,9 +40,11 @@ class TrainingData:
         processes: processes of the run, each of which loads its share of every batch.
 
     Attributes:
-        source: the labeled images, without augmentation.
+        source: the labeled images, without augmentation; wrong labels of the recipe's ``label_noise`` included.
         unlabeled: the images without identity, or None.
         identities: C.
+        left_out: number of labeled images that the recipe leaves out of training.
+        mislabeled: number of images in ``source`` with a wrong label.
         heldout: images of the identities that the recipe holds out, or None.
 
     Raises:
@@ -68,6 +71,7 @@ class TrainingData:
         self.identities = len(source.identities)
         if self.identities < 2:
             raise DataError(f"{source.name}: has only one identity; training needs at least two")
+        source = self._harder(source, recipe)
         if len(source) < recipe.labeled_size:
             raise DataError(
                 f"{source.name}: has {len(source)} images, fewer than the {recipe.labeled_size} of one batch; "
@@ -87,6 +91,28 @@ class TrainingData:
         )
         self._recipe = recipe
         self._method = METHODS[recipe.method["name"]]
+
+    def _harder(self, source: Source, recipe: Recipe) -> Source:
+        """The source with what the recipe leaves out and mislabels; the same one if that is nothing.
+
+        Wrong labels are drawn before images are left out, so that an image has the same label whatever is left out.
+        """
+        assert source.labels is not None
+        kept = kept_images(
+            source.labels,
+            images_per_identity=recipe.data.images_per_identity,
+            imbalance=recipe.data.imbalance,
+            seed=recipe.seed,
+        )
+        share, seed = recipe.data.label_noise, recipe.seed
+        labels = noisy_labels(source.labels, identities=self.identities, share=share, seed=seed)[kept]
+        self.left_out = len(source) - len(kept)
+        self.mislabeled = int((labels != source.labels[kept]).sum())
+        if not self.left_out and not self.mislabeled:
+            return source
+        harder = Subset(source, kept)
+        harder.labels = labels
+        return harder
 
     def __len__(self) -> int:
         return len(self.source)

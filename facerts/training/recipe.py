@@ -85,6 +85,10 @@ class Data(Section):
         augmentation: see ``Augmentation``.
         workers: number of processes that decode; 0 decodes in the training process.
         per_identity: images of each person in a batch, for methods that draw batches by identity.
+        images_per_identity: maximum number of training images of each identity; null for all.
+        imbalance: a long tail of identities, each of which keeps a share of its images: the ratio of the largest share
+            to the smallest (``facerts.training.harder_data``); 1 keeps all.
+        label_noise: share of the training images, after these two, that get a wrong identity.
         corrupt_fraction: share of the training images that are blurred, the same ones in every epoch, before any
             augmentation (RTS paper, Table 1).
         corrupt_radius: standard deviation of that Gaussian blur in pixels of the 112 x 112 crop; the paper does not
@@ -100,6 +104,9 @@ class Data(Section):
     augmentation: Augmentation = Augmentation()
     workers: int = Field(2, ge=0)
     per_identity: int = Field(4, ge=2)
+    images_per_identity: int | None = Field(None, ge=1)
+    imbalance: float = Field(1.0, ge=1)
+    label_noise: float = Field(0.0, ge=0, lt=1)
     corrupt_fraction: float = Field(0.0, ge=0, le=1)
     corrupt_radius: float = Field(3.0, gt=0)
 
@@ -318,6 +325,11 @@ class Recipe(Section):
     @model_validator(mode="after")
     def batches_fit(self) -> Recipe:
         method = METHODS[self.method["name"]]
+        if method.sampler == "identities" and self.data.images_per_identity == 1:
+            raise ValueError(
+                f"{method.name} draws batches of several images per identity, so data.images_per_identity must be at "
+                "least 2"
+            )
         if method.sampler == "identities" and self.labeled_size % self.data.per_identity:
             raise ValueError(
                 f"{method.name} draws batches by identity: the {self.labeled_size} labeled images of an "

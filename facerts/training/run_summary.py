@@ -64,6 +64,10 @@ class RunSummary:
             f"{recipe.optim.batch_size:,} images: {self.total:,} steps",
             "validation": ", ".join(validator.names) or "none",
         }
+        if data.left_out:
+            rows["images"] += f", {data.left_out:,} left out"
+        if data.mislabeled:
+            rows["images"] += f", {data.mislabeled:,} with a wrong label"
         if data.unlabeled is not None:
             rows["images"] += f", {len(data.unlabeled):,} without identity"
         if self.started_at:

@@ -42,7 +42,8 @@ class Distillation(nn.Module):
     Args:
         settings: weights of the losses.
         embeddings: ``(N + U, D)`` unit embeddings of the labeled and then the unlabeled images, in data order.
-        labels: ``(N,)`` identities, numbered without gaps.
+        labels: ``(N,)`` identities.
+        identities: C.
         size: d of the network's embedding, at most D.
         ensemble: the teachers, if they embed the augmented views.
 
@@ -61,6 +62,7 @@ class Distillation(nn.Module):
         settings: TeacherSettings,
         embeddings: NDArray[np.float32],
         labels: NDArray[np.int64],
+        identities: int,
         size: int,
         ensemble: TeacherEnsemble | None = None,
     ) -> None:
@@ -71,9 +73,7 @@ class Distillation(nn.Module):
         directions = principal_directions(embeddings, size) if size < embeddings.shape[1] else np.empty(0)
         self.register_buffer("projection", torch.from_numpy(directions.astype(np.float32)))
         self.register_buffer("targets", self.project(self.embeddings))
-        self.centers = LeaveOneOutMeans(
-            self.targets[: len(labels)], torch.from_numpy(labels), identities=int(labels.max()) + 1
-        )
+        self.centers = LeaveOneOutMeans(self.targets[: len(labels)], torch.from_numpy(labels), identities)
 
     def project(self, embeddings: Tensor) -> Tensor:
         """P: teachers' embeddings ``(B, D)`` to unit embeddings ``(B, d)``."""
@@ -176,5 +176,10 @@ def open_distillation(
             f"{' and '.join(settings.models)} together"
         )
     return Distillation(
-        settings, embeddings, source.labels, size, ensemble if settings.embeds_views else None
+        settings,
+        embeddings,
+        source.labels,
+        len(source.identities),
+        size,
+        ensemble if settings.embeds_views else None,
     )

@@ -50,7 +50,7 @@ def unit(count: int, seed: int) -> torch.Tensor:
 def distillation(**weights: float) -> tuple[Distillation, torch.Tensor, Batch]:
     """Targets for six images of three people, the network's embeddings of a batch of four images, and the batch."""
     labels = np.array([0, 0, 1, 1, 2, 2])
-    teacher = Distillation(Teacher(models="none", **weights), unit(6, 0).numpy(), labels, size=5)
+    teacher = Distillation(Teacher(models="none", **weights), unit(6, 0).numpy(), labels, 3, size=5)
     samples = torch.tensor([4, 0, 3, 1])
     embedding = (2.5 * unit(4, 1)).requires_grad_()
     return teacher, embedding, Batch(torch.from_numpy(labels)[samples], samples, step=0, seed=0)
@@ -94,7 +94,7 @@ def test_an_image_is_left_out_of_its_own_mean() -> None:
 
 
 def test_a_persons_only_image_stays_its_own_mean() -> None:
-    teacher = Distillation(Teacher(models="none"), unit(3, 0).numpy(), np.array([0, 0, 1]), size=5)
+    teacher = Distillation(Teacher(models="none"), unit(3, 0).numpy(), np.array([0, 0, 1]), 2, size=5)
     batch = Batch(torch.tensor([1]), torch.tensor([2]), step=0, seed=0)
     embedding = unit(1, 1)
     cosine = teacher.centers_for(batch).cosines(embedding)[0, 1].item()
@@ -152,7 +152,7 @@ def test_the_loss_of_two_teachers_against_a_loop() -> None:
     labels, samples = np.array([0, 0, 1, 1, 2, 2]), torch.tensor([4, 8, 0, 7])
     together = np.concatenate([one, two], axis=1) / np.sqrt(2)
     teacher = Distillation(
-        Teacher(models=["a", "b"], cosine=3, similarities=7, method=0.5), together, labels, size=4
+        Teacher(models=["a", "b"], cosine=3, similarities=7, method=0.5), together, labels, 3, size=4
     )
     student = torch.randn(4, 4, dtype=torch.float64)
     batch = Batch(torch.tensor([2, -1, 0, -1]), samples, step=0, seed=0)

@@ -1,0 +1,70 @@
+"""Harder training data, to compare methods: few images per identity, a long tail of identities, wrong labels.
+
+The three scenarios are those of Aljundi, Patel, Sulc, Olmeda, Chumerin: "Contrastive Classification and Representation
+Learning with Probabilistic Interpretation" (ESupCon), AAAI 2023. What happens to an image depends only on the run's
+seed, the labels and the image's index, so that milder settings keep a superset of the images and the same wrong labels.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+# Separate these random numbers from those of the epochs' orders, whose keys are (seed, epoch).
+_IMAGES_KEY = 0x1_0FE3
+_TAIL_KEY = 0x1_7A11
+_NOISE_KEY = 0x1_BAD1
+
+
+def kept_images(
+    labels: NDArray[np.int64], *, images_per_identity: int | None, imbalance: float, seed: int
+) -> NDArray[np.int64]:
+    """The images that remain with few images per identity and a long tail of identities, in their order.
+
+    Of the n images of an identity, n' = min(n, images_per_identity) remain first. Then the identities are put in a
+    random order, and the identity at place i of C, counted from 0, keeps
+
+        max(1, round(n' · imbalance^(−i / (C − 1))))
+
+    With the same n' for all, this is the exponential long tail of Cui, Jia, Lin, Song, Belongie: "Class-Balanced Loss
+    Based on Effective Number of Samples", CVPR 2019, and ``imbalance`` is their imbalance factor: the number of images
+    of the largest identity over that of the smallest, up to rounding. With different n', it is the ratio of the largest
+    to the smallest share that is kept, on top of the differences that there are. ESupCon has a step instead: half of
+    its classes keep a share of their images, and the others keep all.
+
+    Args:
+        labels: ``(N,)`` in ``0 … C-1`` without gaps, C at least 2.
+        images_per_identity: maximum number of images of each identity; None for no maximum.
+        imbalance: at least 1, which keeps all.
+        seed: seed of the run.
+
+    Returns:
+        ``(K,)`` rising indices; at least one of each identity.
+    """
+    images = np.bincount(labels)
+    limits = images if images_per_identity is None else np.minimum(images, images_per_identity)
+    place = np.random.default_rng((seed, _TAIL_KEY)).permutation(len(images))
+    shares = float(imbalance) ** (-place / (len(images) - 1))
+    limits = np.maximum(1, np.rint(limits * shares)).astype(np.int64)
+    if np.array_equal(limits, images):
+        return np.arange(len(labels))
+    # Each identity's images in a random order, of which the first are kept.
+    order = np.lexsort((np.random.default_rng((seed, _IMAGES_KEY)).random(len(labels)), labels))
+    rank = np.empty(len(labels), dtype=np.int64)
+    rank[order] = np.arange(len(labels)) - np.repeat(np.cumsum(images) - images, images)
+    return np.flatnonzero(rank < limits[labels])
+
+
+def noisy_labels(labels: NDArray[np.int64], *, identities: int, share: float, seed: int) -> NDArray[np.int64]:
+    """The labels, with each replaced with probability ``share`` by another, uniform over the other identities.
+
+    Args:
+        labels: ``(N,)`` in ``0 … identities-1``.
+        identities: C, at least 2. With much noise, an identity may have no image left.
+        share: 0 to 1.
+        seed: seed of the run.
+    """
+    random = np.random.default_rng((seed, _NOISE_KEY))
+    wrong = random.random(len(labels)) < share
+    others = (labels + random.integers(1, identities, len(labels))) % identities
+    return np.where(wrong, others, labels)

@@ -1,0 +1,318 @@
+"""Few images per identity, long tails and wrong labels: what changes, how much, and that nothing else does."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from facerts.datasets import Source, open_source
+from facerts.embedding import load_embedder
+from facerts.errors import DataError, Error, RecipeError
+from facerts.training.distillation.losses import open_distillation
+from facerts.training.harder_data import kept_images, noisy_labels
+from facerts.training.loader import TrainingData
+from facerts.training.loop import train
+from facerts.training.recipe import Recipe
+from tests.foreign import write_description, write_embedder
+
+MakeRecipe = Callable[..., Recipe]
+Labels = NDArray[np.int64]
+
+# The synthetic faces: eight identities of eight images, in order.
+IDENTITIES, IMAGES = 8, 8
+SMALL = "optim.batch_size=4"
+
+
+def mixed_labels(sizes: Sequence[int] = (1, 2, 3, 7, 20, 40, 100)) -> Labels:
+    """Shuffled labels of identities of these sizes."""
+    return np.random.default_rng(0).permutation(np.repeat(np.arange(len(sizes)), sizes))
+
+
+def kept(labels: Labels, images: int | None = None, imbalance: float = 1.0, seed: int = 5) -> set[int]:
+    """The kept images, which must be in order and of every identity."""
+    indices = kept_images(labels, images_per_identity=images, imbalance=imbalance, seed=seed)
+    assert (np.diff(indices) > 0).all()
+    assert set(labels[indices]) == set(labels)
+    return set(indices.tolist())
+
+
+def counts(labels: Labels, indices: set[int]) -> list[int]:
+    found = Counter(int(labels[index]) for index in indices)
+    return [found[label] for label in range(len(found))]
+
+
+def keys(source: Source) -> list[str]:
+    return [source.key(index) for index in range(len(source))]
+
+
+@pytest.mark.parametrize("images", [1, 2, 5, 30, 1000])
+def test_each_identity_keeps_at_most_the_maximum(images: int) -> None:
+    sizes = [1, 2, 3, 7, 20, 40, 100]
+    assert counts(mixed_labels(sizes), kept(mixed_labels(sizes), images)) == [min(n, images) for n in sizes]
+
+
+@pytest.mark.parametrize("imbalance", [1.0, 2.0, 10.0, 1e9])
+def test_identities_of_one_size_become_an_exponential_long_tail(imbalance: float) -> None:
+    labels = mixed_labels([50] * 11)
+    expected = [max(1, round(50 * imbalance ** -(place / 10))) for place in range(11)]
+    left = counts(labels, kept(labels, imbalance=imbalance))
+    assert sorted(left, reverse=True) == expected
+    if imbalance > 1:
+        # The order of the identities is random, and depends on the seed.
+        assert left != expected
+        assert left != counts(labels, kept(labels, imbalance=imbalance, seed=6))
+
+
+def test_identities_of_other_sizes_keep_the_same_share_at_the_same_place() -> None:
+    """The places are read off identities of one size; the images are those left by the maximum."""
+    sizes, equal = [1, 2, 30, 70, 200, 400, 1000], mixed_labels([10_000] * 7)
+    shares = [left / 10_000 for left in counts(equal, kept(equal, imbalance=20))]
+    assert (min(shares), max(shares)) == (0.05, 1)
+    labels = mixed_labels(sizes)
+    for images in (None, 100):
+        left = counts(labels, kept(labels, images, imbalance=20))
+        for count, size, share in zip(left, sizes, shares, strict=True):
+            exact = share * min(size, images or size)
+            # Shares are known to 1/10,000.
+            assert math.isclose(count, max(1.0, exact), abs_tol=0.5 + size / 10_000)
+
+
+def test_fewer_images_are_a_subset_of_more() -> None:
+    labels = mixed_labels()
+    for imbalance in (1.0, 5.0):
+        chain = [kept(labels, images, imbalance) for images in (1, 2, 6, 25, 80, None)]
+        assert all(few <= more for few, more in pairwise(chain))
+        assert len({len(found) for found in chain}) == len(chain)
+    for images in (None, 30):
+        chain = [kept(labels, images, imbalance) for imbalance in (200, 20, 3, 1.5, 1)]
+        assert all(few <= more for few, more in pairwise(chain))
+        assert len({len(found) for found in chain}) == len(chain)
+
+
+def test_kept_images_are_a_random_choice_of_the_seed() -> None:
+    labels = np.repeat(np.arange(40), 100)
+    first = kept(labels, 20)
+    assert first == kept(labels, 20)
+    assert first != kept(labels, 20, seed=6)
+    # Positions 0 to 99 within the identities: uniform has mean 49.5, and over 800 images a standard error below 1.03.
+    assert np.mean([index % 100 for index in first]) == pytest.approx(49.5, abs=4)
+
+
+@pytest.mark.parametrize("identities", [2, 3, 50])
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.9])
+def test_the_share_of_images_gets_a_wrong_label(identities: int, share: float) -> None:
+    labels = np.random.default_rng(1).integers(0, identities, 4000)
+    noisy = noisy_labels(labels, identities=identities, share=share, seed=5)
+    assert (noisy.min(), noisy.max()) == (0, identities - 1)
+    wrong = noisy != labels
+    # Four standard deviations; a draw that could be the own label would lower this by share / identities.
+    assert wrong.mean() == pytest.approx(share, abs=4 * math.sqrt(share * (1 - share) / 4000))
+    if share:
+        steps = np.bincount((noisy - labels)[wrong] % identities, minlength=identities)
+        expected = wrong.sum() / (identities - 1)
+        assert steps[0] == 0
+        assert np.abs(steps[1:] - expected).max() <= 5 * math.sqrt(expected)
+
+
+def test_a_smaller_share_of_wrong_labels_is_a_subset_with_the_same_labels() -> None:
+    labels = mixed_labels()
+    chain = [noisy_labels(labels, identities=7, share=share, seed=5) for share in (0, 0.1, 0.4, 0.9)]
+    for less, more in pairwise(chain):
+        changed = less != labels
+        assert (less[changed] == more[changed]).all()
+        assert changed.sum() < (more != labels).sum()
+    assert (chain[2] == noisy_labels(labels, identities=7, share=0.4, seed=5)).all()
+    assert (chain[2] != noisy_labels(labels, identities=7, share=0.4, seed=6)).any()
+
+
+def test_a_recipe_without_them_trains_on_the_source_itself_in_the_same_order(
+    make_recipe: MakeRecipe, drawn_faces: Path
+) -> None:
+    source = open_source(drawn_faces)
+    recipe = make_recipe("data.augmentation={flip: false}")
+    data = TrainingData(recipe)
+    assert type(data.source) is type(source)
+    assert (data.left_out, data.mislabeled) == (0, 0)
+    off = make_recipe("data.images_per_identity=8", "data.imbalance=1", "data.label_noise=0")
+    assert type(TrainingData(off).source) is type(source)
+    order = np.concatenate([np.random.default_rng((5, epoch)).permutation(64) for epoch in range(2)])
+    batches = list(data.batches(0, 8))
+    assert torch.cat([samples for *_, samples in batches]).tolist() == order.tolist()
+    assert torch.cat([labels for _, labels, _ in batches]).tolist() == (order // IMAGES).tolist()
+    assert np.array_equal(batches[5][0][3].numpy(), source.crop(int(order[5 * 16 + 3])))
+
+
+@pytest.mark.parametrize("method", ["rts", "supcon"])
+def test_batches_are_of_the_kept_images_with_their_noisy_labels(
+    make_recipe: MakeRecipe, drawn_faces: Path, method: str
+) -> None:
+    """Also with workers, in a resumed run, and in batches by identity."""
+    whole = open_source(drawn_faces)
+    assert whole.labels is not None
+    options = (
+        f"method.name={method}",
+        "data.images_per_identity=6",
+        "data.imbalance=3",
+        "data.label_noise=0.4",
+        "data.augmentation={flip: false}",
+        "optim.batch_size=8",
+    )
+    data = TrainingData(make_recipe(*options))
+    number = {key: index for index, key in enumerate(keys(whole))}
+    indices = [number[key] for key in keys(data.source)]
+    assert set(indices) == kept(whole.labels, 6, 3.0)
+    noisy = noisy_labels(whole.labels, identities=IDENTITIES, share=0.4, seed=5)[indices]
+    assert data.source.labels is not None
+    assert data.source.labels.tolist() == noisy.tolist()
+    assert data.identities == len(data.source.identities) == IDENTITIES
+    assert data.left_out == 64 - len(indices) > 16
+    assert (
+        data.mislabeled == sum(whole.labels[i] != label for i, label in zip(indices, noisy, strict=True)) > 0
+    )
+    batches = list(data.batches(0, 7))
+    for crops, labels, samples in batches:
+        for crop, label, sample in zip(crops.numpy(), labels.tolist(), samples.tolist(), strict=True):
+            assert label == noisy[sample]
+            assert np.array_equal(crop, whole.crop(indices[sample]))
+        if method == "supcon":
+            assert all(len(set(run)) == 1 for run in labels.reshape(-1, 4).tolist())
+    resumed = TrainingData(make_recipe(*options, "data.workers=2")).batches(3, 7)
+    for one, other in zip(batches[3:], resumed, strict=True):
+        assert all(torch.equal(x, y) for x, y in zip(one, other, strict=True))
+
+
+def test_an_image_has_the_same_wrong_label_whatever_is_left_out(make_recipe: MakeRecipe) -> None:
+    labels = []
+    for images in ("null", "2"):
+        source = TrainingData(
+            make_recipe("data.label_noise=0.5", f"data.images_per_identity={images}")
+        ).source
+        assert source.labels is not None
+        labels.append(dict(zip(keys(source), source.labels.tolist(), strict=True)))
+    assert len(labels[1]) == 16
+    assert labels[1].items() <= labels[0].items()
+
+
+def test_heldout_people_are_complete_and_have_their_labels(make_recipe: MakeRecipe) -> None:
+    harder = ("data.images_per_identity=2", "data.imbalance=5", "data.label_noise=0.6")
+    held = [
+        TrainingData(make_recipe("data.holdout_identities=4", SMALL, *options)).heldout
+        for options in ((), harder)
+    ]
+    assert held[0] is not None
+    assert held[1] is not None
+    assert held[0].labels is not None
+    assert held[1].labels is not None
+    assert keys(held[0]) == keys(held[1])
+    assert held[0].labels.tolist() == held[1].labels.tolist() == np.repeat(np.arange(4), IMAGES).tolist()
+
+
+def test_a_teachers_means_are_of_the_noisy_labels(
+    make_recipe: MakeRecipe, drawn_faces: Path, tmp_path: Path
+) -> None:
+    """Against a loop; an identity that has lost all of its images still has a mean, which is 0."""
+    model = write_embedder(tmp_path / "teacher.onnx", size=16)
+    write_description(model)
+    recipe = make_recipe(
+        f"teacher={{models: [{model}]}}",
+        "data.images_per_identity=1",
+        "data.label_noise=0.9",
+        SMALL,
+        "seed=9",
+    )
+    data = TrainingData(recipe)
+    teacher = open_distillation(recipe, data.source, None, tmp_path)
+    assert teacher is not None
+    assert data.source.labels is not None
+    embedder = load_embedder(model)
+    expected = np.zeros((IDENTITIES, 16))
+    for index, label in enumerate(data.source.labels):
+        crop = data.source.crop(index)
+        both = sum(np.asarray(embedder(image[None]).embedding[0], float) for image in (crop, crop[:, ::-1]))
+        expected[label] += both / np.linalg.norm(both)
+    assert teacher.centers.weight.detach().numpy() == pytest.approx(expected, abs=1e-5)
+    # The last identity is one of those that have lost their image.
+    assert data.source.labels.max() < IDENTITIES - 1
+
+
+def test_images_without_identity_stay(make_recipe: MakeRecipe, drawn_things: Path) -> None:
+    recipe = make_recipe(
+        "teacher={models: [t.onnx]}",
+        f"data.unlabeled={drawn_things}",
+        "data.unlabeled_share=0.25",
+        "data.name=drawn",
+        "data.terms=none",
+        "data.images_per_identity=2",
+        "data.label_noise=0.9",
+    )
+    data = TrainingData(recipe)
+    assert len(data) == 2 * IDENTITIES
+    assert data.unlabeled is not None
+    unlabeled = len(open_source(drawn_things))
+    assert len(data.unlabeled) == unlabeled
+    rows = [
+        (sample, label)
+        for _, labels, samples in data.batches(0, unlabeled // 4)
+        for label, sample in zip(labels.tolist()[12:], samples.tolist()[12:], strict=True)
+    ]
+    assert sorted(rows) == [(2 * IDENTITIES + index, -1) for index in range(unlabeled // 4 * 4)]
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("data.label_noise=1", r"data\.label_noise: .*less than 1"),
+        ("data.label_noise=-0.1", r"data\.label_noise: .*greater than or equal to 0"),
+        ("data.imbalance=0.1", r"data\.imbalance: .*greater than or equal to 1"),
+        ("data.imbalance=.inf", r"data\.imbalance: .*finite"),
+        ("data.images_per_identity=0", r"data\.images_per_identity: .*greater than or equal to 1"),
+        ("data.images_per_identity=2.5", r"data\.images_per_identity: .*integer"),
+        ("data.label_nois=0.1", r"did you mean 'data\.label_noise'"),
+    ],
+)
+def test_impossible_values_are_clear_errors(make_recipe: MakeRecipe, override: str, message: str) -> None:
+    with pytest.raises(RecipeError, match=message):
+        make_recipe(override)
+
+
+def test_batches_by_identity_need_two_images_of_somebody(make_recipe: MakeRecipe) -> None:
+    with pytest.raises(RecipeError, match=r"supcon draws .* data\.images_per_identity must be at least 2"):
+        make_recipe("method.name=supcon", "data.images_per_identity=1")
+    make_recipe("data.images_per_identity=1")
+    data = TrainingData(
+        make_recipe("method.name=supcon", "data.imbalance=1e9", "data.images_per_identity=2", SMALL)
+    )
+    # One identity, the first of the tail, keeps both images; all others keep one and have no pair.
+    assert data.source.labels is not None
+    (largest,) = np.flatnonzero(np.bincount(data.source.labels) > 1)
+    assert {label for _, labels, _ in data.batches(0, 4) for label in labels.tolist()} == {largest}
+
+
+def test_too_few_images_for_a_batch_is_an_error(make_recipe: MakeRecipe) -> None:
+    with pytest.raises(DataError, match="has 8 images, fewer than the 32 of one batch"):
+        TrainingData(make_recipe("data.images_per_identity=1", "optim.batch_size=32"))
+
+
+def test_a_run_trains_and_says_what_it_left_out_and_mislabeled(
+    make_recipe: MakeRecipe, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ("data.images_per_identity=6", "data.imbalance=2", "data.label_noise=0.3")
+    options += ("optim.epochs=1", "optim.milestones=[]", "optim.batch_size=8")
+    recipe = make_recipe(*options)
+    data = TrainingData(recipe)
+    train(recipe, tmp_path / "run")
+    counted = f"{data.left_out} left out, {data.mislabeled} with a wrong label"
+    assert f"images     {len(data)} of 8 identities (drawn), {counted}\n" in capsys.readouterr().err
+    lines = [json.loads(line) for line in (tmp_path / "run" / "log.jsonl").read_text().splitlines()]
+    assert all(math.isfinite(line["loss"]) for line in lines if line["kind"] == "train")
+    with pytest.raises(Error, match=r"data\.label_noise changed"):
+        train(make_recipe(*options, "data.label_noise=0.2"), tmp_path / "run", resume=True)
