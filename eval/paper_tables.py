@@ -145,6 +145,13 @@ def arguments() -> argparse.Namespace:
         help="Sources of faces that are separated from the non-faces together (default: lfw rafdb_aligned, as in the "
         "RTS paper); every source is also measured by itself.",
     )
+    parser.add_argument(
+        "--steps",
+        nargs="+",
+        default=[],
+        metavar="KIND/SEVERITY",
+        help="Steps of the corruption benchmark to show alone, such as blur/0.4.",
+    )
     parser.add_argument("--replicates", type=int, default=300, help="Bootstrap resamples (default: 300).")
     parser.add_argument("--figure", type=Path, metavar="PATH", help="SVG file of the differences.")
     return parser.parse_args()
@@ -232,7 +239,7 @@ def measures(options: argparse.Namespace, rows: Sequence[Row]) -> Iterator[Measu
         yield from separations(options, results[0])
     if all(saved.content.corruptions for saved in results):
         found = True
-        yield degradation(results, options.replicates)
+        yield from degradations(results, options)
     if all(saved.content.reject.get(options.benchmark) for saved in results):
         found = True
         yield Measure(f"{options.benchmark}, FNMR to 20 % rejected", reject_area(options.benchmark))
@@ -271,17 +278,19 @@ def separations(options: argparse.Namespace, first: SavedResult) -> Iterator[Mea
         yield separating(f"{name}, AUROC", [f"ood/{name}"], others, options.replicates)
 
 
-def degradation(results: Sequence[SavedResult], replicates: int) -> Measure:
-    """Clean faces against the same faces degraded, all kinds and severities together."""
+def degradations(results: Sequence[SavedResult], options: argparse.Namespace) -> Iterator[Measure]:
+    """Clean faces against the same faces degraded: all kinds and severities together, and those asked for alone."""
     source = corruption_source(results, None)
     section = results[0].corruptions(source)
-    degraded = [
-        f"corruptions/{source}/{kind}/{severity:g}"
+    every = [
+        f"{kind}/{severity:g}"
         for kind in section.kinds
         for severity in section.severity
         if severity >= MIN_SEVERITY
     ]
-    return separating("degraded, AUROC", [f"corruptions/{source}/clean"], degraded, replicates)
+    for name, steps in {"degraded": every, **{step: [step] for step in options.steps}}.items():
+        clean, degraded = ([f"corruptions/{source}/{step}" for step in side] for side in (["clean"], steps))
+        yield separating(f"{name}, AUROC", clean, degraded, options.replicates)
 
 
 def separating(

@@ -18,6 +18,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from scipy import stats
 
 from facerts.benchmarks import PairBenchmark, pairs_from_identities
 from facerts.benchmarks.bin_sets import save_bin
@@ -36,6 +37,7 @@ from facerts.images.align import TEMPLATE
 from facerts.metrics.reject import error_versus_reject, pair_quality
 from tests.evaluation.conftest import Plain
 from tests.scripts import run_script
+from tests.shipped import write_model
 
 pytestmark = pytest.mark.slow
 
@@ -518,17 +520,50 @@ def test_a_paper_table_has_means_over_seeds_and_paired_differences(
     assert all(label in shown for label in ("difference from reference", "its norm", "degraded, AUROC"))
 
 
-def test_degraded_faces_of_all_kinds_are_separated_from_clean_ones(seeds: Path, module: Any) -> None:
-    script = module("paper_tables")
-    row = script.read_row(seeds, "b")
-    measure = script.degradation(list(row.runs.values()), 20)
-    arrays = row.runs[1].arrays
-    clean = arrays["corruptions/faces/clean/quality"]
-    degraded = np.concatenate(
-        [arrays[key] for key in arrays if re.fullmatch(r"corruptions/faces/\w+/(0\.[468]|1)/quality", key)]
-    )
-    expected = np.mean(clean[:, None] > degraded) + np.mean(clean[:, None] == degraded) / 2
-    np.testing.assert_allclose(measure.measured(row).values, expected)
+def test_clean_faces_are_separated_from_degraded_ones_of_all_kinds_and_of_one(
+    seeds: Path, results: dict[str, Path]
+) -> None:
+    means, _ = paper_tables(seeds, "a", "b", *PAPER_TABLE, "--steps", "blur/0.6")
+    _, arrays = load_result(results["doubtful"])
+    steps = {
+        "degraded, AUROC": r"corruptions/faces/\w+/(0\.[468]|1)/quality",
+        "blur/0.6, AUROC": "corruptions/faces/blur/0.6/quality",
+    }
+    for name, pattern in steps.items():
+        clean = arrays["corruptions/faces/clean/quality"]
+        degraded = np.concatenate([arrays[key] for key in arrays if re.fullmatch(pattern, key)])
+        expected = np.mean(clean[:, None] > degraded) + np.mean(clean[:, None] == degraded) / 2
+        assert means[2][means[0].index(name)] == student([expected, expected], ".2f")
+
+
+@pytest.fixture
+def scales(module: Any) -> Any:
+    return module("scale_scores")
+
+
+def test_scores_of_scales_are_the_means_and_the_mode_of_the_gamma_with_these_moments(scales: Any) -> None:
+    v = np.random.default_rng(3).gamma(4.0, size=(50, 16))
+    found = {name: score(np.log(v)) for name, score in scales.SCORES.items()}
+    np.testing.assert_allclose(np.exp(found["arithmetic mean"]), v.mean(axis=1))
+    np.testing.assert_allclose(np.exp(found["geometric mean"]), stats.gmean(v, axis=1))
+    mean, variance = v.sum(axis=1) / 14, 2 * (v**2).sum(axis=1) / 14**2
+    shape, scale = mean**2 / variance, variance / mean
+    np.testing.assert_allclose(found["mode of t"], (shape - 1) * scale)
+    equal = np.full((3, 16), math.log(1.7))
+    np.testing.assert_allclose(scales.SCORES["mode of t"](equal), 1.7)
+
+
+def test_scores_of_scales_are_compared_on_models_of_rts_only(
+    tmp_path: Path, drawn_faces: Path, drawn_things: Path
+) -> None:
+    arguments = ["--in", drawn_faces, "--out-of", drawn_things, "--heldout", drawn_faces]
+    header, *rows = table("scale_scores", EVAL.parent / "models" / "facerts-small.onnx", *arguments)
+    assert header[:2] == ["score", "models"]
+    assert [row[:2] for row in rows] == [[n, "1"] for n in ("arithmetic mean", "geometric mean", "mode of t")]
+    assert all(0 <= float(value) <= 100 for row in rows for value in row[2:])
+    rejected = script("scale_scores", *arguments, write_model(tmp_path / "other.onnx"))
+    assert rejected.returncode == 2
+    assert "has no output log_scale; only models trained with rts do" in rejected.stderr
 
 
 def test_a_paper_table_needs_runs_with_a_common_seed(seeds: Path, tmp_path: Path) -> None:
