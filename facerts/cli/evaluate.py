@@ -124,7 +124,12 @@ DetectorModel = Annotated[
 ]
 Reference = Annotated[
     str | None,
-    typer.Option(help="Other faces; the mean similarity to the ten nearest is measured as a baseline."),
+    typer.Option(help="Other faces; the mean similarity to the nearest of them is measured as a baseline."),
+]
+# Of the nearest-neighbor baseline.
+NEIGHBORS = 10
+Neighbors = Annotated[
+    int, typer.Option(min=1, help="Number of nearest faces of --reference, for this baseline.")
 ]
 
 
@@ -168,6 +173,7 @@ def verification(
     offline: Offline = False,
     detector_model: DetectorModel = None,
     reference: Reference = None,
+    neighbors: Neighbors = NEIGHBORS,
     batch_size: Batch = 64,
     threads: Threads = None,
     provider: Provider = None,
@@ -182,7 +188,15 @@ def verification(
     embedder = open_embedder(model, embeddings, provider, threads, batch_size, score, ensemble)
     kept = cache_folder(out, cache, no_cache)
     options = evaluation_options(
-        batch_size, crops, align, detector_model, reference, kept, flip=flip, every_pair=all_pairs
+        batch_size,
+        crops,
+        align,
+        detector_model,
+        reference,
+        kept,
+        neighbors=neighbors,
+        flip=flip,
+        every_pair=all_pairs,
     )
     options = replace(options, fars=tuple(far) if far else None)
     _pairs("verification", embedder, data, out, options, similarity, json)
@@ -207,6 +221,7 @@ def reject(
     offline: Offline = False,
     detector_model: DetectorModel = None,
     reference: Reference = None,
+    neighbors: Neighbors = NEIGHBORS,
     batch_size: Batch = 64,
     threads: Threads = None,
     provider: Provider = None,
@@ -221,7 +236,15 @@ def reject(
     embedder = open_embedder(model, embeddings, provider, threads, batch_size, score, ensemble)
     kept = cache_folder(out, cache, no_cache)
     options = evaluation_options(
-        batch_size, False, align, detector_model, reference, kept, flip=flip, every_pair=all_pairs
+        batch_size,
+        False,
+        align,
+        detector_model,
+        reference,
+        kept,
+        neighbors=neighbors,
+        flip=flip,
+        every_pair=all_pairs,
     )
     _pairs("reject", embedder, data, out, replace(options, fmr=fmr, combine=combine.value), similarity, json)
 
@@ -299,6 +322,7 @@ def ood(
     offline: Offline = False,
     detector_model: DetectorModel = None,
     reference: Reference = None,
+    neighbors: Neighbors = NEIGHBORS,
     batch_size: Batch = 64,
     threads: Threads = None,
     provider: Provider = None,
@@ -314,7 +338,13 @@ def ood(
 
     embedder = open_embedder(model, embeddings, provider, threads, batch_size, score, ensemble)
     options = evaluation_options(
-        batch_size, crops, align, detector_model, reference, cache_folder(out, cache, no_cache)
+        batch_size,
+        crops,
+        align,
+        detector_model,
+        reference,
+        cache_folder(out, cache, no_cache),
+        neighbors=neighbors,
     )
     with alone(out):
         result = run_ood(
@@ -460,6 +490,7 @@ def evaluation_options(
     reference: str | None,
     cache: Path | None,
     *,
+    neighbors: int = NEIGHBORS,
     flip: bool = True,
     every_pair: bool = False,
 ) -> EvaluationOptions:
@@ -478,6 +509,7 @@ def evaluation_options(
             else open_any_detector(detector_model, threshold=BASELINE_THRESHOLD)
         ),
         reference=None if reference is None else open_images(reference),
+        neighbors=neighbors,
         flip=flip,
         every_pair=every_pair,
         cache=None if cache is None else OutputCache(cache),

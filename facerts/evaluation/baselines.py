@@ -29,7 +29,6 @@ CLASSIFIER_SCORES = (
     "newton_temperature",
     "perturbed_quality",
 )
-NEIGHBORS = 10
 
 
 def sharpness(crops: NDArray[np.uint8]) -> Scores:
@@ -68,9 +67,7 @@ def face_sizes(source: Source) -> Scores | None:
     return None if size is None else np.array([size(row) for row in range(len(source))], dtype=np.float32)
 
 
-def neighbor_similarity(
-    embedding: NDArray[np.floating], reference: NDArray[np.floating], k: int = NEIGHBORS
-) -> Scores:
+def neighbor_similarity(embedding: NDArray[np.floating], reference: NDArray[np.floating], k: int) -> Scores:
     """``(N,)`` mean cosine to the k nearest of reference embeddings: minus the k-nearest-neighbor distance.
 
     Sun et al., "Out-of-distribution detection with deep nearest neighbors", ICML 2022.

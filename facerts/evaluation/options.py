@@ -40,6 +40,7 @@ class EvaluationOptions:
         keep_crops: keep the crops that a report shows.
         detector: its score of each crop becomes a baseline; None for no such baseline.
         reference: faces among which the nearest-neighbor baseline searches; never the faces that are measured.
+        neighbors: number of nearest faces that it takes the mean similarity to.
         align: detector that finds the faces in photos; None if the images are aligned crops.
         cache: keeps the model's outputs; None to compute them every time.
     """
@@ -53,6 +54,7 @@ class EvaluationOptions:
     keep_crops: bool = True
     detector: Detector | None = None
     reference: Source | None = None
+    neighbors: int = 10
     align: Detector | None = None
     cache: OutputCache | None = None
 
@@ -125,7 +127,7 @@ def measured_outputs(
     )
     if reference is None:
         return outputs
-    neighbors = neighbor_similarity(outputs.embedding, reference)
+    neighbors = neighbor_similarity(outputs.embedding, reference, options.neighbors)
     return replace(outputs, extras={**outputs.extras, "neighbors": neighbors})
 
 

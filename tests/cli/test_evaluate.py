@@ -245,6 +245,9 @@ def test_ood_by_every_score_that_there_is(
     assert list(section["by"]) == ["quality", "norm", "sharpness", "neighbors"]
     # The references are the faces by other names.
     assert section["by"]["neighbors"]["auroc"] > 0.7
+    nearest = told(capsys, *command, "--reference", home / "lfw", "--neighbors", 1, "--out", tmp_path)
+    # Each face is among the references, and no thing is.
+    assert nearest["by"]["neighbors"]["auroc"] == 1
     assert run(*command, "--exclude-out-of", "*[0-8].jpg", "--out", tmp_path) == 0
     assert "120 faces against 2 non-faces" in capsys.readouterr().out
 
