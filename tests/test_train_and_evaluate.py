@@ -272,3 +272,22 @@ def test_a_recipe_of_an_earlier_version_is_not_trained_again(
     _, _, (changed,) = plan(data / "rts.yaml", "--set", "method.kl_weight=3", "--out", tmp_path)
     assert script.execute(changed, options, "")
     assert started == ["train", "export", "train"]
+
+
+@pytest.mark.parametrize(
+    "path", sorted((SCRIPT.parent / "papers").glob("[!c]*.args")), ids=lambda path: path.stem
+)
+def test_the_papers_runs_have_complete_recipes_that_differ(
+    path: Path, monkeypatch: pytest.MonkeyPatch, plan: Callable[..., Any]
+) -> None:
+    for name in ("FACERTS_DATA", "FACERTS_MODELS", "ALIGNED"):
+        monkeypatch.setenv(name, f"/{name.lower()}")
+    script, options, runs = plan(
+        f"@{path.with_name('common.args')}", f"@{path}", "--seeds", 1, 2, "--out", "o"
+    )
+    assert list(script.evaluations(options)) == ["verification", "reject", "ood", "corruptions"]
+    assert "/aligned" in script.evaluations(options)["ood"]
+    recipes = [one.recipe.model_dump(exclude={"name"}) for one in runs]
+    assert all(recipes.count(recipe) == 1 for recipe in recipes)
+    assert {recipe["seed"] for recipe in recipes} == {1, 2}
+    assert len({json.dumps(recipe["optim"]["batch_size"]) for recipe in recipes}) == 1

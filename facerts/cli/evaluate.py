@@ -81,7 +81,7 @@ ScoreOption = Annotated[
     typer.Option(
         "--score",
         metavar="NAME[:OPTION=VALUE,...]",
-        help="With a training run: max_softmax, odin, energy, mc_dropout, ser_fiq or newton_temperature of "
+        help="With a training run: max_softmax, max_logit, odin, energy, mc_dropout, ser_fiq or newton_temperature of "
         "its classifier; may be repeated.",
     ),
 ]

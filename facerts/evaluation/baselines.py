@@ -21,6 +21,7 @@ BASELINES = ("sharpness", "det_score", "face_size", "neighbors")
 # Those of a training run's classifier; ``facerts.training.classifier_scores``, which needs PyTorch, gives them.
 CLASSIFIER_SCORES = (
     "max_softmax",
+    "max_logit",
     "odin",
     "energy",
     "mc_dropout",

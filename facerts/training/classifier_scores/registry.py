@@ -81,6 +81,19 @@ class MaxSoftmax(ClassifierScore):
         return max_softmax(classifier.logits(activations.embedding), self.temperature)
 
 
+class MaxLogit(ClassifierScore):
+    """max_k γ cos θ_k: confidence without a softmax.
+
+    Hendrycks, Basart, Mazeika, Zou, Kwon, Mostajabi, Steinhardt, Song: "Scaling Out-of-Distribution Detection for
+    Real-World Settings", ICML 2022. Of a run of GODIN it is max_k h_k, the other score of its paper.
+    """
+
+    name = "max_logit"
+
+    def compute(self, classifier: Classifier, activations: Activations) -> Tensor:
+        return classifier.logits(activations.embedding).amax(dim=1)
+
+
 class Odin(ClassifierScore):
     """Maximum softmax at a high temperature on a perturbed input; see ``perturb``.
 
@@ -205,7 +218,7 @@ class NewtonTemperature(ClassifierScore):
 
 CLASSIFIER_SCORES: dict[str, type[ClassifierScore]] = {
     score.name: score
-    for score in (MaxSoftmax, Odin, Energy, MCDropout, SERFIQ, NewtonTemperature, PerturbedQuality)
+    for score in (MaxSoftmax, MaxLogit, Odin, Energy, MCDropout, SERFIQ, NewtonTemperature, PerturbedQuality)
 }
 
 

@@ -73,7 +73,8 @@ def test_scores_do_not_change_the_other_outputs(
     classifier: Classifier, trained_run: Path, crops: Crops
 ) -> None:
     outputs = load_run(
-        trained_run, ["max_softmax", "energy", "odin", "newton_temperature", "perturbed_quality", *FEW]
+        trained_run,
+        ["max_softmax", "max_logit", "energy", "odin", "newton_temperature", "perturbed_quality", *FEW],
     )(crops)
     plain = NetworkEmbedder(classifier.network, classifier.method)(crops)
     for name in ("embedding", "norm", "quality", "uncertainty"):
@@ -83,12 +84,13 @@ def test_scores_do_not_change_the_other_outputs(
     assert all(np.ptp(outputs.extras[name]) > 0 for name in CLASSIFIER_SCORES)
 
 
-def test_max_softmax_and_energy_are_those_of_scaled_cosines(
+def test_max_softmax_max_logit_and_energy_are_those_of_scaled_cosines(
     classifier: Classifier, trained_run: Path, crops: Crops
 ) -> None:
     logits = logits_of(classifier, head(classifier, features_of(classifier, crops)))
-    extras = scored(trained_run, crops, "max_softmax:temperature=2", "energy")
+    extras = scored(trained_run, crops, "max_softmax:temperature=2", "energy", "max_logit")
     np.testing.assert_allclose(extras["max_softmax"], np.log(softmax(logits / 2).max(axis=1)), rtol=1e-3)
+    np.testing.assert_allclose(extras["max_logit"], logits.max(axis=1), rtol=1e-4)
     np.testing.assert_allclose(extras["energy"], np.log(np.exp(logits).sum(axis=1)), rtol=1e-4)
 
 
