@@ -139,6 +139,11 @@ class Method(ABC):
         """Heads that the network needs in addition to the embedding, by name."""
         return {}
 
+    @property
+    def learns_beside_embedding(self) -> bool:
+        """Whether it can be trained on a frozen network: it has heads, or ``score`` reads parameters of its own."""
+        return bool(self.heads()) or any(parameter.requires_grad for parameter in self.state.parameters())
+
     def parameter_groups(self, network: nn.Module, centers: nn.Module) -> list[dict[str, Any]]:
         """Parameter groups for the optimizer; by default a single group with everything that is trainable.
 
