@@ -160,11 +160,12 @@ def check_parts(state: dict[str, Any], where: object) -> None:
     """
     centers = state.get("centers")
     rows = centers.get("weight") if isinstance(centers, dict) else None
-    # Checkpoints of earlier versions may have no "method" and no "average".
+    # Checkpoints of earlier versions may have no "method", no "per_sample" and no "average".
     valid = {
         "network": _are_tensors(state.get("network")),
         "average": state.get("average") is None or _are_tensors(state["average"]),
         "method": _are_tensors(state.get("method", {})),
+        "per_sample": _are_tensors(state.get("per_sample", {})),
         "centers": isinstance(rows, Tensor) and rows.ndim == 2,
         "step": isinstance(state.get("step"), int),
     }

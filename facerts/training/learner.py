@@ -235,6 +235,7 @@ class Learner:
             "average": None if self.average is None else self.average.module.state_dict(),
             "centers": {"weight": self._gather_rows(self.centers.weight.detach())},
             "method": self.method.state.state_dict(),
+            "per_sample": dict(self.method.per_sample),
             "optimizer": self._map_centers(self.optimizer.state_dict(), self._gather_rows),
             "scaler": self.scaler.state_dict(),
             "teacher": None if self.teacher is None else {"projection": self.teacher.projection},
@@ -255,6 +256,8 @@ class Learner:
             self.teacher.load_projection(state["teacher"]["projection"])
         self.centers.load_state_dict({"weight": self._own_rows(state["centers"]["weight"])})
         self.method.state.load_state_dict(state["method"])
+        saved = state.get("per_sample", {})
+        self.method.per_sample = {name: value.to(self.device) for name, value in saved.items()}
         self.optimizer.load_state_dict(self._map_centers(state["optimizer"], self._own_rows))
         self.scaler.load_state_dict(state["scaler"])
         generators = state.get("generators", [])

@@ -129,6 +129,7 @@ def _train(recipe: Recipe, file: Path, processes: Processes) -> Path:
             if step % recipe.logging.every_steps == 0 or step == total:
                 values = meter.read()
                 summary.losses = {name: values[name] for name in ("loss", *loss.parts)}
+                summary.losses |= {name: values[f"{name}_mean"] for name in loss.per_image}
                 if log is not None:
                     log.write("train", step, **progress_of(step), lr=rate, ramp=ramp, **values)
             if step % validate_every == 0 or step == total:

@@ -361,7 +361,7 @@ class Recipe(Section):
                 "to learn: leave out backbone.frozen or teacher"
             )
         method = self.build_method()
-        if not method.heads() and not list(method.state.parameters()):
+        if not method.learns_beside_embedding:
             raise ValueError(
                 f"{method.name} has nothing beside the embedding: with backbone.frozen the network would not learn"
             )

@@ -30,7 +30,7 @@ class RunSummary:
         folder: folder of the run.
         steps_per_epoch: steps of one epoch.
         started_at: step that this start of the run begins with; 0 unless it is resumed.
-        losses: the last step's losses by name.
+        losses: means over the last steps, by name: losses, and values per image such as temperatures.
         validation: the last measurement on each validation set by the set's name.
     """
 
@@ -38,7 +38,7 @@ class RunSummary:
     folder: Path
     steps_per_epoch: int
     started_at: int = 0
-    losses: Mapping[str, float] = field(default_factory=dict)
+    losses: dict[str, float] = field(default_factory=dict)
     validation: dict[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @property

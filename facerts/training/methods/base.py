@@ -122,6 +122,8 @@ class Method(ABC):
         trains: "network", or "heads" if trunk and embedding stay as they were trained before.
         state: the method's own buffers and parameters, such as moving averages. Checkpoints save it, and exported files
             contain what ``score`` reads of it.
+        per_sample: values that only training reads, by name: ``(n,)`` tensors with one value for each image, indexed by
+            ``Batch.samples``. Checkpoints save them; exported files and runs that start from the weights have none.
     """
 
     name: ClassVar[str]
@@ -134,10 +136,16 @@ class Method(ABC):
         self.config: Any = config
         self.embedding_size = embedding_size
         self.state = nn.Module()
+        self.per_sample: dict[str, Tensor] = {}
 
     def heads(self) -> dict[str, HeadSpec]:
         """Heads that the network needs in addition to the embedding, by name."""
         return {}
+
+    @property
+    def learns_beside_embedding(self) -> bool:
+        """Whether it can be trained on a frozen network: it has heads, or ``score`` reads parameters of its own."""
+        return bool(self.heads()) or any(parameter.requires_grad for parameter in self.state.parameters())
 
     def parameter_groups(self, network: nn.Module, centers: nn.Module) -> list[dict[str, Any]]:
         """Parameter groups for the optimizer; by default a single group with everything that is trainable.

@@ -10,6 +10,8 @@ Interpretation", AAAI 2023. The prototypes θ_k are the unit class centers; all 
 The inner Σ_k runs over all prototypes. The outer sum, and thus K, covers the classes in the batch. In the paper it
 covers all classes, but with many thousands of identities no batch contains them all.
 
+As in the paper, there is no projection network: rows and prototypes are compared as the embeddings that are used later.
+
 It learns no uncertainty of its own; the norm of the embedding serves as quality.
 """
 
@@ -27,7 +29,7 @@ from facerts.training.methods.contrastive import (
     similarities,
     tightness,
 )
-from facerts.training.methods.supcon import IdentityContrast, SupConConfig
+from facerts.training.methods.supcon import ContrastConfig, IdentityContrast
 
 
 def prototype_loss(logits: Tensor, prototype_logits: Tensor, labels: Tensor) -> Tensor:
@@ -55,7 +57,7 @@ class ESupCon(IdentityContrast):
     """SupCon and the prototype loss, averaged jointly over rows and classes; quality is ‖y‖."""
 
     name = "esupcon"
-    Config = SupConConfig
+    Config = ContrastConfig
 
     def loss(self, outputs: Outputs, batch: Batch, centers: Centers) -> Loss:
         """L of the module docstring."""

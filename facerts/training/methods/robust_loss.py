@@ -31,8 +31,15 @@ def robust_loss(
     logits: Tensor, positive: Tensor, temperature: Tensor, rho: float, among: Tensor | None = None
 ) -> Tensor:
     """f(τ) ``(B,)``, from logits ``(B, K)``, logits of the positives ``(B,)`` and temperatures ``(B,)``."""
+    return temperature * (log_denominator(logits, positive, temperature, among) + rho)
+
+
+def log_denominator(
+    logits: Tensor, positive: Tensor, temperature: Tensor, among: Tensor | None = None
+) -> Tensor:
+    """log((1/|C|) Σ_k exp((L_k − L_+)/τ)) ``(B,)``; arguments as for ``robust_loss``."""
     log_mean, _, _ = _tilted(logits - positive.unsqueeze(1), temperature, among)
-    return temperature * (log_mean + rho)
+    return log_mean
 
 
 def first_derivative(logits: Tensor, temperature: Tensor, rho: float, among: Tensor | None = None) -> Tensor:

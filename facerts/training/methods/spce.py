@@ -16,6 +16,8 @@ Therefore z = sqrt(K/τ)·ẑ here, so that
 which in a balanced batch (N_k = N/K) is the mean cosine to the class divided by τ, for any batch size. With an
 unnormalized z, the loss could fall merely by growing norms, which do not affect the cosines used at inference.
 
+As in Aljundi et al., there is no projection network: z is the embedding that is used later.
+
 It learns no uncertainty of its own; the norm of the embedding serves as quality.
 """
 
@@ -26,7 +28,7 @@ from torch.nn import functional as F
 
 from facerts.training.methods.base import Batch, Centers, Loss, Outputs
 from facerts.training.methods.contrastive import members, similarities, tightness
-from facerts.training.methods.supcon import IdentityContrast, SupConConfig
+from facerts.training.methods.supcon import ContrastConfig, IdentityContrast
 
 
 def pairwise_cross_entropy(similarity: Tensor, labels: Tensor, temperature: float) -> Tensor:
@@ -50,7 +52,7 @@ class SPCE(IdentityContrast):
     """Cross-entropy against the batch's class sums, plus a detached classifier; quality is ‖y‖."""
 
     name = "spce"
-    Config = SupConConfig
+    Config = ContrastConfig
 
     def loss(self, outputs: Outputs, batch: Batch, centers: Centers) -> Loss:
         """L of the module docstring."""

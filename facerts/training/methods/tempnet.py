@@ -12,6 +12,10 @@ network on the detached unit embedding ŷ predicts the temperature that minimize
 Here u corresponds to the logits of d2 learned references, and b to the b of the fixed point in ``robust_loss``. Both
 networks are trained together: L = mean_i f_i(τ(x_i)).
 
+The mean over C in f is over the images of the batch or, with ``denominator_rate`` below 1, a moving average over the
+batches of the run (``moving_denominators``), as in the paper, which optimizes f as iSogCLR does: for a small rate, the
+gradients of both networks approach those of C as the whole data set.
+
 Choices that are not the paper's: σ is ReLU. The paper initializes the columns of W₂ with first-layer features of random
 images; no images are available where the method is built, so features of random unit vectors are used. φ is learned as
 its logarithm, so that it stays positive. The paper uses AdamW, whose step size does not depend on the scale of the
@@ -31,7 +35,8 @@ from torch.nn import functional as F
 
 from facerts.errors import Error
 from facerts.training.methods.base import Batch, Centers, Loss, Method, MethodConfig, Outputs, unit_embedding
-from facerts.training.methods.robust_loss import robust_loss
+from facerts.training.methods.moving_denominators import moved, room_for, with_gradient
+from facerts.training.methods.robust_loss import log_denominator
 
 # Whether a high temperature means a good image (+1) or a poor one (−1). The paper does not say. Degraded faces get
 # higher temperatures if the training views include degraded ones; otherwise there is no consistent direction.
@@ -57,6 +62,11 @@ class TempNetConfig(MethodConfig):
         references: d2.
         loss_scale: γ.
         temperature_lr: learning rate of the temperature network, as a multiple of the scheduled one.
+        denominator_rate: γ of the moving average of each image's denominator; 1 uses the batch alone. The authors' code
+            uses 0.8.
+        stop_gradient: whether the temperature network reads detached embeddings, as in the paper; without it, the
+            gradient of the temperatures trains the embedding too (its Table 18).
+        last_layer: "pooling" as above, or "linear", s = w₃·u − b (the paper's ablation, Table 19).
     """
 
     contrast: Literal["batch", "centers"] = "batch"
@@ -67,6 +77,9 @@ class TempNetConfig(MethodConfig):
     references: int = Field(256, ge=2, le=4096)
     loss_scale: float = Field(32.0, gt=0)
     temperature_lr: float = Field(1.0, ge=0)
+    denominator_rate: float = Field(1.0, gt=0, le=1)
+    stop_gradient: bool = True
+    last_layer: Literal["pooling", "linear"] = "pooling"
 
     @field_validator("contrast", mode="before")
     @classmethod
@@ -80,14 +93,25 @@ class TempNetConfig(MethodConfig):
             raise ValueError(f"tau_min {self.tau_min} must be below tau_max {self.tau_max}")
         return self
 
+    @model_validator(mode="after")
+    def only_batches_are_averaged(self) -> TempNetConfig:
+        if self.contrast == "centers" and self.denominator_rate < 1:
+            raise ValueError(
+                "with contrast: centers every step has all centers in its denominators, so there is nothing to "
+                "average; leave out denominator_rate"
+            )
+        return self
+
 
 class TemperatureNetwork(nn.Module):
     """Predicts temperatures ``(B,)`` in [τ_0, τ_max] from unit embeddings ``(B, d)``.
 
     Args:
         embedding_size: d.
-        config: ρ, the range of τ, and the layer sizes.
+        config: ρ, the range of τ, the layer sizes and the kind of the last layer.
     """
+
+    log_sharpness: nn.Parameter | None
 
     def __init__(self, embedding_size: int, config: TempNetConfig) -> None:
         super().__init__()
@@ -99,17 +123,27 @@ class TemperatureNetwork(nn.Module):
             directions = F.normalize(torch.randn(config.references, embedding_size))
             references = F.relu(self.features(directions)).T.contiguous()
         self.references = nn.Parameter(references)
-        self.log_sharpness = nn.Parameter(torch.tensor(math.log(INITIAL_SHARPNESS)))
-        self.weight = nn.Parameter(torch.ones(config.references))
+        if config.last_layer == "pooling":
+            self.log_sharpness = nn.Parameter(torch.tensor(math.log(INITIAL_SHARPNESS)))
+            weight = torch.ones(config.references)
+        else:
+            self.log_sharpness = None
+            # As nn.Linear starts; ones would put all temperatures at one end of the range.
+            weight = (2 * torch.rand(config.references) - 1) / math.sqrt(config.references)
+        self.weight = nn.Parameter(weight)
         self.bias = nn.Parameter(torch.zeros(()))
 
     def forward(self, embedding: Tensor) -> Tensor:
         v = F.relu(self.features(embedding))
-        u = v @ F.normalize(self.references, dim=0)
+        s = self._last_layer(v @ F.normalize(self.references, dim=0))
+        return self.tau_min + (self.tau_max - self.tau_min) * s.sigmoid()
+
+    def _last_layer(self, u: Tensor) -> Tensor:
+        if self.log_sharpness is None:
+            return u @ self.weight - self.bias
         sharpness = self.log_sharpness.exp().clamp_min(MIN_SHARPNESS)
         p = (u / sharpness).softmax(dim=1)
-        s = (((p - 1.0 / u.shape[1]) * self.weight * u).sum(dim=1) - self.bias) / self.rho
-        return self.tau_min + (self.tau_max - self.tau_min) * s.sigmoid()
+        return (((p - 1.0 / u.shape[1]) * self.weight * u).sum(dim=1) - self.bias) / self.rho
 
 
 class TempNet(Method):
@@ -140,18 +174,48 @@ class TempNet(Method):
     def loss(self, outputs: Outputs, batch: Batch, centers: Centers) -> Loss:
         with torch.autocast(batch.labels.device.type, enabled=False):
             embedding = F.normalize(outputs["embedding"])
-            tau = self.state(embedding.detach())
+            tau = self.state(embedding.detach() if self.config.stop_gradient else embedding)
+            among = contrasted = None
             if self.config.contrast == "batch":
                 logits, positive, among = batch_contrast(embedding, batch.labels)
+                contrasted = among.any(dim=1)
+                # A row without contrasts gets all columns instead: its value is finite, and is then left out.
+                among = among | ~contrasted.unsqueeze(1)
                 # Both views of an image show the same person.
                 self._check_rho(len(logits) - 2)
             else:
-                logits, among = centers.cosines(embedding), None
+                logits = centers.cosines(embedding)
                 positive = logits.gather(1, batch.labels.unsqueeze(1)).squeeze(1)
                 self._check_rho(logits.shape[1])
-            robust = _mean_where_contrasted(logits, positive, tau, self.config.rho, among)
+            log_mean = log_denominator(logits, positive, tau, among)
+            if contrasted is not None and self.config.denominator_rate < 1 and self.state.training:
+                log_mean = self._averaged(log_mean, batch.samples, contrasted)
+            losses = tau * (log_mean + self.config.rho)
+            if contrasted is None:
+                robust = losses.mean()
+            else:
+                robust = (losses * contrasted).sum() / contrasted.sum().clamp_min(1)
         parts = {"robust": robust.detach(), "positive": positive.detach().mean()}
         return Loss(self.config.loss_scale * robust, parts, {"tau": tau.detach()})
+
+    def _averaged(self, log_mean: Tensor, samples: Tensor, contrasted: Tensor) -> Tensor:
+        """Moving averages instead of the batch's denominators, ``(2N,)``, after moving them by a step.
+
+        Args:
+            log_mean: ``(2N,)`` log denominators of the batch, all first views before all second views.
+            samples: ``(2N,) int64``, images of the views.
+            contrasted: ``(2N,) bool``, views that have anything to be contrasted with.
+        """
+        averages = room_for(
+            samples, self.per_sample.get("log_denominator", log_mean.new_empty(0)).to(log_mean)
+        )
+        samples = samples.to(averages.device)
+        log_u = moved(averages[samples], log_mean.detach(), self.config.denominator_rate)
+        first, second = log_u.chunk(2)
+        images = contrasted[: len(first)]
+        averages[samples[: len(first)][images]] = (torch.logaddexp(first, second) - math.log(2))[images]
+        self.per_sample["log_denominator"] = averages
+        return with_gradient(log_u, log_mean)
 
     def score(self, outputs: Outputs) -> dict[str, Tensor]:
         scored = unit_embedding(outputs)
@@ -159,7 +223,9 @@ class TempNet(Method):
         return {**scored, "quality": QUALITY_SIGN * tau, "uncertainty": tau}
 
     def _check_rho(self, contrasted: int) -> None:
-        if contrasted < 1 or self.config.rho >= math.log(contrasted):
+        # A moving average has more than a batch to contrast with.
+        limited = self.config.denominator_rate == 1 or not self.state.training
+        if contrasted < 1 or (limited and self.config.rho >= math.log(contrasted)):
             batch = self.config.contrast == "batch"
             remedy = (
                 "a larger batch (optim.batch_size; post hoc --train-batch)" if batch else "more identities"
@@ -183,15 +249,3 @@ def batch_contrast(embedding: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, T
     """
     positive = (embedding * embedding.roll(len(embedding) // 2, dims=0)).sum(dim=1)
     return embedding @ embedding.T, positive, labels.unsqueeze(1) != labels
-
-
-def _mean_where_contrasted(
-    logits: Tensor, positive: Tensor, tau: Tensor, rho: float, among: Tensor | None
-) -> Tensor:
-    """Mean f(τ) over the rows that have anything to be contrasted with; 0 if none has."""
-    if among is None:
-        return robust_loss(logits, positive, tau, rho).mean()
-    contrasted = among.any(dim=1)
-    # A row without contrasts gets all columns instead: the value is finite, and is then left out of the mean.
-    robust = robust_loss(logits, positive, tau, rho, among | ~contrasted.unsqueeze(1))
-    return (robust * contrasted).sum() / contrasted.sum().clamp_min(1)

@@ -8,26 +8,26 @@ Interpretation", AAAI 2023. The prototypes θ_k are the unit class centers:
 The embedding is detached in the second term, which therefore moves only the prototypes, each towards the mean
 direction of its identity. That term is not divided by τ.
 
+The paper trains SupCon through a projection network here, and the prototypes on the embedding itself: with
+``projection``, L_SupCon contrasts the projections of ``supcon``, and the second term does not change.
+
 It learns no uncertainty of its own; the norm of the embedding serves as quality.
 """
 
 from __future__ import annotations
 
 from facerts.training.methods.base import Batch, Centers, Loss, Outputs
-from facerts.training.methods.contrastive import info_nce, positives, similarities, tightness
-from facerts.training.methods.supcon import IdentityContrast, SupConConfig
+from facerts.training.methods.contrastive import tightness
+from facerts.training.methods.supcon import SupCon
 
 
-class Tightness(IdentityContrast):
+class Tightness(SupCon):
     """SupCon plus a detached classifier; quality is ‖y‖."""
 
     name = "tightness"
-    Config = SupConConfig
 
     def loss(self, outputs: Outputs, batch: Batch, centers: Centers) -> Loss:
         """L of the module docstring."""
-        embedding = outputs["embedding"]
-        logits = similarities(embedding) / self.config.temperature
-        supcon = info_nce(logits, positives(batch.labels)).mean()
-        tight = tightness(centers.cosines(embedding.detach()), batch.labels).mean()
+        supcon = super().loss(outputs, batch, centers).total
+        tight = tightness(centers.cosines(outputs["embedding"].detach()), batch.labels).mean()
         return Loss(supcon + tight, {"supcon": supcon.detach(), "tightness": tight.detach()})

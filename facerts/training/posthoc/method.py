@@ -59,6 +59,4 @@ def configure(name: str, overrides: Sequence[str]) -> Any:
 
 
 def _learns(name: str, config: Any) -> bool:
-    """Whether a method trains anything besides the embedding: heads, or parameters of its own."""
-    method = build_method(name, config, 2, 0)
-    return bool(method.heads()) or any(parameter.requires_grad for parameter in method.state.parameters())
+    return build_method(name, config, 2, 0).learns_beside_embedding

@@ -2,21 +2,35 @@
 
 from __future__ import annotations
 
+import copy
 import math
+from collections.abc import Callable
+from pathlib import Path
 
+import numpy as np
+import onnx
 import pytest
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from facerts.errors import Error, RecipeError
+from facerts.training.checkpoint import save_checkpoint
 from facerts.training.class_head.centers import ClassCenters
+from facerts.training.export.from_checkpoint import export_run
+from facerts.training.learner import Learner
 from facerts.training.methods import METHODS, Batch, Method
 from facerts.training.methods.contrastive import members, similarities
 from facerts.training.methods.esupcon import class_means, prototype_loss
 from facerts.training.methods.spce import pairwise_cross_entropy
+from facerts.training.posthoc.method import configure
+from facerts.training.recipe import Recipe
 from tests.contrastive import permuted, slow_info_nce, slow_nt_xent, views_batch
 
+MakeRecipe = Callable[..., Recipe]
+
 NAMES = ["supcon", "esupcon", "tightness", "spce"]
+PROJECTING = ["supcon", "tightness"]
 LABELS = [4, 1, 4, 0, 1, 4]
 CLASSES = 6
 
@@ -267,6 +281,95 @@ def test_training_clusters_people_and_aligns_their_prototypes(name: str) -> None
     assert to_class[member.bool()].min() > to_class[~member.bool()].max() + 0.3
     if name != "supcon":
         assert torch.equal(centers.cosines(embedding.detach()).argmax(dim=1), batch.labels)
+
+
+# The projection network
+
+
+def build_projecting(name: str, projection: int = 3) -> Method:
+    torch.manual_seed(21)
+    method = METHODS[name](METHODS[name].Config(temperature=0.3, projection=projection), 5)
+    with torch.no_grad():
+        for parameter in method.state.double().parameters():
+            parameter.normal_()
+    return method
+
+
+@pytest.mark.parametrize("name", PROJECTING)
+def test_projections_of_unit_embeddings_are_contrasted(name: str) -> None:
+    centers, embedding, batch = example()
+    method, labels = build_projecting(name), batch.labels.tolist()
+    w1, b1, w2, b2 = (value.numpy() for value in method.state.state_dict().values())
+    assert (w1.shape, w2.shape) == ((5, 5), (3, 5))
+    directions = units(embedding)
+    rows = [w2 @ np.maximum(w1 @ np.array(row) + b1, 0) + b2 for row in directions]
+    slow = slow_supcon(torch.from_numpy(np.stack(rows)), labels, 0.3)
+    expected = sum(slow) / len(slow)
+    if name == "tightness":
+        # The prototypes follow the embeddings, not their projections.
+        theta = units(centers.weight)
+        expected -= sum(dot(directions[i], theta[label]) for i, label in enumerate(labels)) / len(labels)
+    loss = method.loss({"embedding": embedding}, batch, centers).total
+    assert loss.item() == pytest.approx(expected, rel=1e-10)
+
+
+@pytest.mark.parametrize("name", PROJECTING)
+def test_gradients_through_the_projection_by_gradcheck(name: str) -> None:
+    centers, embedding, batch = example()
+    fixed = centers.cosines(embedding).detach()
+    method = build_projecting(name)
+
+    def total(embedding: Tensor, *_: Tensor) -> Tensor:
+        return method.loss({"embedding": embedding}, batch, Prototypes(centers.weight, fixed)).total
+
+    assert torch.autograd.gradcheck(total, (embedding.requires_grad_(), *method.state.parameters()))
+
+
+def test_without_a_projection_there_is_no_network_and_with_one_it_starts_without_biases() -> None:
+    for name in PROJECTING:
+        assert METHODS[name].Config().projection == 0
+        assert not build(name).state.state_dict()
+        fresh = METHODS[name](METHODS[name].Config(projection=128), 64).state.state_dict()
+        assert [value.shape for value in fresh.values()] == [(64, 64), (64,), (128, 64), (128,)]
+        assert [bool((value == 0).all()) for value in fresh.values()] == [False, True, False, True]
+
+
+@pytest.mark.parametrize("name", ["esupcon", "spce"])
+def test_methods_whose_paper_has_no_projection_offer_none(name: str) -> None:
+    with pytest.raises(ValueError, match="projection"):
+        METHODS[name].Config(projection=128)
+
+
+def test_the_projection_network_trains_and_continues_from_a_checkpoint(make_recipe: MakeRecipe) -> None:
+    recipe = make_recipe("method={name: supcon, projection: 7}", "backbone.dropout=0")
+    crops = torch.randint(0, 256, (8, 112, 112, 3), dtype=torch.uint8)
+    learner, resumed = Learner(recipe, 4), Learner(recipe, 4)
+    before = [parameter.detach().clone() for parameter in learner.method.state.parameters()]
+    learner.step(crops, views_batch([0, 0, 1, 1]), 0.05)
+    assert all((a != b).any() for a, b in zip(before, learner.method.state.parameters(), strict=True))
+    resumed.load_state_dict(copy.deepcopy(learner.state_dict()))
+    losses = [each.step(crops, views_batch([0, 0, 1, 1]), 0.05).total for each in (learner, resumed)]
+    assert torch.equal(*losses)
+    for a, b in zip(learner.method.state.parameters(), resumed.method.state.parameters(), strict=True):
+        assert torch.equal(a, b)
+
+
+@pytest.mark.slow
+def test_an_exported_file_has_no_projection_network(make_recipe: MakeRecipe, tmp_path: Path) -> None:
+    recipe = make_recipe("method={name: supcon, projection: 11}")
+    save_checkpoint(tmp_path / "run.pt", recipe, {"step": 1, **Learner(recipe, 8).state_dict()})
+    export_run(tmp_path / "run.pt", tmp_path / "supcon.onnx")
+    weights = onnx.load(str(tmp_path / "supcon.onnx")).graph.initializer
+    assert [list(weight.dims) for weight in weights if "embedding" in weight.name]
+    assert not [weight.name for weight in weights if "state" in weight.name or 11 in weight.dims]
+
+
+def test_a_projection_is_nothing_to_learn_on_a_frozen_network(make_recipe: MakeRecipe) -> None:
+    frozen = ["backbone.frozen=true", "backbone.weights=run", "method={name: supcon, projection: 7}"]
+    with pytest.raises(RecipeError, match="supcon has nothing beside the embedding"):
+        make_recipe(*frozen)
+    with pytest.raises(Error, match="supcon trains only the embedding"):
+        configure("supcon", ["projection=7"])
 
 
 @pytest.mark.parametrize("name", NAMES)

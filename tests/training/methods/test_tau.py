@@ -1,19 +1,29 @@
 from __future__ import annotations
 
+import copy
 import math
+from collections.abc import Callable
+from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from facerts.training.checkpoint import save_checkpoint
 from facerts.training.class_head.centers import ClassCenters
+from facerts.training.learner import Learner
 from facerts.training.methods.base import Batch
 from facerts.training.methods.contrastive import similarities
 from facerts.training.methods.tau import TaU, TaUConfig, temperature
 from facerts.training.nn.heads import HeadSpec
-from facerts.training.recipe import load_recipe
+from facerts.training.posthoc.features import Features
+from facerts.training.posthoc.train import HeadSettings, train_heads
+from facerts.training.recipe import Recipe, load_recipe
 from tests.contrastive import permuted, slow_info_nce, slow_nt_xent, views_batch
+
+MakeRecipe = Callable[..., Recipe]
 
 IMAGES = 5
 
@@ -155,6 +165,43 @@ def test_an_image_whose_other_view_is_lost_learns_a_higher_temperature() -> None
     found = [i for i in range(2 * IMAGES) if i not in lost]
     quality = build().score({"embedding": embedding, "log_odds": u.detach()})["quality"]
     assert quality[lost].max() < 0 < quality[found].min()
+
+
+def test_on_a_frozen_network_only_the_head_is_trained(make_recipe: MakeRecipe, tmp_path: Path) -> None:
+    first = make_recipe("method={name: arcface}")
+    save_checkpoint(tmp_path / "first.pt", first, {"step": 1, **Learner(first, 4).state_dict()})
+    learner = Learner(
+        make_recipe(
+            "method={name: tau}", f"backbone.weights={tmp_path / 'first.pt'}", "backbone.frozen=true"
+        ),
+        4,
+    )
+    before = copy.deepcopy({"centers": learner.centers.weight.detach(), **learner.network.state_dict()})
+    batch = views_batch([0, 1, 2, 3])
+    learner.step(torch.randint(0, 256, (8, 112, 112, 3), dtype=torch.uint8), batch, 0.1)
+    after = {"centers": learner.centers.weight.detach(), **learner.network.state_dict()}
+    changed = {name for name, value in before.items() if not torch.equal(value, after[name])}
+    assert changed == {"heads.log_odds.0.weight", "heads.log_odds.0.bias"}
+
+
+def test_post_hoc_only_u_is_trained(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(4)
+    labels, unit = np.arange(24) // 4, F.normalize(torch.randn(48, 6)).numpy()
+    features = Features(unit, np.ones(48, np.float32), np.empty((48, 0), np.float32))
+    given, groups = unit.copy(), []
+
+    def adamw(parameters: list[dict[str, list[Tensor]]], **options: float) -> torch.optim.Optimizer:
+        groups.extend(parameters)
+        return torch.optim.SGD(parameters, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(torch.optim, "AdamW", adamw)
+    trained = train_heads(
+        build(), features, labels, HeadSettings(epochs=2, batch_size=12, lr=0.1, device="cpu")
+    )
+    assert set(trained.heads.heads) == {"log_odds"}
+    ids = {id(parameter) for parameter in trained.heads.heads["log_odds"].parameters()}
+    assert {id(parameter) for group in groups for parameter in group["params"]} == ids
+    np.testing.assert_array_equal(features.unit, given)
 
 
 def test_recipes_written_before_have_another_name_for_the_minimum() -> None:

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,7 +13,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from facerts.errors import Error
+from facerts.training.checkpoint import load_checkpoint
 from facerts.training.class_head.centers import ClassCenters
+from facerts.training.loop import train
 from facerts.training.methods import Batch
 from facerts.training.methods.robust_loss import (
     excess,
@@ -28,7 +32,9 @@ from facerts.training.methods.tempnet import (
     batch_contrast,
 )
 from facerts.training.posthoc.method import configure
-from facerts.training.recipe import load_recipe
+from facerts.training.recipe import Recipe, load_recipe
+
+MakeRecipe = Callable[..., Recipe]
 
 FLOOR = 1e-3
 
@@ -293,6 +299,30 @@ def test_temperatures_keep_their_range_whatever_is_learned() -> None:
             assert 0.001 - 1e-9 <= tau.min() <= tau.max() <= 0.05 + 1e-9
 
 
+def test_a_linear_last_layer_by_a_slow_reading() -> None:
+    torch.manual_seed(1)
+    config = TempNetConfig(hidden=6, references=5, rho=1.5, tau_min=0.01, tau_max=0.3, last_layer="linear")
+    network = TemperatureNetwork(4, config).double()
+    assert "log_sharpness" not in network.state_dict()
+    assert 0 < network.weight.abs().max() <= 1 / math.sqrt(5)
+    with torch.no_grad():
+        network.bias.fill_(0.2)
+    embedding = F.normalize(torch.randn(3, 4, dtype=torch.float64))
+    w1, w2, w3 = (
+        value.detach().numpy() for value in (network.features.weight, network.references, network.weight)
+    )
+    for row, tau in zip(embedding.numpy(), network(embedding).tolist(), strict=True):
+        v = np.maximum(w1 @ row, 0)
+        s = sum(w3[k] * (w2[:, k] @ v) / np.sqrt((w2[:, k] ** 2).sum()) for k in range(5)) - 0.2
+        assert tau == pytest.approx(0.01 + 0.29 / (1 + math.exp(-s)), rel=1e-12)
+
+
+def test_parameters_keep_their_order_by_which_checkpoints_know_them() -> None:
+    network = TemperatureNetwork(4, TempNetConfig())
+    names = ["references", "log_sharpness", "weight", "bias", "features.weight", "features.bias"]
+    assert [name for name, _ in network.named_parameters()] == names
+
+
 # The method
 
 
@@ -346,6 +376,24 @@ def test_no_gradient_reaches_the_embedding_through_the_temperature(
     (alone,) = torch.autograd.grad(loss.total, embedding)
     assert alone.abs().max() > 0
     torch.testing.assert_close(through, alone, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("contrast", ["batch", "centers"])
+def test_without_stop_gradient_the_temperatures_train_the_embedding_too(contrast: str) -> None:
+    centers, labels = ClassCenters(5, 8).double(), torch.tensor([0, 1, 2, 0, 1, 2])
+    embedding = torch.randn(6, 8, dtype=torch.float64, requires_grad=True)
+    tempnet = method(contrast=contrast, rho=0.5, loss_scale=2.0, stop_gradient=False)
+    tempnet.state.double()
+    loss = tempnet.loss({"embedding": embedding}, batch(labels.tolist()), centers).total
+    (actual,) = torch.autograd.grad(loss, embedding)
+    unit = F.normalize(embedding)
+    tau, total = tempnet.state(unit), torch.zeros((), dtype=torch.float64)
+    for i in range(6):
+        others = unit[labels != labels[i]] if contrast == "batch" else F.normalize(centers.weight)
+        positive = unit[i] @ (unit[(i + 3) % 6] if contrast == "batch" else others[labels[i]])
+        total = total + tau[i] * (((others @ unit[i] - positive) / tau[i]).exp().mean().log() + 0.5)
+    (expected,) = torch.autograd.grad(2.0 * total / 6, embedding)
+    torch.testing.assert_close(actual, expected)
 
 
 @pytest.mark.parametrize("contrast", ["batch", "centers"])
@@ -404,6 +452,28 @@ def test_the_temperature_network_has_groups_of_its_own() -> None:
     assert (rest["lr_scale"], rest["weight_decay"]) == (0.2, 0.0)
 
 
+@pytest.mark.slow
+def test_a_run_with_the_papers_optimizer(
+    make_recipe: MakeRecipe, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    optim = "{epochs: 2, batch_size: 16, algorithm: adamw, lr: 0.0002, weight_decay: 0.02, schedule: cosine, "
+    settings = "{name: tempnet, rho: 8, temperature_lr: 0.25, denominator_rate: 0.8}"
+    recipe = make_recipe(f"method={settings}", f"optim={optim} warmup_epochs: 0.5, milestones: []}}")
+    train(recipe, tmp_path / "run")
+    lines = [json.loads(line) for line in (tmp_path / "run" / "log.jsonl").read_text().splitlines()]
+    # Eight steps, of which two are the warm-up and every second is logged.
+    rates = [2e-4 * (1 + math.cos(math.pi * step / 6)) / 2 for step in (0, 1, 3, 5)]
+    assert [line["lr"] for line in lines] == pytest.approx(rates)
+    _, state = load_checkpoint(tmp_path / "run" / "checkpoint.pt")
+    groups = state["optimizer"]["param_groups"]
+    assert [group["lr"] for group in groups] == pytest.approx([rates[-1], rates[-1] / 4, rates[-1] / 4])
+    assert [group["weight_decay"] for group in groups] == [0.02, 0.02, 0.0]
+    assert all(group["betas"] == (0.9, 0.999) for group in groups)
+    assert state["per_sample"]["log_denominator"].isfinite().all()
+    assert lines[-1]["tau_p5"] <= lines[-1]["tau_mean"] <= lines[-1]["tau_p95"]
+    assert f", tau {lines[-1]['tau_mean']:.4f}\n" in capsys.readouterr().err
+
+
 def test_training_brings_the_network_to_newtons_temperatures() -> None:
     # Images in a dense cluster and isolated ones have different optimal temperatures, which the network must learn.
     torch.manual_seed(6)
@@ -459,6 +529,7 @@ def test_recipes_written_before_have_other_names_for_the_range() -> None:
         {"tau_max": 0},
         {"references": 1},
         {"temperature": 1},
+        {"last_layer": "mlp"},
     ],
 )
 def test_impossible_settings_are_refused(settings: dict[str, object]) -> None:

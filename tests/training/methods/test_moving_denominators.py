@@ -1,0 +1,242 @@
+"""TempNet's moving averages of the denominators, against the batch's own loss and against loops in NumPy."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from facerts.errors import Error, ModelError
+from facerts.training.checkpoint import load_checkpoint, load_network, save_checkpoint
+from facerts.training.class_head.centers import ClassCenters
+from facerts.training.learner import Learner
+from facerts.training.methods import Batch
+from facerts.training.methods.moving_denominators import UNSEEN, moved, room_for, with_gradient
+from facerts.training.methods.robust_loss import log_denominator, robust_loss
+from facerts.training.methods.tempnet import TempNet, TempNetConfig
+from facerts.training.recipe import Recipe
+
+MakeRecipe = Callable[..., Recipe]
+Floats = NDArray[np.float64]
+
+RHO = 0.4
+CENTERS = ClassCenters(3, 6)
+
+
+class Temperatures(nn.Module):
+    """Given temperatures instead of a temperature network."""
+
+    def __init__(self, tau: Tensor) -> None:
+        super().__init__()
+        self.tau = nn.Parameter(tau)
+
+    def forward(self, _: Tensor) -> Tensor:
+        return self.tau
+
+
+def method(rate: float, **settings: object) -> TempNet:
+    torch.manual_seed(0)
+    fields = {"rho": RHO, "loss_scale": 1.0, "hidden": 8, "references": 5, "denominator_rate": rate}
+    return TempNet(TempNetConfig(**{**fields, **settings}), 6)  # type: ignore[arg-type]
+
+
+def step(images: list[int], labels: list[int], seed: int) -> tuple[Batch, Tensor, Tensor]:
+    """A batch of two views of each image, unit embeddings and temperatures."""
+    random = torch.Generator().manual_seed(seed)
+    rows = 2 * len(images)
+    batch = Batch(torch.tensor(labels * 2), torch.tensor(images * 2), step=seed, seed=7)
+    embedding = F.normalize(torch.randn(rows, 6, generator=random, dtype=torch.float64))
+    return batch, embedding, torch.rand(rows, generator=random, dtype=torch.float64) + 0.2
+
+
+def by_hand(
+    z: Floats, tau: Floats, labels: list[int], images: list[int], u: dict[int, float], rate: float
+) -> tuple[float, Floats, Floats]:
+    """Loss and gradients by unit embeddings and by temperatures; moves u, the averages by image."""
+    rows, count = len(z), len(images)
+    total, by_z, by_tau, views = 0.0, np.zeros_like(z), np.zeros(rows), {image: [] for image in images}
+    for i in range(rows):
+        p, image = (i + count) % rows, images[i % count]
+        others = [k for k in range(rows) if labels[k % count] != labels[i % count]]
+        d = np.array([z[i] @ z[k] - z[i] @ z[p] for k in others])
+        g = np.exp(d / tau[i]).mean()
+        average = g if image not in u else (1 - rate) * u[image] + rate * g
+        views[image].append(average)
+        total += tau[i] * (np.log(average) + RHO) / rows
+        weights = np.exp(d / tau[i]) / len(others) / average / rows
+        by_tau[i] = (np.log(average) + RHO) / rows - (weights * d).sum() / tau[i]
+        for weight, k in zip(weights, others, strict=True):
+            by_z[i] += weight * (z[k] - z[p])
+            by_z[k] += weight * z[i]
+            by_z[p] -= weight * z[i]
+    u.update({image: sum(values) / 2 for image, values in views.items()})
+    return total, by_z, by_tau
+
+
+@pytest.mark.parametrize("rate", [0.8, 0.1])
+def test_losses_gradients_and_averages_of_some_steps_by_loops(rate: float) -> None:
+    tempnet, u = method(rate), dict[int, float]()
+    # Image 9 comes late, and lengthens the averages.
+    for seed, (images, labels) in enumerate(
+        [([4, 0, 2], [1, 0, 2]), ([2, 4, 1], [2, 1, 0]), ([9, 2, 4], [0, 2, 1]), ([4, 9, 0], [1, 0, 0])]
+    ):
+        batch, embedding, tau = step(images, labels, seed)
+        total, by_z, by_tau = by_hand(embedding.numpy(), tau.numpy(), labels, images, u, rate)
+        tempnet.state = Temperatures(tau)
+        loss = tempnet.loss({"embedding": embedding.requires_grad_()}, batch, CENTERS).total
+        assert loss.item() == pytest.approx(total, rel=1e-10)
+        actual_z, actual_tau = torch.autograd.grad(loss, [embedding, tempnet.state.tau])
+        # The gradient by a unit vector's normalization has no part along the vector.
+        z = embedding.detach().numpy()
+        np.testing.assert_allclose(
+            actual_z, by_z - (by_z * z).sum(1, keepdims=True) * z, rtol=1e-9, atol=1e-12
+        )
+        np.testing.assert_allclose(actual_tau, by_tau, rtol=1e-9, atol=1e-12)
+        averages = tempnet.per_sample["log_denominator"].exp()
+        expected = [u.get(image, 0.0) for image in range(len(averages))]
+        np.testing.assert_allclose(averages, expected, rtol=1e-12)
+    assert len(averages) == 10
+
+
+def test_a_rate_of_one_is_the_loss_of_the_batch() -> None:
+    random = torch.Generator().manual_seed(3)
+    logits = (torch.rand(7, 5, generator=random, dtype=torch.float64) * 2 - 1).requires_grad_()
+    positive = torch.rand(7, generator=random, dtype=torch.float64).requires_grad_()
+    tau = (torch.rand(7, generator=random, dtype=torch.float64) + 0.05).requires_grad_()
+    before = torch.randn(7, generator=random, dtype=torch.float64)
+    log_g = log_denominator(logits, positive, tau)
+    moving = tau * (with_gradient(moved(before, log_g.detach(), 1.0), log_g) + RHO)
+    own = robust_loss(logits, positive, tau, RHO)
+    assert torch.equal(moving, own)
+    inputs = (logits, positive, tau)
+    for a, b in zip(
+        torch.autograd.grad(moving.sum(), inputs), torch.autograd.grad(own.sum(), inputs), strict=True
+    ):
+        torch.testing.assert_close(a, b, rtol=1e-13, atol=0)
+
+
+@pytest.mark.parametrize("settings", [{}, {"stop_gradient": False}])
+def test_an_images_first_step_is_that_of_the_batch(settings: dict[str, object]) -> None:
+    batch, embedding, _ = step([4, 0, 2], [1, 0, 2], 1)
+    results = []
+    for rate in (1.0, 0.3):
+        tempnet = method(rate, **settings)
+        tempnet.state.double()
+        rows = embedding.clone().requires_grad_()
+        loss = tempnet.loss({"embedding": rows}, batch, CENTERS).total
+        results.append([loss, *torch.autograd.grad(loss, [rows, *tempnet.state.parameters()])])
+        assert bool(tempnet.per_sample) == (rate < 1)
+    for a, b in zip(*results, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-15)
+
+
+def test_the_average_approaches_the_denominator_of_the_whole_data_set() -> None:
+    random = np.random.default_rng(5)
+    estimates = random.gamma(2.0, 1.5, size=20_000)
+    log_u = torch.tensor([UNSEEN], dtype=torch.float64)
+    for value in estimates:
+        log_u = moved(log_u, torch.tensor([math.log(value)], dtype=torch.float64), 0.002)
+    assert log_u.exp().item() == pytest.approx(3.0, rel=0.15)
+
+
+def test_far_exponents_stay_finite() -> None:
+    log_g = torch.tensor([-2000.0, 2000.0, -2000.0, 5.0], requires_grad=True)
+    before = torch.tensor([2000.0, -2000.0, UNSEEN, UNSEEN])
+    after = moved(before, log_g.detach(), 0.8)
+    torch.testing.assert_close(
+        after, torch.tensor([2000 + math.log(0.2), 2000 + math.log(0.8), -2000.0, 5.0])
+    )
+    with_gradient(after, log_g).sum().backward()  # type: ignore[no-untyped-call]
+    # g/u: 0, and 1/γ at most.
+    torch.testing.assert_close(log_g.grad, torch.tensor([0.0, 1.25, 1.0, 1.0]))
+
+
+def test_places_for_images_keep_what_is_known() -> None:
+    known = torch.tensor([0.5, -1.0])
+    assert room_for(torch.tensor([1, 0]), known) is known
+    assert room_for(torch.tensor([0, 3]), known).tolist() == [0.5, -1.0, UNSEEN, UNSEEN]
+
+
+def test_images_without_contrasts_have_no_average() -> None:
+    batch, embedding, _ = step([0, 1, 2], [5, 5, 5], 2)
+    tempnet = method(0.5)
+    tempnet.state.double()
+    loss = tempnet.loss({"embedding": embedding.requires_grad_()}, batch, CENTERS)
+    loss.total.backward()
+    assert loss.total == 0
+    assert (embedding.grad == 0).all()  # type: ignore[union-attr]
+    assert tempnet.per_sample["log_denominator"].tolist() == [UNSEEN] * 3
+
+
+def test_a_measured_loss_is_that_of_its_batch_and_moves_nothing() -> None:
+    first, embedding, _ = step([0, 1, 2], [0, 1, 2], 1)
+    second, other, _ = step([0, 1, 2], [0, 1, 2], 2)
+    tempnet, alone = method(0.5), method(1.0)
+    for each in (tempnet, alone):
+        each.state.double()
+    tempnet.loss({"embedding": embedding}, first, CENTERS)
+    before = tempnet.per_sample["log_denominator"].clone()
+    tempnet.state.eval()
+    measured = tempnet.loss({"embedding": other}, second, CENTERS).total
+    assert torch.equal(measured, alone.loss({"embedding": other}, second, CENTERS).total)
+    assert torch.equal(tempnet.per_sample["log_denominator"], before)
+    tempnet.state.train()
+    assert tempnet.loss({"embedding": other}, second, CENTERS).total != measured
+
+
+def test_rho_may_exceed_what_a_batch_allows() -> None:
+    batch, embedding, _ = step([0, 1, 2], [0, 1, 2], 1)
+    tempnet = method(0.5, rho=8.0)
+    assert torch.isfinite(tempnet.loss({"embedding": embedding.float()}, batch, CENTERS).total)
+    # A measured loss is that of its batch.
+    tempnet.state.eval()
+    with pytest.raises(Error, match=r"method\.rho 8 must be below log\(4\)"):
+        tempnet.loss({"embedding": embedding.float()}, batch, CENTERS)
+
+
+def test_denominators_of_all_centers_are_not_averaged() -> None:
+    with pytest.raises(ValueError, match="leave out denominator_rate"):
+        TempNetConfig(contrast="centers", denominator_rate=0.8)
+    for rate in (0.0, 1.1):
+        with pytest.raises(ValueError, match="denominator_rate"):
+            TempNetConfig(denominator_rate=rate)
+
+
+def test_checkpoints_hold_the_averages_and_a_run_continues_with_them(
+    make_recipe: MakeRecipe, tmp_path: Path
+) -> None:
+    recipe = make_recipe("method={name: tempnet, denominator_rate: 0.4, rho: 1}", "backbone.dropout=0")
+    random = torch.Generator().manual_seed(8)
+    crops = torch.randint(0, 256, (8, 112, 112, 3), dtype=torch.uint8, generator=random)
+    batches = [
+        Batch(torch.tensor([0, 1, 2, 3] * 2), torch.tensor(images * 2), number, 0)
+        for number, images in enumerate([[7, 3, 0, 5], [3, 6, 7, 1]])
+    ]
+    learner, resumed = Learner(recipe, 4), Learner(recipe, 4)
+    learner.step(crops, batches[0], 0.05)
+    save_checkpoint(tmp_path / "checkpoint.pt", recipe, {"step": 1, **learner.state_dict()})
+    assert load_network(tmp_path).method.state.state_dict().keys() == learner.method.state.state_dict().keys()
+    _, state = load_checkpoint(tmp_path / "checkpoint.pt")
+    assert state["per_sample"]["log_denominator"].shape == (8,)
+    resumed.load_state_dict(state)
+    losses = [each.step(crops, batches[1], 0.05).total for each in (learner, resumed)]
+    assert torch.equal(*losses)
+    assert torch.equal(*(each.method.per_sample["log_denominator"] for each in (learner, resumed)))
+
+    # A checkpoint of an earlier version has none; and one that holds something else is refused.
+    older = copy.deepcopy(state)
+    del older["per_sample"]
+    save_checkpoint(tmp_path / "older.pt", recipe, older)
+    resumed.load_state_dict(load_checkpoint(tmp_path / "older.pt")[1])
+    assert resumed.method.per_sample == {}
+    save_checkpoint(tmp_path / "other.pt", recipe, {**state, "per_sample": {"log_denominator": 3}})
+    with pytest.raises(ModelError, match="per_sample"):
+        load_checkpoint(tmp_path / "other.pt")
