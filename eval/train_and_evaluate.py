@@ -137,6 +137,7 @@ def read_options() -> argparse.Namespace:
         help="Recipe files, or names of recipes that ship; BASE_METHOD is short for BASE with method=METHOD.",
     )
     parser.add_argument("--out", type=Path, required=True, help="Folder for the folders of the runs.")
+    parser.add_argument("--only", nargs="+", metavar="LABEL", help="Run these labels only.")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1], help="Seeds of the runs (default: 1).")
     parser.add_argument(
         "--set",
@@ -229,6 +230,8 @@ def plan(options: argparse.Namespace) -> list[Run]:
     recipes = dict(map(_labeled, options.recipes))
     if len(recipes) < len(options.recipes):
         raise Error("two recipes have the same label; give each its own, LABEL=RECIPE")
+    if unknown := set(options.only or ()) - recipes.keys():
+        raise Error(f"--only {min(unknown)}: must be one of the labels {', '.join(recipes)}")
     overrides: dict[str, list[str]] = {label: [] for label in recipes}
     for label, *fields in options.set_for:
         if label not in overrides or not fields:
@@ -238,7 +241,8 @@ def plan(options: argparse.Namespace) -> list[Run]:
         overrides[label] += fields
     sweeps = [_parse_sweep(text) for text in options.sweep]
     runs = []
-    for seed, (label, recipe) in itertools.product(options.seeds, recipes.items()):
+    chosen = [entry for entry in recipes.items() if not options.only or entry[0] in options.only]
+    for seed, (label, recipe) in itertools.product(options.seeds, chosen):
         for combination in itertools.product(*sweeps):
             name = _file_name("_".join([label, *(part for part, _ in combination), f"seed{seed}"]))
             fields = [*options.set, *overrides[label], *(field for _, field in combination)]

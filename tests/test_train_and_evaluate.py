@@ -170,6 +170,7 @@ def test_a_sweep_continues_after_a_failure_and_repeats_only_changed_evaluations(
         (["rts.yaml", "rts.yaml"], "two recipes have the same label"),
         (["rts.yaml", "--seeds", "1", "1"], "2 runs would have the name rts_seed1"),
         (["rts.yaml", "--set-for", "arcface", "seed=2"], "with one of the labels rts"),
+        (["rts.yaml", "--only", "rts", "dul"], "--only dul: must be one of the labels rts"),
     ],
 )
 def test_errors_are_found_before_anything_is_trained(
@@ -235,6 +236,8 @@ def test_arguments_come_from_files(
     assert [one.folder.name for one in runs] == ["a_seed3", "b_seed3"]
     assert [one.recipe.backbone.weights for one in runs] == [None, "runs/a_seed3"]
     assert options.threads == 1
+    _, _, runs = plan(f"@{tmp_path / 'some.args'}", "--only", "b", "--out", "runs")
+    assert [one.folder.name for one in runs] == ["b_seed1"]
 
 
 def test_a_run_of_another_process_is_left_to_it(
