@@ -1,0 +1,185 @@
+"""Post-hoc heads with several settings and seeds on the features of one frozen embedder: which settings matter?
+
+python eval/head_settings.py "random=rts" "at its mean=rts temperature=mean" "λ 1=rts kl_weight=1" \\
+    --model mobilefacenet.onnx --data 'train-*.tar' --heldout val.tar --in lfw/ --in rafdb_aligned/ --out-of pets/ \\
+    --exclude-out-of '*[01].jpg' --seeds 1 2 3 4 5 --out out/heads
+
+A head is NAME=METHOD [SETTING=VALUE…]. Each is trained as `facerts posthoc` does with the same --views. Of every head:
+AUROC of faces against non-faces; AUROC of the held-out faces against the same faces degraded (see image_sets.py); and
+the embedder's error versus reject on the held-out faces, every second one degraded: the mean FNMR at FMR 0.001 while up
+to 30 % of the genuine pairs are rejected, divided by the FNMR without rejection.
+
+Numbers are means over the seeds with Student's 95 % interval. A second table has the differences from the first head,
+seed by seed. Features are cached in --out, so that further heads take about a minute each.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from common import parser_of, run
+from image_sets import open_image_set
+from numpy.typing import NDArray
+
+from facerts.datasets import Joined, open_source
+from facerts.embedding import OnnxEmbedder, load_embedder
+from facerts.embedding.cache import embedder_key
+from facerts.errors import DataError, Error
+from facerts.evaluation.options import open_without
+from facerts.metrics.compared_pairs import ComparedPairs, compare_all
+from facerts.metrics.intervals import mean_interval
+from facerts.metrics.ood import separation
+from facerts.metrics.reject_areas import reject_areas
+from facerts.report.markdown import markdown_table
+from facerts.training.posthoc.features import Features, cached_features
+from facerts.training.posthoc.graft import QualityModule
+from facerts.training.posthoc.method import build_method, configure
+from facerts.training.posthoc.train import HeadSettings, train_heads
+from facerts.training.posthoc.views import Views
+
+SEED = 0
+FMR, END = 1e-3, 0.3
+HEADER = ["head", "seeds", "non-faces, AUROC", "degraded, AUROC", "area of error versus reject"]
+
+QualityOf = Callable[[Features], NDArray[np.float32]]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What the heads are measured on.
+
+    Attributes:
+        parts: features of the "faces", the "others", and the "clean" and "degraded" held-out faces.
+        degraded: ``(N,)`` which of the held-out faces are degraded among the pairs.
+        pairs: all pairs of the held-out faces.
+    """
+
+    parts: dict[str, Features]
+    degraded: NDArray[np.bool_]
+    pairs: ComparedPairs
+
+    def numbers(self, quality_of: QualityOf) -> tuple[float, float, float]:
+        """The three numbers of a quality."""
+        quality = {name: quality_of(features) for name, features in self.parts.items()}
+        mixed = np.where(self.degraded, quality["degraded"], quality["clean"])
+        (found,) = reject_areas(self.pairs, {"": mixed}, [FMR], replicates=0).values()
+        return (
+            separation(quality["faces"], quality["others"]).auroc,
+            separation(quality["clean"], quality["degraded"]).auroc,
+            found.areas[""][END].value,
+        )
+
+
+def main() -> None:
+    options = arguments()
+    heads = [_parse(text) for text in options.heads]
+    embedder = load_embedder(options.model, threads=options.threads)
+    options.out.mkdir(parents=True, exist_ok=True)
+    training = open_source(options.data)
+    if training.labels is None:
+        raise DataError(f"{training.name}: has no identities, but training a head needs them")
+    features = cached_features(
+        embedder,
+        training,
+        options.out / "training.npz",
+        key=embedder_key(embedder),
+        views=Views(options.views),
+    )
+    measured = measure(embedder, options)
+    found = {"norm of the embedder": [measured.numbers(lambda part: part.norm)]}
+    for name, method, config in heads:
+        found[name] = []
+        for seed in options.seeds:
+            built = build_method(method, config, features.unit.shape[1], seed)
+            settings = HeadSettings(seed=seed, epochs=options.epochs, norm=bool(built.heads()))
+            head = QualityModule(train_heads(built, features, training.labels, settings))
+            found[name].append(measured.numbers(head.quality_of))
+    numbers = {name: np.array(values) for name, values in found.items()}
+    reference = heads[0][0]
+    print(markdown_table(HEADER, [line(name, values) for name, values in numbers.items()]))
+    print(f"\nDifference from {reference}:\n")
+    differences = {name: values - numbers[reference] for name, values in numbers.items() if name != reference}
+    print(markdown_table(HEADER, [line(name, values, sign="+") for name, values in differences.items()]))
+
+
+def arguments() -> argparse.Namespace:
+    parser = parser_of(__doc__)
+    parser.add_argument(
+        "heads",
+        nargs="+",
+        metavar='"NAME=METHOD [SETTING=VALUE…]"',
+        help="Heads; the first is the reference.",
+    )
+    parser.add_argument("--model", type=Path, required=True, help="The frozen embedder, an ONNX file.")
+    parser.add_argument("--data", required=True, help="Training faces with identities.")
+    parser.add_argument("--heldout", required=True, help="Faces of other people, with identities.")
+    parser.add_argument("--in", dest="faces", action="append", required=True, help="Faces; repeatable.")
+    parser.add_argument(
+        "--out-of", dest="others", action="append", required=True, help="Non-faces; repeatable."
+    )
+    parser.add_argument("--exclude-out-of", help="Pattern of file names to leave out of the non-faces.")
+    parser.add_argument("--views", type=int, default=2, help="Views of each training image (default: 2).")
+    parser.add_argument("--epochs", type=int, default=8, help="Maximum number of epochs (default: 8).")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1], help="Seeds (default: 1).")
+    parser.add_argument("--threads", type=int, default=1, help="CPU threads of the embedder (default: 1).")
+    parser.add_argument("--out", type=Path, required=True, help="Folder of the cached features.")
+    return parser.parse_args()
+
+
+def measure(embedder: OnnxEmbedder, options: argparse.Namespace) -> Measured:
+    """Compute the features of the images that the heads are measured on, or read them from the cache.
+
+    Raises:
+        DataError: the held-out faces have no identities.
+    """
+    heldout = open_source(options.heldout)
+    if heldout.labels is None:
+        raise DataError(f"{heldout.name}: has no identities, but error versus reject needs them")
+    sources = {
+        "faces": Joined([open_source(path) for path in options.faces]),
+        "others": Joined([open_without(path, options.exclude_out_of) for path in options.others]),
+        "clean": heldout,
+        "degraded": open_image_set("degraded", heldout, SEED),
+    }
+    parts = {
+        name: cached_features(
+            embedder,
+            source,
+            options.out / f"{name}.npz",
+            key=f"{embedder_key(embedder)} {name}",
+            views=Views(),
+        )
+        for name, source in sources.items()
+    }
+    degraded = np.arange(len(heldout)) % 2 == 1
+    mixed = np.where(degraded[:, None], parts["degraded"].unit, parts["clean"].unit)
+    return Measured(parts, degraded, compare_all(mixed, heldout.labels))
+
+
+def line(name: str, values: NDArray[np.float64], sign: str = "") -> list[str]:
+    """The row of a head: means over the seeds with their intervals."""
+    cells = []
+    for column in values.T:
+        text = f"{column.mean():{sign}.4f}"
+        if len(column) > 1:
+            text += " [{:{sign}.4f}, {:{sign}.4f}]".format(*mean_interval(column), sign=sign)
+        cells.append(text)
+    return [name, str(len(values)), *cells]
+
+
+def _parse(text: str) -> tuple[str, str, Any]:
+    """Name, method and settings of ``NAME=METHOD SETTING=VALUE…``."""
+    name, equals, rest = text.partition("=")
+    if not (equals and rest.strip()):
+        raise Error(f"{text!r}: must be NAME=METHOD, with settings after it")
+    method, *settings = rest.split()
+    return name, method, configure(method, settings)
+
+
+if __name__ == "__main__":
+    run(main)
