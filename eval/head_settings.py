@@ -10,12 +10,13 @@ the embedder's error versus reject on the held-out faces, every second one degra
 to 30 % of the genuine pairs are rejected, divided by the FNMR without rejection.
 
 Numbers are means over the seeds with Student's 95 % interval. A second table has the differences from the first head,
-seed by seed. Features are cached in --out, so that further heads take about a minute each.
+seed by seed. Features and finished heads are kept in --out, so that the same command continues after an interruption.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,10 +28,13 @@ from image_sets import open_image_set
 from numpy.typing import NDArray
 
 from facerts.datasets import Joined, open_source
+from facerts.datasets.fingerprint import hash_images
 from facerts.embedding import OnnxEmbedder, load_embedder
 from facerts.embedding.cache import embedder_key
 from facerts.errors import DataError, Error
 from facerts.evaluation.options import open_without
+from facerts.io.files import atomic_write
+from facerts.io.json_file import read_json
 from facerts.metrics.compared_pairs import ComparedPairs, compare_all
 from facerts.metrics.intervals import mean_interval
 from facerts.metrics.ood import separation
@@ -46,6 +50,7 @@ SEED = 0
 FMR, END = 1e-3, 0.3
 HEADER = ["head", "seeds", "non-faces, AUROC", "degraded, AUROC", "area of error versus reject"]
 
+Numbers = tuple[float, float, float]
 QualityOf = Callable[[Features], NDArray[np.float32]]
 
 
@@ -57,13 +62,15 @@ class Measured:
         parts: features of the "faces", the "others", and the "clean" and "degraded" held-out faces.
         degraded: ``(N,)`` which of the held-out faces are degraded among the pairs.
         pairs: all pairs of the held-out faces.
+        key: what the measurements depend on.
     """
 
     parts: dict[str, Features]
     degraded: NDArray[np.bool_]
     pairs: ComparedPairs
+    key: str
 
-    def numbers(self, quality_of: QualityOf) -> tuple[float, float, float]:
+    def numbers(self, quality_of: QualityOf) -> Numbers:
         """The three numbers of a quality."""
         quality = {name: quality_of(features) for name, features in self.parts.items()}
         mixed = np.where(self.degraded, quality["degraded"], quality["clean"])
@@ -73,6 +80,33 @@ class Measured:
             separation(quality["clean"], quality["degraded"]).auroc,
             found.areas[""][END].value,
         )
+
+
+class Finished:
+    """The numbers of finished heads, in a file.
+
+    Args:
+        path: a JSON file; numbers in it that were measured otherwise are dropped.
+        key: what all numbers depend on.
+    """
+
+    def __init__(self, path: Path, key: str) -> None:
+        content = read_json(path) if path.exists() else {}
+        if not isinstance(content, dict):
+            raise DataError(f"{path}: was not written by this script; remove it to start again")
+        self._path, self._key = path, key
+        self._numbers: dict[str, Numbers] = content.get("numbers", {}) if content.get("key") == key else {}
+
+    def __contains__(self, head: str) -> bool:
+        return head in self._numbers
+
+    def __getitem__(self, head: str) -> Numbers:
+        return self._numbers[head]
+
+    def __setitem__(self, head: str, numbers: Numbers) -> None:
+        self._numbers[head] = numbers
+        with atomic_write(self._path, "w") as file:
+            json.dump({"key": self._key, "numbers": self._numbers}, file, indent=1)
 
 
 def main() -> None:
@@ -91,15 +125,21 @@ def main() -> None:
         views=Views(options.views),
     )
     measured = measure(embedder, options)
-    found = {"norm of the embedder": [measured.numbers(lambda part: part.norm)]}
+    finished = Finished(
+        options.out / "heads.json", f"{measured.key} {hash_images(training).sha256} {options.views} views"
+    )
+    numbers = {"norm of the embedder": np.array([measured.numbers(lambda part: part.norm)])}
     for name, method, config in heads:
-        found[name] = []
+        values = []
         for seed in options.seeds:
             built = build_method(method, config, features.unit.shape[1], seed)
             settings = HeadSettings(seed=seed, epochs=options.epochs, norm=bool(built.heads()))
-            head = QualityModule(train_heads(built, features, training.labels, settings))
-            found[name].append(measured.numbers(head.quality_of))
-    numbers = {name: np.array(values) for name, values in found.items()}
+            key = f"{method} {config!r} {settings!r}"
+            if key not in finished:
+                head = QualityModule(train_heads(built, features, training.labels, settings))
+                finished[key] = measured.numbers(head.quality_of)
+            values.append(finished[key])
+        numbers[name] = np.array(values)
     reference = heads[0][0]
     print(markdown_table(HEADER, [line(name, values) for name, values in numbers.items()]))
     print(f"\nDifference from {reference}:\n")
@@ -158,7 +198,8 @@ def measure(embedder: OnnxEmbedder, options: argparse.Namespace) -> Measured:
     }
     degraded = np.arange(len(heldout)) % 2 == 1
     mixed = np.where(degraded[:, None], parts["degraded"].unit, parts["clean"].unit)
-    return Measured(parts, degraded, compare_all(mixed, heldout.labels))
+    key = " ".join([embedder_key(embedder), *(hash_images(source).sha256 for source in sources.values())])
+    return Measured(parts, degraded, compare_all(mixed, heldout.labels), key)
 
 
 def line(name: str, values: NDArray[np.float64], sign: str = "") -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -62,6 +63,18 @@ def test_heads_are_compared_seed_by_seed(
     )
     found = [float(cell.split()[0]) for cell in differences["none"][1:]]
     np.testing.assert_allclose(found, none - first, atol=1.01e-4)
+
+    trained = (tmp_path / "heads.json").read_bytes()
+    # Only the third seed is new, and nothing of the others changes.
+    options[options.index(2)] = 3
+    means, _ = tables("first=rts", "none=rts temperature=none", *options)
+    assert means["first"][0] == "2"
+    heads = [json.loads(text)["numbers"] for text in (trained, (tmp_path / "heads.json").read_bytes())]
+    assert (len(heads[0]), len(heads[1])) == (4, 6)
+    assert heads[0].items() <= heads[1].items()
+    # Of other images nothing is known.
+    tables("first=rts", *options[:-1], tmp_path, "--exclude-out-of", "*[0-4].*")
+    assert len(json.loads((tmp_path / "heads.json").read_bytes())["numbers"]) == 2
 
     embedder = load_embedder(model)
     faces, others = (
