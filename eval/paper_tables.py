@@ -100,7 +100,7 @@ class Measure:
 def main() -> None:
     options = arguments()
     rows = [read_row(options.runs, text) for text in options.rows]
-    columns = list(measures(options, rows))
+    columns = chosen(list(measures(options, rows)), options.measures)
     header = ["", "seeds", *(measure.name for measure in columns)]
     print(
         markdown_table(
@@ -153,6 +153,7 @@ def arguments() -> argparse.Namespace:
         help="Steps of the corruption benchmark to show alone, such as blur/0.4.",
     )
     parser.add_argument("--replicates", type=int, default=300, help="Bootstrap resamples (default: 300).")
+    parser.add_argument("--measures", nargs="+", help="Columns, by their names; all by default.")
     parser.add_argument("--figure", type=Path, metavar="PATH", help="SVG file of the differences.")
     return parser.parse_args()
 
@@ -247,6 +248,18 @@ def measures(options: argparse.Namespace, rows: Sequence[Row]) -> Iterator[Measu
         raise DataError(
             f"{options.runs}: the runs have no measurement in common; evaluate all on the same data"
         )
+
+
+def chosen(found: list[Measure], names: Sequence[str] | None) -> list[Measure]:
+    """The measures of these names; all of them by default.
+
+    Raises:
+        DataError: there is none of a name.
+    """
+    by_name = {measure.name: measure for measure in found}
+    if unknown := set(names or ()) - by_name.keys():
+        raise DataError(f"--measures {min(unknown)!r}: must be one of {', '.join(map(repr, by_name))}")
+    return [by_name[name] for name in names or by_name]
 
 
 def verification(benchmark: str, replicates: int) -> Measure:

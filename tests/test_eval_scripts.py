@@ -523,7 +523,9 @@ def test_a_paper_table_has_means_over_seeds_and_paired_differences(
 def test_clean_faces_are_separated_from_degraded_ones_of_all_kinds_and_of_one(
     seeds: Path, results: dict[str, Path]
 ) -> None:
-    means, _ = paper_tables(seeds, "a", "b", *PAPER_TABLE, "--steps", "blur/0.6")
+    columns = ["--measures", "blur/0.6, AUROC", "degraded, AUROC"]
+    means, _ = paper_tables(seeds, "a", "b", *PAPER_TABLE, "--steps", "blur/0.6", *columns)
+    assert means[0] == ["", "seeds", *columns[1:]]
     _, arrays = load_result(results["doubtful"])
     steps = {
         "degraded, AUROC": r"corruptions/faces/\w+/(0\.[468]|1)/quality",
@@ -570,6 +572,9 @@ def test_a_paper_table_needs_runs_with_a_common_seed(seeds: Path, tmp_path: Path
     ran = script("paper_tables", seeds, "c")
     assert ran.returncode == 2
     assert "no results of 'c'" in ran.stderr
+    ran = script("paper_tables", seeds, "a", *PAPER_TABLE, "--measures", "accuracy")
+    assert ran.returncode == 2
+    assert "--measures 'accuracy': must be one of 'first, accuracy', 'non-faces, AUROC'" in ran.stderr
     shutil.copytree(seeds / "a_seed1", tmp_path / "a_seed1")
     shutil.copytree(seeds / "b_seed2", tmp_path / "b_seed2")
     ran = script("paper_tables", tmp_path, "a", "b", *PAPER_TABLE)
