@@ -223,32 +223,74 @@ def test_figure_3_names_every_delta_and_v(tmp_path: Path) -> None:
     assert all(label in texts(tmp_path / "f.svg") for label in ("δ = 4", "δ = 64", "v = 0.25", "v = 3"))
 
 
-def test_figure_4_draws_the_median_of_v_of_clear_and_poor_pictures_by_step(
-    tmp_path: Path, module: Any, results: dict[str, Path]
-) -> None:
-    later = shutil.copytree(results["doubtful"], tmp_path / "later")
-    ran = script(
-        "fig4_uncertainty_over_training", f"2000={later}", f"1000={results['doubtful']}", "--strength", 1,
-        "--out", tmp_path / "f.svg"
-    )  # fmt: skip
-    assert ran.returncode == 0, ran.stderr
-    shown = texts(tmp_path / "f.svg")
-    assert all(
-        label in shown for label in ("clear", "poor (blur, severity 1)", "training step", "uncertainty v")
+def write_quality_log(run: Path, start: float, kinds: Sequence[str] = ("clean", "blur", "occlusion")) -> Path:
+    """A training log whose median uncertainty of clean faces falls from a start, and of degraded ones rises."""
+    run.mkdir(parents=True)
+    lines: list[dict[str, Any]] = [{"kind": "train", "step": 10, "epoch": 0.1, "loss": 3.0}]
+    for place, step in enumerate((0, 1000, 2000)):
+        for kind in kinds:
+            middle = start * (1 - 0.25 * place if kind == "clean" else 1 + 0.5 * place)
+            lines.append(
+                {
+                    "kind": "quality", "step": step, "epoch": step / 1000, "name": "people",
+                    "corruption": kind if kind == "clean" else f"{kind}/0.8",
+                    "uncertainty_p5": 0.5 * middle, "uncertainty_p50": middle, "uncertainty_p95": 2 * middle,
+                    "norm_p5": -3.0, "norm_p50": -2.0, "norm_p95": -1.0,
+                }
+            )  # fmt: skip
+    (run / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    return run
+
+
+def test_figure_4_reads_percentiles_of_clean_and_degraded_faces_by_step(module: Any, tmp_path: Path) -> None:
+    fig4, log = module("fig4_uncertainty_over_training"), write_quality_log(tmp_path / "run", 2.0)
+    read = fig4.percentiles(fig4.read_log(log), "run", "blur", "uncertainty")
+    np.testing.assert_allclose(read, [[0, 1000, 2000], [1, 1.5, 2], [2, 3, 4], [4, 6, 8]])
+    clear = fig4.percentiles(fig4.read_log(log), "run", "clean", "norm")
+    np.testing.assert_allclose(clear, [[0, 1000, 2000], [-3] * 3, [-2] * 3, [-1] * 3])
+
+
+def test_figure_4_has_a_panel_for_each_label_and_a_line_for_each_run_and_set(tmp_path: Path) -> None:
+    first, second, other = (
+        write_quality_log(tmp_path / name, start) for name, start in (("rts1", 1), ("rts2", 1.1), ("dul", 3))
     )
-    common = module("common")
-    (saved,) = common.load_labeled([str(later)])
-    by = content(later)["corruptions"]["faces"]["kinds"]["blur"]["by"]["quality"]["p50"]
-    for step, place in (("clean", 0), ("blur/1", -1)):
-        v = common.corruption_scores(saved, "faces", step, "v")
-        # The median of an even number of pictures is not quite exp of that of log v.
-        assert np.median(v) == pytest.approx(math.exp(-by[place]), rel=0.01)
+    out = tmp_path / "f.svg"
+    ran = script("fig4_uncertainty_over_training", f"RTS={first}", f"RTS={second}", other, "--out", out)
+    assert ran.returncode == 0, ran.stderr
+    shown = texts(out)
+    labels = ("RTS", "dul", "clear", "poor: blur", "poor: occlusion", "training step", "uncertainty")
+    assert all(shown.count(label) >= 1 for label in labels)
+    assert "rts1" not in shown
+    # The clear faces of two runs in one panel, thin, and of one in the other; the last line is the legend's.
+    drawn = re.findall(r'style="fill: none; stroke: #3d85c6;([^"]*)"', out.read_text(encoding="utf-8"))
+    assert [style.count("stroke-width: 1.8") for style in drawn] == [0, 0, 1, 0]
+    ran = script("fig4_uncertainty_over_training", other, "--poor", "blur", "--score", "norm", "--out", out)
+    assert ran.returncode == 0, ran.stderr
+    shown = texts(out)
+    assert ("poor: blur" in shown, "occlusion" in shown, "norm" in shown) == (True, False, True)
+
+
+def test_figure_4_names_a_run_that_has_not_logged_what_is_asked_for(tmp_path: Path) -> None:
+    run = write_quality_log(tmp_path / "run", 1, kinds=["clean", "blur"])
+    ran = script("fig4_uncertainty_over_training", run, "--out", tmp_path / "f.svg")
+    assert ran.returncode == 2
+    assert f"{run}: its log has no uncertainty of occlusion faces" in " ".join(ran.stderr.split())
+    assert "validation.degraded" in ran.stderr
+    assert not (tmp_path / "f.svg").exists()
 
 
 def test_v_is_not_made_up_for_methods_that_have_none(results: dict[str, Path], tmp_path: Path) -> None:
-    ran = script("fig4_uncertainty_over_training", f"1={results['plain']}", "--out", tmp_path / "f.svg")
+    ran = script("fig7_blur_distributions", results["plain"], "--score", "v", "--out", tmp_path / "f.svg")
     assert ran.returncode == 2
     assert "method is unknown" in ran.stderr
+
+
+def test_v_is_computed_from_the_quality(results: dict[str, Path], module: Any) -> None:
+    common = module("common")
+    (saved,) = common.load_labeled([str(results["doubtful"])])
+    quality = saved.arrays["corruptions/faces/blur/1/quality"]
+    v = common.corruption_scores(saved, "faces", "blur/1", "v")
+    np.testing.assert_allclose(np.log(v), -quality, rtol=1e-6)
 
 
 def test_figure_5_is_a_histogram_for_each_folder(tmp_path: Path, results: dict[str, Path]) -> None:
@@ -379,7 +421,6 @@ def test_figure_9_has_a_labeled_point_for_each_method(tmp_path: Path, results: d
     [
         ("verification_table", "verification"),
         ("ood_table", "ood"),
-        ("fig4_uncertainty_over_training", "corruptions"),
         ("fig5_score_histograms", "ood"),
         ("fig6_sorted_faces", "ood"),
         ("fig7_blur_distributions", "corruptions"),

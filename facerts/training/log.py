@@ -20,8 +20,8 @@ class RunLog:
 
     Args:
         folder: folder of the run.
-        resumed_at: step that the run starts from. Lines of later steps, which an interrupted run wrote after its last
-            checkpoint, are removed so that no step is logged twice.
+        resumed_at: step that the run starts from; 0 starts a new log. Lines of later steps, which an interrupted run
+            wrote after its last checkpoint, are removed so that no step is logged twice.
 
     Raises:
         WriteError: the log cannot be written.
@@ -30,13 +30,10 @@ class RunLog:
     def __init__(self, folder: Path, resumed_at: int) -> None:
         path = folder / FILE
         if path.exists():
-            lines = [
-                line
-                for line in path.read_text(encoding="utf-8", errors="replace").splitlines()
-                if _before(line, resumed_at)
-            ]
+            lines = path.read_text(encoding="utf-8", errors="replace").splitlines() if resumed_at else []
+            kept = [line for line in lines if _before(line, resumed_at)]
             with atomic_write(path, "w") as file:
-                file.writelines(f"{line}\n" for line in lines)
+                file.writelines(f"{line}\n" for line in kept)
         self._path = path
         with writing(path):
             self._file = path.open("a", encoding="utf-8")
@@ -47,9 +44,9 @@ class RunLog:
         """Log one line.
 
         Args:
-            kind: kind of the line, "train" or "validation".
+            kind: kind of the line, "train", "validation" or "quality".
             step: training step.
-            fields: values; ``name``, if given, groups TensorBoard's curves.
+            fields: values; those that are text group TensorBoard's curves.
 
         Raises:
             WriteError: the line cannot be written.
@@ -57,7 +54,7 @@ class RunLog:
         with writing(self._path):
             self._file.write(json.dumps({"kind": kind, "step": step, **fields}) + "\n")
             self._file.flush()
-        group = f"{kind}/{fields['name']}" if "name" in fields else kind
+        group = "/".join([kind, *(value for value in fields.values() if isinstance(value, str))])
         for name, value in fields.items():
             if isinstance(value, int | float) and not isinstance(value, bool):
                 self._board.add_scalar(f"{group}/{name}", value, step)

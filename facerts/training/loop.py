@@ -107,6 +107,12 @@ def _train(recipe: Recipe, file: Path, processes: Processes) -> Path:
         images = step * recipe.optim.batch_size
         return {"epoch": round(step / steps_per_epoch, 4), "images": images}
 
+    def measure_degraded() -> None:
+        if log is not None and validator.degraded is not None:
+            for corruption, metrics in validator.degraded.measure(learner.embedder()):
+                where = {"name": validator.degraded.name, "corruption": corruption}
+                log.write("quality", step, **progress_of(step), **where, **metrics)
+
     meter = Meter(processes)
     started = time.monotonic()
     with (
@@ -117,6 +123,9 @@ def _train(recipe: Recipe, file: Path, processes: Processes) -> Path:
     ):
         batch_size = recipe.optim.batch_size
         task = bar.add_task(recipe.name, total=total * batch_size, completed=step * batch_size, unit="images")
+        if step == 0:
+            with meter.paused():
+                measure_degraded()
         for crops, labels, samples in data.batches(step, total):
             ramp = margin_ramp(step, total, recipe.optim.margin_ramp)
             rate = learning_rate(step, **schedule)
@@ -140,6 +149,7 @@ def _train(recipe: Recipe, file: Path, processes: Processes) -> Path:
                             log.write("validation", step, **progress_of(step), name=name, **metrics)
                             say(f"step {step} {name}: {summarize(metrics)}")
                             summary.validation[name] = metrics
+                    measure_degraded()
             if step % recipe.logging.checkpoint_steps == 0 or step == total:
                 with meter.paused():
                     save()

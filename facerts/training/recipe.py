@@ -120,6 +120,8 @@ class Validation(Section):
         benchmarks: verification sets (.bin files, or folders with pairs.txt).
         every_epochs: epochs between validations; the end of the run is always validated.
         flip: add the embedding of each image's mirror image.
+        degraded: number of images of the first held-out source whose uncertainty is measured, clean and degraded, at
+            every validation and before the first step; 0 measures none.
     """
 
     heldout: Paths = []
@@ -127,6 +129,7 @@ class Validation(Section):
     benchmarks: Paths = []
     every_epochs: float = Field(1.0, gt=0, le=1e6)
     flip: bool = False
+    degraded: int = Field(0, ge=0)
 
 
 class Backbone(Section):

@@ -64,6 +64,8 @@ class RunSummary:
             f"{recipe.optim.batch_size:,} images: {self.total:,} steps",
             "validation": ", ".join(validator.names) or "none",
         }
+        if validator.degraded is not None:
+            rows["degraded"] = f"{len(validator.degraded):,} faces of {validator.degraded.name}"
         if data.left_out:
             rows["images"] += f", {data.left_out:,} left out"
         if data.mislabeled:

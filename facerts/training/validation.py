@@ -12,6 +12,7 @@ from facerts.embedding.outputs import Embedder
 from facerts.errors import DataError
 from facerts.evaluation import evaluate_verification
 from facerts.io.console import warn
+from facerts.training.degraded_faces import DegradedFaces
 from facerts.training.recipe import Recipe, Validation
 
 
@@ -27,9 +28,10 @@ class Validator:
 
     Attributes:
         names: names of the sets.
+        degraded: faces of the first held-out source, clean and degraded; None unless the recipe asks for them.
 
     Raises:
-        DataError: a set exists and cannot be used.
+        DataError: a set exists and cannot be used, or degraded faces are to be measured and none are held out.
     """
 
     def __init__(self, recipe: Recipe, heldout: Source | None, *, warns: bool = True) -> None:
@@ -40,6 +42,13 @@ class Validator:
         sources = [] if heldout is None else [heldout]
         if found := [path for path in settings.heldout if ("validation.heldout", path) not in absent]:
             sources.append(open_source(found))
+        self.degraded = None
+        if settings.degraded:
+            if not sources:
+                raise DataError(
+                    "validation.degraded: no faces are held out; set validation.heldout or data.holdout_identities"
+                )
+            self.degraded = DegradedFaces(sources[0], settings.degraded)
         self._flip = settings.flip
         self._benchmarks = [
             pairs_from_identities(source, genuine=settings.pairs, impostors=settings.pairs, seed=recipe.seed)

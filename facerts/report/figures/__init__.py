@@ -8,7 +8,7 @@ from facerts.report.figures.fiqa import league_curves, two_uses
 from facerts.report.figures.ood import score_histograms, score_panels
 from facerts.report.figures.paper import write_svg, write_svgs
 from facerts.report.figures.reject import OWN_SCORES, one_embedding_curves, reject_curves, reliability
-from facerts.report.figures.training import bands_by_step, percentile_band, percentile_bands, training_curves
+from facerts.report.figures.training import percentile_band, percentile_bands, quality_panels, training_curves
 from facerts.report.figures.verification import det_curves, pair_histograms
 
 __all__ = [
@@ -16,7 +16,6 @@ __all__ = [
     "Effect",
     "Point",
     "balance",
-    "bands_by_step",
     "blur_panels",
     "blur_steps",
     "corruption_grid",
@@ -27,6 +26,7 @@ __all__ = [
     "pair_histograms",
     "percentile_band",
     "percentile_bands",
+    "quality_panels",
     "reject_curves",
     "reliability",
     "score_histograms",

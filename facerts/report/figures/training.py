@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
-from facerts.report.figures.style import color, legend, new_figure, rate_axes, svg
+from facerts.report.figures.style import INK, color, legend, legend_below, new_figure, panels, rate_axes, svg
 from facerts.report.subject import Subject
 
 
@@ -61,26 +61,37 @@ def percentile_bands(methods: Sequence[tuple[str, Sequence[Subject]]], field: st
     return svg(figure)
 
 
-def bands_by_step(steps: Sequence[float], bands: Mapping[str, NDArray[np.floating]], label: str) -> str:
-    """A score of sets of images over training: medians, and bands from the 5th to the 95th percentile.
+def quality_panels(methods: Mapping[str, Mapping[str, Sequence[NDArray[np.floating]]]], label: str) -> str:
+    """A score of the same faces, clean and degraded, over training; a panel for each method (the RTS paper's Fig. 4).
 
     Args:
-        steps: ``(S,)`` of training, rising.
-        bands: ``(3, S)`` percentiles of each set by its label.
+        methods: by method and set of faces, ``(4, S)`` of each run: training steps, and the 5th, 50th and 95th
+            percentile of the score at each. Runs share a color; the medians of several are thin. The axis leaves out
+            the last percents of the bands' values at both ends: early in training, a score can be off by powers of ten.
         label: of the score.
     """
-    figure, axes = new_figure()
-    for number, (name, (low, middle, high)) in enumerate(bands.items()):
-        _band(axes, steps, (low, middle, high), color(number), name, alpha=0.18, marker="o", markersize=3)
-    axes.set(xlabel="training step", ylabel=label)
-    legend(axes)
+    figure, grid = panels(len(methods))
+    for axes, (method, sets) in zip(grid, methods.items(), strict=True):
+        for number, (name, runs) in enumerate(sets.items()):
+            text: str | None = name
+            for steps, *percentiles in runs:
+                alpha, width = 0.2 / len(runs), 1.8 if len(runs) == 1 else 1.0
+                _band(axes, steps, percentiles, color(number), text, alpha=alpha, linewidth=width)
+                text = None
+        ends = np.concatenate([run[[1, 3]].ravel() for runs in sets.values() for run in runs])
+        low, high = np.quantile(ends, [0.03, 0.97])
+        space = 0.05 * (high - low) or 0.5
+        axes.set(xlabel="training step", xlim=(0, None), ylim=(low - space, high + space))
+        axes.set_title(method, loc="left", fontsize=10, color=INK)
+    grid[0].set_ylabel(label)
+    legend_below(figure, max(grid, key=lambda axes: len(axes.get_legend_handles_labels()[1])))
     return svg(figure)
 
 
 def _band(
     axes: Axes,
     steps: Sequence[float],
-    percentiles: tuple[Any, Any, Any],
+    percentiles: Sequence[Any],
     ink: str,
     label: str | None,
     *,
