@@ -14,6 +14,7 @@ The numbers are means over the seeds, in percent. In brackets: Student's 95 % in
 from __future__ import annotations
 
 import argparse
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -100,6 +101,9 @@ class Measure:
 def main() -> None:
     options = arguments()
     rows = [read_row(options.runs, text) for text in options.rows]
+    name, count = Counter(row.name for row in rows).most_common(1)[0]
+    if count > 1:
+        raise DataError(f"{count} rows have the name {name!r}; give each its own with NAME=LABEL")
     columns = chosen(list(measures(options, rows)), options.measures)
     header = ["", "seeds", *(measure.name for measure in columns)]
     print(

@@ -613,6 +613,9 @@ def test_a_paper_table_needs_runs_with_a_common_seed(seeds: Path, tmp_path: Path
     ran = script("paper_tables", seeds, "c")
     assert ran.returncode == 2
     assert "no results of 'c'" in ran.stderr
+    ran = script("paper_tables", seeds, "norm=a:norm", "norm=b:norm")
+    assert ran.returncode == 2
+    assert "2 rows have the name 'norm'" in ran.stderr
     ran = script("paper_tables", seeds, "a", *PAPER_TABLE, "--measures", "accuracy")
     assert ran.returncode == 2
     assert "--measures 'accuracy': must be one of 'first, accuracy', 'non-faces, AUROC'" in ran.stderr
