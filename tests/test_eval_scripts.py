@@ -447,6 +447,23 @@ def test_figure_9_has_a_labeled_point_for_each_method(tmp_path: Path, results: d
     assert all(label in shown for label in ("plain", "RTS", "AUROC of quality", "mean of first, second"))
 
 
+def test_folders_of_one_label_are_one_method_in_figure_9(tmp_path: Path, results: dict[str, Path]) -> None:
+    first, out = results["doubtful"], tmp_path / "f.svg"
+    second = shutil.copytree(first, tmp_path / "second")
+    result = content(second)
+    result["model"]["sha256"] = "c" * 64
+    result["verification"]["first"]["accuracy"]["value"] -= 0.1
+    (second / "result.json").write_text(json.dumps(result), encoding="utf-8")
+    given = [results["plain"], f"RTS={first}", f"RTS={second}"]
+    ran = script("fig9_accuracy_against_ood", *given, "--out", out)
+    assert ran.returncode == 0, ran.stderr
+    assert texts(out).count("RTS") == 1
+    assert "plain" in texts(out)
+    ran = script("fig9_accuracy_against_ood", f"RTS={first}", f"RTS={first}", "--out", out)
+    assert ran.returncode == 2
+    assert "same model" in " ".join(ran.stderr.split())
+
+
 @pytest.mark.parametrize(
     ("name", "kind"),
     [
