@@ -1,8 +1,10 @@
 """Mean verification accuracy over OOD AUROC, one point per method: Fig. 9 of the RTS paper.
 
-python eval/fig9_accuracy_against_ood.py MagFace=results/magface RTS=results/rts --out fig9.svg
+python eval/fig9_accuracy_against_ood.py MagFace=results/magface RTS=results/rts1 RTS=results/rts2 --out fig9.svg
 
-Bars are 95 % intervals. Results come from `facerts evaluate verification` and `facerts evaluate ood` into one folder.
+Bars are 95 % intervals. Several folders of one label are training runs with different seeds: small points around
+their mean, whose bars reach from the lowest to the highest. Results come from `facerts evaluate verification` and
+`facerts evaluate ood` into one folder.
 """
 
 from __future__ import annotations
@@ -13,7 +15,6 @@ from common import (
     accuracy_sets,
     add_out,
     add_results,
-    load_labeled,
     mean_accuracy,
     parser_of,
     run,
@@ -21,6 +22,8 @@ from common import (
 )
 
 from facerts.errors import DataError
+from facerts.evaluation.compare.methods import methods_of
+from facerts.evaluation.labeled import load_labeled
 from facerts.report.figures import Point, balance, write_svg
 
 
@@ -39,8 +42,11 @@ def main() -> None:
     sets = accuracy_sets(results, options.sets)
     warn_of_other_ood(results)
     points = [
-        (saved.label, [Point(ood_auroc(saved, options.score), mean_accuracy(saved, sets))])
-        for saved in results
+        (
+            method.label,
+            [Point(ood_auroc(saved, options.score), mean_accuracy(saved, sets)) for saved in method.runs],
+        )
+        for method in methods_of(results)
     ]
     write_svg(options.out, balance(points, options.score, sets))
 

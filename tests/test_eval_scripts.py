@@ -293,12 +293,45 @@ def test_v_is_computed_from_the_quality(results: dict[str, Path], module: Any) -
     np.testing.assert_allclose(np.log(v), -quality, rtol=1e-6)
 
 
-def test_figure_5_is_a_histogram_for_each_folder(tmp_path: Path, results: dict[str, Path]) -> None:
-    ran = script("fig5_score_histograms", f"a/b={results['plain']}", results["doubtful"], "--out", tmp_path)
+def width_of(path: Path) -> float:
+    return float(ElementTree.parse(path).getroot().attrib["width"].removesuffix("pt"))
+
+
+def test_figure_5_has_a_panel_for_each_folder(tmp_path: Path, results: dict[str, Path]) -> None:
+    out = tmp_path / "f.svg"
+    ran = script("fig5_score_histograms", f"a/b={results['plain']}", results["doubtful"], "--out", out)
     assert ran.returncode == 0, ran.stderr
-    assert "quality, a/b" in texts(tmp_path / "fig5_a_b_quality.svg")
-    shown = texts(tmp_path / "fig5_doubtful_quality.svg")
-    assert all(label in shown for label in ("quality, doubtful", "faces", "things"))
+    shown = texts(out)
+    labels = ("quality, a/b", "quality, doubtful", "faces", "first_people", "things")
+    assert all(label in shown for label in labels)
+    # A legend for both.
+    assert shown.count("things") == 1
+
+
+def test_six_panels_of_figure_5_are_in_three_columns(tmp_path: Path, results: dict[str, Path]) -> None:
+    two, six = tmp_path / "two.svg", tmp_path / "six.svg"
+    methods = [f"{name}={results['doubtful']}" for name in "ABCDEF"]
+    for out, given in ((two, methods[:2]), (six, methods)):
+        ran = script(
+            "fig5_score_histograms", *given, "--score", "uncertainty", "--faces", "first_people", "--out", out
+        )
+        assert ran.returncode == 0, ran.stderr
+    assert width_of(six) == pytest.approx(1.5 * width_of(two))
+    found = re.findall(
+        r'<text[^>]* x="([\d.]+)" y="([\d.]+)"[^>]*>uncertainty, [A-F]<', six.read_text(encoding="utf-8")
+    )
+    places = [(round(float(x)), round(float(y))) for x, y in found]
+    assert len(places) == 6
+    assert (len({x for x, _ in places}), len({y for _, y in places})) == (3, 2)
+    assert not re.search(r"\bfaces\b", texts(six))
+
+
+def test_figure_5_refuses_faces_that_were_not_measured(tmp_path: Path, results: dict[str, Path]) -> None:
+    out = tmp_path / "f.svg"
+    ran = script("fig5_score_histograms", results["plain"], "--faces", "faces", "aaf", "--out", out)
+    assert ran.returncode == 2
+    assert "no array 'ood/aaf/quality'" in ran.stderr
+    assert not out.exists()
 
 
 def test_figure_6_shows_the_kept_pictures_from_the_lowest_uncertainty_to_the_highest(
@@ -414,6 +447,23 @@ def test_figure_9_has_a_labeled_point_for_each_method(tmp_path: Path, results: d
     assert ran.returncode == 0, ran.stderr
     shown = texts(tmp_path / "f.svg")
     assert all(label in shown for label in ("plain", "RTS", "AUROC of quality", "mean of first, second"))
+
+
+def test_folders_of_one_label_are_one_method_in_figure_9(tmp_path: Path, results: dict[str, Path]) -> None:
+    first, out = results["doubtful"], tmp_path / "f.svg"
+    second = shutil.copytree(first, tmp_path / "second")
+    result = content(second)
+    result["model"]["sha256"] = "c" * 64
+    result["verification"]["first"]["accuracy"]["value"] -= 0.1
+    (second / "result.json").write_text(json.dumps(result), encoding="utf-8")
+    given = [results["plain"], f"RTS={first}", f"RTS={second}"]
+    ran = script("fig9_accuracy_against_ood", *given, "--out", out)
+    assert ran.returncode == 0, ran.stderr
+    assert texts(out).count("RTS") == 1
+    assert "plain" in texts(out)
+    ran = script("fig9_accuracy_against_ood", f"RTS={first}", f"RTS={first}", "--out", out)
+    assert ran.returncode == 2
+    assert "same model" in " ".join(ran.stderr.split())
 
 
 @pytest.mark.parametrize(

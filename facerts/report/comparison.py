@@ -142,8 +142,10 @@ def _balance(material: Material) -> list[Drawn]:
         return []
     caption = (
         f"Accuracy ({'mean of ' if len(sets) > 1 else ''}{', '.join(sets)}) against the AUROC of faces and non-faces "
-        "by quality: a point for each training run, with 95 % intervals. Up and to the right is better."
+        "by quality, with 95 % intervals. Up and to the right is better."
     )
+    if any(len(runs) > 1 for _, runs in points):
+        caption += " Of several runs: small points, and their mean with bars from the lowest to the highest."
     return [Drawn("balance", figures.balance(points, SCORE, sets), caption)]
 
 

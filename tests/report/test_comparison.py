@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from matplotlib.axes import Axes
 
 from facerts.errors import DataError
 from facerts.evaluation.compare import MethodRuns, compare_methods, methods_of
@@ -157,6 +159,22 @@ def test_logs_are_the_folders_own_or_given_by_label(methods: list[MethodRuns], t
     ):
         with pytest.raises(DataError, match=words):
             subjects_of(methods, wrong)
+
+
+def test_the_balance_of_several_runs_has_their_mean_and_range(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[tuple[Any, ...]] = []
+    monkeypatch.setattr(Axes, "errorbar", lambda self, *given, **look: drawn.append(given))
+    plotted: list[tuple[Any, ...]] = []
+    monkeypatch.setattr(Axes, "plot", lambda self, *given, **look: plotted.append(given))
+    runs = [
+        figures.Point(Measured(auroc, 0.1, 0.99), Measured(accuracy, 0.2, 0.98))
+        for auroc, accuracy in ((0.90, 0.80), (0.96, 0.82), (0.93, 0.87))
+    ]
+    figures.balance([("three", runs), ("none", []), ("one", runs[:1])], "quality", ["lfw"])
+    three, one = (np.hstack([np.ravel(part) for part in given]) for given in drawn)
+    np.testing.assert_allclose(three, [0.93, 0.83, 0.03, 0.04, 0.03, 0.03])
+    np.testing.assert_allclose(one, [0.90, 0.80, 0.6, 0.18, 0.8, 0.09])
+    assert plotted == [((0.90, 0.96, 0.93), (0.80, 0.82, 0.87), "o")]
 
 
 def test_labels_of_the_balance_do_not_lie_on_each_other() -> None:

@@ -20,7 +20,10 @@ class Point:
 
 
 def balance(methods: Sequence[tuple[str, Sequence[Point]]], score: str, sets: Sequence[str]) -> str:
-    """A point for each run, labeled by its method; bars are 95 % intervals.
+    """A labeled point for each method.
+
+    Bars are the 95 % interval of a single run. Several runs are small points around their mean, whose bars reach from
+    the lowest to the highest.
 
     Args:
         methods: label and runs of each; the color is by the place in this order, and no runs draw nothing.
@@ -30,25 +33,26 @@ def balance(methods: Sequence[tuple[str, Sequence[Point]]], score: str, sets: Se
     figure, axes = new_figure()
     labels = []
     for number, (label, points) in enumerate(methods):
-        for point in points:
-            across, up = (
-                [[one.value - one.low], [one.high - one.value]] for one in (point.auroc, point.accuracy)
+        if not points:
+            continue
+        x, y = _center([point.auroc for point in points]), _center([point.accuracy for point in points])
+        axes.errorbar(
+            x.value,
+            y.value,
+            [[y.value - y.low], [y.high - y.value]],
+            [[x.value - x.low], [x.high - x.value]],
+            fmt="o",
+            color=color(number),
+            elinewidth=1,
+            capsize=2,
+            clip_on=False,
+        )
+        if len(points) > 1:
+            values = [(point.auroc.value, point.accuracy.value) for point in points]
+            axes.plot(
+                *zip(*values, strict=True), "o", color=color(number), markersize=2.5, alpha=0.6, clip_on=False
             )
-            axes.errorbar(
-                point.auroc.value,
-                point.accuracy.value,
-                up,
-                across,
-                fmt="o",
-                color=color(number),
-                elinewidth=1,
-                capsize=2,
-                alpha=1.0 if len(points) == 1 else 0.65,
-                clip_on=False,
-            )
-        if points:
-            x, y = (fmean(values) for values in zip(*map(_values, points), strict=True))
-            labels.append((label, (x, y), color(number)))
+        labels.append((label, (x.value, y.value), color(number)))
     axes.margins(0.15)
     axes.set_title(f"mean of {', '.join(sets)}" if len(sets) > 1 else sets[0], loc="left", fontsize=10)
     axes.set(xlabel=f"AUROC of {score}, faces against non-faces", ylabel="accuracy")
@@ -57,5 +61,9 @@ def balance(methods: Sequence[tuple[str, Sequence[Point]]], score: str, sets: Se
     return svg(figure)
 
 
-def _values(point: Point) -> tuple[float, float]:
-    return point.auroc.value, point.accuracy.value
+def _center(runs: Sequence[Measured]) -> Measured:
+    """A single run's number, or the mean of several from the lowest to the highest."""
+    if len(runs) == 1:
+        return runs[0]
+    values = [run.value for run in runs]
+    return Measured(fmean(values), min(values), max(values))

@@ -34,7 +34,7 @@ def blur_panels(values: Mapping[str, Mapping[str, NDArray[np.floating]]], score:
         axes.set(xlabel=f"{score}, {label}")
         if number == 0:
             axes.set_ylabel(f"density, {source}")
-    legend_below(figure, grid[0], columns=3)
+    legend_below(figure, grid[0], columns=4)
     return svg(figure)
 
 

@@ -8,33 +8,41 @@ import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
-from facerts.report.figures.style import REFERENCE, color, legend, legend_below, new_figure, panels, svg
+from facerts.report.figures.style import REFERENCE, color, legend, legend_below, panels, svg
 from facerts.report.subject import Subject
 
 
 def score_histograms(subject: Subject, score: str) -> str:
     """Densities of a score for each source of faces and for the other things together (the RTS paper's Fig. 5)."""
-    figure, axes = new_figure()
-    _histograms(axes, subject, score)
-    axes.set(ylabel="density")
-    legend(axes)
-    return svg(figure)
+    return score_panels([subject], score)
 
 
-def score_panels(subjects: Sequence[Subject], score: str) -> str:
-    """``score_histograms`` of several models, small, each with a scale of its own."""
-    figure, grid = panels(len(subjects))
+def score_panels(
+    subjects: Sequence[Subject], score: str, *, faces: Sequence[str] | None = None, columns: int = 2
+) -> str:
+    """``score_histograms`` of several models, each with a scale of its own.
+
+    Args:
+        subjects: with OOD results.
+        score: that all of them have.
+        faces: sources of faces to draw; by default all of each model.
+        columns: maximum number of panels beside each other.
+    """
+    figure, grid = panels(len(subjects), columns=columns)
     for axes, subject in zip(grid, subjects, strict=True):
-        _histograms(axes, subject, score)
+        _histograms(axes, subject, score, faces)
     grid[0].set_ylabel("density")
-    legend_below(figure, max(grid, key=lambda axes: len(axes.get_legend_handles_labels()[1])), columns=3)
+    if len(grid) == 1:
+        legend(grid[0])
+    else:
+        legend_below(figure, max(grid, key=lambda axes: len(axes.get_legend_handles_labels()[1])), columns=3)
     return svg(figure)
 
 
-def _histograms(axes: Axes, subject: Subject, score: str) -> None:
+def _histograms(axes: Axes, subject: Subject, score: str, names: Sequence[str] | None = None) -> None:
     section = subject.sections.ood
     assert section is not None  # callers leave out subjects without it
-    faces = {name: subject.arrays[f"ood/{name}/{score}"] for name in section.faces}
+    faces = {name: subject.arrays[f"ood/{name}/{score}"] for name in names or section.faces}
     others = np.concatenate([subject.arrays[f"ood/{name}/{score}"] for name in section.others])
     low, high = np.quantile(np.concatenate([others, *faces.values()]), [0.002, 0.998])
     edges = np.linspace(low, high, 61) if high > low else np.linspace(low - 0.5, low + 0.5, 61)

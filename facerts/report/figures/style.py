@@ -54,11 +54,16 @@ def new_figure(
         return figure, figure.subplots(rows, columns, sharex=share, sharey=share)
 
 
-def panels(number: int, *, height: float = 2.4, share: bool = False) -> tuple[Figure, list[Axes]]:
-    """A figure as wide as all others, with so many panels in rows of two, on scales of their own or on one."""
-    columns = min(2, number)
+def panels(
+    number: int, *, height: float = 2.4, share: bool = False, columns: int = 2
+) -> tuple[Figure, list[Axes]]:
+    """A figure of so many panels in rows, on scales of their own or on one.
+
+    Two columns are as wide as all other figures, three half as wide again.
+    """
+    columns = min(columns, number)
     rows = -(-number // columns)
-    size = SIZE if number == 1 else (SIZE[0], height * rows + 0.5)
+    size = SIZE if number == 1 else (SIZE[0] * max(columns, 2) / 2, height * rows + 0.5)
     figure, grid = new_figure(rows, columns, size=size, share=share)
     every: list[Axes] = np.atleast_1d(grid).ravel().tolist()
     for axes in every if number > 1 else ():
