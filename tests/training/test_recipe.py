@@ -10,7 +10,7 @@ from facerts.training.methods import METHODS
 from facerts.training.recipe import changed_fields, load_recipe
 
 # Bases name no method of their own.
-BASES = ("casia", "deepglint", "faces_small")
+BASES = ("casia", "deepglint", "faces_small", "papers")
 SHIPPED = sorted(
     {*shipped_recipes(), *(f"{base}_{method}" for base in BASES for method in METHODS)} - {*BASES}
 )
