@@ -70,7 +70,7 @@ class Step(NamedTuple):
     writes: Path
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Run:
     """A recipe with one seed.
 

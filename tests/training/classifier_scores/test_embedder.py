@@ -157,7 +157,7 @@ def test_the_dropout_rate_is_that_of_the_run_by_default(classifier: Classifier, 
 
 
 def test_an_image_scores_the_same_in_any_batch(trained_run: Path, crops: Crops) -> None:
-    names = ["max_softmax", "energy", "newton_temperature", *FEW]
+    names = ["max_softmax", "max_logit", "energy", "newton_temperature", *FEW]
     stepped = ("odin", "perturbed_quality")
     embedder = load_run(trained_run, [*names, *stepped], [trained_run])
     together = embedder(crops).extras

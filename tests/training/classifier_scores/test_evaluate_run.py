@@ -16,7 +16,7 @@ from facerts.evaluation.baselines import CLASSIFIER_SCORES
 from facerts.training.checkpoint import FILE
 from tests.cli.test_cli import run
 
-ALL = ["max_softmax", "odin:epsilon=0.002", "energy", "mc_dropout:passes=4", "ser_fiq:passes=4"]
+ALL = ["max_softmax", "max_logit", "odin:epsilon=0.002", "energy", "mc_dropout:passes=4", "ser_fiq:passes=4"]
 SCORES = [part for score in [*ALL, "newton_temperature", "perturbed_quality"] for part in ("--score", score)]
 
 
