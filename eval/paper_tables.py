@@ -171,15 +171,16 @@ def read_row(folder: Path, text: str) -> Row:
     name, rest = split_label(text)
     label, _, score = rest.partition(":")
     found = {
-        path.parent.name.removeprefix(f"{label}_seed"): path.parent
+        int(seed): path.parent
         for path in folder.glob(f"{label}_seed*/result.json")
+        if (seed := path.parent.name.removeprefix(f"{label}_seed")).isdigit()
     }
     if not found:
         raise DataError(
             f"{folder}: no results of {label!r}; eval/train_and_evaluate.py writes them into {label}_seed1 and so on"
         )
-    runs = {int(seed): load_labeled([path])[0] for seed, path in found.items() if seed.isdigit()}
-    return Row(name or rest, score or "quality", dict(sorted(runs.items())))
+    runs = {seed: load_labeled([found[seed]])[0] for seed in sorted(found)}
+    return Row(name or rest, score or "quality", runs)
 
 
 def common_seeds(row: Row, other: Row) -> list[int]:
@@ -238,13 +239,17 @@ def measures(options: argparse.Namespace, rows: Sequence[Row]) -> Iterator[Measu
     found = False
     if all(options.benchmark in saved.content.verification for saved in results):
         found = True
+        check_same_data(results, lambda saved: saved.verification(options.benchmark).data_sha256)
         yield verification(options.benchmark, options.replicates)
     if all(saved.content.ood is not None for saved in results):
         found = True
+        check_same_data(results, lambda saved: saved.ood.data_sha256)
         yield from separations(options, results[0])
     if all(saved.content.corruptions for saved in results):
         found = True
-        yield from degradations(results, options)
+        source = corruption_source(results, None)
+        check_same_data(results, lambda saved: saved.corruptions(source).data_sha256)
+        yield from degradations(results[0], source, options)
     if all(saved.content.reject.get(options.benchmark) for saved in results):
         found = True
         yield Measure(f"{options.benchmark}, FNMR to 20 % rejected", reject_area(options.benchmark))
@@ -252,6 +257,20 @@ def measures(options: argparse.Namespace, rows: Sequence[Row]) -> Iterator[Measu
         raise DataError(
             f"{options.runs}: the runs have no measurement in common; evaluate all on the same data"
         )
+
+
+def check_same_data(results: Sequence[SavedResult], hash_of: Callable[[SavedResult], object]) -> None:
+    """Check that all runs were measured on the same images, without which no difference is paired.
+
+    Raises:
+        DataError: one was measured on others.
+    """
+    first, *others = results
+    for saved in others:
+        if hash_of(saved) != hash_of(first):
+            raise DataError(
+                f"{saved.folder} was measured on other images than {first.folder}; evaluate all runs on the same data"
+            )
 
 
 def chosen(found: list[Measure], names: Sequence[str] | None) -> list[Measure]:
@@ -295,10 +314,9 @@ def separations(options: argparse.Namespace, first: SavedResult) -> Iterator[Mea
         yield separating(f"{name}, AUROC", [f"ood/{name}"], others, options.replicates)
 
 
-def degradations(results: Sequence[SavedResult], options: argparse.Namespace) -> Iterator[Measure]:
+def degradations(first: SavedResult, source: str, options: argparse.Namespace) -> Iterator[Measure]:
     """Clean faces against the same faces degraded: all kinds and severities together, and those asked for alone."""
-    source = corruption_source(results, None)
-    section = results[0].corruptions(source)
+    section = first.corruptions(source)
     every = [
         f"{kind}/{severity:g}"
         for kind in section.kinds

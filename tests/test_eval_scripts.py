@@ -674,6 +674,13 @@ def test_a_paper_table_needs_runs_with_a_common_seed(seeds: Path, tmp_path: Path
     ran = script("paper_tables", tmp_path, "a", "b", *PAPER_TABLE)
     assert ran.returncode == 2
     assert "no seed in common" in ran.stderr
+    shutil.copytree(seeds / "b_seed1", tmp_path / "b_seed1")
+    result = content(tmp_path / "b_seed1")
+    result["ood"]["data_sha256"]["things"] = 64 * "0"
+    (tmp_path / "b_seed1" / "result.json").write_text(json.dumps(result), encoding="utf-8")
+    ran = script("paper_tables", tmp_path, "a", "b", *PAPER_TABLE)
+    assert ran.returncode == 2
+    assert "b_seed1 was measured on other images than" in ran.stderr
 
 
 def test_photos_are_aligned_by_a_detector_and_others_left_out(

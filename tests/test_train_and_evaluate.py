@@ -295,4 +295,4 @@ def test_the_papers_runs_have_complete_recipes_that_differ(
     recipes = [one.recipe.model_dump(exclude={"name"}) for one in runs]
     assert all(recipes.count(recipe) == 1 for recipe in recipes)
     assert {recipe["seed"] for recipe in recipes} == {1, 2}
-    assert len({json.dumps(recipe["optim"]["batch_size"]) for recipe in recipes}) == 1
+    assert len({recipe["optim"]["batch_size"] for recipe in recipes}) == 1

@@ -188,17 +188,9 @@ def verification(
     embedder = open_embedder(model, embeddings, provider, threads, batch_size, score, ensemble)
     kept = cache_folder(out, cache, no_cache)
     options = evaluation_options(
-        batch_size,
-        crops,
-        align,
-        detector_model,
-        reference,
-        kept,
-        neighbors=neighbors,
-        flip=flip,
-        every_pair=all_pairs,
+        batch_size, crops, align, detector_model, reference, kept, flip=flip, every_pair=all_pairs
     )
-    options = replace(options, fars=tuple(far) if far else None)
+    options = replace(options, neighbors=neighbors, fars=tuple(far) if far else None)
     _pairs("verification", embedder, data, out, options, similarity, json)
 
 
@@ -236,17 +228,10 @@ def reject(
     embedder = open_embedder(model, embeddings, provider, threads, batch_size, score, ensemble)
     kept = cache_folder(out, cache, no_cache)
     options = evaluation_options(
-        batch_size,
-        False,
-        align,
-        detector_model,
-        reference,
-        kept,
-        neighbors=neighbors,
-        flip=flip,
-        every_pair=all_pairs,
+        batch_size, False, align, detector_model, reference, kept, flip=flip, every_pair=all_pairs
     )
-    _pairs("reject", embedder, data, out, replace(options, fmr=fmr, combine=combine.value), similarity, json)
+    options = replace(options, neighbors=neighbors, fmr=fmr, combine=combine.value)
+    _pairs("reject", embedder, data, out, options, similarity, json)
 
 
 @evaluate.command()
@@ -338,14 +323,9 @@ def ood(
 
     embedder = open_embedder(model, embeddings, provider, threads, batch_size, score, ensemble)
     options = evaluation_options(
-        batch_size,
-        crops,
-        align,
-        detector_model,
-        reference,
-        cache_folder(out, cache, no_cache),
-        neighbors=neighbors,
+        batch_size, crops, align, detector_model, reference, cache_folder(out, cache, no_cache)
     )
+    options = replace(options, neighbors=neighbors)
     with alone(out):
         result = run_ood(
             embedder, faces, others, out, options, exclude_faces=exclude_in, exclude_others=exclude_out_of
@@ -490,7 +470,6 @@ def evaluation_options(
     reference: str | None,
     cache: Path | None,
     *,
-    neighbors: int = NEIGHBORS,
     flip: bool = True,
     every_pair: bool = False,
 ) -> EvaluationOptions:
@@ -509,7 +488,6 @@ def evaluation_options(
             else open_any_detector(detector_model, threshold=BASELINE_THRESHOLD)
         ),
         reference=None if reference is None else open_images(reference),
-        neighbors=neighbors,
         flip=flip,
         every_pair=every_pair,
         cache=None if cache is None else OutputCache(cache),
