@@ -10,9 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
-from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
-from facerts.errors import Error, NonFiniteLossError
+from facerts.errors import Error
 from facerts.training.class_head.centers import ClassCenters
 from facerts.training.class_head.row_updates import RowUpdates
 from facerts.training.compiled import compiled
@@ -23,6 +22,9 @@ from facerts.training.network_embedder import NetworkEmbedder, to_network_input
 from facerts.training.nn import build_network, recompute_activations
 from facerts.training.pretrained import init_weights
 from facerts.training.recipe import Optim, Recipe
+from facerts.training.step_reports import StepReport, StepReports, reads_late
+from facerts.training.transfer import to_device
+from facerts.training.weight_average import WeightAverage
 
 AUTOCAST = {"fp32": None, "bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -131,17 +133,18 @@ class Learner:
             torch.manual_seed(recipe.seed + self.processes.rank)
         # Only training steps are compiled: validation has other batch sizes, each of which would be compiled anew.
         self.forward = compiled(self._parallel) if recipe.compute.compile else self._parallel
-        self.average: AveragedModel | None = None
-        if recipe.optim.average is not None:
-            self.average = AveragedModel(
-                self.network,
-                multi_avg_fn=get_ema_multi_avg_fn(recipe.optim.average),  # type: ignore[no-untyped-call]
-                use_buffers=True,
-            )
+        keep = recipe.optim.average
+        self.average = None if keep is None else WeightAverage(self.network, keep)
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=recipe.compute.precision == "fp16")
+        self.reports = StepReports(reads_late(self.device, recipe.compute.precision), self.processes)
+        # 1 from the first step on whose loss is not finite.
+        self._skip = torch.zeros((), device=self.device)
+        if self.reports.late:
+            # Fused optimizers leave everything as it is if this is 1; GradScaler uses it likewise.
+            self.optimizer.found_inf = self._skip  # type: ignore[attr-defined]
 
     def step(self, crops: Tensor, batch: Batch, learning_rate: float) -> Loss:
-        """Forward, backward and one step of the optimizer.
+        """Forward, backward and one step of the optimizer; ``reports`` gets the step's report.
 
         Args:
             crops: ``(B, 112, 112, 3) uint8`` RGB, this process's share.
@@ -149,7 +152,8 @@ class Learner:
             learning_rate: learning rate of this step.
 
         Raises:
-            NonFiniteLossError: the loss of this or another process is not finite; the weights were not changed.
+            NonFiniteLossError: the loss of this or another process is not finite, or was not a few steps ago if reports
+                are late; neither that step nor any after it has changed the weights.
         """
         self.network.train()
         if self.frozen:
@@ -161,11 +165,11 @@ class Learner:
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate * group.get("lr_scale", 1.0)
         parts = self.recipe.compute.accumulate
-        losses = []
+        reports = []
         for number, (images, part) in enumerate(zip(crops.chunk(parts), split(batch, parts), strict=True), 1):
             # Gradients are averaged over the processes only once, after the last part.
             with nullcontext() if number == parts or self._single else self._parallel.no_sync():
-                losses.append(self._differentiate(images, part, parts, learning_rate))
+                reports.append(self._differentiate(images, part, parts, learning_rate))
         average_gradients(self.method.state.parameters(), self.processes)
         if self.recipe.optim.clip_norm is not None:
             self.scaler.unscale_(self.optimizer)
@@ -174,38 +178,33 @@ class Learner:
         self.scaler.step(self.optimizer)
         self.scaler.update()
         if self.average is not None:
-            self.average.update_parameters(self.network)
-        return joined(losses)
+            self.average.update(self.network)
+        report = joined(reports)
+        self.reports.add(report)
+        return report.loss
 
-    def _differentiate(self, crops: Tensor, batch: Batch, parts: int, learning_rate: float) -> Loss:
-        """Forward and backward pass of one part of a step."""
+    def _differentiate(self, crops: Tensor, batch: Batch, parts: int, learning_rate: float) -> StepReport:
+        """Forward and backward pass of one part of a step.
+
+        Raises:
+            NonFiniteLossError: the loss is not finite, and reports are not late.
+        """
         images = to_network_input(
-            crops.to(self.device, non_blocking=True), channels_last=self.recipe.compute.channels_last
+            to_device(crops, self.device), channels_last=self.recipe.compute.channels_last
         )
         with torch.autocast(self.device.type, dtype=self.autocast, enabled=self.autocast is not None):
             outputs = self.forward(images)
         loss = self._loss(outputs, batch, crops)
-        self._check_finite(loss, outputs, batch, learning_rate)
+        found = replace(loss, total=loss.total.detach())
+        broken = self.processes.all_reduce_sum((~found.total.isfinite()).int())
+        report = StepReport(batch.step, learning_rate, batch.ramp, found, broken)
+        if self.reports.late:
+            torch.maximum(self._skip, (broken > 0).float(), out=self._skip)
+            report = report.with_outputs(outputs)
+        elif broken.item():
+            report.with_outputs(outputs).check(self.processes)
         self.scaler.scale(loss.total / parts).backward()  # type: ignore[no-untyped-call]
-        return loss
-
-    def _check_finite(
-        self, loss: Loss, outputs: dict[str, Tensor], batch: Batch, learning_rate: float
-    ) -> None:
-        """Stop all processes if the loss of any is not finite, with the cause in each of them."""
-        finite = loss.total.detach().isfinite()
-        if self.processes.all_reduce_sum((~finite).int()).item() == 0:
-            return
-        causes = self.processes.all_gather_object(
-            None if finite else _describe(loss, outputs, batch, learning_rate)
-        )
-        raise NonFiniteLossError(
-            "; ".join(
-                cause if self._single else f"process {rank}: {cause}"
-                for rank, cause in enumerate(causes)
-                if cause is not None
-            )
-        )
+        return report
 
     def _loss(self, outputs: dict[str, Tensor], batch: Batch, crops: Tensor) -> Loss:
         if self.teacher is None:
@@ -249,9 +248,7 @@ class Learner:
         """
         self.network.load_state_dict(state["network"])
         if self.average is not None:
-            self.average.module.load_state_dict(state["average"])
-            # At 0, the next step would replace the average by the network's weights.
-            self.average.n_averaged.fill_(1)
+            self.average.load_state_dict(state["average"])
         if self.teacher is not None and state.get("teacher") is not None:
             self.teacher.load_projection(state["teacher"]["projection"])
         self.centers.load_state_dict({"weight": self._own_rows(state["centers"]["weight"])})
@@ -334,30 +331,26 @@ def split(batch: Batch, parts: int) -> list[Batch]:
     ]
 
 
-def joined(losses: list[Loss]) -> Loss:
-    """The loss of a whole batch from those of its equal parts."""
-    if len(losses) == 1:
-        return losses[0]
+def joined(reports: list[StepReport]) -> StepReport:
+    """The report of a whole batch from those of its equal parts."""
+    if len(reports) == 1:
+        return reports[0]
 
-    def reduced(values: list[Tensor]) -> Tensor:
+    def mean_or_sum(values: list[Tensor]) -> Tensor:
         stacked = torch.stack(values)
         return stacked.mean() if stacked.is_floating_point() else stacked.sum()
 
-    first = losses[0]
-    return Loss(
-        reduced([loss.total.detach() for loss in losses]),
-        {name: reduced([loss.parts[name] for loss in losses]) for name in first.parts},
-        {name: torch.cat([loss.per_image[name] for loss in losses]) for name in first.per_image},
-    )
-
-
-def _describe(loss: Loss, outputs: dict[str, Tensor], batch: Batch, learning_rate: float) -> str:
-    """Where a non-finite loss comes from, and what to do."""
-    parts = ", ".join(f"{name} {value.item():.4g}" for name, value in loss.parts.items())
-    broken = [name for name, value in outputs.items() if not torch.isfinite(value).all()]
-    network = f"network outputs not finite: {', '.join(broken)}" if broken else "all network outputs finite"
-    return (
-        f"the loss is {loss.total.item()} at step {batch.step}: {parts}; {network}; learning rate "
-        f"{learning_rate:g}, margin ramp {batch.ramp:.2f}. Lower optim.lr, set optim.clip_norm, or use bf16 "
-        "instead of fp16; --resume continues from the last checkpoint"
+    first, losses = reports[0], [report.loss for report in reports]
+    return replace(
+        first,
+        loss=Loss(
+            mean_or_sum([loss.total for loss in losses]),
+            {name: mean_or_sum([loss.parts[name] for loss in losses]) for name in first.loss.parts},
+            {name: torch.cat([loss.per_image[name] for loss in losses]) for name in first.loss.per_image},
+        ),
+        broken=mean_or_sum([report.broken for report in reports]),
+        finite_outputs={
+            name: torch.stack([report.finite_outputs[name] for report in reports]).all()
+            for name in first.finite_outputs
+        },
     )

@@ -28,6 +28,8 @@ from facerts.training.methods import Batch, Loss
 from facerts.training.recipe import Recipe, changed_fields
 from facerts.training.run_summary import RunSummary, summarize
 from facerts.training.schedule import learning_rate, margin_ramp
+from facerts.training.step_reports import GROUP, StepReport
+from facerts.training.transfer import on_device, to_device
 from facerts.training.validation import Validator
 
 # A terminal or a queue signals all processes, and torchrun forwards the signal that it got itself. Within this time, a
@@ -113,6 +115,21 @@ def _train(recipe: Recipe, file: Path, processes: Processes) -> Path:
                 where = {"name": validator.degraded.name, "corruption": corruption}
                 log.write("quality", step, **progress_of(step), **where, **metrics)
 
+    images_of_step = recipe.optim.batch_size * learner.method.views // processes.count
+
+    def note(report: StepReport) -> None:
+        step, loss = report.step + 1, report.loss
+        description = f"{recipe.name} {summary.epoch_of(report.step)} loss {loss.total.item():.3f}"
+        bar.update(task, description=description)
+        meter.add(loss, images_of_step)
+        if step % recipe.logging.every_steps == 0 or step == total:
+            values = meter.read()
+            summary.losses = {name: values[name] for name in ("loss", *loss.parts)}
+            summary.losses |= {name: values[f"{name}_mean"] for name in loss.per_image}
+            if log is not None:
+                fields = {"lr": report.learning_rate, "ramp": report.ramp, **values}
+                log.write("train", step, **progress_of(step), **fields)
+
     meter = Meter(processes)
     started = time.monotonic()
     with (
@@ -126,22 +143,24 @@ def _train(recipe: Recipe, file: Path, processes: Processes) -> Path:
         if step == 0:
             with meter.paused():
                 measure_degraded()
-        for crops, labels, samples in data.batches(step, total):
+        batches = data.batches(step, total)
+        if learner.teacher is None:
+            batches = on_device(batches, learner.device)
+        for crops, labels, samples in batches:
             ramp = margin_ramp(step, total, recipe.optim.margin_ramp)
-            rate = learning_rate(step, **schedule)
-            batch = Batch(labels.to(learner.device), samples, step, recipe.seed, ramp, processes)
-            loss = learner.step(crops, batch, rate)
-            description = f"{recipe.name} {summary.epoch_of(step)} loss {loss.total.item():.3f}"
-            bar.update(task, advance=batch_size, description=description)
+            labels = to_device(labels, learner.device)
+            batch = Batch(labels, samples, step, recipe.seed, ramp, processes)
+            learner.step(crops, batch, learning_rate(step, **schedule))
             step += 1
-            meter.add(loss, len(samples))
-            if step % recipe.logging.every_steps == 0 or step == total:
-                values = meter.read()
-                summary.losses = {name: values[name] for name in ("loss", *loss.parts)}
-                summary.losses |= {name: values[f"{name}_mean"] for name in loss.per_image}
-                if log is not None:
-                    log.write("train", step, **progress_of(step), lr=rate, ramp=ramp, **values)
-            if step % validate_every == 0 or step == total:
+            bar.update(task, advance=batch_size)
+            validates = step % validate_every == 0 or step == total
+            saves = step % recipe.logging.checkpoint_steps == 0 or step == total
+            # A run with late reports also stops late: asking all processes is as much of a wait as reading a number.
+            stops = (not learner.reports.late or step % GROUP == 0) and processes.any(interrupted())
+            # What is written must come from steps whose losses are known to be finite.
+            for report in learner.reports.take(wait=validates or saves or stops):
+                note(report)
+            if validates:
                 # Only the first process validates; the others wait for it in the next step.
                 with meter.paused():
                     if log is not None:
@@ -150,10 +169,10 @@ def _train(recipe: Recipe, file: Path, processes: Processes) -> Path:
                             say(f"step {step} {name}: {summarize(metrics)}")
                             summary.validation[name] = metrics
                     measure_degraded()
-            if step % recipe.logging.checkpoint_steps == 0 or step == total:
+            if saves:
                 with meter.paused():
                     save()
-            elif processes.any(interrupted()):
+            elif stops:
                 save()
                 writer.wait()
                 if processes.first:
@@ -179,9 +198,9 @@ class Meter:
         self._per_image: dict[str, list[torch.Tensor]] = defaultdict(list)
 
     def add(self, loss: Loss, images: int) -> None:
-        """Add the loss of a step with this many images."""
+        """Add the loss of a step with this many images; its tensors are on the host."""
         self._images += images
-        for name, value in {"loss": loss.total.detach(), **loss.parts}.items():
+        for name, value in {"loss": loss.total, **loss.parts}.items():
             self._parts[name].append(value)
         for name, value in loss.per_image.items():
             self._per_image[name].append(value)
@@ -201,10 +220,10 @@ class Meter:
         seconds = time.monotonic() - self._started - self._pauses
         aggregated: dict[str, float] = {}
         for name, values in self._parts.items():
-            stacked = self._processes.all_gather(torch.stack(values))
+            stacked = self._gathered(torch.stack(values))
             aggregated[name] = (stacked.mean() if stacked.is_floating_point() else stacked.sum()).item()
         for name, values in self._per_image.items():
-            stacked = self._processes.all_gather(torch.cat(values).float())
+            stacked = self._gathered(torch.cat(values).float())
             aggregated[f"{name}_mean"] = stacked.mean().item()
             for percent in (5, 50, 95):
                 aggregated[f"{name}_p{percent}"] = stacked.quantile(percent / 100).item()
@@ -212,6 +231,10 @@ class Meter:
         aggregated["seconds"] = round(seconds, 3)
         self._clear()
         return aggregated
+
+    def _gathered(self, values: torch.Tensor) -> torch.Tensor:
+        """The values of all processes. As objects, because NCCL sends no tensors of the host."""
+        return torch.cat(self._processes.all_gather_object(values))
 
 
 def _is_not_empty(folder: Path) -> bool:

@@ -14,6 +14,7 @@ from facerts.training.class_head.chunked_softmax import Chunk, others_and_own
 from facerts.training.class_head.row_updates import RowUpdates
 from facerts.training.distributed.collectives import Processes
 from facerts.training.methods.base import Margin
+from facerts.training.transfer import to_device
 
 # Embeddings of a smaller norm are not normalized to unit length: the gradient of the normalization is unbounded at 0,
 # and a single step could destroy the weights. Embeddings of a network in training have far larger norms.
@@ -168,11 +169,15 @@ class ClassCenters(nn.Module):
         generator = torch.Generator().manual_seed(
             (self._seed << 32) + (self.step << 12) + self._processes.rank
         )
-        order = torch.rand(len(self.weight), generator=generator).to(rows.device)
-        order[rows[rows >= 0]] = -1.0
+        order = to_device(torch.rand(len(self.weight) + 1, generator=generator), rows.device)
+        # The last entry stands for the rows of −1, those of other processes.
+        order[rows] = -1.0
+        order = order[:-1]
         # At least two if possible, so that an image's own center has another to be compared with.
-        min_count = min(2, len(self.weight))
-        count = max(min_count, math.ceil(share * len(self.weight)), int((order < 0).sum()))
+        count = max(min(2, len(self.weight)), math.ceil(share * len(self.weight)))
+        # Only if the images may have more centers than that, the device must be asked how many.
+        if count < len(rows):
+            count = max(count, int((order < 0).sum()))
         sampled = order.topk(count, largest=False).indices.sort().values
         index = torch.full((len(self.weight) + 1,), -1, device=rows.device)
         index[sampled] = torch.arange(count, device=rows.device)

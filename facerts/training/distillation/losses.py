@@ -34,6 +34,7 @@ from facerts.training.methods import Batch, Loss
 from facerts.training.methods.base import Outputs
 from facerts.training.recipe import Recipe
 from facerts.training.recipe import Teacher as TeacherSettings
+from facerts.training.transfer import to_device
 
 
 class Distillation(nn.Module):
@@ -137,7 +138,7 @@ class Distillation(nn.Module):
         return Loss(total, {**parts, **method.parts}, method.per_image)
 
     def _rows(self, batch: Batch) -> Tensor:
-        return batch.samples.to(self.embeddings.device)
+        return to_device(batch.samples, self.embeddings.device)
 
 
 def principal_directions(unit: NDArray[np.float32], size: int) -> NDArray[np.float64]:

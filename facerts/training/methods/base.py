@@ -235,7 +235,7 @@ class ClassificationMethod(Method):
     def loss(self, outputs: Outputs, batch: Batch, centers: Centers) -> Loss:
         """Mean cross-entropy over the batch plus the mean penalty."""
         terms = self.image_terms(outputs, batch)
-        scale = torch.as_tensor(self.config.logit_scale, dtype=torch.float32, device=terms.embedding.device)
+        scale = torch.full((), self.config.logit_scale, dtype=torch.float32, device=terms.embedding.device)
         if terms.temperature is not None:
             scale = scale / terms.temperature
         entropy = centers(terms.embedding, batch.labels, self.margin(terms, batch), scale).mean()

@@ -29,6 +29,7 @@ from facerts.training.methods.base import (
 from facerts.training.methods.mls import bounded, harmonic_mean
 from facerts.training.methods.noise import keyed_normal
 from facerts.training.nn.heads import HeadSpec
+from facerts.training.transfer import to_device
 
 
 class DULConfig(MarginConfig):
@@ -66,10 +67,10 @@ class DUL(ClassificationMethod):
 
     def image_terms(self, outputs: Outputs, batch: Batch) -> ImageTerms:
         mean, log_variance = outputs["embedding"], bounded(outputs["log_variance"])
-        noise = keyed_normal(batch.seed, batch.step, batch.samples, self.embedding_size).to(mean)
+        noise = keyed_normal(batch.seed, batch.step, batch.samples, self.embedding_size)
         kl = kl_divergence(mean, log_variance)
         return ImageTerms(
-            mean + noise * (0.5 * log_variance).exp(),
+            mean + to_device(noise, mean.device).to(mean) * (0.5 * log_variance).exp(),
             penalty=self.config.kl_weight * kl,
             parts={"kl": kl.detach().mean()},
             per_image={"variance": harmonic_mean(log_variance.detach().exp())},

@@ -29,7 +29,8 @@ def additive_angular(cosine: Tensor, margin: Tensor | float, gradient: MarginGra
 
     Source: Deng et al., "ArcFace", CVPR 2019, Eq. 3.
     """
-    margin = torch.as_tensor(margin, dtype=cosine.dtype, device=cosine.device)
+    if not isinstance(margin, Tensor):
+        margin = cosine.new_full((), margin)
     if gradient == "straight":
         # With the angle detached, only the margin's own gradient remains.
         angular = additive_angular(cosine.detach(), margin)

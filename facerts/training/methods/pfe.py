@@ -20,6 +20,7 @@ from torch import Tensor
 from facerts.training.methods.base import Batch, Centers, Loss, Method, MethodConfig, Outputs, unit_embedding
 from facerts.training.methods.mls import bounded, harmonic_mean, mutual_likelihood
 from facerts.training.nn.heads import HeadSpec
+from facerts.training.transfer import to_device
 
 
 def genuine_pairs(labels: Tensor, samples: Tensor) -> tuple[Tensor, Tensor]:
@@ -35,7 +36,7 @@ def genuine_pairs(labels: Tensor, samples: Tensor) -> tuple[Tensor, Tensor]:
     Returns:
         ``(P,)`` rows of the first and ``(P,)`` rows of the second images.
     """
-    samples = samples.to(labels.device)
+    samples = to_device(samples, labels.device)
     genuine = (labels[:, None] == labels) & (samples[:, None] != samples)
     first, second = torch.nonzero(genuine.triu(diagonal=1), as_tuple=True)
     return first, second
@@ -65,7 +66,7 @@ class PFE(Method):
         total = -likelihood.sum() / max(len(first), 1)
         return Loss(
             total,
-            {"pairs": torch.tensor(len(first))},
+            {"pairs": torch.full((), len(first), device=variance.device)},
             {"variance": harmonic_mean(variance.detach())},
         )
 

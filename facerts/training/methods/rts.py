@@ -35,6 +35,7 @@ from facerts.training.methods.base import (
 )
 from facerts.training.methods.noise import keyed_normal
 from facerts.training.nn.heads import HeadSpec
+from facerts.training.transfer import to_device
 
 # A draw with almost no noise would make the logits explode.
 MIN_TEMPERATURE = 1e-4
@@ -112,7 +113,8 @@ class RTS(ClassificationMethod):
         degrees = self.config.degrees
         if self.config.temperature == "mean":
             return mean_temperature(v, degrees)
-        return temperature(v, keyed_normal(batch.seed, batch.step, batch.samples, degrees).to(v))
+        noise = keyed_normal(batch.seed, batch.step, batch.samples, degrees)
+        return temperature(v, to_device(noise, v.device).to(v))
 
     def score(self, outputs: Outputs) -> dict[str, Tensor]:
         z = outputs["log_scale"]

@@ -20,6 +20,7 @@ from torch import Tensor
 from facerts.training.methods.base import Batch, Centers, Loss, Method, MethodConfig, Outputs, unit_embedding
 from facerts.training.methods.contrastive import info_nce, positives, similarities
 from facerts.training.nn.heads import HeadSpec
+from facerts.training.transfer import to_device
 
 # Smaller u are clamped when τ is reported, so that exp(−u) stays finite in float32.
 MIN_LOG_ODDS = -60.0
@@ -58,7 +59,7 @@ class TaU(Method):
         u = outputs["log_odds"].to(similarity)
         # Multiply by 1/τ, which may be 0, instead of dividing by τ.
         logits = similarity * (u.sigmoid() / tau_min)
-        loss = info_nce(logits, positives(batch.samples.to(embedding.device)))
+        loss = info_nce(logits, positives(to_device(batch.samples, embedding.device)))
         tau = temperature(u.detach().squeeze(1), tau_min)
         return Loss(loss.mean(), per_image={"temperature": tau})
 

@@ -37,6 +37,7 @@ from facerts.errors import Error
 from facerts.training.methods.base import Batch, Centers, Loss, Method, MethodConfig, Outputs, unit_embedding
 from facerts.training.methods.moving_denominators import moved, room_for, with_gradient
 from facerts.training.methods.robust_loss import log_denominator
+from facerts.training.transfer import to_device
 
 # Whether a high temperature means a good image (+1) or a poor one (−1). The paper does not say. Degraded faces get
 # higher temperatures if the training views include degraded ones; otherwise there is no consistent direction.
@@ -209,11 +210,12 @@ class TempNet(Method):
         averages = room_for(
             samples, self.per_sample.get("log_denominator", log_mean.new_empty(0)).to(log_mean)
         )
-        samples = samples.to(averages.device)
+        samples = to_device(samples, averages.device)
         log_u = moved(averages[samples], log_mean.detach(), self.config.denominator_rate)
         first, second = log_u.chunk(2)
         images = contrasted[: len(first)]
-        averages[samples[: len(first)][images]] = (torch.logaddexp(first, second) - math.log(2))[images]
+        rows = samples[: len(first)]
+        averages[rows] = torch.where(images, torch.logaddexp(first, second) - math.log(2), averages[rows])
         self.per_sample["log_denominator"] = averages
         return with_gradient(log_u, log_mean)
 

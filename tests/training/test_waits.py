@@ -1,0 +1,82 @@
+"""A training step must not wait for the device, which would then wait for the host."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+import torch
+from torch.fx.experimental import _config as experimental
+
+from facerts.training.learner import Learner
+from facerts.training.methods import METHODS, Batch
+from facerts.training.recipe import Recipe
+from facerts.training.step_reports import GROUP
+from tests.training.fake_device import META, Waits, use_fake_device
+
+MakeRecipe = Callable[..., Recipe]
+PEOPLE, IMAGES = 1000, 16
+# The number of pairs or of people in a batch is known to the device alone.
+WAIT_EACH_STEP = {"pfe", "esupcon", "spce"}
+
+
+@pytest.fixture
+def fake_device(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    use_fake_device(monkeypatch)
+    monkeypatch.setattr("facerts.training.learner.init_weights", lambda *_: None)
+    # The result of nonzero then has the shape that it has if nothing is zero.
+    with experimental.patch(meta_nonzero_assume_all_nonzero=True):
+        yield
+
+
+def waits(recipe: Recipe, steps: int) -> list[str]:
+    """The waits of some steps and their reports."""
+    learner = Learner(recipe, PEOPLE)
+    views = learner.method.views
+    found = Waits()
+    with found:
+        for step in range(steps):
+            labels = torch.empty(views * IMAGES, dtype=torch.int64, device=META)
+            batch = Batch(labels, torch.arange(IMAGES).repeat(views), step, seed=0)
+            learner.step(torch.empty((views * IMAGES, 112, 112, 3), dtype=torch.uint8), batch, 0.1)
+            learner.reports.take()
+    return found.lines
+
+
+@pytest.mark.usefixtures("fake_device")
+@pytest.mark.parametrize("name", sorted(METHODS))
+def test_ten_steps_wait_at_most_once(make_recipe: MakeRecipe, name: str) -> None:
+    overrides = ["backbone.weights=unused"] if METHODS[name].trains == "heads" else []
+    found = waits(make_recipe(f"method.name={name}", *overrides), GROUP)
+    assert len(found) <= (GROUP if name in WAIT_EACH_STEP else 1), found
+
+
+@pytest.mark.usefixtures("fake_device")
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["optim.average=0.99"],
+        ["optim.clip_norm=5"],
+        ["optim.algorithm=adamw"],
+        ["compute.class_sample=0.1"],
+        ["compute.accumulate=2"],
+        ["compute.recompute=true"],
+        ["method.name=tempnet", "method.denominator_rate=0.8"],
+        ["method.name=rts", "method.margin_gradient=straight"],
+    ],
+)
+def test_no_option_makes_a_step_wait(make_recipe: MakeRecipe, overrides: list[str]) -> None:
+    assert waits(make_recipe(*overrides), GROUP) == []
+
+
+@pytest.mark.usefixtures("fake_device")
+def test_the_fake_device_notices_waits() -> None:
+    values = torch.ones(3, device=META)
+    with Waits() as found:
+        values.sum().item()
+        values.cpu()
+        torch.ones(3).to(META)
+        torch.tensor(2.0, device=META)
+        values[values > 0]
+        torch.ones(3).to(META, non_blocking=True)
+    assert len(found.lines) == 5, found.lines
