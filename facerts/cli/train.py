@@ -7,10 +7,19 @@ from typing import Annotated
 
 import typer
 
+from facerts.io.progress import parse_duration
+
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command()(train)
+
+
+def _seconds(text: str) -> float:
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
 
 
 def train(
@@ -30,6 +39,15 @@ def train(
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the run; by default runs/NAME.")] = None,
     resume: Annotated[bool, typer.Option(help="Continue from the last checkpoint in the folder.")] = False,
+    budget: Annotated[
+        float | None,
+        typer.Option(
+            parser=_seconds,
+            metavar="DURATION",
+            help="Time for the whole run, such as 20m or 1h30m. The schedule is shortened as the measured speed "
+            "demands, so that the run ends with it in time.",
+        ),
+    ] = None,
     corrupt_fraction: Annotated[
         float | None,
         typer.Option(help="Share of the training images to blur; short for data.corrupt_fraction=…"),
@@ -45,7 +63,9 @@ def train(
     earlier ones: the base, the method's file, the recipe's own fields,
     KEY=VALUE. The run stores the complete recipe.
 
-    Example: facerts train faces_small method=rts optim.lr=0.02 --out runs/first
+    Examples:
+    facerts train faces_small method=rts optim.lr=0.02 --out runs/first
+    facerts train faces_small method=rts --budget 20m --out runs/short
     """
     from facerts.training.loop import train as run
     from facerts.training.recipe import load_recipe
@@ -59,4 +79,4 @@ def train(
         typer.echo(loaded.to_yaml(), nl=False)
         return
     require_sets(loaded.validation, {field.partition("=")[0] for field in fields})
-    typer.echo(run(loaded, out or Path("runs") / loaded.name, resume=resume))
+    typer.echo(run(loaded, out or Path("runs") / loaded.name, resume=resume, budget_s=budget))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Iterable, Iterator, Sized
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -132,6 +134,21 @@ def state_of(task: Task) -> str:
 def duration(seconds: float) -> str:
     """A time in hours, minutes and seconds: "0:02:05", "1 day, 3:00:00"."""
     return str(timedelta(seconds=round(seconds)))
+
+
+def parse_duration(text: str) -> float:
+    """The seconds of a time such as "90s", "20m", "1.5h" or "1h30m".
+
+    Raises:
+        ValueError: not such a time, or 0.
+    """
+    number = r"(\d+(?:\.\d+)?)"
+    parts = re.fullmatch(rf"(?:{number}h)?(?:{number}m)?(?:{number}s)?", text.strip().lower())
+    hours, minutes, seconds = (float(part or 0) for part in parts.groups()) if parts else (0.0, 0.0, 0.0)
+    total = 3600 * hours + 60 * minutes + seconds
+    if not 0 < total < math.inf:
+        raise ValueError(f"{text!r} is not a time such as 90s, 20m, 1.5h or 1h30m")
+    return total
 
 
 def shown_rate(rate: float) -> str:

@@ -168,6 +168,7 @@ def check_parts(state: dict[str, Any], where: object) -> None:
         "per_sample": _are_tensors(state.get("per_sample", {})),
         "centers": isinstance(rows, Tensor) and rows.ndim == 2,
         "step": isinstance(state.get("step"), int),
+        "position": isinstance(state.get("position", 0.0), int | float),
     }
     if invalid := [name for name, is_valid in valid.items() if not is_valid]:
         raise ModelError(

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import atexit
-import signal
 import time
-from collections import defaultdict
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import torch
@@ -17,14 +12,17 @@ import torch
 from facerts.errors import Error, ModelError, first_line
 from facerts.io.console import say
 from facerts.io.files import atomic_write, locked
-from facerts.io.progress import progress_bar
+from facerts.io.progress import duration, progress_bar
 from facerts.training import checkpoint
 from facerts.training.distillation.losses import open_distillation
 from facerts.training.distributed.collectives import Processes, connected
+from facerts.training.interrupts import interruptible
 from facerts.training.learner import Learner
 from facerts.training.loader import TrainingData
 from facerts.training.log import RunLog
-from facerts.training.methods import Batch, Loss
+from facerts.training.meter import Meter
+from facerts.training.methods import Batch
+from facerts.training.pace import MARGIN, Pace
 from facerts.training.recipe import Recipe, changed_fields
 from facerts.training.run_summary import RunSummary, summarize
 from facerts.training.schedule import learning_rate, margin_ramp
@@ -32,12 +30,8 @@ from facerts.training.step_reports import GROUP, StepReport
 from facerts.training.transfer import on_device, to_device
 from facerts.training.validation import Validator
 
-# A terminal or a queue signals all processes, and torchrun forwards the signal that it got itself. Within this time, a
-# second signal counts as the same interrupt.
-SAME_INTERRUPT_S = 2.0
 
-
-def train(recipe: Recipe, folder: str | Path, *, resume: bool = False) -> Path:
+def train(recipe: Recipe, folder: str | Path, *, resume: bool = False, budget_s: float | None = None) -> Path:
     """Train a recipe; recipe, log and checkpoints are written to the run's folder.
 
     Processes that ``torchrun`` has started train together: each takes its share of every batch and of the class
@@ -48,15 +42,20 @@ def train(recipe: Recipe, folder: str | Path, *, resume: bool = False) -> Path:
         folder: folder of the run; must be new or empty unless ``resume``.
         resume: continue from the checkpoint in the folder, or start if there is none yet. The weights are the same as
             those of an uninterrupted run, on a CPU bit for bit.
+        budget_s: seconds within which the run must end, the last validation and checkpoint included. The schedule is
+            shortened as the measured speed demands, so that the run ends with it; never lengthened. None for all steps
+            of the recipe.
 
     Returns:
         The path of the last checkpoint.
 
     Raises:
         NonFiniteLossError: the loss is infinite or NaN.
-        Error: the data or the folder cannot be used, or another process is training in the folder.
+        Error: the data or the folder cannot be used, another process is training in the folder, or the budget is too
+            short even for the last validation and checkpoint.
         KeyboardInterrupt: interrupted; the current step was saved, and ``resume`` continues from it.
     """
+    deadline = None if budget_s is None else time.monotonic() + budget_s
     with connected(recipe.compute.device) as processes:
         file = Path(folder) / checkpoint.FILE
         # All processes exchange the result, because the first may be about to write to the folder.
@@ -65,184 +64,208 @@ def train(recipe: Recipe, folder: str | Path, *, resume: bool = False) -> Path:
                 f"{folder}: not empty; add --resume to continue the run in it, or choose another --out"
             )
         with locked(file) if processes.first else nullcontext():
-            return _train(recipe, file, processes)
-
-
-def _train(recipe: Recipe, file: Path, processes: Processes) -> Path:
-    folder = file.parent
-    if recipe.compute.threads is not None:
-        torch.set_num_threads(recipe.compute.threads)
-    # All batches have the same size, so it pays to let cuDNN benchmark its algorithms.
-    torch.backends.cudnn.benchmark = True
-    data = TrainingData(recipe, processes)
-    summary = RunSummary(recipe, folder, len(data) // recipe.labeled_size)
-    steps_per_epoch, total = summary.steps_per_epoch, summary.total
-    validator = Validator(recipe, data.heldout, warns=processes.first)
-    distillation = open_distillation(recipe, data.source, data.unlabeled, folder)
-    learner = Learner(recipe, data.identities, distillation, processes)
-    step = summary.started_at = _restore(learner, file) if file.exists() else 0
-    if step >= total:
-        if processes.first:
-            summary.print_finished()
+            _Run(recipe, file, processes).train(deadline)
         return file
-    if processes.first:
-        with atomic_write(folder / "recipe.yaml", "w") as text:
-            text.write(recipe.to_yaml())
-        summary.print_start(learner, data, validator)
 
-    validate_every = max(1, round(recipe.validation.every_epochs * steps_per_epoch))
-    schedule: dict[str, Any] = {
-        "base": recipe.optim.lr,
-        "total": total,
-        "schedule": recipe.optim.schedule,
-        "milestones": [epoch * steps_per_epoch for epoch in recipe.optim.milestones],
-        "decay": recipe.optim.decay,
-        "warmup": recipe.optim.warmup_epochs * steps_per_epoch,
-    }
 
-    def save() -> None:
-        state = learner.state_dict()
+class _Run:
+    """A run of a recipe in one of its processes, from the last checkpoint on.
+
+    Attributes:
+        step: number of steps so far.
+        pace: how far the run has come in its schedule.
+    """
+
+    def __init__(self, recipe: Recipe, file: Path, processes: Processes) -> None:
+        if recipe.compute.threads is not None:
+            torch.set_num_threads(recipe.compute.threads)
+        # All batches have the same size, so it pays to let cuDNN benchmark its algorithms.
+        torch.backends.cudnn.benchmark = True
+        self._recipe, self._file, self._processes = recipe, file, processes
+        self._data = TrainingData(recipe, processes)
+        self._summary = RunSummary(recipe, file.parent, len(self._data) // recipe.labeled_size)
+        self._validator = Validator(recipe, self._data.heldout, warns=processes.first)
+        distillation = open_distillation(recipe, self._data.source, self._data.unlabeled, file.parent)
+        self._learner = Learner(recipe, self._data.identities, distillation, processes)
+        self.step, position = _restore(self._learner, file) if file.exists() else (0, 0.0)
+        self.pace = Pace(
+            self._summary.total,
+            position,
+            processes,
+            # Reports bound how far the host is ahead of the device.
+            lead=2 * GROUP if self._learner.reports.late else 0,
+        )
+        self._summary.started_at = self.step
+        self._meter = Meter(processes)
+        self._rows = recipe.optim.batch_size * self._learner.method.views // processes.count
+
+    def train(self, deadline: float | None) -> None:
+        """Train to the end of the schedule; by the deadline, if there is one."""
+        recipe, summary, processes = self._recipe, self._summary, self._processes
+        if self.pace.is_finished():
+            if processes.first:
+                summary.print_finished(self.step)
+            return
         if processes.first:
-            writer.save(file, recipe, {"step": step, **state})
+            with atomic_write(self._file.parent / "recipe.yaml", "w") as text:
+                text.write(recipe.to_yaml())
+            summary.print_start(self._learner, self._data, self._validator)
+        with (
+            RunLog(self._file.parent, self.step) if processes.first else nullcontext() as self._log,
+            progress_bar(shown=processes.first) as self._bar,
+            checkpoint.CheckpointWriter() as self._writer,
+            interruptible() as interrupted,
+        ):
+            if deadline is not None:
+                self._limit(deadline)
+            started = time.monotonic()
+            batch_size = recipe.optim.batch_size
+            self._task = self._bar.add_task(
+                recipe.name,
+                total=(self.step + self.pace.steps_left) * batch_size,
+                completed=self.step * batch_size,
+                unit="images",
+            )
+            if self.step == 0:
+                with self._meter.paused():
+                    self._measure_degraded()
+            batches = self._data.batches(self.step, self.step + self.pace.steps_left)
+            # Teachers see the crops on the host.
+            if self._learner.teacher is None:
+                batches = on_device(batches, self._learner.device)
+            for crops, labels, samples in batches:
+                self._train_step(crops, labels, samples)
+                # Asking all processes is as much of a wait as reading a number.
+                asks = not self._learner.reports.late or self.step % GROUP == 0
+                self._finish_step(stops=asks and processes.any(interrupted()))
+                if self.pace.is_finished():
+                    break
+        if processes.first:
+            summary.print_end(self.step, time.monotonic() - started)
 
-    def progress_of(step: int) -> dict[str, Any]:
-        images = step * recipe.optim.batch_size
-        return {"epoch": round(step / steps_per_epoch, 4), "images": images}
+    def _limit(self, deadline: float) -> None:
+        """Reserve the time of the last validation and checkpoint, by measuring both now.
 
-    def measure_degraded() -> None:
-        if log is not None and validator.degraded is not None:
-            for corruption, metrics in validator.degraded.measure(learner.embedder()):
-                where = {"name": validator.degraded.name, "corruption": corruption}
-                log.write("quality", step, **progress_of(step), **where, **metrics)
+        Raises:
+            Error: not more time is left.
+        """
+        started = time.monotonic()
+        if self._processes.first:
+            for _ in self._validator.measure(self._learner.embedder()):
+                pass
+        self._save()
+        self._writer.wait()
+        reserve = (1 + MARGIN) * (time.monotonic() - started)
+        left = deadline - time.monotonic()
+        if any(self._processes.all_gather_object(left <= reserve)):
+            raise Error(
+                f"--budget: {duration(max(left, 0))} is left, and the last validation and checkpoint take about "
+                f"{duration(reserve)} of it; allow more time"
+            )
+        self.pace.finish_by(deadline - reserve)
+        if self._processes.first:
+            say(
+                f"  {'budget':<11}{duration(left - reserve)} for training, "
+                f"{duration(reserve)} for the last validation and checkpoint"
+            )
 
-    images_of_step = recipe.optim.batch_size * learner.method.views // processes.count
+    def _train_step(self, crops: torch.Tensor, labels: torch.Tensor, samples: torch.Tensor) -> None:
+        optim, position, per_epoch = self._recipe.optim, self.pace.position, self._summary.steps_per_epoch
+        rate = learning_rate(
+            position,
+            base=optim.lr,
+            total=self.pace.total,
+            schedule=optim.schedule,
+            milestones=[epoch * per_epoch for epoch in optim.milestones],
+            decay=optim.decay,
+            warmup=optim.warmup_epochs * per_epoch,
+        )
+        ramp = margin_ramp(position, self.pace.total, optim.margin_ramp)
+        labels = to_device(labels, self._learner.device)
+        batch = Batch(labels, samples, self.step, self._recipe.seed, ramp, self._processes)
+        self._learner.step(crops, batch, rate)
+        self.step += 1
+        self.pace.advance(self.step)
+        steps = self.step + self.pace.steps_at_this_speed(self.step - self._summary.started_at)
+        batch_size = optim.batch_size
+        self._bar.update(self._task, completed=self.step * batch_size, total=steps * batch_size)
 
-    def note(report: StepReport) -> None:
-        step, loss = report.step + 1, report.loss
-        description = f"{recipe.name} {summary.epoch_of(report.step)} loss {loss.total.item():.3f}"
-        bar.update(task, description=description)
-        meter.add(loss, images_of_step)
-        if step % recipe.logging.every_steps == 0 or step == total:
-            values = meter.read()
+    def _finish_step(self, *, stops: bool) -> None:
+        """Log, validate and save, as far as it is due.
+
+        Args:
+            stops: whether the run is to stop here.
+
+        Raises:
+            KeyboardInterrupt: the run has stopped; the step is saved.
+        """
+        step, recipe, finished = self.step, self._recipe, self.pace.is_finished()
+        validate_every = max(1, round(recipe.validation.every_epochs * self._summary.steps_per_epoch))
+        validates = finished or step % validate_every == 0
+        saves = finished or step % recipe.logging.checkpoint_steps == 0
+        # What is written must come from steps whose losses are known to be finite.
+        for report in self._learner.reports.take(wait=validates or saves or stops):
+            self._note(report, last=finished and report.step + 1 == step)
+        if validates:
+            # Only the first process validates; the others wait for it in the next step.
+            with self._meter.paused():
+                self._validate()
+        if saves:
+            with self._meter.paused():
+                self._save()
+        elif stops:
+            self._save()
+            self._writer.wait()
+            if self._processes.first:
+                say(f"saved step {step} in {self._file}; --resume continues from it")
+            raise KeyboardInterrupt
+
+    def _note(self, report: StepReport, *, last: bool) -> None:
+        """Show and log the report of a step."""
+        summary, step, loss = self._summary, report.step + 1, report.loss
+        description = f"{self._recipe.name} {summary.epoch_of(report.step)} loss {loss.total.item():.3f}"
+        self._bar.update(self._task, description=description)
+        self._meter.add(loss, self._rows)
+        if last or step % self._recipe.logging.every_steps == 0:
+            values = self._meter.read()
             summary.losses = {name: values[name] for name in ("loss", *loss.parts)}
             summary.losses |= {name: values[f"{name}_mean"] for name in loss.per_image}
-            if log is not None:
-                fields = {"lr": report.learning_rate, "ramp": report.ramp, **values}
-                log.write("train", step, **progress_of(step), **fields)
+            fields = {"lr": report.learning_rate, "ramp": report.ramp, **values}
+            self._write("train", step, **fields)
 
-    meter = Meter(processes)
-    started = time.monotonic()
-    with (
-        RunLog(folder, step) if processes.first else nullcontext() as log,
-        progress_bar(shown=processes.first) as bar,
-        checkpoint.CheckpointWriter() as writer,
-        _interruptible() as interrupted,
-    ):
-        batch_size = recipe.optim.batch_size
-        task = bar.add_task(recipe.name, total=total * batch_size, completed=step * batch_size, unit="images")
-        if step == 0:
-            with meter.paused():
-                measure_degraded()
-        batches = data.batches(step, total)
-        if learner.teacher is None:
-            batches = on_device(batches, learner.device)
-        for crops, labels, samples in batches:
-            ramp = margin_ramp(step, total, recipe.optim.margin_ramp)
-            labels = to_device(labels, learner.device)
-            batch = Batch(labels, samples, step, recipe.seed, ramp, processes)
-            learner.step(crops, batch, learning_rate(step, **schedule))
-            step += 1
-            bar.update(task, advance=batch_size)
-            validates = step % validate_every == 0 or step == total
-            saves = step % recipe.logging.checkpoint_steps == 0 or step == total
-            # A run with late reports also stops late: asking all processes is as much of a wait as reading a number.
-            stops = (not learner.reports.late or step % GROUP == 0) and processes.any(interrupted())
-            # What is written must come from steps whose losses are known to be finite.
-            for report in learner.reports.take(wait=validates or saves or stops):
-                note(report)
-            if validates:
-                # Only the first process validates; the others wait for it in the next step.
-                with meter.paused():
-                    if log is not None:
-                        for name, metrics in validator.measure(learner.embedder()):
-                            log.write("validation", step, **progress_of(step), name=name, **metrics)
-                            say(f"step {step} {name}: {summarize(metrics)}")
-                            summary.validation[name] = metrics
-                    measure_degraded()
-            if saves:
-                with meter.paused():
-                    save()
-            elif stops:
-                save()
-                writer.wait()
-                if processes.first:
-                    say(f"saved step {step} in {file}; --resume continues from it")
-                raise KeyboardInterrupt
-    if processes.first:
-        summary.print_end(time.monotonic() - started)
-    return file
+    def _validate(self) -> None:
+        if self._processes.first:
+            for name, metrics in self._validator.measure(self._learner.embedder()):
+                self._write("validation", self.step, name=name, **metrics)
+                say(f"step {self.step} {name}: {summarize(metrics)}")
+                self._summary.validation[name] = metrics
+        self._measure_degraded()
 
+    def _measure_degraded(self) -> None:
+        degraded = self._validator.degraded
+        if self._processes.first and degraded is not None:
+            for corruption, metrics in degraded.measure(self._learner.embedder()):
+                self._write("quality", self.step, name=degraded.name, corruption=corruption, **metrics)
 
-class Meter:
-    """Aggregates the losses of the steps since the last log line, over all processes."""
+    def _write(self, kind: str, step: int, **fields: Any) -> None:
+        if self._log is not None:
+            images = step * self._recipe.optim.batch_size
+            epoch = round(step / self._summary.steps_per_epoch, 4)
+            self._log.write(kind, step, epoch=epoch, images=images, **fields)
 
-    def __init__(self, processes: Processes | None = None) -> None:
-        self._processes = processes or Processes()
-        self._clear()
-
-    def _clear(self) -> None:
-        self._started = time.monotonic()
-        self._pauses = 0.0
-        self._images = 0
-        self._parts: dict[str, list[torch.Tensor]] = defaultdict(list)
-        self._per_image: dict[str, list[torch.Tensor]] = defaultdict(list)
-
-    def add(self, loss: Loss, images: int) -> None:
-        """Add the loss of a step with this many images; its tensors are on the host."""
-        self._images += images
-        for name, value in {"loss": loss.total, **loss.parts}.items():
-            self._parts[name].append(value)
-        for name, value in loss.per_image.items():
-            self._per_image[name].append(value)
-
-    @contextmanager
-    def paused(self) -> Iterator[None]:
-        """Exclude the time spent in the block from the training time."""
-        start = time.monotonic()
-        yield
-        self._pauses += time.monotonic() - start
-
-    def read(self) -> dict[str, float]:
-        """The values since the last call: means, sums of integer parts, and percentiles of values per image.
-
-        All processes must call it together.
-        """
-        seconds = time.monotonic() - self._started - self._pauses
-        aggregated: dict[str, float] = {}
-        for name, values in self._parts.items():
-            stacked = self._gathered(torch.stack(values))
-            aggregated[name] = (stacked.mean() if stacked.is_floating_point() else stacked.sum()).item()
-        for name, values in self._per_image.items():
-            stacked = self._gathered(torch.cat(values).float())
-            aggregated[f"{name}_mean"] = stacked.mean().item()
-            for percent in (5, 50, 95):
-                aggregated[f"{name}_p{percent}"] = stacked.quantile(percent / 100).item()
-        aggregated["images_per_second"] = round(self._processes.count * self._images / max(seconds, 1e-9), 2)
-        aggregated["seconds"] = round(seconds, 3)
-        self._clear()
-        return aggregated
-
-    def _gathered(self, values: torch.Tensor) -> torch.Tensor:
-        """The values of all processes. As objects, because NCCL sends no tensors of the host."""
-        return torch.cat(self._processes.all_gather_object(values))
+    def _save(self) -> None:
+        state = self._learner.state_dict()
+        if self._processes.first:
+            where = {"step": self.step, "position": self.pace.position}
+            self._writer.save(self._file, self._recipe, {**where, **state})
 
 
 def _is_not_empty(folder: Path) -> bool:
     return folder.exists() and any(folder.iterdir())
 
 
-def _restore(learner: Learner, file: Path) -> int:
-    """Load the checkpoint into the learner and return its step.
+def _restore(learner: Learner, file: Path) -> tuple[int, float]:
+    """Load the checkpoint into the learner and return its step and position.
 
     Raises:
         ModelError: the checkpoint is not complete.
@@ -263,41 +286,5 @@ def _restore(learner: Learner, file: Path) -> int:
         raise ModelError(
             f"{file}: not the complete state of a run ({first_line(error)}); use an earlier checkpoint, or start again"
         ) from error
-    return int(state["step"])
-
-
-@contextmanager
-def _interruptible() -> Iterator[Any]:
-    """Turn SIGINT and SIGTERM into a flag that the loop checks between steps; a second one raises immediately.
-
-    Yields:
-        A function that returns whether a signal has arrived.
-    """
-    interrupted_at: float | None = None
-    in_loop = True
-
-    def handle(number: int, frame: FrameType | None) -> None:
-        nonlocal interrupted_at
-        interrupted_at = interrupted_at or time.monotonic()
-        if time.monotonic() - interrupted_at <= SAME_INTERRUPT_S:
-            return
-        if in_loop:
-            raise KeyboardInterrupt
-        signal.signal(number, previous[signal.Signals(number)])
-        signal.raise_signal(number)
-
-    previous = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield lambda: interrupted_at is not None
-    finally:
-        in_loop = False
-        if interrupted_at is None:
-            _handle_signals(previous)
-        else:
-            # Its repetition may come while the process ends, when Python restores the defaults, which kill.
-            atexit.register(_handle_signals, dict.fromkeys(previous, signal.SIG_IGN))
-
-
-def _handle_signals(handlers: Mapping[signal.Signals, Any]) -> None:
-    for number, handler in handlers.items():
-        signal.signal(number, handler)
+    # Checkpoints of earlier versions come from runs without a budget.
+    return int(state["step"]), float(state.get("position", state["step"]))

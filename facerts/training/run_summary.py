@@ -80,29 +80,37 @@ class RunSummary:
         for name, text in rows.items():
             say(f"  {name:<11}{text}")
 
-    def print_end(self, seconds: float) -> None:
+    def print_end(self, step: int, seconds: float) -> None:
         """What came out, where it is, and what to do with it.
 
         Args:
+            step: number of steps of the run.
             seconds: time since the first step of this start of the run.
         """
-        steps = self.total - self.started_at
+        steps = step - self.started_at
         images = steps * self.recipe.optim.batch_size
         say(
             f"trained {steps:,} steps, {images:,} images in {duration(seconds)}: "
             f"{shown_rate(images / max(seconds, 1e-9))} images/s, validation and checkpoints included"
         )
+        if step < self.total:
+            say(
+                f"  the schedule was shortened to {step:,} of {self.total:,} steps, to keep within the budget"
+            )
         say(f"  means of the last steps: {summarize(self.losses)}")
         for name, metrics in self.validation.items():
             say(f"  {name}: {summarize(metrics)}")
         say(f"  {self.folder} has {checkpoint.FILE}, recipe.yaml, {log.FILE} and tensorboard/")
         self._print_next()
 
-    def print_finished(self) -> None:
-        """That there is nothing left to train."""
-        say(
-            f"{self.folder}: this run is finished, after all of its {self.total:,} steps; nothing was changed"
-        )
+    def print_finished(self, step: int) -> None:
+        """That there is nothing left to train.
+
+        Args:
+            step: number of steps of the run.
+        """
+        steps = f"all of its {step:,}" if step == self.total else f"{step:,}"
+        say(f"{self.folder}: this run is finished, after {steps} steps; nothing was changed")
         self._print_next()
 
     def _print_next(self) -> None:

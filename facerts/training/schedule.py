@@ -10,7 +10,7 @@ Schedule = Literal["step", "cosine"]
 
 
 def learning_rate(
-    step: int,
+    step: float,
     *,
     base: float,
     total: int,
@@ -22,7 +22,7 @@ def learning_rate(
     """The learning rate of a step.
 
     Args:
-        step: training step, from 0.
+        step: training step, from 0, or position in the schedule; see ``pace``.
         base: maximum rate.
         total: number of steps of the run.
         schedule: "step" multiplies the rate by ``decay`` at every milestone; "cosine" decreases it to 0 at the end of
@@ -38,7 +38,7 @@ def learning_rate(
     return rate * min(1.0, (step + 1) / warmup) if warmup > 0 else rate
 
 
-def margin_ramp(step: int, total: int, share: float) -> float:
+def margin_ramp(step: float, total: int, share: float) -> float:
     """Share of its margin that a method applies: linear from 0 to 1 over the first ``share`` of the run."""
     ramp_steps = share * total
     return 1.0 if ramp_steps <= 0 else min(1.0, step / ramp_steps)

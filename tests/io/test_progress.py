@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from facerts.io.progress import ProgressBar, StateColumn, progress_bar, track
+from facerts.io.progress import ProgressBar, StateColumn, parse_duration, progress_bar, track
 from tests.command import run
 from tests.foreign import write_description, write_embedder
 
@@ -131,3 +131,26 @@ def test_a_command_prints_no_control_characters_into_a_file(
     error = capsys.readouterr().err
     assert "scoring: 64/64 images" in error
     assert all(letter.isprintable() or letter == "\n" for letter in error)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("90s", 90),
+        ("20m", 1200),
+        ("1.5h", 5400),
+        ("1h30m", 5400),
+        ("2H 5s".replace(" ", ""), 7205),
+        (" 3m ", 180),
+    ],
+)
+def test_durations_are_read(text: str, seconds: float) -> None:
+    assert parse_duration(text) == seconds
+
+
+@pytest.mark.parametrize(
+    "text", ["", "20", "m", "0s", "-5m", "5 minutes", "1e3s", "nan", "30m1h", "9" * 400 + "h"]
+)
+def test_what_is_no_duration_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="such as 90s, 20m"):
+        parse_duration(text)
