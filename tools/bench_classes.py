@@ -22,6 +22,7 @@ import statistics
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -49,6 +50,8 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=512, help="Embedding size.")
     parser.add_argument("--chunk", type=int, default=16_384, help="Classes per chunk.")
     parser.add_argument("--steps", type=int, default=3, help="Number of timed steps.")
+    parser.add_argument("--momentum", type=float, default=0.0, help="Momentum of SGD (default: 0).")
+    parser.add_argument("--json", type=Path, metavar="PATH", help="File for the numbers.")
     parser.add_argument(
         "--device",
         default="cuda" if torch.cuda.is_available() else "cpu",
@@ -71,11 +74,12 @@ def main() -> None:
         f"batch {options.batch}, embedding size {options.size}, {options.device}, "
         f"{torch.get_num_threads()} threads"
     )
+    rows = []
     for identities in options.identities:
         for implementation in options.implementations:
             row = f"{identities:>9,} {implementation:20}"
             arguments = ["--implementation", implementation, "--identities", str(identities)]
-            for name in ("batch", "size", "chunk", "steps", "device"):
+            for name in ("batch", "size", "chunk", "steps", "momentum", "device"):
                 arguments += [f"--{name}", str(getattr(options, name))]
             process = subprocess.run(
                 [sys.executable, __file__, *arguments], capture_output=True, text=True, check=False
@@ -84,11 +88,14 @@ def main() -> None:
                 print(f"{row}: failed ({process.stderr.strip().splitlines()[-1:]})", flush=True)
                 continue
             result = json.loads(process.stdout)
+            rows.append({"identities": identities, "implementation": implementation, **result})
             print(
                 f"{row}: {result['mib']:>9,.0f} MiB above {result['base_mib']:,.0f}, "
                 f"{result['ms']:>9,.1f} ms per step, loss {result['loss']:.3f}",
                 flush=True,
             )
+    if options.json:
+        options.json.write_text(json.dumps({"batch": options.batch, "size": options.size, "rows": rows}))
 
 
 def measure(options: argparse.Namespace, identities: int) -> dict[str, float]:
@@ -100,7 +107,7 @@ def measure(options: argparse.Namespace, identities: int) -> dict[str, float]:
     centers = ClassCenters(identities, options.size, chunk=options.chunk, sample=sample).to(device)
     embedding = torch.randn(options.batch, options.size, device=device, requires_grad=True)
     labels = torch.randint(0, identities, (options.batch,), device=device)
-    optimizer = torch.optim.SGD(centers.parameters(), lr=0.1, fused=True)
+    optimizer = torch.optim.SGD(centers.parameters(), lr=0.1, momentum=options.momentum, fused=True)
     if ours and "gathered" not in options.implementation:
         centers.row_updates = RowUpdates(optimizer, centers.weight)
     loss = chunked_step if ours else (sampled_step if tenth else full_step)

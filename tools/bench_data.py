@@ -8,6 +8,7 @@ The upper limit is decoding the same images from memory with the same number of 
 from __future__ import annotations
 
 import argparse
+import json
 import statistics
 import tempfile
 import time
@@ -41,6 +42,7 @@ def main() -> None:
         default=[0, 1, 2, 4],
         help="Numbers of worker processes that load training batches.",
     )
+    parser.add_argument("--json", type=Path, metavar="PATH", help="File for the numbers.")
     parser.add_argument("--rounds", type=int, default=5, help="Number of measurements of each rate.")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
@@ -80,6 +82,9 @@ def main() -> None:
     print(f"{count:,} images, median of {options.rounds} rounds, images/s")
     for name, values in rates.items():
         print(f"  {name:42} {statistics.median(values):10,.0f}   ({min(values):,.0f} to {max(values):,.0f})")
+    medians = {name: statistics.median(values) for name, values in rates.items()}
+    if options.json:
+        options.json.write_text(json.dumps({"images": count, "images_per_s": medians}))
     for name in readers:
         ratios = [value / bound for value, bound in zip(rates[name], rates[limit], strict=True)]
         print(f"{name} / {limit}: median {statistics.median(ratios):.3f}")

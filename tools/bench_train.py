@@ -34,6 +34,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -77,9 +78,19 @@ def main() -> None:
         f"{learners[0].device}, {torch.get_num_threads()} threads, batch {size}, {options.identities:,} identities"
     )
     print(f"matrix product: at most {limit / 1e12:.2f} TFLOP/s")
+    measured = []
     for index, recipe in enumerate(recipes):
         duration = statistics.median(times[index])
         share = size * operations(recipe, options.identities) / duration / limit
+        measured.append(
+            {
+                "name": names[index],
+                "images_per_s": size / duration,
+                "phases_s": phases[index],
+                "mib": peaks[index],
+                "share_of_product": share,
+            }
+        )
         print(f"{names[index]}: median {1000 * duration:.1f} ms per step, {size / duration:.1f} images/s")
         print("  " + ", ".join(f"{phase} {1000 * value:.1f} ms" for phase, value in phases[index].items()))
         print(f"  {peaks[index]:,.0f} MiB, {share:.1%} of the matrix product's rate")
@@ -92,6 +103,16 @@ def main() -> None:
         f"median {statistics.median(ratios):.4f}, quartiles {low:.4f} to {high:.4f}; "
         f"ratio of medians {statistics.median(times[0]) / statistics.median(times[1]):.4f}"
     )
+    if options.json:
+        result = {
+            "device": str(learners[0].device),
+            "batch": size,
+            "identities": options.identities,
+            "product_tflops": limit / 1e12,
+            "learners": measured,
+            "ratio": {"median": statistics.median(ratios), "quartiles": [low, high], "pairs": len(ratios)},
+        }
+        options.json.write_text(json.dumps(result))
 
 
 def read_options() -> argparse.Namespace:
@@ -117,6 +138,7 @@ def read_options() -> argparse.Namespace:
     parser.add_argument(
         "--price", type=float, help="Price of this machine per hour, to estimate the cost of a training."
     )
+    parser.add_argument("--json", type=Path, metavar="PATH", help="File for the numbers.")
     parser.add_argument("--memory-of", type=int, choices=(0, 1), help=argparse.SUPPRESS)
     parser.add_argument(
         "overrides", nargs="*", help="Recipe fields to change in both, e.g. backbone.width=0.5."

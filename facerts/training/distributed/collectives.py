@@ -183,7 +183,8 @@ def connected(device: str) -> Iterator[Processes]:
         return
     on_gpu = device != "cpu" and torch.cuda.is_available()
     if on_gpu:
-        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
+        # With more processes than GPUs, NCCL says which of them share one.
+        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")) % torch.cuda.device_count())
     store, rank, count = next(env_rendezvous("env://", timeout=RENDEZVOUS_TIMEOUT))
     # Several runs may share a store.
     own = PrefixStore(os.environ.get("TORCHELASTIC_RUN_ID", "facerts"), store)

@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.scripts import run_script
+
+SUITE = Path(__file__).parents[1] / "tools" / "gpu_suite.py"
+
+
+def suite(out: Path, *arguments: object) -> tuple[int, str, dict[str, Any]]:
+    """Exit status, output and suite.json."""
+    done = run_script(SUITE, "--rehearse", "--out", out, *arguments)
+    file = out / "suite.json"
+    return done.returncode, done.stdout + done.stderr, json.loads(file.read_text()) if file.exists() else {}
+
+
+@pytest.mark.slow
+def test_every_item_runs_in_a_rehearsal(tmp_path: Path) -> None:
+    status, output, found = suite(tmp_path, "--budget", "10m")
+    assert status == 0, output
+    assert {name: item["status"] for name, item in found["items"].items()} == dict.fromkeys(
+        found["items"], "done"
+    )
+    results = {name: item["result"] for name, item in found["items"].items()}
+    # One thread each, so the CPU agrees with itself to the last bit.
+    assert {value for method in results["same as on the CPU"].values() for value in method.values()} == {0.0}
+    assert len(results["same as on the CPU"]) >= 14
+    assert results["resume"]["with a checkpoint"] == 0.0
+    assert results["first steps"]["largest relative difference"] == 0.0
+    assert results["ONNX Runtime"]["CPUExecutionProvider"] < 1e-4
+    assert results["two processes"] == {"trained": True}
+    page = (tmp_path / "summary.md").read_text()
+    assert "the numbers mean nothing" in page
+    assert "## Training steps" in page
+    assert "reached" not in page
+
+
+@pytest.mark.slow
+def test_a_second_command_goes_on_where_the_first_stopped(tmp_path: Path) -> None:
+    only = ("--only", "machine", "classes, 2,")
+    assert suite(tmp_path, "--budget", "1s", *only)[2]["items"]["machine"]["status"] == "did not fit"
+    status, output, found = suite(tmp_path, "--budget", "5m", "--only", "machine")
+    assert status == 0
+    assert found["items"]["machine"]["status"] == "done"
+    assert found["items"]["classes, 2,000,000 identities"]["status"] == "did not fit"
+    status, output, found = suite(tmp_path, "--budget", "5m", *only)
+    assert "machine: done before" in output
+    assert found["items"]["classes, 2,000,000 identities"]["status"] == "done"
+    page = (tmp_path / "summary.md").read_text()
+    assert "| in chunks |" in page
+
+
+def test_what_is_missing_and_what_failed_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    packages = tmp_path / "packages"
+    packages.mkdir()
+    (packages / "torch.py").write_text("raise ModuleNotFoundError(\"No module named 'albumentations'\")")
+    monkeypatch.setenv("PYTHONPATH", str(packages))
+    out = tmp_path / "out"
+    status, _, found = suite(out, "--budget", "5m", "--only", "machine")
+    assert status == 0
+    assert found["items"]["machine"]["missing"] == "albumentations"
+    assert "| machine | needs albumentations |" in (out / "summary.md").read_text()
+    (packages / "torch.py").write_text("raise ValueError('a | broken card')")
+    status, _, found = suite(out, "--budget", "5m", "--only", "machine")
+    assert status == 1
+    assert found["items"]["machine"]["status"] == "failed"
+    assert "failed: ValueError: a \\| broken card" in (out / "summary.md").read_text()
+
+
+def test_an_item_that_does_not_exist_and_a_wrong_budget_are_refused(tmp_path: Path) -> None:
+    status, _, found = suite(tmp_path, "--budget", "twenty")
+    assert status == 2
+    assert found == {}
+    assert suite(tmp_path, "--budget", "5m", "--only", "coffee")[2] == {}
+
+
+def test_goals_are_judged_by_the_results() -> None:
+    namespace = __import__("runpy").run_path(str(SUITE))
+    steps = {
+        "learners": [{"images_per_s": 900.0, "mib": 1.0, "share_of_product": 0.5}] * 2,
+        "ratio": {"median": 0.6, "quartiles": [0.5, 0.7], "pairs": 40},
+    }
+    rows = [
+        {
+            "identities": 2_000_000,
+            "implementation": "in chunks",
+            "mib": 6_000.0,
+            "base_mib": 4_000.0,
+            "ms": 3.0,
+        }
+    ]
+    results = {
+        "plain loop, iresnet50": steps,
+        "ArcFace, iresnet100, batch 256": {**steps, "ratio": {**steps["ratio"], "median": 1.03}},
+        "classes, 2,000,000 identities": {"rows": rows},
+        "waits": {"rts": 0.0, "dul": 1.5},
+    }
+    found = {name: {"status": "done", "result": result, "seconds": 1.0} for name, result in results.items()}
+    page = namespace["summary"]({"rehearsal": False, "code": "abc", "items": found})
+    lines = {line.split("|")[1].strip(): line for line in page.splitlines() if line.startswith("|")}
+    assert "1.67 times | yes" in lines["at least 1.5 times the speed of the plain loop"]
+    assert "1.030 of the time | no" in lines["a step of RTS within 2 % of one of ArcFace"]
+    assert "10.49 GB | no" in lines["2,000,000 identities, exact, in at most 10.4 GB"]
+    assert "50.0% | yes" in lines["at least 45 % of the card's matrix product in bf16 with IResNet-100"]
+    assert "1.5 | no" in lines["at most one wait for the device in ten steps"]
+    assert "not measured" in lines["losses and gradients as on the CPU, to 0.1 % in float32"]

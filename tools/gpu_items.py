@@ -1,0 +1,298 @@
+"""The items of tools/gpu_suite.py that are not benchmarks of their own; each runs in its own process.
+
+    python tools/gpu_items.py "same as on the CPU" --json out.json
+
+The reference of every comparison is the CPU, in float32 without TF32.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from facerts.training.checkpoint import FILE, load_checkpoint, save_checkpoint
+from facerts.training.learner import Learner
+from facerts.training.methods import METHODS, Batch
+from facerts.training.recipe import Recipe, load_recipe
+
+PEOPLE = 64
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("item", choices=ITEMS)
+    parser.add_argument("--json", type=Path, required=True, metavar="PATH", help="File for the result.")
+    parser.add_argument("--rehearse", action="store_true", help="Tiny sizes on the CPU.")
+    options = parser.parse_args()
+    device = "cpu" if options.rehearse else "cuda"
+    if not options.rehearse and not torch.cuda.is_available():
+        result: dict[str, Any] = {"missing": "a GPU that PyTorch can use"}
+    else:
+        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+        result = ITEMS[options.item](device, options.rehearse)
+    options.json.write_text(json.dumps(result))
+
+
+def machine(device: str, rehearse: bool) -> dict[str, Any]:
+    """What the machine is, and its rates of copying and of matrix products."""
+    found: dict[str, Any] = {
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "cores": os.cpu_count(),
+        "device": device,
+    }
+    if device == "cuda":
+        properties = torch.cuda.get_device_properties(0)
+        found |= {
+            "device": properties.name,
+            "memory_gb": properties.total_memory / 1e9,
+            "cuda": torch.version.cuda,
+            "cudnn": torch.backends.cudnn.version(),
+        }
+    side, copied = (256, 1 << 20) if rehearse else (8192, 1 << 30)
+    buffer = torch.randint(0, 255, (copied,), dtype=torch.uint8, device=device)
+    target = torch.empty_like(buffer)
+    # Each byte is read and written.
+    found["copy_gb_per_s"] = 2 * copied / best_time(lambda: target.copy_(buffer), device) / 1e9
+    for name, dtype, tf32 in (
+        ("fp32", torch.float32, False),
+        ("tf32", torch.float32, True),
+        ("bf16", torch.bfloat16, False),
+    ):
+        torch.backends.cuda.matmul.allow_tf32 = tf32
+        matrix = torch.randn(side, side, device=device).to(dtype)
+        rate = 2 * side**3 / best_time(lambda matrix=matrix: matrix @ matrix, device)
+        found[f"{name}_product_tflops"] = rate / 1e12
+    return found
+
+
+def best_time(work: Callable[[], Any], device: str, repeats: int = 10) -> float:
+    """Shortest time of some runs, after a warm-up."""
+    times = []
+    for _ in range(repeats + 1):
+        synchronize(device)
+        start = time.perf_counter()
+        work()
+        synchronize(device)
+        times.append(time.perf_counter() - start)
+    return min(times[1:])
+
+
+def synchronize(device: str) -> None:
+    if device == "cuda":
+        torch.cuda.synchronize()
+
+
+def small_recipe(device: str, *overrides: str) -> Recipe:
+    """A small network in float32 on the device."""
+    return load_recipe(
+        "casia_rts",
+        [
+            f"compute.device={device}", "compute.precision=fp32", "backbone.name=mobilefacenet",
+            "backbone.width=0.25", "backbone.embedding_size=64", "backbone.dropout=0", "data.workers=0",
+            "optim.batch_size=16", "optim.lr=0.05", *overrides,
+        ],
+    )  # fmt: skip
+
+
+def random_step(views: int, step: int, device: str) -> tuple[torch.Tensor, Batch]:
+    """Random crops of some people, the same for the same step."""
+    generator = torch.Generator().manual_seed(step)
+    size = 16
+    crops = torch.randint(0, 256, (views * size, 112, 112, 3), dtype=torch.uint8, generator=generator)
+    labels = torch.arange(size).div(2, rounding_mode="floor").repeat(views)
+    return crops, Batch(labels.to(device), torch.arange(size).repeat(views), step, seed=1)
+
+
+def same_as_on_the_cpu(device: str, rehearse: bool) -> dict[str, Any]:
+    """Relative differences from the CPU of each method's loss and of the weights' change in one step.
+
+    The change of the weights is the gradient, scaled by the learning rate.
+    """
+    found = {}
+    for name in sorted(METHODS):
+        if METHODS[name].trains == "heads":
+            continue  # would need a trained network
+        overrides = [f"method={name}"] if name != "rts" else []
+        own, reference = (
+            Learner(small_recipe(where, *overrides, "optim.weight_decay=0"), PEOPLE)
+            for where in (device, "cpu")
+        )
+        own.load_state_dict(reference.state_dict())
+        before = torch.cat([p.detach().flatten() for p in reference.network.parameters()])
+        losses, changes = [], []
+        for learner, where in ((own, device), (reference, "cpu")):
+            crops, batch = random_step(learner.method.views, 0, where)
+            losses.append(learner.step(crops, batch, 0.05).total.double().item())
+            after = torch.cat([p.detach().cpu().flatten() for p in learner.network.parameters()])
+            changes.append((after - before).double())
+        found[name] = {
+            "loss": abs(losses[0] - losses[1]) / abs(losses[1]),
+            "weights": float((changes[0] - changes[1]).norm() / changes[1].norm()),
+        }
+    return found
+
+
+def waits(device: str, rehearse: bool) -> dict[str, Any]:
+    """Waits for the device in ten steps of some methods, by PyTorch's own debug mode."""
+    steps, found = (2, {}) if rehearse else (40, {})
+    for name in ("rts", "arcface", "magface", "adaface", "dul", "crfiqa"):
+        learner = Learner(small_recipe(device, f"method={name}", "compute.precision=bf16"), PEOPLE)
+        inputs = [random_step(1, step, device) for step in range(2 * steps)]
+        for crops, batch in inputs[:steps]:
+            learner.step(crops, batch, 0.01)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            set_debug_mode(device, "warn")
+            for crops, batch in inputs[steps:]:
+                learner.step(crops, batch, 0.01)
+                learner.reports.take()
+            set_debug_mode(device, "default")
+        count = sum("synchroniz" in str(warning.message).lower() for warning in caught)
+        found[name] = 10 * count / steps
+    return found
+
+
+def set_debug_mode(device: str, mode: str) -> None:
+    if device == "cuda":
+        torch.cuda.set_sync_debug_mode(mode)
+
+
+def resume(device: str, rehearse: bool) -> dict[str, Any]:
+    """Largest difference of weights after a checkpoint in the middle, against a second run and one with it."""
+
+    def trained(cut: int | None) -> torch.Tensor:
+        recipe = small_recipe(device)
+        learner = Learner(recipe, PEOPLE)
+        for step in range(6):
+            if step == cut:
+                with tempfile.TemporaryDirectory() as folder:
+                    save_checkpoint(Path(folder) / FILE, recipe, {"step": step, **learner.state_dict()})
+                    state = load_checkpoint(Path(folder) / FILE)[1]
+                learner = Learner(recipe, PEOPLE)
+                learner.load_state_dict(state)
+            learner.step(*random_step(1, step, device), 0.05)
+        return torch.cat([p.detach().cpu().flatten() for p in learner.network.parameters()])
+
+    whole = trained(None)
+    return {
+        "two runs": float((trained(None) - whole).abs().max()),
+        "with a checkpoint": float((trained(3) - whole).abs().max()),
+        "largest weight": float(whole.abs().max()),
+    }
+
+
+def first_steps(device: str, rehearse: bool) -> dict[str, Any]:
+    """The losses of a training of faces_small_rts on drawn faces, on the device and on the CPU."""
+    from facerts.datasets.synthetic import write_synthetic_faces
+    from facerts.training.loop import train
+
+    people, images, size = (8, 4, 8) if rehearse else (160, 20, 64)
+    settings = [
+        "data.name=drawn", "data.terms=none", "data.workers=0", "validation.heldout=[]",
+        f"optim.batch_size={size}", "optim.epochs=1", "optim.milestones=[]", "compute.precision=fp32",
+        "compute.compile=false", "logging.every_steps=1",
+    ]  # fmt: skip
+    if rehearse:
+        settings += ["backbone.name=mobilefacenet", "backbone.width=0.125", "backbone.embedding_size=16"]
+    losses = {}
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        write_synthetic_faces(folder / "faces", identities=people, images=images)
+        for where in {"cpu", device}:
+            overrides = [f"data.train={folder / 'faces'}", f"compute.device={where}", *settings]
+            train(load_recipe("faces_small_rts", overrides), folder / where)
+            lines = map(json.loads, (folder / where / "log.jsonl").read_text().splitlines())
+            losses[where] = [line["loss"] for line in lines if line["kind"] == "train"]
+    pairs = list(zip(losses[device], losses["cpu"], strict=True))
+    third = max(1, len(pairs) // 3)
+    return {
+        "steps": len(pairs),
+        "largest relative difference, first third": max(abs(a - b) / b for a, b in pairs[:third]),
+        "largest relative difference": max(abs(a - b) / b for a, b in pairs),
+        "mean of the last third": sum(a for a, _ in pairs[-third:]) / third,
+        "mean of the last third on the CPU": sum(b for _, b in pairs[-third:]) / third,
+    }
+
+
+def onnx_runtime(device: str, rehearse: bool) -> dict[str, Any]:
+    """Largest differences of an exported network's embeddings from PyTorch's on the device, by provider."""
+    import onnxruntime
+
+    from facerts.datasets.synthetic import write_synthetic_faces
+    from facerts.embedding.onnx_embedder import OnnxEmbedder
+    from facerts.training.export.from_checkpoint import export_run
+
+    recipe = small_recipe(device, "method=arcface")
+    learner = Learner(recipe, PEOPLE)
+    # Until the statistics of BatchNorm are those of the images: far from them, all outputs are huge.
+    for step in range(40):
+        learner.step(*random_step(1, step, device), 0.01)
+    crops = random_step(1, 0, "cpu")[0].numpy()
+    expected = learner.embedder()(crops).embedding
+    found: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        write_synthetic_faces(folder / "faces", identities=2, images=4)
+        save_checkpoint(folder / FILE, recipe, {"step": 40, **learner.state_dict()})
+        export_run(folder, folder / "network.onnx", data=[str(folder / "faces")])
+        for provider in ("CPUExecutionProvider", "CUDAExecutionProvider"):
+            if provider not in onnxruntime.get_available_providers():
+                found[provider] = "not in this ONNX Runtime; onnxruntime-gpu has it"
+                continue
+            exported = OnnxEmbedder(folder / "network.onnx", providers=[provider])
+            found[provider] = float(abs(exported(crops).embedding - expected).max())
+    return found
+
+
+def two_processes(device: str, rehearse: bool) -> dict[str, Any]:
+    """Whether two processes can train together; NCCL may refuse to share a single card."""
+    from facerts.datasets.synthetic import write_synthetic_faces
+
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        write_synthetic_faces(folder / "faces", identities=8, images=4)
+        command = [
+            sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "facerts",
+            "train", "casia_rts", f"data.train={folder / 'faces'}", "data.name=drawn", "data.terms=none",
+            "data.workers=0", "validation.benchmarks=[]", f"compute.device={device}", "compute.precision=fp32",
+            "backbone.name=mobilefacenet", "backbone.width=0.125", "backbone.embedding_size=16",
+            "optim.batch_size=8", "optim.epochs=2", "optim.milestones=[]", "--out", str(folder / "run"),
+        ]  # fmt: skip
+        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+        process = subprocess.run(
+            command, capture_output=True, text=True, timeout=300, env=environment, check=False
+        )
+        errors = [line for line in process.stderr.splitlines() if "rror" in line]
+        trained = (folder / "run" / FILE).exists()
+    return {
+        "trained": trained,
+        **({} if trained else {"error": (errors or [process.stderr[-300:]])[0][:300]}),
+    }
+
+
+ITEMS = {
+    "machine": machine,
+    "same as on the CPU": same_as_on_the_cpu,
+    "waits": waits,
+    "resume": resume,
+    "first steps": first_steps,
+    "ONNX Runtime": onnx_runtime,
+    "two processes": two_processes,
+}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,435 @@
+"""Everything that a GPU can tell about training, in one command that ends in time and goes on where it stopped.
+
+    python tools/gpu_suite.py --budget 25m --out out/gpu
+
+The items run by priority, each in a process of its own: what the machine can do; whether losses, weights and exports
+are the same on GPU and CPU; whether a step waits for the host; checkpoints; speed and memory of training steps by
+network, batch and number of identities; two processes; reading images. After each, OUT has suite.json and summary.md.
+The same command again runs the items that did not fit, failed, or were measured with other code.
+
+An item that needs a package that is not installed says so, and the others run. With --rehearse all run with tiny sizes
+on the CPU, to see that they work; their numbers mean nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+TOOLS = Path(__file__).resolve().parent
+SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0}
+
+
+@dataclass(frozen=True)
+class Item:
+    """A measurement.
+
+    Attributes:
+        name: unique name.
+        command: a script of this folder and its arguments, without ``--json``.
+        rehearsal: the arguments of a rehearsal instead.
+        minimum_s: it is not started with less time.
+    """
+
+    name: str
+    command: list[str]
+    rehearsal: list[str]
+    minimum_s: float = 20.0
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What some results should be.
+
+    Attributes:
+        text: the goal in words.
+        items: what the names of the items start with.
+        value: the value in an item's result.
+        reached: whether a value is good enough.
+        form: format of a value.
+    """
+
+    text: str
+    items: str
+    value: Callable[[Any], float]
+    reached: Callable[[float], bool]
+    form: str
+
+
+GOALS = [
+    Goal(
+        "losses and gradients as on the CPU, to 0.1 % in float32",
+        "same as on the CPU",
+        lambda result: max(value for method in result.values() for value in method.values()),
+        lambda value: value <= 1e-3,
+        "{:.1e}",
+    ),
+    Goal(
+        "at most one wait for the device in ten steps",
+        "waits",
+        lambda result: max(result.values()),
+        lambda value: value <= 1,
+        "{:.1f}",
+    ),
+    Goal(
+        "at least 1.5 times the speed of the plain loop",
+        "plain loop",
+        lambda result: 1 / result["ratio"]["median"],
+        lambda value: value >= 1.5,
+        "{:.2f} times",
+    ),
+    Goal(
+        "a step of RTS within 2 % of one of ArcFace",
+        "ArcFace",
+        lambda result: result["ratio"]["median"],
+        lambda value: value <= 1.02,
+        "{:.3f} of the time",
+    ),
+    Goal(
+        "2,000,000 identities, exact, in at most 10.4 GB",
+        "classes, 2,000,000",
+        lambda result: (result["rows"][0]["mib"] + result["rows"][0]["base_mib"]) * 2**20 / 1e9,
+        lambda value: value <= 10.4,
+        "{:.2f} GB",
+    ),
+    Goal(
+        "at least 45 % of the card's matrix product in bf16 with IResNet-100",
+        "ArcFace, iresnet100",
+        lambda result: result["learners"][0]["share_of_product"],
+        lambda value: value >= 0.45,
+        "{:.1%}",
+    ),
+]
+
+
+def items() -> Iterator[Item]:
+    """The items, the most important first."""
+
+    def own(name: str, minimum_s: float = 20.0) -> Item:
+        command = ["gpu_items.py", name]
+        return Item(name, command, [*command, "--rehearse"], minimum_s)
+
+    def steps(against: str, network: str, batch: int, identities: int, minimum_s: float = 60.0) -> Item:
+        other = "plain" if against == "plain loop" else "casia_arcface"
+        common = ["bench_train.py", "--recipe", "casia_rts", "--against", other]
+        return Item(
+            f"{against}, {network}, batch {batch:,}, {identities:,} identities",
+            [
+                *common, "--identities", str(identities), "--steps", "40", "compute.compile=true",
+                "compute.device=cuda", f"backbone.name={network}", f"optim.batch_size={batch}",
+            ],
+            [
+                *common, "--identities", "64", "--steps", "2", "compute.device=cpu", "compute.threads=1",
+                "backbone.name=mobilefacenet", "backbone.width=0.125", "backbone.embedding_size=16",
+                "optim.batch_size=4",
+            ],
+            minimum_s,
+        )  # fmt: skip
+
+    def classes(identities: int) -> Item:
+        common = [
+            "bench_classes.py",
+            "--momentum",
+            "0.9",
+            "--implementations",
+            "in chunks",
+            "a tenth in chunks",
+        ]
+        return Item(
+            f"classes, {identities:,} identities",
+            [*common, "B x C", "--identities", str(identities), "--device", "cuda", "--steps", "10"],
+            [
+                *common,
+                "--identities",
+                "64",
+                "--size",
+                "16",
+                "--batch",
+                "4",
+                "--device",
+                "cpu",
+                "--steps",
+                "1",
+            ],
+        )
+
+    yield own("machine")
+    yield own("same as on the CPU", 60.0)
+    yield own("waits")
+    yield steps("ArcFace", "iresnet50", 128, 10_000)
+    yield steps("plain loop", "iresnet50", 128, 10_000)
+    yield steps("ArcFace", "iresnet100", 256, 10_000)
+    yield classes(2_000_000)
+    yield own("resume", 60.0)
+    yield own("first steps", 60.0)
+    yield own("ONNX Runtime", 30.0)
+    yield steps("plain loop", "iresnet50", 512, 181_000)
+    yield steps("ArcFace", "iresnet50", 512, 181_000)
+    for identities in (10_000, 181_000, 1_000_000):
+        yield classes(identities)
+    for batch, identities in (
+        (256, 10_000),
+        (1024, 10_000),
+        (128, 1_000_000),
+        (128, 2_000_000),
+        (1024, 181_000),
+    ):
+        yield steps("ArcFace", "iresnet50", batch, identities)
+    yield own("two processes", 60.0)
+    cores = os.cpu_count() or 1
+    workers = sorted({1, max(1, cores // 4), max(1, cores // 2), cores})
+    yield Item(
+        "reading images",
+        ["bench_data.py", "--processes", str(cores), "--workers", *map(str, workers), "--rounds", "3"],
+        ["bench_data.py", "--processes", "1", "--workers", "0", "--rounds", "1", "--images", "256"],
+        60.0,
+    )
+
+
+def main() -> None:
+    options = read_options()
+    deadline = time.monotonic() + options.budget
+    planned = [item for item in items() if item.name.startswith(tuple(options.only))]
+    if options.rehearse:
+        # Items that differ in their sizes only are one rehearsal.
+        planned = list({tuple(item.rehearsal): item for item in reversed(planned)}.values())[::-1]
+    options.out.mkdir(parents=True, exist_ok=True)
+    suite = read_suite(options.out / "suite.json", options.rehearse)
+    for number, item in enumerate(planned, 1):
+        found = suite["items"].get(item.name, {})
+        print(f"[{number}/{len(planned)}] {item.name}: ", end="", flush=True)
+        if found.get("status") == "done" and found["code"] == suite["code"]:
+            print("done before")
+            continue
+        left = deadline - time.monotonic()
+        outcome = (
+            measured(item, options.rehearse, left) if left >= item.minimum_s else {"status": "did not fit"}
+        )
+        suite["items"][item.name] = {**outcome, "code": suite["code"]}
+        print(outcome["status"], f"in {outcome['seconds']:.0f} s" if "seconds" in outcome else "", flush=True)
+        write(options.out, suite)
+    print(options.out / "summary.md")
+    sys.exit(1 if any(found["status"] == "failed" for found in suite["items"].values()) else 0)
+
+
+def read_options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument(
+        "--budget", type=duration, required=True, help="Time for everything, such as 25m or 1h."
+    )
+    parser.add_argument("--out", type=Path, required=True, help="Folder for suite.json and summary.md.")
+    parser.add_argument("--rehearse", action="store_true", help="Tiny sizes on the CPU.")
+    parser.add_argument(
+        "--only", nargs="+", default=[""], metavar="PREFIX", help="Only items whose names start like this."
+    )
+    options = parser.parse_args()
+    names = [item.name for item in items()]
+    for prefix in options.only:
+        if not any(name.startswith(prefix) for name in names):
+            parser.error(f"--only {prefix!r}: no item's name starts like this; there are: {'; '.join(names)}")
+    return options
+
+
+def duration(text: str) -> float:
+    """Seconds of "25m", "1.5h" or "90s". Not that of facerts, which this script runs without."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([hms])", text)
+    if match is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time such as 90s, 25m or 1.5h")
+    return float(match[1]) * SECONDS[match[2]]
+
+
+def read_suite(path: Path, rehearsal: bool) -> dict[str, Any]:
+    """The results so far; none if they are of a rehearsal and this is none, or the reverse."""
+    empty = {"rehearsal": rehearsal, "items": {}}
+    found = json.loads(path.read_text()) if path.exists() else empty
+    if found["rehearsal"] != rehearsal:
+        found = empty
+    return {**found, "code": code_version()}
+
+
+def code_version() -> str:
+    """The commit, and whether files differ from it; empty without git."""
+    describe = ["git", "-C", str(TOOLS), "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
+    try:
+        return subprocess.run(describe, capture_output=True, text=True, check=False).stdout.strip()
+    except FileNotFoundError:
+        return ""
+
+
+def measured(item: Item, rehearse: bool, limit_s: float) -> dict[str, Any]:
+    """Status, duration, output and result of an item."""
+    script, *arguments = item.rehearsal if rehearse else item.command
+    path = os.pathsep.join([str(TOOLS.parent), *filter(None, [os.environ.get("PYTHONPATH")])])
+    with tempfile.TemporaryDirectory() as folder:
+        result = Path(folder) / "result.json"
+        command = [sys.executable, str(TOOLS / script), *arguments, "--json", str(result)]
+        started = time.monotonic()
+        try:
+            process = subprocess.run(
+                command,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                timeout=limit_s,
+                env={**os.environ, "PYTHONPATH": path},
+                check=False,
+            )
+        except subprocess.TimeoutExpired as late:
+            return {
+                "status": "did not fit",
+                "seconds": time.monotonic() - started,
+                "output": text_of(late.stdout),
+            }
+        outcome = {"seconds": time.monotonic() - started, "output": process.stdout}
+        if missing := re.search(r"ModuleNotFoundError: No module named '([\w.]+)'", process.stdout):
+            return {"status": "missing", "missing": missing[1], **outcome}
+        if process.returncode or not result.exists():
+            return {"status": "failed", "exit_status": process.returncode, **outcome}
+        content = json.loads(result.read_text())
+        status = "missing" if "missing" in content else "done"
+        return {
+            "status": status,
+            **({"missing": content["missing"]} if status == "missing" else {}),
+            **outcome,
+            "result": content,
+        }
+
+
+def text_of(output: bytes | str | None) -> str:
+    return output.decode(errors="replace") if isinstance(output, bytes) else output or ""
+
+
+def write(out: Path, suite: dict[str, Any]) -> None:
+    """Write both files, whole or not at all."""
+    for name, text in (("suite.json", json.dumps(suite, indent=1)), ("summary.md", summary(suite))):
+        part = out / f"{name}.part"
+        part.write_text(text)
+        part.replace(out / name)
+
+
+# The summary.
+
+
+def summary(suite: dict[str, Any]) -> str:
+    """The results as a page of Markdown."""
+    found: dict[str, Any] = suite["items"]
+    lines = ["# GPU suite", ""]
+    if suite["rehearsal"]:
+        lines += ["A rehearsal with tiny sizes on a CPU: the numbers mean nothing.", ""]
+    lines += [f"Code: {suite['code'] or 'unknown'}.", ""]
+    if not suite["rehearsal"]:
+        lines += ["## Goals", "", *goal_table(found), ""]
+    steps = {name: item["result"] for name, item in found.items() if "ratio" in item.get("result", {})}
+    if steps:
+        lines += ["## Training steps", "", *step_table(steps), ""]
+    rows = [row for item in found.values() for row in item.get("result", {}).get("rows", ())]
+    if rows:
+        lines += ["## Softmax over all identities", "", *class_table(rows), ""]
+    for name, item in found.items():
+        if item["status"] == "done" and name not in steps and "rows" not in item["result"]:
+            lines += [f"## {name[:1].upper()}{name[1:]}", "", *value_table(item["result"]), ""]
+    lines += [
+        "## Items",
+        "",
+        *table(["item", "", "seconds"], [item_row(*pair) for pair in found.items()]),
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def goal_table(found: dict[str, Any]) -> list[str]:
+    rows = []
+    for goal in GOALS:
+        done = {
+            n: item["result"]
+            for n, item in found.items()
+            if n.startswith(goal.items) and item["status"] == "done"
+        }
+        for name, result in done.items():
+            value = goal.value(result)
+            rows.append([goal.text, name, goal.form.format(value), "yes" if goal.reached(value) else "no"])
+        if not done:
+            rows.append([goal.text, "", "not measured", ""])
+    return table(["goal", "measured in", "value", "reached"], rows)
+
+
+def step_table(steps: dict[str, Any]) -> list[str]:
+    rows = []
+    for name, result in steps.items():
+        ours, other = result["learners"]
+        low, high = result["ratio"]["quartiles"]
+        rows.append(
+            [
+                name,
+                f"{ours['images_per_s']:,.0f}",
+                f"{other['images_per_s']:,.0f}",
+                f"{result['ratio']['median']:.3f} ({low:.3f} to {high:.3f})",
+                f"{ours['mib']:,.0f}",
+                f"{other['mib']:,.0f}",
+                f"{ours['share_of_product']:.1%}",
+            ]
+        )
+    header = [
+        "RTS against",
+        "images/s",
+        "of the other",
+        "time / the other's (quartiles)",
+        "MiB",
+        "of the other",
+        "of the matrix product",
+    ]
+    return table(header, rows)
+
+
+def class_table(rows: list[dict[str, Any]]) -> list[str]:
+    return table(
+        ["identities", "implementation", "GB in all", "ms per step"],
+        [
+            [
+                f"{row['identities']:,}",
+                row["implementation"],
+                f"{(row['mib'] + row['base_mib']) * 2**20 / 1e9:.2f}",
+                f"{row['ms']:,.1f}",
+            ]
+            for row in rows
+        ],
+    )
+
+
+def value_table(result: dict[str, Any]) -> list[str]:
+    def shown(value: Any) -> str:
+        if isinstance(value, float):
+            return f"{value:.4g}"
+        if isinstance(value, dict):
+            return ", ".join(f"{name} {shown(entry)}" for name, entry in value.items())
+        return ", ".join(map(shown, value)) if isinstance(value, list) else str(value)
+
+    return table(["", ""], [[name, shown(value)] for name, value in result.items()])
+
+
+def item_row(name: str, item: dict[str, Any]) -> list[str]:
+    status = item["status"]
+    if status == "missing":
+        status = f"needs {item['missing']}"
+    elif status == "failed":
+        last = item["output"].strip().splitlines()[-1:] or [""]
+        status = f"failed: {last[0][:200]}".replace("|", "\\|")
+    return [name, status, f"{item['seconds']:.0f}" if "seconds" in item else ""]
+
+
+def table(header: list[str], rows: list[list[str]]) -> list[str]:
+    return ["| " + " | ".join(row) + " |" for row in [header, ["---"] * len(header), *rows]]
+
+
+if __name__ == "__main__":
+    main()
