@@ -69,9 +69,9 @@ class Pace:
         if self._deadline is None:
             self.position = own
             return
-        # Between the steps at which the processes agree, a run moves by its own steps alone, and does not end.
+        # Between the steps at which the processes agree on the time, they move by 1, which needs no agreement.
         if self._processes.count > 1 and step % GROUP:
-            self.position = min(own, self.total - 1e-6)
+            self.position = own
             return
         self.position = self._processes.all_gather_object(max(own, self._due(step, own)))[0]
 
