@@ -39,6 +39,7 @@ from facerts.metrics.compared_pairs import ComparedPairs, compare_all
 from facerts.metrics.intervals import mean_interval
 from facerts.metrics.ood import separation
 from facerts.metrics.reject_areas import reject_areas
+from facerts.report.figures import Effect, effects, write_svg
 from facerts.report.markdown import markdown_table
 from facerts.training.posthoc.features import Features, cached_features
 from facerts.training.posthoc.graft import QualityModule
@@ -145,6 +146,8 @@ def main() -> None:
     print(f"\nDifference from {reference}:\n")
     differences = {name: values - numbers[reference] for name, values in numbers.items() if name != reference}
     print(markdown_table(HEADER, [line(name, values, sign="+") for name, values in differences.items()]))
+    if options.figure:
+        write_svg(options.figure, figure(differences, reference))
 
 
 def arguments() -> argparse.Namespace:
@@ -168,7 +171,27 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, nargs="+", default=[1], help="Seeds (default: 1).")
     parser.add_argument("--threads", type=int, default=1, help="CPU threads of the embedder (default: 1).")
     parser.add_argument("--out", type=Path, required=True, help="Folder of the cached features.")
+    parser.add_argument("--figure", type=Path, metavar="PATH", help="SVG file of the differences.")
     return parser.parse_args()
+
+
+def figure(differences: dict[str, NDArray[np.float64]], reference: str) -> str:
+    """Differences from the reference, a panel for each number, as SVG.
+
+    Args:
+        differences: ``(seeds, 3)`` for each head.
+        reference: name of the reference.
+    """
+
+    def effect(values: NDArray[np.float64]) -> Effect:
+        runs = values.tolist()
+        return Effect(float(values.mean()), mean_interval(runs) if len(runs) > 1 else None, runs)
+
+    drawn = {
+        name: {measure: effect(values[:, column]) for column, measure in enumerate(HEADER[2:])}
+        for name, values in differences.items()
+    }
+    return effects(drawn, reference)
 
 
 def measure(embedder: OnnxEmbedder, options: argparse.Namespace) -> Measured:

@@ -50,7 +50,10 @@ def test_heads_are_compared_seed_by_seed(
 ) -> None:
     data = ["--data", people, "--heldout", people, "--in", people, "--out-of", drawn_things]
     options = ["--model", model, *data, "--seeds", 1, 2, "--epochs", 1, "--views", 1, "--out", tmp_path]
-    means, differences = tables("first=rts", "again=rts", "none=rts temperature=none", *options)
+    figure = tmp_path / "heads.svg"
+    heads = ["first=rts", "again=rts", "none=rts temperature=none"]
+    means, differences = tables(*heads, *options, "--figure", figure)
+    assert all(f">{name}<" in figure.read_text() for name in ("again", "none", "degraded, AUROC"))
     assert list(means) == ["norm of the embedder", "first", "again", "none"]
     assert list(differences) == ["norm of the embedder", "again", "none"]
     assert means["again"] == means["first"]
