@@ -107,10 +107,7 @@ def one_embedding_curves(
         if len(every) > 1:
             axes.set_title(title, loc="left", fontsize=10, color=INK)
     every[0].set_ylabel(label)
-    if len(every) == 1:
-        legend(every[0])
-    else:
-        legend_below(figure, max(every, key=lambda axes: len(axes.get_legend_handles_labels()[1])), columns=3)
+    legend_below(figure, max(every, key=lambda axes: len(axes.get_legend_handles_labels()[1])), columns=3)
     return svg(figure)
 
 
