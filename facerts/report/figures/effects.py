@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from textwrap import fill
 from typing import NamedTuple
 
 from facerts.metrics.intervals import Interval
 from facerts.report.figures.style import COLORS, INK, REFERENCE, new_figure, svg
 
 PANEL, ROW = 2.3, 0.3
+# Characters in a line of a panel's title.
+TITLE = 24
 # A setting is an arrow if it is this many times as far as the next one, and there are more settings than these few.
 FAR, FEW = 4, 3
 
@@ -68,7 +71,7 @@ def effects(differences: Mapping[str, Mapping[str, Effect]], reference: str) -> 
             axes.plot(value, line, "o", color=COLORS[0])
             if len(runs) > 1:
                 axes.plot(runs, [line] * len(runs), "o", color=COLORS[1], markersize=3)
-        axes.set(xlim=(-reach, reach), ylim=(len(settings) - 0.5, -0.5), title=measure)
+        axes.set(xlim=(-reach, reach), ylim=(len(settings) - 0.5, -0.5), title=fill(measure, TITLE))
         axes.locator_params(axis="x", nbins=4)
         axes.set_yticks(range(len(settings)), settings if axes.get_subplotspec().is_first_col() else [])
         axes.tick_params(axis="y", length=0)

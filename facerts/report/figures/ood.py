@@ -50,6 +50,8 @@ def _histograms(axes: Axes, subject: Subject, score: str, names: Sequence[str] |
     for number, (name, values) in enumerate(faces.items()):
         _density(axes, values, edges, color(number), name, filled=False)
     axes.set(xlabel=f"{score}, {subject.label}")
+    # More numbers would run into each other where they are long, such as 0.0025.
+    axes.locator_params(axis="x", nbins=3)
 
 
 def _density(
