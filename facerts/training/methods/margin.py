@@ -29,8 +29,7 @@ def additive_angular(cosine: Tensor, margin: Tensor | float, gradient: MarginGra
 
     Source: Deng et al., "ArcFace", CVPR 2019, Eq. 3.
     """
-    if not isinstance(margin, Tensor):
-        margin = cosine.new_full((), margin)
+    margin = margin.to(cosine) if isinstance(margin, Tensor) else cosine.new_full((), margin)
     if gradient == "straight":
         # With the angle detached, only the margin's own gradient remains.
         angular = additive_angular(cosine.detach(), margin)

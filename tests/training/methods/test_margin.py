@@ -71,6 +71,14 @@ def test_a_learned_margin_gets_its_gradient_in_both_modes(gradient: str) -> None
     np.testing.assert_allclose(slope, -torch.sin(angle + margin.detach()), rtol=1e-7)
 
 
+def test_a_margin_of_lower_precision_does_not_lower_that_of_the_logit() -> None:
+    cosine = torch.tensor([0.9, 0.1, -0.3])
+    margin = torch.tensor([0.25, 0.5, 1.0], dtype=torch.bfloat16)
+    torch.testing.assert_close(
+        additive_angular(cosine, margin), additive_angular(cosine, margin.float()), rtol=0, atol=0
+    )
+
+
 @pytest.mark.parametrize(
     "method", [name for name, method in METHODS.items() if issubclass(method, ClassificationMethod)]
 )
