@@ -63,9 +63,8 @@ def train(
     earlier ones: the base, the method's file, the recipe's own fields,
     KEY=VALUE. The run stores the complete recipe.
 
-    Examples:
-    facerts train faces_small method=rts optim.lr=0.02 --out runs/first
-    facerts train faces_small method=rts --budget 20m --out runs/short
+    Example: facerts train faces_small method=rts optim.lr=0.02 --out runs/first
+    Example: facerts train faces_small method=rts --budget 20m --out runs/short
     """
     from facerts.training.loop import train as run
     from facerts.training.recipe import load_recipe
