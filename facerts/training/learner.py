@@ -137,6 +137,7 @@ class Learner:
         self.average = None if keep is None else WeightAverage(self.network, keep)
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=recipe.compute.precision == "fp16")
         self.reports = StepReports(reads_late(self.device, recipe.compute.precision), self.processes)
+        self._last_total: Tensor | None = None
         # 1 from the first step on whose loss is not finite.
         self._skip = torch.zeros((), device=self.device)
         if self.reports.late:
@@ -204,6 +205,9 @@ class Learner:
         elif broken.item():
             report.with_outputs(outputs).check(self.processes)
         self.scaler.scale(loss.total / parts).backward()  # type: ignore[no-untyped-call]
+        # The graph of a step is freed during the next one. Freed at the end of its own, its memory goes back to the
+        # system and must be fetched again: on a CPU, a small network then trained 3 to 10 % fewer images per second.
+        self._last_total = loss.total
         return report
 
     def _loss(self, outputs: dict[str, Tensor], batch: Batch, crops: Tensor) -> Loss:
