@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 
 class Error(Exception):
@@ -56,3 +57,15 @@ def first_line(error: BaseException) -> str:
     """The first line of an error's message, or its class name if the message is empty."""
     lines = str(error).strip().splitlines()
     return lines[0] if lines else type(error).__name__
+
+
+def problems_text(problems: Iterable[Mapping[str, Any]]) -> str:
+    """The problems that pydantic found, in one sentence; the values themselves are not repeated."""
+    return "; ".join(map(problem_text, problems))
+
+
+def problem_text(problem: Mapping[str, Any]) -> str:
+    """The dotted name of the field, and what is wrong with it; a problem of the whole has no field."""
+    field = ".".join(map(str, problem["loc"]))
+    reason = problem["msg"].removeprefix("Value error, ")
+    return f"{field}: {reason}" if field else reason

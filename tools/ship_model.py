@@ -18,7 +18,7 @@ from pydantic import ValidationError
 
 from facerts.cli.ending import ending
 from facerts.embedding.shipped import read_facts
-from facerts.errors import Error
+from facerts.errors import Error, problems_text
 from facerts.hub.registry import MANIFEST, Manifest, ShippedModel, read_manifest
 from facerts.io.files import atomic_write
 from facerts.onnx.contract import METADATA_KEY, parse_description
@@ -111,8 +111,7 @@ def check(model: Path, folder: Path, *, name: str, summary: str) -> ShippedModel
     try:
         return ShippedModel(**facts, file=f"{name}.onnx", summary=summary, card=card.name)
     except ValidationError as error:
-        problems = "; ".join(f"{problem['loc'][0]}: {problem['msg']}" for problem in error.errors())
-        raise Error(f"{model}: {problems}") from error
+        raise Error(f"{model}: {problems_text(error.errors())}") from error
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from typing import Annotated, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
-from facerts.errors import ModelError
+from facerts.errors import ModelError, problems_text
 from facerts.io.files import sha256_file
 
 # A name cannot be mistaken for a path: no dots, no slashes.
@@ -69,8 +69,4 @@ def read_list(path: Path, kind: type[List], *, of: str) -> List:
     except OSError as error:
         raise ModelError(f"{path}: no {of} ({error.strerror}); reinstall facerts") from error
     except ValidationError as error:
-        problems = "; ".join(
-            f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}".removeprefix(": ")
-            for problem in error.errors()
-        )
-        raise ModelError(f"{path}: {problems}") from error
+        raise ModelError(f"{path}: {problems_text(error.errors())}") from error

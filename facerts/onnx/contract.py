@@ -12,7 +12,7 @@ from bisect import bisect_left
 from contextlib import ExitStack
 from pathlib import Path
 from shutil import copyfileobj
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import (
     AliasChoices,
@@ -25,7 +25,7 @@ from pydantic import (
     model_validator,
 )
 
-from facerts.errors import ModelError
+from facerts.errors import ModelError, problems_text
 from facerts.io.files import atomic_write
 from facerts.io.json_file import parse_json
 from facerts.onnx.metadata import read_entry, replace_entry
@@ -359,8 +359,7 @@ def parse_description(text: str | bytes, where: str) -> Description:
     try:
         description = Description.model_validate(content)
     except ValidationError as error:
-        problems = "; ".join(f"{_field_name(problem['loc'])}: {problem['msg']}" for problem in error.errors())
-        raise ModelError(f"{where}: {problems}") from error
+        raise ModelError(f"{where}: {problems_text(error.errors())}") from error
     try:
         description.to_json().encode()
     except UnicodeEncodeError as error:
@@ -426,7 +425,3 @@ def store_description(model: Path, description: Description, out: Path) -> Path:
             json.dumps(content, ensure_ascii=False, indent=1) + "\n"
         )
     return beside
-
-
-def _field_name(location: tuple[Any, ...]) -> str:
-    return ".".join(str(part) for part in location) or "the description"

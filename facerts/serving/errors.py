@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -12,7 +11,7 @@ from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from facerts.errors import Error, ModelError
+from facerts.errors import Error, ModelError, problems_text
 from facerts.serving.schemas import Code, ImageResult, Problem
 
 LOG = logging.getLogger("facerts.serving")
@@ -74,14 +73,6 @@ def error_response(code: Code, message: str, *, images: Sequence[ImageResult] | 
     )
 
 
-def validation_message(errors: Any) -> str:
-    """The errors that pydantic found, in a sentence; the values themselves are not repeated."""
-    return "; ".join(
-        f"{'.'.join(str(part) for part in error['loc'])}: {error['msg']}".removeprefix(": ")
-        for error in errors
-    )
-
-
 def add_exception_handlers(app: FastAPI) -> None:
     """Turn exceptions into responses."""
 
@@ -91,7 +82,7 @@ def add_exception_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def validation_error(_: Request, error: RequestValidationError) -> Response:
-        return error_response("invalid", validation_message(error.errors()))
+        return error_response("invalid", problems_text(error.errors()))
 
     @app.exception_handler(HTTPException)
     async def http_error(_: Request, error: HTTPException) -> Response:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import ValidationError
 
-from facerts.errors import did_you_mean
-from facerts.serving.errors import RequestError, validation_message
+from facerts.errors import did_you_mean, problems_text
+from facerts.serving.errors import RequestError
 from facerts.serving.multipart import MultipartError, Part, TooManyPartsError, boundary_of, split_parts
 from facerts.serving.schemas import FORM_TYPE, FORMER_IMAGES_FIELD, IMAGE_TYPES, IMAGES_FIELD, CommonOptions
 
@@ -92,7 +92,7 @@ def merge_options(query: AnyOptions, named: Collection[str], fields: Mapping[str
     try:
         return type(query).model_validate({**given, **fields})
     except ValidationError as error:
-        raise RequestError("invalid", validation_message(error.errors())) from error
+        raise RequestError("invalid", problems_text(error.errors())) from error
 
 
 def _images_and_fields(parts: list[Part], max_images: int) -> tuple[list[Upload], dict[str, str]]:

@@ -18,7 +18,7 @@ from pydantic import (
     model_validator,
 )
 
-from facerts.errors import RecipeError, did_you_mean
+from facerts.errors import RecipeError, did_you_mean, problem_text
 from facerts.training.compose import compose
 from facerts.training.methods import METHODS, Method
 from facerts.training.nn import BACKBONES
@@ -433,11 +433,11 @@ def explain(error: ValidationError) -> str:
     """Every problem in a sentence, with the nearest field to an unknown one."""
     sentences = []
     for problem in error.errors():
-        where = ".".join(str(part) for part in problem["loc"])
         if problem["type"] == "extra_forbidden":
+            where = ".".join(str(part) for part in problem["loc"])
             sentences.append(f"unknown key {where!r}{did_you_mean(where, _fields(Recipe))}")
         else:
-            sentences.append(f"{where}: {problem['msg']}")
+            sentences.append(problem_text(problem))
     return "; ".join(sentences)
 
 

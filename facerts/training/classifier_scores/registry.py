@@ -11,7 +11,7 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from torch import Tensor
 
-from facerts.errors import Error, did_you_mean
+from facerts.errors import Error, did_you_mean, problems_text
 from facerts.training.classifier_scores.dropout import DEFAULT_RATE, dropped_embeddings
 from facerts.training.classifier_scores.perturb import perturbed
 from facerts.training.classifier_scores.run import Classifier
@@ -245,5 +245,4 @@ def parse_score(text: str) -> ClassifierScore:
     try:
         return CLASSIFIER_SCORES[name].model_validate(options)
     except ValidationError as error:
-        first = error.errors()[0]
-        raise Error(f"--score {text}: {first['loc'][0]}: {first['msg']}") from error
+        raise Error(f"--score {text}: {problems_text(error.errors())}") from error

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from pydantic import ValidationError
 
-from facerts.errors import Error, did_you_mean
+from facerts.errors import Error, did_you_mean, problems_text
 from facerts.training.methods import METHODS, Method
 from facerts.training.plain_yaml import parse_yaml
 
@@ -45,11 +45,7 @@ def configure(name: str, overrides: Sequence[str]) -> Any:
     try:
         config = method.Config(**fields)
     except ValidationError as error:
-        problems = "; ".join(
-            f"{'.'.join(str(part) for part in problem['loc'])}: {problem['msg']}"
-            for problem in error.errors()
-        )
-        raise Error(f"{name}: {problems}") from error
+        raise Error(f"{name}: {problems_text(error.errors())}") from error
     if not _learns(name, config):
         suitable = [known for known in METHODS if _learns(known, METHODS[known].Config())]
         raise Error(
