@@ -206,7 +206,7 @@ def cell(measured: Measured, *, signed: bool = False) -> str:
 
     text = form.format(100 * fmean(measured.values))
     if len(measured.values) > 1:
-        text += f" [{ends(mean_interval(measured.values))}]"
+        text += f" [{ends(mean_interval(measured.values, of_shares=not signed))}]"
     return text if measured.ci95 is None else f"{text} {{{ends(measured.ci95)}}}"
 
 

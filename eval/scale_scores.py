@@ -124,7 +124,7 @@ def log_scales(embedder: Embedder, sources: list[Source]) -> Iterator[NDArray[np
 
 def cell(values: list[float]) -> str:
     """The mean of the models' values in percent, with its interval."""
-    return percent(float(np.mean(values)), mean_interval(values) if len(values) > 1 else None)
+    return percent(float(np.mean(values)), mean_interval(values, of_shares=True) if len(values) > 1 else None)
 
 
 if __name__ == "__main__":

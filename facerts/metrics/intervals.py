@@ -28,8 +28,12 @@ _STUDENT = (
 )
 
 
-def mean_interval(values: ArrayLike) -> Interval:
+def mean_interval(values: ArrayLike, *, of_shares: bool = False) -> Interval:
     """Student's 95 % interval of the mean of 2 to 10 independent values, such as those of training runs.
+
+    Args:
+        values: the values.
+        of_shares: the values are shares, so the interval is cut off at 0 and 1, which their mean cannot pass.
 
     Raises:
         ValueError: fewer than 2 or more than 10 values.
@@ -38,7 +42,8 @@ def mean_interval(values: ArrayLike) -> Interval:
     if not 2 <= len(runs) <= len(_STUDENT) + 1:
         raise ValueError(f"{len(runs)} values: an interval of their mean needs 2 to {len(_STUDENT) + 1}")
     margin = _STUDENT[len(runs) - 2] * runs.std(ddof=1) / np.sqrt(len(runs))
-    return float(runs.mean() - margin), float(runs.mean() + margin)
+    low, high = float(runs.mean() - margin), float(runs.mean() + margin)
+    return (max(low, 0.0), min(high, 1.0)) if of_shares else (low, high)
 
 
 def resampled_rate_interval(values: NDArray[np.float64], rate: float, units: int) -> Interval:

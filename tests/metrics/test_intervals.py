@@ -25,6 +25,15 @@ def test_the_interval_of_a_mean_is_students(count: int) -> None:
     assert mean_interval(values) == pytest.approx(expected)
 
 
+def test_the_interval_of_shares_has_none_that_cannot_be() -> None:
+    shares = [0.55, 0.90, 0.95]
+    low, high = mean_interval(shares)
+    assert 0 < low
+    assert high > 1
+    assert mean_interval(shares, of_shares=True) == (low, 1.0)
+    assert mean_interval([1 - share for share in shares], of_shares=True) == pytest.approx((0.0, 1 - low))
+
+
 @pytest.mark.parametrize("count", [0, 1, 11])
 def test_the_mean_of_other_numbers_of_values_has_no_interval(count: int) -> None:
     with pytest.raises(ValueError, match=f"{count} values"):
