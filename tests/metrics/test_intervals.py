@@ -28,7 +28,7 @@ def test_the_interval_of_a_mean_is_students(count: int) -> None:
 def test_the_interval_of_shares_has_none_that_cannot_be() -> None:
     shares = [0.55, 0.90, 0.95]
     low, high = mean_interval(shares)
-    assert 0 < low
+    assert low > 0
     assert high > 1
     assert mean_interval(shares, of_shares=True) == (low, 1.0)
     assert mean_interval([1 - share for share in shares], of_shares=True) == pytest.approx((0.0, 1 - low))
