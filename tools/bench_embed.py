@@ -16,6 +16,7 @@ import numpy as np
 
 from facerts.datasets.synthetic import draw_face
 from facerts.embedding import load_embedder
+from facerts.hub.registry import find_model
 
 
 def main() -> None:
@@ -26,7 +27,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=30)
     options = parser.parse_args()
     embedders = [
-        load_embedder(model, threads=options.threads, batch_size=options.batch) for model in options.models
+        load_embedder(find_model(model), threads=options.threads, batch_size=options.batch)
+        for model in options.models
     ]
     crops = np.stack([draw_face(number, 0) for number in range(options.batch)])
     taken: list[list[float]] = [[] for _ in embedders]

@@ -15,6 +15,7 @@ from facerts.embedding import OnnxEmbedder, load_embedder
 from facerts.embedding.cache import cached_arrays, embedder_key
 from facerts.embedding.embed import embed_source
 from facerts.errors import Error
+from facerts.hub.registry import find_model
 
 # Name of the cache folder inside the run folder.
 CACHE = "teachers"
@@ -33,7 +34,7 @@ class TeacherEnsemble:
     """
 
     def __init__(self, models: Sequence[str]) -> None:
-        self._embedders: list[OnnxEmbedder] = [load_embedder(model) for model in models]
+        self._embedders: list[OnnxEmbedder] = [load_embedder(find_model(model)) for model in models]
 
     def embed_crops(self, crops: NDArray[np.uint8]) -> NDArray[np.float32]:
         """``(B, D)`` unit embeddings of RGB crops ``(B, 112, 112, 3)``, without flipping."""

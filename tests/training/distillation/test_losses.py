@@ -12,6 +12,7 @@ from facerts.datasets import open_source
 from facerts.datasets.synthetic import write_synthetic_faces
 from facerts.embedding import load_embedder
 from facerts.errors import Error
+from facerts.hub.registry import find_model
 from facerts.training.checkpoint import load_network
 from facerts.training.distillation.embeddings import TeacherEnsemble
 from facerts.training.distillation.losses import Distillation, open_distillation, principal_directions
@@ -130,6 +131,11 @@ def test_a_cache_that_is_a_file_is_refused(teacher_model: Path, drawn_faces: Pat
     file.touch()
     with pytest.raises(Error, match=r"teacher\.npz: teacher\.cache must be a folder"):
         TeacherEnsemble([str(teacher_model)]).embed_cached(open_source(drawn_faces), file)
+
+
+def test_a_teacher_may_be_a_model_that_ships_by_its_name(crops: np.ndarray) -> None:
+    expected = load_embedder(find_model("facerts-small"))(crops).embedding
+    assert np.array_equal(TeacherEnsemble(["facerts-small"]).embed_crops(crops), expected)
 
 
 def test_the_cosine_of_several_teachers_is_the_mean_of_theirs(
