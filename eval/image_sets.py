@@ -24,7 +24,7 @@ POINT_NOISE = 0.1  # standard deviation, in eye distances
 ZOOMS = (1.15, 0.85)  # tight, loose
 
 # Separate the random numbers of the sets, which share a seed.
-_KIND, _DEGRADATION, _ALIGNMENT = 0xDE61, 0xDE62, 0xA116
+_KIND, _DEGRADATION, _ALIGNMENT, _JITTER = 0xDE61, 0xDE62, 0xA116, 0xA117
 
 
 def clean(image: Image, index: int, seed: int) -> Image:
@@ -48,20 +48,42 @@ def degradation(index: int, seed: int) -> tuple[str, float]:
 
 
 def misaligned(image: Image, index: int, seed: int) -> Image:
-    """Realign an image by inaccurate landmarks, and crop it 15 % tighter or looser at random.
-
-    The five landmarks of the template are moved by normal noise, like those of an inaccurate detector, and a similarity
-    transform maps them back to the template, scaled about the center of the image. The border is mirrored: in a photo
-    there would be something, and black would mark loose crops.
-    """
+    """Realign an image by inaccurate landmarks, and crop it 15 % tighter or looser at random."""
     random = np.random.default_rng((seed, index, _ALIGNMENT))
+    landmarks = _inaccurate(random)
+    return _realigned(image, landmarks, ZOOMS[random.integers(len(ZOOMS))])
+
+
+def jittered(image: Image, index: int, seed: int) -> Image:
+    """Realign an image by inaccurate landmarks."""
+    return _realigned(image, _inaccurate(np.random.default_rng((seed, index, _JITTER))), 1.0)
+
+
+def tight(image: Image, index: int, seed: int) -> Image:
+    """Crop an image 15 % tighter."""
+    return _realigned(image, TEMPLATE, ZOOMS[0])
+
+
+def loose(image: Image, index: int, seed: int) -> Image:
+    """Crop an image 15 % looser."""
+    return _realigned(image, TEMPLATE, ZOOMS[1])
+
+
+def _inaccurate(random: np.random.Generator) -> NDArray[np.float64]:
+    """The five landmarks of the template, moved by normal noise like those of an inaccurate detector."""
     eye_distance = float(np.linalg.norm(TEMPLATE[1] - TEMPLATE[0]))
-    landmarks = TEMPLATE + random.normal(scale=POINT_NOISE * eye_distance, size=TEMPLATE.shape)
+    return TEMPLATE + random.normal(scale=POINT_NOISE * eye_distance, size=TEMPLATE.shape)
+
+
+def _realigned(image: Image, landmarks: NDArray[np.floating], zoom: float) -> Image:
+    """Map the landmarks to the template, scaled about the center of the image, by a similarity transform.
+
+    The border is mirrored: in a photo there would be something, and black would mark loose crops.
+    """
     center = (CROP_SIZE - 1) / 2
-    target = center + ZOOMS[random.integers(len(ZOOMS))] * (TEMPLATE - center)
     warped = cv2.warpAffine(
         image,
-        similarity_transform(landmarks, target),
+        similarity_transform(landmarks, center + zoom * (TEMPLATE - center)),
         (CROP_SIZE, CROP_SIZE),
         flags=cv2.INTER_LINEAR,
         borderMode=cv2.BORDER_REFLECT_101,
@@ -69,7 +91,9 @@ def misaligned(image: Image, index: int, seed: int) -> Image:
     return warped.astype(np.uint8, copy=False)
 
 
-IMAGE_SETS: dict[str, Change] = {"clean": clean, "degraded": degraded, "misaligned": misaligned}
+IMAGE_SETS: dict[str, Change] = {
+    change.__name__: change for change in (clean, degraded, misaligned, jittered, tight, loose)
+}
 
 
 def open_image_set(name: str, source: Source, seed: int) -> Source:

@@ -29,7 +29,7 @@ def load(name: str) -> Any:
 image_sets = load("image_sets")
 
 
-@pytest.mark.parametrize("name", ["degraded", "misaligned"])
+@pytest.mark.parametrize("name", ["degraded", "misaligned", "jittered"])
 def test_what_becomes_of_an_image_hangs_on_its_index_and_the_seed_alone(drawn_faces: Path, name: str) -> None:
     source = open_source(drawn_faces)
     images = image_sets.open_image_set(name, source, 1)
@@ -98,3 +98,34 @@ def test_misaligned_images_are_turned_shifted_and_cut_tighter_or_looser() -> Non
     assert np.std(by_coin[0]) == pytest.approx(1.15 * spread, rel=0.35)
     assert np.std(turns) == pytest.approx(np.degrees(spread), rel=0.25)
     assert np.std(shifts, axis=0) == pytest.approx(0.1 * 35.24 / np.sqrt(5), rel=0.35)
+
+
+@pytest.mark.parametrize(("name", "zoom"), [("tight", 1.15), ("loose", 0.85)])
+def test_tight_and_loose_crops_keep_their_center_and_nothing_else(name: str, zoom: float) -> None:
+    y, x = np.mgrid[:112, :112] - 55.5
+    column, row = 20.0, -12.0
+    spot = 255 * np.exp(-((x - column) ** 2 + (y - row) ** 2) / 18)
+    image = np.repeat(spot[..., None], 3, axis=2).astype(np.uint8)
+    moved = getattr(image_sets, name)(image, 3, 0)[..., 0].astype(np.float64)
+    found = np.array([(moved * x).sum(), (moved * y).sum()]) / moved.sum()
+    assert found == pytest.approx([zoom * column, zoom * row], abs=0.1)
+    assert moved.sum() / image[..., 0].sum() == pytest.approx(zoom**2, rel=0.02)
+
+
+def test_jitter_alone_changes_the_scale_by_its_noise_alone() -> None:
+    y, x = np.mgrid[:112, :112]
+    image = np.zeros((112, 112, 3), dtype=np.uint8)
+    for channel, column in enumerate((40.0, 70.0)):
+        image[..., channel] = 255 * np.exp(-((x - column) ** 2 + (y - 55.5) ** 2) / 18)
+    widths = []
+    for index in range(100):
+        moved = image_sets.jittered(image, index, 0).astype(np.float64)
+        ends = [
+            np.array([(moved[..., c] * x).sum(), (moved[..., c] * y).sum()]) / moved[..., c].sum()
+            for c in range(2)
+        ]
+        widths.append(np.linalg.norm(ends[1] - ends[0]) / 30)
+    # The scale of a similarity fitted to five points with noise n (pixels) has a spread of n over their size.
+    spread = 0.1 * 35.24 / np.sqrt(np.sum((TEMPLATE - TEMPLATE.mean(axis=0)) ** 2))
+    assert np.std(widths) == pytest.approx(spread, rel=0.35)
+    assert np.mean(widths) == pytest.approx(0.975, abs=0.035)
