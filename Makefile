@@ -34,7 +34,7 @@ $(INTEGRATIONS)/.ready: setup.cfg pyproject.toml
 	touch $(INTEGRATIONS)/.ready
 
 # Two processes are dealt whole files, whose tests share what is costly to make, in the order of tests/conftest.py.
-DEALT := -n 2 --dist loadfile --no-loadscope-reorder
+DEALT := -n 2 --dist loadfile --no-loadscope-reorder --durations 25 --durations-min 5
 
 # All tests.
 test: export FACERTS_INTEGRATIONS_PYTHON := $(abspath $(INTEGRATIONS))/bin/python

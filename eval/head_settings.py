@@ -182,13 +182,10 @@ def figure(differences: dict[str, NDArray[np.float64]], reference: str) -> str:
         differences: ``(seeds, 3)`` for each head.
         reference: name of the reference.
     """
-
-    def effect(values: NDArray[np.float64]) -> Effect:
-        runs = values.tolist()
-        return Effect(float(values.mean()), mean_interval(runs) if len(runs) > 1 else None, runs)
-
     drawn = {
-        name: {measure: effect(values[:, column]) for column, measure in enumerate(HEADER[2:])}
+        name: {
+            measure: Effect.of_runs(runs) for measure, runs in zip(HEADER[2:], values.T.tolist(), strict=True)
+        }
         for name, values in differences.items()
     }
     return effects(drawn, reference)

@@ -213,14 +213,7 @@ def cell(measured: Measured, *, signed: bool = False) -> str:
 def figure(differences: dict[str, dict[str, Measured]], reference: str) -> str:
     """Differences from the reference, a panel for each measure, as SVG."""
     drawn = {
-        row: {
-            name: Effect(
-                fmean(measured.values),
-                mean_interval(measured.values) if len(measured.values) > 1 else measured.ci95,
-                measured.values,
-            )
-            for name, measured in by_measure.items()
-        }
+        row: {name: Effect.of_runs(measured.values, measured.ci95) for name, measured in by_measure.items()}
         for row, by_measure in differences.items()
     }
     return effects(drawn, reference)

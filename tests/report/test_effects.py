@@ -46,3 +46,11 @@ def test_of_few_settings_all_are_on_the_axis() -> None:
 def test_no_difference_at_all_can_be_drawn() -> None:
     differences = {name: {"accuracy": Effect(0.0, None, [0.0])} for name in "abcd"}
     assert set("abcd") <= set(texts(effects(differences, "x")))
+
+
+def test_an_effect_of_several_runs_has_their_own_interval_and_one_of_a_single_run_the_one_given() -> None:
+    several = Effect.of_runs([0.1, 0.3], (0.0, 1.0))
+    assert several.value == pytest.approx(0.2)
+    assert several.interval == pytest.approx((0.2 - 1.27062, 0.2 + 1.27062), abs=1e-5)
+    assert Effect.of_runs([0.1], (0.0, 1.0)) == (0.1, (0.0, 1.0), [0.1])
+    assert Effect.of_runs([0.1]).interval is None

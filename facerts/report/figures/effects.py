@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from statistics import fmean
 from textwrap import fill
 from typing import NamedTuple
 
-from facerts.metrics.intervals import Interval
+from facerts.metrics.intervals import Interval, mean_interval
 from facerts.report.figures.style import COLORS, INK, REFERENCE, new_figure, svg
 
 PANEL, ROW = 2.3, 0.3
@@ -28,6 +29,11 @@ class Effect(NamedTuple):
     value: float
     interval: Interval | None
     runs: Sequence[float]
+
+    @classmethod
+    def of_runs(cls, runs: Sequence[float], interval: Interval | None = None) -> Effect:
+        """The mean of training runs with its interval over them; of a single run, with the interval that is given."""
+        return cls(fmean(runs), mean_interval(runs) if len(runs) > 1 else interval, runs)
 
 
 def effects(differences: Mapping[str, Mapping[str, Effect]], reference: str) -> str:
