@@ -297,12 +297,15 @@ def verification(benchmark: str, replicates: int) -> Measure:
 
 
 def separations(options: argparse.Namespace, first: SavedResult) -> Iterator[Measure]:
-    """Faces against non-faces: those of ``--faces`` together, and each source by itself."""
+    """Faces against non-faces: those of ``--faces`` together, and each source of either by itself."""
     others = [f"ood/{name}" for name in first.ood.others]
     pooled = [f"ood/{name}" for name in options.faces if name in first.ood.faces]
     if len(pooled) == len(options.faces):
         yield separating("non-faces, AUROC", pooled, others, options.replicates)
         yield separating("non-faces, TNR@TPR95", pooled, others, options.replicates, "tnr_at_tpr")
+        if len(others) > 1:
+            for name in first.ood.others:
+                yield separating(f"non-faces {name}, AUROC", pooled, [f"ood/{name}"], options.replicates)
     for name in first.ood.faces:
         yield separating(f"{name}, AUROC", [f"ood/{name}"], others, options.replicates)
 

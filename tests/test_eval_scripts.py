@@ -23,7 +23,7 @@ from scipy import stats
 from facerts.benchmarks import PairBenchmark, pairs_from_identities
 from facerts.benchmarks.bin_sets import save_bin
 from facerts.datasets import open_source
-from facerts.datasets.synthetic import write_synthetic_faces
+from facerts.datasets.synthetic import write_non_faces, write_synthetic_faces
 from facerts.detection.base import Detection
 from facerts.embedding import FaceOutputs
 from facerts.errors import DataError
@@ -564,9 +564,12 @@ def paper_tables(*arguments: object) -> tuple[list[list[str]], list[list[str]]]:
 
 
 def student(values: Sequence[float], form: str) -> str:
-    """The mean of two values and its interval, in percent."""
+    """The mean of two values and its interval, in percent; that of shares is within 0 and 100."""
     center, margin = np.mean(values), 12.7062047 * np.std(values, ddof=1) / math.sqrt(2)
-    numbers = [100 * number for number in (center, center - margin, center + margin)]
+    ends = np.array([center - margin, center + margin])
+    if not form.startswith("+"):
+        ends = ends.clip(0, 1)
+    numbers = [100 * number for number in (center, *ends)]
     return "{} [{}, {}]".format(*(f"{number:{form}}" for number in numbers))
 
 
@@ -705,3 +708,19 @@ def test_photos_are_aligned_by_a_detector_and_others_left_out(
     align_crops.main()
     written = sorted(str(path.relative_to(tmp_path).with_suffix("")) for path in tmp_path.rglob("*.png"))
     assert written == sorted(str(Path(people.key(index)).with_suffix("")) for index in kept)
+
+
+def test_several_sources_of_non_faces_are_measured_one_by_one_too(
+    drawn_faces: Path, drawn_things: Path, tmp_path: Path
+) -> None:
+    write_non_faces(tmp_path / "more", images=12, seed=9)
+    others = [str(drawn_things), str(tmp_path / "more")]
+    for label, embedder in (("a", Plain("plain", "a" * 64)), ("b", Doubtful("doubtful", "b" * 64))):
+        run_ood(
+            embedder, [str(drawn_faces)], others, tmp_path / f"{label}_seed1", EvaluationOptions(flip=False)
+        )
+    means, _ = paper_tables(tmp_path, "a", "b", "--faces", "faces", "--replicates", "20")
+    for row, label in zip(means[1:], "ab", strict=True):
+        by = content(tmp_path / f"{label}_seed1")["ood"]["by"]["quality"]["per_out_source"]
+        for name in ("things", "more"):
+            assert row[means[0].index(f"non-faces {name}, AUROC")] == f"{100 * by[name]['auroc']:.2f}"
