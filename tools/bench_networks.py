@@ -2,8 +2,8 @@
 
 The networks are untrained, because the time does not depend on the weights. Each is exported and alternates with the
 reference, round by round, so that other load on the machine affects all equally. A call has a batch of crops, or one
-crop if a model's batch size is fixed. Training is measured by compiled steps (bf16, RTS, with class centers) on random
-crops.
+crop if a model's batch size is fixed. Training is measured by compiled steps (RTS, with class centers, in bf16 if the
+CPU has units for it) on random crops.
 
     python tools/bench_networks.py compact compact_bottleneck iresnet18_lite:0.25 --reference mobilefacenet.onnx
 """

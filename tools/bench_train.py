@@ -40,7 +40,8 @@ from typing import Any
 import torch
 from plain_loop import PlainLearner
 
-from facerts.training.learner import AUTOCAST, Learner
+from facerts.training.device import AUTOCAST, choose_precision
+from facerts.training.learner import Learner
 from facerts.training.methods import Batch
 from facerts.training.nn import build_network
 from facerts.training.nn.flops import count_multiply_adds
@@ -266,7 +267,8 @@ def max_rate(recipe: Recipe, device: torch.device) -> float:
     """Best measured rate of a large matrix product, in operations/s, in float32 and in the step's precision."""
     side = 8192 if device.type == "cuda" else 2048
     rates = []
-    for dtype in {torch.float32, AUTOCAST[recipe.compute.precision] or torch.float32}:
+    precision = choose_precision(recipe.compute.precision, device)
+    for dtype in {torch.float32, AUTOCAST[precision] or torch.float32}:
         matrix = torch.randn(side, side, device=device, dtype=dtype)
         for _ in range(10):
             synchronize(device)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from facerts.training.learner import AUTOCAST, choose_device
+from facerts.training.device import AUTOCAST, choose_device, choose_precision
 from facerts.training.methods import Batch
 from facerts.training.methods.margin import additive_angular
 from facerts.training.nn import build_network
@@ -23,6 +23,7 @@ class PlainLearner:
         torch.manual_seed(recipe.seed)
         self.recipe = recipe
         self.device = choose_device(recipe.compute.device)
+        self.precision = choose_precision(recipe.compute.precision, self.device)
         backbone = recipe.backbone
         self.network = build_network(
             backbone.name,
@@ -39,10 +40,10 @@ class PlainLearner:
             momentum=recipe.optim.momentum,
             weight_decay=recipe.optim.weight_decay,
         )
-        self.scaler = torch.amp.GradScaler(self.device.type, enabled=recipe.compute.precision == "fp16")
+        self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.precision == "fp16")
 
     def forward(self, images: Tensor) -> Tensor:
-        dtype = AUTOCAST[self.recipe.compute.precision]
+        dtype = AUTOCAST[self.precision]
         with torch.autocast(self.device.type, dtype=dtype, enabled=dtype is not None):
             return self.network(images)["embedding"]
 

@@ -15,6 +15,7 @@ from facerts.errors import Error
 from facerts.training.class_head.centers import ClassCenters
 from facerts.training.class_head.row_updates import RowUpdates
 from facerts.training.compiled import compiled
+from facerts.training.device import AUTOCAST, choose_device, choose_precision
 from facerts.training.distillation.losses import Distillation
 from facerts.training.distributed.collectives import Processes, average_gradients, clip_gradients
 from facerts.training.methods import Batch, ClassificationMethod, Loss
@@ -25,15 +26,6 @@ from facerts.training.recipe import Optim, Recipe
 from facerts.training.step_reports import StepReport, StepReports, reads_late
 from facerts.training.transfer import to_device
 from facerts.training.weight_average import WeightAverage
-
-AUTOCAST = {"fp32": None, "bf16": torch.bfloat16, "fp16": torch.float16}
-
-
-def choose_device(name: str) -> torch.device:
-    """The PyTorch device of a setting; "auto" is a GPU if there is one."""
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    return torch.device(name)
 
 
 def build_optimizer(
@@ -79,7 +71,8 @@ class Learner:
         self.processes = processes or Processes()
         self.device = choose_device(recipe.compute.device)
         self.method = recipe.build_method()
-        self.autocast = AUTOCAST[recipe.compute.precision]
+        self.precision = choose_precision(recipe.compute.precision, self.device)
+        self.autocast = AUTOCAST[self.precision]
         backbone = recipe.backbone
         self.network = build_network(
             backbone.name,
@@ -118,7 +111,7 @@ class Learner:
         self.optimizer = build_optimizer(
             self.method.parameter_groups(self.network, self.centers),
             recipe.optim,
-            fused=recipe.compute.precision != "fp16",
+            fused=self.precision != "fp16",
         )
         if isinstance(self.optimizer, torch.optim.SGD) and self._can_update_rows():
             self.centers.row_updates = RowUpdates(self.optimizer, self.centers.weight)
@@ -135,8 +128,8 @@ class Learner:
         self.forward = compiled(self._parallel) if recipe.compute.compile else self._parallel
         keep = recipe.optim.average
         self.average = None if keep is None else WeightAverage(self.network, keep)
-        self.scaler = torch.amp.GradScaler(self.device.type, enabled=recipe.compute.precision == "fp16")
-        self.reports = StepReports(reads_late(self.device, recipe.compute.precision), self.processes)
+        self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.precision == "fp16")
+        self.reports = StepReports(reads_late(self.device, self.precision), self.processes)
         self._last_total: Tensor | None = None
         # 1 from the first step on whose loss is not finite.
         self._skip = torch.zeros((), device=self.device)
@@ -310,11 +303,11 @@ class Learner:
             )
             and settings.optim.clip_norm is None
             and settings.compute.accumulate == 1
-            and settings.compute.precision != "fp16"
+            and self.precision != "fp16"
         )
 
     def _check_distributed(self) -> None:
-        if self.recipe.compute.precision == "fp16":
+        if self.precision == "fp16":
             raise Error(
                 "compute.precision fp16 trains in a single process only, because each process would choose its own "
                 "loss scale; use bf16 or fp32, or start without torchrun"

@@ -249,7 +249,8 @@ class Compute(Section):
 
     Attributes:
         device: "auto" uses a GPU if there is one.
-        precision: precision of the backbone; heads, angles and losses stay in float32.
+        precision: precision of the backbone; heads, angles and losses stay in float32. "auto" is "bf16" where the GPU
+            or CPU has units for it, else "fp32".
         channels_last: memory layout of the images.
         threads: number of CPU threads; null for PyTorch's default.
         compile: fuse the operations of a step's forward and backward pass with torch.compile; needs a C++ compiler
@@ -267,7 +268,7 @@ class Compute(Section):
     """
 
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    precision: Literal["fp32", "bf16", "fp16"] = "bf16"
+    precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
     channels_last: bool = True
     threads: int | None = Field(None, ge=1)
     compile: bool = False

@@ -59,7 +59,7 @@ class RunSummary:
             "method": learner.method.name,
             "backbone": f"{backbone.name}, width {backbone.width:g}, embedding size {backbone.embedding_size}: "
             f"{count_parameters(learner.network):,} parameters",
-            "device": f"{_device(learner)}, {recipe.compute.precision}",
+            "device": f"{_device(learner)}, {learner.precision}",
             "length": f"{recipe.optim.epochs:g} epochs of {self.steps_per_epoch:,} steps of "
             f"{recipe.optim.batch_size:,} images: {self.total:,} steps",
             "validation": ", ".join(validator.names) or "none",

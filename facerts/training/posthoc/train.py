@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from facerts.errors import DataError, Error, NonFiniteLossError
 from facerts.io.progress import progress_bar
 from facerts.training.class_head.leave_one_out_means import LeaveOneOutMeans
-from facerts.training.learner import choose_device
+from facerts.training.device import choose_device
 from facerts.training.methods import Batch, Method
 from facerts.training.posthoc.batches import Batches, Labels
 from facerts.training.posthoc.features import Features

@@ -1,0 +1,35 @@
+"""Where a run computes, and in which precision."""
+
+from __future__ import annotations
+
+import torch
+
+# The data type of the backbone's autocast in each precision; None without autocast.
+AUTOCAST = {"fp32": None, "bf16": torch.bfloat16, "fp16": torch.float16}
+
+# What a CPU that computes in bf16 calls it, as in ``torch.cpu.get_capabilities``. ARM's was not timed.
+BF16_UNITS = ("amx_bf16", "avx512_bf16")
+
+
+def choose_device(name: str) -> torch.device:
+    """The PyTorch device of a setting; "auto" is a GPU if there is one."""
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    return torch.device(name)
+
+
+def choose_precision(name: str, device: torch.device) -> str:
+    """The precision of a setting; "auto" is "bf16" where the device has units for it, else "fp32"."""
+    if name == "auto":
+        return "bf16" if has_bf16(device) else "fp32"
+    return name
+
+
+def has_bf16(device: torch.device) -> bool:
+    """Whether a device computes in bf16 itself; others imitate it, which takes many times as long as float32."""
+    if device.type == "cuda":
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
+    if device.type == "cpu":
+        capabilities = torch.cpu.get_capabilities()
+        return any(capabilities.get(unit) for unit in BF16_UNITS)
+    return False
