@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 import shlex
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
@@ -20,6 +22,12 @@ PAGES = [
     *sorted((ROOT / "models").glob("*.md")),
 ]
 FENCE = re.compile(r"^ *```[^\n`]*\n(.*?)^ *```$", re.DOTALL | re.MULTILINE)
+
+
+@cache
+def command_line() -> Any:
+    """The tree of commands."""
+    return typer.main.get_command(build_app())
 
 
 def name_of(page: Path) -> str:
@@ -46,7 +54,7 @@ def test_there_are_commands_to_check() -> None:
 
 @pytest.mark.parametrize(("page", "command"), commands())
 def test_a_documented_command_parses(page: str, command: str) -> None:
-    group = typer.main.get_command(build_app())
+    group = command_line()
     arguments = shlex.split(re.sub(r"\s+\(.*\)$", "", command))[1:]
     ends = arguments[-1] in {"--help", "--version"}  # they end the command
     arguments = arguments[:-1] if ends else arguments
@@ -77,7 +85,7 @@ def test_there_are_trainings_to_check() -> None:
 
 @pytest.mark.parametrize("arguments", trainings(), ids=" ".join)
 def test_a_documented_training_has_a_complete_recipe(arguments: list[str]) -> None:
-    train = typer.main.get_command(build_app()).commands["train"]  # type: ignore[attr-defined]
+    train = command_line().commands["train"]
     given = train.make_context("train", arguments).params
     load_recipe(given["recipe"], given["overrides"] or ())
 
@@ -107,7 +115,7 @@ def test_every_method_and_its_settings_are_documented(method: str) -> None:
 
 
 def test_an_unknown_option_would_be_noticed() -> None:
-    score = typer.main.get_command(build_app()).commands["score"]  # type: ignore[attr-defined]
+    score = command_line().commands["score"]
     with pytest.raises(Exception, match=r"No such option.*--modle"):
         score.make_context("score", ["a", "--modle", "x"])
 

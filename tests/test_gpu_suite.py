@@ -20,7 +20,7 @@ def suite(out: Path, *arguments: object) -> tuple[int, str, dict[str, Any]]:
 
 @pytest.mark.slow
 def test_every_item_runs_in_a_rehearsal(tmp_path: Path) -> None:
-    status, output, found = suite(tmp_path, "--budget", "10m")
+    status, output, found = suite(tmp_path, "--budget", "1h")
     assert status == 0, output
     assert {name: item["status"] for name, item in found["items"].items()} == dict.fromkeys(
         found["items"], "done"

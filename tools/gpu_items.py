@@ -149,7 +149,7 @@ def waits(device: str, rehearse: bool) -> dict[str, Any]:
     """Waits for the device in ten steps of some methods, by PyTorch's own debug mode."""
     steps, found = (2, {}) if rehearse else (40, {})
     for name in ("rts", "arcface", "magface", "adaface", "dul", "crfiqa"):
-        learner = Learner(small_recipe(device, f"method={name}", "compute.precision=bf16"), PEOPLE)
+        learner = Learner(small_recipe(device, f"method={name}", "compute.precision=auto"), PEOPLE)
         inputs = [random_step(1, step, device) for step in range(2 * steps)]
         for crops, batch in inputs[:steps]:
             learner.step(crops, batch, 0.01)

@@ -32,11 +32,6 @@ class WithNotes(Protocol):
     notes: list[str]
 
 
-evaluate = typer.Typer(
-    no_args_is_help=True,
-    help="Evaluate a model on benchmarks, with confidence intervals.",
-)
-
 # Below it, a detector's scores of poor faces would be lost.
 BASELINE_THRESHOLD = 0.02
 # What a training run writes; its own room cannot be asked without PyTorch.
@@ -144,14 +139,16 @@ NoCache = Annotated[bool, typer.Option("--no-cache", help="Neither read nor writ
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command."""
+    """Add the commands."""
     from facerts.cli.fiqa import fiqa
 
-    evaluate.command()(fiqa)
-    app.add_typer(evaluate, name="evaluate")
+    group = typer.Typer(no_args_is_help=True)
+    for command in (verification, reject, identification, ood, corruptions, fiqa):
+        group.command()(command)
+    group.command("ladder", hidden=True, deprecated=True)(corruptions)
+    app.add_typer(group, name="evaluate", help="Evaluate a model on benchmarks, with confidence intervals.")
 
 
-@evaluate.command()
 def verification(
     data: Data,
     out: Out,
@@ -194,7 +191,6 @@ def verification(
     _pairs("verification", embedder, data, out, options, similarity, json)
 
 
-@evaluate.command()
 def reject(
     data: Data,
     out: Out,
@@ -234,7 +230,6 @@ def reject(
     _pairs("reject", embedder, data, out, options, similarity, json)
 
 
-@evaluate.command()
 def identification(
     data: Annotated[
         list[str],
@@ -287,7 +282,6 @@ def identification(
     _show(result, "identification", result.identification, json, results.show_identification)
 
 
-@evaluate.command()
 def ood(
     faces: Annotated[list[str], typer.Option("--in", help="Images of faces; may be repeated.")],
     others: Annotated[list[str], typer.Option("--out-of", help="Images of non-faces; may be repeated.")],
@@ -335,8 +329,6 @@ def ood(
     _show(result, "ood", result.ood, json, results.show_ood)
 
 
-@evaluate.command("ladder", hidden=True, deprecated=True)
-@evaluate.command()
 def corruptions(
     model: Annotated[
         Path,

@@ -42,6 +42,14 @@ def test_every_command_has_help_with_an_example(command: list[str]) -> None:
     assert f"Example: facerts {' '.join(command)}" in re.sub(r"\s+", " ", shown.output)
 
 
+def test_a_command_line_that_is_built_again_has_each_command_once() -> None:
+    def counts() -> dict[str | None, int]:
+        groups = build_app().registered_groups
+        return {group.name: len(group.typer_instance.registered_commands) for group in groups}  # type: ignore[union-attr]
+
+    assert counts() == counts()
+
+
 @pytest.mark.parametrize(
     ("command", "names"),
     [
