@@ -14,6 +14,7 @@ import torch
 from facerts.io.console import say
 from facerts.io.progress import duration, shown_rate
 from facerts.training import checkpoint, log
+from facerts.training.device import has_bf16
 from facerts.training.learner import Learner
 from facerts.training.loader import TrainingData
 from facerts.training.nn.flops import count_parameters
@@ -59,7 +60,7 @@ class RunSummary:
             "method": learner.method.name,
             "backbone": f"{backbone.name}, width {backbone.width:g}, embedding size {backbone.embedding_size}: "
             f"{count_parameters(learner.network):,} parameters",
-            "device": f"{_device(learner)}, {learner.precision}",
+            "device": f"{_device(learner)}, {_precision(learner)}",
             "length": f"{recipe.optim.epochs:g} epochs of {self.steps_per_epoch:,} steps of "
             f"{recipe.optim.batch_size:,} images: {self.total:,} steps",
             "validation": ", ".join(validator.names) or "none",
@@ -135,3 +136,9 @@ def _device(learner: Learner) -> str:
         name = f"{learner.device.type}, {threads} thread{'s' if threads > 1 else ''}"
     count = learner.processes.count
     return name if count == 1 else f"{count} processes, this one on {name}"
+
+
+def _precision(learner: Learner) -> str:
+    if learner.precision == "bf16" and not has_bf16(learner.device):
+        return "bf16, which this device only imitates: compute.precision=fp32 is many times as fast"
+    return learner.precision

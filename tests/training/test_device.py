@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
 
 from facerts.training.device import choose_device, choose_precision
 from facerts.training.learner import Learner
+from facerts.training.loop import train
 from facerts.training.recipe import Recipe
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
@@ -68,3 +70,20 @@ def test_the_backbone_computes_in_the_chosen_precision(
 ) -> None:
     use_cpu(monkeypatch, amx_bf16=units)
     assert Learner(make_recipe("compute.precision=auto"), identities=4).autocast is expected
+
+
+@pytest.mark.parametrize(("units", "warned"), [(True, False), (False, True)])
+def test_a_run_says_at_its_start_that_bf16_is_only_imitated(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    make_recipe: Callable[..., Recipe],
+    units: bool,
+    warned: bool,
+) -> None:
+    use_cpu(monkeypatch, amx_bf16=units)
+    recipe = make_recipe("compute.precision=bf16", "optim.epochs=0.25", "optim.milestones=[]")
+    train(recipe, tmp_path / "run")
+    shown = "".join(capsys.readouterr())
+    assert "1 thread, bf16" in shown
+    assert ("only imitates: compute.precision=fp32" in shown) == warned
