@@ -26,7 +26,7 @@ def choose_precision(name: str, device: torch.device) -> str:
 
 
 def has_bf16(device: torch.device) -> bool:
-    """Whether a device computes in bf16 itself; others imitate it, which takes many times as long as float32."""
+    """Whether a device computes in bf16 itself; others imitate it, and CPUs then take many times as long."""
     if device.type == "cuda":
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     if device.type == "cpu":

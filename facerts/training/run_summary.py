@@ -140,5 +140,5 @@ def _device(learner: Learner) -> str:
 
 def _precision(learner: Learner) -> str:
     if learner.precision == "bf16" and not has_bf16(learner.device):
-        return "bf16, which this device only imitates: compute.precision=fp32 is many times as fast"
+        return "bf16, which this device only imitates: compute.precision=fp32 is faster"
     return learner.precision

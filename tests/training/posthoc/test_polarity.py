@@ -132,5 +132,5 @@ def test_the_average_scale_of_rts_rises_for_blurred_and_occluded_faces_and_for_p
 
 
 def test_the_norm_of_an_embedding_falls_as_faces_get_worse(outputs: dict[str, FaceOutputs]) -> None:
-    measured = separations({kind: features_of(found).norm for kind, found in outputs.items()})
+    measured = separations({kind: found.quality for kind, found in outputs.items()})
     assert min(measured.values()) > 0.6, measured
