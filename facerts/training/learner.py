@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.parallel import DistributedDataParallel
 
 from facerts.errors import Error
@@ -21,6 +22,7 @@ from facerts.training.distributed.collectives import Processes, average_gradient
 from facerts.training.methods import Batch, ClassificationMethod, Loss
 from facerts.training.network_embedder import NetworkEmbedder, to_network_input
 from facerts.training.nn import build_network, recompute_activations
+from facerts.training.nn.exported import refit_norms
 from facerts.training.pretrained import init_weights
 from facerts.training.recipe import Optim, Recipe
 from facerts.training.step_reports import StepReport, StepReports, reads_late
@@ -57,6 +59,8 @@ class Learner:
         identities: C.
         teacher: losses against the recipe's teachers, if it has any.
         processes: processes that train together; each holds the network and its share of the class centers.
+        sample: ``(B, 112, 112, 3) uint8`` training crops, the same in all processes; needed if the recipe trains the
+            network of an exported file, which has no BatchNorm statistics.
     """
 
     def __init__(
@@ -65,6 +69,7 @@ class Learner:
         identities: int,
         teacher: Distillation | None = None,
         processes: Processes | None = None,
+        sample: Callable[[], Tensor] | None = None,
     ) -> None:
         torch.manual_seed(recipe.seed)
         self.recipe = recipe
@@ -99,10 +104,14 @@ class Learner:
             else self.teacher.centers
         )
         self.method.state.to(self.device)
+        folded: list[_BatchNorm] = []
         if backbone.weights is not None:
             learned_centers = self.centers if self.teacher is None else None
-            init_weights(backbone.weights, self.network, self.method, learned_centers)
+            folded = init_weights(backbone.weights, self.network, self.method, learned_centers)
         self.frozen = backbone.frozen or self.method.trains == "heads"
+        if folded and not self.frozen:
+            assert sample is not None
+            refit_norms(self.network, folded, to_network_input(sample().to(self.device)))
         if self.frozen:
             self.network.trunk.requires_grad_(False)
             self.network.embedding.requires_grad_(False)

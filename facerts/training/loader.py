@@ -28,6 +28,8 @@ from facerts.training.recipe import Recipe
 # Label of an image without identity.
 UNKNOWN = -1
 
+SAMPLE_SIZE = 256
+
 # (epoch, index, view): identifies an image and its augmentation.
 SampleKey = tuple[int, int, int]
 
@@ -116,6 +118,15 @@ class TrainingData:
 
     def __len__(self) -> int:
         return len(self.source)
+
+    def sample(self) -> Tensor:
+        """At most ``SAMPLE_SIZE`` labeled crops from all over the data, as they are: ``(B, 112, 112, 3) uint8`` RGB.
+
+        Raises:
+            DataError: an image cannot be read.
+        """
+        rows = np.linspace(0, len(self.source) - 1, min(SAMPLE_SIZE, len(self.source))).round().astype(int)
+        return torch.from_numpy(np.stack([self.source.crop(int(row)) for row in rows]))
 
     def batches(self, start: int, stop: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """This process's share of the batches of steps ``start`` to ``stop − 1``.

@@ -86,7 +86,7 @@ class _Run:
         self._summary = RunSummary(recipe, file.parent, len(self._data) // recipe.labeled_size)
         self._validator = Validator(recipe, self._data.heldout, warns=processes.first)
         distillation = open_distillation(recipe, self._data.source, self._data.unlabeled, file.parent)
-        self._learner = Learner(recipe, self._data.identities, distillation, processes)
+        self._learner = Learner(recipe, self._data.identities, distillation, processes, self._data.sample)
         self.step, position = _restore(self._learner, file) if file.exists() else (0, 0.0)
         self.pace = Pace(
             self._summary.total,

@@ -1,4 +1,4 @@
-"""Trained networks, to export or to initialize a new run from: those of runs, and published ones."""
+"""Trained networks, to export or to initialize a new run from: those of runs, exported files, and published ones."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from pathlib import Path
 import torch
 from pydantic import ValidationError
 from torch import Tensor
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from facerts.errors import ModelError
+from facerts.hub.registry import find_shipped, shipped_models
 from facerts.training.checkpoint import (
     ScoringNetwork,
     TrainedNetwork,
@@ -23,7 +25,7 @@ from facerts.training.checkpoint import (
 )
 from facerts.training.class_head.centers import ClassCenters
 from facerts.training.methods import METHODS, Method
-from facerts.training.nn import FaceNetwork, build_network, pretrained
+from facerts.training.nn import FaceNetwork, build_network, exported, pretrained
 from facerts.training.recipe import Backbone
 
 
@@ -81,25 +83,33 @@ def open_network(weights: str | Path, *, averaged: bool = True) -> TrainedNetwor
 
 def init_weights(
     weights: str | Path, network: FaceNetwork, method: Method, centers: ClassCenters | None
-) -> None:
-    """Initialize trunk and embedding of a new network from a run or from a file of published weights.
+) -> list[_BatchNorm]:
+    """Initialize trunk and embedding of a new network from a run, an exported file or a file of published weights.
 
     From a run, the class centers are also taken if there are as many, and the heads and the method's state if it is the
-    same method with heads of the same size.
+    same method with heads of the same size; from an exported file, the heads if it is the same method.
 
     Args:
-        weights: folder of the run, checkpoint, or file that ``facerts.training.nn.pretrained`` can read.
+        weights: folder of the run, checkpoint, file or name of a model that ``facerts export`` has written, or file
+            that ``facerts.training.nn.pretrained`` can read.
         network: changed in place.
         method: its state is changed in place.
         centers: changed in place; None if they are not learned.
 
+    Returns:
+        BatchNorms without statistics, from an exported file; see ``exported.load_exported``.
+
     Raises:
         ModelError: no such file, or its network does not fit.
+        MissingExtraError: an exported file, and onnx is not installed.
     """
+    if file := _exported_file(weights):
+        model = exported.read_exported(file)
+        return exported.load_exported(network, model, heads=model.description.method == method.name)
     state = read_file(weights)
     if not is_checkpoint(state):
         pretrained.load_pretrained(network, pretrained.state_dict(state, weights), weights)
-        return
+        return []
     recipe = recipe_of(state, weights)
     check_parts(state, weights)
     tensors, own = exported_weights(state), network.state_dict()
@@ -119,6 +129,16 @@ def init_weights(
     rows = state["centers"]["weight"]
     if centers is not None and rows.shape == (centers.identities, network.embedding_size):
         centers.load_state_dict({"weight": rows[centers.classes.start : centers.classes.stop]})
+    return []
+
+
+def _exported_file(weights: str | Path) -> Path | None:
+    """The ONNX file if that is what is named, by path or as a model that ships."""
+    path = Path(weights)
+    if path.suffix.lower() == ".onnx":
+        return path
+    shipped = {model.name for model in shipped_models()}
+    return find_shipped(str(weights)) if str(weights) in shipped and not path.exists() else None
 
 
 def _mismatched(tensors: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> list[str]:

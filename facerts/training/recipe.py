@@ -141,7 +141,8 @@ class Backbone(Section):
         dropout: dropout rate before the heads.
         embedding_size: number of dimensions of the embedding.
         weights: initial weights: a run or checkpoint, which also provides the class centers and, for the same method,
-            the heads if they fit; or a file of published weights (``facerts.training.nn.pretrained``).
+            the heads if they fit; a file of ``facerts export`` or the name of a model that ships; or a file of
+            published weights (``facerts.training.nn.pretrained``).
         frozen: train only heads and class centers; trunk and embedding keep their initial weights.
     """
 

@@ -1,0 +1,205 @@
+"""Weights of ONNX files that ``facerts export`` has written, to go on training from them.
+
+An exported file keeps the names of its weights. Two things change on export: a BatchNorm behind a convolution or a
+linear layer becomes part of that layer's weight and bias, and the slopes of a PReLU lose their name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from facerts.errors import ModelError
+from facerts.onnx.contract import Description, find_description
+from facerts.onnx.graph import load_graph
+from facerts.training.nn.heads import FaceNetwork
+
+if TYPE_CHECKING:
+    from onnx import GraphProto
+
+# What the exporter puts before the name of each weight, and after that of one stored in 16 bits.
+PREFIX, HALF = "network.", "_fp16"
+HEADS = "heads."
+
+
+@dataclass(frozen=True)
+class ExportedWeights:
+    """The weights of an exported file.
+
+    Attributes:
+        file: the file.
+        description: what the file says of itself.
+        tensors: weights by name.
+        slopes: slopes of the PReLU that follows a layer, by the layer's name.
+    """
+
+    file: Path
+    description: Description
+    tensors: Mapping[str, Tensor]
+    slopes: Mapping[str, Tensor]
+
+
+def read_exported(file: Path) -> ExportedWeights:
+    """The weights of a file that ``facerts export`` has written in 32 or 16 bits.
+
+    Raises:
+        ModelError: the file cannot be read, has no description, or its convolutions are in 8 bits.
+        MissingExtraError: onnx is not installed.
+    """
+    if not file.is_file():
+        raise ModelError(f"{file}: no such file; it is named by backbone.weights")
+    model = load_graph(file, "training from an exported file")
+    from onnx import numpy_helper
+
+    graph = model.graph
+    description = find_description(file, {entry.key: entry.value for entry in model.metadata_props})
+    if description.precision == "int8":
+        raise ModelError(
+            f"{file}: its convolutions are in 8 bits, which is too coarse to train from; use the file in 16 or 32 bits"
+        )
+    arrays = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
+    tensors = {
+        name.removeprefix(PREFIX).removesuffix(HALF): torch.from_numpy(array.astype(np.float32))
+        for name, array in arrays.items()
+        if name.startswith(PREFIX)
+    }
+    slopes = {
+        layer: torch.from_numpy(arrays[slope].astype(np.float32).reshape(-1))
+        for layer, slope in _slopes(graph)
+        if slope in arrays
+    }
+    return ExportedWeights(file, description, tensors, slopes)
+
+
+def load_exported(network: FaceNetwork, exported: ExportedWeights, *, heads: bool) -> list[_BatchNorm]:
+    """Load exported weights into a network, which then computes in evaluation mode what the file computes.
+
+    Args:
+        network: changed in place.
+        exported: the weights.
+        heads: load the heads as well if they fit, beside trunk and embedding.
+
+    Returns:
+        The BatchNorms that the file has no statistics of. They add a bias and nothing else; before the network is
+        trained in training mode, ``refit_norms`` must give them the statistics of images.
+
+    Raises:
+        ModelError: a weight is missing or has another shape; the network was not changed.
+    """
+    weights: dict[str, Tensor] = {}
+    folded: list[_BatchNorm] = []
+    heads = heads and all(
+        getattr(exported.tensors.get(f"{name}.weight"), "shape", None) == module.weight.shape
+        for name, module in _leaves(network)
+        if name.startswith(HEADS) and isinstance(module, nn.Linear)
+    )
+    layer = ""
+    for name, module in _leaves(network):
+        if not heads and name.startswith(HEADS):
+            continue
+        own = {f"{name}.{entry}": value for entry, value in module.state_dict().items()}
+        if isinstance(module, nn.PReLU) and f"{name}.weight" not in exported.tensors:
+            weights[f"{name}.weight"] = _fitting(
+                exported, exported.slopes, layer, module.weight, f"{name}.weight"
+            )
+        elif isinstance(module, _BatchNorm) and f"{name}.running_mean" not in exported.tensors:
+            weights |= _as_bias(exported, name, module, layer)
+            folded.append(module)
+        else:
+            weights |= {
+                key: _fitting(exported, exported.tensors, key, value)
+                for key, value in own.items()
+                if not key.endswith("num_batches_tracked")
+            }
+        if isinstance(module, nn.Conv2d | nn.Linear):
+            layer = name
+    network.load_state_dict({**network.state_dict(), **weights})
+    return folded
+
+
+@torch.no_grad()
+def refit_norms(network: FaceNetwork, norms: list[_BatchNorm], images: Tensor) -> None:
+    """Give BatchNorms from ``load_exported`` the statistics of images, so that training mode computes about the same.
+
+    In evaluation mode the network computes the same as before: the statistics are undone by weight and bias.
+
+    Args:
+        network: changed in place.
+        norms: BatchNorms of the network that add a bias and nothing else.
+        images: ``(B, 3, 112, 112)`` training images.
+    """
+    found: dict[nn.Module, Tensor] = {}
+    hooks = [
+        norm.register_forward_pre_hook(lambda norm, inputs: found.update({norm: inputs[0].float()}))
+        for norm in norms
+    ]
+    training = network.training
+    network.eval()(images)
+    network.train(training)
+    for hook in hooks:
+        hook.remove()
+    for norm in norms:
+        dimensions = [dimension for dimension in range(found[norm].ndim) if dimension != 1]
+        variance, mean = torch.var_mean(found[norm], dim=dimensions, correction=0)
+        assert norm.running_mean is not None
+        assert norm.running_var is not None
+        norm.running_mean.copy_(mean)
+        norm.bias.add_(mean)
+        # The embedding's BatchNorm has a fixed weight of 1, and its outputs had a variance of about 1 in training.
+        if norm.weight.requires_grad:
+            norm.running_var.copy_(variance)
+            norm.weight.copy_((variance + norm.eps).sqrt())
+
+
+def _leaves(network: nn.Module) -> Iterator[tuple[str, nn.Module]]:
+    """The modules without children, in the order in which they were built, which is that of their use."""
+    return ((name, module) for name, module in network.named_modules() if not list(module.children()))
+
+
+def _slopes(graph: GraphProto) -> Iterator[tuple[str, str]]:
+    """The name of each convolution that a PReLU follows, and of the tensor with its slopes."""
+    producers = {output: node for node in graph.node for output in node.output}
+    for node in graph.node:
+        before = producers.get(node.input[0]) if node.op_type == "PRelu" else None
+        if before is not None and before.op_type == "Conv":
+            yield before.input[1].removeprefix(PREFIX).removesuffix(".weight"), node.input[1]
+
+
+def _as_bias(exported: ExportedWeights, name: str, norm: _BatchNorm, layer: str) -> dict[str, Tensor]:
+    """The state of a BatchNorm that adds the bias of the layer that it became part of."""
+    assert norm.running_var is not None
+    bias = torch.zeros_like(norm.bias)
+    if f"{layer}.bias" not in exported.tensors:
+        bias = _fitting(exported, exported.tensors, f"{layer}.weight_bias", bias, f"{name}.bias")
+    return {
+        f"{name}.weight": torch.ones_like(norm.weight),
+        f"{name}.bias": bias,
+        f"{name}.running_mean": torch.zeros_like(bias),
+        f"{name}.running_var": torch.full_like(norm.running_var, 1 - norm.eps),
+    }
+
+
+def _fitting(
+    exported: ExportedWeights, tensors: Mapping[str, Tensor], key: str, own: Tensor, name: str = ""
+) -> Tensor:
+    """One of the tensors, if it has the shape of the network's own.
+
+    Raises:
+        ModelError: it is missing, or has another shape.
+    """
+    value = tensors.get(key)
+    if value is not None and value.shape == own.shape:
+        return value
+    description = exported.description
+    problem = "is missing" if value is None else f"is {tuple(value.shape)}, expected {tuple(own.shape)}"
+    raise ModelError(
+        f"{exported.file}: the weights do not fit the network of this recipe ({name or key} {problem}); the file's is "
+        f"{description.backbone or 'not from facerts export'}, with embeddings of size {description.embedding_size}"
+    )

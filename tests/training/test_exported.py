@@ -1,0 +1,172 @@
+"""Training from the weights of an exported file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from facerts.embedding import load_embedder
+from facerts.errors import ModelError
+from facerts.hub.registry import find_shipped
+from facerts.onnx.contract import store_description
+from facerts.training.checkpoint import FILE, save_checkpoint
+from facerts.training.export.from_checkpoint import export_run
+from facerts.training.learner import Learner
+from facerts.training.loader import TrainingData
+from facerts.training.loop import train
+from facerts.training.network_embedder import NetworkEmbedder, to_network_input
+from facerts.training.pretrained import open_network
+from facerts.training.recipe import Recipe
+
+MakeRecipe = Callable[..., Recipe]
+BACKBONES = {
+    "iresnet18_lite": "{name: iresnet18_lite, width: 0.25, embedding_size: 16}",
+    "iresnet18_se": "{name: iresnet18_se, width: 0.25, embedding_size: 16}",
+    "compact": "{name: compact, width: 0.25, embedding_size: 16}",
+    "mobilefacenet": "{name: mobilefacenet, width: 0.125, embedding_size: 16}",
+}
+
+
+def export_drawn(recipe: Recipe, out: Path, precision: str = "fp32") -> Path:
+    """Export a network with random weights and slopes, and BatchNorm statistics of the training images."""
+    learner = Learner(recipe, 4)
+    generator = torch.Generator().manual_seed(3)
+
+    def draw(value: Tensor, low: float, high: float) -> None:
+        value.data.copy_(torch.rand(value.shape, generator=generator) * (high - low) + low)
+
+    for module in learner.network.modules():
+        if isinstance(module, _BatchNorm):
+            module.momentum = 1.0
+            draw(module.bias, -0.5, 0.5)
+            if module.weight.requires_grad:
+                draw(module.weight, 0.5, 1.5)
+        elif isinstance(module, nn.PReLU):
+            draw(module.weight, 0, 0.5)
+    learner.network.train()(to_network_input(TrainingData(recipe).sample()))
+    run = out.with_suffix("")
+    run.mkdir()
+    save_checkpoint(run / FILE, recipe, {"step": 0, "position": 0.0, **learner.state_dict()})
+    export_run(run, out, precision=precision)
+    return out
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory, drawn_faces: Path) -> Path:
+    fields = {
+        "name": "drawn",
+        "data": {"name": "drawn", "terms": "none", "train": str(drawn_faces), "workers": 0},
+        "backbone": {"name": "compact", "width": 0.25, "embedding_size": 16},
+        "method": {"name": "rts"},
+        "optim": {"epochs": 1, "batch_size": 16, "milestones": []},
+        "compute": {"device": "cpu", "precision": "fp32", "threads": 1},
+    }
+    return export_drawn(Recipe.model_validate(fields), tmp_path_factory.mktemp("exported") / "drawn.onnx")
+
+
+@pytest.mark.parametrize(
+    ("backbone", "precision"), [*((backbone, "fp32") for backbone in BACKBONES), ("iresnet18_lite", "fp16")]
+)
+def test_a_network_computes_what_its_exported_file_does(
+    make_recipe: MakeRecipe, tmp_path: Path, crops: NDArray[np.uint8], backbone: str, precision: str
+) -> None:
+    own = f"backbone={BACKBONES[backbone]}"
+    file = export_drawn(make_recipe(own), tmp_path / "drawn.onnx", precision)
+    learner = Learner(make_recipe(own, f"backbone.weights={file}", "backbone.frozen=true", "seed=9"), 4)
+    found, expected = NetworkEmbedder(learner.network, learner.method)(crops), load_embedder(file)(crops)
+    for value, wanted in ((found.embedding, expected.embedding), (found.norm, expected.norm)):
+        assert value is not None
+        assert wanted is not None
+        np.testing.assert_allclose(value, wanted, rtol=1e-5, atol=1e-5)
+    assert found.quality is not None
+    assert expected.quality is not None
+    np.testing.assert_allclose(found.quality, expected.quality, atol=1e-5)
+
+
+def test_a_network_to_be_trained_has_the_statistics_of_the_training_images(
+    make_recipe: MakeRecipe, exported: Path, crops: NDArray[np.uint8]
+) -> None:
+    recipe = make_recipe(f"backbone={BACKBONES['compact']}", f"backbone.weights={exported}")
+    data = TrainingData(recipe)
+    learner = Learner(recipe, data.identities, sample=data.sample)
+    found = NetworkEmbedder(learner.network, learner.method)(crops)
+    np.testing.assert_allclose(found.embedding, load_embedder(exported)(crops).embedding, atol=1e-5)
+
+    images = to_network_input(data.sample())
+    outputs = {True: learner.network.train()(images), False: learner.network.eval()(images)}
+    # In training mode each BatchNorm normalizes by the batch, here the one that its statistics come from.
+    cosines = torch.cosine_similarity(outputs[True]["embedding"], outputs[False]["embedding"])
+    assert cosines.min() > 0.99
+
+
+@pytest.mark.parametrize("other", ["method.degrees=8", "method.name=relaxed_softmax"])
+def test_heads_that_do_not_fit_are_initialized_randomly(
+    make_recipe: MakeRecipe, exported: Path, other: str
+) -> None:
+    own = (f"backbone={BACKBONES['compact']}", other)
+    recipe = make_recipe(*own, f"backbone.weights={exported}", "backbone.frozen=true")
+    found, fresh = Learner(recipe, 4).network, Learner(make_recipe(*own), 4).network
+    assert list(fresh.heads)
+    for name, value in found.heads.state_dict().items():
+        assert torch.equal(value, fresh.heads.state_dict()[name]), name
+
+
+def test_a_frozen_run_on_a_model_that_ships_keeps_its_embeddings(
+    make_recipe: MakeRecipe, tmp_path: Path, crops: NDArray[np.uint8]
+) -> None:
+    recipe = make_recipe(
+        "backbone={name: iresnet18_lite, width: 0.5, embedding_size: 128, weights: facerts-small, frozen: true}",
+        "optim.epochs=0.5",
+        "optim.milestones=[]",
+    )
+    train(recipe, tmp_path / "run")
+    ready, shipped = open_network(tmp_path / "run"), load_embedder(find_shipped("facerts-small"))(crops)
+    found = NetworkEmbedder(ready.network, ready.method)(crops)
+    np.testing.assert_allclose(found.embedding, shipped.embedding, atol=1e-5)
+    assert found.quality is not None
+    assert shipped.quality is not None
+    assert np.abs(found.quality - shipped.quality).max() > 1e-4
+
+
+def test_a_run_goes_on_from_an_exported_file_and_can_be_resumed(
+    make_recipe: MakeRecipe, exported: Path, tmp_path: Path
+) -> None:
+    recipe = make_recipe(
+        f"backbone={BACKBONES['compact']}", f"backbone.weights={exported}", "optim.average=0.5"
+    )
+    train(recipe, tmp_path / "run")
+    train(recipe, tmp_path / "run", resume=True)
+    ready = open_network(tmp_path / "run").network.state_dict()
+    before = open_network(exported.with_suffix("")).network.state_dict()
+    assert not torch.equal(ready["trunk.stem.0.0.weight"], before["trunk.stem.0.0.weight"])
+
+
+def test_the_error_for_another_network_names_that_of_the_file(
+    make_recipe: MakeRecipe, exported: Path
+) -> None:
+    for backbone in ("{name: compact, width: 0.5, embedding_size: 16}", BACKBONES["iresnet18_lite"]):
+        with pytest.raises(
+            ModelError, match=r"drawn\.onnx: .*the file's is compact width 0\.25, with embeddings of size 16"
+        ):
+            Learner(make_recipe(f"backbone={backbone}", f"backbone.weights={exported}"), 4)
+
+
+def test_a_file_in_8_bits_is_refused(make_recipe: MakeRecipe, exported: Path, tmp_path: Path) -> None:
+    description = load_embedder(exported).description.model_copy(update={"precision": "int8"})
+    file = store_description(exported, description, tmp_path / "eight.onnx")
+    with pytest.raises(ModelError, match=r"eight\.onnx: .* 8 bits"):
+        Learner(make_recipe(f"backbone={BACKBONES['compact']}", f"backbone.weights={file}"), 4)
+
+
+def test_a_missing_or_broken_file_is_named(make_recipe: MakeRecipe, tmp_path: Path) -> None:
+    (tmp_path / "broken.onnx").write_bytes(b"\xff\xff\xff\xff")
+    for name in ("missing.onnx", "broken.onnx"):
+        with pytest.raises(ModelError, match=name):
+            Learner(make_recipe(f"backbone={BACKBONES['compact']}", f"backbone.weights={tmp_path / name}"), 4)
