@@ -44,7 +44,14 @@ from facerts.scoring.pair_list import read_pair_list
 from facerts.serving.multipart import split_parts
 from tests.fuzz import corpus
 from tests.fuzz.sandbox import Files, Read
-from tests.hostile.readers import read_checkpoint, read_images, read_model, read_recipe, read_table
+from tests.hostile.readers import (
+    read_checkpoint,
+    read_exported,
+    read_images,
+    read_model,
+    read_recipe,
+    read_table,
+)
 
 # Maximum number of images to read of a source, so that a mutated count alone does not make a case slow.
 MAX_IMAGES = 50
@@ -460,6 +467,23 @@ def _checkpoints() -> list[Files]:
         return [{FILE: path.read_bytes()}]
 
 
+@lru_cache
+def _exported_files() -> list[Files]:
+    from facerts.training.checkpoint import FILE
+    from facerts.training.export.from_checkpoint import export_run
+
+    with TemporaryDirectory() as folder:
+        run, out = Path(folder) / "run", Path(folder) / "a.onnx"
+        run.mkdir()
+        (run / FILE).write_bytes(_checkpoints()[0][FILE])
+        export_run(run, out)
+        return [{out.name: out.read_bytes()}]
+
+
+def _read_exported(folder: Path) -> None:
+    read_exported(folder / "a.onnx")
+
+
 def _read_checkpoint(folder: Path) -> None:
     read_checkpoint(_only_file(folder))
 
@@ -517,6 +541,7 @@ READERS = {
     ),
     "onnx": Reader(_read_model, _models, parse=json.loads, write=_to_json, hostile=corpus.hostile_models),
     "checkpoint": Reader(_read_checkpoint, _checkpoints),
+    "exported": Reader(_read_exported, _exported_files, hostile=corpus.hostile_models),
     "result": Reader(
         _read_result, _results, parse=json.loads, write=_to_json, hostile=corpus.hostile_results
     ),

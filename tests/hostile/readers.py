@@ -66,6 +66,15 @@ def read_checkpoint(path: Path) -> None:
         load_checkpoint(path)
 
 
+def read_exported(path: Path) -> None:
+    from facerts.training.nn import build_network, exported
+    from facerts.training.nn.heads import HeadSpec
+
+    heads = {"log_scale": HeadSpec(16, batch_norm=True)}
+    network = build_network("mobilefacenet", width=0.125, embedding_size=4, heads=heads)
+    exported.load_exported(network, exported.read_exported(path), heads=True)
+
+
 def read_result(folder: Path) -> None:
     from facerts.evaluation.compare import compare
     from facerts.report import write_report
@@ -88,6 +97,7 @@ READERS: dict[str, Callable[[Path], None]] = {
     "model": read_model,
     "recipe": read_recipe,
     "checkpoint": read_checkpoint,
+    "exported": read_exported,
     "result": read_result,
     "log": read_log,
 }

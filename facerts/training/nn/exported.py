@@ -9,20 +9,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from facerts.errors import ModelError
+from facerts.errors import ModelError, first_line
 from facerts.onnx.contract import Description, find_description
 from facerts.onnx.graph import load_graph
 from facerts.training.nn.heads import FaceNetwork
 
 if TYPE_CHECKING:
-    from onnx import GraphProto
+    from onnx import GraphProto, TensorProto
 
 # What the exporter puts before the name of each weight, and after that of one stored in 16 bits.
 PREFIX, HALF = "network.", "_fp16"
@@ -56,24 +56,26 @@ def read_exported(file: Path) -> ExportedWeights:
     if not file.is_file():
         raise ModelError(f"{file}: no such file; it is named by backbone.weights")
     model = load_graph(file, "training from an exported file")
-    from onnx import numpy_helper
-
     graph = model.graph
     description = find_description(file, {entry.key: entry.value for entry in model.metadata_props})
     if description.precision == "int8":
         raise ModelError(
             f"{file}: its convolutions are in 8 bits, which is too coarse to train from; use the file in 16 or 32 bits"
         )
-    arrays = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
+    stored = {tensor.name: tensor for tensor in graph.initializer}
     tensors = {
-        name.removeprefix(PREFIX).removesuffix(HALF): torch.from_numpy(array.astype(np.float32))
-        for name, array in arrays.items()
-        if name.startswith(PREFIX)
+        _own_name(name): _tensor(file, tensor) for name, tensor in stored.items() if name.startswith(PREFIX)
     }
+    layers = _layers(graph)
+    for layer in layers:
+        if layer.bias in stored:
+            tensors[f"{layer.name}.bias"] = _tensor(file, stored[layer.bias])
+        elif not layer.bias and f"{layer.name}.weight" in tensors:
+            tensors[f"{layer.name}.bias"] = torch.zeros(len(tensors[f"{layer.name}.weight"]))
     slopes = {
-        layer: torch.from_numpy(arrays[slope].astype(np.float32).reshape(-1))
-        for layer, slope in _slopes(graph)
-        if slope in arrays
+        layer.name: _tensor(file, stored[layer.slopes]).reshape(-1)
+        for layer in layers
+        if layer.slopes in stored
     }
     return ExportedWeights(file, description, tensors, slopes)
 
@@ -110,7 +112,7 @@ def load_exported(network: FaceNetwork, exported: ExportedWeights, *, heads: boo
                 exported, exported.slopes, layer, module.weight, f"{name}.weight"
             )
         elif isinstance(module, _BatchNorm) and f"{name}.running_mean" not in exported.tensors:
-            weights |= _as_bias(exported, name, module, layer)
+            weights |= _as_bias(exported, name, module, layer, has_bias=f"{layer}.bias" in weights)
             folded.append(module)
         else:
             weights |= {
@@ -163,21 +165,57 @@ def _leaves(network: nn.Module) -> Iterator[tuple[str, nn.Module]]:
     return ((name, module) for name, module in network.named_modules() if not list(module.children()))
 
 
-def _slopes(graph: GraphProto) -> Iterator[tuple[str, str]]:
-    """The name of each convolution that a PReLU follows, and of the tensor with its slopes."""
-    producers = {output: node for node in graph.node for output in node.output}
+def _tensor(file: Path, stored: TensorProto) -> Tensor:
+    from onnx import numpy_helper
+
+    try:
+        values = torch.from_numpy(numpy_helper.to_array(stored).astype(np.float32))
+    except (ValueError, TypeError, OverflowError) as error:
+        raise ModelError(f"{file}: weight {stored.name!r} is broken ({first_line(error)})") from error
+    if not values.isfinite().all():
+        raise ModelError(f"{file}: weight {stored.name!r} has values that are not finite numbers")
+    return values
+
+
+class _Layer(NamedTuple):
+    """A convolution or linear layer of a graph: its name in the network, and the names of tensors ("" for none)."""
+
+    name: str
+    bias: str
+    slopes: str
+
+
+def _layers(graph: GraphProto) -> list[_Layer]:
+    """The convolutions and linear layers, each with its bias and the slopes of the PReLU that follows it.
+
+    Equal biases of several layers may be stored once, under one of their names, and a bias of zeros not at all.
+    """
+    slopes = {
+        node.input[0]: node.input[1]
+        for node in graph.node
+        if node.op_type == "PRelu" and len(node.input) == 2
+    }
+    found = []
     for node in graph.node:
-        before = producers.get(node.input[0]) if node.op_type == "PRelu" else None
-        if before is not None and before.op_type == "Conv":
-            yield before.input[1].removeprefix(PREFIX).removesuffix(".weight"), node.input[1]
+        if node.op_type in ("Conv", "Gemm") and len(node.input) in (2, 3) and node.output:
+            weight, bias = node.input[1], node.input[2] if len(node.input) == 3 else ""
+            name = _own_name(weight).removesuffix(".weight")
+            found.append(_Layer(name, bias, slopes.get(node.output[0], "")))
+    return found
 
 
-def _as_bias(exported: ExportedWeights, name: str, norm: _BatchNorm, layer: str) -> dict[str, Tensor]:
-    """The state of a BatchNorm that adds the bias of the layer that it became part of."""
+def _own_name(name: str) -> str:
+    return name.removeprefix(PREFIX).removesuffix(HALF)
+
+
+def _as_bias(
+    exported: ExportedWeights, name: str, norm: _BatchNorm, layer: str, *, has_bias: bool
+) -> dict[str, Tensor]:
+    """The state of a BatchNorm that adds the bias of the layer that it became part of, if that has none itself."""
     assert norm.running_var is not None
     bias = torch.zeros_like(norm.bias)
-    if f"{layer}.bias" not in exported.tensors:
-        bias = _fitting(exported, exported.tensors, f"{layer}.weight_bias", bias, f"{name}.bias")
+    if not has_bias:
+        bias = _fitting(exported, exported.tensors, f"{layer}.bias", bias, f"{name}.bias")
     return {
         f"{name}.weight": torch.ones_like(norm.weight),
         f"{name}.bias": bias,
