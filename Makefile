@@ -1,4 +1,4 @@
-# Two commands make their own environment: `make demo` and `make test`.
+# Every target makes the environment that it needs.
 PYTHON ?= python3
 VENV ?= .venv
 TORCH_CPU ?= torch==2.13.0
@@ -11,14 +11,15 @@ INTEGRATIONS := $(VENV)-integrations
 
 .PHONY: demo test test-fast test-integrations test-oldest coverage check docs fuzz bench clean
 
-# A GPU takes the ordinary PyTorch; without one, the small CPU build.
+# Without a GPU, a particular build of PyTorch can be asked for, such as
+# TORCH_CPU="torch==2.13.0 --index-url https://download.pytorch.org/whl/cpu".
 $(READY): setup.cfg pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	if command -v nvidia-smi >/dev/null 2>&1 && nvidia-smi >/dev/null 2>&1; then \
 		$(BIN)/python -m pip install --quiet "torch>=2.13"; \
 	else \
-		$(BIN)/python -m pip install --quiet "$(TORCH_CPU)"; \
+		$(BIN)/python -m pip install --quiet $(TORCH_CPU); \
 	fi
 	$(BIN)/python -m pip install --quiet --editable ".[cpu,parquet,ray,report,serve,train,test]"
 	touch $(READY)

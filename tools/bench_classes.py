@@ -59,7 +59,6 @@ def main() -> None:
     )
     parser.add_argument(
         "--implementations",
-        "--ways",
         choices=IMPLEMENTATIONS,
         nargs="+",
         default=IMPLEMENTATIONS,

@@ -76,8 +76,8 @@ ScoreOption = Annotated[
     typer.Option(
         "--score",
         metavar="NAME[:OPTION=VALUE,...]",
-        help="With a training run: max_softmax, max_logit, odin, energy, mc_dropout, ser_fiq or newton_temperature of "
-        "its classifier; may be repeated.",
+        help="With a training run: max_softmax, max_logit, odin, energy, mc_dropout, ser_fiq, newton_temperature or "
+        "perturbed_quality of its classifier; may be repeated.",
     ),
 ]
 EnsembleOption = Annotated[

@@ -59,7 +59,8 @@ def export(
     data: Annotated[
         list[str] | None,
         typer.Option(
-            help="Aligned faces to check the export on and to measure int8 ranges on; by default the training data."
+            help="Aligned faces to check the export on and to measure int8 ranges on; by default the run's held-out "
+            "images, or else its training images."
         ),
     ] = None,
     license: Annotated[

@@ -45,7 +45,7 @@ MinQuality = Annotated[
 ]
 Keep = Annotated[
     float | None,
-    typer.Option(help="Use the model's calibrated threshold that keeps this fraction of good faces."),
+    typer.Option(help="Use the model's threshold that keeps this fraction of its calibration faces."),
 ]
 KeepPoor = Annotated[
     bool,

@@ -78,7 +78,7 @@ def score(
     keep: Annotated[
         float | None,
         typer.Option(
-            help="Accept faces above the model's calibrated threshold that keeps this fraction of good faces."
+            help="Accept faces above the model's threshold that keeps this fraction of its calibration faces."
         ),
     ] = None,
     save_crops: Annotated[

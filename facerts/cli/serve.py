@@ -55,8 +55,8 @@ def serve(
     keep: Annotated[
         float | None,
         typer.Option(
-            help="Accept faces above the model's calibrated threshold that keeps this fraction of good faces, unless a "
-            "request sets a threshold."
+            help="Accept faces above the model's threshold that keeps this fraction of its calibration faces, "
+            "unless a request sets a threshold."
         ),
     ] = None,
     min_quality: Annotated[

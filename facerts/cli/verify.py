@@ -75,7 +75,7 @@ def verify(
     keep: Annotated[
         float | None,
         typer.Option(
-            help="Decide only on faces above the model's calibrated threshold that keeps this fraction of good faces; "
+            help="Decide only on faces above the model's threshold that keeps this fraction of its calibration faces; "
             "by default 0.95."
         ),
     ] = None,

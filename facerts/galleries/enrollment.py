@@ -88,7 +88,7 @@ class Rejected:
 
 
 def default_threshold(scorer: Scorer, keep: float) -> float | None:
-    """The model's threshold of quality for a share of good faces; None if it was not calibrated for that."""
+    """The model's threshold of quality for a share of its calibration faces; None if it was not calibrated for that."""
     try:
         return scorer.threshold(keep)
     except ModelError:

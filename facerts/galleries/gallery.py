@@ -84,8 +84,9 @@ class Gallery:
         Args:
             scorer: the model, and the detector for photos.
             images: images with identities: a folder with one subfolder for each person, records, tar shards.
-            min_quality: reject faces below this quality; None for the model's threshold that keeps 0.95 of good faces,
-                if it has one; -inf for none. What is not a face is rejected too, unless this is -inf.
+            min_quality: reject faces below this quality; None for the model's threshold that keeps 0.95 of its
+                calibration faces, if it has one; -inf for none. What is not a face is rejected too, unless
+                this is -inf.
             progress: label of a progress bar; empty for none.
 
         Raises:
@@ -208,7 +209,7 @@ class Gallery:
             fpir: see ``threshold``.
             k: number of candidates of each face.
             min_quality: say nothing of faces below this quality; None for the model's threshold that keeps 0.99 of
-                good faces, if it has one; -inf for none.
+                calibration faces, if it has one; -inf for none.
             largest: search only for the largest face of each photo.
             backend: search backend, both exact.
             progress: label of a progress bar; empty for none.

@@ -71,7 +71,7 @@ class Scorer:
             images: paths, encoded bytes, ``(H, W, 3) uint8`` arrays or PIL images; one, several, or ``(N, H, W, 3)``.
                 Without a detector they are aligned crops, 112 x 112 unless ``resize_crops``.
             min_quality: accept faces with at least this quality.
-            keep: accept faces above the model's calibrated threshold that keeps this share of good faces.
+            keep: accept faces above the model's threshold that keeps this share of its calibration faces.
             largest: score only the largest face of each photo.
             color: order of the channels of arrays: "RGB", or "BGR" for those of ``cv2.imread``.
 
@@ -146,8 +146,8 @@ class Scorer:
             second: likewise.
             fmr: share of the pairs of different people that may be taken for the same person, one of those that the
                 model was calibrated for.
-            keep: compare only faces above the model's calibrated threshold that keeps this share of good faces; by
-                default 0.95 if the model has quality thresholds.
+            keep: compare only faces above the model's threshold that keeps this share of its calibration faces;
+                by default 0.95 if the model has quality thresholds.
             min_quality: instead, compare faces with at least this quality.
 
         Returns:

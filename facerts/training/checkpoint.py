@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -160,7 +160,7 @@ def check_parts(state: dict[str, Any], where: object) -> None:
     """
     centers = state.get("centers")
     rows = centers.get("weight") if isinstance(centers, dict) else None
-    # Checkpoints of earlier versions may have no "method", no "per_sample" and no "average".
+    # Checkpoints of earlier versions may have no "method", no "per_sample", no "average" and no "initial".
     valid = {
         "network": _are_tensors(state.get("network")),
         "average": state.get("average") is None or _are_tensors(state["average"]),
@@ -169,6 +169,7 @@ def check_parts(state: dict[str, Any], where: object) -> None:
         "centers": isinstance(rows, Tensor) and rows.ndim == 2,
         "step": isinstance(state.get("step"), int),
         "position": isinstance(state.get("position", 0.0), int | float),
+        "initial": _is_origin(state.get("initial")),
     }
     if invalid := [name for name, is_valid in valid.items() if not is_valid]:
         raise ModelError(
@@ -176,8 +177,43 @@ def check_parts(state: dict[str, Any], where: object) -> None:
         )
 
 
+def _is_origin(part: Any) -> bool:
+    names = {field.name for field in fields(Origin)}
+    return part is None or (
+        isinstance(part, dict)
+        and part.keys() == names
+        and all(isinstance(text, str) for text in part.values())
+    )
+
+
 def _are_tensors(part: Any) -> bool:
     return isinstance(part, dict) and all(isinstance(value, Tensor) for value in part.values())
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What the weights of a network were trained on, and under which terms; written into exported files.
+
+    Attributes:
+        training_data: name of the data.
+        terms: license terms.
+    """
+
+    training_data: str
+    terms: str
+
+    def after(self, initial: Origin | None) -> Origin:
+        """The origin of weights that were trained on from others."""
+        if initial is None:
+            return self
+        return Origin(_after(self.training_data, initial.training_data), _after(self.terms, initial.terms))
+
+
+def _after(own: str, initial: str) -> str:
+    """One text after the other, unless one of them says it all."""
+    if initial in own:
+        return own
+    return initial if initial.startswith(own) else f"{own}; initial weights: {initial}"
 
 
 @dataclass(frozen=True)
@@ -203,11 +239,13 @@ class TrainedNetwork(ScoringNetwork):
         recipe: recipe of the run.
         step: number of training steps.
         identities: C, number of identities it was trained on.
+        origin: what it was trained on, the initial weights included.
     """
 
     recipe: Recipe
     step: int
     identities: int
+    origin: Origin
 
 
 def load_network(run: str | Path, *, averaged: bool = True) -> TrainedNetwork:
@@ -250,7 +288,15 @@ def trained_network(state: dict[str, Any], where: object, *, averaged: bool = Tr
     network.load_state_dict(weights)
     method.state.load_state_dict(method_state)
     identities = len(state["centers"]["weight"])
-    return TrainedNetwork(network.eval(), method, recipe.backbone, recipe, state["step"], identities)
+    return TrainedNetwork(
+        network.eval(), method, recipe.backbone, recipe, state["step"], identities, origin_of(state, recipe)
+    )
+
+
+def origin_of(state: dict[str, Any], recipe: Recipe) -> Origin:
+    """What the network in a checkpoint was trained on."""
+    initial = state.get("initial")
+    return Origin(recipe.data.name, recipe.data.terms).after(None if initial is None else Origin(**initial))
 
 
 def _build(recipe: Recipe) -> tuple[FaceNetwork, Method]:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.parallel import DistributedDataParallel
 
 from facerts.errors import Error
+from facerts.training.checkpoint import Origin
 from facerts.training.class_head.centers import ClassCenters
 from facerts.training.class_head.row_updates import RowUpdates
 from facerts.training.compiled import compiled
@@ -23,7 +23,7 @@ from facerts.training.methods import Batch, ClassificationMethod, Loss
 from facerts.training.network_embedder import NetworkEmbedder, to_network_input
 from facerts.training.nn import build_network, recompute_activations
 from facerts.training.nn.exported import refit_norms
-from facerts.training.pretrained import init_weights
+from facerts.training.pretrained import InitialWeights, init_weights
 from facerts.training.recipe import Optim, Recipe
 from facerts.training.step_reports import StepReport, StepReports, reads_late
 from facerts.training.transfer import to_device
@@ -104,14 +104,15 @@ class Learner:
             else self.teacher.centers
         )
         self.method.state.to(self.device)
-        folded: list[_BatchNorm] = []
+        initial = InitialWeights()
         if backbone.weights is not None:
             learned_centers = self.centers if self.teacher is None else None
-            folded = init_weights(backbone.weights, self.network, self.method, learned_centers)
+            initial = init_weights(backbone.weights, self.network, self.method, learned_centers)
         self.frozen = backbone.frozen or self.method.trains == "heads"
-        if folded and not self.frozen:
+        self.initial = initial.origin
+        if initial.norms and not self.frozen:
             assert sample is not None
-            refit_norms(self.network, folded, to_network_input(sample().to(self.device)))
+            refit_norms(self.network, initial.norms, to_network_input(sample().to(self.device)))
         if self.frozen:
             self.network.trunk.requires_grad_(False)
             self.network.embedding.requires_grad_(False)
@@ -244,6 +245,7 @@ class Learner:
             "optimizer": self._map_centers(self.optimizer.state_dict(), self._gather_rows),
             "scaler": self.scaler.state_dict(),
             "teacher": None if self.teacher is None else {"projection": self.teacher.projection},
+            "initial": None if self.initial is None else asdict(self.initial),
             "generators": self.processes.all_gather_object(self._generators()),
         }
 
@@ -263,6 +265,8 @@ class Learner:
         self.method.per_sample = {name: value.to(self.device) for name, value in saved.items()}
         self.optimizer.load_state_dict(self._map_centers(state["optimizer"], self._own_rows))
         self.scaler.load_state_dict(state["scaler"])
+        initial = state.get("initial")
+        self.initial = None if initial is None else Origin(**initial)
         generators = state.get("generators", [])
         if len(generators) == self.processes.count:
             cpu_state, gpu_state = generators[self.processes.rank]

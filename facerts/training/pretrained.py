@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,11 +14,13 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from facerts.errors import ModelError
 from facerts.hub.registry import find_shipped, shipped_models
 from facerts.training.checkpoint import (
+    Origin,
     ScoringNetwork,
     TrainedNetwork,
     check_parts,
     exported_weights,
     is_checkpoint,
+    origin_of,
     read_file,
     recipe_of,
     trained_network,
@@ -38,6 +40,19 @@ class PretrainedNetwork(ScoringNetwork):
     """
 
     file: Path
+
+
+@dataclass(frozen=True)
+class InitialWeights:
+    """What a run must know of the weights it starts from.
+
+    Attributes:
+        origin: what they were trained on; None for published weights, which do not say.
+        norms: BatchNorms without statistics, from an exported file; see ``exported.load_exported``.
+    """
+
+    origin: Origin | None = None
+    norms: Sequence[_BatchNorm] = ()
 
 
 def open_network(weights: str | Path, *, averaged: bool = True) -> TrainedNetwork | PretrainedNetwork:
@@ -83,7 +98,7 @@ def open_network(weights: str | Path, *, averaged: bool = True) -> TrainedNetwor
 
 def init_weights(
     weights: str | Path, network: FaceNetwork, method: Method, centers: ClassCenters | None
-) -> list[_BatchNorm]:
+) -> InitialWeights:
     """Initialize trunk and embedding of a new network from a run, an exported file or a file of published weights.
 
     From a run, the class centers are also taken if there are as many, and the heads and the method's state if it is the
@@ -97,7 +112,7 @@ def init_weights(
         centers: changed in place; None if they are not learned.
 
     Returns:
-        BatchNorms without statistics, from an exported file; see ``exported.load_exported``.
+        What else must be known of the weights.
 
     Raises:
         ModelError: no such file, or its network does not fit.
@@ -105,11 +120,12 @@ def init_weights(
     """
     if file := _exported_file(weights):
         model = exported.read_exported(file)
-        return exported.load_exported(network, model, heads=model.description.method == method.name)
+        norms = exported.load_exported(network, model, heads=model.description.method == method.name)
+        return InitialWeights(Origin(model.description.training_data, model.description.terms), norms)
     state = read_file(weights)
     if not is_checkpoint(state):
         pretrained.load_pretrained(network, pretrained.state_dict(state, weights), weights)
-        return []
+        return InitialWeights()
     recipe = recipe_of(state, weights)
     check_parts(state, weights)
     tensors, own = exported_weights(state), network.state_dict()
@@ -129,7 +145,7 @@ def init_weights(
     rows = state["centers"]["weight"]
     if centers is not None and rows.shape == (centers.identities, network.embedding_size):
         centers.load_state_dict({"weight": rows[centers.classes.start : centers.classes.stop]})
-    return []
+    return InitialWeights(origin_of(state, recipe))
 
 
 def _exported_file(weights: str | Path) -> Path | None:

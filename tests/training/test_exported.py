@@ -17,7 +17,7 @@ from facerts.errors import ModelError
 from facerts.hub.registry import find_shipped
 from facerts.onnx.contract import store_description
 from facerts.training.checkpoint import FILE, save_checkpoint
-from facerts.training.export.from_checkpoint import export_run
+from facerts.training.export.from_checkpoint import describe, export_run
 from facerts.training.learner import Learner
 from facerts.training.loader import TrainingData
 from facerts.training.loop import train
@@ -146,6 +146,23 @@ def test_a_run_goes_on_from_an_exported_file_and_can_be_resumed(
     ready = open_network(tmp_path / "run").network.state_dict()
     before = open_network(exported.with_suffix("")).network.state_dict()
     assert not torch.equal(ready["trunk.stem.0.0.weight"], before["trunk.stem.0.0.weight"])
+
+
+def test_what_the_initial_weights_were_trained_on_stays_with_the_model(
+    make_recipe: MakeRecipe, exported: Path, tmp_path: Path
+) -> None:
+    own = (f"backbone={BACKBONES['compact']}", "optim.epochs=0.25", "optim.milestones=[]")
+    recipe = make_recipe(*own, f"backbone.weights={exported}", "data.name=ours", "data.terms=free")
+    train(recipe, tmp_path / "first")
+    again = make_recipe(*own, f"backbone.weights={tmp_path / 'first'}", "data.name=theirs", "data.terms=free")
+    train(again, tmp_path / "second")
+    train(again, tmp_path / "second", resume=True)
+    said = [describe(open_network(tmp_path / run), ["embedding"], name="m") for run in ("first", "second")]
+    assert [description.training_data for description in said] == [
+        "ours; initial weights: drawn",
+        "theirs; initial weights: ours; initial weights: drawn",
+    ]
+    assert [description.terms for description in said] == ["free; initial weights: none"] * 2
 
 
 def test_the_error_for_another_network_names_that_of_the_file(

@@ -10,6 +10,7 @@ from torch.fx.experimental import _config as experimental
 
 from facerts.training.learner import Learner
 from facerts.training.methods import METHODS, Batch
+from facerts.training.pretrained import InitialWeights
 from facerts.training.recipe import Recipe
 from facerts.training.step_reports import GROUP
 from tests.training.fake_device import META, Waits, use_fake_device
@@ -25,7 +26,7 @@ NETWORK = "backbone.name=compact"
 @pytest.fixture
 def fake_device(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     use_fake_device(monkeypatch)
-    monkeypatch.setattr("facerts.training.learner.init_weights", lambda *_: None)
+    monkeypatch.setattr("facerts.training.learner.init_weights", lambda *_: InitialWeights())
     # The result of nonzero then has the shape that it has if nothing is zero.
     with experimental.patch(meta_nonzero_assume_all_nonzero=True):
         yield

@@ -33,7 +33,7 @@ class FaceAnalysis:
         detector_model: the detector's file, for SCRFD also a model pack; None for YuNet's, which is downloaded if it is
             not on this machine.
         min_quality: accept faces with at least this quality.
-        keep: accept faces above the model's calibrated threshold that keeps this share of good faces.
+        keep: accept faces above the model's threshold that keeps this share of its calibration faces.
         providers: names of ONNX Runtime execution providers, in order of preference; None for the CPU.
         threads: threads per batch; None leaves the choice to ONNX Runtime.
         batch_size: crops per batch.

@@ -34,7 +34,7 @@ def add_quality(
         img: the image, ``(H, W, 3) uint8`` BGR.
         scorer: from ``facerts.load``; its detector is not used.
         min_quality: accept faces with at least this quality.
-        keep: accept faces above the model's calibrated threshold that keeps this share of good faces.
+        keep: accept faces above the model's threshold that keeps this share of its calibration faces.
 
     Raises:
         ImageError: ``img`` is not such an array.

@@ -157,9 +157,9 @@ def describe(
     training_data = recipe_sha256 = source = ""
     if isinstance(trained, TrainedNetwork):
         recipe = trained.recipe
-        training_data = recipe.data.name
+        training_data = trained.origin.training_data
         recipe_sha256 = hashlib.sha256(recipe.to_yaml().encode()).hexdigest()
-        terms = terms or recipe.data.terms
+        terms = terms or trained.origin.terms
     elif terms:
         source = f"{trained.file.name}, SHA-256 {sha256_file(trained.file)}"
     else:

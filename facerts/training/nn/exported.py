@@ -6,7 +6,7 @@ linear layer becomes part of that layer's weight and bias, and the slopes of a P
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -127,7 +127,7 @@ def load_exported(network: FaceNetwork, exported: ExportedWeights, *, heads: boo
 
 
 @torch.no_grad()
-def refit_norms(network: FaceNetwork, norms: list[_BatchNorm], images: Tensor) -> None:
+def refit_norms(network: FaceNetwork, norms: Sequence[_BatchNorm], images: Tensor) -> None:
     """Give BatchNorms from ``load_exported`` the statistics of images, so that training mode computes about the same.
 
     In evaluation mode the network computes the same as before: the statistics are undone by weight and bias.
