@@ -62,10 +62,19 @@ class Validator:
         self.names = [benchmark.name for benchmark in self._benchmarks]
 
     def measure(self, embedder: Embedder) -> Iterator[tuple[str, dict[str, float]]]:
-        """Yield the name of each set with its accuracy, AUROC, EER and TAR at each FAR."""
+        """Yield the name of each set with its accuracy, AUROC, EER and TAR at each FAR.
+
+        Prints a warning if all pairs have the same similarity.
+        """
         for benchmark in self._benchmarks:
             section, _ = evaluate_verification(embedder, benchmark, flip=self._flip)
             assert section.accuracy is not None  # pairs have folds; templates alone have none
+            if section.auroc == section.eer == 0.5:
+                warn(
+                    f"{benchmark.name}: the network embeds all images alike, so its training has collapsed; start "
+                    "again with a lower optim.lr, a longer optim.warmup_epochs or a lower weight of the method's own "
+                    "term"
+                )
             yield (
                 benchmark.name,
                 {

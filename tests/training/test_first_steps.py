@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from facerts.errors import DataError
+from facerts.training.learner import Learner
 from facerts.training.loop import train
 from facerts.training.recipe import Recipe
 from facerts.training.validation import Validator
@@ -88,6 +89,19 @@ def test_the_heldout_sets_that_exist_are_measured(
     assert capsys.readouterr().err.count("warning") == 1
     Validator(make_recipe(sets, "validation.pairs=10"), None, warns=False)
     assert not capsys.readouterr().err
+
+
+def test_a_collapsed_network_is_called_so(
+    make_recipe: MakeRecipe, drawn_faces: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe = make_recipe(f"validation.heldout={drawn_faces}", "validation.pairs=10")
+    learner, validator = Learner(recipe, 4), Validator(recipe, None)
+    list(validator.measure(learner.embedder()))
+    assert "collapsed" not in capsys.readouterr().err
+    learner.network.embedding[0].weight.data.zero_()
+    list(validator.measure(learner.embedder()))
+    error = " ".join(capsys.readouterr().err.split())
+    assert f"{drawn_faces.name}: the network embeds all images alike" in error
 
 
 def test_a_run_says_what_it_does_and_what_comes_next(
