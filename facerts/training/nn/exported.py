@@ -137,19 +137,20 @@ def refit_norms(network: FaceNetwork, norms: Sequence[_BatchNorm], images: Tenso
         norms: BatchNorms of the network that add a bias and nothing else.
         images: ``(B, 3, 112, 112)`` training images.
     """
-    found: dict[nn.Module, Tensor] = {}
-    hooks = [
-        norm.register_forward_pre_hook(lambda norm, inputs: found.update({norm: inputs[0].float()}))
-        for norm in norms
-    ]
+    found: dict[nn.Module, tuple[Tensor, Tensor]] = {}
+
+    def measure(norm: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+        dimensions = [dimension for dimension in range(inputs[0].ndim) if dimension != 1]
+        found[norm] = torch.var_mean(inputs[0].float(), dim=dimensions, correction=0)
+
+    hooks = [norm.register_forward_pre_hook(measure) for norm in norms]
     training = network.training
     network.eval()(images)
     network.train(training)
     for hook in hooks:
         hook.remove()
     for norm in norms:
-        dimensions = [dimension for dimension in range(found[norm].ndim) if dimension != 1]
-        variance, mean = torch.var_mean(found[norm], dim=dimensions, correction=0)
+        variance, mean = found[norm]
         assert norm.running_mean is not None
         assert norm.running_var is not None
         norm.running_mean.copy_(mean)
