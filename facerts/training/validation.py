@@ -6,6 +6,8 @@ import glob
 import os
 from collections.abc import Collection, Iterator
 
+import numpy as np
+
 from facerts.benchmarks import open_benchmark, pairs_from_identities
 from facerts.datasets import Source, open_source
 from facerts.embedding.outputs import Embedder
@@ -67,9 +69,9 @@ class Validator:
         Prints a warning if all pairs have the same similarity.
         """
         for benchmark in self._benchmarks:
-            section, _ = evaluate_verification(embedder, benchmark, flip=self._flip)
+            section, arrays = evaluate_verification(embedder, benchmark, flip=self._flip)
             assert section.accuracy is not None  # pairs have folds; templates alone have none
-            if section.auroc == section.eer == 0.5:
+            if np.ptp(arrays["scores"]) == 0:
                 warn(
                     f"{benchmark.name}: the network embeds all images alike, so its training has collapsed; start "
                     "again with a lower optim.lr, a longer optim.warmup_epochs or a lower weight of the method's own "
