@@ -22,7 +22,7 @@ from facerts.onnx.contract import SCHEMA, Description
 from facerts.training.checkpoint import ScoringNetwork, TrainedNetwork
 from facerts.training.export.onnx_file import add_description, appearing, write_module
 from facerts.training.network_embedder import NetworkEmbedder
-from facerts.training.nn import fold_branches
+from facerts.training.nn import for_inference
 from facerts.training.pretrained import PretrainedNetwork, open_network
 from facerts.version import __version__
 
@@ -43,7 +43,7 @@ class _ScoringModule(nn.Module):
 
     def __init__(self, trained: ScoringNetwork, names: Sequence[str]) -> None:
         super().__init__()
-        self.network = fold_branches(trained.network)
+        self.network = for_inference(trained.network)
         self.state = trained.method.state
         self._score = trained.method.score
         self._names = tuple(names)

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from facerts.training.nn.compact import PLANS, Compact, fold_branches
+from facerts.training.nn.compact import PLANS, Compact
 from facerts.training.nn.heads import FaceNetwork, HeadSpec
+from facerts.training.nn.inference import for_inference
 from facerts.training.nn.iresnet import BLOCKS_PER_STAGE, IResNet
 from facerts.training.nn.mobilefacenet import MobileFaceNet
 from facerts.training.nn.residual_block import recompute_activations
 
-__all__ = ["BACKBONES", "FaceNetwork", "HeadSpec", "build_network", "fold_branches", "recompute_activations"]
+__all__ = ["BACKBONES", "FaceNetwork", "HeadSpec", "build_network", "for_inference", "recompute_activations"]
 
 # Every trunk takes `width` and `dropout`, and has the attribute `features`, its number of outputs.
 BACKBONES: dict[str, Callable[..., IResNet | MobileFaceNet | Compact]] = {

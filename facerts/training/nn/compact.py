@@ -18,7 +18,6 @@ CVPR 2018 (inverted, depthwise), after plain blocks in the first stage as in Tan
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -181,16 +180,6 @@ class RepBlock(ResidualBlock):
             folded.weight += kernel * scale[:, None, None, None]
             folded.bias += norm.bias - norm.running_mean * scale
         return nn.Sequential(folded, nn.ReLU())
-
-
-def fold_branches(network: nn.Module) -> nn.Module:
-    """A copy of a network in evaluation mode with all RepVGG branches folded; for inference only."""
-    network = copy.deepcopy(network)
-    for module in list(network.modules()):
-        for name, child in module.named_children():
-            if isinstance(child, RepBlock):
-                setattr(module, name, child.folded())
-    return network
 
 
 def rep(inputs: int, outputs: int, stride: int, hidden: int) -> RepBlock:

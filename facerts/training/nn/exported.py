@@ -1,7 +1,8 @@
 """Weights of ONNX files that ``facerts export`` has written, to go on training from them.
 
 An exported file keeps the names of its weights. Two things change on export: a BatchNorm behind a convolution or a
-linear layer becomes part of that layer's weight and bias, and the slopes of a PReLU lose their name.
+linear layer becomes part of that layer's weight and bias, and the slopes of a PReLU either become those of an
+``inference.MaxPReLU`` or lose their name.
 """
 
 from __future__ import annotations
@@ -65,6 +66,10 @@ def read_exported(file: Path) -> ExportedWeights:
     stored = {tensor.name: tensor for tensor in graph.initializer}
     tensors = {
         _own_name(name): _tensor(file, tensor) for name, tensor in stored.items() if name.startswith(PREFIX)
+    }
+    # The slopes of MaxPReLU have one dimension for each of a map's, PReLU's have one.
+    tensors = {
+        name: value.reshape(-1) if value.shape[1:] == (1, 1) else value for name, value in tensors.items()
     }
     layers = _layers(graph)
     for layer in layers:

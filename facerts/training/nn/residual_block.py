@@ -5,6 +5,7 @@ Chen, Xu, Zhang, Guestrin: "Training Deep Nets with Sublinear Memory Cost", 2016
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
@@ -14,7 +15,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils.checkpoint import checkpoint
 
 
-class ResidualBlock(nn.Module):
+class ResidualBlock(nn.Module, ABC):
     """Base class of the blocks of a trunk; subclasses implement ``transform`` in place of ``forward``.
 
     Attributes:
@@ -28,9 +29,9 @@ class ResidualBlock(nn.Module):
             return self.transform(x)
         return checkpoint(self.transform, x, use_reentrant=False, context_fn=self._contexts)  # type: ignore[no-any-return]
 
+    @abstractmethod
     def transform(self, x: Tensor) -> Tensor:
         """The block's output for ``(B, C, H, W)``."""
-        raise NotImplementedError
 
     def _contexts(self) -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
         """Contexts of the forward pass and of the recomputation."""

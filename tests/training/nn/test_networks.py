@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from facerts.training.nn import BACKBONES, HeadSpec, build_network, fold_branches
+from facerts.training.nn import BACKBONES, HeadSpec, build_network, for_inference
 from facerts.training.nn.flops import count_multiply_adds, count_parameters
 from facerts.training.nn.iresnet import MIN_CHANNELS
 
@@ -150,7 +150,7 @@ def test_folded_branches_compute_the_same_in_evaluation_mode() -> None:
                 torch.nn.init.normal_(values, 0.5, 0.3)
             torch.nn.init.uniform_(module.running_var, 0.5, 2.0)
     network.eval()
-    folded = fold_branches(network)
+    folded = for_inference(network)
     images = torch.randn(3, 3, 112, 112, dtype=torch.float64)
     with torch.no_grad():
         expected, actual = network(images)["embedding"], folded(images)["embedding"]
@@ -158,6 +158,18 @@ def test_folded_branches_compute_the_same_in_evaluation_mode() -> None:
     kept = [name for name, _ in folded.named_modules() if "identity" in name or "point" in name]
     assert kept == []
     assert any("identity" in name for name, _ in network.named_modules())
+
+
+def test_prelu_becomes_a_maximum_unless_a_slope_is_above_1() -> None:
+    layers = torch.nn.Sequential(*(torch.nn.PReLU(5) for _ in range(3))).double()
+    with torch.no_grad():
+        layers[0].weight.copy_(torch.tensor([-1.5, -0.3, 0.0, 0.9, 1.0]))
+        layers[1].weight.copy_(torch.tensor([-0.5, 0.0, 0.1, 0.2, 1.1]))
+    faster = for_inference(layers)
+    assert [type(layer).__name__ for layer in faster] == ["MaxPReLU", "PReLU", "MaxPReLU"]
+    x = torch.randn(4, 5, 6, 7, dtype=torch.float64)
+    for slow, fast in zip(layers, faster, strict=True):
+        assert torch.equal(fast(x), slow(x))
 
 
 def test_compact_networks_can_be_folded_completely() -> None:
