@@ -110,12 +110,13 @@ class Learner:
             initial = init_weights(backbone.weights, self.network, self.method, learned_centers)
         self.frozen = backbone.frozen or self.method.trains == "heads"
         self.initial = initial.origin
-        if initial.norms and not self.frozen:
-            assert sample is not None
-            refit_norms(self.network, initial.norms, to_network_input(sample().to(self.device)))
         if self.frozen:
             self.network.trunk.requires_grad_(False)
             self.network.embedding.requires_grad_(False)
+        # Frozen layers stay in evaluation mode, so only the heads' BatchNorms need statistics then.
+        if trained_norms := [norm for norm in initial.norms if norm.bias.requires_grad]:
+            assert sample is not None
+            refit_norms(self.network, trained_norms, to_network_input(sample().to(self.device)))
         if self.method.trains == "heads":
             self.centers.requires_grad_(False)
         self.optimizer = build_optimizer(

@@ -79,7 +79,8 @@ def test_a_network_computes_what_its_exported_file_does(
 ) -> None:
     own = f"backbone={BACKBONES[backbone]}"
     file = export_drawn(make_recipe(own), tmp_path / "drawn.onnx", precision)
-    learner = Learner(make_recipe(own, f"backbone.weights={file}", "backbone.frozen=true", "seed=9"), 4)
+    recipe = make_recipe(own, f"backbone.weights={file}", "backbone.frozen=true", "seed=9")
+    learner = Learner(recipe, 4, sample=TrainingData(recipe).sample)
     found, expected = NetworkEmbedder(learner.network, learner.method)(crops), load_embedder(file)(crops)
     for value, wanted in ((found.embedding, expected.embedding), (found.norm, expected.norm)):
         assert value is not None
@@ -104,6 +105,20 @@ def test_a_network_to_be_trained_has_the_statistics_of_the_training_images(
     # In training mode each BatchNorm normalizes by the batch, here the one that its statistics come from.
     cosines = torch.cosine_similarity(outputs[True]["embedding"], outputs[False]["embedding"])
     assert cosines.min() > 0.99
+
+
+def test_the_heads_of_a_frozen_network_have_the_statistics_of_the_training_images(
+    make_recipe: MakeRecipe, exported: Path
+) -> None:
+    recipe = make_recipe(
+        f"backbone={BACKBONES['compact']}", f"backbone.weights={exported}", "backbone.frozen=true"
+    )
+    data = TrainingData(recipe)
+    network = Learner(recipe, data.identities, sample=data.sample).network.eval()
+    images = to_network_input(data.sample())
+    expected = network(images)["log_scale"]
+    network.heads.train()
+    torch.testing.assert_close(network(images)["log_scale"], expected, atol=1e-4, rtol=1e-4)
 
 
 @pytest.mark.parametrize("other", ["method.degrees=8", "method.name=relaxed_softmax"])
