@@ -60,22 +60,27 @@ class Augmenter:
 
     Args:
         transforms: transforms of albumentations, or with the same ``set_random_seed`` and ``(image=...)``, in order.
+        geometry: the transform that changes scale, position or rotation, if there is one.
     """
 
-    def __init__(self, transforms: list[Any]) -> None:
+    def __init__(self, transforms: list[Any], geometry: Any = None) -> None:
         self._transforms = transforms
+        self._geometry = geometry
 
-    def __call__(self, image: NDArray[np.uint8], key: Key) -> NDArray[np.uint8]:
+    def __call__(self, image: NDArray[np.uint8], key: Key, *, aligned: bool = False) -> NDArray[np.uint8]:
         """Augment one crop.
 
         Args:
             image: ``(112, 112, 3) uint8`` RGB.
             key: (seed of the run, epoch, index in the data set), and the number of the view if it is not the first.
+            aligned: leave scale, position and rotation as they are; everything else changes in the same way.
         """
         if not self._transforms:
             return image
         seeds = np.random.SeedSequence(key).generate_state(len(self._transforms))
         for transform, seed in zip(self._transforms, seeds, strict=True):
+            if aligned and transform is self._geometry:
+                continue
             # With a common seed, the random numbers of the transforms would be correlated.
             transform.set_random_seed(int(seed))
             image = transform(image=image)["image"]
@@ -238,19 +243,18 @@ def build_augmentation(
     except ImportError as error:
         raise MissingExtraError("augmentation needs albumentations: pip install 'facerts[train]'") from error
     transforms: list[Any] = []
+    geometry: Any = None
     if flip:
         transforms.append(albumentations.HorizontalFlip(p=0.5))
     if points_jitter or zoom:
-        transforms.append(
-            Geometry(
-                scale=scale,
-                shift=shift,
-                rotation=rotation,
-                points_jitter=points_jitter,
-                zoom=zoom,
-                zoom_factor=zoom_factor,
-                black_border=black_border,
-            )
+        geometry = Geometry(
+            scale=scale,
+            shift=shift,
+            rotation=rotation,
+            points_jitter=points_jitter,
+            zoom=zoom,
+            zoom_factor=zoom_factor,
+            black_border=black_border,
         )
     elif scale or shift or rotation:
         affine = partial(
@@ -261,16 +265,16 @@ def build_augmentation(
             keep_ratio=True,
             p=1.0,
         )
-        mirrored = affine(border_mode=cv2.BORDER_REFLECT_101)
+        geometry = affine(border_mode=cv2.BORDER_REFLECT_101)
         if black_border:
-            transforms.append(_OneOf(mirrored, affine(border_mode=cv2.BORDER_CONSTANT, fill=0), black_border))
-        else:
-            transforms.append(mirrored)
+            geometry = _OneOf(geometry, affine(border_mode=cv2.BORDER_CONSTANT, fill=0), black_border)
+    if geometry is not None:
+        transforms.append(geometry)
     if small:
         transforms.append(_SmallFaces(small, small_side))
     if corruption:
         transforms.append(_random_corruption(albumentations, max_severity, corruption))
-    return Augmenter(transforms)
+    return Augmenter(transforms, geometry)
 
 
 def _random_corruption(albumentations: Any, max_severity: float, probability: float) -> Any:

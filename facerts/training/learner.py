@@ -152,7 +152,8 @@ class Learner:
         """Forward, backward and one step of the optimizer; ``reports`` gets the step's report.
 
         Args:
-            crops: ``(B, 112, 112, 3) uint8`` RGB, this process's share.
+            crops: ``(B, 112, 112, 3) uint8`` RGB, this process's share; ``(B, 2, 112, 112, 3)`` if the teachers see
+                other views, which come second.
             batch: labels and keys of the crops.
             learning_rate: learning rate of this step.
 
@@ -194,12 +195,13 @@ class Learner:
         Raises:
             NonFiniteLossError: the loss is not finite, and reports are not late.
         """
+        views, teachers_views = (crops, crops) if crops.ndim == 4 else crops.unbind(dim=1)
         images = to_network_input(
-            to_device(crops, self.device), channels_last=self.recipe.compute.channels_last
+            to_device(views, self.device), channels_last=self.recipe.compute.channels_last
         )
         with torch.autocast(self.device.type, dtype=self.autocast, enabled=self.autocast is not None):
             outputs = self.forward(images)
-        loss = self._loss(outputs, batch, crops)
+        loss = self._loss(outputs, batch, teachers_views)
         found = replace(loss, total=loss.total.detach())
         broken = self.processes.all_reduce_sum((~found.total.isfinite()).int())
         report = StepReport(batch.step, learning_rate, batch.ramp, found, broken)
@@ -214,10 +216,10 @@ class Learner:
         self._last_total = loss.total
         return report
 
-    def _loss(self, outputs: dict[str, Tensor], batch: Batch, crops: Tensor) -> Loss:
+    def _loss(self, outputs: dict[str, Tensor], batch: Batch, teachers_views: Tensor) -> Loss:
         if self.teacher is None:
             return self.method.loss(outputs, batch, self.centers)
-        views = self.teacher.embed_views(crops)
+        views = self.teacher.embed_views(teachers_views)
         # The last images of a batch may have no identity; the method's loss leaves them out.
         labeled = slice(len(batch.labels) - self.recipe.unlabeled_size)
         labeled_batch = replace(batch, labels=batch.labels[labeled], samples=batch.samples[labeled])

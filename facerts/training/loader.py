@@ -135,6 +135,8 @@ class TrainingData:
             crops ``(B, 112, 112, 3) uint8`` RGB, labels ``(B,) int64``, data set indices ``(B,) int64``. B is the batch
             size times the number of views, divided by the number of processes; all first views come first. Images
             without identity are at the end of the batch, with label −1 and indices after those of all labeled images.
+            If the recipe's teachers see aligned views, crops are ``(B, 2, 112, 112, 3)``: the network's view and the
+            teachers'.
 
         Raises:
             DataError: an image cannot be read.
@@ -148,6 +150,7 @@ class TrainingData:
                 self._corrupt,
                 build_augmentation(**recipe.data.augmentation.model_dump()),
                 recipe.seed,
+                pairs=recipe.teacher is not None and recipe.teacher.aligned,
             ),
             batch_sampler=StepSampler(
                 self._labels[: len(self.source)],
@@ -268,6 +271,7 @@ class CropDataset(Dataset[tuple[Tensor, Tensor, Tensor]]):
         corrupt: blurs a fixed share of the images.
         augment: augments each crop.
         seed: seed of the augmentation.
+        pairs: beside each view, give the same without its changes of scale, position and rotation.
     """
 
     def __init__(
@@ -277,12 +281,15 @@ class CropDataset(Dataset[tuple[Tensor, Tensor, Tensor]]):
         corrupt: Corruption,
         augment: Augmenter,
         seed: int,
+        *,
+        pairs: bool = False,
     ) -> None:
         self._source = source
         self._labels = labels
         self._corrupt = corrupt
         self._augment = augment
         self._seed = seed
+        self._pairs = pairs
 
     def __getitems__(self, keys: list[SampleKey]) -> tuple[Tensor, Tensor, Tensor] | Error:
         """A batch, or an error, returned because one raised in a worker would arrive as the text of a traceback."""
@@ -292,11 +299,15 @@ class CropDataset(Dataset[tuple[Tensor, Tensor, Tensor]]):
             return error
 
     def _batch(self, keys: list[SampleKey]) -> tuple[Tensor, Tensor, Tensor]:
-        crops = np.empty((len(keys), CROP_SIZE, CROP_SIZE, 3), dtype=np.uint8)
+        crops = np.empty((len(keys), 1 + self._pairs, CROP_SIZE, CROP_SIZE, 3), dtype=np.uint8)
         for row, (epoch, index, view) in enumerate(keys):
             # The first view is the one that a method with a single view gets.
             key = (self._seed, epoch, index) if view == 0 else (self._seed, epoch, index, view)
-            crops[row] = self._augment(self._corrupt(self._source.crop(index), index), key)
+            image = self._corrupt(self._source.crop(index), index)
+            crops[row, 0] = self._augment(image, key)
+            if self._pairs:
+                crops[row, 1] = self._augment(image, key, aligned=True)
+        crops = crops if self._pairs else crops[:, 0]
         indices = np.array([index for _, index, _ in keys], dtype=np.int64)
         return torch.from_numpy(crops), torch.from_numpy(self._labels[indices]), torch.from_numpy(indices)
 

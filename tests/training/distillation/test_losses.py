@@ -20,6 +20,7 @@ from facerts.training.learner import Learner
 from facerts.training.loader import TrainingData
 from facerts.training.loop import train
 from facerts.training.methods import Batch, Loss
+from facerts.training.network_embedder import to_network_input
 from facerts.training.recipe import Recipe, Teacher, load_recipe
 from tests.foreign import write_description, write_embedder
 
@@ -316,6 +317,41 @@ def test_teachers_embed_each_view_independently(
     )
     assert reached[0] is None
     assert reached[1].abs().sum() > 0
+
+
+def test_teachers_see_aligned_views_where_the_network_sees_moved_ones(
+    teacher_model: Path, make_recipe: MakeRecipe, tmp_path: Path
+) -> None:
+    recipe = make_recipe(
+        f"teacher={{models: [{teacher_model}], method_embedding: teachers, aligned: true}}",
+        *SHORT,
+        "data.augmentation={flip: false, scale: 0.3, shift: 0.1}",
+    )
+    data = TrainingData(recipe)
+    learner = Learner(recipe, data.identities, open_distillation(recipe, data.source, None, tmp_path))
+    crops, labels, samples = next(data.batches(0, 1))
+    moved, originals = crops.unbind(dim=1)
+    for crop, index in zip(originals, samples.tolist(), strict=True):
+        assert np.array_equal(crop, data.source.crop(index))
+    assert not torch.equal(moved, originals)
+
+    seen = {}
+    learner.forward = lambda images: seen.setdefault("outputs", learner.network(images))
+    embed_views = learner.teacher.embed_views
+    learner.teacher.embed_views = lambda views: seen.setdefault("views", embed_views(views))
+    learner.step(crops, Batch(labels, samples, step=0, seed=5), 0.1)
+    expected = TeacherEnsemble(recipe.teacher.models).embed_crops(originals.numpy())
+    assert np.array_equal(seen["views"].numpy(), expected)
+    # The network saw the moved crops: its first loss is that of a fresh learner on them alone.
+    fresh = Learner(recipe, data.identities, learner.teacher)
+    fresh.network.train()
+    outputs = fresh.network(to_network_input(moved))
+    torch.testing.assert_close(outputs["embedding"], seen["outputs"]["embedding"])
+
+
+def test_aligned_views_need_teachers_that_see_views(make_recipe: MakeRecipe) -> None:
+    with pytest.raises(Error, match="set target to view or method_embedding to teachers"):
+        make_recipe("teacher={models: [t.onnx], aligned: true}")
 
 
 @pytest.mark.slow
