@@ -60,30 +60,27 @@ class Augmenter:
 
     Args:
         transforms: transforms of albumentations, or with the same ``set_random_seed`` and ``(image=...)``, in order.
-        geometry: the transform that changes scale, position or rotation, if there is one.
     """
 
-    def __init__(self, transforms: list[Any], geometry: Any = None) -> None:
+    def __init__(self, transforms: list[Any]) -> None:
         self._transforms = transforms
-        self._geometry = geometry
 
-    def __call__(self, image: NDArray[np.uint8], key: Key, *, aligned: bool = False) -> NDArray[np.uint8]:
+    def __call__(self, image: NDArray[np.uint8], key: Key, *, zoom: bool = True) -> NDArray[np.uint8]:
         """Augment one crop.
 
         Args:
             image: ``(112, 112, 3) uint8`` RGB.
             key: (seed of the run, epoch, index in the data set), and the number of the view if it is not the first.
-            aligned: leave scale, position and rotation as they are; everything else changes in the same way.
+            zoom: if false, a crop that would be zoomed is not; everything else changes in the same way.
         """
         if not self._transforms:
             return image
         seeds = np.random.SeedSequence(key).generate_state(len(self._transforms))
         for transform, seed in zip(self._transforms, seeds, strict=True):
-            if aligned and transform is self._geometry:
-                continue
             # With a common seed, the random numbers of the transforms would be correlated.
             transform.set_random_seed(int(seed))
-            image = transform(image=image)["image"]
+            options = {} if zoom or not isinstance(transform, Geometry) else {"zoom": False}
+            image = transform(image=image, **options)["image"]
         return image
 
 
@@ -134,7 +131,7 @@ class Geometry:
         self._black_border = black_border
         self._random = np.random.default_rng(0)
 
-    def matrix(self, random: np.random.Generator) -> NDArray[np.float64]:
+    def matrix(self, random: np.random.Generator, *, zoom: bool = True) -> NDArray[np.float64]:
         """Draw the ``(2, 3)`` similarity transform from the crop's pixels to those of the new crop."""
         noise = random.standard_normal(TEMPLATE.shape)
         is_zoomed = random.random() < self._zoom
@@ -144,7 +141,7 @@ class Geometry:
         matrix = np.eye(2, 3)
         if self._jitter:
             matrix = similarity_transform(TEMPLATE + self._jitter * noise, TEMPLATE)
-        if is_zoomed:
+        if is_zoomed and zoom:
             # ArcFace's template has the landmarks below the crop's center; a detector's box has them closer to it.
             center = LANDMARKS_CENTER + lift * (CROP_CENTER - LANDMARKS_CENTER) * [0, 1]
             matrix = _compose(np.exp(log_factor * self._max_log_zoom), 0.0, LANDMARKS_CENTER, center, matrix)
@@ -159,8 +156,8 @@ class Geometry:
     def set_random_seed(self, seed: int) -> None:
         self._random = np.random.default_rng(seed)
 
-    def __call__(self, *, image: NDArray[np.uint8]) -> dict[str, NDArray[np.uint8]]:
-        matrix = self.matrix(self._random)
+    def __call__(self, *, image: NDArray[np.uint8], zoom: bool = True) -> dict[str, NDArray[np.uint8]]:
+        matrix = self.matrix(self._random, zoom=zoom)
         is_black = self._random.random() < self._black_border
         border = cv2.BORDER_CONSTANT if is_black else cv2.BORDER_REFLECT_101
         size = image.shape[1], image.shape[0]
@@ -243,18 +240,19 @@ def build_augmentation(
     except ImportError as error:
         raise MissingExtraError("augmentation needs albumentations: pip install 'facerts[train]'") from error
     transforms: list[Any] = []
-    geometry: Any = None
     if flip:
         transforms.append(albumentations.HorizontalFlip(p=0.5))
     if points_jitter or zoom:
-        geometry = Geometry(
-            scale=scale,
-            shift=shift,
-            rotation=rotation,
-            points_jitter=points_jitter,
-            zoom=zoom,
-            zoom_factor=zoom_factor,
-            black_border=black_border,
+        transforms.append(
+            Geometry(
+                scale=scale,
+                shift=shift,
+                rotation=rotation,
+                points_jitter=points_jitter,
+                zoom=zoom,
+                zoom_factor=zoom_factor,
+                black_border=black_border,
+            )
         )
     elif scale or shift or rotation:
         affine = partial(
@@ -265,16 +263,16 @@ def build_augmentation(
             keep_ratio=True,
             p=1.0,
         )
-        geometry = affine(border_mode=cv2.BORDER_REFLECT_101)
+        mirrored = affine(border_mode=cv2.BORDER_REFLECT_101)
         if black_border:
-            geometry = _OneOf(geometry, affine(border_mode=cv2.BORDER_CONSTANT, fill=0), black_border)
-    if geometry is not None:
-        transforms.append(geometry)
+            transforms.append(_OneOf(mirrored, affine(border_mode=cv2.BORDER_CONSTANT, fill=0), black_border))
+        else:
+            transforms.append(mirrored)
     if small:
         transforms.append(_SmallFaces(small, small_side))
     if corruption:
         transforms.append(_random_corruption(albumentations, max_severity, corruption))
-    return Augmenter(transforms, geometry)
+    return Augmenter(transforms)
 
 
 def _random_corruption(albumentations: Any, max_severity: float, probability: float) -> Any:

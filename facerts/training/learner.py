@@ -220,12 +220,12 @@ class Learner:
         if self.teacher is None:
             return self.method.loss(outputs, batch, self.centers)
         views = self.teacher.embed_views(teachers_views)
-        # The last images of a batch may have no identity; the method's loss leaves them out.
-        labeled = slice(len(batch.labels) - self.recipe.unlabeled_size)
-        labeled_batch = replace(batch, labels=batch.labels[labeled], samples=batch.samples[labeled])
-        method_outputs = self.teacher.method_outputs(outputs, views)
-        labeled_outputs = {name: value[labeled] for name, value in method_outputs.items()}
-        method = self.method.loss(labeled_outputs, labeled_batch, self.teacher.centers_for(labeled_batch))
+        method_batch = self.teacher.method_batch(batch)
+        method_outputs = {
+            name: value[: len(method_batch.labels)]
+            for name, value in self.teacher.method_outputs(outputs, views).items()
+        }
+        method = self.method.loss(method_outputs, method_batch, self.teacher.centers_for(method_batch))
         return self.teacher.loss(outputs["embedding"], batch, method, views)
 
     def embedder(self) -> NetworkEmbedder:

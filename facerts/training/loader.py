@@ -135,8 +135,8 @@ class TrainingData:
             crops ``(B, 112, 112, 3) uint8`` RGB, labels ``(B,) int64``, data set indices ``(B,) int64``. B is the batch
             size times the number of views, divided by the number of processes; all first views come first. Images
             without identity are at the end of the batch, with label −1 and indices after those of all labeled images.
-            If the recipe's teachers see aligned views, crops are ``(B, 2, 112, 112, 3)``: the network's view and the
-            teachers'.
+            If the recipe's teachers see views without zoom, crops are ``(B, 2, 112, 112, 3)``: the network's view and
+            the teachers'.
 
         Raises:
             DataError: an image cannot be read.
@@ -150,7 +150,7 @@ class TrainingData:
                 self._corrupt,
                 build_augmentation(**recipe.data.augmentation.model_dump()),
                 recipe.seed,
-                pairs=recipe.teacher is not None and recipe.teacher.aligned,
+                pairs=recipe.teacher is not None and not recipe.teacher.zoom,
             ),
             batch_sampler=StepSampler(
                 self._labels[: len(self.source)],
@@ -271,7 +271,7 @@ class CropDataset(Dataset[tuple[Tensor, Tensor, Tensor]]):
         corrupt: blurs a fixed share of the images.
         augment: augments each crop.
         seed: seed of the augmentation.
-        pairs: beside each view, give the same without its changes of scale, position and rotation.
+        pairs: beside each view, give the same without zoom.
     """
 
     def __init__(
@@ -306,7 +306,7 @@ class CropDataset(Dataset[tuple[Tensor, Tensor, Tensor]]):
             image = self._corrupt(self._source.crop(index), index)
             crops[row, 0] = self._augment(image, key)
             if self._pairs:
-                crops[row, 1] = self._augment(image, key, aligned=True)
+                crops[row, 1] = self._augment(image, key, zoom=False)
         crops = crops if self._pairs else crops[:, 0]
         indices = np.array([index for _, index, _ in keys], dtype=np.int64)
         return torch.from_numpy(crops), torch.from_numpy(self._labels[indices]), torch.from_numpy(indices)

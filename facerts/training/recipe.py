@@ -176,8 +176,9 @@ class Teacher(Section):
         method: weight of the method's loss.
         method_embedding: embedding that the method's loss compares with the class centers: that of the "student", or
             that of the "teachers" for the augmented view, which trains only the method's other heads.
-        aligned: the teachers see the augmented views without the changes of scale, position and rotation that the
-            network sees, because teachers fail on crops that are not aligned like their training images.
+        zoom: whether the teachers see the zoom of ``data.augmentation``. Without it they see zoomed views at their own
+            scale; a tighter or looser crop is another convention than theirs, on which they fail though the face is
+            good.
         cache: folder for the teachers' embeddings; by default in the run's folder. Runs may share one.
     """
 
@@ -187,7 +188,7 @@ class Teacher(Section):
     similarities: float = Field(8.0, ge=0)
     method: float = Field(0.1, ge=0)
     method_embedding: Literal["student", "teachers"] = "student"
-    aligned: bool = False
+    zoom: bool = True
     cache: str | None = None
 
     @model_validator(mode="before")
@@ -204,11 +205,11 @@ class Teacher(Section):
         return self.target == "view" or self.method_embedding == "teachers"
 
     @model_validator(mode="after")
-    def only_views_are_aligned(self) -> Teacher:
-        if self.aligned and not self.embeds_views:
+    def only_views_are_zoomed(self) -> Teacher:
+        if not self.zoom and not self.embeds_views:
             raise ValueError(
-                "aligned is about the views that the teachers see, and they see none; set target to view or "
-                "method_embedding to teachers, or leave aligned out"
+                "zoom false is about the views that the teachers see, and they see none; set target to view or "
+                "method_embedding to teachers, or leave zoom out"
             )
         return self
 

@@ -13,11 +13,14 @@ P maps the D dimensions of the teachers to the d of the network and normalizes: 
 directions of the training images' embeddings. Of all linear maps to d dimensions it preserves their cosines best in
 the mean square (Eckart and Young, Psychometrika 1936). If d = D it is the identity.
 
-The method's own loss is computed on the labeled images, with each person's mean of P t as class center.
+The method's own loss is computed on the labeled images, with each person's mean of P t as class center. If it reads the
+teachers' embeddings of the views instead of the network's, it is also computed on the images without identity: each is
+compared with its own original, as the only image of a person.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -74,6 +77,11 @@ class Distillation(nn.Module):
         directions = principal_directions(embeddings, size) if size < embeddings.shape[1] else np.empty(0)
         self.register_buffer("projection", torch.from_numpy(directions.astype(np.float32)))
         self.register_buffer("targets", self.project(self.embeddings))
+        self._labeled, self._identities = len(labels), identities
+        if settings.method_embedding == "teachers":
+            others = len(embeddings) - len(labels)
+            labels = np.concatenate([labels, identities + np.arange(others)])
+            identities += others
         self.centers = LeaveOneOutMeans(self.targets[: len(labels)], torch.from_numpy(labels), identities)
 
     def project(self, embeddings: Tensor) -> Tensor:
@@ -86,6 +94,14 @@ class Distillation(nn.Module):
         """Use the projection of a checkpoint; the class centers are loaded separately."""
         self.projection = projection.to(self.embeddings.device)
         self.targets = self.project(self.embeddings)
+
+    def method_batch(self, batch: Batch) -> Batch:
+        """The first images of a batch, those that the method's loss is computed on, each with an identity."""
+        if self._settings.method_embedding == "student":
+            labeled = int((batch.samples < self._labeled).sum())
+            return replace(batch, labels=batch.labels[:labeled], samples=batch.samples[:labeled])
+        own = to_device(self._identities + batch.samples - self._labeled, batch.labels.device)
+        return replace(batch, labels=torch.where(batch.labels < 0, own, batch.labels))
 
     def centers_for(self, batch: Batch) -> LeaveOneOutMeans:
         """The mean embeddings of the identities, each image of the batch left out of its own."""

@@ -249,6 +249,38 @@ def test_unlabeled_images_do_not_change_the_loss_of_the_method(
     assert outputs["embedding"].grad[12:].abs().sum(dim=1).min() > 0
 
 
+def test_with_teachers_embeddings_an_unlabeled_image_is_a_person_of_its_own(
+    teacher_model: Path, make_recipe: MakeRecipe, unlabeled_faces: Path, tmp_path: Path
+) -> None:
+    recipe = make_recipe(
+        f"teacher={{models: [{teacher_model}], method_embedding: teachers}}",
+        f"data.unlabeled={unlabeled_faces}",
+        *UNLABELED,
+        *SHORT,
+    )
+    data = TrainingData(recipe)
+    teacher = open_distillation(recipe, data.source, data.unlabeled, tmp_path)
+    crops, labels, samples = next(data.batches(0, 1))
+    batch = teacher.method_batch(Batch(labels, samples, step=0, seed=5))
+    assert torch.equal(batch.labels[:12], labels[:12])
+    assert batch.labels[12:].tolist() == (data.identities + samples[12:] - len(data)).tolist()
+    assert teacher.centers.identities == data.identities + 10
+    views = teacher.embed_views(crops)
+    found, _ = teacher.centers_for(batch).own_and_nearest(teacher.project(views), batch.labels)
+    # The cosine of a view of an unlabeled image and of the image itself, by the teacher alone.
+    alone = TeacherEnsemble([str(teacher_model)])
+    originals = np.stack([data.unlabeled.crop(index - len(data)) for index in samples[12:].tolist()])
+    mirrored = np.ascontiguousarray(originals[:, :, ::-1])
+    target = F.normalize(torch.from_numpy(alone.embed_crops(originals) + alone.embed_crops(mirrored)))
+    view = torch.from_numpy(alone.embed_crops(crops[12:].numpy()))
+    torch.testing.assert_close(found[12:], (view * target).sum(dim=1), atol=1e-4, rtol=1e-4)
+
+    learner = Learner(recipe, data.identities, teacher)
+    outputs = {"embedding": torch.randn(16, SIZE), "log_scale": torch.zeros(16, 16, requires_grad=True)}
+    learner._loss(outputs, Batch(labels, samples, step=0, seed=5), crops).total.backward()
+    assert outputs["log_scale"].grad[12:].abs().sum(dim=1).min() > 0
+
+
 def test_a_batch_has_its_share_of_unlabeled_images_and_all_come_before_any_comes_again(
     teacher_model: Path, make_recipe: MakeRecipe, unlabeled_faces: Path
 ) -> None:
@@ -319,21 +351,21 @@ def test_teachers_embed_each_view_independently(
     assert reached[1].abs().sum() > 0
 
 
-def test_teachers_see_aligned_views_where_the_network_sees_moved_ones(
+def test_teachers_need_not_see_the_zoom_of_a_view(
     teacher_model: Path, make_recipe: MakeRecipe, tmp_path: Path
 ) -> None:
     recipe = make_recipe(
-        f"teacher={{models: [{teacher_model}], method_embedding: teachers, aligned: true}}",
+        f"teacher={{models: [{teacher_model}], method_embedding: teachers, zoom: false}}",
         *SHORT,
-        "data.augmentation={flip: false, scale: 0.3, shift: 0.1}",
+        "data.augmentation={flip: false, zoom: 1}",
     )
     data = TrainingData(recipe)
     learner = Learner(recipe, data.identities, open_distillation(recipe, data.source, None, tmp_path))
     crops, labels, samples = next(data.batches(0, 1))
-    moved, originals = crops.unbind(dim=1)
+    zoomed, originals = crops.unbind(dim=1)
     for crop, index in zip(originals, samples.tolist(), strict=True):
         assert np.array_equal(crop, data.source.crop(index))
-    assert not torch.equal(moved, originals)
+    assert not torch.equal(zoomed, originals)
 
     seen = {}
     learner.forward = lambda images: seen.setdefault("outputs", learner.network(images))
@@ -342,16 +374,16 @@ def test_teachers_see_aligned_views_where_the_network_sees_moved_ones(
     learner.step(crops, Batch(labels, samples, step=0, seed=5), 0.1)
     expected = TeacherEnsemble(recipe.teacher.models).embed_crops(originals.numpy())
     assert np.array_equal(seen["views"].numpy(), expected)
-    # The network saw the moved crops: its first loss is that of a fresh learner on them alone.
+    # The network saw the zoomed crops: its first loss is that of a fresh learner on them alone.
     fresh = Learner(recipe, data.identities, learner.teacher)
     fresh.network.train()
-    outputs = fresh.network(to_network_input(moved))
+    outputs = fresh.network(to_network_input(zoomed))
     torch.testing.assert_close(outputs["embedding"], seen["outputs"]["embedding"])
 
 
-def test_aligned_views_need_teachers_that_see_views(make_recipe: MakeRecipe) -> None:
+def test_only_teachers_that_see_views_can_do_without_zoom(make_recipe: MakeRecipe) -> None:
     with pytest.raises(Error, match="set target to view or method_embedding to teachers"):
-        make_recipe("teacher={models: [t.onnx], aligned: true}")
+        make_recipe("teacher={models: [t.onnx], zoom: false}")
 
 
 @pytest.mark.slow
