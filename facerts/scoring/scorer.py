@@ -415,7 +415,7 @@ def load(
         >>> scorer.embedder.name
         'facerts-small'
         >>> round(scorer.threshold(0.95), 4)
-        -0.9823
+        -0.8377
     """
     known = ("auto", "none", *DETECTORS)
     if detector not in known:
