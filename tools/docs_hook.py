@@ -38,6 +38,7 @@ PAGES = {
     "CHANGELOG.md": "changelog.md",
     "SECURITY.md": "security.md",
     "models/facerts-small.md": "models/facerts-small.md",
+    "models/facerts-small-int8.md": "models/facerts-small-int8.md",
     "models/facerts-small-noteacher.md": "models/facerts-small-noteacher.md",
 }
 LOG = logging.getLogger("mkdocs.hooks.tutorials")
