@@ -151,7 +151,7 @@ def peer(
     if options.insightface is None:
         detector = open_detector("scrfd", options.scrfd)
         assert detector is not None
-        recognizer = load_embedder(load(options.model).embedder._path, batch_size=1)
+        recognizer = load_embedder(load(options.model).embedder.path, batch_size=1)
 
         def loop() -> list[int]:
             faces = []
@@ -173,7 +173,7 @@ def peer(
         "-m",
         "facerts",
         "export",
-        str(load(options.model).embedder._path),
+        str(load(options.model).embedder.path),
         "--embedding-only",
     ]
     subprocess.run([*command, "--out", str(pack / "recognizer.onnx")], check=True, stdout=subprocess.DEVNULL)
