@@ -1,4 +1,4 @@
-"""A network for inference: what training needs or has made slow is replaced by layers that compute the same faster."""
+"""A copy of a network for inference, in which some layers are replaced by faster ones that compute the same."""
 
 from __future__ import annotations
 
