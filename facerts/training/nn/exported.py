@@ -196,10 +196,14 @@ def _layers(graph: GraphProto) -> list[_Layer]:
 
     Equal biases of several layers may be stored once, under one of their names, and a bias of zeros not at all.
     """
+    # max(x, a x) multiplies by the slopes, whose name may be that of another layer's if they are equal.
     slopes = {
         node.input[0]: node.input[1]
         for node in graph.node
-        if node.op_type == "PRelu" and len(node.input) == 2
+        if node.op_type in ("PRelu", "Mul") and len(node.input) == 2
+    }
+    slopes |= {
+        node.input[1]: node.input[0] for node in graph.node if node.op_type == "Mul" and len(node.input) == 2
     }
     found = []
     for node in graph.node:
