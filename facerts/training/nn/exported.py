@@ -1,8 +1,8 @@
 """Weights of ONNX files that ``facerts export`` has written, to go on training from them.
 
 An exported file keeps the names of its weights. Two things change on export: a BatchNorm behind a convolution or a
-linear layer becomes part of that layer's weight and bias, and the slopes of a PReLU either become those of an
-``inference.MaxPReLU`` or lose their name.
+linear layer becomes part of that layer's weight and bias, and a PReLU becomes ``inference.MaxPReLU`` or loses the name
+of its slopes, which are therefore found by the layer before them.
 """
 
 from __future__ import annotations
@@ -67,10 +67,6 @@ def read_exported(file: Path) -> ExportedWeights:
     tensors = {
         _own_name(name): _tensor(file, tensor) for name, tensor in stored.items() if name.startswith(PREFIX)
     }
-    # The slopes of MaxPReLU have one dimension for each of a map's, PReLU's have one.
-    tensors = {
-        name: value.reshape(-1) if value.shape[1:] == (1, 1) else value for name, value in tensors.items()
-    }
     layers = _layers(graph)
     for layer in layers:
         if layer.bias in stored:
@@ -112,7 +108,7 @@ def load_exported(network: FaceNetwork, exported: ExportedWeights, *, heads: boo
         if not heads and name.startswith(HEADS):
             continue
         own = {f"{name}.{entry}": value for entry, value in module.state_dict().items()}
-        if isinstance(module, nn.PReLU) and f"{name}.weight" not in exported.tensors:
+        if isinstance(module, nn.PReLU):
             weights[f"{name}.weight"] = _fitting(
                 exported, exported.slopes, layer, module.weight, f"{name}.weight"
             )
@@ -196,7 +192,7 @@ def _layers(graph: GraphProto) -> list[_Layer]:
 
     Equal biases of several layers may be stored once, under one of their names, and a bias of zeros not at all.
     """
-    # max(x, a x) multiplies by the slopes, whose name may be that of another layer's if they are equal.
+    # MaxPReLU is a product with the slopes, in either order.
     slopes = {
         node.input[0]: node.input[1]
         for node in graph.node
