@@ -9,7 +9,7 @@ OLDEST := $(VENV)-oldest
 
 INTEGRATIONS := $(VENV)-integrations
 
-.PHONY: demo test test-fast test-integrations test-oldest coverage check docs fuzz bench clean
+.PHONY: demo test test-all test-integrations test-oldest coverage check docs fuzz bench clean
 
 # Without a GPU, a particular build of PyTorch can be asked for, such as
 # TORCH_CPU="torch==2.13.0 --index-url https://download.pytorch.org/whl/cpu".
@@ -36,15 +36,17 @@ $(INTEGRATIONS)/.ready: setup.cfg pyproject.toml
 
 # Two processes are dealt whole files, whose tests share what is costly to make, in the order of tests/conftest.py.
 DEALT := -n 2 --dist loadfile --no-loadscope-reorder --durations 25 --durations-min 5
+# Tests start many processes, which would otherwise compile facerts anew each time.
+unexport PYTHONDONTWRITEBYTECODE
+
+# The tests to run after every change, in a few minutes: all but those marked slow.
+test: $(READY)
+	$(BIN)/python -m pytest $(DEALT) -m "not slow"
 
 # All tests.
-test: export FACERTS_INTEGRATIONS_PYTHON := $(abspath $(INTEGRATIONS))/bin/python
-test: $(READY) $(INTEGRATIONS)/.ready
+test-all: export FACERTS_INTEGRATIONS_PYTHON := $(abspath $(INTEGRATIONS))/bin/python
+test-all: $(READY) $(INTEGRATIONS)/.ready
 	$(BIN)/python -m pytest $(DEALT)
-
-# All but the slow ones.
-test-fast: $(READY)
-	$(BIN)/python -m pytest $(DEALT) -m "not slow"
 
 # Only those against insightface and uniface.
 test-integrations: export FACERTS_INTEGRATIONS_PYTHON := $(abspath $(INTEGRATIONS))/bin/python

@@ -16,9 +16,15 @@ os.environ.setdefault("NO_ALBUMENTATIONS_UPDATE", "1")
 # Tests that download do so from a server of their own.
 os.environ["FACERTS_OFFLINE"] = "1"
 
+from hypothesis import settings
+
 from facerts.datasets.synthetic import draw_face, write_non_faces, write_synthetic_faces
 from facerts.metrics.pair_intervals import share_interval, verification_intervals
 from facerts.metrics.paired import compare_pairs, compare_separations
+
+# No test may fail for want of speed.
+settings.register_profile("facerts", deadline=None)
+settings.load_profile("facerts")
 
 SHARED = Path(__file__).parents[2] / "shared"
 SLOW_FIXTURES = {"facerts_data", "reference_models", "trained_run"}
