@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -27,13 +28,13 @@ settings.register_profile("facerts", deadline=None)
 settings.load_profile("facerts")
 
 SHARED = Path(__file__).parents[2] / "shared"
-SLOW_FIXTURES = {"facerts_data", "reference_models", "trained_run"}
+SLOW_FIXTURES = {"facerts_data", "reference_models"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark slow tests, and put files with some first, so that processes to which files are dealt end together.
 
-    Tests of real data and of a trained run are slow, besides those that are marked themselves.
+    Tests of real data are slow, besides those that are marked themselves.
     """
     for item in items:
         if SLOW_FIXTURES & set(getattr(item, "fixturenames", ())):
@@ -99,34 +100,18 @@ def reference_models() -> Path:
 
 @pytest.fixture(scope="session")
 def trained_run(drawn_faces: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a short RTS run on the drawn faces."""
+    """The folder of a short RTS run on the drawn faces, which ``tests.data.train_short`` has trained."""
     pytest.importorskip("torch")
-    from facerts.training.loop import train
-    from facerts.training.recipe import Recipe
+    from facerts.training.checkpoint import FILE, read_file, save_checkpoint
+    from tests.data.train_short import CHECKPOINT, short_recipe
 
     folder = tmp_path_factory.mktemp("trained") / "run"
-    recipe = Recipe.model_validate(
-        {
-            "name": "short",
-            "seed": 1,
-            "data": {"name": "drawn", "terms": "none", "train": str(drawn_faces), "workers": 0},
-            "backbone": {"name": "mobilefacenet", "width": 0.25, "embedding_size": 16},
-            "method": {"name": "rts", "logit_scale": 16, "margin": 0.2},
-            # Enough steps for the running statistics of BatchNorm to be those of the network.
-            "optim": {"epochs": 20, "batch_size": 16, "lr": 0.05, "milestones": [14]},
-            "compute": {"device": "cpu", "precision": "fp32", "threads": 1},
-            "logging": {"every_steps": 8, "checkpoint_steps": 100},
-        }
-    )
-    train(recipe, folder)
+    save_checkpoint(folder / FILE, short_recipe(drawn_faces), read_file(CHECKPOINT))
     return folder
 
 
 @pytest.fixture(scope="session")
-def exported(trained_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """That run as ONNX."""
-    from facerts.training.export.from_checkpoint import export_run
-
-    path = tmp_path_factory.mktemp("exported") / "short.onnx"
-    export_run(trained_run, path)
-    return path
+    stored = Path(__file__).parent / "data" / "short.onnx"
+    return Path(shutil.copy(stored, tmp_path_factory.mktemp("exported")))

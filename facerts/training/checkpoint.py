@@ -37,7 +37,7 @@ def save_checkpoint(path: Path, recipe: Recipe, state: dict[str, Any]) -> None:
         WriteError: the file cannot be written.
     """
     with atomic_write(path) as file:
-        torch.save({"schema": SCHEMA, "recipe": recipe.model_dump_json(), **state}, file)
+        torch.save({**state, "schema": SCHEMA, "recipe": recipe.model_dump_json()}, file)
 
 
 class CheckpointWriter:
