@@ -1,96 +1,55 @@
-"""The arrows of the design: who may import whom, and that the use side needs no PyTorch."""
+"""The use side needs no PyTorch, and the checks of the structure notice every kind of fault."""
 
 from __future__ import annotations
 
-import ast
-import configparser
-import importlib
+import importlib.util
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PACKAGE = ROOT / "facerts"
-
-# From the top to the ground; a room may import rooms on lower floors, and itself.
-FLOORS = [
-    {"__main__"},
-    {"cli"},
-    {"__init__", "insightface", "sklearn", "serve"},
-    {"calibration", "integrations", "report", "serving", "training"},
-    {"galleries"},
-    {"curation", "evaluation", "export", "scoring"},
-    {"embedding"},
-    {"benchmarks", "detection"},
-    {"datasets", "hub", "onnx"},
-    {"images", "io"},
-    {"errors", "metrics", "version"},
-]
 
 
-def imports(path: Path) -> set[str]:
-    """Dotted names of every import in a file, wherever in it they stand."""
-    found = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            found |= {name.name for name in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            found |= {node.module} | {f"{node.module}.{name.name}" for name in node.names}
-    return found
+@pytest.fixture(scope="module")
+def lint() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("lint_structure", ROOT / "tools" / "lint_structure.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
-def room(path: Path) -> str:
-    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+# Files of a package, and the fault that the checks should find in it; none in the first.
+PACKAGES = {
+    "": {"scoring/row.py": "from facerts.images.crop import Crop", "images/crop.py": "class Crop: ..."},
+    "is not on a lower floor": {"images/crop.py": "from facerts.cli import app", "cli/app.py": ""},
+    "in a circle": {"io/a.py": "import facerts.io.b", "io/b.py": "def f():\n    from facerts.io import a"},
+    "only training may import PyTorch": {
+        "scoring/row.py": "import torch.nn",
+        "training/loop.py": "import torch",
+    },
+    "metrics need no os": {"metrics/roc.py": "import os"},
+    "the file name row.py is also": {"scoring/row.py": "", "serving/row.py": ""},
+    "the class Row is also": {"scoring/row.py": "class Row: ...", "serving/table.py": "class Row: ..."},
+    "to the floors": {"new_room/a.py": ""},
+    "lacks facerts.images": {"images/__init__.py": ""},
+}
 
 
-def floor(name: str) -> int:
-    return next(depth for depth, rooms in enumerate(FLOORS) if name in rooms)
-
-
-def test_imports_point_down() -> None:
-    upward = []
-    for path in PACKAGE.rglob("*.py"):
-        for name in imports(path):
-            parts = name.split(".")
-            if parts[0] != "facerts" or len(parts) < 2 or parts[1] in {"models", "recipes", room(path)}:
-                continue
-            there = (PACKAGE / parts[1]).is_dir() or (PACKAGE / f"{parts[1]}.py").is_file()
-            # What is not there is a name that facerts/__init__ exports.
-            if there and floor(room(path)) >= floor(parts[1]):
-                upward.append(f"{path.relative_to(ROOT)} imports {name}")
-    assert not upward
-
-
-def test_only_training_imports_pytorch() -> None:
-    outside = [path for path in PACKAGE.rglob("*.py") if room(path) != "training"]
-    assert [
-        path for path in outside if {"torch", "torchvision"} & {n.split(".")[0] for n in imports(path)}
-    ] == []
-
-
-def test_no_public_class_name_has_two_meanings() -> None:
-    places: dict[str, list[str]] = {}
-    for path in PACKAGE.rglob("*.py"):
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                places.setdefault(node.name, []).append(str(path.relative_to(PACKAGE)))
-    assert {name: paths for name, paths in places.items() if len(paths) > 1} == {}
-
-
-def test_metrics_touch_no_files_and_no_models() -> None:
-    for path in (PACKAGE / "metrics").glob("*.py"):
-        roots = {name.split(".")[0] for name in imports(path)}
-        assert not roots & {"pathlib", "os", "io", "cv2", "onnxruntime", "torch"}, path
-
-
-def test_every_package_is_listed_for_the_wheel() -> None:
-    config = configparser.ConfigParser()
-    config.read(ROOT / "setup.cfg")
-    listed = set(config["options"]["packages"].split())
-    there = {".".join(p.parent.relative_to(ROOT).parts) for p in PACKAGE.rglob("__init__.py")}
-    assert listed == there | {"facerts.models", "facerts.recipes"}
+@pytest.mark.parametrize("fault", PACKAGES)
+def test_a_fault_in_the_structure_is_found(lint: ModuleType, tmp_path: Path, fault: str) -> None:
+    (tmp_path / "setup.cfg").write_text("[options]\npackages =\n    facerts\n", encoding="utf-8")
+    for name, text in {"__init__.py": "", **PACKAGES[fault]}.items():
+        path = tmp_path / "facerts" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    faults = lint.faults(tmp_path)
+    assert bool(faults) == bool(fault)
+    assert all(fault in each for each in faults)
 
 
 USE_SIDE = """
@@ -160,20 +119,3 @@ def test_the_training_side_says_what_to_install_where_pytorch_is_missing(
     assert ran.returncode == 2
     assert "needs torch, which is not installed: pip install 'facerts[train]'" in ran.stderr
     assert "Traceback" not in ran.stderr
-
-
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("insightface", "integrations.insightface"),
-        ("serve", "serving"),
-        ("sklearn", "integrations.sklearn"),
-    ],
-)
-def test_public_modules_are_still_found_where_they_were(old: str, new: str) -> None:
-    sys.modules.pop(f"facerts.{old}", None)
-    with pytest.warns(DeprecationWarning, match=f"facerts.{old} has moved to facerts.{new}"):
-        moved = importlib.import_module(f"facerts.{old}")
-    there = importlib.import_module(f"facerts.{new}")
-    assert moved.__all__
-    assert all(getattr(moved, name) is getattr(there, name) for name in moved.__all__)
