@@ -54,7 +54,7 @@ test-integrations: $(READY) $(INTEGRATIONS)/.ready
 	$(BIN)/python -m pytest -m integrations
 
 # Fast tests of what needs no PyTorch, with the oldest versions that setup.cfg allows; on the oldest Python, best.
-NEED_TORCH := training test_docs.py test_export.py test_posthoc.py test_precision.py
+NEED_TORCH := training test_export.py test_posthoc.py test_precision.py
 $(OLDEST)/.ready: setup.cfg
 	$(PYTHON) -m venv $(OLDEST)
 	$(OLDEST)/bin/python -m pip install --quiet uv
@@ -82,6 +82,7 @@ check: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/python tools/lint.py
 
 # The site, in out/site: tutorials are run as it is built, and every warning is an error.
 $(VENV)/.docs: $(READY)

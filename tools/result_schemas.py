@@ -1,8 +1,9 @@
-"""Write what docs/results-schema.md says of every key, and the JSON schemas beside it, from the models.
+"""Write the JSON schemas of result.json and comparison.json in docs/, from the models.
 
 python tools/result_schemas.py
 
-The models are in facerts/evaluation/results/; their descriptions are the text of the tables.
+The models are in facerts/evaluation/results/; their descriptions are the text of the tables that
+docs/results-schema.md has on the site (``print_tables``).
 """
 
 from __future__ import annotations
@@ -17,32 +18,29 @@ from facerts.evaluation.results.base import ResultPart
 from facerts.io.files import atomic_write
 
 DOCS = Path(__file__).parents[1] / "docs"
-PAGE = DOCS / "results-schema.md"
 MODELS: dict[str, type[ResultPart]] = {"result": Result, "comparison": Comparison}
 
 Schema = dict[str, Any]
 
 
 def main() -> None:
-    for path, text in generated().items():
+    for path, text in schemas().items():
         with atomic_write(path, "w") as file:
             file.write(text)
 
 
-def generated() -> dict[Path, str]:
-    """Every generated file with its text."""
-    page, files = PAGE.read_text(encoding="utf-8"), {}
-    for name, model in MODELS.items():
-        schema = model.model_json_schema()
-        files[DOCS / f"{name}.schema.json"] = json.dumps(schema, indent=1, ensure_ascii=False) + "\n"
-        begin, end = (
-            f"<!-- begin of the keys of {name}.json -->\n",
-            f"<!-- end of the keys of {name}.json -->",
-        )
-        before, _, rest = page.partition(begin)
-        _, _, after = rest.partition(end)
-        page = f"{before}{begin}\n{tables(schema)}\n{end}{after}"
-    return {**files, PAGE: page}
+def schemas() -> dict[Path, str]:
+    """The text of both schema files."""
+    return {
+        DOCS / f"{name}.schema.json": json.dumps(model.model_json_schema(), indent=1, ensure_ascii=False)
+        + "\n"
+        for name, model in MODELS.items()
+    }
+
+
+def print_tables(name: str) -> None:
+    """Print the keys of ``result`` or ``comparison`` as Markdown, for the site."""
+    print(tables(MODELS[name].model_json_schema()))
 
 
 def tables(schema: Schema) -> str:

@@ -1,0 +1,246 @@
+"""Lint the documentation: links, lines, words, commands, names and generated files, without pytest.
+
+python tools/lint.py
+
+prints each fault as ``file:line: what is wrong`` and exits with status 1 if there is any. ``make check`` runs it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+import shlex
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import typer
+import yaml
+from typer.exceptions import TyperException
+
+from facerts.cli.app import build_app
+from facerts.errors import Error
+from facerts.evaluation.results.base import ResultPart
+from facerts.training.methods import METHODS
+from facerts.training.recipe import load_recipe
+from facerts.version import __version__
+
+ROOT = Path(__file__).parents[1]
+FENCE = re.compile(r"^ *```")
+LINK = re.compile(r"\]\(([^)#\s]+)")
+LINE_LENGTH = 120
+# Words that the field does not use, or spells otherwise in American English.
+UNUSUAL = re.compile(
+    r"picture|colour|grey|centre|licence|neighbour|labelled|favour|behaviour"
+    r"|(?:normal|optim|recogn|quant|initial|maxim|minim|synchron|vector)is(?:e|ed|er|ers|es|ing|ation)\b",
+    re.IGNORECASE,
+)
+# Code, links and quotations, in which words are not the page's own.
+QUOTED = re.compile(r"`[^`]*`|\]\([^)]*\)|\"[^\"\n]*\"")
+# Commands with alternatives, dots or columns are summaries, not commands.
+SUMMARY = re.compile(r"\.\.\.|…|[|\[\]]|\s{3,}\S")
+# Pages whose trainings are ones that facerts would run; others have placeholders.
+TRAINING_PAGES = {"README.md", "training.md", "training-at-scale.md", "train-on-your-faces.md"}
+
+# File, line and what is wrong there.
+Fault = tuple[Path, int, str]
+
+
+def main() -> None:
+    faults = [
+        *(fault for page in pages() for fault in page_faults(page)),
+        *(fault for page in pages() for fault in command_faults(page, commands(page))),
+        *recipe_file_faults(ROOT / "docs" / "training.md"),
+        *setting_faults(ROOT / "docs" / "methods.md"),
+        *reference_faults(ROOT / "docs" / "api"),
+        *schema_faults(),
+        *citation_faults(ROOT / "CITATION.cff"),
+    ]
+    for path, line, message in faults:
+        print(f"{path.relative_to(ROOT) if path.is_relative_to(ROOT) else path}:{line}: {message}")
+    sys.exit(1 if faults else 0)
+
+
+def pages() -> list[Path]:
+    """The Markdown files that people read."""
+    return [
+        *(ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")),
+        *sorted((ROOT / "docs").rglob("*.md")),
+        *sorted((ROOT / "models").glob("*.md")),
+    ]
+
+
+def lines(page: Path) -> Iterator[tuple[int, str, bool]]:
+    """Each line with its number, and whether it is code."""
+    in_code = False
+    for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), start=1):
+        fence = FENCE.match(line) is not None
+        yield number, line, in_code or fence
+        in_code ^= fence
+
+
+def page_faults(page: Path) -> Iterator[Fault]:
+    """Links that lead nowhere in the repository, long lines outside tables, and unusual words.
+
+    Links to anchors are checked when the site is built.
+    """
+    for number, line, code in lines(page):
+        if len(line) > LINE_LENGTH and not line.lstrip().startswith("|"):
+            yield page, number, f"{len(line)} characters"
+        for target in LINK.findall(line):
+            if not target.startswith("http") and not (page.parent / target).exists():
+                yield page, number, f"leads nowhere: {target}"
+        if not code:
+            for word in UNUSUAL.findall(QUOTED.sub("", line)):
+                yield page, number, f"not a word of the field, or not American English: {word}"
+
+
+def commands(page: Path) -> Iterator[tuple[int, str]]:
+    """Whole ``facerts`` commands in code blocks, with their first lines."""
+    start, whole = 0, ""
+    for number, line, code in lines(page):
+        if not code or FENCE.match(line):
+            whole = ""
+            continue
+        start = start if whole else number
+        whole += line.strip()
+        if whole.endswith("\\"):
+            whole = whole.removesuffix("\\")
+            continue
+        for command in re.split(r"\s{3,}(?=facerts)", whole.split("  #")[0].strip()):
+            if command.startswith("facerts ") and not SUMMARY.search(command):
+                yield start, re.sub(r" >>? \S+$|\s+\(.*\)$", "", command)
+        whole = ""
+
+
+def command_faults(page: Path, documented: Iterator[tuple[int, str]]) -> Iterator[Fault]:
+    """Commands that the command line would not take, and trainings whose recipe is not complete."""
+    for number, command in documented:
+        try:
+            parse(shlex.split(command, comments=True)[1:], recipes=page.name in TRAINING_PAGES)
+        except (TyperException, Error, ValueError) as error:
+            yield page, number, f"{command}: {error}"
+
+
+APP: Any = typer.main.get_command(build_app())
+
+
+def parse(arguments: list[str], recipes: bool) -> None:
+    """Parse the arguments of ``facerts``, and with ``recipes`` load the recipe of a training.
+
+    Raises:
+        TyperException: the command line does not take them.
+        Error: the recipe is not complete.
+    """
+    group, ends = APP, arguments[-1] in {"--help", "--version"}
+    arguments = arguments[:-1] if ends else arguments
+    name = "facerts"
+    while hasattr(group, "commands") and arguments:
+        name = arguments[0] if arguments[0] in group.commands else "METHOD"  # of facerts posthoc
+        if name not in group.commands:
+            raise ValueError(f"no command {arguments[0]}")
+        group = group.commands[name]
+        arguments = arguments if name == "METHOD" else arguments[1:]
+    if ends:
+        return
+    given = group.make_context(name, list(arguments)).params
+    if name == "train" and recipes:
+        load_recipe(given["recipe"], given["overrides"] or ())
+
+
+def recipe_file_faults(page: Path) -> Iterator[Fault]:
+    """Recipe files in a page that facerts would not take."""
+    text = page.read_text(encoding="utf-8")
+    for block in re.finditer(r"```yaml\n(base: .*?)```", text, re.DOTALL):
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "mine.yaml"
+            path.write_text(block[1], encoding="utf-8")
+            try:
+                load_recipe(path)
+            except Error as error:
+                yield page, text.count("\n", 0, block.start()) + 1, str(error)
+
+
+def setting_faults(page: Path) -> Iterator[Fault]:
+    """Methods and settings that the page of methods leaves out."""
+    text = page.read_text(encoding="utf-8")
+    for name, method in METHODS.items():
+        if f"## `{name}`" not in text:
+            yield page, 1, f"the method {name} is missing"
+        for setting in method.Config.model_fields:
+            if f"`{setting}`" not in text:
+                yield page, 1, f"the setting {setting} of {name} is missing"
+
+
+def reference_faults(folder: Path) -> Iterator[Fault]:
+    """Names in the API reference that do not exist, or have no docstring."""
+    for page in sorted(folder.glob("*.md")):
+        for number, line, _ in lines(page):
+            if not line.startswith("::: "):
+                continue
+            name = line.removeprefix("::: ").strip()
+            try:
+                documented = resolve(name)
+            except ImportError as error:
+                yield page, number, str(error)
+                continue
+            if not (isinstance(documented, ModuleType) or callable(documented)) or not documented.__doc__:
+                yield page, number, f"{name} has no docstring"
+
+
+def resolve(name: str) -> object:
+    """A module, or a name in one."""
+    parent, _, last = name.rpartition(".")
+    module = importlib.import_module(parent)
+    return getattr(module, last) if hasattr(module, last) else importlib.import_module(name)
+
+
+def schema_faults() -> Iterator[Fault]:
+    """JSON schemas that are not those of the models, and keys of results without a description."""
+    sys.path.insert(0, str(ROOT / "tools"))
+    for path, text in importlib.import_module("result_schemas").schemas().items():
+        if path.read_text(encoding="utf-8") != text:
+            yield path, 1, "is not what the models say: python tools/result_schemas.py"
+    for part in parts(ResultPart):
+        source = ROOT / f"{part.__module__.replace('.', '/')}.py"
+        if not part.__doc__:
+            yield source, 1, f"{part.__name__} has no docstring"
+        for key, field in part.model_fields.items():
+            if not (field.description or "").endswith("."):
+                yield source, 1, f"{part.__name__}.{key} has no description that ends with a full stop"
+
+
+def parts(part: type[ResultPart]) -> Iterator[type[ResultPart]]:
+    for below in part.__subclasses__():
+        yield below
+        yield from parts(below)
+
+
+def citation_faults(path: Path) -> Iterator[Fault]:
+    """What CITATION.cff lacks of version 1.2.0 of its format, and whether it names this version.
+
+    https://github.com/citation-file-format/citation-file-format
+    """
+    citation: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
+    for entry, required in (
+        (citation, {"cff-version", "message", "title", "authors"}),
+        *((reference, {"type", "title", "authors"}) for reference in citation.get("references", [])),
+    ):
+        if missing := required - set(entry):
+            yield path, 1, f"lacks {', '.join(sorted(missing))}"
+        for author in entry.get("authors", []):
+            if not {"name", "family-names"} & set(author):
+                yield path, 1, f"an author without a name: {author}"
+    if citation.get("cff-version") != "1.2.0":
+        yield path, 1, "is not of version 1.2.0 of the format"
+    if citation.get("version") != __version__:
+        yield path, 1, f"names version {citation.get('version')}, and the package {__version__}"
+    if f"license = {citation.get('license')}\n" not in (ROOT / "setup.cfg").read_text(encoding="utf-8"):
+        yield path, 1, "names another license than setup.cfg"
+
+
+if __name__ == "__main__":
+    main()
