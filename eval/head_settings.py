@@ -41,11 +41,10 @@ from facerts.metrics.ood import separation
 from facerts.metrics.reject_areas import reject_areas
 from facerts.report.figures import Effect, effects, write_svg
 from facerts.report.markdown import markdown_table
-from facerts.training.posthoc.features import Features, cached_features
-from facerts.training.posthoc.graft import QualityModule
-from facerts.training.posthoc.method import build_method, configure
-from facerts.training.posthoc.train import HeadSettings, train_heads
-from facerts.training.posthoc.views import Views
+from facerts.training.posthoc.features import Features, Views, cached_features
+from facerts.training.posthoc.graft_heads import QualityModule
+from facerts.training.posthoc.posthoc_quality import build_method, configure
+from facerts.training.posthoc.train_heads import HeadSettings, train_heads
 
 SEED = 0
 FMR, END = 1e-3, 0.3

@@ -425,7 +425,7 @@ def open_embedder(
     if (model is None) == (embeddings is None):
         raise Error("give either --model or --embeddings")
     if model is not None and _is_run(model):
-        from facerts.training.classifier_scores import load_run
+        from facerts.training.classifier_scores.classifier_embedder import load_run
 
         if provider:
             raise Error(

@@ -27,10 +27,7 @@ SUFFIXES = (".yaml", ".yml")
 # A recipe, its base, the base of that and so on; nobody can follow more.
 MAXIMUM_RECIPES = 5
 # Former names of settings, by section. They are replaced before recipes are merged, so that they override a base.
-FORMER_NAMES = {
-    ("method",): {
-        former: today for method in METHODS.values() for former, today in method.Config.former_names().items()
-    },
+FORMER_NAMES: dict[tuple[str, ...], dict[str, str]] = {
     ("data", "augmentation"): {"ladder": "corruption", "ladder_strength": "max_severity"},
 }
 

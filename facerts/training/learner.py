@@ -13,7 +13,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from facerts.errors import Error
 from facerts.training.checkpoint import Origin
-from facerts.training.class_head.centers import ClassCenters
+from facerts.training.class_head.partial_fc import ClassCenters
 from facerts.training.class_head.row_updates import RowUpdates
 from facerts.training.compiled import compiled
 from facerts.training.device import AUTOCAST, choose_device, choose_precision

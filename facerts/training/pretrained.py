@@ -25,7 +25,7 @@ from facerts.training.checkpoint import (
     recipe_of,
     trained_network,
 )
-from facerts.training.class_head.centers import ClassCenters
+from facerts.training.class_head.partial_fc import ClassCenters
 from facerts.training.methods import METHODS, Method
 from facerts.training.nn import FaceNetwork, build_network, exported, pretrained
 from facerts.training.recipe import Backbone

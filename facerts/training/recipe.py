@@ -335,7 +335,7 @@ class Recipe(Section):
         name, options = settings.get("name"), {key: settings[key] for key in settings if key != "name"}
         if not isinstance(name, str) or name not in METHODS:
             raise ValueError(f"no method {name!r}{did_you_mean(str(name), METHODS)}")
-        known = METHODS[name].Config.setting_names()
+        known = METHODS[name].Config.model_fields
         for unknown in options.keys() - known:
             raise ValueError(f"{name} has no setting {unknown!r}{did_you_mean(str(unknown), known)}")
         return {"name": name, **METHODS[name].Config(**options).model_dump()}

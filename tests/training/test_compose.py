@@ -290,35 +290,6 @@ def test_the_command_shows_the_complete_recipe_and_trains_nothing(
     assert [path.name for path in tmp_path.iterdir()] == ["shown.yaml"]
 
 
-@pytest.mark.parametrize(
-    ("method", "former", "today"),
-    [
-        ("tempnet", "lowest", "tau_min"),
-        ("tempnet", "highest", "tau_max"),
-        ("tau", "smallest_temperature", "tau_min"),
-    ],
-)
-def test_settings_by_former_names_cover_those_of_the_methods_file(
-    method: str, former: str, today: str, tmp_path: Path
-) -> None:
-    (tmp_path / "mine.yaml").write_text(f"base: faces_small\nmethod: {{name: {method}, {former}: 0.02}}\n")
-    for recipe in (
-        load_recipe("faces_small", [f"method={method}", f"method.{former}=0.02"]),
-        load_recipe(f"faces_small_{method}", [f"method.{former}=0.02"]),
-        load_recipe(tmp_path / "mine.yaml"),
-    ):
-        assert recipe.method[today] == 0.02
-        assert former not in recipe.method
-
-
-def test_a_setting_by_both_its_names_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "mine.yaml").write_text(
-        "base: faces_small\nmethod: {name: tempnet, lowest: 0.01, tau_min: 0.02}\n"
-    )
-    with pytest.raises(RecipeError, match="lowest"):
-        load_recipe(tmp_path / "mine.yaml")
-
-
 def test_augmentation_by_former_names_covers_that_of_the_methods_file(tmp_path: Path) -> None:
     former = "{ladder: 0.2, ladder_strength: 0.3}"
     (tmp_path / "mine.yaml").write_text(f"base: faces_small\nmethod: tau\ndata: {{augmentation: {former}}}\n")

@@ -13,9 +13,8 @@ from facerts.datasets.synthetic import draw_face
 from facerts.embedding import load_embedder
 from facerts.onnx.contract import parse_description
 from facerts.training.checkpoint import load_checkpoint, load_network
-from facerts.training.classifier_scores.run import load_classifier
+from facerts.training.classifier_scores.classifier import load_classifier
 from facerts.training.export.from_checkpoint import export_run
-from facerts.training.methods.tempnet import TempNetConfig
 from facerts.training.network_embedder import NetworkEmbedder
 
 CHECKPOINT = Path(__file__).parent / "earlier" / "checkpoint.pt"
@@ -64,7 +63,3 @@ def test_descriptions_in_british_spelling_are_read_and_written_in_american() -> 
         True,
         "MIT",
     )
-
-
-def test_tempnets_contrast_is_read_by_its_former_name() -> None:
-    assert TempNetConfig(contrast="centres").contrast == "centers"  # type: ignore[arg-type]

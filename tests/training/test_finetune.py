@@ -16,7 +16,7 @@ from facerts.embedding import load_embedder
 from facerts.errors import Error, ModelError
 from facerts.io.files import sha256_file
 from facerts.training.checkpoint import FILE, load_checkpoint
-from facerts.training.class_head.centers import ClassCenters
+from facerts.training.class_head.partial_fc import ClassCenters
 from facerts.training.distributed.collectives import Processes
 from facerts.training.export.from_checkpoint import describe, export_run
 from facerts.training.learner import Learner

@@ -1,4 +1,8 @@
-"""Several runs on the same identities as an ensemble of classifiers."""
+"""Several runs on the same identities as an ensemble of classifiers.
+
+Lakshminarayanan, Pritzel, Blundell: "Simple and Scalable Predictive Uncertainty Estimation using Deep Ensembles",
+NeurIPS 2017, section 2.4.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +12,12 @@ from typing import Any
 from torch import Tensor
 
 from facerts.errors import Error
-from facerts.training.classifier_scores.run import Classifier
-from facerts.training.classifier_scores.scores import mean_softmax
+from facerts.training.classifier_scores.classifier import Classifier
+from facerts.training.classifier_scores.max_softmax import mean_softmax
 
 
 class SoftmaxEnsemble:
-    """Maximum of the mean softmax of several runs; see ``scores.mean_softmax``.
+    """Maximum of the mean softmax of several runs.
 
     Args:
         members: the runs, which may differ in everything but their classes.

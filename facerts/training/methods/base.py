@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Protocol
 
 import torch
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -92,23 +92,6 @@ class MethodConfig(BaseModel):
     """Settings of a method, as written in a recipe."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
-    @classmethod
-    def former_names(cls) -> dict[str, str]:
-        """Keys of earlier versions, which are still read, and the settings that they stand for."""
-        aliases = {name: info.validation_alias for name, info in cls.model_fields.items()}
-        return {
-            str(key): name
-            for name, alias in aliases.items()
-            if isinstance(alias, AliasChoices)
-            for key in alias.choices
-            if key != name
-        }
-
-    @classmethod
-    def setting_names(cls) -> list[str]:
-        """Every key that a recipe may use, including those of earlier versions."""
-        return [*cls.model_fields, *cls.former_names()]
 
 
 class Method(ABC):

@@ -14,7 +14,7 @@ itself, because the sigmoid saturates in float32.
 
 from __future__ import annotations
 
-from pydantic import AliasChoices, Field
+from pydantic import Field
 from torch import Tensor
 
 from facerts.training.methods.base import Batch, Centers, Loss, Method, MethodConfig, Outputs, unit_embedding
@@ -30,10 +30,10 @@ class TaUConfig(MethodConfig):
     """Settings of TaU.
 
     Attributes:
-        tau_min: τ_min; the authors' code uses 0.1. Recipes written before call it ``smallest_temperature``.
+        tau_min: τ_min; the authors' code uses 0.1.
     """
 
-    tau_min: float = Field(0.1, gt=0, validation_alias=AliasChoices("tau_min", "smallest_temperature"))
+    tau_min: float = Field(0.1, gt=0)
 
 
 def temperature(log_odds: Tensor, tau_min: float) -> Tensor:

@@ -29,7 +29,7 @@ import math
 from typing import Any, Literal
 
 import torch
-from pydantic import AliasChoices, Field, field_validator, model_validator
+from pydantic import Field, model_validator
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -57,8 +57,8 @@ class TempNetConfig(MethodConfig):
         contrast: "batch" contrasts the two views of an image with the images of other people in the batch; "centers"
             contrasts the own class center with all class centers.
         rho: ρ; a larger value gives lower temperatures. It must be below log |C|, or all temperatures fall to τ_0.
-        tau_min: τ_0. Recipes written before call it ``lowest``.
-        tau_max: τ_max. Recipes written before call it ``highest``.
+        tau_min: τ_0.
+        tau_max: τ_max.
         hidden: d1.
         references: d2.
         loss_scale: γ.
@@ -72,8 +72,8 @@ class TempNetConfig(MethodConfig):
 
     contrast: Literal["batch", "centers"] = "batch"
     rho: float = Field(3.0, gt=0)
-    tau_min: float = Field(0.001, gt=0, validation_alias=AliasChoices("tau_min", "lowest"))
-    tau_max: float = Field(0.05, gt=0, validation_alias=AliasChoices("tau_max", "highest"))
+    tau_min: float = Field(0.001, gt=0)
+    tau_max: float = Field(0.05, gt=0)
     hidden: int = Field(256, ge=1, le=4096)
     references: int = Field(256, ge=2, le=4096)
     loss_scale: float = Field(32.0, gt=0)
@@ -81,12 +81,6 @@ class TempNetConfig(MethodConfig):
     denominator_rate: float = Field(1.0, gt=0, le=1)
     stop_gradient: bool = True
     last_layer: Literal["pooling", "linear"] = "pooling"
-
-    @field_validator("contrast", mode="before")
-    @classmethod
-    def american_spelling(cls, contrast: object) -> object:
-        """Accept the British spelling of recipes written before."""
-        return "centers" if contrast == "centres" else contrast
 
     @model_validator(mode="after")
     def range_is_ordered(self) -> TempNetConfig:

@@ -76,7 +76,7 @@ def test_the_stability_of_many_embeddings_is_that_of_a_loop_over_pairs() -> None
 
 def test_it_is_the_stability_of_a_training_run() -> None:
     torch = pytest.importorskip("torch")
-    from facerts.training.classifier_scores.scores import stability as of_run
+    from facerts.training.classifier_scores.ser_fiq import stability as of_run
 
     embeddings = np.random.default_rng(0).normal(size=(20, 3, 16)).astype(np.float32)
     expected = of_run(torch.from_numpy(embeddings)).numpy()

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from facerts.errors import Error
-from facerts.training.class_head.centers import ClassCenters
+from facerts.training.class_head.partial_fc import ClassCenters
 from facerts.training.class_head.row_updates import RowUpdates
 from facerts.training.learner import Learner
 from facerts.training.loader import TrainingData

@@ -17,11 +17,12 @@ from facerts.embedding.embed import embed_crops
 from facerts.errors import Error, ModelError
 from facerts.evaluation import embed_source
 from facerts.evaluation.baselines import CLASSIFIER_SCORES as RESULT_NAMES
-from facerts.training.classifier_scores import CLASSIFIER_SCORES, ClassifierEmbedder, load_run
-from facerts.training.classifier_scores.dropout import DEFAULT_RATE, keyed_masks
+from facerts.training.classifier_scores import CLASSIFIER_SCORES, parse_score
+from facerts.training.classifier_scores.classifier import Classifier, load_classifier
+from facerts.training.classifier_scores.classifier_embedder import ClassifierEmbedder, load_run
 from facerts.training.classifier_scores.ensemble import SoftmaxEnsemble
-from facerts.training.classifier_scores.registry import MaxSoftmax, parse_score
-from facerts.training.classifier_scores.run import Classifier, load_classifier
+from facerts.training.classifier_scores.max_softmax import MaxSoftmax
+from facerts.training.classifier_scores.mc_dropout import DEFAULT_RATE, keyed_masks
 from facerts.training.loop import train
 from facerts.training.network_embedder import NetworkEmbedder, to_network_input
 from facerts.training.recipe import Recipe
@@ -277,10 +278,6 @@ def test_duplicate_and_impossible_scores_are_refused(trained_run: Path) -> None:
         Error, match=f"rho 3 must be below {math.log(8):.4g}, the logarithm of the 8 identities"
     ):
         load_run(trained_run, ["newton_temperature:rho=3"])
-
-
-def test_newton_temperature_takes_the_former_name_of_its_minimum() -> None:
-    assert parse_score("newton_temperature:floor=0.01") == parse_score("newton_temperature:tau_min=0.01")
 
 
 def test_newton_temperature_is_that_of_the_cosines(

@@ -11,14 +11,11 @@ from scipy.optimize import minimize_scalar
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from facerts.training.classifier_scores.perturb import perturbed
-from facerts.training.classifier_scores.scores import (
-    max_softmax,
-    mean_softmax,
-    negative_energy,
-    solved_temperature,
-    stability,
-)
+from facerts.training.classifier_scores.energy import negative_energy
+from facerts.training.classifier_scores.max_softmax import max_softmax, mean_softmax
+from facerts.training.classifier_scores.odin import perturbed
+from facerts.training.classifier_scores.ser_fiq import stability
+from facerts.training.methods.robust_loss import newton_temperature
 
 
 def logits(seed: int = 0, rows: int = 7, classes: int = 20, scale: float = 5.0) -> Tensor:
@@ -92,7 +89,7 @@ def test_embeddings_that_hardly_differ_are_separated() -> None:
 @pytest.mark.parametrize("rho", [0.3, 1.0, 2.0])
 def test_solved_temperature_against_a_scalar_search(rho: float) -> None:
     cosine = torch.tanh(logits(4, classes=30, scale=0.3))
-    for row, solved in zip(cosine.double().numpy(), solved_temperature(cosine, rho, 1e-3), strict=True):
+    for row, solved in zip(cosine.double().numpy(), newton_temperature(cosine, rho, 1e-3), strict=True):
 
         def loss(log_tau: float, row: np.ndarray = row) -> float:  # type: ignore[type-arg]
             tau = math.exp(log_tau)

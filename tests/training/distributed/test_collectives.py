@@ -22,7 +22,7 @@ from torch.nn import functional as F
 from facerts.datasets.synthetic import draw_face
 from facerts.errors import Error
 from facerts.training.checkpoint import FILE, load_checkpoint, save_checkpoint
-from facerts.training.class_head.centers import ClassCenters
+from facerts.training.class_head.partial_fc import ClassCenters
 from facerts.training.distributed.collectives import (
     Processes,
     average_gradients,

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from facerts.training.class_head.centers import ClassCenters
+from facerts.training.class_head.partial_fc import ClassCenters
 from facerts.training.methods import Batch
 from facerts.training.methods.arcface import ArcFace
 from facerts.training.methods.base import MarginConfig

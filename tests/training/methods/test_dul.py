@@ -10,7 +10,7 @@ from torch.distributions import Normal
 from torch.distributions import kl_divergence as torch_kl
 from torch.nn import functional as F
 
-from facerts.training.class_head.centers import ClassCenters
+from facerts.training.class_head.partial_fc import ClassCenters
 from facerts.training.methods import METHODS, Batch
 from facerts.training.methods import dul as dul_module
 from facerts.training.methods.dul import DUL, DULConfig, kl_divergence

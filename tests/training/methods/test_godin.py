@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from facerts.training.class_head.centers import ClassCenters
+from facerts.training.class_head.partial_fc import ClassCenters
 from facerts.training.methods import METHODS, Batch
 from facerts.training.methods.godin import GODIN, MIN_DIVISOR, divisor
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from facerts.training.class_head.centers import ClassCenters
+from facerts.training.class_head.partial_fc import ClassCenters
 from facerts.training.methods import METHODS, Batch, ClassificationMethod
 from facerts.training.methods.margin import additive_angular
 

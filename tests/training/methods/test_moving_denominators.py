@@ -16,7 +16,7 @@ from torch.nn import functional as F
 
 from facerts.errors import Error, ModelError
 from facerts.training.checkpoint import load_checkpoint, load_network, save_checkpoint
-from facerts.training.class_head.centers import ClassCenters
+from facerts.training.class_head.partial_fc import ClassCenters
 from facerts.training.learner import Learner
 from facerts.training.methods import Batch
 from facerts.training.methods.moving_denominators import UNSEEN, moved, room_for, with_gradient

@@ -9,7 +9,7 @@ import torch
 from scipy import stats
 from torch.nn import functional as F
 
-from facerts.training.class_head.centers import ClassCenters
+from facerts.training.class_head.partial_fc import ClassCenters
 from facerts.training.methods import Batch
 from facerts.training.methods.pfe import PFE, genuine_pairs
 

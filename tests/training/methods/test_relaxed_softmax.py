@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from facerts.training.class_head.centers import ClassCenters
+from facerts.training.class_head.partial_fc import ClassCenters
 from facerts.training.methods import METHODS, Batch
 from facerts.training.methods.relaxed_softmax import MIN_ALPHA, RelaxedSoftmax, inverse_temperature
 

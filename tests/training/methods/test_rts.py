@@ -10,7 +10,7 @@ from torch.distributions import Gamma
 from torch.distributions import kl_divergence as torch_kl
 from torch.nn import functional as F
 
-from facerts.training.class_head.centers import ClassCenters
+from facerts.training.class_head.partial_fc import ClassCenters
 from facerts.training.methods import METHODS, Batch
 from facerts.training.methods import rts as rts_module
 from facerts.training.methods.noise import keyed_normal

@@ -16,14 +16,14 @@ from torch.nn import functional as F
 
 from facerts.errors import Error, RecipeError
 from facerts.training.checkpoint import save_checkpoint
-from facerts.training.class_head.centers import ClassCenters
+from facerts.training.class_head.partial_fc import ClassCenters
 from facerts.training.export.from_checkpoint import export_run
 from facerts.training.learner import Learner
 from facerts.training.methods import METHODS, Batch, Method
 from facerts.training.methods.contrastive import members, similarities
 from facerts.training.methods.esupcon import class_means, prototype_loss
 from facerts.training.methods.spce import pairwise_cross_entropy
-from facerts.training.posthoc.method import configure
+from facerts.training.posthoc.posthoc_quality import configure
 from facerts.training.recipe import Recipe
 from tests.contrastive import permuted, slow_info_nce, slow_nt_xent, views_batch
 

@@ -12,15 +12,15 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from facerts.training.checkpoint import save_checkpoint
-from facerts.training.class_head.centers import ClassCenters
+from facerts.training.class_head.partial_fc import ClassCenters
 from facerts.training.learner import Learner
 from facerts.training.methods.base import Batch
 from facerts.training.methods.contrastive import similarities
 from facerts.training.methods.tau import TaU, TaUConfig, temperature
 from facerts.training.nn.heads import HeadSpec
 from facerts.training.posthoc.features import Features
-from facerts.training.posthoc.train import HeadSettings, train_heads
-from facerts.training.recipe import Recipe, load_recipe
+from facerts.training.posthoc.train_heads import HeadSettings, train_heads
+from facerts.training.recipe import Recipe
 from tests.contrastive import permuted, slow_info_nce, slow_nt_xent, views_batch
 
 MakeRecipe = Callable[..., Recipe]
@@ -202,11 +202,6 @@ def test_post_hoc_only_u_is_trained(monkeypatch: pytest.MonkeyPatch) -> None:
     ids = {id(parameter) for parameter in trained.heads.heads["log_odds"].parameters()}
     assert {id(parameter) for group in groups for parameter in group["params"]} == ids
     np.testing.assert_array_equal(features.unit, given)
-
-
-def test_recipes_written_before_have_another_name_for_the_minimum() -> None:
-    recipe = load_recipe("casia_rts", ["method={name: tau, smallest_temperature: 0.2}"])
-    assert recipe.method == {"name": "tau", "tau_min": 0.2}
 
 
 @pytest.mark.parametrize("settings", [{"tau_min": 0}, {"temperature": 0.1}])

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 from facerts.errors import Error
 from facerts.training.checkpoint import load_checkpoint
-from facerts.training.class_head.centers import ClassCenters
+from facerts.training.class_head.partial_fc import ClassCenters
 from facerts.training.loop import train
 from facerts.training.methods import Batch
 from facerts.training.methods.robust_loss import (
@@ -31,8 +31,7 @@ from facerts.training.methods.tempnet import (
     TempNetConfig,
     batch_contrast,
 )
-from facerts.training.posthoc.method import configure
-from facerts.training.recipe import Recipe, load_recipe
+from facerts.training.recipe import Recipe
 
 MakeRecipe = Callable[..., Recipe]
 
@@ -507,17 +506,6 @@ def test_a_high_temperature_is_a_poor_image() -> None:
     torch.testing.assert_close(scored["uncertainty"], tempnet.state(F.normalize(embedding)))
     torch.testing.assert_close(scored["quality"], -scored["uncertainty"])
     assert scored["uncertainty"].min() > 0
-
-
-def test_recipes_written_before_have_other_names_for_the_range() -> None:
-    assert TempNetConfig(lowest=0.01, highest=0.2) == TempNetConfig(tau_min=0.01, tau_max=0.2)  # type: ignore[call-arg]
-    with pytest.raises(ValueError, match="lowest"):
-        TempNetConfig(lowest=0.01, tau_min=0.01)  # type: ignore[call-arg]
-    recipe = load_recipe("casia_rts", ["method={name: tempnet, lowest: 0.01, tau_max: 0.2}"])
-    assert (recipe.method["tau_min"], recipe.method["tau_max"]) == (0.01, 0.2)
-    assert "lowest" not in recipe.method
-    assert recipe.build_method().config.tau_min == 0.01
-    assert configure("tempnet", ["highest=0.2"]).tau_max == 0.2
 
 
 @pytest.mark.parametrize(

@@ -19,10 +19,10 @@ from facerts.embedding.embed import embed_source
 from facerts.embedding.onnx_quality import load_quality
 from facerts.images import encode_png
 from facerts.training.methods import METHODS
-from facerts.training.posthoc import HeadSettings, run
+from facerts.training.posthoc import HeadSettings, posthoc_quality
 from facerts.training.posthoc.features import Features, features_of
 from facerts.training.posthoc.measure import HeadComparison, measure_head
-from facerts.training.posthoc.train import held_out, measured_half, train_heads
+from facerts.training.posthoc.train_heads import held_out, measured_half, train_heads
 from tests.command import run as run_command
 from tests.shipped import write_model
 from tests.training.posthoc.embedder import write_sharp_embedder
@@ -196,7 +196,7 @@ def test_the_command_says_which_is_better(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     shipped = write_model(tmp_path / "facerts-small.onnx")
-    monkeypatch.setattr(run, "find_shipped", lambda name: shipped)
+    monkeypatch.setattr(posthoc_quality, "find_shipped", lambda name: shipped)
     common = ("posthoc", "rts", "--model", embedder, "--data", faces, "--epochs", "1", "--train-batch", "16")
     many = ("--holdout", "0.85", "--out", tmp_path / "scored.onnx")
     assert run_command(*common, *many, "--json") == 0
@@ -215,14 +215,14 @@ def test_the_command_says_which_is_better(
 
 
 def test_advice_names_graft_unless_the_head_is_better_everywhere() -> None:
-    def result(*answers: str) -> run.GraftResult:
+    def result(*answers: str) -> posthoc_quality.GraftResult:
         class Found:
             def __init__(self, better: str) -> None:
                 self.better = better
 
         empty: Any = None
         comparisons: Any = tuple(Found(answer) for answer in answers)
-        return run.GraftResult(empty, empty, Path(), comparisons)
+        return posthoc_quality.GraftResult(empty, empty, Path(), comparisons)
 
     assert result("yes", "yes").advice == ""
     for answers in (("yes", "no"), ("unclear", "yes"), ("yes", "not measured")):

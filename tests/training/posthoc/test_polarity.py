@@ -21,11 +21,10 @@ from facerts.hub.registry import find_model
 from facerts.images.corruptions import degrade
 from facerts.metrics.ood import separation
 from facerts.training.posthoc import HeadSettings, add_quality
-from facerts.training.posthoc.features import cached_features, features_of
-from facerts.training.posthoc.graft import QualityModule
-from facerts.training.posthoc.method import build_method, configure
-from facerts.training.posthoc.train import train_heads
-from facerts.training.posthoc.views import Views
+from facerts.training.posthoc.features import Views, cached_features, features_of
+from facerts.training.posthoc.graft_heads import QualityModule
+from facerts.training.posthoc.posthoc_quality import build_method, configure
+from facerts.training.posthoc.train_heads import train_heads
 
 KINDS = ("blur", "low_resolution", "noise", "occlusion")
 STRENGTH = 0.7

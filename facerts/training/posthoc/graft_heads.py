@@ -1,4 +1,7 @@
-"""Grafts quality heads onto the graph of an existing embedder: one ONNX file with the outputs of both."""
+"""Grafts quality heads onto the graph of an existing embedder: one ONNX file with the outputs of both.
+
+The heads are trained here; ``export.join_quality`` joins the embedder with the quality of another model instead.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ from facerts.export.graph import append, same_opset, tensor_names, unused
 from facerts.onnx.contract import Description
 from facerts.training.export.onnx_file import write_module
 from facerts.training.posthoc.features import TAP, Features
-from facerts.training.posthoc.train import TrainedHeads
+from facerts.training.posthoc.train_heads import TrainedHeads
 
 if TYPE_CHECKING:
     from onnx import ModelProto

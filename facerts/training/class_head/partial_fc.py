@@ -1,4 +1,8 @@
-"""Class centers and the softmax over them: the only part of the package that knows all identities."""
+"""Partial FC: class centers sharded over processes, and the softmax over all of them or a sample in each step.
+
+They are the only part of the package that knows all identities. Sampling: An, Deng, Guo, Feng, Zhu, Yang, Liu: "Killing
+Two Birds with One Stone: Efficient and Robust Training of Face Recognition CNNs by Partial FC", CVPR 2022.
+"""
 
 from __future__ import annotations
 
@@ -33,13 +37,11 @@ class ClassCenters(nn.Module):
         embedding_size: d.
         chunk: classes whose logits are in memory at a time.
         sample: share of its centers that each process uses in a step: those of the batch's identities, and others
-            sampled anew in each step (An et al., "Killing Two Birds with One Stone: Efficient and Robust Training of
-            Face Recognition CNNs by Partial FC", CVPR 2022); None for all, which is exact.
+            sampled anew in each step; None for all, which is exact.
         seed: seed of the sampling.
         processes: processes that share the centers; each holds a contiguous range of them.
 
     Attributes:
-        identities: C.
         classes: classes whose centers this process holds.
         step: step of the run; the sampling depends on it.
         weight: ``(C_r, d)`` centers of this process.

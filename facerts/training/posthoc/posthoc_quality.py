@@ -6,28 +6,36 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
+import torch
+from pydantic import ValidationError
 
 from facerts.datasets import Source, open_source
 from facerts.embedding import OnnxEmbedder, load_embedder
 from facerts.embedding.cache import embedder_key
 from facerts.embedding.onnx_quality import load_quality
 from facerts.embedding.packs import find_recognizer
-from facerts.errors import DataError, Error, MissingExtraError, ModelError
+from facerts.errors import DataError, Error, MissingExtraError, ModelError, did_you_mean, problems_text
 from facerts.export.parity import Parity, check_crops, compare_outputs
 from facerts.hub.registry import find_shipped
 from facerts.images import CROP_SIZE
 from facerts.onnx.contract import Description
 from facerts.onnx.packs import is_pack
 from facerts.training.export.onnx_file import add_description, appearing
-from facerts.training.methods import Method
-from facerts.training.posthoc.features import cached_features, features_of
-from facerts.training.posthoc.graft import QualityModule, add_features, graft, tapped
+from facerts.training.methods import METHODS, Method
+from facerts.training.plain_yaml import parse_yaml
+from facerts.training.posthoc.features import (
+    AUGMENTATION,
+    DEFAULT_VIEWS,
+    Views,
+    cached_features,
+    features_of,
+)
+from facerts.training.posthoc.graft_heads import QualityModule, add_features, graft, tapped
 from facerts.training.posthoc.measure import HeadComparison, measure_head
-from facerts.training.posthoc.method import build_method, configure
-from facerts.training.posthoc.train import MIN_MEASURED, HeadSettings, TrainedHeads, train_heads
-from facerts.training.posthoc.views import AUGMENTATION, DEFAULT_VIEWS, Views
+from facerts.training.posthoc.train_heads import MIN_MEASURED, HeadSettings, TrainedHeads, train_heads
 from facerts.training.recipe import Augmentation
 from facerts.version import __version__
 
@@ -65,6 +73,51 @@ class GraftResult:
             f"The head is not clearly better than {REFERENCE}: facerts posthoc graft --quality {REFERENCE} gives its "
             "quality with the same embeddings."
         )
+
+
+def build_method(name: str, config: Any, embedding_size: int, seed: int) -> Method:
+    """Build a method, with its own parameters drawn by the seed; PyTorch's global generator does not change."""
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        return METHODS[name](config, embedding_size)
+
+
+def configure(name: str, overrides: Sequence[str]) -> Any:
+    """Parse the settings of a method.
+
+    Args:
+        name: name in the registry.
+        overrides: settings of the form ``key=value``.
+
+    Raises:
+        Error: unknown method or setting, an invalid value, or a method that trains nothing but the embedding.
+    """
+    if name not in METHODS:
+        raise Error(f"no method {name!r}{did_you_mean(name, METHODS)}")
+    method = METHODS[name]
+    fields: dict[str, Any] = {}
+    for override in overrides:
+        key, equals, value = override.partition("=")
+        if not equals:
+            raise Error(f"{override!r}: not of the form key=value, e.g. margin=0.4")
+        known = method.Config.model_fields
+        if key not in known:
+            raise Error(f"{name} has no setting {key!r}{did_you_mean(key, known)}")
+        fields[key] = parse_yaml(value, f"{override!r}")
+    try:
+        config = method.Config(**fields)
+    except ValidationError as error:
+        raise Error(f"{name}: {problems_text(error.errors())}") from error
+    if not _learns(name, config):
+        suitable = [known for known in METHODS if _learns(known, METHODS[known].Config())]
+        raise Error(
+            f"{name} trains only the embedding, which does not change post hoc; use one of {', '.join(suitable)}"
+        )
+    return config
+
+
+def _learns(name: str, config: Any) -> bool:
+    return build_method(name, config, 2, 0).learns_beside_embedding
 
 
 def add_quality(

@@ -1,16 +1,24 @@
-"""A training run as a classifier: its network, its class centers, and the logits."""
+"""A training run as a classifier (network, class centers and logits), and the base of the scores that it gives.
+
+A classifier trained on C identities computes, for each image, the logits f = γ cos θ to its class centers. Its
+confidence is a measure of quality that needs no training. Higher is better for all scores. Probabilities are returned
+as logarithms, which rank images in the same way but do not saturate at 1 in float32.
+"""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import torch
+from pydantic import BaseModel, ConfigDict
 from torch import Tensor
 
 from facerts.errors import Error
 from facerts.training.checkpoint import FILE, load_checkpoint, load_network
-from facerts.training.class_head.centers import ClassCenters
+from facerts.training.class_head.partial_fc import ClassCenters
 from facerts.training.methods import Method
 from facerts.training.nn import FaceNetwork
 from facerts.training.recipe import Recipe
@@ -22,9 +30,7 @@ class Classifier:
 
     Attributes:
         path: path of the checkpoint file.
-        network: the network.
         method: its ``score`` turns the network's outputs into the exported ones.
-        recipe: recipe of the run.
         centers: class centers of the C training identities.
     """
 
@@ -80,10 +86,7 @@ class Classifier:
 
 
 def load_classifier(run: str | Path) -> Classifier:
-    """Load a run's classifier, onto a GPU if there is one.
-
-    Args:
-        run: folder of the run, or a checkpoint file.
+    """Load a run's classifier from its folder or a checkpoint file, onto a GPU if there is one.
 
     Raises:
         ModelError: no such run.
@@ -97,3 +100,37 @@ def load_classifier(run: str | Path) -> Classifier:
     for module in (trained.network, centers, trained.method.state):
         module.eval().requires_grad_(False).to(device)
     return Classifier(path, trained.network, trained.method, trained.recipe, centers)
+
+
+@dataclass(frozen=True)
+class Activations:
+    """Input and intermediate outputs of a network for a batch.
+
+    Attributes:
+        images: ``(B, 3, 112, 112)`` network inputs.
+        features: ``(B, F)`` outputs of the trunk.
+        embedding: ``(B, d)``, of any norm.
+    """
+
+    images: Tensor
+    features: Tensor
+    embedding: Tensor
+
+
+class ClassifierScore(BaseModel, ABC):
+    """A score with its options; ``name`` is its name in results and on the command line."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    name: ClassVar[str]
+
+    def check(self, classifier: Classifier) -> None:
+        """Check that a run can give this score.
+
+        Raises:
+            Error: it cannot.
+        """
+        classifier.check_classifies()
+
+    @abstractmethod
+    def compute(self, classifier: Classifier, activations: Activations) -> Tensor:
+        """The scores ``(B,)`` of a batch; higher is better."""

@@ -21,10 +21,9 @@ from facerts.embedding import load_embedder
 from facerts.errors import DataError, Error, ModelError
 from facerts.training.class_head.leave_one_out_means import LeaveOneOutMeans
 from facerts.training.methods import METHODS
-from facerts.training.posthoc import GraftResult, HeadSettings, add_quality
-from facerts.training.posthoc import run as run_module
+from facerts.training.posthoc import GraftResult, HeadSettings, add_quality, posthoc_quality
 from facerts.training.posthoc.features import Features
-from facerts.training.posthoc.train import held_out, train_heads
+from facerts.training.posthoc.train_heads import held_out, train_heads
 from facerts.training.recipe import Augmentation
 from tests.foreign import SIZE, write_description, write_embedder
 
@@ -251,8 +250,8 @@ def test_a_file_that_fails_the_parity_check_is_not_written(
             scorer.heads.mean.sub_(0.1)
         return names
 
-    original = run_module.graft
-    monkeypatch.setattr(run_module, "graft", wrong)
+    original = posthoc_quality.graft
+    monkeypatch.setattr(posthoc_quality, "graft", wrong)
     with pytest.raises(ModelError, match="no file was written"):
         scored(foreign, drawn_faces, tmp_path / "new" / "a.onnx")
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["a.features.npz"]

@@ -18,7 +18,7 @@ from facerts.training.device import choose_device
 from facerts.training.methods import Batch, Method
 from facerts.training.posthoc.batches import Batches, Labels
 from facerts.training.posthoc.features import Features
-from facerts.training.posthoc.heads import QualityHeads
+from facerts.training.posthoc.quality_heads import QualityHeads
 
 # Fewer people to measure on would give no useful intervals.
 MIN_MEASURED = 20

@@ -14,9 +14,14 @@ from torch import Tensor
 from facerts.embedding.outputs import FaceOutputs
 from facerts.errors import Error
 from facerts.io.files import sha256_file
+from facerts.training.classifier_scores import parse_score
+from facerts.training.classifier_scores.classifier import (
+    Activations,
+    Classifier,
+    ClassifierScore,
+    load_classifier,
+)
 from facerts.training.classifier_scores.ensemble import SoftmaxEnsemble
-from facerts.training.classifier_scores.registry import Activations, ClassifierScore, parse_score
-from facerts.training.classifier_scores.run import Classifier, load_classifier
 from facerts.training.network_embedder import NetworkEmbedder, to_network_input
 
 
@@ -29,7 +34,6 @@ class ClassifierEmbedder:
         ensemble: gives the score ``ensemble``, if any.
 
     Attributes:
-        name: name of the run.
         method: name of the training method.
         sha256: SHA-256 of the checkpoint.
         without_scores: the same embedder without the scores.
@@ -83,7 +87,7 @@ def load_run(
 
     Args:
         run: folder of the run, or a checkpoint file.
-        scores: ``NAME`` or ``NAME:OPTION=VALUE,…``, see ``registry.CLASSIFIER_SCORES``.
+        scores: ``NAME`` or ``NAME:OPTION=VALUE,…``, see ``CLASSIFIER_SCORES``.
         ensemble: further runs on the same identities; if there are any, the outputs include the score ``ensemble``.
         threads: number of threads of PyTorch.
 
