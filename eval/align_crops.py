@@ -15,7 +15,7 @@ from common import parser_of, run
 from PIL import Image
 
 from facerts.datasets import Source, Subset, open_source
-from facerts.detection import open_any_detector
+from facerts.detection import open_detector
 from facerts.embedding.aligned import AlignedPhotos
 from facerts.io.progress import track
 
@@ -37,7 +37,7 @@ def main() -> None:
 
 def found_faces(source: Source, detector: Path) -> Source:
     """The images in which a detector finds a face, aligned by it."""
-    aligned = AlignedPhotos(source, open_any_detector(detector))
+    aligned = AlignedPhotos(source, open_detector(detector))
     for index in track(range(len(source)), f"aligning {source.name}", unit="images"):
         aligned.face_size(index)
     return Subset(aligned, np.setdiff1d(np.arange(len(source)), aligned.without_face()))

@@ -22,7 +22,7 @@ from align_crops import found_faces
 from common import parser_of, run
 from image_sets import open_image_set
 
-from facerts.detection import open_any_detector
+from facerts.detection import open_detector
 from facerts.embedding import load_embedder
 from facerts.embedding.output_cache import OutputCache
 from facerts.evaluation.fiqa.data import FaceSet, open_face_sets
@@ -53,9 +53,9 @@ CHANGED_SETS = ("degraded", "misaligned")
 def main() -> None:
     options = arguments()
     models = options.models
-    detector = open_any_detector(models / DETECTOR, threshold=DETECTOR_THRESHOLD)
+    detector = open_detector(models / DETECTOR, threshold=DETECTOR_THRESHOLD)
     cache = OutputCache(options.cache or options.out / "cache")
-    evaluation = EvaluationOptions(flip=False, batch_size=16, detector=detector, cache=cache)
+    evaluation = EvaluationOptions(flip=False, batch_size=16, detector_baseline=detector, cache=cache)
     recognizers = open_recognizers(
         [
             f"{label}={models / RECOGNIZERS[label]}" if label in RECOGNIZERS else label

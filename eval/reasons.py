@@ -1,9 +1,9 @@
 """How often the first reason of a poor face is the right one, and how often a clean face has a reason.
 
-python eval/reasons.py --data held-out.tar --non-faces pets --non-faces-fold '*[!01].jpg' --detector-model yunet.onnx \\
+python eval/reasons.py --data held-out.tar --non-faces pets --non-faces-fold '*[!01].jpg' --detector yunet.onnx \\
     --clean lfw --clean aaf --photos photos/lfw
 python eval/reasons.py --fit facerts/scoring/probes.json --data held-out.tar --non-faces pets \\
-    --non-faces-fold '*[01].jpg' --detector-model yunet.onnx
+    --non-faces-fold '*[01].jpg' --detector yunet.onnx
 
 Faces of held-out people are degraded by the kinds of eval/degraded_faces.py, at severities drawn uniformly from 0.5 to
 1. Only those count that became poor: the model's quality falls below its threshold that keeps 95 % of the faces, or the
@@ -69,8 +69,7 @@ COMPONENTS = {
 def main() -> None:
     options = arguments()
     scorer = facerts.load(options.model, threads=1)
-    detector = open_detector("yunet", options.detector_model, threshold=options.det_threshold)
-    assert detector is not None
+    detector = open_detector(options.detector, threshold=options.det_threshold)
     crops, first_half = held_out(options.data, options.images)
     pets = non_faces(options.non_faces, options.non_faces_fold)
     if options.fit:
@@ -93,7 +92,7 @@ def arguments() -> argparse.Namespace:
         "--most", type=int, default=1000, help="Maximum number of those crops of each source."
     )
     parser.add_argument("--model", default="facerts-small")
-    parser.add_argument("--detector-model", type=Path, required=True, help="YuNet.")
+    parser.add_argument("--detector", type=Path, required=True, help="YuNet.")
     parser.add_argument("--fit", type=Path, metavar="PROBES", help="Fit the model's probe and write it here.")
     parser.add_argument(
         "--only", nargs="+", choices=SECTIONS, default=SECTIONS, help="Sections to print (default: all)."

@@ -1,7 +1,7 @@
 """Error rates of `facerts verify` on LFW, beside those stated by the model's calibration.
 
 python eval/verify_table.py --lfw $FACERTS_DATA/lfw
-python eval/verify_table.py --lfw $FACERTS_DATA/lfw --photos $FACERTS_DATA/photos/lfw --detector-model yunet.onnx
+python eval/verify_table.py --lfw $FACERTS_DATA/lfw --photos $FACERTS_DATA/photos/lfw --detector yunet.onnx
 
 Without --photos, the pairs are those of pairs.txt, and the images are aligned crops. With --photos they are photos,
 NAME_0001.jpg, in which YuNet finds the faces: once those of the pairs of pairs.txt of which both photos are there, and
@@ -48,7 +48,7 @@ def main() -> None:
         scorer = load(options.model)
         sets = [lfw_crops(scorer, options.lfw)]
     else:
-        scorer = load(options.model, detector="yunet", detector_model=options.detector_model)
+        scorer = load(options.model, detector=options.detector)
         sets = lfw_photos(scorer, options.lfw, options.photos)
     rows = [row for labeled in sets for row in rows_of(scorer, labeled, options.fmr)]
     header = [
@@ -67,7 +67,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--model", help="Calibrated model (default: the default model).")
     parser.add_argument("--lfw", type=Path, required=True, help="LFW: aligned crops and pairs.txt.")
     parser.add_argument("--photos", type=Path, help="Folder of LFW's photos, for pairs of photos.")
-    parser.add_argument("--detector-model", type=Path, help="YuNet's file, for --photos.")
+    parser.add_argument("--detector", default="yunet", help="Detector for --photos, as for facerts verify.")
     parser.add_argument(
         "--fmr", nargs="+", type=float, default=[1e-2, 1e-3, 1e-4], help="Rates (default: 0.01 0.001 0.0001)."
     )

@@ -701,7 +701,7 @@ def test_photos_are_aligned_by_a_detector_and_others_left_out(
             box = np.array([20.0, 20.0, 90.0, 90.0])
             return [Detection(box, TEMPLATE.astype(np.float64), 0.9)] if image.tobytes() in images else []
 
-    monkeypatch.setattr(align_crops, "open_any_detector", lambda path: OfSome())
+    monkeypatch.setattr(align_crops, "open_detector", lambda path: OfSome())
     monkeypatch.setattr(
         "sys.argv", ["align_crops.py", str(drawn_faces), "--detector", "y", "--out", str(tmp_path)]
     )

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.datasets import open_images
-from facerts.detection import Detection, Detector, open_any_detector
+from facerts.detection import Detection, Detector, open_detector
 from facerts.images import decode
 
 # Left and right change places in a mirror.
@@ -68,7 +68,7 @@ def main() -> None:
 
 def _open(given: str, threshold: float | None) -> Detector:
     name, _, size = given.partition(":")
-    return open_any_detector(name, threshold=threshold, size=int(size) if size else None, threads=1)
+    return open_detector(name, threshold=threshold, size=int(size) if size else None, threads=1)
 
 
 def _mirrored(face: Detection, width: int) -> Detection:

@@ -118,7 +118,7 @@ def crops(options: argparse.Namespace, scratch: Path) -> None:
 def photos(options: argparse.Namespace, scratch: Path) -> None:
     source = open_images(options.photos)
     paths = [source.location(index) for index in range(len(source))]
-    scorer = load(options.model, detector="yunet", detector_model=options.yunet, threads=1)
+    scorer = load(options.model, detector=options.yunet, threads=1)
     face_counts: dict[str, list[int]] = {}
 
     def run_facerts() -> None:
@@ -149,8 +149,7 @@ def peer(
     options: argparse.Namespace, paths: list[str], scratch: Path
 ) -> Iterator[tuple[str, Callable[[], list[int]]]]:
     if options.insightface is None:
-        detector = open_detector("scrfd", options.scrfd)
-        assert detector is not None
+        detector = open_detector(options.scrfd)
         recognizer = load_embedder(load(options.model).embedder.path, batch_size=1)
 
         def loop() -> list[int]:

@@ -5,7 +5,7 @@ round by round, so that what else the machine does meets both alike. The load co
 loopback; each of so many clients asks again as soon as it is answered.
 
     python tools/bench_serve.py --model facerts-small
-    python tools/bench_serve.py --photos photos/ --detector yunet --detector-model yunet.onnx
+    python tools/bench_serve.py --photos photos/ --detector yunet.onnx
 """
 
 from __future__ import annotations
@@ -43,7 +43,6 @@ def main() -> None:
     parser.add_argument("--model", default="facerts-small")
     parser.add_argument("--photos", type=Path, help="a folder of photos in place of drawn crops")
     parser.add_argument("--detector", default="none")
-    parser.add_argument("--detector-model")
     parser.add_argument("--batch-size", type=int, default=8, help="of the service that joins requests")
     parser.add_argument("--clients", type=int, nargs="+", default=[1, 8, 32])
     parser.add_argument("--rounds", type=int, default=5)
@@ -55,8 +54,6 @@ def main() -> None:
     options = parser.parse_args()
     bodies = _photos(options.photos) if options.photos else [_crop(number) for number in range(64)]
     common = ["--model", options.model, "--detector", options.detector, *options.options.split()]
-    if options.detector_model:
-        common += ["--detector-model", options.detector_model]
     kinds = [*options.vary, f"--batch-size {options.batch_size}"]
     with ExitStack() as running:
         ports = {kind: running.enter_context(_service([*common, *kind.split()])) for kind in kinds}

@@ -238,7 +238,7 @@ def draw_scene(number: int) -> tuple[NDArray[np.uint8], NDArray[np.float32]]:
 def _compare_photos(folder: Path, name: str, outputs: Arrays) -> list[Comparison]:
     """Compare embeddings of the faces found by insightface, and the faces found by insightface and facerts."""
     scorer = facerts.load(folder / "whole.onnx")
-    app = FaceAnalysis(folder / "whole.onnx", detector="scrfd", detector_model=folder / "detector.onnx")
+    app = FaceAnalysis(folder / "whole.onnx", detector=folder / "detector.onnx")
     app.prepare(ctx_id=-1, det_size=(640, 640))
     theirs, ours, scales, both, all_faces = [], [], [], 0, 0
     for path in sorted((folder / "photos").iterdir()):

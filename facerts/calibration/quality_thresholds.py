@@ -20,7 +20,7 @@ from facerts.calibration.match_thresholds import (
 )
 from facerts.datasets import Source, open_source
 from facerts.datasets.fingerprint import hash_images
-from facerts.detection.base import Detector
+from facerts.detection.base import FaceFinder
 from facerts.embedding import OnnxEmbedder, load_embedder
 from facerts.embedding.aligned import AlignedPhotos
 from facerts.errors import DataError, Error, ModelError
@@ -69,7 +69,7 @@ def calibrate(
     flip: bool = False,
     groups: Groups | None = None,
     non_faces: str | Path | Sequence[str | Path] | None = None,
-    align: Detector | None = None,
+    detector: FaceFinder | None = None,
     providers: Sequence[str] | None = None,
     threads: int | None = None,
     batch_size: int = 64,
@@ -90,7 +90,7 @@ def calibrate(
         groups: groups of the faces, to add a quality threshold for each; see ``read_groups``.
         non_faces: images without a face, 112 x 112, to measure the share of them that the quality thresholds let
             through; anything that ``open_source`` accepts.
-        align: finds the faces in photos; None if the images are aligned crops.
+        detector: finds the faces in photos; None if the images are aligned crops.
         providers: ONNX Runtime execution providers; None for the CPU.
         threads: threads per batch; None leaves the choice to ONNX Runtime.
         batch_size: crops per batch.
@@ -127,10 +127,10 @@ def calibrate(
             raise ModelError(
                 f"{path}: the model has no quality, so it cannot have quality thresholds; leave out {option}"
             )
-    source = _crops(open_source(faces), align)
+    source = _crops(open_source(faces), detector)
     listed = None if pairs is None else open_benchmark(pairs)
     if listed is not None:
-        listed = replace(listed, images=_crops(listed.images, align))
+        listed = replace(listed, images=_crops(listed.images, detector))
     has_pairs = _check_pairs(source, listed, rates)
     keys = [source.key(row) for row in range(len(source))]
     in_groups, group_notes = ({}, []) if groups is None else groups.of(keys)
@@ -280,8 +280,8 @@ def _has_quality(embedder: OnnxEmbedder) -> bool:
     return embedder(no_crops).quality is not None
 
 
-def _crops(source: Source, align: Detector | None) -> Source:
-    return source if align is None else AlignedPhotos(source, align)
+def _crops(source: Source, detector: FaceFinder | None) -> Source:
+    return source if detector is None else AlignedPhotos(source, detector)
 
 
 def _check_pairs(source: Source, listed: PairBenchmark | None, rates: Sequence[float] | None) -> bool:

@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from facerts.cli.options import Align, Batch, GroupEdges, GroupRules, Json, Model, Offline, Provider, Threads
+from facerts.cli.options import (
+    Batch,
+    Detector,
+    GroupEdges,
+    GroupRules,
+    Json,
+    Model,
+    Offline,
+    Provider,
+    Threads,
+)
 from facerts.cli.output import EXIT_SOME_FAILED, fields_table, print_json, rows_table, warn
 
 if TYPE_CHECKING:
@@ -67,7 +77,7 @@ def calibrate(
             "through; may be repeated.",
         ),
     ] = None,
-    align: Align = None,
+    detector: Detector = "none",
     offline: Offline = False,
     batch_size: Batch = 64,
     threads: Threads = None,
@@ -81,7 +91,7 @@ def calibrate(
     Example: facerts calibrate --model m.onnx --faces faces/
     """
     from facerts.calibration.quality_thresholds import calibrate as run
-    from facerts.detection import open_any_detector
+    from facerts.detection import open_face_finder
     from facerts.evaluation.groups import read_groups
 
     result = run(
@@ -94,7 +104,7 @@ def calibrate(
         flip=flip,
         groups=read_groups(groups or (), group_edges or ()) if groups or group_edges else None,
         non_faces=out_of or None,
-        align=None if align is None else open_any_detector(align, providers=provider, threads=threads),
+        detector=open_face_finder(detector, providers=provider, threads=threads),
         providers=provider,
         threads=threads,
         batch_size=batch_size,

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from facerts.cli.options import Align, Batch, Json, ModelOrDefault, Offline, Provider, Threads
+from facerts.cli.options import Batch, Detector, Json, ModelOrDefault, Offline, Provider, Threads
 from facerts.cli.output import EXIT_SOME_FAILED, fields_table, print_json, rows_table, warn
 from facerts.errors import Error
 
 if TYPE_CHECKING:
     from facerts.curation.embeddings import SourceEmbedder
-    from facerts.detection import Detector
+    from facerts.detection import FaceFinder
 
 # Reasons for dropped images that are errors, not the purpose of the command.
 UNREADABLE = ("cannot be read", "cannot be decoded")
@@ -27,7 +27,7 @@ EMBEDDING_OPTIONS = (
         "identity_threshold",
         "min_own_cosine",
         "images_across",
-        "align",
+        "detector",
         "flip",
         "cache",
     ),
@@ -217,7 +217,7 @@ def dedup(
             "--drop-identities", help="Keep only the larger of two identities that look like one person."
         ),
     ] = False,
-    align: Align = None,
+    detector: Detector = "none",
     offline: Offline = False,
     flip: Flip = False,
     cache: Cache = None,
@@ -264,7 +264,7 @@ def dedup(
         _embedder(model, flip, cache, search, batch_size, threads, provider),
         thresholds,
         identity_action=action,
-        align=_detector(align, threads, provider),
+        detector=_detector(detector, threads, provider),
         options=options,
     )
     _show(result, json)
@@ -291,12 +291,14 @@ def exclude_overlap(
         bool,
         typer.Option("--single-images", help="Also compare each image of an identity, not just the mean."),
     ] = False,
-    align_benchmark: Annotated[
-        str | None,
+    detector: Annotated[
+        str,
         typer.Option(
-            help="Detector that finds and aligns the faces in a benchmark of photos; see --align of facerts data dedup."
+            metavar="NAME|FILE",
+            help="Detector that finds the faces in a benchmark of photos, see facerts data dedup; the images of the "
+            "data set are always aligned crops.",
         ),
-    ] = None,
+    ] = "none",
     offline: Offline = False,
     flip: Flip = False,
     cache: Cache = None,
@@ -327,7 +329,7 @@ def exclude_overlap(
         _embedder(model, flip, cache, search, batch_size, threads, provider),
         threshold=threshold,
         single_images=single_images,
-        align_benchmarks=_detector(align_benchmark, threads, provider),
+        detector=_detector(detector, threads, provider),
         options=JobOptions(dry_run, report),
     )
     _show(result, json)
@@ -358,10 +360,10 @@ def _embedder(
     return SourceEmbedder(embedder, flip, cache, search.value)
 
 
-def _detector(name: str | None, threads: int | None, provider: list[str] | None) -> Detector | None:
-    from facerts.detection import open_any_detector
+def _detector(name: str, threads: int | None, provider: list[str] | None) -> FaceFinder | None:
+    from facerts.detection import open_face_finder
 
-    return None if name is None else open_any_detector(name, providers=provider, threads=threads)
+    return open_face_finder(name, providers=provider, threads=threads)
 
 
 def _show(report: dict[str, Any], json: bool) -> None:

@@ -10,8 +10,6 @@ import typer
 
 from facerts.cli.options import (
     Detector,
-    DetectorModel,
-    DetectorName,
     DetThreshold,
     Images,
     Json,
@@ -35,8 +33,7 @@ def embed(
     paths: Images,
     out: Annotated[Path, typer.Option(help="Path of the .npz file to write.")],
     model: ModelOrDefault = None,
-    detector: Detector = DetectorName.AUTO,
-    detector_model: DetectorModel = None,
+    detector: Detector = "auto",
     offline: Offline = False,
     det_threshold: DetThreshold = None,
     resize_crops: ResizeCrops = False,
@@ -53,9 +50,7 @@ def embed(
     """
     from facerts.scoring.arrays import write_embeddings
 
-    scorer = open_scorer(
-        model, detector, detector_model, det_threshold, resize_crops, batch_size, threads, provider
-    )
+    scorer = open_scorer(model, detector, det_threshold, resize_crops, batch_size, threads, provider)
     # All embeddings are kept in memory until the file is written, but not the crops.
     scored = [replace(entry, crop=None) for entry in scorer.score_paths(paths, progress="embedding")]
     write_embeddings(out, scored)

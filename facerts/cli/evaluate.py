@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Protocol, TypeVar
 import typer
 
 from facerts.cli import results
-from facerts.cli.options import Align, Batch, Json, Offline, Provider, Threads
+from facerts.cli.options import Batch, Detector, Json, Offline, Provider, Threads
 from facerts.cli.output import print_json, warn
 from facerts.errors import Error
 from facerts.io.files import locked
@@ -113,9 +113,12 @@ Crops = Annotated[
         help="Save the crops that a report shows: worst pairs, best and worst faces.",
     ),
 ]
-DetectorModel = Annotated[
+DetectorBaseline = Annotated[
     str | None,
-    typer.Option(help="Detector (see --align) whose score of each crop is measured as a baseline."),
+    typer.Option(
+        metavar="NAME|FILE",
+        help="Detector whose score of each crop is measured as a baseline: yunet, or a file as for --detector.",
+    ),
 ]
 Reference = Annotated[
     str | None,
@@ -166,9 +169,9 @@ def verification(
     all_pairs: AllPairs = False,
     flip: Flip = True,
     crops: Crops = True,
-    align: Align = None,
+    detector: Detector = "none",
     offline: Offline = False,
-    detector_model: DetectorModel = None,
+    detector_baseline: DetectorBaseline = None,
     reference: Reference = None,
     neighbors: Neighbors = NEIGHBORS,
     batch_size: Batch = 64,
@@ -185,7 +188,7 @@ def verification(
     embedder = open_embedder(model, embeddings, provider, threads, batch_size, score, ensemble)
     kept = cache_folder(out, cache, no_cache)
     options = evaluation_options(
-        batch_size, crops, align, detector_model, reference, kept, flip=flip, every_pair=all_pairs
+        batch_size, crops, detector, detector_baseline, reference, kept, flip=flip, every_pair=all_pairs
     )
     options = replace(options, neighbors=neighbors, fars=tuple(far) if far else None)
     _pairs("verification", embedder, data, out, options, similarity, json)
@@ -205,9 +208,9 @@ def reject(
     similarity: SimilarityOption = Comparing.COSINE,
     all_pairs: AllPairs = False,
     flip: Flip = True,
-    align: Align = None,
+    detector: Detector = "none",
     offline: Offline = False,
-    detector_model: DetectorModel = None,
+    detector_baseline: DetectorBaseline = None,
     reference: Reference = None,
     neighbors: Neighbors = NEIGHBORS,
     batch_size: Batch = 64,
@@ -224,7 +227,7 @@ def reject(
     embedder = open_embedder(model, embeddings, provider, threads, batch_size, score, ensemble)
     kept = cache_folder(out, cache, no_cache)
     options = evaluation_options(
-        batch_size, False, align, detector_model, reference, kept, flip=flip, every_pair=all_pairs
+        batch_size, False, detector, detector_baseline, reference, kept, flip=flip, every_pair=all_pairs
     )
     options = replace(options, neighbors=neighbors, fmr=fmr, combine=combine.value)
     _pairs("reject", embedder, data, out, options, similarity, json)
@@ -255,7 +258,7 @@ def identification(
     seed: Annotated[int, typer.Option(help="Seed of the random choice of a gallery.")] = 0,
     search: Annotated[Searching, typer.Option(help="Search backend; both are exact.")] = Searching.NUMPY,
     flip: Flip = True,
-    align: Align = None,
+    detector: Detector = "none",
     offline: Offline = False,
     batch_size: Batch = 64,
     threads: Threads = None,
@@ -272,7 +275,7 @@ def identification(
 
     embedder = open_embedder(model, embeddings, provider, threads, batch_size)
     options = evaluation_options(
-        batch_size, False, align, None, None, cache_folder(out, cache, no_cache), flip=flip
+        batch_size, False, detector, None, None, cache_folder(out, cache, no_cache), flip=flip
     )
     with alone(out):
         result = run_identification(
@@ -297,9 +300,9 @@ def ood(
         str | None, typer.Option(help="Pattern of file names to leave out of --out-of, such as *_0.jpg.")
     ] = None,
     crops: Crops = True,
-    align: Align = None,
+    detector: Detector = "none",
     offline: Offline = False,
-    detector_model: DetectorModel = None,
+    detector_baseline: DetectorBaseline = None,
     reference: Reference = None,
     neighbors: Neighbors = NEIGHBORS,
     batch_size: Batch = 64,
@@ -317,7 +320,7 @@ def ood(
 
     embedder = open_embedder(model, embeddings, provider, threads, batch_size, score, ensemble)
     options = evaluation_options(
-        batch_size, crops, align, detector_model, reference, cache_folder(out, cache, no_cache)
+        batch_size, crops, detector, detector_baseline, reference, cache_folder(out, cache, no_cache)
     )
     options = replace(options, neighbors=neighbors)
     with alone(out):
@@ -343,9 +346,9 @@ def corruptions(
     images: Annotated[
         int, typer.Option("--images", "--pictures", min=2, help="Number of faces, evenly spaced.")
     ] = 500,
-    align: Align = None,
+    detector: Detector = "none",
     offline: Offline = False,
-    detector_model: DetectorModel = None,
+    detector_baseline: DetectorBaseline = None,
     batch_size: Batch = 64,
     threads: Threads = None,
     provider: Provider = None,
@@ -361,7 +364,7 @@ def corruptions(
 
     embedder = open_embedder(model, None, provider, threads, batch_size, score, ensemble)
     options = evaluation_options(
-        batch_size, False, align, detector_model, None, cache_folder(out, cache, no_cache)
+        batch_size, False, detector, detector_baseline, None, cache_folder(out, cache, no_cache)
     )
     with alone(out):
         result = run_corruptions(embedder, data, out, options, images=images)
@@ -457,8 +460,8 @@ def cache_folder(out: Path, folder: Path | None, no_cache: bool) -> Path | None:
 def evaluation_options(
     batch_size: int,
     crops: bool,
-    align: str | None,
-    detector_model: str | None,
+    detector: str,
+    detector_baseline: str | None,
     reference: str | None,
     cache: Path | None,
     *,
@@ -466,18 +469,18 @@ def evaluation_options(
     every_pair: bool = False,
 ) -> EvaluationOptions:
     from facerts.datasets import open_images
-    from facerts.detection import open_any_detector
+    from facerts.detection import open_detector, open_face_finder
     from facerts.embedding.output_cache import OutputCache
     from facerts.evaluation.options import EvaluationOptions
 
     return EvaluationOptions(
         batch_size=batch_size,
         keep_crops=crops,
-        align=None if align is None else open_any_detector(align),
-        detector=(
+        detector=open_face_finder(detector),
+        detector_baseline=(
             None
-            if detector_model is None
-            else open_any_detector(detector_model, threshold=BASELINE_THRESHOLD)
+            if detector_baseline is None
+            else open_detector(detector_baseline, threshold=BASELINE_THRESHOLD)
         ),
         reference=None if reference is None else open_images(reference),
         flip=flip,

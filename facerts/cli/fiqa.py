@@ -9,7 +9,7 @@ import typer
 
 from facerts.cli import evaluate as shared
 from facerts.cli.fiqa_tables import show_fiqa
-from facerts.cli.options import Align, Batch, GroupEdges, GroupRules, Json, Offline, Provider, Threads
+from facerts.cli.options import Batch, Detector, GroupEdges, GroupRules, Json, Offline, Provider, Threads
 from facerts.cli.output import print_json, warn
 from facerts.errors import Error, MissingExtraError
 
@@ -66,7 +66,7 @@ def fiqa(
             "pruning, dropout, or all that every recognizer allows; may be repeated.",
         ),
     ] = None,
-    detector_model: shared.DetectorModel = None,
+    detector_baseline: shared.DetectorBaseline = None,
     against: Annotated[
         str | None,
         typer.Option(
@@ -118,7 +118,7 @@ def fiqa(
         bool, typer.Option(help="Add the embedding of the mirror image of each crop; takes twice the time.")
     ] = False,
     cost: Annotated[bool, typer.Option(help="Measure the time per image of each quality.")] = True,
-    align: Align = None,
+    detector: Detector = "none",
     offline: Offline = False,
     batch_size: Batch = 16,
     threads: Threads = None,
@@ -142,7 +142,13 @@ def fiqa(
     from facerts.evaluation.options import faces_of, open_without
 
     options = shared.evaluation_options(
-        batch_size, False, align, detector_model, None, shared.cache_folder(out, cache, no_cache), flip=flip
+        batch_size,
+        False,
+        detector,
+        detector_baseline,
+        None,
+        shared.cache_folder(out, cache, no_cache),
+        flip=flip,
     )
     face_sets = open_face_sets(data, options, listed_pairs=listed_pairs)
     others = [options.crops_of(open_without(path, exclude_out_of)) for path in out_of or ()]
@@ -160,7 +166,7 @@ def fiqa(
     qualities = open_qualities(
         quality or (),
         descriptions=describe or (),
-        detector=options.detector,
+        detector=options.detector_baseline,
         providers=provider,
         threads=threads,
         batch_size=batch_size,

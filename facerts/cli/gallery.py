@@ -13,8 +13,6 @@ import typer
 from facerts.cli.curate import SearchBackend
 from facerts.cli.options import (
     Detector,
-    DetectorModel,
-    DetectorName,
     DetThreshold,
     Images,
     Json,
@@ -71,8 +69,7 @@ def build(
     ],
     out: Annotated[Path, typer.Option(help="Gallery file to write (.npz).")],
     model: ModelOrDefault = None,
-    detector: Detector = DetectorName.AUTO,
-    detector_model: DetectorModel = None,
+    detector: Detector = "auto",
     offline: Offline = False,
     det_threshold: DetThreshold = None,
     resize_crops: ResizeCrops = False,
@@ -93,9 +90,7 @@ def build(
     from facerts.galleries import Gallery
     from facerts.io.files import locked
 
-    scorer = open_scorer(
-        model, detector, detector_model, det_threshold, resize_crops, batch_size, threads, provider
-    )
+    scorer = open_scorer(model, detector, det_threshold, resize_crops, batch_size, threads, provider)
     with locked(out):
         gallery = Gallery.build(
             scorer,
@@ -119,8 +114,7 @@ def search(
     k: Annotated[int, typer.Option("-k", min=1, help="Number of candidates of each face.")] = 1,
     out: Out = None,
     model: ModelOrDefault = None,
-    detector: Detector = DetectorName.AUTO,
-    detector_model: DetectorModel = None,
+    detector: Detector = "auto",
     offline: Offline = False,
     det_threshold: DetThreshold = None,
     resize_crops: ResizeCrops = False,
@@ -149,9 +143,7 @@ def search(
     if out is not None:
         check_sink(out)
     known = Gallery.load(gallery)
-    scorer = open_scorer(
-        model, detector, detector_model, det_threshold, resize_crops, batch_size, threads, provider
-    )
+    scorer = open_scorer(model, detector, det_threshold, resize_crops, batch_size, threads, provider)
     threshold = known.threshold(fpir)
     found = known.search(
         scorer,
@@ -288,8 +280,7 @@ def add(
         typer.Option(help="Person of the images; by default images are in one subfolder for each person."),
     ] = None,
     model: ModelOrDefault = None,
-    detector: Detector = DetectorName.AUTO,
-    detector_model: DetectorModel = None,
+    detector: Detector = "auto",
     offline: Offline = False,
     det_threshold: DetThreshold = None,
     resize_crops: ResizeCrops = False,
@@ -310,9 +301,7 @@ def add(
     from facerts.galleries import Gallery
     from facerts.io.files import locked
 
-    scorer = open_scorer(
-        model, detector, detector_model, det_threshold, resize_crops, batch_size, threads, provider
-    )
+    scorer = open_scorer(model, detector, det_threshold, resize_crops, batch_size, threads, provider)
     with locked(gallery):
         changed = Gallery.load(gallery).add(
             scorer,

@@ -3,20 +3,9 @@
 from __future__ import annotations
 
 import os
-from enum import Enum
-from pathlib import Path
 from typing import Annotated
 
 import typer
-
-
-class DetectorName(str, Enum):
-    """The face detectors; auto for crops and photos, none for aligned crops."""
-
-    AUTO = "auto"
-    NONE = "none"
-    YUNET = "yunet"
-    SCRFD = "scrfd"
 
 
 def _go_offline(offline: bool) -> None:
@@ -45,17 +34,12 @@ Images = Annotated[
     ),
 ]
 Detector = Annotated[
-    DetectorName,
+    str,
     typer.Option(
-        help="Detector that finds the faces in photos. auto: yunet, for images that are not 112 x 112, the size of an "
-        "aligned crop; none: every image is an aligned crop."
-    ),
-]
-DetectorModel = Annotated[
-    Path | None,
-    typer.Option(
-        help="Path of the detector's .onnx file, or for scrfd of an insightface model pack; not needed for yunet, "
-        "which is downloaded (0.2 MB) when it is first needed."
+        metavar="NAME|FILE",
+        help="Detector that finds the faces in photos: yunet, which is downloaded (0.2 MB) when it is first needed, or "
+        "the path of an .onnx file of YuNet or SCRFD, or of an insightface model pack. auto: yunet, for images that "
+        "are not 112 x 112, the size of an aligned crop; none: every image is an aligned crop.",
     ),
 ]
 Offline = Annotated[
@@ -102,13 +86,6 @@ Provider = Annotated[
     typer.Option(help="ONNX Runtime execution provider, e.g. CUDAExecutionProvider; may be repeated."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
-Align = Annotated[
-    str | None,
-    typer.Option(
-        help="Detector that finds and aligns the faces in photos: an .onnx file of YuNet or SCRFD, an insightface "
-        "model pack, or yunet, which is downloaded once. By default images are aligned crops."
-    ),
-]
 GroupRules = Annotated[
     list[str] | None,
     typer.Option(

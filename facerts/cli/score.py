@@ -14,8 +14,6 @@ import typer
 
 from facerts.cli.options import (
     Detector,
-    DetectorModel,
-    DetectorName,
     DetThreshold,
     Images,
     Json,
@@ -64,8 +62,7 @@ def score(
         ),
     ] = None,
     model: ModelOrDefault = None,
-    detector: Detector = DetectorName.AUTO,
-    detector_model: DetectorModel = None,
+    detector: Detector = "auto",
     offline: Offline = False,
     det_threshold: DetThreshold = None,
     resize_crops: ResizeCrops = False,
@@ -141,8 +138,7 @@ def score(
     open_scorer = partial(
         load,
         model,
-        detector=detector.value,
-        detector_model=detector_model,
+        detector=detector,
         resize_crops=resize_crops,
         det_threshold=det_threshold,
         providers=provider,

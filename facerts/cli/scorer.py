@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from facerts.cli.options import DetectorName
     from facerts.scoring import Scorer
 
 
 def open_scorer(
     model: str | None,
-    detector: DetectorName,
-    detector_model: Path | None,
+    detector: str,
     det_threshold: float | None,
     resize_crops: bool,
     batch_size: int | None,
@@ -25,8 +22,7 @@ def open_scorer(
 
     return load(
         model,
-        detector=detector.value,
-        detector_model=detector_model,
+        detector=detector,
         det_threshold=det_threshold,
         resize_crops=resize_crops,
         batch_size=batch_size,

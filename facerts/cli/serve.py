@@ -12,8 +12,6 @@ import typer
 
 from facerts.cli.options import (
     Detector,
-    DetectorModel,
-    DetectorName,
     ModelOrDefault,
     Offline,
     Provider,
@@ -33,8 +31,7 @@ def register(app: typer.Typer) -> None:
 
 def serve(
     model: ModelOrDefault = None,
-    detector: Detector = DetectorName.AUTO,
-    detector_model: DetectorModel = None,
+    detector: Detector = "auto",
     offline: Offline = False,
     resize_crops: ResizeCrops = False,
     host: Annotated[
@@ -140,7 +137,7 @@ def serve(
 ) -> None:
     """Serve scoring over HTTP, with a web page for trying it out; see docs/serve.md.
 
-    Example: facerts serve --detector yunet --detector-model yunet.onnx --port 8000
+    Example: facerts serve --detector yunet.onnx --port 8000
     """
     from facerts.scoring import load
     from facerts.serving import Settings, build, listen
@@ -166,8 +163,7 @@ def serve(
     )
     scorer = load(
         model,
-        detector=detector.value,
-        detector_model=detector_model,
+        detector=detector,
         resize_crops=resize_crops,
         providers=provider,
         threads=threads,

@@ -10,8 +10,6 @@ import typer
 
 from facerts.cli.options import (
     Detector,
-    DetectorModel,
-    DetectorName,
     DetThreshold,
     Json,
     ModelOrDefault,
@@ -60,8 +58,7 @@ def verify(
         Path | None, typer.Option(help="With --pairs: file to write the rows to, .csv, .jsonl or .parquet.")
     ] = None,
     model: ModelOrDefault = None,
-    detector: Detector = DetectorName.AUTO,
-    detector_model: DetectorModel = None,
+    detector: Detector = "auto",
     offline: Offline = False,
     det_threshold: DetThreshold = None,
     resize_crops: ResizeCrops = False,
@@ -105,9 +102,7 @@ def verify(
     if out is not None:
         check_sink(out)
     listed = [] if pairs is None else read_pair_list(pairs)
-    scorer = open_scorer(
-        model, detector, detector_model, det_threshold, resize_crops, batch_size, threads, provider
-    )
+    scorer = open_scorer(model, detector, det_threshold, resize_crops, batch_size, threads, provider)
     if out is not None:
         results = verify_list(
             scorer, listed, fmr=fmr, keep=keep, min_quality=min_quality, progress="embedding"

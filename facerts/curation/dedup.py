@@ -22,7 +22,7 @@ from facerts.curation.identity_pairs import (
 from facerts.curation.output_spec import OutputSpec
 from facerts.curation.pairwise import EmbeddingSubset, check_threshold, find_near_duplicates
 from facerts.datasets import Source
-from facerts.detection.base import Detector
+from facerts.detection.base import FaceFinder
 from facerts.io.progress import track
 from facerts.io.versions import installed_versions
 
@@ -61,7 +61,7 @@ def dedup(
     thresholds: DedupThresholds | None = None,
     *,
     identity_action: IdentityAction = IdentityAction.REPORT,
-    align: Detector | None = None,
+    detector: FaceFinder | None = None,
     options: JobOptions | None = None,
 ) -> dict[str, Any]:
     """Write a source without near-duplicates and, optionally, without mislabeled images and duplicate identities.
@@ -73,12 +73,12 @@ def dedup(
     identities, all images are compared with each other.
 
     Args:
-        source: aligned crops, or photos with ``align``.
+        source: aligned crops, or photos with ``detector``.
         out: the data set of the remaining images.
         embedder: embeds and compares images.
         thresholds: thresholds of similarity.
         identity_action: what to do with identities that look like one person.
-        align: finds the faces in photos; None if the images are aligned crops.
+        detector: finds the faces in photos; None if the images are aligned crops.
         options: dry run and report file.
 
     Returns:
@@ -89,9 +89,9 @@ def dedup(
     """
     thresholds = thresholds or DedupThresholds()
     settings = {"by": "embedding", **asdict(thresholds), "identity_action": identity_action.value}
-    settings |= {**embedder.settings(), "align": align and align.identity}
+    settings |= {**embedder.settings(), "detector": detector and detector.identity}
     with open_job(source, [out], options or JobOptions(), settings, installed_versions()) as job:
-        embeddings = embedder.embed(source, job.scratch, align)
+        embeddings = embedder.embed(source, job.scratch, detector)
         for index, problem in sorted(embeddings.unreadable.items()):
             job.drop(index, "cannot be read", error=problem)
         output_source = source

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from facerts.curation.staging import staged
 from facerts.datasets import Source
 from facerts.datasets.read_ahead import read_ahead
-from facerts.detection.base import Detector
+from facerts.detection.base import FaceFinder
 from facerts.embedding import OnnxEmbedder
 from facerts.embedding.aligned import AlignedPhotos
 from facerts.embedding.cache import embedder_key
@@ -73,24 +73,24 @@ class SourceEmbedder:
     cache: Path | None = None
     search: Backend = "numpy"
 
-    def embed(self, source: Source, scratch: Path, align: Detector | None = None) -> SourceEmbeddings:
+    def embed(self, source: Source, scratch: Path, detector: FaceFinder | None = None) -> SourceEmbeddings:
         """Embed a source, or take its embeddings from the cache.
 
         Args:
-            source: aligned crops, or photos with ``align``.
+            source: aligned crops, or photos with ``detector``.
             scratch: a folder for temporary files.
-            align: finds the faces in photos; None if the images are aligned crops.
+            detector: finds the faces in photos; None if the images are aligned crops.
 
         Raises:
             DataError: no image can be read, or the cache is damaged.
             ModelError: the model returns a number that is not finite.
         """
-        crops = source if align is None else AlignedPhotos(source, align)
+        crops = source if detector is None else AlignedPhotos(source, detector)
         if self.cache is None:
             folder = Path(mkdtemp(dir=scratch)) / "embeddings"
             _embed(self.embedder, crops, folder, flip=self.flip)
             return _load(folder, len(source))
-        key = embedder_key(self.embedder, flip=self.flip, align=align and align.identity)
+        key = embedder_key(self.embedder, flip=self.flip, detector=detector and detector.identity)
         key = f"{key} {images_sha256(source)}"
         folder = self.cache / hashlib.sha256(key.encode()).hexdigest()[:20]
         if not folder.exists():

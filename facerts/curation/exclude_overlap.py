@@ -16,7 +16,7 @@ from facerts.curation.identity_means import identity_means
 from facerts.curation.output_spec import OutputSpec
 from facerts.curation.pairwise import check_threshold
 from facerts.datasets import Joined, Source, open_images
-from facerts.detection.base import Detector
+from facerts.detection.base import FaceFinder
 from facerts.embedding.aligned import alignment_notes
 from facerts.embedding.search import find
 from facerts.errors import DataError
@@ -68,7 +68,7 @@ def exclude_overlap(
     *,
     threshold: float = 0.5,
     single_images: bool = False,
-    align_benchmarks: Detector | None = None,
+    detector: FaceFinder | None = None,
     options: JobOptions | None = None,
 ) -> dict[str, Any]:
     """Write a source without the identities that look like somebody in a benchmark.
@@ -84,7 +84,7 @@ def exclude_overlap(
         embedder: embeds and compares images.
         threshold: minimum cosine similarity of images that may show one person.
         single_images: compare each image of an identity, not just the mean.
-        align_benchmarks: finds the faces in benchmarks of photos; None if these are aligned crops.
+        detector: finds the faces in benchmarks of photos; None if these are aligned crops.
         options: dry run and report file.
 
     Returns:
@@ -98,14 +98,14 @@ def exclude_overlap(
         raise DataError(f"{source.name}: there are no identities to exclude")
     benchmark = Joined([open_benchmark_images(path) for path in benchmarks])
     settings = {"threshold": threshold, "single_images": single_images, **embedder.settings()}
-    settings |= {"align_benchmarks": align_benchmarks and align_benchmarks.identity}
+    settings |= {"detector": detector and detector.identity}
     with open_job(source, [out], options or JobOptions(), settings, installed_versions()) as job:
-        gallery = embedder.embed(benchmark, job.scratch, align_benchmarks)
+        gallery = embedder.embed(benchmark, job.scratch, detector)
         job.report["benchmarks"] = {
             "name": benchmark.name,
             "images": len(benchmark),
             "unreadable": list(gallery.unreadable.values()),
-            "notes": [] if align_benchmarks else alignment_notes(benchmark),
+            "notes": [] if detector else alignment_notes(benchmark),
         }
         embeddings = embedder.embed(source, job.scratch)
         for index, problem in sorted(embeddings.unreadable.items()):

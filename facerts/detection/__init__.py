@@ -3,69 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from facerts.detection.base import Detection, Detector
-from facerts.detection.lazy import LazyDetector
+from facerts.detection.auto_detector import AutoDetector, LazyDetector
+from facerts.detection.base import Detection, Detector, FaceFinder
 from facerts.detection.scrfd import SCRFD, is_scrfd
 from facerts.detection.yunet import YuNet
-from facerts.errors import Error, ModelError
+from facerts.errors import Error, ModelError, did_you_mean
 from facerts.hub.fetch import downloadable_models, find_or_download
 from facerts.onnx.packs import is_pack, read_signature
 
 __all__ = [
     "DETECTORS",
     "SCRFD",
+    "AutoDetector",
     "Detection",
     "Detector",
+    "FaceFinder",
     "LazyDetector",
     "YuNet",
-    "open_any_detector",
     "open_detector",
+    "open_face_finder",
 ]
 
 DETECTORS: dict[str, Callable[..., Detector]] = {"yunet": YuNet, "scrfd": SCRFD}
+DEFAULT_DETECTOR = "yunet"
+EXPECTED = "the path of an .onnx file of YuNet or SCRFD, or of an insightface model pack"
 
 
 def open_detector(
-    name: str,
-    model: str | Path | None = None,
-    *,
-    threshold: float | None = None,
-    size: int | None = None,
-    providers: Sequence[str] | None = None,
-    threads: int | None = None,
-) -> Detector | None:
-    """Open a detector by name.
-
-    Args:
-        name: a name from ``DETECTORS``, or "none" for images that are already aligned crops.
-        model: the detector's file, for SCRFD also a model pack; None for YuNet's, which is downloaded if it is not on
-            this machine.
-        threshold: minimum score of a face; None for the detector's default.
-        size: longest side in pixels to which photos are resized; None for the detector's default.
-        providers: ONNX Runtime's execution providers by name, in order of preference; None for the CPU.
-        threads: threads per forward pass; None for ONNX Runtime's default.
-
-    Returns:
-        The detector; None for "none".
-
-    Raises:
-        Error: there is no such detector, or its model is missing or of another kind.
-        MissingModelError: the model is not on this machine and cannot be downloaded.
-    """
-    if name == "none":
-        return None
-    if name not in DETECTORS:
-        raise Error(f"no detector {name!r}; choose one of none, {', '.join(DETECTORS)}")
-    settings = {"threshold": threshold, "size": size}
-    options: dict[str, Any] = {option: value for option, value in settings.items() if value is not None}
-    file = _downloaded_model(name) if model is None else model
-    return DETECTORS[name](file, providers=providers, threads=threads, **options)
-
-
-def open_any_detector(
     detector: str | Path,
     *,
     threshold: float | None = None,
@@ -76,28 +44,70 @@ def open_any_detector(
     """Open a detector by name, or by its file, from which its kind is recognized.
 
     Args:
-        detector: a name from ``DETECTORS``, an .onnx file of YuNet or SCRFD, or a model pack.
-        threshold, size, providers, threads: as in ``open_detector``.
+        detector: "yunet", which is downloaded if it is not on this machine, or the path of an .onnx file of YuNet or
+            SCRFD, or of a model pack.
+        threshold: minimum score of a face; None for the detector's default.
+        size: longest side in pixels to which photos are resized; None for the detector's default.
+        providers: ONNX Runtime's execution providers by name, in order of preference; None for the CPU.
+        threads: threads per forward pass; None for ONNX Runtime's default.
 
     Raises:
-        Error: as for ``open_detector``.
+        Error: there is no such detector or file, or the file is of another kind.
+        MissingModelError: the model is not on this machine and cannot be downloaded.
     """
     if detector in DETECTORS:
-        name, model = str(detector), None
+        name, model = str(detector), _downloaded_model(str(detector))
     else:
         model = Path(detector)
+        if not model.exists():
+            hint = did_you_mean(str(detector), DETECTORS)
+            raise Error(f"{detector}: no such detector or file{hint}; give yunet or {EXPECTED}")
         name = "scrfd" if is_pack(model) or is_scrfd(read_signature(model)) else "yunet"
-    opened = open_detector(name, model, threshold=threshold, size=size, providers=providers, threads=threads)
-    assert opened is not None
-    return opened
+    settings = {"threshold": threshold, "size": size}
+    options: dict[str, Any] = {option: value for option, value in settings.items() if value is not None}
+    return DETECTORS[name](model, providers=providers, threads=threads, **options)
+
+
+def open_face_finder(
+    detector: str | Path = "auto",
+    *,
+    threshold: float | None = None,
+    providers: Sequence[str] | None = None,
+    threads: int | None = None,
+) -> FaceFinder | None:
+    """Open what ``--detector`` names: a detector, or a choice between crops and photos.
+
+    Args:
+        detector: "auto" takes an image of 112 x 112 as an aligned crop, and finds the faces in any other with YuNet,
+            which is opened, and downloaded if necessary, when the first photo comes; "none" takes every image as an
+            aligned crop; everything else finds faces in every image, see ``open_detector``.
+        threshold, providers, threads: as in ``open_detector``.
+
+    Returns:
+        None for "none".
+
+    Raises:
+        Error: as for ``open_detector``, or a threshold is given for "none".
+    """
+    if detector == "none":
+        if threshold is not None:
+            raise Error(
+                "--det-threshold (det_threshold) needs a detector; set --detector (detector) to auto, yunet or a file"
+            )
+        return None
+    name = DEFAULT_DETECTOR if detector == "auto" else detector
+    opening = partial(open_detector, name, threshold=threshold, providers=providers, threads=threads)
+    if detector != "auto":
+        return opening()
+    (pinned,) = [model for model in downloadable_models() if model.name == DEFAULT_DETECTOR]
+    minimum = "" if threshold is None else f", threshold {threshold:g}"
+    return AutoDetector(LazyDetector(opening, f"{DEFAULT_DETECTOR} {pinned.sha256}{minimum}"))
 
 
 def _downloaded_model(name: str) -> Path:
     if name not in {model.name for model in downloadable_models()}:
-        raise ModelError(
-            f"the detector {name} needs a model: give --detector-model FILE, an .onnx file or a model pack with one"
-        )
+        raise ModelError(f"{name} has no model to download; give {EXPECTED} as --detector")
     return find_or_download(
         name,
-        otherwise="; --detector-model FILE takes it from anywhere, and --detector none scores aligned crops without it",
+        otherwise="; --detector FILE takes it from anywhere, and --detector none scores aligned crops without it",
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -42,3 +43,25 @@ class Detector(Protocol):
     def __call__(self, image: NDArray[np.uint8]) -> list[Detection]:
         """Detect faces in an image, ``(H, W, 3) uint8`` RGB; the largest comes first."""
         ...
+
+
+class FaceFinder(Protocol):
+    """Finds the faces in images; may be shared by threads. Every ``Detector`` is one, and so is ``AutoDetector``.
+
+    Attributes:
+        identity: everything that its results depend on.
+    """
+
+    identity: str
+
+    def __call__(self, image: NDArray[np.uint8]) -> list[Detection] | None:
+        """The faces in an image, ``(H, W, 3) uint8`` RGB, the largest first; None if it is itself an aligned crop."""
+        ...
+
+
+def largest_first(faces: Iterable[Detection]) -> list[Detection]:
+    """The order in which every detector returns faces; where one face of a photo counts, it is the first.
+
+    ``docs/decisions/0019-one-face-per-photo.md`` says why the largest.
+    """
+    return sorted(faces, key=lambda face: face.area, reverse=True)

@@ -16,7 +16,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.detection.base import Detection
+from facerts.detection.base import Detection, largest_first
 from facerts.detection.nms import nms
 from facerts.errors import ModelError
 from facerts.io.files import sha256_file
@@ -134,10 +134,9 @@ class SCRFD:
                 np.concatenate([fine, more[large]]) for fine, more in zip(found, coarse, strict=True)
             )
         scores, boxes, points = found
-        faces = [
+        return largest_first(
             Detection(boxes[face], points[face], float(scores[face])) for face in nms(boxes, ranks, MAX_IOU)
-        ]
-        return sorted(faces, key=lambda face: face.area, reverse=True)
+        )
 
     def _search(self, image: NDArray[np.uint8], scale: _Scale) -> tuple[Floats, ...]:
         """Scores ``(K,)``, boxes ``(K, 4)`` and points ``(K, 5, 2)``, in pixels of the photo, before NMS."""

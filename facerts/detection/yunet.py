@@ -13,7 +13,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.detection.base import Detection
+from facerts.detection.base import Detection, largest_first
 from facerts.detection.nms import nms
 from facerts.errors import ModelError
 from facerts.onnx.dynamic_shape import make_shape_dynamic
@@ -105,10 +105,9 @@ class YuNet:
         factor = np.array([width / size[0], height / size[1]])
         boxes = np.hstack([corners * factor, (corners + sizes) * factor])
         points *= factor
-        faces = [
+        return largest_first(
             Detection(boxes[face], points[face], float(scores[face])) for face in nms(whole, scores, MAX_IOU)
-        ]
-        return sorted(faces, key=lambda face: face.area, reverse=True)
+        )
 
     def _search(self, batch: Floats) -> tuple[Doubles, Doubles, Doubles, Floats]:
         """Corners and sizes ``(K, 2)``, points ``(K, 5, 2)`` and scores ``(K,)`` of faces, before NMS."""

@@ -6,27 +6,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.datasets import Joined, Source, Subset
-from facerts.detection.base import Detection, Detector
+from facerts.detection.base import FaceFinder
 from facerts.errors import Error
 from facerts.images import CROP_SIZE, decode, fit_crop
-from facerts.images.align import align
+from facerts.images.align import TEMPLATE, align
 
 # Sources that treat their images as crops, whatever their size.
 _READ_AS_CROPS = (Source.crop, Subset.crop, Joined.crop)
 
 
 class AlignedPhotos(Source):
-    """A source of photos as a source of crops: the main face of each photo is detected and aligned.
+    """A source of photos as a source of crops: the largest face of each photo is detected and aligned.
 
-    The main face maximizes its area minus twice the squared distance of its center from the photo's center, so that
-    people in the background do not count. If no face is found, the center of the photo is cropped.
+    If no face is found, the center of the photo is cropped.
 
     Args:
         photos: the source of photos.
-        detector: the face detector.
+        detector: finds the faces.
     """
 
-    def __init__(self, photos: Source, detector: Detector) -> None:
+    def __init__(self, photos: Source, detector: FaceFinder) -> None:
         self.name, self.labels, self.identities = photos.name, photos.labels, photos.identities
         self._photos = photos
         self._detector = detector
@@ -47,15 +46,19 @@ class AlignedPhotos(Source):
 
     def crop(self, index: int) -> NDArray[np.uint8]:
         image = decode(self.read(index), where=self.location(index))
-        face = _main_face(self._detector(image), image.shape[:2])
-        if face is None:
+        faces = self._detector(image)
+        if faces is None:
+            self._sizes[index] = float(np.linalg.norm(TEMPLATE[1] - TEMPLATE[0]))
+            return fit_crop(image, where=self.location(index))
+        if not faces:
             self._sizes[index] = None
             return _center_crop(image, self.location(index))
-        self._sizes[index] = float(np.linalg.norm(face.points[1] - face.points[0]))
-        return align(image, face.points)
+        points = faces[0].points
+        self._sizes[index] = float(np.linalg.norm(points[1] - points[0]))
+        return align(image, points)
 
     def crop_identity(self) -> str:
-        return f"aligned by {self._detector.identity}"
+        return f"largest face, aligned by {self._detector.identity}"
 
     def face_size(self, index: int) -> float:
         """Distance between the eyes in pixels, before alignment; 0 if no face was found."""
@@ -97,7 +100,7 @@ def alignment_notes(source: Source) -> list[str]:
     height, width = size
     return [
         f"Images are {width} x {height} pixels and were resized to {CROP_SIZE} x {CROP_SIZE}; if they are photos and "
-        "not aligned crops, use --align."
+        "not aligned crops, use --detector."
     ]
 
 
@@ -110,17 +113,6 @@ def _first_size(source: Source) -> tuple[int, int] | None:
             continue
         return image.shape[0], image.shape[1]
     return None
-
-
-def _main_face(faces: list[Detection], shape: tuple[int, ...]) -> Detection | None:
-    center = np.array([shape[1], shape[0]]) / 2
-
-    def prominence(face: Detection) -> float:
-        left, top, right, bottom = face.box
-        offset = np.array([left + right, top + bottom]) / 2 - center
-        return float((right - left) * (bottom - top) - 2 * offset @ offset)
-
-    return max(faces, key=prominence, default=None)
 
 
 def _center_crop(image: NDArray[np.uint8], where: str) -> NDArray[np.uint8]:

@@ -117,7 +117,7 @@ def run_corruptions(
             source,
             images=images,
             batch_size=options.batch_size,
-            detector=options.detector,
+            detector=options.detector_baseline,
             kept=partial(kept_outputs, options, embedder, source, sha256=sha256),
         )
         section.notes = alignment_notes(source)

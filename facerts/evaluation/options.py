@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from facerts.benchmarks import is_pair_benchmark, open_benchmarks
 from facerts.datasets import Source, Subset, open_images, open_source
 from facerts.datasets.fingerprint import hash_images
-from facerts.detection.base import Detector
+from facerts.detection.base import Detector, FaceFinder
 from facerts.embedding.aligned import AlignedPhotos
 from facerts.embedding.embed import AnyEmbedder, outputs_of
 from facerts.embedding.output_cache import OutputCache
@@ -38,10 +38,10 @@ class EvaluationOptions:
         combine: how the quality of a pair follows from those of its two images.
         every_pair: measure every pair of a benchmark's images too.
         keep_crops: keep the crops that a report shows.
-        detector: its score of each crop becomes a baseline; None for no such baseline.
+        detector: finds the faces in photos; None if the images are aligned crops.
+        detector_baseline: a detector whose score of each crop becomes a baseline; None for no such baseline.
         reference: faces among which the nearest-neighbor baseline searches; never the faces that are measured.
         neighbors: number of nearest faces that it takes the mean similarity to.
-        align: detector that finds the faces in photos; None if the images are aligned crops.
         cache: keeps the model's outputs; None to compute them every time.
     """
 
@@ -52,15 +52,15 @@ class EvaluationOptions:
     combine: Combine = "min"
     every_pair: bool = False
     keep_crops: bool = True
-    detector: Detector | None = None
+    detector: FaceFinder | None = None
+    detector_baseline: Detector | None = None
     reference: Source | None = None
     neighbors: int = 10
-    align: Detector | None = None
     cache: OutputCache | None = None
 
     def crops_of(self, source: Source) -> Source:
-        """The source, aligned as it is read if ``align`` is set."""
-        return source if self.align is None else AlignedPhotos(source, self.align)
+        """The source, aligned as it is read if ``detector`` is set."""
+        return source if self.detector is None else AlignedPhotos(source, self.detector)
 
 
 DEFAULT_OPTIONS = EvaluationOptions()
@@ -109,7 +109,7 @@ def measured_outputs(
             flip=flip,
             first=first,
             batch_size=options.batch_size,
-            also=crop_scores(options.detector),
+            also=crop_scores(options.detector_baseline),
         )
         sizes = face_sizes(source)
         return found if sizes is None else replace(found, extras={**found.extras, "face_size": sizes})
@@ -180,7 +180,7 @@ def kept_outputs(
         return compute()
     key = {
         "model": model,
-        "detector": None if options.detector is None else options.detector.identity,
+        "detector_baseline": options.detector_baseline and options.detector_baseline.identity,
         "images": sha256 or hash_images(source).sha256,
         "rows": hashlib.sha256(rows.astype(np.int64).tobytes()).hexdigest(),
         "crops": crops,

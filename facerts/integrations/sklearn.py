@@ -37,7 +37,6 @@ CHOICES = {"quality": get_args(Quality), "unreadable": get_args(Unreadable)}
 LOAD_PARAMETERS = (
     "model",
     "detector",
-    "detector_model",
     "resize_crops",
     "providers",
     "threads",
@@ -54,9 +53,8 @@ class FaceEmbedder(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # sc
 
     Args:
         model: name or path of the model; None for the default model.
-        detector: "auto" for aligned crops of 112 x 112 and photos, of which the largest face is embedded; "yunet" or
-            "scrfd" for photos; "none" for aligned crops.
-        detector_model: the detector's file; None for YuNet's, which is downloaded if it is not on this machine.
+        detector: "auto" for aligned crops of 112 x 112 and photos, of which the largest face is embedded; "yunet",
+            or a detector's file, for photos; "none" for aligned crops.
         resize_crops: without a detector, accept square crops of any size, not just 112 x 112.
         quality: "ignore", or "column" to append the quality as the last column.
         unreadable: the result for an image that cannot be read or has no face: an "error", or a row of "nan".
@@ -78,8 +76,7 @@ class FaceEmbedder(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # sc
         self,
         model: str | Path | None = None,
         *,
-        detector: str = "auto",
-        detector_model: str | Path | None = None,
+        detector: str | Path = "auto",
         resize_crops: bool = False,
         quality: Quality = "ignore",
         unreadable: Unreadable = "error",
@@ -89,7 +86,6 @@ class FaceEmbedder(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # sc
     ) -> None:
         self.model = model
         self.detector = detector
-        self.detector_model = detector_model
         self.resize_crops = resize_crops
         self.quality = quality
         self.unreadable = unreadable

@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.datasets.source import Source
+from facerts.detection import FaceFinder
 from facerts.images import decode
-from facerts.scoring.prepare import FaceFinder, LazyImage, PreparedImage, prepare
+from facerts.scoring.prepare import LazyImage, PreparedImage, prepare
 from facerts.scoring.row_builder import RowBuilder, ScoredFace
 
 Item = TypeVar("Item")

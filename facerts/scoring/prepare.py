@@ -4,30 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.detection import Detection
+from facerts.detection import Detection, FaceFinder
 from facerts.errors import Error, ImageError, MissingModelError
 from facerts.images import CROP_SIZE, as_crop
 from facerts.images.align import align
 from facerts.scoring.reasons import crop_reasons, detection_reasons
-
-
-class FaceFinder(Protocol):
-    """Finds the faces in images; may be shared by threads. Every ``Detector`` is one, and so is ``AutoDetector``.
-
-    Attributes:
-        identity: everything that its results depend on.
-    """
-
-    identity: str
-
-    def __call__(self, image: NDArray[np.uint8]) -> list[Detection] | None:
-        """The faces in an image, ``(H, W, 3) uint8`` RGB, the largest first; None if it is itself an aligned crop."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import math
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -14,18 +14,17 @@ import numpy as np
 from facerts.datasets.folder import Files
 from facerts.datasets.open import open_images
 from facerts.datasets.source import Source
-from facerts.detection import DETECTORS, open_detector
+from facerts.detection import AutoDetector, FaceFinder, open_face_finder
 from facerts.embedding import FaceOutputs, OnnxEmbedder, load_embedder
-from facerts.errors import Error, ModelError, did_you_mean
+from facerts.errors import Error, ModelError
 from facerts.hub.registry import find_model
 from facerts.images import CROP_SIZE
 from facerts.io.progress import track
 from facerts.onnx.contract import KeptPairs, MatchThreshold
 from facerts.onnx.session import CPU
-from facerts.scoring.auto_detector import AutoDetector, open_auto_detector
 from facerts.scoring.inputs import Color, ImageInput, lazy_input, lazy_inputs
 from facerts.scoring.pipeline import lazy_images, score_images
-from facerts.scoring.prepare import FaceFinder, LazyImage, aligned_crop
+from facerts.scoring.prepare import LazyImage, aligned_crop
 from facerts.scoring.row import Row
 from facerts.scoring.row_builder import RowBuilder, ScoredFace
 from facerts.scoring.verify import DEFAULT_FMR, DEFAULT_KEEP, MatchRule, Verification
@@ -378,8 +377,7 @@ class Scorer:
 def load(
     model: str | Path | None = None,
     *,
-    detector: str = "auto",
-    detector_model: str | Path | None = None,
+    detector: str | Path = "auto",
     det_threshold: float | None = None,
     resize_crops: bool = False,
     providers: Sequence[str] | None = None,
@@ -392,10 +390,9 @@ def load(
         model: the name of a shipped model, or an .onnx embedder (a foreign one with its description beside it); None
             for the default model.
         detector: "auto" takes an image of 112 x 112 as an aligned crop, and finds the faces in any other with YuNet,
-            which is opened when the first photo comes. "yunet" or "scrfd" find faces in every image. "none" takes every
-            image as an aligned crop.
-        detector_model: the detector's file, for SCRFD also a model pack; None for YuNet's, which is downloaded if it
-            is not on this machine.
+            which is opened, and downloaded if necessary, when the first photo comes. "yunet", or the path of an .onnx
+            file of YuNet or SCRFD or of a model pack, finds faces in every image. "none" takes every image as an
+            aligned crop.
         det_threshold: minimum detector score of a face, 0 to 1; None for the detector's default.
         resize_crops: without a detector, accept square crops of any size, not just 112 x 112; turns "auto" into "none".
         providers: ONNX Runtime execution providers, also for the detector; None for the CPU.
@@ -417,28 +414,20 @@ def load(
         >>> round(scorer.threshold(0.95), 4)
         -0.8377
     """
-    known = ("auto", "none", *DETECTORS)
-    if detector not in known:
-        hint = did_you_mean(detector, known)
-        raise Error(f"no detector {detector!r}{hint}; choose one of {', '.join(known)}")
-    settings = {"detector_model": detector_model, "det_threshold": det_threshold}
-    given = [name for name, value in settings.items() if value is not None]
-    if resize_crops and (detector in DETECTORS or given):
+    if resize_crops and (detector not in ("auto", "none") or det_threshold is not None):
         raise Error(
-            f"{_option('resize_crops')} is for aligned crops; with a detector, photos may have any size"
+            "--resize-crops (resize_crops) is for aligned crops; with a detector, photos may have any size"
         )
-    if detector == "none" and given:
-        raise Error(
-            f"{_option(given[0])} needs a detector; set {_option('detector')} to auto, yunet or scrfd"
-        )
+    finder = open_face_finder(
+        "none" if resize_crops else detector,
+        threshold=det_threshold,
+        providers=providers,
+        threads=threads or 1,
+    )
     path = find_model(model)
     size = batch_size or (CPU_BATCH_SIZE if list(providers or [CPU]) == [CPU] else BATCH_SIZE)
     embedder = load_embedder(path, providers=providers, threads=threads, batch_size=size)
-    if detector == "none" or resize_crops:
-        return Scorer(embedder, resize_crops=resize_crops)
-    open_finder = open_auto_detector if detector == "auto" else partial(open_detector, detector)
-    finder = open_finder(detector_model, threshold=det_threshold, providers=providers, threads=threads or 1)
-    return Scorer(embedder, finder)
+    return Scorer(embedder, finder, resize_crops=resize_crops)
 
 
 def verify(
@@ -468,8 +457,3 @@ def verify(
 @cache
 def _default_scorer() -> Scorer:
     return load()
-
-
-def _option(name: str) -> str:
-    """The name of an option, both on the command line and in Python."""
-    return f"--{name.replace('_', '-')} ({name})"

@@ -13,15 +13,14 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.detection import Detection
+from facerts.detection import AutoDetector, Detection, FaceFinder
 from facerts.embedding import FaceOutputs
 from facerts.errors import Error, ModelError
 from facerts.galleries import Match
 from facerts.galleries.enrollment import PROBE_KEEP, default_threshold
 from facerts.images import CROP_SIZE, decode
 from facerts.scoring import LazyImage, MatchRule, RowBuilder, ScoredFace, Scorer
-from facerts.scoring.auto_detector import AutoDetector
-from facerts.scoring.prepare import FaceFinder, PreparedImage, prepare, printable
+from facerts.scoring.prepare import PreparedImage, prepare, printable
 from facerts.scoring.row import NO_FACE
 from facerts.scoring.verify import DEFAULT_FMR
 from facerts.serving.batching import Batcher

@@ -627,7 +627,7 @@ def test_photos_without_a_face_are_left_out(
     shutil.copytree(people, photos)
     dark = sorted(photos.iterdir())[1] / "dark.png"
     dark.write_bytes(encode_png(np.full((112, 112, 3), 9, dtype=np.uint8)))
-    done = calibrate(model, photos, align=Bright())
+    done = calibrate(model, photos, detector=Bright())
     calibration = calibration_of(model)
     assert done.left_out == ()
     assert calibration.faces == 120
@@ -645,7 +645,7 @@ def test_images_that_look_like_photos_give_a_warning(model: Path, tmp_path: Path
         face = np.kron(draw_face(number, 0), np.ones((2, 2, 1), dtype=np.uint8))
         (folder / f"{number:03}.png").write_bytes(encode_png(face))
     calibrate(model, folder)
-    assert "use --align" in calibration_of(model).notes[0]
+    assert "use --detector" in calibration_of(model).notes[0]
 
 
 # The command

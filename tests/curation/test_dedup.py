@@ -256,11 +256,11 @@ def test_photos_are_aligned_and_dropped_if_they_have_no_face(
         encode_png(np.full((200, 200, 3), 90, dtype=np.uint8))
     )
     source = open_source(tmp_path / "photos")
-    report = dedup(source, OutputSpec(tmp_path / "out.tar"), embedder, THRESHOLDS, align=CenterDetector())
+    report = dedup(source, OutputSpec(tmp_path / "out.tar"), embedder, THRESHOLDS, detector=CenterDetector())
     assert report["dropped"]["by_reason"] == {"cannot be read": 1, "near-duplicate": 1}
     (faceless,) = [row for row in read_list(tmp_path, "dropped") if row["reason"] == "cannot be read"]
     assert faceless["error"].endswith("plain.png: no face was found")
-    assert report["settings"]["align"] == "center"
+    assert report["settings"]["detector"] == "center"
     # The photos are written, not the crops.
     assert set(content(tmp_path / "out.tar")) <= set(content(tmp_path / "photos"))
 

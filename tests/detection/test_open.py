@@ -8,7 +8,7 @@ import pytest
 import skimage.data
 
 import facerts
-from facerts.detection import SCRFD, Detector, YuNet, open_any_detector, open_detector
+from facerts.detection import SCRFD, Detector, YuNet, open_detector, open_face_finder
 from facerts.errors import Error, ModelError
 from facerts.hub.fetch import pull
 from tests.detectors import write_scrfd, write_yunet
@@ -25,36 +25,33 @@ def no_downloads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_detectors_need_a_model(tmp_path: Path) -> None:
-    assert open_detector("none") is None
+    assert open_face_finder("none") is None
     with pytest.raises(
         ModelError,
-        match=r"yunet is not on this machine, and --offline .* facerts models pull yunet .* --detector-model FILE",
+        match=r"yunet is not on this machine, and --offline .* facerts models pull yunet .* --detector FILE",
     ):
         open_detector("yunet")
-    with pytest.raises(ModelError, match=r"scrfd needs a model: give --detector-model FILE, .* model pack"):
+    with pytest.raises(ModelError, match=r"scrfd has no model to download; give the path .* as --detector"):
         open_detector("scrfd")
-    with pytest.raises(ModelError, match="no such detector model"):
-        open_detector("yunet", tmp_path / "none.onnx")
+    with pytest.raises(Error, match=r"none\.onnx: no such detector or file"):
+        open_detector(tmp_path / "none.onnx")
     (tmp_path / "bad.onnx").write_text("no")
     with pytest.raises(ModelError, match=r"bad\.onnx: ONNX Runtime cannot load it"):
-        open_detector("yunet", tmp_path / "bad.onnx")
-    with pytest.raises(Error, match="no detector 'mtcnn'; choose one of none, yunet, scrfd"):
-        open_detector("mtcnn")
+        open_detector(tmp_path / "bad.onnx")
+    with pytest.raises(Error, match="yunett: no such detector or file, did you mean 'yunet'"):
+        open_face_finder("yunett")
 
 
-@pytest.mark.parametrize(
-    ("name", "kind", "write"), [("scrfd", SCRFD, write_scrfd), ("yunet", YuNet, write_yunet)]
-)
+@pytest.mark.parametrize(("kind", "write"), [(SCRFD, write_scrfd), (YuNet, write_yunet)])
 def test_settings_reach_the_detector(
-    tmp_path: Path, name: str, kind: Callable[..., Detector], write: Callable[[Path], Path]
+    tmp_path: Path, kind: Callable[..., Detector], write: Callable[[Path], Path]
 ) -> None:
     model = write(tmp_path / "m.onnx")
     for options in ({}, {"threshold": 0.9}, {"size": 320}, {"threshold": 0.2, "size": 96}):
-        detector = open_detector(name, model, **options)  # type: ignore[arg-type]
-        assert detector is not None
+        detector = open_detector(model, **options)  # type: ignore[arg-type]
         assert detector.identity == kind(model, **options).identity
     with pytest.raises(ModelError, match="has no NoSuchProvider here"):
-        open_detector(name, model, providers=["NoSuchProvider"])
+        open_detector(model, providers=["NoSuchProvider"])
 
 
 def test_load_passes_the_providers_to_the_detector(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,15 +66,14 @@ def test_load_passes_the_providers_to_the_detector(tmp_path: Path, monkeypatch: 
     monkeypatch.setitem(facerts.detection.DETECTORS, "scrfd", record)
     facerts.load(
         tmp_path / "m.onnx",
-        detector="scrfd",
-        detector_model=scrfd,
+        detector=scrfd,
         providers=["CPUExecutionProvider"],
         threads=2,
     )
     assert received["providers"] == ["CPUExecutionProvider"]
     assert received["threads"] == 2
     # Several photos are processed in parallel, so a forward pass uses one core by default.
-    facerts.load(tmp_path / "m.onnx", detector="scrfd", detector_model=scrfd)
+    facerts.load(tmp_path / "m.onnx", detector=scrfd)
     assert received["threads"] == 1
 
 
@@ -86,7 +82,7 @@ def test_photos_are_scored_with_the_detector_of_a_pack(tmp_path: Path) -> None:
     pack.mkdir()
     write_scrfd(pack / "det.onnx")
     write_embedder(pack / "w600k_mbf.onnx", size=128)
-    scorer = facerts.load(pack, detector="scrfd", detector_model=pack)
+    scorer = facerts.load(pack, detector=pack)
     photo = np.zeros((640, 640, 3), dtype=np.uint8)
     photo[160:192, 320:352, 2] = 255
     rows = scorer.score([photo, np.zeros_like(photo)])
@@ -97,23 +93,20 @@ def test_photos_are_scored_with_the_detector_of_a_pack(tmp_path: Path) -> None:
 
 def test_a_detectors_file_reveals_its_kind(tmp_path: Path, reference_models: Path) -> None:
     scrfd = write_scrfd(tmp_path / "anything.onnx")
-    assert isinstance(open_any_detector(scrfd), SCRFD)
-    assert isinstance(open_any_detector(str(reference_models / YUNET)), YuNet)
+    assert isinstance(open_detector(scrfd), SCRFD)
+    assert isinstance(open_detector(str(reference_models / YUNET)), YuNet)
     assert (
-        open_any_detector(scrfd, threshold=0.3, size=64).identity
-        == SCRFD(scrfd, threshold=0.3, size=64).identity
+        open_detector(scrfd, threshold=0.3, size=64).identity == SCRFD(scrfd, threshold=0.3, size=64).identity
     )
     (tmp_path / "pack").mkdir()
     scrfd.rename(tmp_path / "pack" / "det.onnx")
-    assert isinstance(open_any_detector(tmp_path / "pack"), SCRFD)
-    with pytest.raises(ModelError, match=r"gone\.onnx: no such detector model"):
-        open_any_detector(tmp_path / "gone.onnx")
+    assert isinstance(open_detector(tmp_path / "pack"), SCRFD)
+    with pytest.raises(Error, match=r"gone\.onnx: no such detector or file"):
+        open_detector(tmp_path / "gone.onnx")
 
 
 def test_once_downloaded_yunet_needs_no_file(reference_models: Path) -> None:
     with pytest.raises(ModelError, match="facerts models pull yunet"):
-        open_any_detector("yunet")
+        open_detector("yunet")
     pull("yunet", reference_models / YUNET)
-    for detector in (open_detector("yunet"), open_any_detector("yunet")):
-        assert detector is not None
-        assert len(detector(np.ascontiguousarray(skimage.data.astronaut()))) == 1
+    assert len(open_detector("yunet")(np.ascontiguousarray(skimage.data.astronaut()))) == 1

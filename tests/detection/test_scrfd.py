@@ -331,7 +331,7 @@ def test_a_face_is_found_however_much_of_the_photo_it_fills(scrfd: Detector) -> 
 def test_scrfd_agrees_with_yunet_on_real_photos(
     scrfd: Detector, reference_models: Path, facerts_data: Path
 ) -> None:
-    yunet = open_detector("yunet", reference_models / "face_detection_yunet_2023mar.onnx")
+    yunet = open_detector(reference_models / "face_detection_yunet_2023mar.onnx")
     assert yunet is not None
     source = open_images(facerts_data / "photos" / "lfw")
     distances = []

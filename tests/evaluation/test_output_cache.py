@@ -235,10 +235,14 @@ def test_photos_keep_what_was_detected_in_them(
             [str(photos)],
             [str(drawn_things)],
             tmp_path / name,
-            replace(options, align=detector),
+            replace(options, detector=detector),
         )
         run_corruptions(
-            load_embedder(model), [str(photos)], tmp_path / name, replace(options, align=detector), images=2
+            load_embedder(model),
+            [str(photos)],
+            tmp_path / name,
+            replace(options, detector=detector),
+            images=2,
         )
         return content(tmp_path / name)
 

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from facerts.datasets import Subset, open_source
 from facerts.datasets.synthetic import draw_face
-from facerts.detection import Detection
+from facerts.detection import AutoDetector, Detection
 from facerts.embedding.aligned import AlignedPhotos, alignment_notes
 from facerts.errors import ImageError
 from facerts.evaluation.options import EvaluationOptions
@@ -33,12 +33,14 @@ def detection(x: float, y: float, side: float, score: float = 0.9) -> Detection:
 
 
 class Knows:
-    """Finds the face where ``photo`` puts it, and one in the background; nothing in a photo that is all gray."""
+    """Finds the face where ``photo`` puts it, and a smaller one at the middle; nothing in a photo that is all gray."""
+
+    identity = "knows"
 
     def __call__(self, image: NDArray[np.uint8]) -> list[Detection]:
         if image.std() == 0:
             return []
-        return [detection(0, 0, 118), detection(*PLACE, 112)]
+        return [detection(*PLACE, 112), detection(90, 60, 60)]
 
 
 @pytest.fixture
@@ -52,7 +54,7 @@ def photos(tmp_path: Path) -> Path:
     return folder
 
 
-def test_the_face_in_the_middle_is_aligned_and_not_a_larger_one_at_the_edge(photos: Path) -> None:
+def test_the_largest_face_is_aligned_and_not_a_smaller_one_nearer_the_middle(photos: Path) -> None:
     source = AlignedPhotos(open_source(photos), Knows())
     for index in (0, 5):
         difference = source.crop(index).astype(int) - draw_face(index // 2, index % 2)
@@ -62,6 +64,14 @@ def test_the_face_in_the_middle_is_aligned_and_not_a_larger_one_at_the_edge(phot
     assert source.without_face() == []
     assert alignment_notes(source) == []
     assert source.labels is not None
+
+
+def test_auto_takes_an_image_of_the_size_of_a_crop_as_it_is(photos: Path, tmp_path: Path) -> None:
+    (tmp_path / "crop.png").write_bytes(encode_png(draw_face(0, 0)))
+    source = AlignedPhotos(open_source([tmp_path / "crop.png", photos]), AutoDetector(Knows()))
+    np.testing.assert_array_equal(source.crop(0), draw_face(0, 0))
+    assert source.face_size(0) == pytest.approx(float(np.hypot(*(TEMPLATE[1] - TEMPLATE[0]))))
+    assert np.abs(source.crop(1).astype(int) - draw_face(0, 0)).mean() < 2
 
 
 def test_the_middle_is_taken_where_no_face_is_found_and_that_is_said(tmp_path: Path) -> None:
@@ -87,7 +97,7 @@ def test_photos_that_are_taken_for_crops_are_warned_of(tmp_path: Path) -> None:
     for one in (source, Subset(source, [0]), open_source([tmp_path, tmp_path])):
         assert alignment_notes(one) == [
             "Images are 250 x 250 pixels and were resized to 112 x 112; if they are photos and not aligned crops, "
-            "use --align."
+            "use --detector."
         ]
     (tmp_path / "0_broken.png").write_bytes(b"no")
     source = open_source(tmp_path)
@@ -106,7 +116,7 @@ def test_a_benchmark_of_photos_is_measured_as_one_of_crops(
         lines.append(f"p{person:02d}/0.png,p{(person + 1) % 12:02d}/1.png,0")
     listing = photos / "pairs.csv"
     listing.write_text("\n".join(lines))
-    options = EvaluationOptions(flip=False, align=Knows(), fmr=0.1)
+    options = EvaluationOptions(flip=False, detector=Knows(), fmr=0.1)
     result = run_pairs(plain, ["verification", "reject"], [listing], tmp_path / "aligned", options)
     crops = tmp_path / "crops"
     for source in photos.rglob("*.png"):
@@ -134,7 +144,7 @@ def test_a_gallery_of_photos_is_searched_as_one_of_crops(plain: Plain, tmp_path:
                 (tmp_path / kind / key).write_bytes(encode_png(image))
     rank = {}
     for kind, detector in (("crops", None), ("photos", Knows())):
-        options = EvaluationOptions(flip=False, align=detector)
+        options = EvaluationOptions(flip=False, detector=detector)
         result = run_identification(plain, [str(tmp_path / kind)], tmp_path / f"of {kind}", options)
         assert result.identification is not None
         (search, *_) = result.identification["scface"].searches

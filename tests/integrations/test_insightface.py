@@ -58,8 +58,8 @@ def detector_calls(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """The arguments of `open_detector`, which is replaced by one that returns `Grid`."""
     calls: list[dict[str, Any]] = []
 
-    def open_detector(name: str, file: object, **options: Any) -> Grid:
-        calls.append({"name": name, "file": file, **options})
+    def open_detector(name: object, **options: Any) -> Grid:
+        calls.append({"name": name, **options})
         return Grid()
 
     monkeypatch.setattr(analysis, "open_detector", open_detector)
@@ -138,12 +138,11 @@ def test_prepare_refuses_a_threshold_that_the_model_does_not_have(
 
 def test_options_reach_the_models(model: Path, detector_calls: list[dict[str, Any]], tmp_path: Path) -> None:
     providers = ["CPUExecutionProvider"]
-    app = FaceAnalysis(model, detector="scrfd", detector_model=tmp_path, providers=providers, threads=1)
+    app = FaceAnalysis(model, detector=tmp_path, providers=providers, threads=1)
     app.prepare(ctx_id=0, det_thresh=0.7, det_size=(320, 256))
     assert detector_calls == [
         {
-            "name": "scrfd",
-            "file": tmp_path,
+            "name": tmp_path,
             "threshold": 0.7,
             "size": 320,
             "providers": providers,
@@ -158,7 +157,7 @@ def test_options_reach_the_models(model: Path, detector_calls: list[dict[str, An
 def test_a_missing_prepare_or_detector_is_an_error(model: Path) -> None:
     with pytest.raises(Error, match=r"call prepare\(\) first"):
         FaceAnalysis(model).get(photo(0)[0])
-    with pytest.raises(Error, match="needs a detector"):
+    with pytest.raises(Error, match="none: no such detector or file; give yunet or"):
         FaceAnalysis(model, detector="none").prepare()
 
 
@@ -261,10 +260,10 @@ def test_a_real_detector_gives_the_same_scores_as_scoring(
 ) -> None:
     yunet = reference_models / "face_detection_yunet_2023mar.onnx"
     paths = sorted((facerts_data / "photos" / "lfw").iterdir())[:3]
-    app = FaceAnalysis(model, detector_model=yunet)
+    app = FaceAnalysis(model, detector=yunet)
     app.prepare(ctx_id=-1, det_thresh=0.6)
     found = app.get_many([cv2.imread(str(path)) for path in paths])
-    rows = facerts.load(model, detector="yunet", detector_model=yunet).score(paths)
+    rows = facerts.load(model, detector=yunet).score(paths)
     faces = [face for faces in found for face in faces]
     assert len(faces) >= 3
     assert [row.quality for row in rows if row.face is not None] == pytest.approx(

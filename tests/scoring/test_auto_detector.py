@@ -15,11 +15,10 @@ from numpy.typing import NDArray
 import facerts
 from facerts.datasets.synthetic import draw_face
 from facerts.detection import Detection, LazyDetector
-from facerts.errors import MissingModelError, ModelError
+from facerts.errors import Error, MissingModelError
 from facerts.hub import fetch
 from facerts.images import encode_png
 from facerts.integrations.sklearn import FaceEmbedder
-from facerts.scoring.auto_detector import AutoDetector
 from tests.command import run
 from tests.detectors import write_yunet
 from tests.foreign import write_description, write_embedder
@@ -91,8 +90,11 @@ def test_crops_are_taken_as_they_are_and_photos_are_searched(
     assert photo_row.box is not None
 
 
-def test_a_crop_of_another_shape_is_a_photo(model: Path, yunet: Path) -> None:
-    scorer = facerts.load(model, detector_model=yunet)
+def test_a_crop_of_another_shape_is_a_photo(
+    model: Path, yunet: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FACERTS_MODELS", str(yunet.parent))
+    scorer = facerts.load(model)
     for height, width in ((112, 111), (111, 112), (224, 224)):
         (row,) = scorer.score(np.zeros((height, width, 3), dtype=np.uint8))
         assert row.reason == "no face found"
@@ -101,19 +103,20 @@ def test_a_crop_of_another_shape_is_a_photo(model: Path, yunet: Path) -> None:
 
 
 def test_the_order_of_colors_reaches_the_detector(model: Path, yunet: Path) -> None:
-    scorer = facerts.load(model, detector_model=yunet)
+    scorer = facerts.load(model, detector=yunet)
     bgr = photo()[..., ::-1]
     assert scorer.score(bgr, color="BGR") == scorer.score(photo()) != scorer.score(bgr)
 
 
-def test_a_given_detector_model_is_opened_and_checked_at_once(
+def test_a_detectors_file_is_opened_and_checked_at_once_and_searches_every_image(
     model: Path, yunet: Path, tmp_path: Path
 ) -> None:
-    scorer = facerts.load(model, detector_model=yunet, det_threshold=0.3)
-    assert isinstance(scorer.detector, AutoDetector)
-    assert "threshold 0.3" in scorer.detector.identity
-    with pytest.raises(ModelError, match=r"gone\.onnx: no such"):
-        facerts.load(model, detector_model=tmp_path / "gone.onnx")
+    scorer = facerts.load(model, detector=yunet, det_threshold=0.3)
+    assert "threshold 0.3" in scorer.settings()["detector"]
+    (row,) = scorer.score(np.zeros((112, 112, 3), dtype=np.uint8))
+    assert row.reason == "no face found"
+    with pytest.raises(Error, match=r"gone\.onnx: no such detector or file"):
+        facerts.load(model, detector=tmp_path / "gone.onnx")
 
 
 def test_what_rows_depend_on_is_known_before_the_detector_is_open(
@@ -160,25 +163,29 @@ def test_the_offline_option_is_the_variable(
     for command, out in (("score", "rows.csv"), ("embed", "e.npz")):
         assert run(command, images, "--model", model, "--out", tmp_path / out, "--offline") == 2
     assert run("serve", "--model", model, "--offline") == 2
-    assert run("evaluate", "verification", "--model", model, "--data", images, "--align", "yunet",
+    assert run("evaluate", "verification", "--model", model, "--data", images, "--detector", "yunet",
                "--out", tmp_path / "r", "--offline") == 2  # fmt: skip
 
 
 def test_embeddings_of_crops_and_photos_share_a_file(
-    model: Path, yunet: Path, images: Path, tmp_path: Path
+    model: Path, yunet: Path, images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("FACERTS_MODELS", str(yunet.parent))
     out = tmp_path / "e.npz"
-    assert run("embed", images, "--model", model, "--detector-model", yunet, "--out", out) == 0
+    assert run("embed", images, "--model", model, "--out", out) == 0
     with np.load(out) as arrays:
         assert len(arrays["embeddings"]) == 2
         assert np.isnan(arrays["det_score"]).tolist() == [True, False]
         assert np.isnan(arrays["face_size"]).tolist() == [True, False]
 
 
-def test_scikit_learn_has_the_same_default(model: Path, yunet: Path, images: Path) -> None:
+def test_scikit_learn_has_the_same_default(
+    model: Path, yunet: Path, images: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FACERTS_MODELS", str(yunet.parent))
     paths = sorted(images.iterdir())
-    expected = [entry.embedding for entry in facerts.load(model, detector_model=yunet).score_paths(images)]
-    np.testing.assert_array_equal(FaceEmbedder(model, detector_model=yunet).transform(paths), expected)
+    expected = [entry.embedding for entry in facerts.load(model).score_paths(images)]
+    np.testing.assert_array_equal(FaceEmbedder(model).transform(paths), expected)
 
 
 def test_threads_share_one_attempt_to_open_a_detector() -> None:

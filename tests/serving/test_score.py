@@ -10,6 +10,7 @@ import cv2
 import httpx
 import numpy as np
 import pytest
+from facerts.scoring.auto_detector import AutoDetector
 from numpy.typing import NDArray
 
 import facerts
@@ -17,7 +18,6 @@ from facerts.errors import ModelError
 from facerts.images import encode_jpeg, encode_png
 from facerts.images.align import TEMPLATE
 from facerts.scoring import Scorer
-from facerts.scoring.auto_detector import AutoDetector
 from facerts.serving import Settings, build
 from tests.foreign import slow_embedding, write_description, write_embedder
 from tests.serving.conftest import Serve, Wrapped, crop

@@ -29,9 +29,8 @@ class FaceAnalysis:
 
     Args:
         name: the name of a shipped model, or the path of an .onnx embedder or model pack; None for the default model.
-        detector: "yunet" or "scrfd".
-        detector_model: the detector's file, for SCRFD also a model pack; None for YuNet's, which is downloaded if it is
-            not on this machine.
+        detector: "yunet", which is downloaded if it is not on this machine, or the path of an .onnx file of YuNet or
+            SCRFD, or of a model pack.
         min_quality: accept faces with at least this quality.
         keep: accept faces above the model's threshold that keeps this share of its calibration faces.
         providers: names of ONNX Runtime execution providers, in order of preference; None for the CPU.
@@ -43,8 +42,7 @@ class FaceAnalysis:
         self,
         name: str | Path | None = None,
         *,
-        detector: str = "yunet",
-        detector_model: str | Path | None = None,
+        detector: str | Path = "yunet",
         min_quality: float | None = None,
         keep: float | None = None,
         providers: Sequence[str] | None = None,
@@ -52,7 +50,7 @@ class FaceAnalysis:
         batch_size: int = 64,
     ) -> None:
         self._name = name
-        self._detector = detector, detector_model
+        self._detector = detector
         self._threshold = {"min_quality": min_quality, "keep": keep}
         self._providers, self._threads, self._batch_size = providers, threads, batch_size
         self._opened: tuple[Scorer, Detector] | None = None
@@ -71,15 +69,10 @@ class FaceAnalysis:
             Error: the detector is unknown, a model is missing or invalid, or the model has no threshold for ``keep``.
         """
         providers = [CPU] if ctx_id < 0 else self._providers
-        kind, file = self._detector
         size = None if det_size is None else max(det_size)
         detector = open_detector(
-            kind, file, threshold=det_thresh, size=size, providers=providers, threads=self._threads
+            self._detector, threshold=det_thresh, size=size, providers=providers, threads=self._threads
         )
-        if detector is None:
-            raise Error(
-                "FaceAnalysis finds faces in photos, so it needs a detector; use facerts.load to score aligned crops"
-            )
         opened = load(self._name, providers=providers, threads=self._threads, batch_size=self._batch_size)
         opened.row_builder(**self._threshold)
         self._opened = Scorer(opened.embedder, detector), detector

@@ -1,4 +1,4 @@
-"""A detector that is opened when it is first needed."""
+"""Aligned crop or photo: the decision for each image, by its size; the detector is opened for the first photo."""
 
 from __future__ import annotations
 
@@ -10,6 +10,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.detection.base import Detection, Detector
+from facerts.images import CROP_SIZE
+
+
+class AutoDetector:
+    """Finds the faces in photos, and takes images of 112 x 112 as aligned crops; see ``base.FaceFinder``.
+
+    Attributes:
+        detector: finds the faces in photos.
+        identity: everything that its decisions and detections depend on.
+    """
+
+    def __init__(self, detector: Detector) -> None:
+        self.detector = detector
+        self.identity = f"auto, {detector.identity}"
+
+    def __call__(self, image: NDArray[np.uint8]) -> list[Detection] | None:
+        """The faces of a photo, the largest first; None if the image is itself an aligned crop."""
+        return None if image.shape[:2] == (CROP_SIZE, CROP_SIZE) else self.detector(image)
 
 
 class LazyDetector:
