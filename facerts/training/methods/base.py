@@ -156,14 +156,15 @@ class Method(ABC):
         Returns:
             unit ``embedding`` ``(N, d)``; ``norm``, ``quality`` and ``uncertainty`` ``(N,)``; and extras.
         """
-        unit = unit_embedding(outputs)
-        return {**unit, "quality": unit["norm"], "uncertainty": -unit["norm"]}
+        scored = self.scored(outputs)
+        return {**scored, "quality": scored["norm"], "uncertainty": -scored["norm"]}
 
-
-def unit_embedding(outputs: Outputs) -> dict[str, Tensor]:
-    """The unit embedding and the norm before normalization, which are part of every method's score."""
-    embedding = outputs["embedding"]
-    return {"embedding": F.normalize(embedding, dim=1), "norm": torch.linalg.vector_norm(embedding, dim=1)}
+    @staticmethod
+    def scored(outputs: Outputs, **scores: Tensor) -> dict[str, Tensor]:
+        """Further scores with the unit embedding and the norm before normalization, which every method returns."""
+        embedding = outputs["embedding"]
+        norm = torch.linalg.vector_norm(embedding, dim=1)
+        return {"embedding": F.normalize(embedding, dim=1), "norm": norm, **scores}
 
 
 class MarginConfig(MethodConfig):

@@ -17,15 +17,7 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn import functional as F
 
-from facerts.training.methods.base import (
-    Batch,
-    Centers,
-    ClassificationMethod,
-    Loss,
-    MarginConfig,
-    Outputs,
-    unit_embedding,
-)
+from facerts.training.methods.base import Batch, Centers, ClassificationMethod, Loss, MarginConfig, Outputs
 from facerts.training.nn.heads import HeadSpec
 
 EPSILON = 1e-9
@@ -88,4 +80,4 @@ class CRFIQA(ClassificationMethod):
 
     def score(self, outputs: Outputs) -> dict[str, Tensor]:
         r = outputs["certainty_ratio"].squeeze(1)
-        return {**unit_embedding(outputs), "quality": r, "uncertainty": -r}
+        return self.scored(outputs, quality=r, uncertainty=-r)

@@ -18,14 +18,8 @@ from __future__ import annotations
 from pydantic import Field
 from torch import Tensor
 
-from facerts.training.methods.base import (
-    Batch,
-    ClassificationMethod,
-    ImageTerms,
-    MarginConfig,
-    Outputs,
-    unit_embedding,
-)
+from facerts.training.methods.base import Batch, ClassificationMethod, ImageTerms, MarginConfig, Outputs
+from facerts.training.methods.kl_prior import normal_kl
 from facerts.training.methods.mls import bounded, harmonic_mean
 from facerts.training.methods.noise import keyed_normal
 from facerts.training.nn.heads import HeadSpec
@@ -42,19 +36,6 @@ class DULConfig(MarginConfig):
     kl_weight: float = Field(0.01, ge=0)
 
 
-def kl_divergence(mean: Tensor, log_variance: Tensor) -> Tensor:
-    """KL divergence of N(μ, σ²) from N(0, 1), averaged over the dimensions.
-
-    Args:
-        mean: ``(B, d)`` μ.
-        log_variance: ``(B, d)`` log σ².
-
-    Returns:
-        ``(B,)``; 0 at μ = 0, σ = 1.
-    """
-    return 0.5 * (mean.square() + log_variance.exp() - log_variance - 1.0).mean(dim=1)
-
-
 class DUL(ClassificationMethod):
     """ArcFace on samples from Gaussian embeddings; quality is minus the harmonic mean of σ²."""
 
@@ -68,7 +49,7 @@ class DUL(ClassificationMethod):
     def image_terms(self, outputs: Outputs, batch: Batch) -> ImageTerms:
         mean, log_variance = outputs["embedding"], bounded(outputs["log_variance"])
         noise = keyed_normal(batch.seed, batch.step, batch.samples, self.embedding_size)
-        kl = kl_divergence(mean, log_variance)
+        kl = normal_kl(mean, log_variance)
         return ImageTerms(
             mean + to_device(noise, mean.device).to(mean) * (0.5 * log_variance).exp(),
             penalty=self.config.kl_weight * kl,
@@ -79,9 +60,4 @@ class DUL(ClassificationMethod):
     def score(self, outputs: Outputs) -> dict[str, Tensor]:
         variance = bounded(outputs["log_variance"]).exp()
         uncertainty = harmonic_mean(variance)
-        return {
-            **unit_embedding(outputs),
-            "quality": -uncertainty,
-            "uncertainty": uncertainty,
-            "variance": variance,
-        }
+        return self.scored(outputs, quality=-uncertainty, uncertainty=uncertainty, variance=variance)

@@ -17,14 +17,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from facerts.training.methods.base import (
-    Batch,
-    ClassificationMethod,
-    ImageTerms,
-    MarginConfig,
-    Outputs,
-    unit_embedding,
-)
+from facerts.training.methods.base import Batch, ClassificationMethod, ImageTerms, MarginConfig, Outputs
 from facerts.training.nn.heads import HeadSpec
 
 # The logits are divided by a sigmoid, which can underflow to 0 in float32.
@@ -56,8 +49,5 @@ class GODIN(ClassificationMethod):
 
     def score(self, outputs: Outputs) -> dict[str, Tensor]:
         x = outputs["divisor"]
-        return {
-            **unit_embedding(outputs),
-            "quality": QUALITY_SIGN * x.squeeze(1),
-            "uncertainty": -QUALITY_SIGN * divisor(x),
-        }
+        quality, uncertainty = QUALITY_SIGN * x.squeeze(1), -QUALITY_SIGN * divisor(x)
+        return self.scored(outputs, quality=quality, uncertainty=uncertainty)

@@ -16,8 +16,9 @@ import math
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
-from facerts.training.methods.base import Batch, Centers, Loss, Method, MethodConfig, Outputs, unit_embedding
+from facerts.training.methods.base import Batch, Centers, Loss, Method, MethodConfig, Outputs
 from facerts.training.methods.mls import bounded, harmonic_mean, mutual_likelihood
 from facerts.training.nn.heads import HeadSpec
 from facerts.training.transfer import to_device
@@ -59,7 +60,7 @@ class PFE(Method):
         return bounded(outputs["log_variance"] - math.log(self.embedding_size)).exp()
 
     def loss(self, outputs: Outputs, batch: Batch, centers: Centers) -> Loss:
-        mean, variance = unit_embedding(outputs)["embedding"].detach(), self.variance(outputs)
+        mean, variance = F.normalize(outputs["embedding"].detach()), self.variance(outputs)
         first, second = genuine_pairs(batch.labels, batch.samples)
         likelihood = mutual_likelihood(mean[first], variance[first], mean[second], variance[second])
         # A batch without genuine pairs contributes nothing.
@@ -73,9 +74,4 @@ class PFE(Method):
     def score(self, outputs: Outputs) -> dict[str, Tensor]:
         variance = self.variance(outputs)
         uncertainty = harmonic_mean(variance)
-        return {
-            **unit_embedding(outputs),
-            "quality": -uncertainty,
-            "uncertainty": uncertainty,
-            "variance": variance,
-        }
+        return self.scored(outputs, quality=-uncertainty, uncertainty=uncertainty, variance=variance)

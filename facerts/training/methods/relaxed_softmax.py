@@ -18,14 +18,7 @@ import math
 from torch import Tensor
 from torch.nn import functional as F
 
-from facerts.training.methods.base import (
-    Batch,
-    ClassificationMethod,
-    ImageTerms,
-    MarginConfig,
-    Outputs,
-    unit_embedding,
-)
+from facerts.training.methods.base import Batch, ClassificationMethod, ImageTerms, MarginConfig, Outputs
 from facerts.training.nn.heads import HeadSpec
 
 # softplus(b) = log(1 + exp b) = 1.
@@ -55,4 +48,4 @@ class RelaxedSoftmax(ClassificationMethod):
 
     def score(self, outputs: Outputs) -> dict[str, Tensor]:
         alpha = inverse_temperature(outputs["confidence"])
-        return {**unit_embedding(outputs), "quality": alpha, "uncertainty": 1.0 / alpha}
+        return self.scored(outputs, quality=alpha, uncertainty=1.0 / alpha)

@@ -25,14 +25,8 @@ from typing import Literal
 from pydantic import Field
 from torch import Tensor
 
-from facerts.training.methods.base import (
-    Batch,
-    ClassificationMethod,
-    ImageTerms,
-    MarginConfig,
-    Outputs,
-    unit_embedding,
-)
+from facerts.training.methods.base import Batch, ClassificationMethod, ImageTerms, MarginConfig, Outputs
+from facerts.training.methods.kl_prior import gamma_kl
 from facerts.training.methods.noise import keyed_normal
 from facerts.training.nn.heads import HeadSpec
 from facerts.training.transfer import to_device
@@ -76,11 +70,6 @@ def mean_temperature(v: Tensor, degrees: int) -> Tensor:
     return v.mean(dim=1) * degrees / (degrees - 2)
 
 
-def kl_divergence(z: Tensor) -> Tensor:
-    """(1/δ) Σ_i ½ (v_i − log v_i − 1) (Eq. 6): log scales ``(B, δ)`` to ``(B,)``; 0 at z = 0."""
-    return 0.5 * (z.exp() - z - 1.0).mean(dim=1)
-
-
 class RTS(ClassificationMethod):
     """ArcFace logits divided by a random temperature with a predicted scale; quality is −log v̄."""
 
@@ -94,7 +83,7 @@ class RTS(ClassificationMethod):
     def image_terms(self, outputs: Outputs, batch: Batch) -> ImageTerms:
         z = outputs["log_scale"]
         v = z.exp()
-        kl = kl_divergence(z)
+        kl = gamma_kl(z)
         terms = ImageTerms(
             outputs["embedding"],
             penalty=self.config.kl_weight * kl,
@@ -120,9 +109,4 @@ class RTS(ClassificationMethod):
         z = outputs["log_scale"]
         # Compute log v̄ directly: it is finite even where exp(z) overflows.
         log_mean = z.logsumexp(dim=1) - math.log(z.shape[1])
-        return {
-            **unit_embedding(outputs),
-            "quality": -log_mean,
-            "uncertainty": log_mean.exp(),
-            "log_scale": z,
-        }
+        return self.scored(outputs, quality=-log_mean, uncertainty=log_mean.exp(), log_scale=z)

@@ -17,7 +17,7 @@ from __future__ import annotations
 from pydantic import Field
 from torch import Tensor
 
-from facerts.training.methods.base import Batch, Centers, Loss, Method, MethodConfig, Outputs, unit_embedding
+from facerts.training.methods.base import Batch, Centers, Loss, Method, MethodConfig, Outputs
 from facerts.training.methods.contrastive import info_nce, positives, similarities
 from facerts.training.nn.heads import HeadSpec
 from facerts.training.transfer import to_device
@@ -65,8 +65,4 @@ class TaU(Method):
 
     def score(self, outputs: Outputs) -> dict[str, Tensor]:
         u = outputs["log_odds"].squeeze(1)
-        return {
-            **unit_embedding(outputs),
-            "quality": u,
-            "uncertainty": temperature(u, self.config.tau_min),
-        }
+        return self.scored(outputs, quality=u, uncertainty=temperature(u, self.config.tau_min))

@@ -34,7 +34,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from facerts.errors import Error
-from facerts.training.methods.base import Batch, Centers, Loss, Method, MethodConfig, Outputs, unit_embedding
+from facerts.training.methods.base import Batch, Centers, Loss, Method, MethodConfig, Outputs
 from facerts.training.methods.moving_denominators import moved, room_for, with_gradient
 from facerts.training.methods.robust_loss import log_denominator
 from facerts.training.transfer import to_device
@@ -214,7 +214,7 @@ class TempNet(Method):
         return with_gradient(log_u, log_mean)
 
     def score(self, outputs: Outputs) -> dict[str, Tensor]:
-        scored = unit_embedding(outputs)
+        scored = self.scored(outputs)
         tau = self.state(scored["embedding"])
         return {**scored, "quality": QUALITY_SIGN * tau, "uncertainty": tau}
 

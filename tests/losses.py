@@ -1,0 +1,65 @@
+"""Batches of the training methods, and their losses by plain loops over numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from facerts.training.methods import Batch
+
+
+def batch_of(labels: list[int], views: int = 1, *, ramp: float = 1.0, step: int = 3) -> Batch:
+    """All first views, then all second ones; each image is a sample of its own."""
+    samples = torch.arange(len(labels)).repeat(views) + 50
+    return Batch(torch.tensor(labels * views), samples, step, seed=7, ramp=ramp)
+
+
+def permuted(batch: Batch, order: Tensor) -> Batch:
+    return Batch(batch.labels[order], batch.samples[order], batch.step, batch.seed)
+
+
+def units(rows: Tensor) -> list[list[float]]:
+    """Rows divided by their norms, as lists of floats."""
+    return [[x / math.sqrt(sum(y * y for y in row)) for x in row] for row in rows.tolist()]
+
+
+def dot(a: Sequence[float], b: Sequence[float]) -> float:
+    return sum(x * y for x, y in zip(a, b, strict=True))
+
+
+def slow_softmax(
+    embedding: Tensor,
+    centers: Tensor,
+    labels: list[int],
+    scale: float | list[float],
+    target: Callable[[float, int], float] = lambda angle, row: math.cos(angle),
+) -> float:
+    """Mean cross-entropy of scaled cosines; ``target`` makes the own cosine of its angle, for each row."""
+    theta, losses = units(centers), []
+    for row, (y, label) in enumerate(zip(units(embedding), labels, strict=True)):
+        gamma = scale[row] if isinstance(scale, list) else scale
+        cosines = [dot(y, w) for w in theta]
+        own = math.exp(gamma * target(math.acos(cosines[label]), row))
+        others = sum(math.exp(gamma * cosine) for j, cosine in enumerate(cosines) if j != label)
+        losses.append(-math.log(own / (own + others)))
+    return sum(losses) / len(losses)
+
+
+def slow_info_nce(rows: Tensor, positive: list[list[int]], temperatures: list[float]) -> list[float]:
+    """InfoNCE of each row."""
+    z, losses = units(rows), []
+    for i, tau in enumerate(temperatures):
+        s = [dot(z[i], other) / tau for other in z]
+        pool = sum(math.exp(s[k]) for k in range(len(z)) if k != i)
+        losses.append(sum(-math.log(math.exp(s[p]) / pool) for p in positive[i]) / len(positive[i]))
+    return losses
+
+
+def slow_nt_xent(rows: Tensor, tau: float) -> float:
+    """SimCLR's NT-Xent (Chen et al., ICML 2020, Eq. 1): row i's positive is the other view of its image."""
+    half = len(rows) // 2
+    positive = [[(i + half) % len(rows)] for i in range(len(rows))]
+    return sum(slow_info_nce(rows, positive, [tau] * len(rows))) / len(rows)

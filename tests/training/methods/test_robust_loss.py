@@ -1,0 +1,194 @@
+"""The robust loss f(τ), its derivatives, and the temperature that minimizes it."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy.optimize import minimize_scalar
+from torch import Tensor
+from torch.nn import functional as F
+
+from facerts.training.methods.robust_loss import (
+    first_derivative,
+    log_denominator,
+    newton_temperature,
+    second_derivative,
+)
+from facerts.training.methods.tempnet import TemperatureNetwork, TempNetConfig
+
+TAU_MIN = 1e-3
+
+
+def cosines(rows: int, columns: int, seed: int = 0, size: int = 24) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    a, b = (torch.randn(n, size, generator=generator, dtype=torch.float64) for n in (rows, columns))
+    return F.normalize(a) @ F.normalize(b).T
+
+
+def robust_loss(
+    logits: Tensor, positive: Tensor, tau: Tensor, rho: float, contrasted: Tensor | None = None
+) -> Tensor:
+    return tau * (log_denominator(logits, positive, tau, contrasted) + rho)
+
+
+def test_the_loss_by_a_slow_loop() -> None:
+    logits, positive = cosines(3, 5), [0.4, -0.2, 0.9]
+    tau, rho = [0.05, 0.5, 2.0], 0.7
+    contrasted = [[0, 1, 2, 3, 4], [0, 2, 4], [3]]
+    mask = torch.zeros(3, 5, dtype=torch.bool)
+    expected = []
+    for row, columns in enumerate(contrasted):
+        mask[row, columns] = True
+        terms = [math.exp((logits[row, k].item() - positive[row]) / tau[row]) for k in columns]
+        expected.append(tau[row] * (math.log(sum(terms) / len(terms)) + rho))
+    doubles = (torch.tensor(values, dtype=torch.float64) for values in (positive, tau))
+    arguments = logits, *doubles, rho
+    np.testing.assert_allclose(robust_loss(*arguments, mask), expected, rtol=1e-12)
+    everything = robust_loss(*arguments, torch.ones_like(mask))
+    torch.testing.assert_close(robust_loss(*arguments), everything)
+
+
+def test_a_temperature_of_one_is_cross_entropy() -> None:
+    logits, labels = 5 * cosines(8, 11), torch.arange(8)
+    actual = robust_loss(logits, logits[labels, labels], torch.ones(8, dtype=torch.float64), 0.0)
+    torch.testing.assert_close(actual, F.cross_entropy(logits, labels, reduction="none") - math.log(11))
+
+
+def test_derivatives_are_those_of_autograd_and_autograds_those_of_the_formula() -> None:
+    logits, positive = cosines(40, 9), cosines(40, 1, seed=1).squeeze(1)
+    tau = torch.logspace(-2.5, 1, 40, dtype=torch.float64).requires_grad_()
+    value = robust_loss(logits, positive, tau, 0.8)
+    (first,) = torch.autograd.grad(value.sum(), tau, create_graph=True)
+    (second,) = torch.autograd.grad(first.sum(), tau)
+    torch.testing.assert_close(first_derivative(logits, tau, 0.8), first, rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(second_derivative(logits, tau), second, rtol=1e-6, atol=1e-9)
+    mask = torch.ones(3, 9, dtype=torch.bool)
+    mask[:, 4] = False
+    inputs = tuple(part[20:23].detach().requires_grad_() for part in (logits, positive, tau))
+    assert torch.autograd.gradcheck(lambda *parts: robust_loss(*parts, 0.5, mask), inputs)
+
+
+def test_the_loss_is_convex_and_its_slope_runs_from_the_largest_divergence_to_rho() -> None:
+    tau = torch.logspace(-3, 2, 200, dtype=torch.float64)
+    for scale in (1e-3, 1.0, 64.0):
+        logits = scale * cosines(1, 30).expand(200, -1)
+        assert (second_derivative(logits, tau) >= 0).all()
+        # f' never decreases; checking f'' alone would not show it.
+        assert (first_derivative(logits, tau, 1.0).diff() >= -1e-9).all()
+    logits = torch.tensor([[0.5, 0.5, 0.1, -0.3, 0.2, 0.0]], dtype=torch.float64)
+    small, large = (torch.tensor([tau], dtype=torch.float64) for tau in (1e-3, 1e4))
+    assert first_derivative(logits, small, 0.3).item() == pytest.approx(0.3 - math.log(6 / 2), abs=1e-12)
+    assert first_derivative(logits, large, 0.3).item() == pytest.approx(0.3, abs=1e-8)
+
+
+def hostile() -> dict[str, Tensor]:
+    torch.manual_seed(3)
+    dominating = 0.01 * torch.randn(20, 50, dtype=torch.float64)
+    dominating[:, 0] = 1.0
+    outlier = torch.randn(20, 50, dtype=torch.float64)
+    outlier[:, 0] = 1e4
+    return {
+        "cosines": cosines(20, 50),
+        "cosines of one sign": 0.999 + 1e-3 * cosines(20, 50),
+        "scaled": 64 * cosines(20, 50),
+        "huge": 1e8 * cosines(20, 50),
+        "far from zero": 1e6 + cosines(20, 50),
+        "all but equal": 1e-6 * cosines(20, 50),
+        "one dominating": dominating,
+        "an outlier": outlier,
+        "two values": (torch.rand(20, 50) < 0.2).double(),
+        "float32": cosines(20, 50).float(),
+    }
+
+
+@pytest.mark.parametrize("kind", hostile())
+def test_newton_finds_the_minimum(kind: str) -> None:
+    logits = hostile()[kind]
+    shifted = logits.double() - logits.double().amax(dim=1, keepdim=True)
+    for rho in (1e-3, 0.3, 1.0, 2.0, 3.0, 3.8):
+        tau = newton_temperature(logits, rho, TAU_MIN)
+        assert tau.dtype == torch.float64
+        assert torch.isfinite(tau).all()
+        assert (tau >= TAU_MIN).all()
+        for row, actual in zip(shifted[:2].numpy(), tau[:2].tolist(), strict=True):
+
+            def value(log_tau: float, row: np.ndarray = row, rho: float = rho) -> float:  # type: ignore[type-arg]
+                at = math.exp(log_tau)
+                return at * float(np.log(np.exp(row / at).mean()) + rho)
+
+            # An independent search over all decades in which the minimum can be.
+            bounds = (math.log(TAU_MIN), math.log(1e14))
+            searched = minimize_scalar(value, bounds=bounds, method="bounded", options={"xatol": 1e-8})
+            minimum = min(searched.fun, value(math.log(TAU_MIN)))
+            assert value(math.log(actual)) <= minimum + 1e-9 * max(abs(minimum), 1e-6)
+        slope = first_derivative(shifted, tau, rho)
+        inside = tau > TAU_MIN
+        assert (slope[~inside] >= 0).all()
+        assert (slope[inside].abs() < 1e-7).all()
+
+
+def test_an_interior_minimum_is_the_papers_fixed_point() -> None:
+    logits = cosines(50, 40)
+    for rho in (0.2, 1.0, 2.5):
+        tau = newton_temperature(logits, rho, 1e-6)
+        assert (tau > 1e-6).all()
+        # τ* = (1/ρ) [Σ_k (p_k − 1/|C|) L_k − b], b = τ* log mean exp(L/τ*) − mean L in [0, max L − mean L].
+        scaled, mean = logits / tau.unsqueeze(1), logits.mean(dim=1)
+        b = tau * scaled.exp().mean(dim=1).log() - mean
+        raised = (scaled.softmax(dim=1) * logits).sum(dim=1) - mean
+        torch.testing.assert_close((raised - b) / rho, tau, rtol=1e-8, atol=0)
+        assert ((b >= 0) & (b <= logits.amax(dim=1) - mean)).all()
+
+
+def test_too_large_a_rho_and_equal_logits_put_the_minimum_at_the_smallest_temperature() -> None:
+    for maxima in (1, 2, 5):
+        logits = torch.linspace(-0.9, 0.2, 40, dtype=torch.float64).repeat(3, 1)
+        logits[:, :maxima] = 0.5
+        edge = math.log(40 / maxima)
+        assert (newton_temperature(logits, edge + 1e-12, TAU_MIN) == TAU_MIN).all()
+        assert (newton_temperature(logits, edge + 2, TAU_MIN) == TAU_MIN).all()
+        assert (newton_temperature(logits, edge - 0.2, TAU_MIN) > TAU_MIN).all()
+    for rho in (0.01, 1.0, 9.0):
+        for value in (0.0, -0.3, 1e6):
+            equal = torch.full((2, 7), value, dtype=torch.float64)
+            assert (newton_temperature(equal, rho, TAU_MIN) == TAU_MIN).all()
+        assert (newton_temperature(torch.randn(4, 1), rho, TAU_MIN) == TAU_MIN).all()
+
+
+def test_half_of_two_logits_worked_out_by_hand() -> None:
+    # With two logits a apart, KL(p ‖ uniform) = log 2 − H(p), and p = sigmoid(a/τ).
+    p = 0.9
+    rho = math.log(2) + p * math.log(p) + (1 - p) * math.log(1 - p)
+    tau = newton_temperature(torch.tensor([[0.3, -0.1]], dtype=torch.float64), rho, TAU_MIN)
+    assert tau.item() == pytest.approx(0.4 / math.log(p / (1 - p)), rel=1e-10)
+
+
+def test_without_rho_there_is_no_temperature() -> None:
+    for rho, tau_min in ((0.0, TAU_MIN), (-1.0, TAU_MIN), (1.0, 0.0)):
+        with pytest.raises(ValueError, match="above 0"):
+            newton_temperature(cosines(2, 3), rho, tau_min)
+
+
+def test_no_network_beats_newton_and_training_brings_it_there() -> None:
+    # Images in a dense cluster and isolated ones have different optimal temperatures, which the network must learn.
+    torch.manual_seed(6)
+    crowd = F.normalize(torch.tensor([3.0, 0, 0, 0, 0, 0, 0, 0]) + 0.5 * torch.randn(40, 8))
+    embedding = torch.cat([crowd, F.normalize(torch.randn(40, 8))])
+    logits, positive = embedding @ F.normalize(torch.randn(60, 8)).T, torch.zeros(80)
+    best = newton_temperature(logits, 1.5, TAU_MIN)
+    minimum = robust_loss(logits, positive, best.float(), 1.5)
+    network = TemperatureNetwork(8, TempNetConfig(rho=1.5, tau_max=0.6, hidden=64, references=32))
+    optimizer = torch.optim.SGD(network.parameters(), lr=1.0, momentum=0.9)
+    means = []
+    for _ in range(300):
+        losses = robust_loss(logits, positive, network(embedding), 1.5)
+        assert (minimum <= losses + 1e-5).all()
+        means.append(losses.mean().item())
+        optimizer.zero_grad()
+        losses.mean().backward()
+        optimizer.step()
+    assert means[-1] < minimum.mean() + 0.1 * (means[0] - minimum.mean())
+    assert np.corrcoef(network(embedding).detach().numpy(), best.numpy())[0, 1] > 0.8
