@@ -116,6 +116,7 @@ def batch_rate(folder: Path, count: int, workers: int) -> float:
         "data.name=drawn",
         "data.terms=none",
         f"data.workers={workers}",
+        "validation={}",
         "data.augmentation={flip: false}",
     ]
     recipe = load_recipe("faces_small_rts", overrides)

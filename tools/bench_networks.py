@@ -93,7 +93,7 @@ def export(recipe: Recipe, folder: Path) -> Path:
         for step in range(PASSES):
             crops, _ = random_batch(recipe, 2, step)
             learner.network(to_network_input(crops[:16], channels_last=True))
-    save_checkpoint(folder / FILE, recipe, {"step": 0, **learner.state_dict()})
+    save_checkpoint(folder / FILE, recipe, {"step": 0, "position": 0.0, **learner.state_dict()})
     export_run(folder, folder / "network.onnx")
     return folder / "network.onnx"
 

@@ -201,7 +201,7 @@ def first_steps(device: str, rehearse: bool) -> dict[str, Any]:
 
     people, images, size = (8, 4, 8) if rehearse else (160, 20, 64)
     settings = [
-        "data.name=drawn", "data.terms=none", "data.workers=0", "validation.heldout=[]",
+        "data.name=drawn", "data.terms=none", "data.workers=0", "validation={}",
         f"optim.batch_size={size}", "optim.epochs=1", "optim.milestones=[]", "compute.precision=fp32",
         "compute.compile=false", "logging.every_steps=1",
     ]  # fmt: skip
@@ -246,7 +246,7 @@ def onnx_runtime(device: str, rehearse: bool) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         write_synthetic_faces(folder / "faces", identities=2, images=4)
-        save_checkpoint(folder / FILE, recipe, {"step": 40, **learner.state_dict()})
+        save_checkpoint(folder / FILE, recipe, {"step": 40, "position": 40.0, **learner.state_dict()})
         export_run(folder, folder / "network.onnx", data=[str(folder / "faces")])
         for provider in ("CPUExecutionProvider", "CUDAExecutionProvider"):
             if provider not in onnxruntime.get_available_providers():

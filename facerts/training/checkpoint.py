@@ -117,8 +117,6 @@ def read_file(run: str | Path, device: torch.device | str = "cpu") -> dict[str, 
         raise ModelError(
             f"{path}: contains a {type(state).__name__}, neither a checkpoint nor the weights of a network"
         )
-    if is_checkpoint(state) and "centres" in state:  # written by an earlier version
-        state["centers"] = state.pop("centres")
     return state
 
 
@@ -160,15 +158,14 @@ def check_parts(state: dict[str, Any], where: object) -> None:
     """
     centers = state.get("centers")
     rows = centers.get("weight") if isinstance(centers, dict) else None
-    # Checkpoints of earlier versions may have no "method", no "per_sample", no "average" and no "initial".
     valid = {
         "network": _are_tensors(state.get("network")),
         "average": state.get("average") is None or _are_tensors(state["average"]),
-        "method": _are_tensors(state.get("method", {})),
-        "per_sample": _are_tensors(state.get("per_sample", {})),
+        "method": _are_tensors(state.get("method")),
+        "per_sample": _are_tensors(state.get("per_sample")),
         "centers": isinstance(rows, Tensor) and rows.ndim == 2,
         "step": isinstance(state.get("step"), int),
-        "position": isinstance(state.get("position", 0.0), int | float),
+        "position": isinstance(state.get("position"), int | float),
         "initial": _is_origin(state.get("initial")),
     }
     if invalid := [name for name, is_valid in valid.items() if not is_valid]:
@@ -274,19 +271,16 @@ def trained_network(state: dict[str, Any], where: object, *, averaged: bool = Tr
     """
     recipe = recipe_of(state, where)
     check_parts(state, where)
-    weights, method_state = (
-        exported_weights(state) if averaged else state["network"],
-        state.get("method", {}),
-    )
+    weights = exported_weights(state) if averaged else state["network"]
     # First on the meta device: a forged recipe could claim a network of any size.
     with torch.device("meta"):
         network, method = _build(recipe)
-    for part, module, tensors in (("network", network, weights), ("method", method.state, method_state)):
+    for part, module, tensors in (("network", network, weights), ("method", method.state, state["method"])):
         if mismatched := mismatched_shapes(tensors, module.state_dict()):
             raise ModelError(f"{where}: the {part} does not fit the recipe ({mismatched[0]} differs)")
     network, method = _build(recipe)
     network.load_state_dict(weights)
-    method.state.load_state_dict(method_state)
+    method.state.load_state_dict(state["method"])
     identities = len(state["centers"]["weight"])
     return TrainedNetwork(
         network.eval(), method, recipe.backbone, recipe, state["step"], identities, origin_of(state, recipe)

@@ -20,16 +20,10 @@ from facerts.training.plain_yaml import parse_yaml
 
 Fields = dict[str, Any]
 
-# Where the real faces and the teachers of our own recipes lie, unless the environment says otherwise.
-ENVIRONMENT_DEFAULTS = {"FACERTS_DATA": "../shared/data", "FACERTS_MODELS": "../shared/models"}
 SHIPPED = resources.files("facerts.recipes")
 SUFFIXES = (".yaml", ".yml")
 # A recipe, its base, the base of that and so on; nobody can follow more.
 MAXIMUM_RECIPES = 5
-# Former names of settings, by section. They are replaced before recipes are merged, so that they override a base.
-FORMER_NAMES: dict[tuple[str, ...], dict[str, str]] = {
-    ("data", "augmentation"): {"ladder": "corruption", "ladder_strength": "max_severity"},
-}
 
 
 def compose(recipe: str | Path, overrides: Sequence[str] = ()) -> tuple[Fields, str]:
@@ -104,7 +98,7 @@ def _substitute(value: Any, lookup: Callable[[str], str | None]) -> Any:
 
 
 def _environment(name: str) -> str:
-    value = os.environ.get(name, ENVIRONMENT_DEFAULTS.get(name))
+    value = os.environ.get(name)
     if value is None:
         raise RecipeError(f"the recipe needs the environment variable {name}, which is not set")
     return value
@@ -185,18 +179,7 @@ def _parse(text: bytes, where: object) -> Fields:
         raise RecipeError(f"{where}: a recipe is a mapping of fields, see recipes/ for complete ones")
     if isinstance(fields.get("method"), str):
         fields["method"] = {"name": fields["method"]}
-    return {key: _with_current_names(value, (key,)) for key, value in fields.items()}
-
-
-def _with_current_names(value: Any, section: tuple[str, ...]) -> Any:
-    """A section with former names of settings replaced; a setting under both names keeps both, an error later."""
-    if not isinstance(value, dict):
-        return value
-    current = {key: FORMER_NAMES.get(section, {}).get(key, key) for key in value}
-    return {
-        key if current[key] in value else current[key]: _with_current_names(entry, (*section, key))
-        for key, entry in value.items()
-    }
+    return fields
 
 
 def _named(method: Any) -> str | None:
@@ -235,8 +218,6 @@ def _change(fields: Fields, override: str) -> None:
     if key == "method" and isinstance(value, str):
         key = "method.name"
     *parents, last = key.split(".")
-    value = _with_current_names(value, (*parents, last))
-    last = FORMER_NAMES.get(tuple(parents), {}).get(last, last)
     for parent in parents:
         fields = fields.setdefault(parent, {})
         if not isinstance(fields, dict):

@@ -260,17 +260,15 @@ class Learner:
         self.network.load_state_dict(state["network"])
         if self.average is not None:
             self.average.load_state_dict(state["average"])
-        if self.teacher is not None and state.get("teacher") is not None:
+        if self.teacher is not None:
             self.teacher.load_projection(state["teacher"]["projection"])
         self.centers.load_state_dict({"weight": self._own_rows(state["centers"]["weight"])})
         self.method.state.load_state_dict(state["method"])
-        saved = state.get("per_sample", {})
-        self.method.per_sample = {name: value.to(self.device) for name, value in saved.items()}
+        self.method.per_sample = {name: value.to(self.device) for name, value in state["per_sample"].items()}
         self.optimizer.load_state_dict(self._map_centers(state["optimizer"], self._own_rows))
         self.scaler.load_state_dict(state["scaler"])
-        initial = state.get("initial")
-        self.initial = None if initial is None else Origin(**initial)
-        generators = state.get("generators", [])
+        self.initial = None if state["initial"] is None else Origin(**state["initial"])
+        generators = state["generators"]
         if len(generators) == self.processes.count:
             cpu_state, gpu_state = generators[self.processes.rank]
             torch.set_rng_state(cpu_state.cpu())

@@ -286,5 +286,4 @@ def _restore(learner: Learner, file: Path) -> tuple[int, float]:
         raise ModelError(
             f"{file}: not the complete state of a run ({first_line(error)}); use an earlier checkpoint, or start again"
         ) from error
-    # Checkpoints of earlier versions come from runs without a budget.
-    return int(state["step"]), float(state.get("position", state["step"]))
+    return int(state["step"]), float(state["position"])

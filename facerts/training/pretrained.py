@@ -136,7 +136,7 @@ def init_weights(
             f"{weights}: its network, {recipe.backbone.name} of width {recipe.backbone.width:g} with embeddings of "
             f"size {recipe.backbone.embedding_size}, is not the network of this recipe ({mismatched[0]} differs)"
         )
-    method_state, own_state = state.get("method", {}), method.state.state_dict()
+    method_state, own_state = state["method"], method.state.state_dict()
     same_method = recipe.method["name"] == method.name
     if same_method and not _mismatched(tensors, heads) and not _mismatched(method_state, own_state):
         loaded |= heads.keys()

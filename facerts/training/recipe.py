@@ -8,7 +8,6 @@ from typing import Annotated, Any, Literal, get_args
 
 import yaml
 from pydantic import (
-    AliasChoices,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -52,8 +51,8 @@ class Augmentation(Section):
         small: probability that the face is reduced, compressed at that size half of the time, and enlarged again, as
             small faces in photos are.
         small_side: minimum side of the reduced face in pixels; the side is uniform from it to 56.
-        corruption: probability of a corruption of random kind and severity; ``ladder`` in earlier versions.
-        max_severity: maximum severity of that corruption, 0 to 1; ``ladder_strength`` in earlier versions.
+        corruption: probability of a corruption of random kind and severity.
+        max_severity: maximum severity of that corruption, 0 to 1.
     """
 
     flip: bool = True
@@ -66,10 +65,8 @@ class Augmentation(Section):
     black_border: float = Field(0.0, ge=0, le=1)
     small: float = Field(0.0, ge=0, le=1)
     small_side: int = Field(16, ge=4, le=56)
-    corruption: float = Field(0.0, ge=0, le=1, validation_alias=AliasChoices("corruption", "ladder"))
-    max_severity: float = Field(
-        1.0, gt=0, le=1, validation_alias=AliasChoices("max_severity", "ladder_strength")
-    )
+    corruption: float = Field(0.0, ge=0, le=1)
+    max_severity: float = Field(1.0, gt=0, le=1)
 
 
 class Data(Section):

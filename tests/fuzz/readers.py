@@ -463,7 +463,7 @@ def _checkpoints() -> list[Files]:
     )
     with TemporaryDirectory() as folder:
         path = Path(folder) / FILE
-        save_checkpoint(path, recipe, {"step": 1, **Learner(recipe, 2).state_dict()})
+        save_checkpoint(path, recipe, {"step": 1, "position": 1.0, **Learner(recipe, 2).state_dict()})
         return [{FILE: path.read_bytes()}]
 
 

@@ -31,3 +31,10 @@ def make_recipe(drawn_faces: Path, tmp_path: Path) -> Callable[..., Recipe]:
         return load_recipe(path, overrides)
 
     return make
+
+
+@pytest.fixture(autouse=True)
+def _folders_of_recipes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Recipes that ship name files below these folders."""
+    monkeypatch.setenv("FACERTS_DATA", "DATA")
+    monkeypatch.setenv("FACERTS_MODELS", "MODELS")

@@ -106,7 +106,7 @@ def test_a_compiled_run_resumes_bit_for_bit_and_is_loaded_without_compiling(tmp_
     torch.manual_seed(5)
     take_steps(first, 0, 2)
     state = first.state_dict()
-    save_checkpoint(tmp_path / "checkpoint.pt", first.recipe, {"step": 2, **state})
+    save_checkpoint(tmp_path / "checkpoint.pt", first.recipe, {"step": 2, "position": 2.0, **state})
     torch.manual_seed(99)
     resumed = Learner(recipe(True, dropout=0.3), PEOPLE)
     resumed.load_state_dict(state)

@@ -1,50 +1,88 @@
+"""Recipes: those that ship, those composed of a base and a method, and what is said of wrong ones."""
+
 from __future__ import annotations
 
+from collections.abc import Callable
+from configparser import ConfigParser
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 from facerts.errors import RecipeError
-from facerts.training.compose import shipped_recipes
+from facerts.training.checkpoint import FILE, load_checkpoint
+from facerts.training.compose import SHIPPED, shipped_recipes
+from facerts.training.loop import train
 from facerts.training.methods import METHODS
-from facerts.training.recipe import changed_fields, load_recipe
+from facerts.training.methods.cosface import CosFace
+from facerts.training.recipe import Recipe, changed_fields, load_recipe
+from tests.command import run
 
+ROOT = Path(__file__).parents[2]
 # Bases name no method of their own.
 BASES = ("casia", "deepglint", "faces_small", "papers")
-SHIPPED = sorted(
-    {*shipped_recipes(), *(f"{base}_{method}" for base in BASES for method in METHODS)} - {*BASES}
-)
+NAME, TERMS = "data.name=mine", "data.terms=none"
+
+Write = Callable[..., Path]
 
 
-@pytest.mark.parametrize("name", SHIPPED)
-def test_every_shipped_recipe_is_complete_and_named_after_its_file(name: str) -> None:
-    assert load_recipe(name).name == name
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    """Write a recipe's file."""
+
+    def written(file: str, /, **fields: Any) -> Path:
+        path = tmp_path / file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(yaml.safe_dump(fields))
+        return path
+
+    return written
 
 
-@pytest.mark.parametrize("name", SHIPPED)
-def test_a_written_recipe_reads_back_equal(name: str, tmp_path: Path) -> None:
-    recipe = load_recipe(name)
-    (tmp_path / "copy.yaml").write_text(recipe.to_yaml())
-    assert load_recipe(tmp_path / "copy.yaml") == recipe
+def test_every_shipped_recipe_is_complete_named_after_its_file_and_reads_back_equal(tmp_path: Path) -> None:
+    composed = [f"{base}_{method}" for base in BASES for method in METHODS]
+    for name in {*shipped_recipes(), *composed} - {*BASES}:
+        recipe = load_recipe(name)
+        assert recipe.name == name
+        (tmp_path / "copy.yaml").write_text(recipe.to_yaml())
+        assert load_recipe(tmp_path / "copy.yaml") == recipe, name
 
 
-@pytest.mark.parametrize(
-    ("rts", "arcface"),
-    [(f"{base}_rts", f"{base}_arcface") for base in BASES],
-)
-def test_the_arcface_recipe_differs_only_in_the_method(rts: str, arcface: str) -> None:
-    changed = changed_fields(load_recipe(rts), load_recipe(arcface))
-    assert [name for name in changed if not name.startswith("method.")] == ["name"]
+def test_a_method_on_a_base_is_the_recipe_of_both_names_and_ramps_the_margins_of_arcface_heads_alone() -> (
+    None
+):
+    for base in BASES:
+        recipes = {method: load_recipe(base, [f"method={method}"]) for method in METHODS}
+        for method, recipe in recipes.items():
+            assert recipe.name == f"{base}_{method}"
+            assert recipe == load_recipe(recipe.name)
+        ramps = {method: recipe.optim.margin_ramp for method, recipe in recipes.items()}
+        assert {ramps[method] for method in ("arcface", "rts", "dul", "godin", "crfiqa")} == {0.5}
+        assert {ramps[method] for method in ("cosface", "magface", "adaface")} == {0}
+        changed = changed_fields(recipes["rts"], recipes["arcface"])
+        assert [name for name in changed if not name.startswith("method.")] == ["name"]
 
 
-def test_casia_has_the_papers_settings() -> None:
+def test_the_published_recipes_have_the_papers_settings() -> None:
     recipe = load_recipe("casia_rts")
-    assert recipe.backbone.name == "iresnet64_se"
-    assert recipe.backbone.embedding_size == 512
+    assert (recipe.backbone.name, recipe.backbone.embedding_size) == ("iresnet64_se", 512)
     assert (recipe.optim.lr, recipe.optim.momentum, recipe.optim.weight_decay) == (0.1, 0.9, 5e-4)
     assert (recipe.optim.batch_size, recipe.optim.epochs, recipe.optim.milestones) == (512, 32, [20, 28])
     assert (recipe.method["degrees"], recipe.method["kl_weight"]) == (16, 10)
     assert (recipe.method["logit_scale"], recipe.method["margin"]) == (64, 0.5)
+    deepglint = load_recipe("deepglint_rts").optim
+    assert (deepglint.epochs, deepglint.milestones) == (22, [10, 18])
+
+
+def test_the_published_recipes_are_whole_and_the_same_as_their_compositions() -> None:
+    departures = []
+    for name in ("casia", "deepglint"):
+        text = (SHIPPED / f"{name}_rts.yaml").read_text()
+        assert "base" not in yaml.safe_load(text)
+        assert load_recipe(name, ["method=rts"]) == load_recipe(f"{name}_rts")
+        departures.append(text.split("# Not in the paper")[1].split("\nname:")[0])
+    assert departures[0] == departures[1]
 
 
 def test_fine_tuning_continues_from_its_first_stage() -> None:
@@ -59,9 +97,19 @@ def test_fine_tuning_continues_from_its_first_stage() -> None:
     assert 0 < second.optim.warmup_epochs < 1
 
 
-def test_deepglint_has_the_papers_schedule() -> None:
-    recipe = load_recipe("deepglint_rts")
-    assert (recipe.optim.epochs, recipe.optim.milestones) == (22, [10, 18])
+def test_a_methods_file_leaves_open_only_what_depends_on_the_data() -> None:
+    for file in (SHIPPED / "methods").iterdir():
+        settings = METHODS[Path(file.name).stem].Config.model_fields.keys()
+        given = yaml.safe_load(file.read_text()).get("method", {}).keys()
+        assert settings - given <= {"logit_scale", "rho", "margin_gradient"}, file.name
+
+
+def test_every_file_is_listed_for_the_wheel() -> None:
+    config = ConfigParser()
+    config.read(ROOT / "setup.cfg")
+    patterns = [pattern.strip() for pattern in config["options.package_data"]["facerts.recipes"].split(",")]
+    listed = {path for pattern in patterns for path in (ROOT / "recipes").glob(pattern)}
+    assert listed == set((ROOT / "recipes").rglob("*.yaml"))
 
 
 @pytest.mark.parametrize(
@@ -74,75 +122,184 @@ def test_deepglint_has_the_papers_schedule() -> None:
         ("method.degrees=2", "degrees"),
         ("backbone.name=iresnet51", "no backbone 'iresnet51', did you mean 'iresnet"),
         ("optim.milestones=[40]", "before the end"),
-        ("optim.milestones=[9, 3]", "^casia_rts: optim: milestones .* must rise"),
+        ("optim.milestones=[9,3]", "^casia_rts: optim: milestones .* must rise"),
         ("backbone.frozen=true", r"^casia_rts: backbone\.frozen keeps"),
         ("optim.lr", "key=value"),
         ("seed.deep=1", "no fields below"),
         ("optim.epochs=[", "valid YAML"),
         ("data.train=${NO_SUCH_VARIABLE}", "NO_SUCH_VARIABLE"),
+        # Other images need their own name and terms.
+        ("data.train=faces", "give data.name=… and data.terms=… too"),
+        ("data.unlabeled=faces", "give data.name=… and data.terms=… too"),
+        (f"data.train=faces {NAME}", "give data.terms=… too"),
+        (f"data.train=[faces,more] {TERMS} optim.lr=0.1", "give data.name=… too"),
+        ('data={"train":"faces","name":"mine"}', r"data\.terms: Field required"),
     ],
 )
 def test_a_wrong_override_is_a_clear_error(override: str, message: str) -> None:
     with pytest.raises(RecipeError, match=message):
-        load_recipe("casia_rts", [override])
+        load_recipe("casia_rts", override.split(" "))
 
 
 def test_overrides_reach_nested_fields_and_keep_the_rest() -> None:
     before, after = load_recipe("casia_rts"), load_recipe("casia_rts", ["optim.lr=0.05", "data.workers=2"])
-    assert after.optim.lr == 0.05
-    assert after.data.workers == 2
-    assert after.optim.epochs == before.optim.epochs
-
-
-NAME, TERMS = "data.name=mine", "data.terms=none"
-
-
-@pytest.mark.parametrize(
-    ("overrides", "missing"),
-    [
-        (["data.train=faces"], "give data.name=… and data.terms=… too"),
-        (["data.train=faces", NAME], "give data.terms=… too"),
-        (["data.train=[faces, more]", TERMS, "optim.lr=0.1"], "give data.name=… too"),
-        (["data.unlabeled=faces"], "give data.name=… and data.terms=… too"),
-    ],
-)
-def test_other_images_need_their_own_name_and_terms(overrides: list[str], missing: str) -> None:
-    with pytest.raises(RecipeError, match=missing):
-        load_recipe("casia_rts", overrides)
-
-
-def test_other_images_with_name_and_terms_are_accepted() -> None:
+    assert (after.optim.lr, after.data.workers) == (0.05, 2)
+    assert changed_fields(before, after) == ["optim.lr"]  # the number of workers changes no weight
     other = load_recipe("casia_rts", ["data.train=faces", NAME, TERMS]).data
     assert (other.train, other.name, other.terms) == (["faces"], "mine", "none")
     whole = load_recipe("casia_rts", ["data={train: faces, name: mine, terms: none}"]).data
     assert (whole.train, whole.name) == (["faces"], "mine")
-    own = load_recipe("casia_rts").data
-    assert load_recipe("casia_rts", ["data.train=datasets/faces_webface_112x112"]).data == own
-    assert load_recipe("casia_rts", ["data.corrupt_fraction=0.2"]).data.name == own.name
-    # A recipe without terms is still an error.
-    with pytest.raises(RecipeError, match=r"data\.terms: Field required"):
-        load_recipe("casia_rts", ["data={train: faces, name: mine}"])
+    same = ["data.train=datasets/faces_webface_112x112", "data.corrupt_fraction=0.0"]
+    assert load_recipe("casia_rts", same).data == before.data
 
 
-def test_an_unknown_recipe_names_the_nearest() -> None:
-    with pytest.raises(RecipeError, match="did you mean 'casia_rts'"):
-        load_recipe("casia_rst")
+def test_fields_of_the_command_line_cover_the_methods_file_in_any_order() -> None:
+    for overrides in (["optim.epochs=3", "method=pfe"], ["method=pfe", "optim.epochs=3"]):
+        recipe = load_recipe("casia", overrides)
+        settings = (recipe.optim.epochs, recipe.optim.lr, recipe.backbone.weights)
+        assert settings == (3, 0.01, "runs/casia_arcface")
+    assert load_recipe("casia", ["name=mine", "method=pfe"]).name == "mine"
+    assert load_recipe("casia", ["method=dul", "method=rts"]) == load_recipe("casia_rts")
+    for override in ("method=dul", "method.name=dul", "method={name: dul}"):
+        recipe = load_recipe("casia_rts", [override])
+        assert (recipe.name, recipe.method) == ("casia_rts_dul", load_recipe("casia_dul").method)
+    tuned = load_recipe("casia_rts", ["method=rts", "method.kl_weight=1"])
+    assert changed_fields(load_recipe("casia_rts"), tuned) == ["method.kl_weight"]
 
 
-@pytest.mark.parametrize("text", ["- a list", "name: [unclosed", "name: x"])
-def test_a_file_that_is_not_a_recipe_is_named(tmp_path: Path, text: str) -> None:
-    path = tmp_path / "broken.yaml"
-    path.write_text(text)
-    with pytest.raises(RecipeError, match=r"broken\.yaml"):
-        load_recipe(path)
+def test_a_method_without_a_file_has_nothing_special(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(METHODS, "mine", CosFace)
+    recipe = load_recipe("faces_small", ["method=mine"])
+    assert recipe.method == {"name": "mine", "logit_scale": 32, "margin": 0.35}
+    assert recipe.optim == load_recipe("faces_small_arcface").optim
 
 
 def test_the_environment_says_where_the_data_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FACERTS_DATA", "/somewhere")
     assert load_recipe("faces_small_rts").data.train == ["/somewhere/faces/train-*.tar"]
+    monkeypatch.delenv("FACERTS_DATA")
+    with pytest.raises(RecipeError, match="environment variable FACERTS_DATA, which is not set"):
+        load_recipe("faces_small_rts")
 
 
-def test_only_fields_that_matter_to_the_weights_count_as_changed() -> None:
-    before = load_recipe("casia_rts")
-    assert changed_fields(before, load_recipe("casia_rts", ["data.workers=0", "logging.every_steps=7"])) == []
-    assert changed_fields(before, load_recipe("casia_rts", ["optim.lr=0.2"])) == ["optim.lr"]
+def test_a_file_covers_its_base_field_by_field(write: Write) -> None:
+    mine = load_recipe(write("mine.yaml", base="casia_rts", optim={"lr": 0.05, "milestones": [10]}))
+    assert changed_fields(load_recipe("casia_rts"), mine) == ["name", "optim.lr", "optim.milestones"]
+    assert (mine.name, mine.optim.lr, mine.optim.milestones) == ("mine", 0.05, [10])
+    assert load_recipe(write("mine.yaml", base="casia_rts", name="other")).name == "other"
+    # Other images than the base's are taken with their name and terms.
+    data = {"train": "faces", "name": "my faces", "terms": "internal"}
+    images = load_recipe(write("mine.yaml", base="casia_rts", data=data)).data
+    assert (images.train, images.name, images.workers) == (["faces"], "my faces", 8)
+
+
+def test_a_file_covers_the_file_of_the_method_that_it_chooses(write: Write) -> None:
+    mine = load_recipe(write("mine.yaml", base="faces_small", method="pfe", optim={"epochs": 3}))
+    assert (mine.name, mine.optim.epochs, mine.optim.lr) == ("mine", 3, 0.01)
+    assert mine.backbone.weights == "runs/faces_small_arcface"
+    mine = load_recipe(write("mine.yaml", base="faces_small", method={"name": "tempnet", "tau_max": 0.1}))
+    assert (mine.method["rho"], mine.method["tau_max"], mine.data.augmentation.corruption) == (3.5, 0.1, 0.5)
+
+
+def test_a_base_may_be_a_file_beside_the_recipe_wherever_it_is_read_from(
+    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write("common/lab.yaml", base="casia", seed=7, method={"logit_scale": 48})
+    mine = write("runs/mine.yaml", base="../common/lab.yaml", method="cosface")
+    monkeypatch.chdir(tmp_path)
+    for path in (mine, mine.relative_to(tmp_path)):
+        recipe = load_recipe(path)
+        assert (recipe.seed, recipe.method["logit_scale"], recipe.method["margin"]) == (7, 48, 0.35)
+    # A method on somebody's own base starts from that base's runs.
+    assert load_recipe(tmp_path / "common/lab.yaml", ["method=pfe"]).backbone.weights == "runs/lab_arcface"
+
+
+def test_a_recipe_without_a_base_is_taken_as_it_is_written(write: Write) -> None:
+    fields: dict[str, Any] = {
+        "name": "whole",
+        "data": {"name": "faces", "terms": "none", "train": "faces"},
+        "backbone": {"name": "mobilefacenet"},
+        "optim": {"epochs": 1, "batch_size": 16},
+    }
+    named = load_recipe(write("whole.yaml", **fields, method="supcon"))
+    assert named == load_recipe(write("whole.yaml", **fields, method={"name": "supcon"}))
+    assert named.data.augmentation.scale == 0
+    assert load_recipe(write("whole.yaml", **fields, method="magface")).optim.margin_ramp == 0.5
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"base": "casai", "method": "rts"}, "no recipe 'casai', did you mean 'casia'"),
+        ({"base": "gone.yaml"}, r"gone\.yaml: no such recipe file"),
+        ({"base": "mine.yaml"}, r"bases go in a circle: .*mine\.yaml -> .*mine\.yaml"),
+        ({"base": "../folder/./mine.yaml"}, r"bases go in a circle"),
+        (
+            {"base": ["casia"]},
+            r"mine\.yaml: base: the name of a recipe that ships or the path of a YAML file",
+        ),
+        ({"base": None}, r"mine\.yaml: base: the name of a recipe"),
+        ({"base": ""}, "no recipe ''"),
+        ({"base": "casia"}, r"mine\.yaml: based on casia: names no method; add method=NAME, one of ada"),
+        ({"base": "casia", "method": "rst"}, "no method 'rst', did you mean 'rts'"),
+        ({"base": "casia_rts", "optim": {"lrr": 1}}, r"casia_rts: unknown key 'optim\.lrr', did you mean"),
+        ({"base": "casia_rts", "optim": 3}, r"mine\.yaml: based on casia_rts: optim"),
+        ({"base": "casia_rts", "data": {"train": "faces"}}, "give data.name=… and data.terms=… too"),
+        ({"base": "casia_rts", "data": {"train": "faces", "name": "x"}}, "give data.terms=… too"),
+        ({"base": "casia_rts", "data": None}, r"data: Input should be"),
+        ({"name": "x"}, r"mine\.yaml"),
+    ],
+)
+def test_a_wrong_file_says_what_is_wrong(write: Write, fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(RecipeError, match=message):
+        load_recipe(write("folder/mine.yaml", **fields))
+
+
+def test_what_is_no_recipe_is_named(tmp_path: Path) -> None:
+    for text in ("- a list", "name: [unclosed"):
+        (tmp_path / "broken.yaml").write_text(text)
+        with pytest.raises(RecipeError, match=r"broken\.yaml"):
+            load_recipe(tmp_path / "broken.yaml")
+    with pytest.raises(RecipeError, match="did you mean 'casia_rts'"):
+        load_recipe("casia_rst")
+
+
+def test_a_circle_of_several_files_is_found_and_so_are_bases_without_end(write: Write) -> None:
+    write("b.yaml", base="c.yaml")
+    write("c.yaml", base="a.yaml")
+    with pytest.raises(RecipeError, match=r"a\.yaml -> \S*b\.yaml -> \S*c\.yaml -> \S*a\.yaml"):
+        load_recipe(write("a.yaml", base="b.yaml"))
+    last = write("0.yaml", base="casia_rts")
+    for number in range(1, 5):
+        last = write(f"{number}.yaml", base=f"{number - 1}.yaml")
+    assert load_recipe(last.with_name("3.yaml")).name == "3"
+    with pytest.raises(RecipeError, match="more than 5 recipes are based on each other"):
+        load_recipe(last)
+
+
+def test_a_run_needs_nothing_that_its_recipe_was_made_of(
+    make_recipe: Callable[..., Recipe], write: Write, tmp_path: Path
+) -> None:
+    base = tmp_path / "tiny.yaml"
+    base.write_text(make_recipe("optim.epochs=0.25", "optim.milestones=[]").to_yaml())
+    mine = write("mine.yaml", base="tiny.yaml", method="dul", optim={"lr": 0.02})
+    recipe = load_recipe(mine)
+    folder = tmp_path / "run"
+    train(recipe, folder)
+    base.unlink()
+    mine.unlink()
+    kept, _ = load_checkpoint(folder / FILE)
+    assert kept == load_recipe(folder / "recipe.yaml") == recipe
+    assert kept.method["name"] == "dul"
+    assert "base" not in yaml.safe_load((folder / "recipe.yaml").read_text())
+
+
+def test_the_command_shows_the_complete_recipe_and_trains_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run("train", "casia", "method=pfe", "optim.lr=0.02", "--show") == 0
+    shown = tmp_path / "shown.yaml"
+    shown.write_text(capsys.readouterr().out)
+    assert load_recipe(shown) == load_recipe("casia_pfe", ["optim.lr=0.02"])
+    assert [path.name for path in tmp_path.iterdir()] == ["shown.yaml"]

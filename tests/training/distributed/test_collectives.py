@@ -185,7 +185,9 @@ def test_several_processes_train_the_same_network_as_one(
     make_recipe: Callable[..., Recipe], tmp_path: Path
 ) -> None:
     start = make_recipe("backbone.dropout=0")
-    save_checkpoint(tmp_path / "start.pt", start, {"step": 0, **Learner(start, IDENTITIES).state_dict()})
+    save_checkpoint(
+        tmp_path / "start.pt", start, {"step": 0, "position": 0.0, **Learner(start, IDENTITIES).state_dict()}
+    )
     common = ("backbone.dropout=0", f"backbone.weights={tmp_path / 'start.pt'}")
     recipes = {way: make_recipe(*common, *overrides) for way, overrides in WAYS.items()}
     with exactly():

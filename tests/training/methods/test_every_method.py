@@ -239,7 +239,9 @@ def recipe_of(name: str, precision: str, folder: Path) -> Recipe:
     }
     if METHODS[name].trains == "heads":
         first = Recipe.model_validate({**fields, "method": {"name": "arcface"}})
-        save_checkpoint(folder / "first.pt", first, {"step": 1, **Learner(first, PEOPLE).state_dict()})
+        save_checkpoint(
+            folder / "first.pt", first, {"step": 1, "position": 1.0, **Learner(first, PEOPLE).state_dict()}
+        )
         fields["backbone"] = {"name": "coarse", "embedding_size": SIZE, "weights": str(folder / "first.pt")}
     return Recipe.model_validate(fields)
 

@@ -206,7 +206,7 @@ def test_checkpoints_hold_the_averages_and_a_run_continues_with_them(
     ]
     learner, resumed = Learner(recipe, 4), Learner(recipe, 4)
     learner.step(crops, batches[0], 0.05)
-    save_checkpoint(tmp_path / "checkpoint.pt", recipe, {"step": 1, **learner.state_dict()})
+    save_checkpoint(tmp_path / "checkpoint.pt", recipe, {"step": 1, "position": 1.0, **learner.state_dict()})
     assert load_network(tmp_path).method.state.state_dict().keys() == learner.method.state.state_dict().keys()
     _, state = load_checkpoint(tmp_path / "checkpoint.pt")
     assert state["per_sample"]["log_denominator"].shape == (8,)

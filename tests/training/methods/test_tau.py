@@ -138,7 +138,9 @@ def test_on_a_frozen_network_only_the_head_is_trained(
     make_recipe: Callable[..., Recipe], tmp_path: Path
 ) -> None:
     first = make_recipe("method={name: arcface}")
-    save_checkpoint(tmp_path / "first.pt", first, {"step": 1, **Learner(first, 4).state_dict()})
+    save_checkpoint(
+        tmp_path / "first.pt", first, {"step": 1, "position": 1.0, **Learner(first, 4).state_dict()}
+    )
     frozen = [f"backbone.weights={tmp_path / 'first.pt'}", "backbone.frozen=true"]
     learner = Learner(make_recipe("method={name: tau}", *frozen), 4)
     before = copy.deepcopy({"centers": learner.centers.weight.detach(), **learner.network.state_dict()})
