@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import cv2
 import numpy as np
 import pytest
-import torch
 from numpy.typing import NDArray
 
 from facerts.datasets import open_source
@@ -22,6 +22,7 @@ from facerts.training.methods import METHODS
 from facerts.training.posthoc import HeadSettings, posthoc_quality
 from facerts.training.posthoc.features import Features, features_of
 from facerts.training.posthoc.measure import HeadComparison, measure_head
+from facerts.training.posthoc.posthoc_quality import build_method
 from facerts.training.posthoc.train_heads import held_out, measured_half, train_heads
 from tests.command import run as run_command
 from tests.shipped import write_model
@@ -99,8 +100,9 @@ def slow_area(unit: NDArray[Any], people: NDArray[Any], quality: NDArray[Any], f
     return float((np.sum(rates) - (rates[0] + rates[-1]) / 2) / 300 / rates[0])
 
 
-@pytest.mark.slow
-def test_areas_by_a_slow_loop(faces: Path, embedder: Path, tmp_path: Path) -> None:
+def test_areas_by_a_slow_loop_and_what_was_computed_is_cached(
+    faces: Path, embedder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     clean, degraded = measured(sharpness, faces, embedder, tmp_path, people=40)
     source = open_source(faces)
     assert source.labels is not None
@@ -125,6 +127,14 @@ def test_areas_by_a_slow_loop(faces: Path, embedder: Path, tmp_path: Path) -> No
     assert degraded.fnmr > clean.fnmr
     assert (degraded.people, degraded.fmr) == (40, 0.01)
 
+    def refuse(*_: object) -> None:
+        raise AssertionError("images were degraded")
+
+    monkeypatch.setattr("facerts.training.posthoc.measure.degrade", refuse)
+    assert measured(sharpness, faces, embedder, tmp_path, people=40) == (clean, degraded)
+    with pytest.raises(AssertionError, match="degraded"):
+        measured(sharpness, faces, embedder, tmp_path, people=30)
+
 
 @pytest.mark.slow
 def test_the_verdict_follows_the_paired_difference(faces: Path, embedder: Path, tmp_path: Path) -> None:
@@ -141,21 +151,6 @@ def test_the_verdict_follows_the_paired_difference(faces: Path, embedder: Path, 
     assert few.verdict == f"not measured: only {few.errors} genuine pairs are below the threshold"
 
 
-@pytest.mark.slow
-def test_what_was_computed_is_cached(
-    faces: Path, embedder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    first = measured(sharpness, faces, embedder, tmp_path)
-
-    def refuse(*_: object) -> None:
-        raise AssertionError("images were degraded")
-
-    monkeypatch.setattr("facerts.training.posthoc.measure.degrade", refuse)
-    assert measured(sharpness, faces, embedder, tmp_path) == first
-    with pytest.raises(AssertionError, match="degraded"):
-        measured(sharpness, faces, embedder, tmp_path, people=30)
-
-
 def test_half_of_the_held_out_people_are_measured_if_they_are_enough() -> None:
     labels = np.repeat(np.arange(100), 3)
     held = held_out(labels, 0.4, 1)
@@ -166,25 +161,23 @@ def test_half_of_the_held_out_people_are_measured_if_they_are_enough() -> None:
     assert not measured_half(labels, held_out(labels, 0.39, 1), 1).any()
 
 
-@pytest.mark.slow
 def test_measured_people_have_no_part_in_training() -> None:
     random = np.random.default_rng(0)
     labels = np.repeat(np.arange(100), 3)
     vectors = random.normal(size=(100, 8))[labels] + 0.3 * random.normal(size=(300, 8))
-    settings = HeadSettings(hidden=8, epochs=3, batch_size=32, holdout=0.5, seed=2)
+    settings = HeadSettings(hidden=8, epochs=2, batch_size=32, holdout=0.5, seed=2)
     half = measured_half(labels, held_out(labels, 0.5, 2), 2)
-    found = []
+    losses = []
     for shift in (0, 5):
         changed = vectors + shift * half[:, None]
         norm = np.linalg.norm(changed, axis=1).astype(np.float32)
-        unit = (changed / norm[:, None]).astype(np.float32)
-        method = METHODS["rts"](METHODS["rts"].Config(), 8)
-        torch.manual_seed(0)
-        features = Features(unit, norm, np.empty((300, 0), np.float32))
-        trained = train_heads(method, features, labels, settings)
+        features = Features(
+            (changed / norm[:, None]).astype(np.float32), norm, np.empty((300, 0), np.float32)
+        )
+        trained = train_heads(build_method("rts", METHODS["rts"].Config(), 8, 0), features, labels, settings)
         assert np.array_equal(trained.measured, half)
-        found.append((trained.loss, trained.heldout_loss))
-    assert found[0] == found[1]
+        losses.append((trained.loss, trained.heldout_loss))
+    assert losses[0] == losses[1]
 
 
 @pytest.mark.slow
@@ -201,12 +194,12 @@ def test_the_command_says_which_is_better(
     many = ("--holdout", "0.85", "--out", tmp_path / "scored.onnx")
     assert run_command(*common, *many, "--json") == 0
     summary = json.loads(capsys.readouterr().out)
-    assert [found["crops"] for found in summary["comparisons"]] == ["clean", "degraded"]
-    assert {found["people"] for found in summary["comparisons"]} == {20}
-    for found in summary["comparisons"]:
-        assert set(found["areas"]) == {"head", "facerts-small", "norm"}
-        assert found["verdict"].startswith(found["better"])
-    clearly = all(found["better"] == "yes" for found in summary["comparisons"])
+    assert [comparison["crops"] for comparison in summary["comparisons"]] == ["clean", "degraded"]
+    for comparison in summary["comparisons"]:
+        assert comparison["people"] == 20
+        assert set(comparison["areas"]) == {"head", "facerts-small", "norm"}
+        assert comparison["verdict"].startswith(comparison["better"])
+    clearly = all(comparison["better"] == "yes" for comparison in summary["comparisons"])
     assert clearly == (summary["advice"] == "")
     assert run_command(*common, "--out", tmp_path / "few.onnx") == 0
     captured = capsys.readouterr()
@@ -215,15 +208,11 @@ def test_the_command_says_which_is_better(
 
 
 def test_advice_names_graft_unless_the_head_is_better_everywhere() -> None:
-    def result(*answers: str) -> posthoc_quality.GraftResult:
-        class Found:
-            def __init__(self, better: str) -> None:
-                self.better = better
+    def advice(*answers: str) -> str:
+        comparisons: Any = tuple(SimpleNamespace(better=answer) for answer in answers)
+        nothing: Any = None
+        return posthoc_quality.GraftResult(nothing, nothing, Path(), comparisons).advice
 
-        empty: Any = None
-        comparisons: Any = tuple(Found(answer) for answer in answers)
-        return posthoc_quality.GraftResult(empty, empty, Path(), comparisons)
-
-    assert result("yes", "yes").advice == ""
+    assert advice("yes", "yes") == ""
     for answers in (("yes", "no"), ("unclear", "yes"), ("yes", "not measured")):
-        assert "facerts posthoc graft --quality facerts-small" in result(*answers).advice
+        assert "facerts posthoc graft --quality facerts-small" in advice(*answers)
