@@ -29,7 +29,7 @@ from facerts.datasets.synthetic import write_non_faces, write_synthetic_faces
 from facerts.hub.registry import read_manifest
 from facerts.images import encode_png, fit_crop
 from facerts.images.align import align
-from facerts.scoring.cells import from_cell
+from facerts.scoring.sinks import from_cell
 
 TRAIN_IDENTITIES, TRAIN_IMAGES = 240, 16
 HELD_OUT_IDENTITIES, HELD_OUT_IMAGES = 100, 6

@@ -29,7 +29,7 @@ from reasons import FMR, KEEP, crop_names
 import facerts
 from facerts.datasets import Source, open_source
 from facerts.embedding.cache import Arrays, cached_arrays
-from facerts.galleries import Enrollments, Gallery, Limits, Reason
+from facerts.galleries import Enrollments, Gallery, Limits, Reason, check_gallery, correct_gallery
 from facerts.images.corruptions import KINDS, degrade
 from facerts.io.progress import track
 from facerts.metrics.identification import fnir_at_fpir
@@ -215,7 +215,7 @@ def measure(
         poor = became_poor(scorer, changed, clean)
         spoiled, spoils = spoil(clean, changed, pools, number, random)
         gallery = gallery_of(scorer, spoiled)
-        findings = gallery.check()
+        findings = check_gallery(gallery)
         flagged_people = {found.person for found in findings if found.reason is Reason.SAME_PERSON}
         paths = {found.path for found in findings if found.path}
         hit = np.isin(spoiled.path, sorted(paths)) | np.isin(spoiled.person, sorted(flagged_people))
@@ -236,10 +236,12 @@ def measure(
         rates.add(name, owner[by_kind[name]], hit[by_kind[name]])
     rates.add("false alarms", owner[good], np.isin(spoiled.path, sorted(paths))[good])
     kept = (spoiled.quality >= scorer.threshold(KEEP)) & (np.char.find(spoiled.reasons, NOT_A_FACE) < 0)
-    built = gallery_of(scorer, spoiled.take(kept)).check()
+    built = check_gallery(gallery_of(scorer, spoiled.take(kept)))
     out = {"build and check": ~kept | np.isin(spoiled.path, [found.path for found in built])}
     for limits in LIMITS:
-        out[shown_limits(limits)] = np.isin(spoiled.path, [found.path for found in gallery.check(limits)])
+        out[shown_limits(limits)] = np.isin(
+            spoiled.path, [found.path for found in check_gallery(gallery, limits)]
+        )
     for by, is_out in out.items():
         for name, rows in by_kind.items():
             rates.add(f"{by}: {name}", owner[rows], is_out[rows])
@@ -250,14 +252,14 @@ def measure(
     rest = np.array([value for value in range(half) if f"{value:04d}" not in doubled])
     rates.add("false alarms, people", rest, np.array([f"{value:04d}" in flagged_people for value in rest]))
     galleries = {"clean": gallery_of(scorer, clean), "spoiled": gallery}
-    galleries["checked"], _ = gallery.correct(findings)
+    galleries["checked"], _ = correct_gallery(gallery, findings)
     galleries["checked, last faces too"] = gallery.remove(
         people=flagged_people,
         images=[(f.person, f.path) for f in findings if f.path and f.person not in flagged_people],
     )
     by_hand = replace(spoiled, person=np.char.replace(spoiled.person, SECOND_NAME, ""))
     galleries["corrected by hand"] = gallery_of(scorer, by_hand.take(good | (spoils == "second name")))
-    in_clean = {found.path for found in galleries["clean"].check()}
+    in_clean = {found.path for found in check_gallery(galleries["clean"])}
     rates.add("false alarms, clean gallery", owner, np.isin(clean.path, sorted(in_clean)))
     for name, gallery in galleries.items():
         score, right = best_match(

@@ -24,7 +24,7 @@ from facerts.benchmarks import PairBenchmark, pairs_from_identities
 from facerts.benchmarks.bin_sets import save_bin
 from facerts.datasets import open_source
 from facerts.datasets.synthetic import write_non_faces, write_synthetic_faces
-from facerts.detection.base import Detection
+from facerts.detection.detector import Detection
 from facerts.embedding import FaceOutputs
 from facerts.errors import DataError
 from facerts.evaluation.corruption_benchmark import run_corruptions

@@ -20,7 +20,7 @@ import facerts
 from facerts.images import encode_png, fit_crop
 from facerts.images.align import align
 from facerts.images.corruptions import degrade
-from facerts.scoring.cells import from_cell
+from facerts.scoring.sinks import from_cell
 
 # Eyes, nose and corners of the mouth of the astronaut (Eileen Collins, NASA) in scikit-image's sample image.
 POINTS = [[200.1, 101.8], [247.1, 102.6], [220.4, 124.5], [198.6, 142.8], [239.7, 143.6]]

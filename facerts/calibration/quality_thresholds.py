@@ -20,7 +20,7 @@ from facerts.calibration.match_thresholds import (
 )
 from facerts.datasets import Source, open_source
 from facerts.datasets.fingerprint import hash_images
-from facerts.detection.base import FaceFinder
+from facerts.detection.detector import FaceFinder
 from facerts.embedding import OnnxEmbedder, load_embedder
 from facerts.embedding.aligned import AlignedPhotos
 from facerts.errors import DataError, Error, ModelError

@@ -48,7 +48,7 @@ def embed(
 
     Example: facerts embed crops/ --model m.onnx --out embeddings.npz
     """
-    from facerts.scoring.arrays import write_embeddings
+    from facerts.scoring.sinks import write_embeddings
 
     scorer = open_scorer(model, detector, det_threshold, resize_crops, batch_size, threads, provider)
     # All embeddings are kept in memory until the file is written, but not the crops.

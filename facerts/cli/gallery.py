@@ -87,7 +87,7 @@ def build(
 
     Example: facerts gallery build people/ --out people.npz
     """
-    from facerts.galleries import Gallery
+    from facerts.galleries import Gallery, write_gallery
     from facerts.io.files import locked
 
     scorer = open_scorer(model, detector, det_threshold, resize_crops, batch_size, threads, provider)
@@ -98,7 +98,7 @@ def build(
             min_quality=_min_quality(scorer, min_quality, keep, keep_poor),
             progress="enrolling",
         )
-        gallery.save(out)
+        write_gallery(out, gallery)
     _end_enrollment(gallery, out, json)
 
 
@@ -137,12 +137,12 @@ def search(
 
     Example: facerts gallery search people.npz photos/ --fpir 0.01 --out found.csv
     """
-    from facerts.galleries import Decision, Gallery, Match
+    from facerts.galleries import Decision, Match, read_gallery
     from facerts.scoring.sinks import check_sink
 
     if out is not None:
         check_sink(out)
-    known = Gallery.load(gallery)
+    known = read_gallery(gallery)
     scorer = open_scorer(model, detector, det_threshold, resize_crops, batch_size, threads, provider)
     threshold = known.threshold(fpir)
     found = known.search(
@@ -203,13 +203,13 @@ def check(
 
     Example: facerts gallery check people.npz --out check.csv
     """
-    from facerts.galleries import Finding, Gallery, Limits
+    from facerts.galleries import Finding, Limits, check_gallery, read_gallery
     from facerts.scoring.sinks import check_sink
 
     if out is not None:
         check_sink(out)
-    known = Gallery.load(gallery)
-    findings = known.check(Limits(percentile, reason_percentile, missed))
+    known = read_gallery(gallery)
+    findings = check_gallery(known, Limits(percentile, reason_percentile, missed))
     summary = {
         "people": len(known.people),
         "images": len(known.enrollments),
@@ -246,14 +246,13 @@ def best(
 
     Example: facerts gallery best people.npz -k 3 --copy best/
     """
-    from facerts.galleries import BestImage, Gallery
-    from facerts.galleries.best import copy_images
+    from facerts.galleries import BestImage, best_images, copy_images, read_gallery
     from facerts.scoring.sinks import check_sink
 
     if out is not None:
         check_sink(out)
-    known = Gallery.load(gallery)
-    images = known.best(k)
+    known = read_gallery(gallery)
+    images = best_images(known, k)
     if copy is not None:
         copy_images(images, copy)
     cells = [
@@ -298,19 +297,19 @@ def add(
 
     Example: facerts gallery add people.npz photos/anna/ --person anna
     """
-    from facerts.galleries import Gallery
+    from facerts.galleries import read_gallery, write_gallery
     from facerts.io.files import locked
 
     scorer = open_scorer(model, detector, det_threshold, resize_crops, batch_size, threads, provider)
     with locked(gallery):
-        changed = Gallery.load(gallery).add(
+        changed = read_gallery(gallery).add(
             scorer,
             images,
             person=person,
             min_quality=_min_quality(scorer, min_quality, keep, keep_poor),
             progress="enrolling",
         )
-        changed.save(gallery)
+        write_gallery(gallery, changed)
     _end_enrollment(changed, gallery, json)
 
 
@@ -335,18 +334,18 @@ def remove(
 
     Example: facerts gallery remove people.npz --from check.csv
     """
-    from facerts.galleries import Gallery, Listed, read_findings
+    from facerts.galleries import Listed, correct_gallery, read_findings, read_gallery, write_gallery
     from facerts.io.files import locked
 
     if not person and not image and from_ is None:
         raise typer.BadParameter("give --person, --image or --from")
     listed = read_findings(from_) if from_ is not None else []
     with locked(gallery):
-        known = Gallery.load(gallery)
+        known = read_gallery(gallery)
         listed += [Listed(name, "", "") for name in person or []]
         listed += [Listed(*entry, "") for entry in _entries_of(known, image or [])]
-        left, kept = known.correct(listed)
-        left.save(gallery)
+        left, kept = correct_gallery(known, listed)
+        write_gallery(gallery, left)
     gone = sorted(set(known.people.tolist()) - set(left.people.tolist()))
     result = {
         "removed_images": len(known.enrollments) - len(left.enrollments),
@@ -382,7 +381,7 @@ def _min_quality(
 
 
 def _end_enrollment(gallery: Gallery, out: Path, json: bool) -> None:
-    from facerts.galleries.enrollment import NO_RECOGNIZABLE_FACE
+    from facerts.galleries.enroll import NO_RECOGNIZABLE_FACE
     from facerts.scoring.row import LOW_QUALITY, NO_FACE
 
     readable = (LOW_QUALITY, NO_FACE, NO_RECOGNIZABLE_FACE)

@@ -22,7 +22,7 @@ from facerts.curation.identity_pairs import (
 from facerts.curation.output_spec import OutputSpec
 from facerts.curation.pairwise import EmbeddingSubset, check_threshold, find_near_duplicates
 from facerts.datasets import Source
-from facerts.detection.base import FaceFinder
+from facerts.detection.detector import FaceFinder
 from facerts.io.progress import track
 from facerts.io.versions import installed_versions
 

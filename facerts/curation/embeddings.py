@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from facerts.curation.staging import staged
 from facerts.datasets import Source
 from facerts.datasets.read_ahead import read_ahead
-from facerts.detection.base import FaceFinder
+from facerts.detection.detector import FaceFinder
 from facerts.embedding import OnnxEmbedder
 from facerts.embedding.aligned import AlignedPhotos
 from facerts.embedding.cache import embedder_key

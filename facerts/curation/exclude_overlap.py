@@ -16,7 +16,7 @@ from facerts.curation.identity_means import identity_means
 from facerts.curation.output_spec import OutputSpec
 from facerts.curation.pairwise import check_threshold
 from facerts.datasets import Joined, Source, open_images
-from facerts.detection.base import FaceFinder
+from facerts.detection.detector import FaceFinder
 from facerts.embedding.aligned import alignment_notes
 from facerts.embedding.search import find
 from facerts.errors import DataError

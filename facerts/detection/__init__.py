@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from facerts.detection.auto_detector import AutoDetector, LazyDetector
-from facerts.detection.base import Detection, Detector, FaceFinder
+from facerts.detection.detector import Detection, Detector, FaceFinder
 from facerts.detection.scrfd import SCRFD, is_scrfd
 from facerts.detection.yunet import YuNet
 from facerts.errors import Error, ModelError, did_you_mean

@@ -9,7 +9,7 @@ from threading import Lock
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.detection.base import Detection, Detector
+from facerts.detection.detector import Detection, Detector
 from facerts.images import CROP_SIZE
 
 
@@ -31,7 +31,7 @@ class AutoDetector:
 
 
 class LazyDetector:
-    """Opens a detector, perhaps downloading its model, for the first image that it is given; see ``base.Detector``.
+    """Opens a detector, perhaps downloading its model, for the first image that it is given; see ``Detector``.
 
     Args:
         open_detector: opens the detector.

@@ -16,7 +16,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.detection.base import Detection, largest_first
+from facerts.detection.detector import Detection, largest_first
 from facerts.detection.nms import nms
 from facerts.errors import ModelError
 from facerts.io.files import sha256_file
@@ -73,7 +73,7 @@ class _Scale(NamedTuple):
 
 
 class SCRFD:
-    """The SCRFD detector; see ``base.Detector``.
+    """The SCRFD detector; see ``Detector``.
 
     SCRFD cannot detect faces larger than about 400 pixels. So each photo is searched at two scales: fitted into
     ``size``, and into a quarter of that, where only faces of at least 320 pixels in the first scale count.

@@ -13,7 +13,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.detection.base import Detection, largest_first
+from facerts.detection.detector import Detection, largest_first
 from facerts.detection.nms import nms
 from facerts.errors import ModelError
 from facerts.onnx.dynamic_shape import make_shape_dynamic
@@ -38,7 +38,7 @@ EXPECTED = (
 
 
 class YuNet:
-    """The YuNet detector; see ``base.Detector``.
+    """The YuNet detector; see ``Detector``.
 
     Args:
         model: ``face_detection_yunet_2023mar.onnx`` or a compatible file.

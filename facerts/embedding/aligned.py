@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.datasets import Joined, Source, Subset
-from facerts.detection.base import FaceFinder
+from facerts.detection.detector import FaceFinder
 from facerts.errors import Error
 from facerts.images import CROP_SIZE, decode, fit_crop
 from facerts.images.align import TEMPLATE, align

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.datasets.source import Source
-from facerts.detection.base import Detector
+from facerts.detection.detector import Detector
 from facerts.embedding.outputs import CropScore, Scores
 from facerts.metrics.identification import search
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from facerts.datasets.fingerprint import hash_images
 from facerts.datasets.source import Source
-from facerts.detection.base import Detector
+from facerts.detection.detector import Detector
 from facerts.embedding.aligned import alignment_notes
 from facerts.embedding.embed import AnyEmbedder, concatenate
 from facerts.embedding.outputs import CropScore, Embedder, FaceOutputs

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from facerts.benchmarks import is_pair_benchmark, open_benchmarks
 from facerts.datasets import Source, Subset, open_images, open_source
 from facerts.datasets.fingerprint import hash_images
-from facerts.detection.base import Detector, FaceFinder
+from facerts.detection.detector import Detector, FaceFinder
 from facerts.embedding.aligned import AlignedPhotos
 from facerts.embedding.embed import AnyEmbedder, outputs_of
 from facerts.embedding.output_cache import OutputCache

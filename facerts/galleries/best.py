@@ -6,17 +6,14 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from facerts.datasets.folder import Files, is_image_name
 from facerts.errors import DataError
+from facerts.galleries.gallery import Gallery
 from facerts.io.files import sync_names
 from facerts.scoring.copies import write_copy
-
-if TYPE_CHECKING:
-    from facerts.galleries.gallery import Gallery
 
 
 @dataclass(frozen=True)
@@ -24,11 +21,8 @@ class BestImage:
     """An image of a person.
 
     Attributes:
-        person: the person.
         rank: 1 for the best image of the person.
-        path: the image.
         score: the weight of its quality times its cosine to the template of the person's other images.
-        quality: quality of the face; None if the model has none.
         own_cosine: cosine similarity to the template of the person's other images; None for an only image.
         reasons: what makes the face poor, most important first.
     """
@@ -42,8 +36,8 @@ class BestImage:
     reasons: tuple[str, ...]
 
 
-def best_images(gallery: Gallery, k: int) -> list[BestImage]:
-    """The ``k`` best images of each person, see ``Gallery.best``."""
+def best_images(gallery: Gallery, k: int = 1) -> list[BestImage]:
+    """The ``k`` best images of each person: good, and like the person's other images."""
     images, own = gallery.enrollments, gallery.own_cosines()
     score = images.weight * np.nan_to_num(own, nan=1.0)
     quality = np.nan_to_num(images.quality, nan=0.0)

@@ -8,21 +8,19 @@ person (Z-norm; Auckenthaler et al., "Score normalization for text-independent s
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from facerts.curation.pairwise import similar_pairs
-from facerts.galleries.best import number_or_none
-from facerts.galleries.enrollment import Enrollments
-from facerts.galleries.findings import Finding, Reason
+from facerts.galleries.best import best_images, number_or_none
+from facerts.galleries.enroll import Enrollments
+from facerts.galleries.findings import Finding, Listed, Reason
+from facerts.galleries.gallery import Gallery
 from facerts.scoring.reasons import NOT_A_FACE
-
-if TYPE_CHECKING:
-    from facerts.galleries.gallery import Gallery
 
 # Images and people that stand for all when cosines of strangers are sampled: up to four million comparisons.
 SAMPLE = 2000
@@ -33,6 +31,9 @@ ROUNDS = 3
 POOLED = 10
 # With fewer people, too little is known of how alike different people are to tell one person with two names.
 MIN_PEOPLE = 20
+# What a person's last image may be: something is better than nothing, and where each image is unlike the others, the
+# check cannot say which is wrong.
+KEPT_IF_LAST = (Reason.POOR, Reason.ANOTHER_PERSON)
 NORMAL = NormalDist()
 
 
@@ -60,8 +61,12 @@ class Limits:
     same_image: float = 0.95
 
 
-def check_gallery(gallery: Gallery, limits: Limits) -> list[Finding]:
-    """See ``Gallery.check``; people under two names need ``MIN_PEOPLE`` people, other people's images two."""
+def check_gallery(gallery: Gallery, limits: Limits | None = None) -> list[Finding]:
+    """Enrollments that are poor, not a face, of somebody else, or there twice; most suspicious first.
+
+    People under two names are found among ``MIN_PEOPLE`` people or more, other people's images among two.
+    """
+    limits = limits or Limits()
     findings = []
     if len(gallery.people) >= MIN_PEOPLE:
         findings += _same_person(gallery, limits.people)
@@ -69,6 +74,27 @@ def check_gallery(gallery: Gallery, limits: Limits) -> list[Finding]:
     findings += _suspicious_images(gallery, limits)
     order = {reason: number for number, reason in enumerate(Reason)}
     return sorted(findings, key=lambda each: (order[each.reason], each.false_alarms, each.person, each.path))
+
+
+def correct_gallery(
+    gallery: Gallery, findings: Sequence[Finding | Listed]
+) -> tuple[Gallery, list[tuple[str, str]]]:
+    """The gallery without what a check found, and the images that were kept, by person and path.
+
+    The best image of a person who would have none is kept, unless it is not a face or is there twice.
+
+    Raises:
+        DataError: see ``Gallery.remove``.
+    """
+    people = {finding.person for finding in findings if not finding.path}
+    images = {(finding.person, finding.path) for finding in findings if finding.path}
+    final = {(finding.person, finding.path) for finding in findings if finding.reason not in KEPT_IF_LAST}
+    left = {person for person, path in gallery.entries if (person, path) not in images} | people
+    kept: dict[str, str] = {}
+    for image in best_images(gallery, len(gallery.enrollments)):
+        if image.person not in left and (image.person, image.path) not in final:
+            kept.setdefault(image.person, image.path)
+    return gallery.remove(people=people, images=images - set(kept.items())), sorted(kept.items())
 
 
 def _suspicious_images(gallery: Gallery, limits: Limits) -> list[Finding]:
@@ -177,8 +203,8 @@ def _same_person(gallery: Gallery, rate: float) -> list[Finding]:
     images = np.bincount(gallery.row)
     findings = []
     for block in similar_pairs(gallery.templates, limit, "comparing people"):
-        for one, other, cosine in zip(*(values.tolist() for values in block), strict=True):
-            kept, gone = sorted((one, other), key=lambda row: (-images[row], row))
+        for first, second, cosine in zip(*(values.tolist() for values in block), strict=True):
+            kept, gone = sorted((first, second), key=lambda row: (-images[row], row))
             by_chance = (people - 1) * (1 - NORMAL.cdf((cosine - middle) / spread))
             findings.append(
                 Finding(
@@ -197,9 +223,9 @@ def _same_image(gallery: Gallery, minimum: float) -> list[Finding]:
     images, own = gallery.enrollments, gallery.own_cosines()
     findings = {}
     for block in similar_pairs(images.embedding, minimum, "comparing images"):
-        for one, other, cosine in zip(*(values.tolist() for values in block), strict=True):
-            # The one to remove is the one that is less like its person; an only image has nothing to be like.
-            kept, gone = sorted((one, other), key=lambda row: (-np.nan_to_num(own[row], nan=-1.0), row))
+        for first, second, cosine in zip(*(values.tolist() for values in block), strict=True):
+            # The less like its person is to be removed; an only image has nothing to be like.
+            kept, gone = sorted((first, second), key=lambda row: (-np.nan_to_num(own[row], nan=-1.0), row))
             findings[gone] = Finding(
                 str(images.person[gone]),
                 str(images.path[gone]),

@@ -10,7 +10,7 @@ from typing import IO, Any, NamedTuple
 
 from facerts.errors import DataError
 from facerts.io.json_file import parse_json
-from facerts.scoring.cells import from_cell
+from facerts.scoring.sinks import from_cell
 
 # A report of this size has millions of rows.
 MAX_BYTES = 1 << 30
@@ -40,7 +40,6 @@ class Finding:
         other_person: the most similar other person, or the other name; None if there is nobody else.
         other_cosine: cosine similarity to that person's template; for the same image, to that image.
         other_path: the other image, if the same image is enrolled twice.
-        quality: quality of the face.
         percentile: percentage of the calibration faces with lower quality.
         reasons: what makes the face poor, most important first.
     """

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -15,10 +15,7 @@ from facerts.datasets.open import open_images, open_source
 from facerts.datasets.source import Source, Subset
 from facerts.embedding.search import Backend, find
 from facerts.errors import DataError, Error, ModelError
-from facerts.galleries.best import BestImage, best_images
-from facerts.galleries.check import Limits, check_gallery
-from facerts.galleries.correction import correct_gallery
-from facerts.galleries.enrollment import (
+from facerts.galleries.enroll import (
     ENROLLMENT_KEEP,
     PROBE_KEEP,
     Enrollments,
@@ -26,8 +23,6 @@ from facerts.galleries.enrollment import (
     default_threshold,
     enroll,
 )
-from facerts.galleries.findings import Finding, Listed
-from facerts.galleries.gallery_file import read_gallery, write_gallery
 from facerts.galleries.match import Match, match_faces
 from facerts.galleries.unmated import SearchThreshold, search_threshold
 from facerts.metrics.templates import pool
@@ -37,6 +32,7 @@ from facerts.scoring.scorer import Scorer
 Images = str | Path | Sequence[str | Path] | Source
 # Images that stand for all when a gallery is so large that comparing each with every person would take long.
 MAX_SEARCHES = 20_000
+KEPT_THRESHOLDS = 64
 
 
 @dataclass(frozen=True)
@@ -52,14 +48,14 @@ class Gallery:
     Examples:
         >>> import facerts
         >>> from facerts.datasets.synthetic import write_synthetic_faces
+        >>> from facerts.galleries import best_images, read_gallery, write_gallery
         >>> write_synthetic_faces(Path("people"), identities=4, images=4)
         >>> scorer = facerts.load()
-        >>> gallery = Gallery.build(scorer, "people", min_quality=-9)
-        >>> gallery.save("people.npz")
-        >>> gallery = Gallery.load("people.npz")
+        >>> write_gallery("people.npz", Gallery.build(scorer, "people", min_quality=-9))
+        >>> gallery = read_gallery("people.npz")
         >>> len(gallery.people), len(gallery.enrollments)
         (4, 16)
-        >>> best = gallery.best(1)[0]
+        >>> best = best_images(gallery)[0]
         >>> (match,) = gallery.search(scorer, best.path, min_quality=-9, fpir=0.1)
         >>> match.person == best.person
         True
@@ -87,7 +83,6 @@ class Gallery:
             min_quality: reject faces below this quality; None for the model's threshold that keeps 0.95 of its
                 calibration faces, if it has one; -inf for none. What is not a face is rejected too, unless
                 this is -inf.
-            progress: label of a progress bar; empty for none.
 
         Raises:
             DataError: the images have no identities, or none can be enrolled.
@@ -106,24 +101,6 @@ class Gallery:
         """A gallery of embeddings that were computed elsewhere, in any order."""
         order = np.argsort(enrollments.person, kind="stable")
         return cls(model, sha256, enrollments.take(order), rejected)
-
-    @classmethod
-    def load(cls, path: str | Path) -> Gallery:
-        """Read a gallery file; see docs/galleries.md for its format.
-
-        Raises:
-            DataError: the file cannot be read, or is not a gallery.
-        """
-        return cls.from_enrollments(*read_gallery(Path(path)))
-
-    def save(self, path: str | Path) -> None:
-        """Write a gallery file, which appears only when it is complete.
-
-        Raises:
-            Error: the name does not end in .npz.
-            WriteError: the file cannot be written.
-        """
-        write_gallery(Path(path), self)
 
     @cached_property
     def people(self) -> NDArray[np.str_]:
@@ -163,10 +140,10 @@ class Gallery:
             raise DataError(
                 "a gallery of one person has no others to compare with; enroll at least two people"
             )
-        found = find(self.templates, self.enrollments.embedding[rows], 2, "numpy")
-        second = (found.templates[:, 0] == self.row[rows]).astype(np.int64)
+        nearest = find(self.templates, self.enrollments.embedding[rows], 2, "numpy")
+        second = (nearest.templates[:, 0] == self.row[rows]).astype(np.int64)
         each = np.arange(len(rows))
-        return found.templates[each, second], found.scores[each, second]
+        return nearest.templates[each, second], nearest.scores[each, second]
 
     def threshold(self, fpir: float) -> SearchThreshold:
         """The minimum cosine of a match at a false positive identification rate, see ``facerts.galleries.unmated``.
@@ -180,14 +157,15 @@ class Gallery:
         """
         if not 0 < fpir < 1:
             raise Error(f"a false positive identification rate of {fpir:g} is not above 0 and below 1")
-        person, scores = self._unmated
-        return search_threshold(scores, person, len(self.people), fpir)
+        return self._threshold(fpir)
 
     @cached_property
-    def _unmated(self) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    def _threshold(self) -> Callable[[float], SearchThreshold]:
         total = len(self.enrollments)
         rows = np.unique(np.linspace(0, total - 1, min(total, MAX_SEARCHES)).astype(np.int64))
-        return self.row[rows], self.nearest_others(rows)[1]
+        scores = self.nearest_others(rows)[1]
+        # A threshold takes longer than a search, and the requests of a service ask for few different rates.
+        return lru_cache(KEPT_THRESHOLDS)(partial(search_threshold, scores, self.row[rows], len(self.people)))
 
     def search(
         self,
@@ -212,7 +190,6 @@ class Gallery:
                 calibration faces, if it has one; -inf for none.
             largest: search only for the largest face of each photo.
             backend: search backend, both exact.
-            progress: label of a progress bar; empty for none.
 
         Raises:
             DataError: there are no images, or fewer than two people in the gallery.
@@ -233,14 +210,6 @@ class Gallery:
             faces, self.people, self.templates, self.threshold(fpir).cosine, k=k, backend=backend
         )
 
-    def check(self, limits: Limits | None = None) -> list[Finding]:
-        """Enrollments that are poor, not a face, of somebody else, or there twice; most suspicious first."""
-        return check_gallery(self, limits or Limits())
-
-    def best(self, k: int = 1) -> list[BestImage]:
-        """The ``k`` best images of each person: good, and like the person's other images."""
-        return best_images(self, k)
-
     def add(
         self,
         scorer: Scorer,
@@ -254,10 +223,8 @@ class Gallery:
 
         Args:
             scorer: the model with which the gallery was built.
-            images: see ``build``; with ``person``, images without identities.
-            person: whose images these are.
+            images: see ``build``; with ``person``, images without identities, all of that person.
             min_quality: see ``build``.
-            progress: label of a progress bar; empty for none.
 
         Raises:
             DataError, ModelError: see ``build``; or the gallery is of another model.
@@ -285,16 +252,6 @@ class Gallery:
         if gone.all():
             raise DataError("that would remove every image of the gallery; nothing was removed")
         return Gallery(self.model, self.model_sha256, self.enrollments.take(~gone))
-
-    def correct(self, findings: Sequence[Finding | Listed]) -> tuple[Gallery, list[tuple[str, str]]]:
-        """This gallery without what a check found, and the images that were kept, by person and path.
-
-        The best image of a person who would have none is kept, unless it is not a face or is there twice.
-
-        Raises:
-            DataError: see ``remove``.
-        """
-        return correct_gallery(self, findings)
 
     def check_model(self, scorer: Scorer) -> None:
         """Refuse a model other than the gallery's.

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from facerts.errors import DataError, Error
-from facerts.galleries.enrollment import SEPARATOR, Enrollments
+from facerts.galleries.enroll import SEPARATOR, Enrollments
+from facerts.galleries.gallery import Gallery
 from facerts.io.files import atomic_write
 from facerts.io.npz import read_npz
 from facerts.scoring.reasons import REASONS, in_order
-
-if TYPE_CHECKING:
-    from facerts.galleries.gallery import Gallery
 
 FORMAT = "facerts.gallery/1"
 # Arrays by name, with the kinds and the number of axes that they must have.
@@ -35,8 +33,14 @@ ARRAYS = {
 PER_IMAGE = ("person", "embedding", "quality", "percentile", "reasons")
 
 
-def write_gallery(path: Path, gallery: Gallery) -> None:
-    """Write a gallery; see ``Gallery.save``."""
+def write_gallery(path: str | Path, gallery: Gallery) -> None:
+    """Write a gallery file, which appears only when it is complete.
+
+    Raises:
+        Error: the name does not end in .npz.
+        WriteError: the file cannot be written.
+    """
+    path = Path(path)
     if path.suffix != ".npz":
         raise Error(f"{path}: a gallery is written as .npz; choose a file with that suffix")
     images = gallery.enrollments
@@ -57,14 +61,15 @@ def write_gallery(path: Path, gallery: Gallery) -> None:
         np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
 
 
-def read_gallery(path: Path) -> tuple[str, str, Enrollments]:
-    """The name and SHA-256 of a gallery's model, and its images.
+def read_gallery(path: str | Path) -> Gallery:
+    """Read a gallery file; see docs/galleries.md for its format.
 
     Templates follow from the images, so those in the file, which are for other programs, are not used.
 
     Raises:
         DataError: the file cannot be read, or is not a gallery.
     """
+    path = Path(path)
     arrays = read_npz(path)
     if str(arrays.get("format")) != FORMAT:
         raise DataError(f"{path}: not a gallery of format {FORMAT}; facerts gallery build writes one")
@@ -79,7 +84,7 @@ def read_gallery(path: Path) -> tuple[str, str, Enrollments]:
         arrays["percentile"].astype(np.float32),
         arrays["reasons"],
     )
-    return str(arrays["model"]), str(arrays["model_sha256"]), enrollments
+    return Gallery.from_enrollments(str(arrays["model"]), str(arrays["model_sha256"]), enrollments)
 
 
 def _problem(arrays: dict[str, NDArray[Any]]) -> str:

@@ -29,13 +29,11 @@ class Match:
     """The people in a gallery who are most like a face.
 
     Attributes:
-        path: the image.
         face: number of the face in the image, largest first; None without one.
         decision: whether the most similar person is accepted.
         person: the most similar person, also where the decision is "unknown"; None for a poor face or none.
         cosine: cosine similarity to that person's template.
         threshold: minimum cosine similarity of a match at the requested rate.
-        quality: quality of the face.
         percentile: percentage of the calibration faces with lower quality.
         candidates: the k most similar people with their cosines, best first.
         error: why the image could not be read.
@@ -69,8 +67,6 @@ def match_faces(
         people: ``(P,)`` names.
         templates: ``(P, d)`` of unit length.
         threshold: minimum cosine similarity of a match.
-        k: number of candidates, at least 1.
-        backend: search backend.
 
     Raises:
         DataError: embeddings of faces and templates differ in size.
@@ -84,8 +80,8 @@ def match_faces(
                 f"the gallery's embeddings have {templates.shape[1]} numbers, and those of its model have "
                 f"{probes.shape[1]}; build it again"
             )
-        found = find(templates, probes, k, backend)
-        for names, cosines in zip(people[found.templates].tolist(), found.scores.tolist(), strict=True):
+        nearest = find(templates, probes, k, backend)
+        for names, cosines in zip(people[nearest.templates].tolist(), nearest.scores.tolist(), strict=True):
             candidates.append(tuple(zip(names, cosines, strict=True)))
     best = iter(candidates)
     return [

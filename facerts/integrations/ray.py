@@ -22,10 +22,9 @@ import cv2
 from facerts.datasets.source import Source
 from facerts.errors import Error, MissingExtraError, first_line
 from facerts.scoring.blocks import Block
-from facerts.scoring.job import Job, names_sha256
+from facerts.scoring.job import Job, Task, names_sha256, score_spans
 from facerts.scoring.prepare import printable
 from facerts.scoring.row import row_from_json
-from facerts.scoring.run import Task, score_spans
 from facerts.scoring.scorer import Scorer
 from facerts.version import __version__
 

@@ -3,12 +3,11 @@
 from facerts.scoring.annotate import annotate
 from facerts.scoring.blocks import Block
 from facerts.scoring.copies import Copies
-from facerts.scoring.job import Job
+from facerts.scoring.job import Job, Task, run_job, score_rows, score_spans
 from facerts.scoring.pipeline import lazy_images, score_images
 from facerts.scoring.prepare import LazyImage
 from facerts.scoring.row import Row
 from facerts.scoring.row_builder import RowBuilder, ScoredFace
-from facerts.scoring.run import Task, run_job, score_rows, score_spans
 from facerts.scoring.scorer import Scorer, load
 from facerts.scoring.sinks import open_sink
 from facerts.scoring.verify import MatchRule, Verification

@@ -1,4 +1,4 @@
-"""A long scoring run as blocks of images, so that it can be resumed and distributed.
+"""A scoring run over a source of any size, in blocks of images, so that it can be resumed and distributed.
 
 The rows of each finished block are in a file of their own, in a folder beside the result. A run that is interrupted
 loses only the blocks in progress. At the end the files are joined and the folder is removed.
@@ -10,25 +10,37 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from facerts.datasets.source import Source
 from facerts.errors import DataError, Error
-from facerts.io.files import atomic_write, locked
+from facerts.io.files import atomic_write, locked, sync_names
 from facerts.io.json_file import read_json
-from facerts.scoring.blocks import Block, block_files, check_block, file_states, read_rows, write_block
+from facerts.scoring.blocks import (
+    Block,
+    FileState,
+    block_files,
+    check_block,
+    file_states,
+    read_rows,
+    write_block,
+)
+from facerts.scoring.copies import Copies
+from facerts.scoring.pipeline import lazy_images, score_images
+from facerts.scoring.prepare import LazyImage
 from facerts.scoring.row import Row
+from facerts.scoring.scorer import Scorer
 from facerts.scoring.sinks import check_sink, open_sink
 
 SCHEMA = "facerts.score-job/3"
 BLOCK_SIZE = 1000
 # An error names at most this many stale blocks.
 MAX_NAMED = 5
-# Entries of job.json that had other names in earlier versions.
-RENAMED = {"pictures": "images", "pictures_sha256": "images_sha256"}
 
 
 class Job:
@@ -38,15 +50,12 @@ class Job:
 
     Args:
         out: the file for the rows.
-        source: the images.
         settings: everything that the rows depend on besides the images; must be JSON serializable.
         block_size: images per block, by default ``BLOCK_SIZE``; the last block may have fewer.
 
     Attributes:
-        out: the file for the rows.
         folder: the folder with the finished blocks.
         images: the number of images.
-        block_size: images per block.
         settings: everything that the rows depend on, by name; only a run with equal settings can be resumed.
 
     Raises:
@@ -233,7 +242,107 @@ def _read_settings(path: Path) -> dict[str, Any]:
         raise DataError(f"{error}; delete the folder to start over") from error
     if not isinstance(settings, dict):
         raise DataError(f"{path}: not from a scoring run; delete the folder to start over")
-    for old, new in RENAMED.items():
-        if old in settings:
-            settings[new] = settings.pop(old)
     return settings
+
+
+@dataclass(frozen=True)
+class Task:
+    """The options of a scoring run.
+
+    Attributes:
+        min_quality: accept faces with at least this quality; None makes no decision.
+        largest: score only the largest face of each photo.
+        copies: where to save crops and copies of images.
+    """
+
+    min_quality: float | None = None
+    largest: bool = False
+    copies: Copies = field(default_factory=Copies)
+
+    def settings(self) -> dict[str, Any]:
+        """The options as JSON values, for ``Job``."""
+        return {
+            "min_quality": self.min_quality,
+            "largest": self.largest,
+            "copies": {name: None if path is None else str(path) for name, path in vars(self.copies).items()},
+        }
+
+
+def score_spans(
+    scorer: Scorer,
+    source: Source,
+    spans: Sequence[range],
+    task: Task,
+    advance: Callable[[int], None] | None = None,
+    *,
+    workers: int | None = None,
+) -> Iterator[Block]:
+    """Score spans of images, each into a block, in order; the copies of a block are on disk when it is yielded.
+
+    Args:
+        spans: indices of the images of each block; all spans but the last have the same length.
+        advance: called with the number of images scored since the last call.
+        workers: threads that load, detect and align, with one batch in the model at a time; None for as many of both
+            as keep all cores busy.
+
+    Raises:
+        ModelError: there is a minimum quality, and the model has no quality.
+        Error: a copy cannot be written.
+    """
+    states: deque[list[FileState]] = deque()
+
+    def images() -> Iterator[LazyImage]:
+        for span in spans:
+            # Taken before the files are read, so that a change while they are read is noticed.
+            states.append(file_states(source, span))
+            yield from lazy_images(source, span.start, span.stop)
+
+    scored = score_images(
+        scorer.row_builder(min_quality=task.min_quality),
+        images(),
+        detector=scorer.detector,
+        largest=task.largest,
+        resize_crops=scorer.resize_crops,
+        batch_size=scorer.embedder.batch_size,
+        workers=workers,
+        parallel_batches=scorer.parallel_batches if workers is None else 1,
+        block_size=len(spans[0]) if spans else None,
+    )
+    for span in spans:
+        rows, copies = [], list[Path]()
+        for index in span:
+            faces = next(scored)
+            copies += task.copies.save(source, index, faces)
+            rows += [face.row for face in faces]
+            if advance is not None:
+                advance(1)
+        sync_names(copies)
+        yield Block(rows, states.popleft())
+
+
+def score_rows(
+    scorer: Scorer, source: Source, task: Task, advance: Callable[[int], None] | None = None
+) -> Iterator[Row]:
+    """The rows of all images in order, without a job: what was scored before an interruption is lost.
+
+    Raises:
+        Error: see ``score_spans``.
+    """
+    images = range(len(source))
+    spans = [images[start : start + BLOCK_SIZE] for start in images[::BLOCK_SIZE]]
+    for block in score_spans(scorer, source, spans, task, advance):
+        yield from block.rows
+
+
+def run_job(
+    scorer: Scorer, source: Source, job: Job, task: Task, advance: Callable[[int], None] | None = None
+) -> None:
+    """Score the unfinished blocks of a job in this process.
+
+    Raises:
+        Error: see ``score_spans``.
+    """
+    missing = job.missing()
+    blocks = score_spans(scorer, source, [job.span(number) for number in missing], task, advance)
+    for number, block in zip(missing, blocks, strict=True):
+        job.put(number, block)

@@ -1,24 +1,30 @@
-"""Rows to a .csv, .jsonl or .parquet file, by suffix, which appears only when it is complete; or to an open stream."""
+"""Rows to .csv, .jsonl or .parquet files or an open stream, embeddings to .npz; a file appears when it is complete."""
 
 from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import IO, Any
 
+import numpy as np
+
 from facerts.errors import Error, MissingExtraError
 from facerts.io.files import atomic_write
-from facerts.scoring.cells import to_cell
 from facerts.scoring.row import Row
+from facerts.scoring.row_builder import ScoredFace
 
 Put = Callable[[Any], None]
 
 # Rows per Parquet row group.
 ROW_GROUP_SIZE = 10_000
+# A cell that begins with one of these, some also in full width, is a formula to a spreadsheet, and a file name may; it
+# gets a leading quote (OWASP, "CSV Injection").
+FORMULA_PREFIXES = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
+QUOTE = "'"
 
 
 @contextmanager
@@ -147,8 +153,61 @@ def _cell(value: object) -> object:
     return value
 
 
+def to_cell(text: str) -> str:
+    """Text as a cell that is not a formula; ``from_cell`` reverses it."""
+    return QUOTE + text if text.startswith((QUOTE, *FORMULA_PREFIXES)) else text
+
+
+def from_cell(cell: str) -> str:
+    """The text of a cell written by ``to_cell``."""
+    return cell.removeprefix(QUOTE)
+
+
 SINKS: dict[str, Callable[[Path, type[Any]], AbstractContextManager[Put]]] = {
     ".csv": _csv,
     ".jsonl": _jsonl,
     ".parquet": _parquet,
 }
+
+
+def write_embeddings(path: str | Path, scored: Sequence[ScoredFace]) -> None:
+    """Write embeddings and scores as arrays.
+
+    The arrays are ``paths``, ``faces``, ``embeddings (N, d) float32``, ``quality``, ``uncertainty`` and ``norm``, and
+    ``failed_paths`` with ``errors`` for the images that could not be read. A quality that the model does not have is
+    NaN. Where a detector found faces there are also ``det_score`` and ``face_size``, the pixels between the eyes; they
+    are NaN for images that were aligned crops.
+
+    Raises:
+        Error: the file does not end in .npz, or no image has a face.
+    """
+    path = Path(path)
+    if path.suffix != ".npz":
+        raise Error(f"{path}: embeddings are written as .npz; choose a file with that suffix")
+    faces = [entry for entry in scored if entry.embedding is not None]
+    failed = [entry.row for entry in scored if entry.row.error is not None]
+    if not faces:
+        raise Error(f"no face was found in any of the {len(scored)} images, so there is nothing to write")
+    arrays = {
+        "paths": np.array([entry.row.path for entry in faces]),
+        "faces": np.array([entry.row.face for entry in faces], dtype=np.int32),
+        "embeddings": np.stack([entry.embedding for entry in faces if entry.embedding is not None]),
+        "quality": _floats([entry.row.quality for entry in faces]),
+        "uncertainty": _floats([entry.row.uncertainty for entry in faces]),
+        "norm": _floats([entry.norm for entry in faces]),
+        "failed_paths": np.array([row.path for row in failed], dtype=str),
+        "errors": np.array([row.error for row in failed], dtype=str),
+    }
+    if any(entry.row.points is not None for entry in faces):
+        arrays["det_score"] = _floats([entry.row.det_score for entry in faces])
+        arrays["face_size"] = _floats([_eye_distance(entry.row.points) for entry in faces])
+    with atomic_write(path) as file:
+        np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
+
+
+def _eye_distance(points: Sequence[float] | None) -> float | None:
+    return None if points is None else float(np.hypot(points[2] - points[0], points[3] - points[1]))
+
+
+def _floats(values: Sequence[float | None]) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
+    return np.array([np.nan if value is None else value for value in values], dtype=np.float32)

@@ -11,7 +11,7 @@ import ipaddress
 import re
 from typing import TYPE_CHECKING
 
-from facerts.serving.errors import RequestError, error_response
+from facerts.serving.error_responses import RequestError, error_response
 from facerts.serving.settings import ANY, Settings
 
 if TYPE_CHECKING:

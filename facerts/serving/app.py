@@ -19,9 +19,9 @@ from facerts.images import CROP_SIZE
 from facerts.images.align import TEMPLATE
 from facerts.scoring import Scorer
 from facerts.serving.access import AccessControl
-from facerts.serving.errors import STATUS, RequestError, add_exception_handlers, error_response
-from facerts.serving.limits import BodyLimits, cancel_if_abandoned
-from facerts.serving.metrics import Metrics, RequestMonitor
+from facerts.serving.body_limits import BodyLimits, cancel_if_abandoned
+from facerts.serving.error_responses import STATUS, RequestError, add_exception_handlers, error_response
+from facerts.serving.prometheus import Metrics, RequestMonitor
 from facerts.serving.schemas import (
     Code,
     GalleryInfo,
@@ -276,9 +276,9 @@ def _model_info(service: Service) -> ModelInfo:
         if gallery is None
         else GalleryInfo(
             people=len(gallery.people),
-            images=gallery.images,
+            images=len(gallery.enrollments),
             fpir=settings.fpir,
-            threshold=gallery.threshold(settings.fpir),
+            threshold=gallery.threshold(settings.fpir).cosine,
             min_quality=service.search_row_builder.min_quality,
         ),
         template=TEMPLATE.tolist(),

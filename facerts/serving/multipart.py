@@ -1,6 +1,8 @@
 """The parts of a multipart/form-data body that is held in memory; no part is ever written to disk.
 
-RFC 2046, section 5.1, and RFC 7578. Why not Starlette's parser: docs/decisions/0013-a-multipart-parser-of-our-own.md.
+RFC 2046, section 5.1, and RFC 7578. Kept although Starlette has a parser, because that one (python-multipart 0.0.34) is
+busy for ten seconds with 32 MiB of almost-boundaries and takes a form that is cut short for a complete one; measured in
+docs/decisions/0013-a-multipart-parser-of-our-own.md.
 """
 
 from __future__ import annotations

@@ -14,8 +14,6 @@ from facerts.serving.settings import MIN_FPIR
 
 # The form's field for images, and the types of a body that is one image; its first bytes say what it really is.
 IMAGES_FIELD = "images"
-# Its name in earlier versions, which is still read.
-FORMER_IMAGES_FIELD = "pictures"
 FORM_TYPE = "multipart/form-data"
 FILE = {"type": "string", "format": "binary"}
 IMAGE_TYPES = ("image/jpeg", "image/png", "image/webp", "image/bmp", "application/octet-stream")

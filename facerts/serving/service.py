@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -15,17 +16,17 @@ from numpy.typing import NDArray
 
 from facerts.detection import AutoDetector, Detection, FaceFinder
 from facerts.embedding import FaceOutputs
-from facerts.errors import Error, ModelError
-from facerts.galleries import Match
-from facerts.galleries.enrollment import PROBE_KEEP, default_threshold
+from facerts.errors import DataError, Error, ModelError
+from facerts.galleries import Gallery, Match, read_gallery
+from facerts.galleries.enroll import PROBE_KEEP, default_threshold
 from facerts.images import CROP_SIZE, decode
 from facerts.scoring import LazyImage, MatchRule, RowBuilder, ScoredFace, Scorer
 from facerts.scoring.prepare import PreparedImage, prepare, printable
 from facerts.scoring.row import NO_FACE
 from facerts.scoring.verify import DEFAULT_FMR
 from facerts.serving.batching import Batcher
-from facerts.serving.errors import RequestError
-from facerts.serving.metrics import Metrics
+from facerts.serving.error_responses import RequestError
+from facerts.serving.prometheus import Metrics
 from facerts.serving.schemas import (
     Candidate,
     CommonOptions,
@@ -40,7 +41,6 @@ from facerts.serving.schemas import (
     SearchOptions,
     VerifyOptions,
 )
-from facerts.serving.served_gallery import ServedGallery
 from facerts.serving.settings import Settings
 from facerts.serving.uploads import Upload
 
@@ -101,12 +101,10 @@ class Service:
             detector(black[0])
         self.row_builder = self._row_builder(settings.min_quality, settings.keep)
         self.rule = self._default_rule()
-        self.gallery: ServedGallery | None = None
+        self.gallery: Gallery | None = None
         self.search_row_builder = self.row_builder
         if settings.gallery is not None:
-            self.gallery = ServedGallery(
-                Path(settings.gallery), scorer, outputs.embedding.shape[1], settings.fpir
-            )
+            self.gallery = self._open_gallery(settings.gallery, outputs.embedding.shape[1])
             if self.row_builder.min_quality is None:
                 self.search_row_builder = self._row_builder(default_threshold(scorer, PROBE_KEEP), None)
         self.working = 0
@@ -119,6 +117,18 @@ class Service:
             concurrency=scorer.parallel_batches,
             on_batch=metrics.count_batch,
         )
+
+    def _open_gallery(self, path: str | Path, embedding_size: int) -> Gallery:
+        gallery = read_gallery(path)
+        gallery.check_model(self.scorer)
+        if gallery.templates.shape[1] != embedding_size:
+            raise DataError(
+                f"{path}: its embeddings have {gallery.templates.shape[1]} numbers, and those of its model have "
+                f"{embedding_size}; build it again"
+            )
+        # Computed now rather than with the first request; and there may be too few people.
+        gallery.threshold(self.settings.fpir)
+        return gallery
 
     @property
     def queued(self) -> int:
@@ -232,15 +242,12 @@ class Service:
         scored = await self._score_all(uploads, row_builder, options)
         _check_any_usable(scored)
         faces = [face for image in scored for face in image.faces if face.row.face is not None]
-        found = iter(
-            await asyncio.get_running_loop().run_in_executor(
-                self._threads, gallery.match, faces, fpir, options.k
-            )
-        )
+        search = partial(gallery.match, faces, fpir=fpir, k=options.k)
+        matches = iter(await asyncio.get_running_loop().run_in_executor(self._threads, search))
         images = [
             ImageMatches(
                 **dict(image.result)
-                | {"faces": [_face_match(face, next(found)) for face in image.result.faces]}
+                | {"faces": [_face_match(face, next(matches)) for face in image.result.faces]}
             )
             for image in scored
         ]
@@ -253,7 +260,7 @@ class Service:
             model_sha256=embedder.sha256,
             min_quality=row_builder.min_quality,
             fpir=fpir,
-            threshold=gallery.threshold(fpir),
+            threshold=gallery.threshold(fpir).cosine,
             images=images,
         )
 
@@ -421,7 +428,8 @@ def _check_any_usable(scored: Sequence[_ScoredImage]) -> None:
 
 
 def _face_match(face: FaceResult, match: Match) -> FaceMatch:
-    candidates = [Candidate(person=person, cosine=cosine) for person, cosine in match.candidates]
+    # JSON cannot hold every text that a gallery file can.
+    candidates = [Candidate(person=printable(person), cosine=cosine) for person, cosine in match.candidates]
     return FaceMatch(**dict(face), decision=match.decision.value, candidates=candidates)
 
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pydantic import ValidationError
 
 from facerts.errors import did_you_mean, problems_text
-from facerts.serving.errors import RequestError
+from facerts.serving.error_responses import RequestError
 from facerts.serving.multipart import MultipartError, Part, TooManyPartsError, boundary_of, split_parts
-from facerts.serving.schemas import FORM_TYPE, FORMER_IMAGES_FIELD, IMAGE_TYPES, IMAGES_FIELD, CommonOptions
+from facerts.serving.schemas import FORM_TYPE, IMAGE_TYPES, IMAGES_FIELD, CommonOptions
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -100,12 +100,12 @@ def _images_and_fields(parts: list[Part], max_images: int) -> tuple[list[Upload]
     fields: dict[str, str] = {}
     for part in parts:
         if part.filename is not None:
-            if part.name not in (IMAGES_FIELD, FORMER_IMAGES_FIELD):
+            if part.name != IMAGES_FIELD:
                 raise RequestError(
                     "invalid", f"files belong in the field {IMAGES_FIELD!r}, not in {part.name!r}"
                 )
             uploads.append(Upload(part.filename, part.data))
-        elif part.name in (IMAGES_FIELD, FORMER_IMAGES_FIELD):
+        elif part.name == IMAGES_FIELD:
             raise RequestError(
                 "invalid", f"{IMAGES_FIELD!r} must be files; with curl: -F {IMAGES_FIELD}=@photo.jpg"
             )

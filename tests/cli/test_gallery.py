@@ -12,7 +12,7 @@ import pytest
 from pyarrow import parquet
 
 from facerts.datasets.synthetic import write_synthetic_faces
-from facerts.galleries import Gallery
+from facerts.galleries import read_gallery
 from tests.command import run
 from tests.foreign import write_description, write_embedder
 
@@ -90,7 +90,7 @@ def test_a_gallery_is_built_searched_checked_and_changed(
     shutil.copy(gallery, mine)
     others = [
         image
-        for image in Gallery.load(mine).enrollments.path.tolist()
+        for image in read_gallery(mine).enrollments.path.tolist()
         if second in image and image not in poor
     ]
     for path in others:
@@ -100,7 +100,7 @@ def test_a_gallery_is_built_searched_checked_and_changed(
     shown = capsys.readouterr().out
     assert "Kept" in shown
     assert (
-        Gallery.load(mine).enrollments.path[Gallery.load(mine).enrollments.person == second].tolist()
+        read_gallery(mine).enrollments.path[read_gallery(mine).enrollments.person == second].tolist()
         == poor[:1]
     )
 

@@ -23,7 +23,7 @@ from facerts.curation.identity_pairs import IdentityAction
 from facerts.curation.output_spec import OutputSpec
 from facerts.curation.pack import unpack
 from facerts.datasets import Subset, open_images, open_source
-from facerts.detection.base import Detection
+from facerts.detection.detector import Detection
 from facerts.errors import DataError, Error
 from facerts.images import encode_png, read
 from facerts.images.align import TEMPLATE

@@ -19,7 +19,7 @@ from facerts.errors import DataError, MissingExtraError
 from facerts.images import encode_png
 from facerts.io.files import sha256_file
 from facerts.scoring import RowBuilder, lazy_images, score_images
-from facerts.scoring.arrays import write_embeddings
+from facerts.scoring.sinks import write_embeddings
 from tests.foreign import write_description, write_embedder
 
 FACE = encode_png(draw_face(0, 0))

@@ -13,7 +13,7 @@ from facerts.benchmarks.bin_sets import save_bin
 from facerts.datasets import open_source
 from facerts.datasets.source import Source
 from facerts.datasets.synthetic import write_synthetic_faces
-from facerts.detection.base import Detection
+from facerts.detection.detector import Detection
 from facerts.embedding import FaceOutputs
 from facerts.images import encode_png
 

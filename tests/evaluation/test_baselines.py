@@ -10,7 +10,7 @@ from scipy import ndimage
 from facerts.benchmarks import PairBenchmark
 from facerts.datasets import open_source
 from facerts.datasets.landmarks import LandmarkedFiles
-from facerts.detection.base import Detection
+from facerts.detection.detector import Detection
 from facerts.evaluation.baselines import (
     BASELINES,
     crop_scores,

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from facerts.datasets import open_source
 from facerts.datasets.landmarks import LandmarkedFiles
 from facerts.datasets.synthetic import draw_face
-from facerts.detection.base import Detection
+from facerts.detection.detector import Detection
 from facerts.embedding import OnnxEmbedder, load_embedder
 from facerts.embedding.output_cache import OutputCache
 from facerts.evaluation.corruption_benchmark import run_corruptions

@@ -36,7 +36,7 @@ from facerts.embedding import read_description
 from facerts.evaluation.fiqa.score_table import read_scores
 from facerts.evaluation.groups import read_groups
 from facerts.evaluation.result_folder import naming_folders
-from facerts.galleries import Gallery
+from facerts.galleries import best_images, check_gallery, read_gallery
 from facerts.images import decode
 from facerts.report import sections
 from facerts.report.subject import load_subjects
@@ -357,9 +357,9 @@ def _npz(files: Files) -> Files:
 
 
 def _read_gallery(folder: Path) -> None:
-    gallery = Gallery.load(_only_file(folder))
-    gallery.check()
-    gallery.best(2)
+    gallery = read_gallery(_only_file(folder))
+    check_gallery(gallery)
+    best_images(gallery, 2)
     gallery.threshold(0.01)
 
 

@@ -11,14 +11,22 @@ import numpy as np
 import pytest
 
 from facerts.errors import DataError
-from facerts.galleries import Finding, Limits, Listed, Reason, read_findings
+from facerts.galleries import (
+    Finding,
+    Limits,
+    Listed,
+    Reason,
+    check_gallery,
+    correct_gallery,
+    read_findings,
+)
 from facerts.galleries.check import stranger_spread
 from facerts.scoring import open_sink
 from tests.galleries.test_gallery import SIZE, draw, gallery_of, unit
 
 
 def test_nothing_is_said_of_a_gallery_without_faults() -> None:
-    assert gallery_of(draw(60, 4, spread=0.5)).check() == []
+    assert check_gallery(gallery_of(draw(60, 4, spread=0.5))) == []
 
 
 def test_each_kind_of_fault_is_found_and_nothing_else() -> None:
@@ -31,7 +39,7 @@ def test_each_kind_of_fault_is_found_and_nothing_else() -> None:
     images.embedding[81] = images.embedding[48]  # p020/1 is p012/0
     names = images.person.copy()
     names[[100, 101]] = "q025"  # half of p025
-    found = gallery_of(replace(images, person=names)).check()
+    found = check_gallery(gallery_of(replace(images, person=names)))
     by_reason = {
         reason: {(entry.person, entry.path) for entry in found if entry.reason is reason} for reason in Reason
     }
@@ -58,7 +66,7 @@ def test_limits_are_those_that_were_given() -> None:
     images = draw(60, 4, spread=0.5)
     images.percentile[:] = np.linspace(0, 100, 240)
     images.reasons[::2] = "noisy"
-    found = gallery_of(images).check(Limits(percentile=5, reason_percentile=20))
+    found = check_gallery(gallery_of(images), Limits(percentile=5, reason_percentile=20))
     expected = (images.percentile < 5) | ((images.percentile < 20) & (np.arange(240) % 2 == 0))
     assert {entry.path for entry in found} == set(images.path[expected].tolist())
 
@@ -67,7 +75,7 @@ def test_reasons_make_an_image_suspicious_where_its_quality_is_low_or_unknown() 
     images = draw(60, 4, spread=0.5)
     images.percentile[:8] = [50, 8, 8, 0.4, 12, np.nan, np.nan, 50]
     images.reasons[:8] = ["blurred", "blurred;noisy", "", "", "noisy", "blurred", "", "not_a_face;blurred"]
-    found = {entry.path: entry for entry in gallery_of(images).check()}
+    found = {entry.path: entry for entry in check_gallery(gallery_of(images))}
     assert {path: (entry.reason, entry.reasons) for path, entry in found.items()} == {
         "p000/1.jpg": (Reason.POOR, ("blurred", "noisy")),
         "p000/3.jpg": (Reason.POOR, ()),
@@ -98,14 +106,14 @@ def test_a_persons_last_face_is_kept_but_no_other_image() -> None:
         Listed("p005", "", Reason.SAME_PERSON),
         *(Listed("p005", path, Reason.POOR) for path in paths[10:]),
     ]
-    left, kept = gallery_of(images).correct(findings)
+    left, kept = correct_gallery(gallery_of(images), findings)
     assert kept == [("p000", paths[1]), ("p001", paths[2])]
     assert left.enrollments.path.tolist() == [paths[1], paths[2], paths[7]]
 
 
 def test_an_image_that_is_there_twice_is_not_kept_as_the_last_one() -> None:
     findings = [Listed("p000", "p000/0.jpg", Reason.SAME_IMAGE), Listed("p000", "p000/0.jpg", Reason.POOR)]
-    left, kept = gallery_of(draw(2, 1)).correct(findings)
+    left, kept = correct_gallery(gallery_of(draw(2, 1)), findings)
     assert (left.people.tolist(), kept) == (["p001"], [])
 
 
@@ -113,7 +121,7 @@ def test_a_person_alone_is_checked_for_poor_and_repeated_images() -> None:
     images = draw(1, 3)
     images.percentile[0] = 0
     images.embedding[2] = images.embedding[1]
-    reasons = [entry.reason for entry in gallery_of(images).check()]
+    reasons = [entry.reason for entry in check_gallery(gallery_of(images))]
     assert reasons == [Reason.POOR, Reason.SAME_IMAGE]
 
 
@@ -153,7 +161,7 @@ def test_a_wrong_image_hardly_counts_when_the_others_are_checked() -> None:
     images = draw(30, 6, spread=0.5)
     images.percentile[:] = 100
     images.embedding[:2] = -images.embedding[2:4]
-    found = gallery_of(images).check()
+    found = check_gallery(gallery_of(images))
     own = {entry.path: entry.own_cosine for entry in found if entry.reason is Reason.ANOTHER_PERSON}
     assert set(own) == {"p000/0.jpg", "p000/1.jpg"}
     rest = images.embedding[1:6].astype(np.float64).T @ [0.05, 1, 1, 1, 1]
@@ -168,7 +176,7 @@ def test_a_wrong_image_is_found_under_the_name_of_a_person_who_is_like_everybody
     images.embedding[:4] = unit(common + 0.4 * images.embedding[:4])
     stranger = unit(unit(np.random.default_rng(9).normal(size=SIZE)) + 0.5 * common)
     images.embedding[2] = stranger
-    (found,) = gallery_of(images).check(Limits(same_image=0.999))
+    (found,) = check_gallery(gallery_of(images), Limits(same_image=0.999))
     assert (found.path, found.reason) == ("p000/2.jpg", Reason.ANOTHER_PERSON)
     # It is more like this person than most images are like a stranger.
     strangers = images.embedding[4:] @ gallery_of(images).templates.T
@@ -196,4 +204,4 @@ def test_two_people_are_enough_to_find_an_image_of_another() -> None:
     images = draw(2, 6, spread=0.4)
     images.percentile[:] = 100
     images.embedding[3] *= -1
-    assert [entry.path for entry in gallery_of(images).check()] == ["p000/3.jpg"]
+    assert [entry.path for entry in check_gallery(gallery_of(images))] == ["p000/3.jpg"]

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 import facerts
 from facerts.datasets.synthetic import write_synthetic_faces
 from facerts.errors import DataError, Error, ModelError
-from facerts.galleries import Decision, Enrollments, Gallery
+from facerts.galleries import Decision, Enrollments, Gallery, best_images, read_gallery, write_gallery
 from facerts.galleries.unmated import search_threshold, tail_threshold
 from facerts.scoring import Row, ScoredFace, Scorer
 from tests.foreign import write_description, write_embedder
@@ -155,14 +155,14 @@ def test_the_best_images_are_good_and_like_the_others() -> None:
     images.percentile[:] = 100
     images.percentile[0] = 6
     images.embedding[1] = unit(np.random.default_rng(3).normal(size=SIZE))
-    best = gallery_of(images).best(2)
+    best = best_images(gallery_of(images), 2)
     assert [(image.person, image.rank) for image in best] == [
         *(("p000", 1), ("p000", 2)),
         *(("p001", 1), ("p001", 2)),
     ]
     assert {image.path for image in best[:2]} == {"p000/2.jpg", "p000/3.jpg"}
     rest = images.embedding[[4, 5, 6]].astype(np.float64).sum(axis=0)
-    own = {image.path: image.own_cosine for image in gallery_of(images).best(4)}
+    own = {image.path: image.own_cosine for image in best_images(gallery_of(images), 4)}
     assert own["p001/3.jpg"] == pytest.approx(float(unit(rest) @ images.embedding[7]), abs=1e-4)
 
 
@@ -170,8 +170,8 @@ def test_a_gallery_survives_its_file_and_says_what_it_is(tmp_path: Path) -> None
     images = draw(5, 3)
     images.reasons[[2, 7]] = ["blurred", "cut_off;not_a_face"]
     gallery = gallery_of(images)
-    gallery.save(tmp_path / "g.npz")
-    again = Gallery.load(tmp_path / "g.npz")
+    write_gallery(tmp_path / "g.npz", gallery)
+    again = read_gallery(tmp_path / "g.npz")
     assert (again.model, again.model_sha256, again.entries) == ("drawn", "a" * 64, gallery.entries)
     np.testing.assert_array_equal(again.templates, gallery.templates)
     arrays = np.load(tmp_path / "g.npz", allow_pickle=False)
@@ -182,7 +182,7 @@ def test_a_gallery_survives_its_file_and_says_what_it_is(tmp_path: Path) -> None
     assert again.enrollments.reasons_of(7) == ("cut_off", "not_a_face")
     assert again.enrollments.reasons_of(0) == ()
     with pytest.raises(Error, match="npz"):
-        gallery.save(tmp_path / "g.bin")
+        write_gallery(tmp_path / "g.bin", gallery)
 
 
 @pytest.mark.parametrize(
@@ -209,12 +209,12 @@ def test_a_gallery_survives_its_file_and_says_what_it_is(tmp_path: Path) -> None
     ],
 )
 def test_a_hostile_file_is_refused(tmp_path: Path, name: str, value: Any, problem: str) -> None:
-    gallery_of(draw(2, 3)).save(tmp_path / "g.npz")
+    write_gallery(tmp_path / "g.npz", gallery_of(draw(2, 3)))
     arrays = dict(np.load(tmp_path / "g.npz"))
     del arrays[name]
     np.savez(tmp_path / "g.npz", **arrays, **({} if value is None else {name: value}))
     with pytest.raises(DataError, match=f"g.npz.*{problem}"):
-        Gallery.load(tmp_path / "g.npz")
+        read_gallery(tmp_path / "g.npz")
 
 
 def test_people_and_images_come_and_go(scorer: Scorer, people: Path, tmp_path: Path) -> None:
@@ -279,7 +279,10 @@ def test_what_is_not_a_face_is_kept_out_unless_all_is_enrolled(
     assert len(everything.entries) == 12
     row = everything.enrollments.path.tolist().index(first)
     assert everything.enrollments.reasons[row] == "not_a_face;blurred"
-    assert {image.path: image.reasons for image in everything.best(3)}[first] == ("not_a_face", "blurred")
+    assert {image.path: image.reasons for image in best_images(everything, 3)}[first] == (
+        "not_a_face",
+        "blurred",
+    )
 
 
 def test_another_models_gallery_is_refused(scorer: Scorer, people: Path, tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from facerts.detection import Detection
 from facerts.embedding import FaceOutputs, OnnxEmbedder
 from facerts.errors import Error, ImageError, ModelError
 from facerts.images.align import TEMPLATE
-from facerts.integrations.insightface import Face, FaceAnalysis, add_quality, analysis
+from facerts.integrations.insightface import Face, FaceAnalysis, add_quality
 from tests.foreign import slow_embedding, write_description, write_embedder
 
 ImageArray = NDArray[np.uint8]
@@ -62,7 +62,7 @@ def detector_calls(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
         calls.append({"name": name, **options})
         return Grid()
 
-    monkeypatch.setattr(analysis, "open_detector", open_detector)
+    monkeypatch.setattr("facerts.integrations.insightface.open_detector", open_detector)
     return calls
 
 

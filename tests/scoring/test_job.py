@@ -97,21 +97,6 @@ def test_an_unfinished_run_is_neither_overwritten_nor_mixed_with_another(
         Job(tmp_path / "other.csv", source, scorer.settings(), 7).begin(resume=True)
 
 
-def test_a_run_begun_by_an_earlier_version_is_resumed(scorer: Scorer, folder: Path, tmp_path: Path) -> None:
-    """Its job.json has other names for the number and the hash of the images."""
-    with run(scorer, folder, tmp_path / "rows.csv") as job:
-        job_file = job.folder / "job.json"
-        settings = json.loads(job_file.read_text())
-        settings["pictures"] = settings.pop("images")
-        settings["pictures_sha256"] = settings.pop("images_sha256")
-        job_file.write_text(json.dumps(settings))
-    assert "images" not in json.loads(job_file.read_text())
-    with Job(tmp_path / "rows.csv", open_images(folder), scorer.settings(), 7) as job:
-        assert job.begin(resume=True) == []
-        assert job.missing() == []
-        assert len(list(job.finish())) == 40
-
-
 DAMAGE: dict[str, Callable[[bytes], bytes]] = {
     "other text": lambda content: b'{"path": "a"',
     "empty": lambda content: b"",

@@ -18,8 +18,7 @@ from facerts.embedding import Embedder, FaceOutputs
 from facerts.errors import Error, ModelError
 from facerts.images import encode_jpeg, encode_png
 from facerts.scoring import Row, RowBuilder, ScoredFace, Scorer, lazy_images, open_sink, score_images
-from facerts.scoring.arrays import write_embeddings
-from facerts.scoring.cells import FORMULA_PREFIXES, from_cell
+from facerts.scoring.sinks import FORMULA_PREFIXES, from_cell, write_embeddings
 from tests.foreign import slow_embedding, write_description, write_embedder
 
 

@@ -19,8 +19,8 @@ from facerts.errors import Error
 from facerts.images import encode_png
 from facerts.scoring import Scorer
 from facerts.serving import Settings, listen
-from facerts.serving.errors import RequestError
-from facerts.serving.limits import BodyLimits
+from facerts.serving.body_limits import BodyLimits
+from facerts.serving.error_responses import RequestError
 from tests.serving.conftest import Serve, Wrapped, address, crop, running, talk
 
 SMALL = Settings(max_bytes=50_000, max_pixels=40_000, max_images=3, queue=10)

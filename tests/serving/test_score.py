@@ -46,11 +46,6 @@ def faces(response: httpx.Response) -> list[list[dict[str, Any]]]:
     return [image["faces"] for image in response.json()["images"]]
 
 
-def test_the_field_of_earlier_versions_is_still_read(client: httpx.Client) -> None:
-    response = client.post("/v1/score", files=[("pictures", ("a.png", crop(200)))])
-    assert [image["name"] for image in response.json()["images"]] == ["a.png"]
-
-
 def test_one_image_as_the_body_gives_what_the_scorer_gives(client: httpx.Client, scorer: Scorer) -> None:
     data = encode_jpeg(np.random.default_rng(0).integers(0, 255, (112, 112, 3), dtype=np.uint8))
     response = client.post("/v1/score?embeddings=true", content=data, headers={"content-type": "image/jpeg"})

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from facerts.errors import DataError, Error, ModelError
-from facerts.galleries import Enrollments, Gallery
+from facerts.galleries import Enrollments, Gallery, write_gallery
 from facerts.images import encode_png
 from facerts.scoring import Scorer
 from facerts.serving import Settings, build
@@ -175,10 +175,12 @@ def test_a_gallery_that_cannot_be_searched_is_refused_at_the_start(
     with pytest.raises(DataError, match=r"text\.npz"):
         build(searcher, Settings(gallery=tmp_path / "text.npz"))
     sha256 = searcher.embedder.sha256
-    Gallery.from_enrollments("searcher", sha256, one_each(["a"])).save(tmp_path / "one.npz")
+    write_gallery(tmp_path / "one.npz", Gallery.from_enrollments("searcher", sha256, one_each(["a"])))
     with pytest.raises(DataError, match="at least two people"):
         build(searcher, Settings(gallery=tmp_path / "one.npz"))
-    Gallery.from_enrollments("searcher", sha256, one_each(["a", "b"], size=9)).save(tmp_path / "wide.npz")
+    write_gallery(
+        tmp_path / "wide.npz", Gallery.from_enrollments("searcher", sha256, one_each(["a", "b"], size=9))
+    )
     with pytest.raises(
         DataError, match=r"wide\.npz: its embeddings have 9 numbers, and those of its model have 8"
     ):
@@ -201,7 +203,9 @@ def test_the_number_of_candidates_is_limited(client: httpx.Client, k: int) -> No
 
 def test_names_that_json_cannot_hold_are_escaped(searcher: Scorer, serve: Serve, tmp_path: Path) -> None:
     images = one_each(["\ud800", "<b>"])
-    Gallery.from_enrollments("searcher", searcher.embedder.sha256, images).save(tmp_path / "odd.npz")
+    write_gallery(
+        tmp_path / "odd.npz", Gallery.from_enrollments("searcher", searcher.embedder.sha256, images)
+    )
     with serve(searcher, Settings(gallery=tmp_path / "odd.npz")) as client:
         (face,) = post(client, crop(200), k=9).json()["images"][0]["faces"]
     assert sorted(candidate["person"] for candidate in face["candidates"]) == ["<b>", r"\ud800"]

@@ -12,7 +12,7 @@ from typing import Protocol, TypeVar
 import numpy as np
 
 from facerts.datasets import Source
-from facerts.detection.base import Detector
+from facerts.detection.detector import Detector
 from facerts.embedding import EmbeddingTable, OnnxEmbedder, load_quality, read_description
 from facerts.embedding.embed import AnyEmbedder, outputs_of, score_source
 from facerts.embedding.outputs import CropScore, FaceOutputs, Scores

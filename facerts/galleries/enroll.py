@@ -75,8 +75,6 @@ class Rejected:
     """An image that was not enrolled.
 
     Attributes:
-        person: whose it was to be.
-        path: the image.
         reason: why it was not enrolled.
         reasons: what makes its face poor, most important first.
     """
@@ -101,11 +99,9 @@ def enroll(
     """Score the largest face of each image.
 
     Args:
-        scorer: the model.
         source: images with identities.
         min_quality: reject faces below this quality; None for none. What is not a face is rejected too, unless this is
             -inf.
-        progress: label of a progress bar; empty for none.
 
     Raises:
         DataError: the source has no identities, or no image can be enrolled.
@@ -126,17 +122,17 @@ def enroll(
         if reason is not None:
             rejected.append(Rejected(person, row.path, reason, row.reasons))
         else:
-            reasons = SEPARATOR.join(row.reasons)
-            kept.append((person, row.path, embedding, row.quality, row.percentile, reasons))
+            joined = SEPARATOR.join(row.reasons)
+            kept.append((person, row.path, embedding, row.quality, row.percentile, joined))
     if not kept:
         first = f", first {rejected[0].path}: {rejected[0].reason}" if rejected else ""
         raise DataError(f"{source.name}: none of the {len(source)} images can be enrolled{first}")
-    people, paths, embeddings, quality, percentile, found = zip(*kept, strict=True)
+    people, paths, embeddings, quality, percentile, reasons = zip(*kept, strict=True)
     return Enrollments(
         np.array(people, dtype=str),
         np.array(paths, dtype=str),
         np.stack(embeddings).astype(np.float32),
         np.array(quality, dtype=np.float32),
         np.array(percentile, dtype=np.float32),
-        np.array(found, dtype=str),
+        np.array(reasons, dtype=str),
     ), tuple(rejected)

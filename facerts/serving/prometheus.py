@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from facerts.scoring.verify import Decision
-from facerts.serving.errors import CLIENT_CLOSED_REQUEST
+from facerts.serving.error_responses import CLIENT_CLOSED_REQUEST
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from starlette.requests import ClientDisconnect
 
-from facerts.serving.errors import RequestError
+from facerts.serving.error_responses import RequestError
 from facerts.serving.settings import Settings
 
 if TYPE_CHECKING:
