@@ -60,13 +60,10 @@ def pack(
 
 
 @data.command()
-@data.command("draw", hidden=True)  # its former name
 def generate(
     out: Annotated[Path, typer.Option(help="Folder to write to.")],
     identities: Annotated[int, typer.Option(min=2, help="Number of identities.")] = 10_575,
-    images: Annotated[
-        int, typer.Option("--images", "--pictures", min=1, help="Number of images per identity.")
-    ] = 4,
+    images: Annotated[int, typer.Option(min=1, help="Number of images per identity.")] = 4,
     people: Annotated[
         int, typer.Option(min=1, help="Number of different faces; further identities repeat the first ones.")
     ] = 1000,

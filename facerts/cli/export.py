@@ -63,9 +63,7 @@ def export(
             "images, or else its training images."
         ),
     ] = None,
-    license: Annotated[
-        str, typer.Option("--license", "--licence", help="License of the weights, written into the file.")
-    ] = "",
+    license: Annotated[str, typer.Option(help="License of the weights, written into the file.")] = "",
     terms: Annotated[
         str,
         typer.Option(

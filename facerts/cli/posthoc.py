@@ -9,7 +9,8 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from facerts.cli.options import Batch, Json, Model, Provider, Threads
+from facerts.cli.option_groups import with_option_groups
+from facerts.cli.options import BatchOptions, Json, Model
 from facerts.cli.output import EXIT_SOME_FAILED, fields_table, print_json, warn
 
 METHOD = "METHOD"
@@ -39,6 +40,7 @@ def register(app: typer.Typer) -> None:
     )
 
 
+@with_option_groups
 def graft(
     model: Model,
     quality: Annotated[
@@ -55,9 +57,8 @@ def graft(
             help="Your own faces, as for facerts calibrate, to choose quality and match thresholds on; may be repeated."
         ),
     ] = None,
-    batch_size: Batch = 64,
-    threads: Threads = None,
-    provider: Provider = None,
+    *,
+    batches: BatchOptions,
     json: Json = False,
 ) -> None:
     """Join a recognizer and the quality of another model, without training: one ONNX file with the outputs of both.
@@ -73,9 +74,7 @@ def graft(
         quality,
         out,
         faces=calibrate,
-        providers=provider,
-        threads=threads,
-        batch_size=batch_size,
+        **batches.keywords(),
     )
     description, parity = result.description, result.parity
     calibration = description.calibration
@@ -100,6 +99,7 @@ def graft(
         raise typer.Exit(EXIT_SOME_FAILED)
 
 
+@with_option_groups
 def head(
     method: Annotated[str, typer.Argument(help="Name of the method: rts, dul, pfe, tau, tempnet, …")],
     model: Model,
@@ -150,8 +150,6 @@ def head(
     corruption: Annotated[
         float,
         typer.Option(
-            "--corruption",
-            "--ladder",
             min=0,
             max=1,
             help="Share of the augmented views with a corruption: blur, noise, light, …",
@@ -160,8 +158,6 @@ def head(
     max_severity: Annotated[
         float,
         typer.Option(
-            "--max-severity",
-            "--ladder-strength",
             min=0.01,
             max=1,
             help="Maximum severity of the corruptions.",
@@ -191,9 +187,8 @@ def head(
     ] = 0,
     device: Annotated[str, typer.Option(help="Device to train on: auto, cpu or cuda.")] = "auto",
     terms: Annotated[str, typer.Option(help="License terms of the images, written into the file.")] = "",
-    batch_size: Batch = 64,
-    threads: Threads = None,
-    provider: Provider = None,
+    *,
+    batches: BatchOptions,
     json: Json = False,
 ) -> None:
     """Train a quality head on a frozen ONNX embedder, and write one ONNX file with both outputs.
@@ -225,9 +220,7 @@ def head(
         tap=tap,
         cache=cache,
         terms=terms,
-        providers=provider,
-        threads=threads,
-        batch_size=batch_size,
+        **batches.keywords(),
     )
     summary = {
         "file": str(out),

@@ -8,17 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from facerts.cli.options import (
-    Detector,
-    DetThreshold,
-    Json,
-    ModelOrDefault,
-    Offline,
-    Provider,
-    ResizeCrops,
-    RunBatch,
-    RunThreads,
-)
+from facerts.cli.option_groups import with_option_groups
+from facerts.cli.options import Json, ScorerOptions
 from facerts.cli.output import (
     EXIT_DIFFERENT,
     EXIT_INCONCLUSIVE,
@@ -31,7 +22,6 @@ from facerts.cli.output import (
     print_sentence,
     warn,
 )
-from facerts.cli.scorer import open_scorer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -44,6 +34,7 @@ def register(app: typer.Typer) -> None:
     app.command()(verify)
 
 
+@with_option_groups
 def verify(
     first: Annotated[str | None, typer.Argument(help="The first image.", metavar="A")] = None,
     second: Annotated[str | None, typer.Argument(help="The second image.", metavar="B")] = None,
@@ -57,11 +48,8 @@ def verify(
     out: Annotated[
         Path | None, typer.Option(help="With --pairs: file to write the rows to, .csv, .jsonl or .parquet.")
     ] = None,
-    model: ModelOrDefault = None,
-    detector: Detector = "auto",
-    offline: Offline = False,
-    det_threshold: DetThreshold = None,
-    resize_crops: ResizeCrops = False,
+    *,
+    options: ScorerOptions,
     fmr: Annotated[
         float,
         typer.Option(
@@ -79,9 +67,6 @@ def verify(
     min_quality: Annotated[
         float | None, typer.Option(help="Instead, decide only on faces with at least this quality.")
     ] = None,
-    batch_size: RunBatch = None,
-    threads: RunThreads = 1,
-    provider: Provider = None,
     json: Json = False,
 ) -> None:
     """Decide whether two images show the same person, at a calibrated error rate.
@@ -102,7 +87,7 @@ def verify(
     if out is not None:
         check_sink(out)
     listed = [] if pairs is None else read_pair_list(pairs)
-    scorer = open_scorer(model, detector, det_threshold, resize_crops, batch_size, threads, provider)
+    scorer = options.open()
     if out is not None:
         results = verify_list(
             scorer, listed, fmr=fmr, keep=keep, min_quality=min_quality, progress="embedding"
