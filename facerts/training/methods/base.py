@@ -18,7 +18,7 @@ from torch.nn import functional as F
 
 from facerts.training.distributed.collectives import Processes
 from facerts.training.methods.margin import MarginGradient, additive_angular
-from facerts.training.nn.heads import HeadSpec
+from facerts.training.nn.twin_heads import HeadSpec
 
 Outputs = Mapping[str, Tensor]
 Margin = Callable[[Tensor], Tensor]

@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from facerts.training.methods.base import Batch, Centers, ClassificationMethod, Loss, MarginConfig, Outputs
-from facerts.training.nn.heads import HeadSpec
+from facerts.training.nn.twin_heads import HeadSpec
 
 EPSILON = 1e-9
 # If the nearest other center is almost opposite (which never happens with many identities), the ratio reaches 1e9, and

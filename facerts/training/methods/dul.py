@@ -22,7 +22,7 @@ from facerts.training.methods.base import Batch, ClassificationMethod, ImageTerm
 from facerts.training.methods.kl_prior import normal_kl
 from facerts.training.methods.mls import bounded, harmonic_mean
 from facerts.training.methods.noise import keyed_normal
-from facerts.training.nn.heads import HeadSpec
+from facerts.training.nn.twin_heads import HeadSpec
 from facerts.training.transfer import to_device
 
 

@@ -20,7 +20,7 @@ from torch.nn import functional as F
 
 from facerts.training.methods.base import Batch, Centers, Loss, Method, MethodConfig, Outputs
 from facerts.training.methods.mls import bounded, harmonic_mean, mutual_likelihood
-from facerts.training.nn.heads import HeadSpec
+from facerts.training.nn.twin_heads import HeadSpec
 from facerts.training.transfer import to_device
 
 

@@ -62,7 +62,7 @@ class Views:
         """
         yield source
         if self.count > 1:
-            augment = build_augmentation(**self.augmentation.model_dump())
+            augment = build_augmentation(self.augmentation)
             for number in range(1, self.count):
                 yield _augmented(source, augment, self.seed, number)
 

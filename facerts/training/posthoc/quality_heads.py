@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from facerts.training.nn import HeadSpec
-from facerts.training.nn.heads import FeatureHead
+from facerts.training.nn.twin_heads import FeatureHead
 
 # Dividing a constant feature by its standard deviation would amplify rounding errors.
 MIN_DEVIATION = 1e-6
