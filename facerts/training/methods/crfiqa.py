@@ -39,15 +39,7 @@ class CRFIQAConfig(MarginConfig):
 
 
 def certainty_ratio(own: Tensor, nearest: Tensor) -> Tensor:
-    """CR = CCS / (NNCCS + 1 + ε).
-
-    Args:
-        own: ``(B,)`` CCS, the cosine to the own class center.
-        nearest: ``(B,)`` NNCCS, the maximum cosine to any other class center.
-
-    Returns:
-        ``(B,)``.
-    """
+    """CR = CCS / (NNCCS + 1 + ε), from the cosines to the own and to the nearest other center, ``(B,)`` each."""
     # Rounding may give a cosine below −1, and with it a negative or zero divisor.
     return own / (nearest.clamp_min(-1.0) + 1.0 + EPSILON)
 

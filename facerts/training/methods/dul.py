@@ -27,11 +27,7 @@ from facerts.training.transfer import to_device
 
 
 class DULConfig(MarginConfig):
-    """Settings of DUL.
-
-    Attributes:
-        kl_weight: λ.
-    """
+    """Settings of DUL; ``kl_weight`` is λ."""
 
     kl_weight: float = Field(0.01, ge=0)
 

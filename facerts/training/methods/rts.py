@@ -53,15 +53,7 @@ class RTSConfig(MarginConfig):
 
 
 def temperature(v: Tensor, noise: Tensor) -> Tensor:
-    """t = (1/(δ − 2)) Σ_i v_i ε_i² (Algorithm 1).
-
-    Args:
-        v: ``(B, δ)`` scales, or ``(B, 1)`` if shared.
-        noise: ``(B, δ)`` standard normal draws.
-
-    Returns:
-        ``(B,)``; E[t] = Σ v_i / (δ − 2), Var[t] = 2 Σ v_i² / (δ − 2)².
-    """
+    """t = (1/(δ − 2)) Σ_i v_i ε_i² ``(B,)``, from scales ``(B, δ)``, or ``(B, 1)`` if shared, and ε ``(B, δ)``."""
     return (v * noise.square()).sum(dim=1) / (noise.shape[1] - 2)
 
 

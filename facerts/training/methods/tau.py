@@ -27,11 +27,7 @@ MIN_LOG_ODDS = -60.0
 
 
 class TaUConfig(MethodConfig):
-    """Settings of TaU.
-
-    Attributes:
-        tau_min: τ_min; the authors' code uses 0.1.
-    """
+    """Settings of TaU; the authors' code uses a τ_min of 0.1."""
 
     tau_min: float = Field(0.1, gt=0)
 

@@ -60,9 +60,7 @@ class HeadComparison:
     """A head beside the reference's quality, on the same pairs of the same recognizer.
 
     Attributes:
-        crops: "clean" or "degraded".
         people: number of people, who were used neither to train the head nor to stop its training.
-        images: number of their images.
         fmr: false match rate of the threshold, which is chosen on the clean crops.
         fnmr: false non-match rate without rejection.
         errors: number of genuine pairs below the threshold.
@@ -120,11 +118,8 @@ def measure_head(
     Args:
         quality_of: ``(M,)`` quality of the head for the features of M images.
         features: features of all images, first views first.
-        source: the images.
-        labels: ``(N,)`` their identities.
         measured: ``(N,)`` the images to measure on, which the head has never seen; at least two people.
         embedder: the embedder that the features are from.
-        reference: the model whose quality is the reference.
         cache: an .npz file that caches what is computed for these images.
         key: cache key of the embedder and its options.
         has_norm: whether the embedder gives the norm of its embedding, another quality to compare with.

@@ -24,11 +24,8 @@ class QualityHeads(nn.Module):
         embedding: ``(N, d)`` embeddings of the training images before normalization.
         tap: ``(N, f)`` values of the tapped tensor; f may be 0.
         heads: heads of the method, by name.
-        hidden: number of units of each hidden layer.
+        hidden: units of each hidden layer.
         norm: use the logarithm of the embedding's norm as a further feature.
-
-    Attributes:
-        sizes: d and f.
     """
 
     mean: Tensor
