@@ -10,8 +10,8 @@ from torch.optim.sgd import sgd
 class RowUpdates:
     """SGD updates for a parameter ``(N, …)`` whose full gradient is never stored.
 
-    Learning rate, weight decay and momentum are those of the optimizer, so checkpoints contain them as usual. One of its
-    groups has the parameter; the optimizer skips it as long as it has no gradient.
+    Learning rate, weight decay and momentum are those of the optimizer, so checkpoints contain them as usual. One of
+    its groups has the parameter; the optimizer skips it as long as it has no gradient.
     """
 
     def __init__(self, optimizer: torch.optim.SGD, parameter: Tensor) -> None:
