@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from facerts.cli.option_groups import with_option_groups
 from facerts.cli.options import BatchOptions, CropOptions, GroupOptions, Json, Model
 from facerts.cli.output import EXIT_SOME_FAILED, fields_table, print_json, rows_table, warn
 
@@ -15,12 +14,6 @@ if TYPE_CHECKING:
     from facerts.onnx.contract import Calibration, Description, ErrorRate, KeptPairs, MatchThreshold
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(calibrate)
-
-
-@with_option_groups
 def calibrate(
     model: Model,
     faces: Annotated[

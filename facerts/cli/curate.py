@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from facerts.cli.option_groups import with_option_groups
 from facerts.cli.options import BatchOptions, CropOptions, Json, ModelOrDefault
 from facerts.cli.output import EXIT_SOME_FAILED, fields_table, print_json, rows_table, warn
 from facerts.errors import Error
@@ -24,14 +22,6 @@ if TYPE_CHECKING:
 UNREADABLE = ("cannot be read", "cannot be decoded")
 # Rows of a table; the report and its lists have more.
 MAX_ROWS = 10
-
-
-class By(str, Enum):
-    """How images are compared."""
-
-    HASH = "hash"
-    PIXELS = "pixels"
-    EMBEDDING = "embedding"
 
 
 Sources = Annotated[
@@ -120,13 +110,6 @@ EMBEDDING_OPTIONS = (
 )
 
 
-def add_to(data: typer.Typer) -> None:
-    """Add the commands to ``facerts data``."""
-    for command in (split, merge, shuffle, dedup, exclude_overlap):
-        data.command()(command)
-
-
-@with_option_groups
 def split(
     sources: Sources,
     out: Out,
@@ -159,7 +142,6 @@ def split(
     _show(result, json)
 
 
-@with_option_groups
 def merge(
     sources: Sources,
     out: Out,
@@ -191,7 +173,6 @@ def merge(
     )
 
 
-@with_option_groups
 def shuffle(
     sources: Sources,
     out: Out,
@@ -213,14 +194,14 @@ def shuffle(
     )
 
 
-@with_option_groups
 def dedup(
     context: typer.Context,
     sources: Sources,
     out: Out,
     by: Annotated[
-        By, typer.Option(help="Compare images by their bytes, their decoded pixels, or their embeddings.")
-    ] = By.HASH,
+        Literal["hash", "pixels", "embedding"],
+        typer.Option(help="Compare images by their bytes, their decoded pixels, or their embeddings."),
+    ] = "hash",
     threshold: Annotated[float, typer.Option(help="Minimum cosine similarity of near-duplicates.")] = 0.95,
     identity_threshold: Annotated[
         float,
@@ -274,9 +255,9 @@ def dedup(
     if merge_identities or drop_identities:
         action = IdentityAction.MERGE if merge_identities else IdentityAction.DROP
     output, options = writing.output(out), writing.job()
-    if by is not By.EMBEDDING:
-        _refuse_options(context, EMBEDDING_OPTIONS, f"--by {by.value} does not use embeddings")
-        _show(run(open_source(sources), output, by=by.value, identity_action=action, options=options), json)
+    if by != "embedding":
+        _refuse_options(context, EMBEDDING_OPTIONS, f"--by {by} does not use embeddings")
+        _show(run(open_source(sources), output, by=by, identity_action=action, options=options), json)
         return
     from facerts.curation.dedup import DedupThresholds
     from facerts.curation.dedup import dedup as run_by_embedding
@@ -294,7 +275,6 @@ def dedup(
     _show(result, json)
 
 
-@with_option_groups
 def exclude_overlap(
     sources: Sources,
     benchmark: Annotated[

@@ -8,17 +8,10 @@ from typing import Annotated
 
 import typer
 
-from facerts.cli.option_groups import with_option_groups
 from facerts.cli.options import Images, Json, ScorerOptions
 from facerts.cli.output import EXIT_SOME_FAILED, fields_table, print_json, warn
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(embed)
-
-
-@with_option_groups
 def embed(
     paths: Images,
     out: Annotated[Path, typer.Option(help="Path of the .npz file to write.")],

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
 import typer
 
@@ -24,7 +23,7 @@ from facerts.cli.evaluate_options import (
     open_model,
     warn_of_notes,
 )
-from facerts.cli.option_groups import with_option_groups
+from facerts.cli.option_groups import Commands
 from facerts.cli.options import BatchOptions, Json
 from facerts.cli.output import print_json
 
@@ -32,13 +31,6 @@ if TYPE_CHECKING:
     from facerts.evaluation.results import Result
 
 Section = TypeVar("Section")
-
-
-class SimilarityName(str, Enum):
-    """How a pair is compared; ``facerts.evaluation.similarity`` has what they mean."""
-
-    COSINE = "cosine"
-    MLS = "mls"
 
 
 Data = Annotated[
@@ -52,7 +44,7 @@ AllPairs = Annotated[
     bool, typer.Option("--all-pairs", help="Also measure all pairs of the benchmark's images (millions).")
 ]
 SimilarityOption = Annotated[
-    SimilarityName,
+    Literal["cosine", "mls"],
     typer.Option(
         help="How pairs are compared; mls: mutual likelihood score, for models with a variance (PFE)."
     ),
@@ -62,15 +54,10 @@ Crops = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    group = typer.Typer(no_args_is_help=True)
-    for command in (verification, reject, identification, ood, corruptions, fiqa):
-        group.command()(command)
-    app.add_typer(group, name="evaluate", help="Evaluate a model on benchmarks, with confidence intervals.")
+evaluate = Commands(no_args_is_help=True, help="Evaluate a model on benchmarks, with confidence intervals.")
 
 
-@with_option_groups
+@evaluate.command()
 def verification(
     data: Data,
     out: Out,
@@ -82,7 +69,7 @@ def verification(
             help="FAR to measure TAR at; may be repeated. By default all that the number of pairs allows."
         ),
     ] = None,
-    similarity: SimilarityOption = SimilarityName.COSINE,
+    similarity: SimilarityOption = "cosine",
     all_pairs: AllPairs = False,
     flip: Flip = True,
     crops: Crops = True,
@@ -109,20 +96,20 @@ def verification(
     options = inputs.evaluation(out, batches, **settings, **baselines.open())
     with locked_results(out):
         result = run_pairs(
-            embedder, ["verification"], data, out, options, similarity=SIMILARITIES[similarity.value]
+            embedder, ["verification"], data, out, options, similarity=SIMILARITIES[similarity]
         )
     warn_of_notes(result.verification)
     _show(result, "verification", result.verification, json, results.show_verification)
 
 
-@with_option_groups
+@evaluate.command()
 def reject(
     data: Data,
     out: Out,
     recognizer: RecognizerOptions,
     scores: ScoreOptions,
     fmr: Annotated[float, typer.Option(min=0.0, max=1.0, help="False match rate of the threshold.")] = 0.001,
-    similarity: SimilarityOption = SimilarityName.COSINE,
+    similarity: SimilarityOption = "cosine",
     all_pairs: AllPairs = False,
     flip: Flip = True,
     *,
@@ -142,14 +129,12 @@ def reject(
     settings = {"keep_crops": False, "flip": flip, "every_pair": all_pairs, "fmr": fmr}
     options = inputs.evaluation(out, batches, **settings, **baselines.open())
     with locked_results(out):
-        result = run_pairs(
-            embedder, ["reject"], data, out, options, similarity=SIMILARITIES[similarity.value]
-        )
+        result = run_pairs(embedder, ["reject"], data, out, options, similarity=SIMILARITIES[similarity])
     warn_of_notes(result.calibration)
     _show(result, "reject", result.reject, json, results.show_reject)
 
 
-@with_option_groups
+@evaluate.command()
 def identification(
     data: Annotated[
         list[str],
@@ -194,7 +179,7 @@ def identification(
     _show(result, "identification", result.identification, json, results.show_identification)
 
 
-@with_option_groups
+@evaluate.command()
 def ood(
     faces: Annotated[list[str], typer.Option("--in", help="Images of faces; may be repeated.")],
     others: Annotated[list[str], typer.Option("--out-of", help="Images of non-faces; may be repeated.")],
@@ -231,7 +216,7 @@ def ood(
     _show(result, "ood", result.ood, json, results.show_ood)
 
 
-@with_option_groups
+@evaluate.command()
 def corruptions(
     model: Annotated[Path, typer.Option(help=MODEL_HELP)],
     data: Annotated[list[str], typer.Option(help="Aligned faces; may be repeated.")],
@@ -257,6 +242,9 @@ def corruptions(
         result = run_corruptions(embedder, data, out, options, images=images)
     warn_of_notes(result.corruptions)
     _show(result, "corruptions", result.corruptions, json, results.show_corruptions)
+
+
+evaluate.command()(fiqa)
 
 
 def _show(result: Result, kind: str, section: Section, json: bool, show: Callable[[Section], None]) -> None:

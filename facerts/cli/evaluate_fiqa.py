@@ -18,7 +18,6 @@ from facerts.cli.evaluate_options import (
     warn_of_notes,
 )
 from facerts.cli.fiqa_tables import show_fiqa
-from facerts.cli.option_groups import with_option_groups
 from facerts.cli.options import BatchOptions, GroupOptions, Json
 from facerts.cli.output import print_json, warn
 from facerts.errors import Error, MissingExtraError
@@ -101,7 +100,6 @@ class LineupOptions:
         return Lineup.of(recognizers, tables, qualities, columns_of(tables))
 
 
-@with_option_groups
 def fiqa(
     out: Out,
     data: Annotated[

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from facerts.cli.option_groups import with_option_groups
+from facerts.cli.option_groups import Commands
 from facerts.cli.options import Images, Json, ScorerOptions
 from facerts.cli.output import EXIT_SOME_FAILED, SHOWN_ERRORS, fields_table, print_json, rows_table, warn
 from facerts.errors import Error
@@ -68,15 +68,10 @@ class EnrollmentOptions(AcceptanceOptions):
         return float("-inf")
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    group = typer.Typer(no_args_is_help=True)
-    for command in (build, search, check, best, add, remove):
-        group.command()(command)
-    app.add_typer(group, name="gallery", help="Galleries of known people: build, search, check, best images.")
+gallery = Commands(no_args_is_help=True, help="Galleries of known people: build, search, check, best images.")
 
 
-@with_option_groups
+@gallery.command()
 def build(
     folder: Annotated[
         list[str],
@@ -102,19 +97,16 @@ def build(
 
     scorer = options.open()
     with locked(out):
-        gallery = Gallery.build(
-            scorer,
-            folder,
-            min_quality=acceptance.min_quality_of(scorer),
-            progress="enrolling",
+        built = Gallery.build(
+            scorer, folder, min_quality=acceptance.min_quality_of(scorer), progress="enrolling"
         )
-        write_gallery(out, gallery)
-    _end_enrollment(gallery, out, json)
+        write_gallery(out, built)
+    _end_enrollment(built, out, json)
 
 
-@with_option_groups
+@gallery.command()
 def search(
-    gallery: GalleryFile,
+    file: GalleryFile,
     images: Images,
     fpir: Annotated[
         float,
@@ -143,7 +135,7 @@ def search(
 
     if out is not None:
         check_sink(out)
-    known = read_gallery(gallery)
+    known = read_gallery(file)
     scorer = options.open()
     threshold = known.threshold(fpir)
     found = known.search(
@@ -179,8 +171,9 @@ def search(
         raise typer.Exit(EXIT_SOME_FAILED)
 
 
+@gallery.command()
 def check(
-    gallery: GalleryFile,
+    file: GalleryFile,
     out: Out = None,
     percentile: Annotated[
         float, typer.Option(min=0, max=100, help="An image with a lower percentile of quality is poor.")
@@ -208,7 +201,7 @@ def check(
 
     if out is not None:
         check_sink(out)
-    known = read_gallery(gallery)
+    known = read_gallery(file)
     findings = check_gallery(known, Limits(percentile, reason_percentile, missed))
     summary = {
         "people": len(known.people),
@@ -233,8 +226,9 @@ def check(
         raise typer.Exit(EXIT_SOME_FAILED)
 
 
+@gallery.command()
 def best(
-    gallery: GalleryFile,
+    file: GalleryFile,
     k: Annotated[int, typer.Option("-k", min=1, help="Number of images of each person.")] = 1,
     out: Out = None,
     copy: Annotated[
@@ -251,7 +245,7 @@ def best(
 
     if out is not None:
         check_sink(out)
-    known = read_gallery(gallery)
+    known = read_gallery(file)
     images = best_images(known, k)
     if copy is not None:
         copy_images(images, copy)
@@ -271,9 +265,9 @@ def best(
     _print_rows("images", images, BestImage, summary, [header, *cells], out, json)
 
 
-@with_option_groups
+@gallery.command()
 def add(
-    gallery: GalleryFile,
+    file: GalleryFile,
     images: Images,
     person: Annotated[
         str | None,
@@ -294,20 +288,21 @@ def add(
     from facerts.io.files import locked
 
     scorer = options.open()
-    with locked(gallery):
-        changed = read_gallery(gallery).add(
+    with locked(file):
+        changed = read_gallery(file).add(
             scorer,
             images,
             person=person,
             min_quality=acceptance.min_quality_of(scorer),
             progress="enrolling",
         )
-        write_gallery(gallery, changed)
-    _end_enrollment(changed, gallery, json)
+        write_gallery(file, changed)
+    _end_enrollment(changed, file, json)
 
 
+@gallery.command()
 def remove(
-    gallery: GalleryFile,
+    file: GalleryFile,
     person: Annotated[
         list[str] | None, typer.Option(help="Person to remove with all images; may be repeated.")
     ] = None,
@@ -333,19 +328,19 @@ def remove(
     if not person and not image and from_ is None:
         raise typer.BadParameter("give --person, --image or --from")
     listed = read_findings(from_) if from_ is not None else []
-    with locked(gallery):
-        known = read_gallery(gallery)
+    with locked(file):
+        known = read_gallery(file)
         listed += [Listed(name, "", "") for name in person or []]
         listed += [Listed(*entry, "") for entry in _entries_of(known, image or [])]
         left, kept = correct_gallery(known, listed)
-        write_gallery(gallery, left)
+        write_gallery(file, left)
     gone = sorted(set(known.people.tolist()) - set(left.people.tolist()))
     result = {
         "removed_images": len(known.enrollments) - len(left.enrollments),
         "removed_people": gone,
         "people": len(left.people),
         "images": len(left.enrollments),
-        "file": str(gallery),
+        "file": str(file),
     }
     removed = sorted(set(known.entries) - set(left.entries))
     if json:

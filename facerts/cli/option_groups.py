@@ -12,6 +12,25 @@ from functools import wraps
 from inspect import Parameter, Signature, signature
 from typing import Any, get_type_hints
 
+import typer
+from typer.models import CommandFunctionType
+
+
+class Commands(typer.Typer):
+    """Typer, for commands that may take options in groups."""
+
+    def command(
+        self, name: str | None = None, **settings: Any
+    ) -> Callable[[CommandFunctionType], CommandFunctionType]:
+        """As Typer's."""
+        add = super().command(name, **settings)
+
+        def register(command: CommandFunctionType) -> CommandFunctionType:
+            add(with_option_groups(command))
+            return command
+
+        return register
+
 
 def with_option_groups(command: Callable[..., None]) -> Callable[..., None]:
     """A command for Typer, with each parameter that is a group replaced by the options of the group.

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from facerts.cli.option_groups import with_option_groups
+from facerts.cli.option_groups import Commands
 from facerts.cli.options import BatchOptions, Json, Model
 from facerts.cli.output import EXIT_SOME_FAILED, fields_table, print_json, warn
 
@@ -30,17 +30,12 @@ class _Methods(TyperGroup):
         return None if name == METHOD else name, command, rest
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    group = typer.Typer(cls=_Methods, no_args_is_help=True)
-    group.command(METHOD)(head)
-    group.command()(graft)
-    app.add_typer(
-        group, name="posthoc", help="Add a quality to a recognizer without changing its embeddings."
-    )
+posthoc = Commands(
+    cls=_Methods, no_args_is_help=True, help="Add a quality to a recognizer without changing its embeddings."
+)
 
 
-@with_option_groups
+@posthoc.command()
 def graft(
     model: Model,
     quality: Annotated[
@@ -99,7 +94,7 @@ def graft(
         raise typer.Exit(EXIT_SOME_FAILED)
 
 
-@with_option_groups
+@posthoc.command(METHOD)
 def head(
     method: Annotated[str, typer.Argument(help="Name of the method: rts, dul, pfe, tau, tempnet, …")],
     model: Model,

@@ -5,14 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
-from enum import Enum
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from facerts.cli.option_groups import with_option_groups
 from facerts.cli.options import Images, Json, ScorerOptions
 from facerts.cli.output import EXIT_SOME_FAILED, SHOWN_ERRORS, fields_table, print_json, warn
 from facerts.cli.row_table import print_rows
@@ -28,19 +26,6 @@ TABLE_ROWS = 50
 STDOUT = Path("-")
 
 
-class Engine(str, Enum):
-    """The engine that runs the job."""
-
-    LOCAL = "local"
-    RAY = "ray"
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(score)
-
-
-@with_option_groups
 def score(
     paths: Images,
     out: Annotated[
@@ -85,11 +70,11 @@ def score(
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted run.")] = False,
     engine: Annotated[
-        Engine,
+        Literal["local", "ray"],
         typer.Option(
             help="local: in this process; ray: in many processes, on this machine or a Ray cluster."
         ),
-    ] = Engine.LOCAL,
+    ] = "local",
     ray_address: Annotated[
         str | None,
         typer.Option(
@@ -113,9 +98,9 @@ def score(
     from facerts.scoring.sinks import put_csv, put_json_lines
 
     to_file = out not in (None, STDOUT)
-    if engine is Engine.LOCAL and (ray_address or ray_workers):
+    if engine == "local" and (ray_address or ray_workers):
         raise typer.BadParameter("--ray-address and --ray-workers require --engine ray")
-    if not to_file and (resume or engine is Engine.RAY):
+    if not to_file and (resume or engine == "ray"):
         raise typer.BadParameter("--resume and --engine ray require --out FILE")
     copies = Copies(save_crops, copy_accepted, copy_rejected, annotate)
     if min_quality is None and keep is None and (copy_accepted or copy_rejected):
@@ -125,7 +110,7 @@ def score(
     source = open_images(paths)
     on_gpus = options.provider is not None and options.provider[0] != CPU
     workers = Workers(ray_address, ray_workers, options.threads, gpus=int(on_gpus))
-    if engine is Engine.RAY:
+    if engine == "ray":
         import_ray(workers)
     counts = _Counts(len(source), source.other_files, decided=task.min_quality is not None)
     if to_file:
@@ -136,7 +121,7 @@ def score(
                 done = sum(len(job.span(number)) for number in job.finished())
                 shown = bar.add_task("scoring", total=len(source), completed=done, unit="images")
                 advance = partial(bar.advance, shown)
-                if engine is Engine.LOCAL:
+                if engine == "local":
                     run_job(scorer, source, job, task, advance)
                 else:
                     run_job_on_ray(options.open, partial(open_images, paths), job, task, workers, advance)

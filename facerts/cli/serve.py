@@ -11,7 +11,6 @@ from typing import Annotated
 
 import typer
 
-from facerts.cli.option_groups import with_option_groups
 from facerts.cli.options import ScorerOptions
 from facerts.cli.output import warn
 from facerts.errors import Error
@@ -32,12 +31,6 @@ class ServiceOptions(ScorerOptions):
     ] = 8
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(serve)
-
-
-@with_option_groups
 def serve(
     options: ServiceOptions,
     host: Annotated[

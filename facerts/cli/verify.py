@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from facerts.cli.option_groups import with_option_groups
 from facerts.cli.options import Json, ScorerOptions
 from facerts.cli.output import (
     EXIT_DIFFERENT,
@@ -29,12 +28,6 @@ if TYPE_CHECKING:
     from facerts.scoring import Verification
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(verify)
-
-
-@with_option_groups
 def verify(
     first: Annotated[str | None, typer.Argument(help="The first image.", metavar="A")] = None,
     second: Annotated[str | None, typer.Argument(help="The second image.", metavar="B")] = None,
