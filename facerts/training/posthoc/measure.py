@@ -11,13 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.datasets import Source, Subset
-from facerts.datasets.changed import ChangedCrops
+from facerts.datasets.changed import degraded_at_random
 from facerts.datasets.fingerprint import hash_images
 from facerts.embedding import OnnxEmbedder
 from facerts.embedding.cache import Arrays, cached_arrays
 from facerts.embedding.embed import embed_source, score_source
 from facerts.embedding.onnx_quality import OnnxQuality
-from facerts.images.corruptions import KINDS, degrade
 from facerts.metrics.compared_pairs import ComparedPairs, compare_all
 from facerts.metrics.intervals import Interval
 from facerts.metrics.reject_areas import Estimate, reject_areas
@@ -127,7 +126,7 @@ def measure_head(
     """
     rows = np.flatnonzero(measured)
     clean = Subset(source, rows)
-    images = {"clean": clean, "degraded": _degraded(clean, seed)}
+    images = {"clean": clean, "degraded": degraded_at_random(clean, seed)}
 
     def compute() -> Arrays:
         degraded = features_of(embed_source(embedder, images["degraded"], flip=False))
@@ -151,17 +150,6 @@ def measure_head(
             qualities[NORM] = parts[name].norm
         found.append(_compare(name, pairs, qualities, labels[rows], fmr, reference.name, seed))
     return tuple(found)
-
-
-def _degraded(source: Source, seed: int) -> Source:
-    """The same crops, each corrupted by a kind and a severity of its own."""
-
-    def change(crop: NDArray[np.uint8], index: int) -> NDArray[np.uint8]:
-        random = np.random.default_rng((seed, index))
-        kind = str(random.choice(list(KINDS)))
-        return degrade(crop, kind, random.random(), (seed, index))
-
-    return ChangedCrops(source, "degraded", change)
 
 
 def _compare(
