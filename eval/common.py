@@ -1,21 +1,21 @@
-"""Shared by the scripts of this folder: arguments, labeled results, and values from sections of results."""
+"""Shared by the scripts of this folder: arguments, tables in percent, and rates with resampled people."""
 
 from __future__ import annotations
 
 import argparse
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from facerts.cli.ending import ending
-from facerts.cli.output import warn
 from facerts.errors import DataError
-from facerts.evaluation import labeled
-from facerts.evaluation.labeled import Measured, SavedResult, by_cosine, mean_of
-from facerts.report import markdown
+from facerts.evaluation.labeled import SavedResult
+from facerts.metrics.intervals import Interval, mean_interval, percentile_interval
+from facerts.metrics.resample import subject_counts
+
+Counts = NDArray[np.float64]
 
 
 def run(main: Callable[[], None]) -> None:
@@ -31,89 +31,23 @@ def parser_of(docstring: str | None) -> argparse.ArgumentParser:
     )
 
 
-def add_results(parser: argparse.ArgumentParser) -> None:
-    """Add the argument for result folders."""
+def add_sources(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments for faces, non-faces and held-out faces."""
+    parser.add_argument("--in", dest="faces", action="append", required=True, help="Faces; repeatable.")
     parser.add_argument(
-        "results",
-        nargs="+",
-        metavar="[LABEL=]FOLDER",
-        help="Result folders; the label is the model's name by default.",
+        "--out-of", dest="others", action="append", required=True, help="Non-faces; repeatable."
     )
+    parser.add_argument("--exclude-out-of", help="Pattern of file names to leave out of the non-faces.")
+    parser.add_argument("--heldout", required=True, help="Faces of other people, with identities.")
+    parser.add_argument("--threads", type=int, default=1, help="CPU threads of the embedder (default: 1).")
 
 
-def load_labeled(texts: Sequence[str]) -> list[SavedResult]:
-    """Read result folders given as ``FOLDER`` or ``LABEL=FOLDER``.
-
-    Raises:
-        DataError: a folder has no result, or two results have the same label.
-    """
-    results = labeled.load_labeled(texts)
-    label, count = Counter(saved.label for saved in results).most_common(1)[0]
-    if count > 1:
-        raise DataError(f"{count} results have the label {label!r}; give each its own with LABEL=FOLDER")
-    return results
+def add_figure(parser: argparse.ArgumentParser) -> None:
+    """Add the argument for the figure of differences."""
+    parser.add_argument("--figure", type=Path, metavar="PATH", help="SVG file of the differences.")
 
 
-def warn_of_other_data(
-    results: Sequence[SavedResult], name: str, hash_of: Callable[[SavedResult], object]
-) -> None:
-    """Warn about results that were measured on other images than the first, according to the hash of the data.
-
-    Args:
-        results: the first is the one that the others are compared with.
-        name: name of the benchmark or section, for the warning.
-        hash_of: gets a result's hash of the data.
-    """
-    first, *others = results
-    for saved in others:
-        if hash_of(saved) != hash_of(first):
-            warn(
-                f"{name}: {saved.folder} was measured on other images (or other crops) than "
-                f"{first.folder}, so their values may not be comparable"
-            )
-
-
-# Values from sections.
-
-
-def accuracy_sets(results: Sequence[SavedResult], sets: Sequence[str] | None) -> list[str]:
-    """The benchmarks to compare; warns if the results were measured on different images.
-
-    Args:
-        results: the results.
-        sets: names of benchmarks; by default all with a cross-validated accuracy of the cosine.
-
-    Raises:
-        DataError: a result lacks one of them, or its accuracy.
-    """
-    sections = {name: section for saved in results for name, section in saved.content.verification.items()}
-    names = list(
-        sets
-        or [name for name, section in sections.items() if by_cosine(section) and section.accuracy is not None]
-    )
-    if not names:
-        raise DataError(
-            f"{results[0].folder}: none of its benchmarks has a cross-validated accuracy; `facerts evaluate "
-            "verification` adds it"
-        )
-    for name in names:
-        for saved in results:
-            accuracy(saved, name)
-        warn_of_other_pairs(results, name)
-    return names
-
-
-def warn_of_other_pairs(results: Sequence[SavedResult], benchmark: str) -> None:
-    """Warn about results whose verification was measured on other images than that of the first."""
-    warn_of_other_data(results, benchmark, lambda saved: saved.verification(benchmark).data_sha256)
-
-
-def warn_of_other_ood(results: Sequence[SavedResult]) -> None:
-    """Warn about results whose faces and non-faces are not those of the first."""
-    warn_of_other_data(results, "ood", lambda saved: saved.ood.data_sha256)
-
-
-def accuracy(saved: SavedResult, name: str) -> Measured:
+def accuracy(saved: SavedResult, name: str) -> float:
     """Cross-validated accuracy on one benchmark.
 
     Raises:
@@ -121,66 +55,91 @@ def accuracy(saved: SavedResult, name: str) -> Measured:
     """
     measured = saved.verification(name).accuracy
     if measured is None:
-        raise DataError(f"{saved.folder}: {name} has no cross-validated accuracy; leave it out of --sets")
-    return Measured(measured.value, *measured.ci95)
+        raise DataError(f"{saved.folder}: {name} has no cross-validated accuracy")
+    return measured.value
 
 
-def mean_accuracy(saved: SavedResult, names: Iterable[str]) -> Measured:
-    """Mean accuracy over benchmarks; its interval treats them as independent."""
-    return mean_of([accuracy(saved, name) for name in names])
-
-
-def corruption_source(results: Sequence[SavedResult], source: str | None) -> str:
-    """The name of the source of a corruption benchmark, by default that of the only one.
+def corruption_source(saved: SavedResult) -> str:
+    """The name of the only source of a result's corruption benchmark.
 
     Raises:
-        DataError: a result lacks it, or there are several to choose from.
+        DataError: there are several.
     """
-    sources = results[0].content.corruptions
-    if source is None and len(sources) > 1:
+    sources = list(saved.content.corruptions)
+    if len(sources) > 1:
         raise DataError(
-            f"{results[0].folder}: has corruption benchmarks of {', '.join(sources)}; choose one with --source"
+            f"{saved.folder}: has corruption benchmarks of {', '.join(sources)}; evaluate one only"
         )
-    name = source or next(iter(sources), "")
-    warn_of_other_data(results, name, lambda saved: saved.corruptions(name).data_sha256)
-    return name
+    return sources[0]
 
 
-def corruption_scores(saved: SavedResult, source: str, step: str, score: str) -> NDArray[np.float64]:
-    """A score of each image of a corruption benchmark at one step.
+# Numbers with intervals.
+
+
+def percent(value: float, interval: Interval | None = None, *, form: str = ".2f") -> str:
+    """A value with its interval in percent, e.g. "99.43 [99.21, 99.60]"."""
+    text = f"{100 * value:{form}}"
+    return text if interval is None else f"{text} [{', '.join(f'{100 * end:{form}}' for end in interval)}]"
+
+
+def over_runs(values: Sequence[float], *, form: str = ".2f", of_shares: bool = True) -> str:
+    """The mean of several runs in percent, with Student's interval; of one run, its value."""
+    interval = mean_interval(values, of_shares=of_shares) if len(values) > 1 else None
+    return percent(float(np.mean(values)), interval, form=form)
+
+
+def resampled_rate(counted: Counts, total: Counts, *, replicates: int = 1000) -> Counts:
+    """``(1 + R,)`` a rate, and the rate in each resample of the people.
 
     Args:
-        saved: the result.
-        source: name of the source of faces.
-        step: "clean", or kind and severity: "blur/0.4".
-        score: name of a score in the result; or "v", RTS's uncertainty, computed from its quality −log v.
-
-    Returns:
-        ``(N,)``.
-
-    Raises:
-        DataError: no such score or step, or v of another method.
+        counted: ``(n,)`` number of counted things of each person; or ``(n, n)`` number of counted pairs of each two
+            people, on the diagonal those of one person.
+        total: numbers of all things or pairs, likewise.
+        replicates: number of resamples; those that have nothing left are dropped.
     """
-    if score != "v":
-        return saved.array(f"corruptions/{source}/{step}/{score}").astype(np.float64)
-    method = saved.content.model.method
-    if method != "rts":
-        raise DataError(f"{saved.folder}: only RTS has a score v, but this model's method is {method}")
-    v: NDArray[np.float64] = np.exp(-corruption_scores(saved, source, step, "quality"))
-    return v
+    people = len(total)
+    weights = np.array([np.ones(people), *subject_counts(people, replicates, seed=0)])
+
+    def weighted(counts: Counts) -> Counts:
+        if counts.ndim == 1:
+            return np.asarray(weights @ counts)
+        # A pair of one person counts as often as the person was drawn, others as often as both were.
+        own = np.diag(counts)
+        return np.asarray(((weights @ (counts - np.diag(own))) * weights).sum(axis=1) + weights @ own)
+
+    totals = weighted(total)
+    return np.asarray(weighted(counted)[totals > 0] / totals[totals > 0])
 
 
-# Tables.
+def rate_of_pairs(
+    counted: NDArray[np.bool_],
+    among: NDArray[np.bool_],
+    people: tuple[NDArray[np.int64], NDArray[np.int64]],
+    *,
+    rule_of_three: bool = False,
+) -> str:
+    """The share of some pairs that are counted, with its interval from resamples of the people.
 
-
-def percent(measured: Measured) -> str:
-    """A value with its interval in percent, e.g. "99.43 [99.21, 99.60]"."""
-    return markdown.percent(measured.value, (measured.low, measured.high))
-
-
-# Figures.
-
-
-def add_out(parser: argparse.ArgumentParser, help: str) -> None:
-    """Add the argument for the output of a figure."""
-    parser.add_argument("--out", type=Path, required=True, metavar="PATH", help=help)
+    Args:
+        counted: for each pair.
+        among: which pairs the share is of.
+        people: numbers of the first and of the second person of each pair, which broadcast to the pairs' shape. All
+            people from 0 to the highest are resampled.
+        rule_of_three: whether the interval of a rate of 0 reaches at least 3 / n, n being the number of people.
+    """
+    if not among.any():
+        return "–"
+    first, second = (np.broadcast_to(side, among.shape) for side in people)
+    count = 1 + max(int(first.max()), int(second.max()))
+    shares = resampled_rate(
+        *(
+            np.bincount(first[mask] * count + second[mask], minlength=count * count)
+            .reshape(count, count)
+            .astype(np.float64)
+            for mask in (counted & among, among)
+        )
+    )
+    low, high = percentile_interval(shares[1:])
+    if rule_of_three and shares[0] == 0:
+        high = max(high, min(1, 3 / count))
+    return f"{shares[0]:.4f} [{low:.4f}, {high:.4f}]"

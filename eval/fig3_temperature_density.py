@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
-from common import add_out, parser_of, run
+from common import parser_of, run
 from numpy.typing import NDArray
 
 from facerts.errors import DataError
@@ -26,7 +27,7 @@ def main() -> None:
         "--delta", nargs="+", type=float, default=[8, 16, 32], help="Degrees of freedom δ, above 2."
     )
     parser.add_argument("--v", nargs="+", type=float, default=[0.5, 1, 2], help="Uncertainties v, above 0.")
-    add_out(parser, "SVG file.")
+    parser.add_argument("--out", type=Path, required=True, metavar="PATH", help="SVG file.")
     options = parser.parse_args()
     write_svg(options.out, figure(options.delta, options.v))
 

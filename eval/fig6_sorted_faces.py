@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from base64 import b64encode
 from html import escape
+from pathlib import Path
 
 import numpy as np
-from common import SavedResult, add_out, load_labeled, parser_of, run
+from common import parser_of, run
 
 from facerts.cli.output import warn
 from facerts.errors import DataError
+from facerts.evaluation.labeled import SavedResult, load_labeled
 from facerts.io.files import atomic_write
 
 PAGE = """<!doctype html>
@@ -51,7 +53,7 @@ def main() -> None:
         default="uncertainty",
         help="Score to sort by: uncertainty (the default), quality, norm, sharpness …",
     )
-    add_out(parser, "HTML file.")
+    parser.add_argument("--out", type=Path, required=True, metavar="PATH", help="HTML file.")
     options = parser.parse_args()
     saved = load_labeled([options.result])[0]
     with atomic_write(options.out, "w") as file:

@@ -32,7 +32,7 @@ from facerts.evaluation.fiqa.run import run_fiqa
 from facerts.evaluation.groups import read_groups
 from facerts.evaluation.options import EvaluationOptions, open_without
 from facerts.hub.registry import find_model
-from facerts.report.fiqa import write_fiqa_report
+from facerts.report.league_report import write_league_report
 
 RECOGNIZERS = {
     "mobilefacenet": "mobilefacenet.onnx",
@@ -91,7 +91,7 @@ def main() -> None:
                 others={pets.name: pets},
                 excluded=FOR_DEVELOPMENT,
             )
-    write_fiqa_report(options.out)
+    write_league_report(options.out)
     print((options.out / "tables.md").read_text(encoding="utf-8"))
 
 

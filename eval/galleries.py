@@ -21,7 +21,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from common import parser_of, run
+from common import parser_of, resampled_rate, run
 from degraded_faces import CHOSEN_ON, CONFIRMED_ON
 from numpy.typing import NDArray
 from reasons import FMR, KEEP, crop_names
@@ -34,9 +34,8 @@ from facerts.images.corruptions import KINDS, degrade
 from facerts.io.progress import track
 from facerts.metrics.identification import fnir_at_fpir
 from facerts.metrics.intervals import percentile_interval
-from facerts.metrics.resample import subject_counts
 from facerts.metrics.templates import pool
-from facerts.report.markdown import markdown_table
+from facerts.report.table import markdown_table
 from facerts.scoring import Scorer
 from facerts.scoring.reasons import NOT_A_FACE, in_order
 
@@ -88,10 +87,7 @@ class Rates:
 
     def resampled(self, name: str) -> NDArray[np.float64]:
         """The share, then that of each resample of the people."""
-        counts = self.counts[name]
-        drawn = [counts @ weights for weights in subject_counts(self.people, 1000, seed=0)]
-        totals = np.array([counts.sum(axis=1), *drawn])
-        return np.asarray(totals[:, 0] / np.maximum(totals[:, 1], 1e-9))
+        return resampled_rate(*self.counts[name])
 
 
 def main() -> None:

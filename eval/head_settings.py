@@ -40,7 +40,7 @@ from facerts.metrics.intervals import mean_interval
 from facerts.metrics.ood import separation
 from facerts.metrics.reject_areas import reject_areas
 from facerts.report.figures import Effect, effects, write_svg
-from facerts.report.markdown import markdown_table
+from facerts.report.table import markdown_table
 from facerts.training.posthoc.features import Features, Views, cached_features
 from facerts.training.posthoc.graft_heads import QualityModule
 from facerts.training.posthoc.posthoc_quality import build_method, configure

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-from common import parser_of, run
+from common import parser_of, percent, run
 from numpy.typing import NDArray
 
 from facerts.benchmarks import pairs_from_identities
@@ -29,9 +29,9 @@ from facerts.evaluation.labeled import split_label
 from facerts.evaluation.verification import verification_of
 from facerts.metrics.all_pairs import AllPairs, all_pairs, resampled_thresholds
 from facerts.metrics.intervals import percentile_interval
-from facerts.report.markdown import markdown_table, percent
+from facerts.report.table import markdown_table
+from facerts.training.distillation.embeddings import TeacherEnsemble
 from facerts.training.distillation.losses import principal_directions
-from facerts.training.distillation.teachers import TeacherEnsemble
 
 Embedding = NDArray[np.float32]
 

@@ -1,4 +1,4 @@
-"""Methods or settings compared over several training runs, as in docs/results/methods.md.
+"""Methods or settings compared over several training runs, as in docs/results/papers.md.
 
 python eval/paper_tables.py out/papers RTS=rts "its norm=rts:norm" ArcFace=arcface PFE=pfe
 python eval/paper_tables.py out/papers "λ 10=rts" "λ 1=rts_l1" "λ 0.1=rts_l0.1" --figure lambda.svg
@@ -18,21 +18,20 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean
 from typing import NamedTuple
 
 import numpy as np
-from common import accuracy, corruption_source, parser_of, run
+from common import accuracy, add_figure, corruption_source, over_runs, parser_of, percent, run
 from numpy.typing import NDArray
 
 from facerts.errors import DataError
 from facerts.evaluation.labeled import SavedResult, load_labeled, split_label
-from facerts.metrics.intervals import Interval, mean_interval
+from facerts.metrics.intervals import Interval
 from facerts.metrics.ood import separation
 from facerts.metrics.paired import compare_pairs, compare_separations
 from facerts.metrics.resample import pair_subjects
 from facerts.report.figures import Effect, effects, write_svg
-from facerts.report.markdown import markdown_table
+from facerts.report.table import markdown_table
 
 TPR = 0.95
 # Milder degradations are still good faces.
@@ -158,7 +157,7 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--replicates", type=int, default=300, help="Bootstrap resamples (default: 300).")
     parser.add_argument("--measures", nargs="+", help="Columns, by their names; all by default.")
-    parser.add_argument("--figure", type=Path, metavar="PATH", help="SVG file of the differences.")
+    add_figure(parser)
     return parser.parse_args()
 
 
@@ -199,15 +198,11 @@ def common_seeds(row: Row, other: Row) -> list[int]:
 
 def cell(measured: Measured, *, signed: bool = False) -> str:
     """The mean over the seeds in percent, with the intervals that there are."""
-    form = "{:+.2f}" if signed else "{:.2f}"
-
-    def ends(interval: Interval) -> str:
-        return ", ".join(form.format(100 * end) for end in interval)
-
-    text = form.format(100 * fmean(measured.values))
-    if len(measured.values) > 1:
-        text += f" [{ends(mean_interval(measured.values, of_shares=not signed))}]"
-    return text if measured.ci95 is None else f"{text} {{{ends(measured.ci95)}}}"
+    form = "+.2f" if signed else ".2f"
+    text = over_runs(measured.values, form=form, of_shares=not signed)
+    if measured.ci95 is None:
+        return text
+    return f"{text} {{{percent(0, measured.ci95, form=form).split('[')[1].rstrip(']')}}}"
 
 
 def figure(differences: dict[str, dict[str, Measured]], reference: str) -> str:
@@ -240,7 +235,7 @@ def measures(options: argparse.Namespace, rows: Sequence[Row]) -> Iterator[Measu
         yield from separations(options, results[0])
     if all(saved.content.corruptions for saved in results):
         found = True
-        source = corruption_source(results, None)
+        source = corruption_source(results[0])
         check_same_data(results, lambda saved: saved.corruptions(source).data_sha256)
         yield from degradations(results[0], source, options)
     if all(saved.content.reject.get(options.benchmark) for saved in results):
@@ -293,7 +288,7 @@ def verification(benchmark: str, replicates: int) -> Measure:
             replicates=replicates,
         )["accuracy"].ci95
 
-    return Measure(f"{benchmark}, accuracy", lambda saved, _: accuracy(saved, benchmark).value, interval)
+    return Measure(f"{benchmark}, accuracy", lambda saved, _: accuracy(saved, benchmark), interval)
 
 
 def separations(options: argparse.Namespace, first: SavedResult) -> Iterator[Measure]:

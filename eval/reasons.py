@@ -38,7 +38,7 @@ from facerts.embedding import FaceOutputs
 from facerts.images import CROP_SIZE, decode
 from facerts.images.align import align
 from facerts.metrics.calibration import wilson
-from facerts.report.markdown import markdown_table
+from facerts.report.table import markdown_table
 from facerts.scoring import Scorer, reasons
 
 Image = NDArray[np.uint8]
@@ -226,7 +226,7 @@ def write_probe(path: Path, sha256: str, weights: NDArray[np.float64], bias: flo
 def confirm(
     scorer: Scorer, detector: Detector, crops: Crops, pets: Crops, options: argparse.Namespace
 ) -> None:
-    """Print the tables of docs/results/use.md."""
+    """Print the tables of docs/results/reasons.md."""
     header = [
         "degradation",
         "right reason",

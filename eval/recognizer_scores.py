@@ -18,11 +18,10 @@ from collections.abc import Sequence
 
 import numpy as np
 from common import parser_of, run
-from image_sets import open_image_set
+from image_sets import DEGRADED_BY, degradation, open_image_set
 from numpy.typing import NDArray
 
 from facerts.datasets import Source, Subset, open_source
-from facerts.datasets.changed import DEGRADED_BY, degradation
 from facerts.embedding import OnnxEmbedder, load_embedder
 from facerts.embedding.embed import embed_source
 from facerts.embedding.outputs import CropScore, FaceOutputs
@@ -31,7 +30,7 @@ from facerts.embedding.recognizer_scores.pruning import pruning_stability
 from facerts.errors import DataError
 from facerts.metrics.compared_pairs import compare_all
 from facerts.metrics.reject_areas import Estimate, reject_areas
-from facerts.report.markdown import markdown_table
+from facerts.report.table import markdown_table
 
 HEADER = ("recognizer", "score", "area, clean", "area, degraded", "correlation with severity")
 SETS = ("clean", "degraded")

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
-from common import parser_of, run
+from common import add_sources, over_runs, parser_of, run
 from image_sets import open_image_set
 from numpy.typing import NDArray
 
@@ -25,9 +25,8 @@ from facerts.embedding.embed import embed_source
 from facerts.embedding.outputs import Embedder
 from facerts.errors import ModelError
 from facerts.evaluation.options import open_without
-from facerts.metrics.intervals import mean_interval
 from facerts.metrics.ood import separation
-from facerts.report.markdown import markdown_table, percent
+from facerts.report.table import markdown_table
 
 SEED = 0
 
@@ -90,7 +89,7 @@ def main() -> None:
             )
     header = ["score", "models", "faces against non-faces, AUROC", "clean against degraded, AUROC"]
     rows = [
-        [name, str(len(pairs)), *(cell(list(values)) for values in zip(*pairs, strict=True))]
+        [name, str(len(pairs)), *(over_runs(values) for values in zip(*pairs, strict=True))]
         for name, pairs in found.items()
     ]
     print(markdown_table(header, rows))
@@ -99,13 +98,7 @@ def main() -> None:
 def arguments() -> argparse.Namespace:
     parser = parser_of(__doc__)
     parser.add_argument("models", nargs="+", type=Path, metavar="MODEL", help="Exported models of RTS.")
-    parser.add_argument("--in", dest="faces", action="append", required=True, help="Faces; repeatable.")
-    parser.add_argument(
-        "--out-of", dest="others", action="append", required=True, help="Non-faces; repeatable."
-    )
-    parser.add_argument("--exclude-out-of", help="Pattern of file names to leave out of the non-faces.")
-    parser.add_argument("--heldout", required=True, help="Held-out faces.")
-    parser.add_argument("--threads", type=int, default=1, help="CPU threads (default: 1).")
+    add_sources(parser)
     return parser.parse_args()
 
 
@@ -120,11 +113,6 @@ def log_scales(embedder: Embedder, sources: list[Source]) -> Iterator[NDArray[np
         if "log_scale" not in outputs.extras:
             raise ModelError(f"{embedder.name}: has no output log_scale; only models trained with rts do")
         yield outputs.extras["log_scale"].astype(np.float64)
-
-
-def cell(values: list[float]) -> str:
-    """The mean of the models' values in percent, with its interval."""
-    return percent(float(np.mean(values)), mean_interval(values, of_shares=True) if len(values) > 1 else None)
 
 
 if __name__ == "__main__":

@@ -20,18 +20,14 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
-from common import parser_of, run
+from common import parser_of, rate_of_pairs, run
 from image_sets import open_image_set
 from numpy.typing import NDArray
 
 from facerts.datasets import Source, Subset, open_source
 from facerts.errors import DataError
-from facerts.metrics.intervals import percentile_interval
-from facerts.metrics.resample import subject_counts
-from facerts.report.markdown import markdown_table
+from facerts.report.table import markdown_table
 from facerts.scoring import Scorer, load
-
-REPLICATES = 1000
 
 
 @dataclass(frozen=True)
@@ -141,6 +137,8 @@ def rows_of(
     once = first.original[:, None] != second.original
     if first is second:
         once = np.triu(once)
+    numbers = np.unique(np.concatenate([first.person, second.person]), return_inverse=True)[1]
+    people = numbers[: len(first.person), None], numbers[None, len(first.person) :]
     limits = [-np.inf, *(scorer.threshold(keep) for keep in options.keep), np.inf]
     names = ["", *(f"{keep:g}" for keep in options.keep), ""]
     for (low, high), (above, below) in zip(pairwise(limits), pairwise(names), strict=True):
@@ -152,37 +150,10 @@ def rows_of(
                 words,
                 f"{fmr:g}",
                 f"{np.sum(band & ~same):,}",
-                rate(match, band & ~same, first, second),
+                rate_of_pairs(match, band & ~same, people),
                 f"{np.sum(band & same):,}",
-                rate(~match, band & same, first, second),
+                rate_of_pairs(~match, band & same, people),
             ]
-
-
-def rate(counted: NDArray[np.bool_], pairs: NDArray[np.bool_], first: Images, second: Images) -> str:
-    """The share of the pairs that are counted, with its interval."""
-    if not pairs.any():
-        return "–"
-    people, numbers = np.unique(np.concatenate([first.person, second.person]), return_inverse=True)
-    rows, columns = numbers[: len(first.person)], numbers[len(first.person) :]
-    among, total = (_by_people(mask, rows, columns, len(people)) for mask in (counted & pairs, pairs))
-    shares = []
-    for counts in subject_counts(len(people), REPLICATES, seed=0):
-        # A pair of one person counts as often as the person was drawn, others as often as both were.
-        weights = np.outer(counts, counts)
-        np.fill_diagonal(weights, counts)
-        if (weighted := np.sum(weights * total)) > 0:
-            shares.append(np.sum(weights * among) / weighted)
-    low, high = percentile_interval(np.array(shares))
-    return f"{among.sum() / total.sum():.4f} [{low:.4f}, {high:.4f}]"
-
-
-def _by_people(
-    mask: NDArray[np.bool_], rows: NDArray[np.int64], columns: NDArray[np.int64], people: int
-) -> NDArray[np.float64]:
-    """Number of pairs of each two people, ``(people, people)``."""
-    at, to = np.nonzero(mask)
-    counts = np.bincount(rows[at] * people + columns[to], minlength=people * people)
-    return counts.reshape(people, people).astype(np.float64)
 
 
 if __name__ == "__main__":

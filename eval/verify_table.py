@@ -19,18 +19,14 @@ from itertools import combinations
 from pathlib import Path
 
 import numpy as np
-from common import parser_of, run
+from common import parser_of, rate_of_pairs, run
 from numpy.typing import NDArray
 
 from facerts.benchmarks.lfw import load_lfw
 from facerts.errors import DataError
 from facerts.io.progress import track
-from facerts.metrics.intervals import percentile_interval
-from facerts.metrics.resample import pair_weights
-from facerts.report.markdown import markdown_table
+from facerts.report.table import markdown_table
 from facerts.scoring import Scorer, Verification, load
-
-REPLICATES = 1000
 
 
 @dataclass(frozen=True)
@@ -151,17 +147,11 @@ def rate(counted: NDArray[np.bool_], among: NDArray[np.bool_], people: NDArray[n
     """The share of some pairs that are counted, with its interval."""
     if not among.any():
         return "–"
-    counted, people = counted[among], people[among]
-    same = people[:, 0] == people[:, 1]
-    shares = [
-        np.average(counted, weights=weights)
-        for weights in pair_weights(same, people, replicates=REPLICATES)
-        if weights.any()
-    ]
-    low, high = percentile_interval(np.array(shares))
-    if not counted.any():
-        high = max(high, min(1, 3 / len(np.unique(people))))
-    return f"{np.mean(counted):.4f} [{low:.4f}, {high:.4f}]"
+    _, numbers = np.unique(people[among], return_inverse=True)
+    sides = numbers.reshape(-1, 2).T
+    return rate_of_pairs(
+        counted[among], np.ones(among.sum(), dtype=bool), (sides[0], sides[1]), rule_of_three=True
+    )
 
 
 if __name__ == "__main__":

@@ -38,7 +38,7 @@ from facerts.hub.registry import find_model
 from facerts.images import CROP_SIZE, encode_jpeg, encode_png, read
 from facerts.images.align import TEMPLATE, align, similarity_transform
 from facerts.integrations.insightface import FaceAnalysis
-from facerts.report.markdown import markdown_table
+from facerts.report.table import markdown_table
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("insightface", "uniface")

@@ -12,10 +12,9 @@ import typer
 from typer.core import TyperGroup
 
 from facerts.cli.ending import DEBUG_VARIABLE, ending, report_error
-from facerts.cli.option_groups import Commands
 from facerts.version import __version__
 
-# One file per command, with a function or a group of that name.
+# One file per command; each has `register(app)`.
 COMMANDS = (
     "data",
     "train",
@@ -47,11 +46,15 @@ class _Group(TyperGroup):
 
 def build_app() -> typer.Typer:
     """The command line with all its subcommands."""
-    app = Commands(name="facerts", cls=_Group, no_args_is_help=True, pretty_exceptions_enable=False)
+    app = typer.Typer(
+        name="facerts",
+        cls=_Group,
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+    )
     app.callback()(shared)
     for name in COMMANDS:
-        command = getattr(import_module(f"facerts.cli.{name}"), name)
-        app.add_typer(command, name=name) if isinstance(command, typer.Typer) else app.command()(command)
+        import_module(f"facerts.cli.{name}").register(app)
     return app
 
 

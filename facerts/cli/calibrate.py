@@ -7,11 +7,26 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from facerts.cli.options import BatchOptions, CropOptions, GroupOptions, Json, Model
+from facerts.cli.options import (
+    Batch,
+    Detector,
+    GroupEdges,
+    GroupRules,
+    Json,
+    Model,
+    Offline,
+    Provider,
+    Threads,
+)
 from facerts.cli.output import EXIT_SOME_FAILED, fields_table, print_json, rows_table, warn
 
 if TYPE_CHECKING:
     from facerts.onnx.contract import Calibration, Description, ErrorRate, KeptPairs, MatchThreshold
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(calibrate)
 
 
 def calibrate(
@@ -52,8 +67,8 @@ def calibrate(
             help="Match sums of the embeddings of a crop and its mirror image; facerts embed uses only the crop."
         ),
     ] = False,
-    *,
-    groups: GroupOptions,
+    groups: GroupRules = None,
+    group_edges: GroupEdges = None,
     out_of: Annotated[
         list[str] | None,
         typer.Option(
@@ -62,8 +77,11 @@ def calibrate(
             "through; may be repeated.",
         ),
     ] = None,
-    crops: CropOptions,
-    batches: BatchOptions,
+    detector: Detector = "none",
+    offline: Offline = False,
+    batch_size: Batch = 64,
+    threads: Threads = None,
+    provider: Provider = None,
     json: Json = False,
 ) -> None:
     """Choose quality thresholds and match thresholds on your own faces, and write them into the model.
@@ -73,6 +91,8 @@ def calibrate(
     Example: facerts calibrate --model m.onnx --faces faces/
     """
     from facerts.calibration.quality_thresholds import calibrate as run
+    from facerts.detection import open_face_finder
+    from facerts.evaluation.groups import read_groups
 
     result = run(
         model,
@@ -82,10 +102,12 @@ def calibrate(
         keep=keep or None,
         fmr=fmr or None,
         flip=flip,
-        groups=groups.read(),
+        groups=read_groups(groups or (), group_edges or ()) if groups or group_edges else None,
         non_faces=out_of or None,
-        detector=crops.open(batches),
-        **batches.keywords(),
+        detector=open_face_finder(detector, providers=provider, threads=threads),
+        providers=provider,
+        threads=threads,
+        batch_size=batch_size,
     )
     calibration = result.description.calibration
     assert calibration is not None

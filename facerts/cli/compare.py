@@ -12,6 +12,11 @@ from facerts.cli.output import print_json, warn
 from facerts.cli.results import show_comparison
 
 
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(compare)
+
+
 def compare(
     results: Annotated[
         list[str],
@@ -36,6 +41,9 @@ def compare(
             help="A training run or its log.jsonl, as LABEL=PATH; default: that of the result folder."
         ),
     ] = None,
+    score: Annotated[
+        str, typer.Option(help="Image score that the figures show, such as quality, uncertainty or norm.")
+    ] = "quality",
     title: Annotated[str, typer.Option(help="Title of the page.")] = "facerts comparison",
     json: Json = False,
 ) -> None:
@@ -45,13 +53,13 @@ def compare(
     """
     from facerts.evaluation.compare import compare_methods, methods_of, write_comparison
     from facerts.evaluation.labeled import load_labeled
-    from facerts.report.comparison import subjects_of, write_comparison_report
+    from facerts.report.comparison_report import subjects_of, write_comparison_report
 
     methods = methods_of(load_labeled(results))
     subjects = subjects_of(methods, log or ())
     comparison = compare_methods(methods, embedding=embedding)
     write_comparison(comparison, out)
-    write_comparison_report(methods, subjects, comparison, out, title=title)
+    write_comparison_report(methods, subjects, comparison, out, title=title, score=score)
     for note in comparison.notes:
         warn(note)
     print_json(comparison.to_json()) if json else show_comparison(comparison)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.markup import escape
@@ -13,6 +13,9 @@ from rich.table import Table
 
 from facerts.io.console import printable, say
 from facerts.io.console import warn as warn
+
+if TYPE_CHECKING:
+    from facerts.report.table import Table as ResultTable
 
 # Documented in docs/command-line.md.
 EXIT_SOME_FAILED = 1
@@ -61,14 +64,24 @@ def fields_table(fields: Mapping[str, Any], console: Console | None = None) -> N
     (console or stdout).print(table)
 
 
-def rows_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table with a header; the first column is text, the others are numbers."""
+def rows_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]], *, words: int = 1) -> None:
+    """Print a table with a header; so many of its first columns are text, the others numbers."""
     table = Table(title=escape(title), title_justify="left")
     for position, name in enumerate(header):
-        table.add_column(name, justify="left" if position == 0 else "right")
+        table.add_column(name, justify="left" if position < words else "right")
     for row in rows:
         table.add_row(*[escape(cell) for cell in row])
     stdout.print(table)
+
+
+def print_table(table: ResultTable, title: str | None = None) -> None:
+    """Print a table of a result, as the page shows it, under its own title or another."""
+    from facerts.report.numbers import SPACE
+    from facerts.report.table import plain
+
+    rows = [[plain(cell).replace(SPACE, " ") for cell in row] for row in table.rows]
+    header = [column.replace(SPACE, " ") for column in table.columns]
+    rows_table((title or table.title).replace(SPACE, " "), header, rows, words=table.words)
 
 
 def _text(value: Any) -> str:

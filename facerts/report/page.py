@@ -17,7 +17,10 @@ from facerts.report.subject import Subject, load_subjects
 from facerts.version import __version__
 
 if TYPE_CHECKING:
-    from facerts.report.elements import PageSection
+    from facerts.report.page_elements import PageSection
+
+PAGE_FILE = "report.html"
+REPORT_EXTRA = "figures and pages need matplotlib and Jinja: pip install 'facerts[report]'"
 
 
 def write_report(
@@ -67,7 +70,7 @@ def write_page(
         from facerts.report import sections
         from facerts.report.verdict import verdicts
     except ImportError as error:
-        raise MissingExtraError("reports need matplotlib and Jinja: pip install 'facerts[report]'") from error
+        raise MissingExtraError(REPORT_EXTRA) from error
     environment = jinja2.Environment(
         loader=jinja2.FunctionLoader(_resource),
         autoescape=True,

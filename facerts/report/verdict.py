@@ -9,13 +9,14 @@ from typing import NamedTuple
 from facerts.evaluation.compare.table import joined
 from facerts.evaluation.results.comparison import Comparison, PairedDifference
 from facerts.evaluation.results.corruptions import CorruptionResult
+from facerts.evaluation.results.fiqa import FiqaSection
 from facerts.evaluation.results.identification import IdentificationResult
 from facerts.evaluation.results.ood import OodResult
 from facerts.evaluation.results.reject import RejectResult
 from facerts.evaluation.results.verification import VerificationResult
 from facerts.metrics.intervals import Interval
-from facerts.report.comparison_sections import negative
-from facerts.report.fiqa_verdict import league_verdict
+from facerts.report.comparison_tables import negative
+from facerts.report.league_tables import BOUND, END, areas_of, ranked
 from facerts.report.numbers import complement, interval, percent, points, points_interval, rate
 from facerts.report.sections import headline_curve, headline_fmr
 from facerts.report.subject import Subject, by_name
@@ -50,16 +51,14 @@ class _Estimate(NamedTuple):
 
 
 def verdicts(subjects: Sequence[Subject], compared: Comparison | None = None) -> list[Verdict]:
-    """A verdict on each model, and one between them.
+    """A verdict on each model with results, and one between them.
 
-    Args:
-        subjects: subjects of the page; those without results have no verdict.
-        compared: their comparison, whose paired differences say which model is better; without it only what single
-            intervals allow is said.
+    The paired differences of a comparison say which model is better; without it only what single intervals allow is
+    said.
     """
-    found = [Verdict(subject.label, list(_findings(subject))) for subject in subjects]
+    each = [Verdict(subject.label, list(_findings(subject))) for subject in subjects]
     between = list(_rankings(subjects) if compared is None else _differences(compared))
-    return [verdict for verdict in (*found, Verdict("Between models", between)) if verdict.findings]
+    return [verdict for verdict in (*each, Verdict("Between models", between)) if verdict.findings]
 
 
 def _findings(subject: Subject) -> Iterator[Statement]:
@@ -75,7 +74,7 @@ def _findings(subject: Subject) -> Iterator[Statement]:
     for name, corrupted in sections.corruptions.items():
         yield Statement(f"{name}, corrupted", [_corruptions(corrupted)])
     for name, league in sections.fiqa.items():
-        if sentences := list(league_verdict(league)):
+        if sentences := list(_league(league)):
             yield Statement(name, sentences)
 
 
@@ -176,34 +175,69 @@ def _corruptions(section: CorruptionResult) -> str:
     return f"The median {_score(score)} of {section.images:,} faces falls at every step for {kinds}."
 
 
+def _league(section: FiqaSection) -> Iterator[str]:
+    """Sentences on one set of faces: which qualities predict errors better or worse than the reference."""
+    fmr = section.headline_fmr
+    if fmr is None:
+        return
+    means = areas_of(section, fmr).get(None, {})
+    reference = means.get(section.against)
+    if reference is None or (area := reference.area[END]) is None:
+        return
+    count = len(section.recognizers)
+    where = f"At FMR {rate(fmr)}{f', on average over {count} recognizers' if count > 1 else ''}"
+    yield (
+        f"{where}, rejecting up to 30 % of the genuine pairs by {section.against} leaves {percent(area, 1)} of the "
+        "misses that random rejection would leave."
+    )
+    better: list[str] = []
+    unclear: list[str] = []
+    worse: list[str] = []
+    for label in ranked(section):
+        entry = means.get(label)
+        if label in (section.against, BOUND) or entry is None or entry.difference_ci95 is None:
+            continue
+        ends = entry.difference_ci95[END]
+        if ends is not None:
+            (better if ends[1] < 0 else worse if ends[0] > 0 else unclear).append(label)
+    for labels, text in (
+        (better, "leave fewer"),
+        (unclear, "show no clear difference from it"),
+        (worse, "leave more"),
+    ):
+        if labels:
+            verb = text if len(labels) > 1 else text.replace("leave", "leaves").replace("show", "shows")
+            yield f"{joined(labels)} {verb}."
+
+
 def _rankings(subjects: Sequence[Subject]) -> Iterator[Statement]:
     """What single intervals of several models allow to say."""
     for name, having in by_name(subjects, lambda sections: sections.verification).items():
-        found = [
+        estimates = [
             _Estimate(subject.label, section.accuracy.value, section.accuracy.ci95, section.data_sha256)
             for subject, section in having
             if section.accuracy is not None
         ]
-        yield from _ranking(name, "decides more pairs correctly", found)
-    found = []
+        yield from _ranking(name, "decides more pairs correctly", estimates)
+    estimates = []
     for subject in subjects:
         if (section := subject.sections.ood) is not None:
             numbers = next(iter(section.by.values()))
             data = sorted(section.data_sha256.items()) or None
-            found.append(_Estimate(subject.label, numbers.tnr_at_tpr["0.95"], numbers.ci95["0.95"], data))
-    yield from _ranking("Non-faces", "rejects more non-faces while it keeps 95 % of the faces", found)
+            estimates.append(_Estimate(subject.label, numbers.tnr_at_tpr["0.95"], numbers.ci95["0.95"], data))
+    yield from _ranking("Non-faces", "rejects more non-faces while it keeps 95 % of the faces", estimates)
 
 
-def _ranking(topic: str, does: str, found: Sequence[_Estimate]) -> Iterator[Statement]:
-    if len(found) < 2:
+def _ranking(topic: str, does: str, estimates: Sequence[_Estimate]) -> Iterator[Statement]:
+    if len(estimates) < 2:
         return
-    if any(one.data is None or one.data != found[0].data for one in found):
+    if any(each.data is None or each.data != estimates[0].data for each in estimates):
         yield Statement(
             topic, ["The models were not measured on the same data: their numbers cannot be compared."]
         )
         return
-    best, *others = sorted(found, key=lambda one: -one.value)
-    near = [one.label for one in others if one.ci95[1] >= best.ci95[0]]
+    best, *others = sorted(estimates, key=lambda each: -each.value)
+    near = [each.label for each in others if each.ci95[1] >= best.ci95[0]]
     if near:
         yield Statement(
             topic,
@@ -213,7 +247,7 @@ def _ranking(topic: str, does: str, found: Sequence[_Estimate]) -> Iterator[Stat
             ],
         )
     else:
-        rest = joined([one.label for one in others])
+        rest = joined([each.label for each in others])
         above = "theirs" if len(others) > 1 else "the other"
         yield Statement(topic, [f"{best.label} {does} than {rest}: its interval lies above {above}."])
 

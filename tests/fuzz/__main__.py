@@ -12,7 +12,7 @@ from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
 
-from facerts.report.markdown import markdown_table
+from facerts.report.table import markdown_table
 from tests.fuzz.campaign import fuzz, keep_failures
 from tests.fuzz.readers import READERS
 from tests.fuzz.sandbox import MAX_MIB, MAX_SECONDS, READ, REFUSED

@@ -21,7 +21,9 @@ from facerts.evaluation.options import EvaluationOptions
 from facerts.evaluation.results import Comparison
 from facerts.evaluation.run import run_pairs
 from facerts.report import figures
-from facerts.report.comparison import subjects_of, write_comparison_report
+from facerts.report.comparison_report import subjects_of, write_comparison_report
+from facerts.report.comparison_tables import method_tables
+from facerts.report.subject import validation_scores
 from tests.evaluation.test_compare_tables import Seeded
 
 pytestmark = pytest.mark.slow
@@ -29,7 +31,11 @@ pytestmark = pytest.mark.slow
 LOG = [
     {"kind": "train", "step": s, "epoch": s / 4, "v_p5": 1.0, "v_p50": 1.5 + s, "v_p95": 9.0}
     for s in range(1, 5)
-]
+] + [
+    {"kind": "quality", "step": step, "epoch": step / 4, "name": "people", "corruption": corruption,
+     **{f"{score}_p{p}": sign * p * step for score, sign in (("uncertainty", 1), ("norm", -1)) for p in (5, 50, 95)}}
+    for step in (1, 2) for corruption in ("clean", "low_resolution/0.8")
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -82,35 +88,57 @@ def test_tables_in_markdown_have_the_comparisons_numbers(
     text = (written / "tables.md").read_text(encoding="utf-8")
     both = [100 * run.content.verification["named"].accuracy.value for run in methods[0].runs]
     assert markdown_row(text, "Verification accuracy", "A=1") == [
-        *("A=1", "2", f"{np.mean(both):.2f} ({min(both):.2f} to {max(both):.2f})")
+        *("A=1", "2", f"{np.mean(both):.2f}\u00a0% ({min(both):.2f} to {max(both):.2f})")
     ]
     own = methods[1].runs[0].content.verification["named"].accuracy
     low, high = (100 * end for end in own.ci95)
     assert markdown_row(text, "Verification accuracy", "B")[2] == (
-        f"{100 * own.value:.2f} [{low:.2f}, {high:.2f}]"
+        f"{100 * own.value:.2f}\u00a0% [{low:.2f}, {high:.2f}]"
     )
-    for table in comparison.tables:
+    for table in method_tables(comparison):
         assert f"### {table.title}\n" in text
         assert table.note in text
+    assert "FNMR at FMR 10\u00a0%" in text
+    assert not re.search(r"\bTAR\b|TNR@", text)
     for name in re.findall(r"!\[[^\]]*\]\(([^)]+)\)", text):
         assert (written / name).is_file()
 
 
 def test_every_figure_is_a_file_of_its_own_that_names_the_methods(written: Path) -> None:
     drawn = {path.stem: texts(path) for path in written.glob("*.svg")}
-    assert set(drawn) == {"balance", "scores", "reject_named", "blur_people", "uncertainty"}
+    assert set(drawn) == {
+        *("balance", "scores", "reject_named", "blur_people", "uncertainty", "degraded_over_training")
+    }
     assert all(label in drawn["balance"] for label in ("A=1", "B", "AUROC of quality"))
     for name in ("scores", "blur_people"):
         assert all(f"quality, {run}" in drawn[name] for run in ("A=1, run 1", "A=1, run 2", "B"))
     labels = ("A=1", "B", "best possible", "at random", "norm", "FNMR at FMR 5\u00a0%, named")
     assert all(label in drawn["reject_named"] for label in labels)
     assert "A=1: median, 5 to 95 %" in drawn["uncertainty"]
+    labels = ("A=1", "clean", "low resolution", "training step", "uncertainty")
+    assert all(label in drawn["degraded_over_training"] for label in labels)
+
+
+def test_figures_show_the_score_that_is_asked_for(
+    methods: list[MethodRuns], comparison: Comparison, tmp_path: Path
+) -> None:
+    write_comparison_report(methods, subjects_of(methods), comparison, tmp_path, score="norm")
+    drawn = {path.stem: texts(path) for path in tmp_path.glob("*.svg")}
+    assert "AUROC of norm" in drawn["balance"]
+    assert all("norm, B" in drawn[name] for name in ("scores", "blur_people"))
+    assert "norm" in drawn["degraded_over_training"]
+
+
+def test_percentiles_of_degraded_faces_are_read_by_step(methods: list[MethodRuns]) -> None:
+    ((_, runs), _) = subjects_of(methods)
+    (clean,) = validation_scores(runs, "norm")["clean"]
+    np.testing.assert_array_equal(clean, [[1, 2], [-5, -10], [-50, -100], [-95, -190]])
 
 
 def test_the_page_has_the_tables_and_figures(written: Path, comparison: Comparison) -> None:
     page = (written / "report.html").read_text(encoding="utf-8")
     section = page.split('<section id="methods">')[1].split("</section>")[0]
-    assert section.count("<svg") == 5
+    assert section.count("<svg") == 6
     assert section.count("<table") == len(comparison.tables)
     for table in comparison.tables:
         for row in table.rows:
@@ -130,7 +158,7 @@ def test_the_best_is_bold(methods: list[MethodRuns], tmp_path: Path) -> None:
     write_comparison_report(single, subjects_of(single), comparison, tmp_path)
     text = (tmp_path / "tables.md").read_text(encoding="utf-8")
     best = markdown_row(text, "Verification on named", "A")[-1]
-    assert re.fullmatch(r"\*\*\d+\.\d\d\*\* \[.*\]", best)
+    assert re.fullmatch(r"\*\*\d+\.\d\d\u00a0%\*\* \[.*\]", best)
     assert "**" not in "".join(markdown_row(text, "Verification on named", "B"))
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     marked = sum(
@@ -145,7 +173,7 @@ def test_the_best_is_bold(methods: list[MethodRuns], tmp_path: Path) -> None:
 
 def test_logs_are_the_folders_own_or_given_by_label(methods: list[MethodRuns], tmp_path: Path) -> None:
     ((_, runs), (_, others)) = subjects_of(methods)
-    assert [len(run.log) for run in runs] == [4, 0]
+    assert [len(run.log) for run in runs] == [8, 0]
     assert others[0].log == []
     (tmp_path / "log.jsonl").write_text(json.dumps(LOG[0]))
     given = [f"A=1={tmp_path}", f"A=1={tmp_path / 'log.jsonl'}", f"B={tmp_path}"]

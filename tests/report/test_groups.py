@@ -8,11 +8,10 @@ from xml.etree import ElementTree
 
 import pytest
 
-from facerts.cli.group_tables import show_groups
+from facerts.cli.results import show_groups
 from facerts.evaluation.results.groups import GroupsResult
 from facerts.report.figures.groups import accepted_by_group
-from facerts.report.group_findings import group_findings
-from facerts.report.groups import group_parts
+from facerts.report.group_tables import accepted_table, errors_table, group_findings
 
 
 def contrast(worst: str, best: str, difference: float, half: float, **changes: Any) -> dict[str, Any]:
@@ -94,14 +93,11 @@ def test_sentences_name_the_worst_and_the_best_and_whether_that_is_clear(section
 
 
 def test_the_report_has_a_table_for_each_attribute_with_the_worst_in_words(section: GroupsResult) -> None:
-    (part,) = group_parts(section)
-    assert part.title == "age"
-    accepted, matching = part.tables
+    age = section.by["age"]
+    accepted, matching = accepted_table("age", age), errors_table("age", "net", age.matching["net"])
     cells = {
         row[0].text: [(cell.text.replace("\u00a0", " "), cell.small) for cell in row[1:]]
-        for table in part.tables
-        for row in table.rows
-        if table is accepted
+        for row in accepted.rows
     }
     assert list(accepted.columns) == ["age", "images", "accepted by head", "accepted by norm"]
     assert cells == {
@@ -125,8 +121,6 @@ def test_the_report_has_a_table_for_each_attribute_with_the_worst_in_words(secti
     texts = [cell.text.replace("\u00a0", " ") for cell in matching.rows[-1]]
     assert texts == ["all", "300", "20.00 %", "6.25 %", "90,000", "0.1000 %", "0.1000 %"]
     assert [cell.text for cell in matching.rows[2]] == ["[one]", "0", "–", "–", "0", "–", "–"]
-    assert "Quality thresholds keep 95\u00a0% of all images." in part.text
-    assert part.notes == ["A note."]
 
 
 def test_the_figure_has_a_row_for_each_group_and_a_color_for_each_quality(section: GroupsResult) -> None:
@@ -147,15 +141,9 @@ def test_the_terminal_shows_the_same(section: GroupsResult, capsys: pytest.Captu
         if line.startswith("│")
     ]
     assert rows[:3] == [
-        ["below $13$", "500", "0.875 [0.8438, 0.9062]", "–"],
-        ["13 and above", "1,200", "1 [0.9688, 1]", "0.5 [0.4688, 0.5312]"],
-        ["all", "1,703", "0.9375", "0.9375"],
+        ["below $13$", "500", "87.50 % worst [84.38, 90.62]", "–"],
+        ["13 and above", "1,200", "100.00 % [96.88, 100.00]", "50.00 % [46.88, 53.12]"],
+        ["all", "1,703", "93.75 %", "93.75 %"],
     ]
-    assert rows[-2:] == [
-        ["[one]", "0", "–", "–", "0", "–"],
-        [
-            *("all", "300", "0.2 [0.1, 0.4]", "0.0625 [0.03125, 0.125]"),
-            *("90,000", "0.001 [0.0005, 0.002]"),
-        ],
-    ]
+    assert rows[-1][:3] == ["all", "300", "20.00 % [10.00, 40.00]"]
     assert "By head, images of age below $13$ (87.5 % [84.4, 90.6]) are accepted least" in shown

@@ -22,7 +22,7 @@ from facerts.evaluation.similarity import MLS
 from facerts.images import encode_jpeg
 from facerts.images import read as read_crop
 from facerts.report import write_report
-from facerts.report.comparison import subjects_of, write_comparison_report
+from facerts.report.comparison_report import subjects_of, write_comparison_report
 from facerts.report.crops import best_and_worst, worst_pairs
 from facerts.report.subject import load_subjects
 from tests.evaluation.conftest import Plain

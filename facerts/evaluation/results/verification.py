@@ -69,7 +69,10 @@ class VerificationResult(PairNumbers):
         description="Whether the embeddings of a crop and its mirror image are added; null if a table of "
         "embeddings was evaluated."
     )
-    similarity: str = Field(description="How pairs are compared: `cosine` or `mls`.")
+    similarity: str = Field(
+        default="cosine",
+        description="How pairs are compared: `cosine` or `mls`; absent in earlier versions, which only had the cosine.",
+    )
     accuracy: AccuracyResult | None = Field(
         default=None, description="Accuracy by folds; null for templates, which have no folds."
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
 
 from facerts.errors import DataError
@@ -18,7 +18,7 @@ def write_svg(path: Path, svg: str) -> None:
         file.write(on_paper(svg))
 
 
-def write_svgs(folder: Path, drawn: Mapping[str, str]) -> list[Path]:
+def write_svgs(folder: Path, drawn: Sequence[tuple[str, str]]) -> list[Path]:
     """Write figures under their names, with "_" for what does not belong into a file name.
 
     Returns:
@@ -27,10 +27,11 @@ def write_svgs(folder: Path, drawn: Mapping[str, str]) -> list[Path]:
     Raises:
         DataError: two names would become one file.
     """
-    paths = [folder / (re.sub(r"[^\w.+-]+", "_", name) + ".svg") for name in drawn]
+    paths = [folder / (re.sub(r"[^\w.+-]+", "_", name) + ".svg") for name, _ in drawn]
     if len(set(paths)) < len(paths):
-        raise DataError(f"{folder}: {', '.join(drawn)} would share a file name; rename labels")
-    for path, svg in zip(paths, drawn.values(), strict=True):
+        names = ", ".join(name for name, _ in drawn)
+        raise DataError(f"{folder}: {names} would share a file name; rename labels")
+    for path, (_, svg) in zip(paths, drawn, strict=True):
         write_svg(path, svg)
     return paths
 

@@ -124,9 +124,15 @@ class _Softmax(torch.autograd.Function):
 
 
 class Chunk:
-    """Cosines ``(B, c)`` of all images, as unit embeddings ``(B, d)``, to a chunk of the classes, centers ``(c, d)``.
+    """Cosines of all images to a chunk of the classes.
 
-    ``rows`` ``(B,)`` is an image's row of ``weight``, outside of 0 … c − 1 if its class is not in the chunk.
+    Args:
+        unit: ``(B, d)`` unit embeddings.
+        weight: ``(c, d)`` centers, of any norm.
+        rows: ``(B,)`` row of ``weight`` for each image; outside of 0 … c − 1 if its class is not in the chunk.
+
+    Attributes:
+        cosine: ``(B, c)``.
     """
 
     def __init__(self, unit: Tensor, weight: Tensor, rows: Tensor) -> None:

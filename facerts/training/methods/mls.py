@@ -35,7 +35,14 @@ def mutual_likelihood(
 
         −½ Σ_l [(μ_il − μ_jl)² / (σ²_il + σ²_jl) + log(σ²_il + σ²_jl)] − (d/2) log 2π
 
-    Means and positive variances are ``(P, d)``, the scores ``(P,)``.
+    Args:
+        first: ``(P, d)`` means.
+        first_variance: ``(P, d)`` variances, positive.
+        second: ``(P, d)`` means.
+        second_variance: ``(P, d)`` variances, positive.
+
+    Returns:
+        ``(P,)``.
     """
     variance = first_variance + second_variance
     terms = (first - second).square() / variance + torch.log(variance)

@@ -1,0 +1,203 @@
+"""``facerts evaluate fiqa``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from facerts.cli import evaluate as shared
+from facerts.cli.options import Batch, Detector, GroupEdges, GroupRules, Json, Offline, Provider, Threads
+from facerts.cli.output import print_json, warn
+from facerts.cli.results import show_fiqa
+from facerts.errors import Error, MissingExtraError
+
+if TYPE_CHECKING:
+    from facerts.embedding.embed import AnyEmbedder
+
+
+def fiqa(
+    out: shared.Out,
+    data: Annotated[
+        list[str],
+        typer.Option(
+            help="Faces: a verification benchmark, or images with identities, of which all pairs are compared; images "
+            "without identities are only separated from non-faces. May be repeated.",
+        ),
+    ],
+    model: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--model",
+            metavar="[LABEL=]MODEL",
+            help="Recognizer whose errors the qualities are to predict: name of a shipped model, path of an .onnx "
+            "embedder, an insightface model pack, or a training run; may be repeated.",
+        ),
+    ] = None,
+    embeddings: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="[LABEL=]FILE",
+            help="Embeddings of a recognizer computed elsewhere (.npz or .parquet); its further columns are qualities. "
+            "May be repeated.",
+        ),
+    ] = None,
+    quality: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="[LABEL=]FILE",
+            help="Quality to compare: name of a shipped model, path of an .onnx model with a quality or with an "
+            "embedding whose norm is one, or a .csv file with a row for each image (FILE.csv:COLUMN for one of its "
+            "columns). May be repeated.",
+        ),
+    ] = None,
+    describe: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="LABEL=FILE.json",
+            help="Description of a --quality that has none in its file or beside it; may be repeated.",
+        ),
+    ] = None,
+    recognizer_score: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Training-free quality of the recognizers themselves, which takes further forward passes: mirror, "
+            "pruning, dropout, or all that every recognizer allows; may be repeated.",
+        ),
+    ] = None,
+    detector_baseline: shared.DetectorBaseline = None,
+    against: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LABEL", help="Quality that the others are compared with; by default the first."
+        ),
+    ] = None,
+    fmr: Annotated[
+        list[float] | None,
+        typer.Option(
+            help="False match rate of a threshold; may be repeated. By default 0.01, 0.001 and 0.0001, if there are "
+            "enough pairs.",
+        ),
+    ] = None,
+    listed_pairs: Annotated[
+        bool,
+        typer.Option("--listed-pairs", help="Compare only the pairs that benchmarks list, not all pairs."),
+    ] = False,
+    degraded: Annotated[
+        bool,
+        typer.Option(
+            "--degraded",
+            help="Also measure each set with half of its images degraded at random, at the thresholds of the original "
+            "images.",
+        ),
+    ] = False,
+    out_of: Annotated[
+        list[str] | None,
+        typer.Option(help="Images of non-faces to separate the faces from; may be repeated."),
+    ] = None,
+    exclude_out_of: Annotated[
+        str | None, typer.Option(help="Pattern of file names to leave out of --out-of, such as *_0.jpg.")
+    ] = None,
+    groups: GroupRules = None,
+    group_edges: GroupEdges = None,
+    keep: Annotated[
+        float,
+        typer.Option(min=0.0, max=1.0, help="Share of the images that each quality accepts, for --groups."),
+    ] = 0.95,
+    keep_on: Annotated[
+        str | None,
+        typer.Option(
+            help="Faces that determine the thresholds of --keep, e.g. those that a model was calibrated on; by default "
+            "the images of each set."
+        ),
+    ] = None,
+    replicates: Annotated[int, typer.Option(min=0, help="Bootstrap resamples of the people.")] = 300,
+    seed: Annotated[int, typer.Option(help="Seed of the bootstrap and of --degraded.")] = 0,
+    flip: Annotated[
+        bool, typer.Option(help="Add the embedding of the mirror image of each crop; takes twice the time.")
+    ] = False,
+    cost: Annotated[bool, typer.Option(help="Measure the time per image of each quality.")] = True,
+    detector: Detector = "none",
+    offline: Offline = False,
+    batch_size: Batch = 16,
+    threads: Threads = None,
+    provider: Provider = None,
+    cache: shared.Cache = None,
+    no_cache: shared.NoCache = False,
+    json: Json = False,
+) -> None:
+    """Compare face image qualities by how well they predict the errors of several recognizers.
+
+    Writes result.json, tables.md, figures and report.html into --out.
+
+    Example: facerts evaluate fiqa --model arcface.onnx --model edgeface.onnx --quality facerts-small --quality
+    magface.onnx --data lfw/ --out-of pets/ --out league
+    """
+    from facerts.evaluation.fiqa.data import open_face_sets
+    from facerts.evaluation.fiqa.lineup import Lineup, columns_of, open_qualities, open_recognizers
+    from facerts.evaluation.fiqa.options import FiqaOptions
+    from facerts.evaluation.fiqa.run import run_fiqa
+    from facerts.evaluation.groups import read_groups
+    from facerts.evaluation.options import faces_of, open_without
+
+    options = shared.evaluation_options(
+        batch_size,
+        False,
+        detector,
+        detector_baseline,
+        None,
+        shared.cache_folder(out, cache, no_cache),
+        flip=flip,
+    )
+    face_sets = open_face_sets(data, options, listed_pairs=listed_pairs)
+    others = [options.crops_of(open_without(path, exclude_out_of)) for path in out_of or ()]
+    if len({source.name for source in others}) != len(others):
+        raise Error("two sources of non-faces have the same name; results are stored by name")
+
+    def load_model(path: Path) -> AnyEmbedder:
+        return shared.open_embedder(path, None, provider, threads, batch_size)
+
+    def load_table(path: Path) -> AnyEmbedder:
+        return shared.open_embedder(None, path, provider, threads, batch_size)
+
+    recognizers = open_recognizers(model or (), load_model, recognizer_score or ())
+    tables = open_recognizers(embeddings or (), load_table)
+    qualities = open_qualities(
+        quality or (),
+        descriptions=describe or (),
+        detector=options.detector_baseline,
+        providers=provider,
+        threads=threads,
+        batch_size=batch_size,
+    )
+    lineup = Lineup.of(recognizers, tables, qualities, columns_of(tables))
+    fiqa_options = FiqaOptions(
+        fmrs=tuple(fmr) if fmr else None,
+        against=against,
+        degraded=degraded,
+        replicates=replicates,
+        seed=seed,
+        groups=read_groups(groups or (), group_edges or ()) if groups or group_edges else None,
+        keep=keep,
+        keep_on=None if keep_on is None else options.crops_of(faces_of(keep_on)),
+        cost=cost,
+    )
+    with shared.alone(out):
+        result = run_fiqa(
+            lineup,
+            face_sets,
+            out,
+            fiqa_options,
+            options,
+            others={source.name: source for source in others},
+            excluded=exclude_out_of,
+        )
+    shared.warn_of_notes(result.fiqa)
+    try:
+        from facerts.report.league_report import write_league_report
+
+        write_league_report(out)
+    except MissingExtraError as error:
+        warn(f"{error}; {out} has the result without figures and page")
+    print_json(result.to_json()["fiqa"]) if json else show_fiqa(result.fiqa)

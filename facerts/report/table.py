@@ -1,0 +1,103 @@
+"""One table for all views: the terminal, the page and Markdown show the same columns, numbers and units."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from facerts.report.numbers import interval, percent
+
+
+class Cell(NamedTuple):
+    """A cell of a table: its text, what stands small beside it, and whether it is bold."""
+
+    text: str
+    small: str = ""
+    bold: bool = False
+
+
+NONE = Cell("–")
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table.
+
+    Attributes:
+        columns: headings.
+        rows: a cell for each column.
+        words: so many of its first columns hold words, the others numbers.
+        title: above it; a folded table of the page opens by a click on it.
+        note: under it.
+    """
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+    words: int = 1
+    title: str = ""
+    note: str = ""
+    folded: bool = False
+
+    def without_empty_words(self) -> Table:
+        """The same without columns of words that say nothing, such as the model where there is but one."""
+        kept = [
+            number
+            for number in range(len(self.columns))
+            if number >= self.words or any(row[number].text for row in self.rows)
+        ]
+        return replace(
+            self,
+            columns=[self.columns[number] for number in kept],
+            rows=[[row[number] for number in kept] for row in self.rows],
+            words=sum(number < self.words for number in kept),
+        )
+
+
+def words(*texts: str) -> list[Cell]:
+    """Cells of plain text."""
+    return [Cell(text) for text in texts]
+
+
+def count(number: int) -> Cell:
+    """A cell with a number of things."""
+    return Cell(f"{number:,}")
+
+
+def share(value: float | None, ends: Sequence[float] | None = None, *, bold: bool = False) -> Cell:
+    """A cell with a share in percent and its interval."""
+    return Cell(percent(value), interval(ends), bold)
+
+
+def by_number(labels: Sequence[str], columns: Sequence[dict[str, Cell]]) -> Table:
+    """A row for each number that any column has, a column for each label."""
+    names = dict.fromkeys(name for cells in columns for name in cells)
+    return Table(
+        ["", *labels], [[Cell(name), *(cells.get(name, NONE) for cells in columns)] for name in names]
+    )
+
+
+def plain(cell: Cell) -> str:
+    """A cell as one line of text."""
+    small = cell.small if not cell.small or "[" in cell.small or "(" in cell.small else f"({cell.small})"
+    return f"{cell.text} {small}".rstrip()
+
+
+def to_markdown(table: Table) -> str:
+    """A table as GitHub-flavored Markdown, with its title as a heading and its note under it."""
+    rows = [
+        [plain(cell._replace(text=f"**{cell.text}**" if cell.bold else cell.text)) for cell in row]
+        for row in table.rows
+    ]
+    lines = markdown_table(table.columns, rows, words=table.words)
+    return "\n\n".join(filter(None, [f"### {table.title}" * bool(table.title), lines, table.note]))
+
+
+def markdown_table(
+    header: Sequence[str], rows: Iterable[Sequence[str]], caption: str | None = None, *, words: int = 1
+) -> str:
+    """A GitHub-flavored table; so many of its first columns hold words, the others numbers, aligned right."""
+    lines = [[cell.replace("|", "\\|") for cell in line] for line in (header, *rows)]
+    lines.insert(1, [*["---"] * words, *["---:"] * (len(header) - words)])
+    table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return table if caption is None else f"{caption}\n\n{table}"

@@ -1,0 +1,81 @@
+"""Heads on a backbone's features: the embedding, and the further outputs that a method needs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class HeadSpec:
+    """A further output of the network, computed from the same features as the embedding.
+
+    Attributes:
+        size: number of outputs per image.
+        batch_norm: whether a BatchNorm follows the linear layer.
+    """
+
+    size: int
+    batch_norm: bool = False
+
+
+class FeatureHead(nn.Sequential):
+    """A linear layer, followed by a BatchNorm if the spec says so."""
+
+    def __init__(self, features: int, spec: HeadSpec) -> None:
+        layers: list[nn.Module] = [nn.Linear(features, spec.size)]
+        if spec.batch_norm:
+            layers.append(nn.BatchNorm1d(spec.size))
+        super().__init__(*layers)
+
+
+class EmbeddingHead(nn.Sequential):
+    """A linear layer and a BatchNorm with its scale fixed at 1, as in insightface's arcface_torch.
+
+    Norm-based qualities depend on the fixed scale: with a learned one the network could stretch all norms.
+    """
+
+    def __init__(self, features: int, embedding_size: int) -> None:
+        norm = nn.BatchNorm1d(embedding_size)
+        norm.weight.requires_grad_(False)
+        super().__init__(nn.Linear(features, embedding_size), norm)
+
+
+class FaceNetwork(nn.Module):
+    """A trunk that computes features, and the heads on them.
+
+    Args:
+        trunk: maps ``(B, 3, 112, 112) float32`` to ``(B, features)``.
+        features: number of outputs of the trunk.
+        embedding_size: d.
+        heads: further heads of the method, by name.
+    """
+
+    def __init__(
+        self, trunk: nn.Module, features: int, embedding_size: int, heads: Mapping[str, HeadSpec]
+    ) -> None:
+        super().__init__()
+        self.embedding_size = embedding_size
+        self.trunk = trunk
+        self.embedding = EmbeddingHead(features, embedding_size)
+        self.heads = nn.ModuleDict({name: FeatureHead(features, spec) for name, spec in heads.items()})
+
+    def forward(self, images: Tensor) -> dict[str, Tensor]:
+        """The outputs of all heads.
+
+        Args:
+            images: ``(B, 3, 112, 112)``, RGB, (x − 127.5) / 127.5.
+
+        Returns:
+            ``embedding`` ``(B, d)`` before normalization and ``(B, size)`` of each further head, float32.
+        """
+        features = self.trunk(images)
+        # Angles and log scales lose too much precision in 16 bits, and the heads are a small part of the computation.
+        with torch.autocast(features.device.type, enabled=False):
+            features = features.to(self.embedding[0].weight.dtype)
+            outputs = {"embedding": self.embedding(features)}
+            outputs.update({name: head(features) for name, head in self.heads.items()})
+        return outputs

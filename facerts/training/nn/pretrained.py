@@ -1,0 +1,169 @@
+"""Pretrained weights of IResNets, as insightface's arcface_torch saves them.
+
+Its ``backbone.pth`` is the state dict of the network of Deng et al., CVPR 2019: the stem ``conv1``, ``bn1``, ``prelu``;
+the blocks ``layer1.0`` to ``layer4.N``; then ``bn2``, ``fc`` and ``features``. Our trunk and embedding are the same
+network with other names, for input of the same size, color order and scale.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from facerts.errors import ModelError
+from facerts.training.nn.heads import FaceNetwork
+from facerts.training.nn.iresnet import BLOCKS_PER_STAGE, STAGE_CHANNELS
+
+# Our module names and those of arcface_torch.
+OUTSIDE_BLOCKS = {
+    "trunk.0.0": "conv1",
+    "trunk.0.1": "bn1",
+    "trunk.0.2": "prelu",
+    "trunk.5": "bn2",
+    "embedding.0": "fc",
+    "embedding.1": "features",
+}
+INSIDE_BLOCKS = {
+    "residual.0": "bn1",
+    "residual.1": "conv1",
+    "residual.2": "bn2",
+    "residual.3": "prelu",
+    "residual.4": "conv2",
+    "residual.5": "bn3",
+    "shortcut.0": "downsample.0",
+    "shortcut.1": "downsample.1",
+}
+# Keys under which training scripts store the state dict, and the prefix that DistributedDataParallel adds to names.
+WRAPPERS = ("state_dict", "state_dict_backbone")
+PREFIX = "module."
+# BatchNorm's count of batches, which some scripts do not save; with a fixed momentum it has no effect.
+COUNTER = "num_batches_tracked"
+MAX_LISTED = 3
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """The backbone that the names and shapes of weights belong to.
+
+    Attributes:
+        name: name in ``BACKBONES``.
+        width: channels of its first convolution, relative to the standard network.
+        embedding_size: d.
+    """
+
+    name: str
+    width: float
+    embedding_size: int
+
+    def __str__(self) -> str:
+        return f"{self.name} of width {self.width:g} with embeddings of size {self.embedding_size}"
+
+
+def state_dict(saved: Mapping[str, Any], where: object) -> dict[str, Tensor]:
+    """The tensors of a saved file, by name without prefix.
+
+    Args:
+        saved: content of the file: a state dict, or a mapping with one under ``state_dict``.
+        where: name of the file, for errors.
+
+    Raises:
+        ModelError: the file contains something else.
+    """
+    for wrapper in WRAPPERS:
+        if isinstance(saved.get(wrapper), Mapping):
+            saved = saved[wrapper]
+    if not saved or not all(isinstance(k, str) and isinstance(v, Tensor) for k, v in saved.items()):
+        raise ModelError(f"{where}: neither a facerts checkpoint nor a state dict of a network")
+    return {name.removeprefix(PREFIX): value for name, value in saved.items() if not name.endswith(COUNTER)}
+
+
+def recognize(weights: Mapping[str, Tensor]) -> Architecture | None:
+    """The backbone that weights belong to, or None if it is not an IResNet."""
+    matches = [re.match(r"layer([1-4])\.(\d+)\.", name) for name in weights]
+    blocks = {match.groups() for match in matches if match}
+    per_stage = tuple(sum(stage == str(number) for stage, _ in blocks) for number in range(1, 5))
+    depths = [depth for depth, counts in BLOCKS_PER_STAGE.items() if counts == per_stage]
+    if not depths or not all(getattr(weights.get(name), "ndim", 0) for name in ("conv1.weight", "fc.weight")):
+        return None
+    has_se = any(part.startswith("se") for name in weights for part in name.split("."))
+    return Architecture(
+        f"iresnet{depths[0]}" + ("_se" if has_se else ""),
+        len(weights["conv1.weight"]) / STAGE_CHANNELS[0],
+        len(weights["fc.weight"]),
+    )
+
+
+def load_pretrained(network: FaceNetwork, weights: Mapping[str, Tensor], where: object) -> None:
+    """Load pretrained weights into a network's trunk and embedding; its other heads do not change.
+
+    Args:
+        network: changed in place.
+        weights: tensors by their arcface_torch names, from ``state_dict``.
+        where: name of the file, for errors.
+
+    Raises:
+        ModelError: see ``check_pretrained``; the network was not changed.
+    """
+    names = check_pretrained(network, weights, where)
+    network.load_state_dict(
+        {**network.state_dict(), **{own: weights[pretrained] for own, pretrained in names.items()}}
+    )
+
+
+def check_pretrained(network: FaceNetwork, weights: Mapping[str, Tensor], where: object) -> dict[str, str]:
+    """Check that pretrained weights fit a network's trunk and embedding.
+
+    Args:
+        network: may be on the meta device.
+        weights: tensors by their arcface_torch names, from ``state_dict``.
+        where: name of the file, for errors.
+
+    Returns:
+        The arcface_torch name of each weight of the trunk and the embedding.
+
+    Raises:
+        ModelError: weights are missing or unexpected, or have the wrong shape.
+    """
+    own = {
+        name: value
+        for name, value in network.state_dict().items()
+        if not name.startswith("heads.") and not name.endswith(COUNTER)
+    }
+    names = {name: arcface_torch_name(name) for name in own}
+    expected = {names[name]: value.shape for name, value in own.items()}
+    problems = {
+        "missing": sorted(expected.keys() - weights.keys()),
+        "unexpected": sorted(weights.keys() - expected.keys()),
+        "wrong shape": [
+            f"{name} {tuple(weights[name].shape)}, expected {tuple(shape)}"
+            for name, shape in expected.items()
+            if name in weights and weights[name].shape != shape
+        ],
+    }
+    if any(problems.values()):
+        listed = "; ".join(f"{problem}: {_first(names)}" for problem, names in problems.items() if names)
+        architecture = recognize(weights)
+        raise ModelError(
+            f"{where}: the weights do not fit this network; {listed}. The file looks like "
+            + (str(architecture) if architecture else "no IResNet of insightface's arcface_torch")
+        )
+    return names
+
+
+def arcface_torch_name(name: str) -> str:
+    """The arcface_torch name of one of our weights; the name itself if arcface_torch has no such weight."""
+    module, _, entry = name.rpartition(".")
+    block = re.fullmatch(r"trunk\.([1-4])\.(\d+)\.(.+)", module)
+    if block and block[3] in INSIDE_BLOCKS:
+        return f"layer{block[1]}.{block[2]}.{INSIDE_BLOCKS[block[3]]}.{entry}"
+    return f"{OUTSIDE_BLOCKS[module]}.{entry}" if module in OUTSIDE_BLOCKS else name
+
+
+def _first(names: Sequence[str]) -> str:
+    """The first few names, and how many more there are."""
+    listed = ", ".join(names[:MAX_LISTED])
+    return f"{listed} and {len(names) - MAX_LISTED} more" if len(names) > MAX_LISTED else listed

@@ -1,0 +1,164 @@
+"""Trained networks, to export or to initialize a new run from: those of runs, exported files, and published ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from pydantic import ValidationError
+from torch import Tensor
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from facerts.errors import ModelError
+from facerts.hub.registry import find_shipped, shipped_models
+from facerts.training.checkpoint import (
+    Origin,
+    ScoringNetwork,
+    TrainedNetwork,
+    check_parts,
+    exported_weights,
+    is_checkpoint,
+    origin_of,
+    read_file,
+    recipe_of,
+    trained_network,
+)
+from facerts.training.class_head.partial_fc import ClassCenters
+from facerts.training.methods import METHODS, Method
+from facerts.training.nn import FaceNetwork, build_network, exported, pretrained
+from facerts.training.recipe import Backbone
+
+
+@dataclass(frozen=True)
+class PretrainedNetwork(ScoringNetwork):
+    """A network with published weights; see ``facerts.training.nn.pretrained``.
+
+    Attributes:
+        file: file with the weights.
+    """
+
+    file: Path
+
+
+@dataclass(frozen=True)
+class InitialWeights:
+    """What a run must know of the weights it starts from.
+
+    Attributes:
+        origin: what they were trained on; None for published weights, which do not say.
+        norms: BatchNorms without statistics, from an exported file; see ``exported.load_exported``.
+    """
+
+    origin: Origin | None = None
+    norms: Sequence[_BatchNorm] = ()
+
+
+def open_network(weights: str | Path, *, averaged: bool = True) -> TrainedNetwork | PretrainedNetwork:
+    """The network of a run, from its folder or a checkpoint, or the network of a file of published weights.
+
+    Published weights do not say which loss they were trained with. They are scored like ArcFace's, with the norm of the
+    embedding as quality, as for all losses without a head of their own.
+
+    Args:
+        weights: folder of the run, checkpoint, or file of published weights.
+        averaged: see ``trained_network``.
+
+    Raises:
+        ModelError: no such file, or the network in it is unknown.
+    """
+    state = read_file(weights)
+    if is_checkpoint(state):
+        return trained_network(state, weights, averaged=averaged)
+    tensors = pretrained.state_dict(state, weights)
+    architecture = pretrained.recognize(tensors)
+    if architecture is None:
+        raise ModelError(
+            f"{weights}: neither a facerts checkpoint nor an IResNet as insightface's arcface_torch saves it; the "
+            f"first weight in it is {next(iter(tensors))}"
+        )
+    name, width, embedding_size = architecture.name, architecture.width, architecture.embedding_size
+    try:
+        backbone = Backbone(name=name, width=width, embedding_size=embedding_size)
+    except ValidationError as error:
+        raise ModelError(f"{weights}: it looks like {architecture}, which does not exist") from error
+
+    def build() -> FaceNetwork:
+        return build_network(name, embedding_size=embedding_size, width=width)
+
+    # First on the meta device: a forged file could claim a network of any size.
+    with torch.device("meta"):
+        pretrained.check_pretrained(build(), tensors, weights)
+    network = build()
+    pretrained.load_pretrained(network, tensors, weights)
+    method = METHODS["arcface"](METHODS["arcface"].Config(), embedding_size)
+    return PretrainedNetwork(network.eval(), method, backbone, Path(weights))
+
+
+def init_weights(
+    weights: str | Path, network: FaceNetwork, method: Method, centers: ClassCenters | None
+) -> InitialWeights:
+    """Initialize trunk and embedding of a new network from a run, an exported file or a file of published weights.
+
+    From a run, the class centers are also taken if there are as many, and the heads and the method's state if it is the
+    same method with heads of the same size; from an exported file, the heads if it is the same method.
+
+    Args:
+        weights: folder of the run, checkpoint, file or name of a model that ``facerts export`` has written, or file
+            that ``facerts.training.nn.pretrained`` can read.
+        network: changed in place.
+        method: its state is changed in place.
+        centers: changed in place; None if they are not learned.
+
+    Returns:
+        What else must be known of the weights.
+
+    Raises:
+        ModelError: no such file, or its network does not fit.
+        MissingExtraError: an exported file, and onnx is not installed.
+    """
+    if file := _exported_file(weights):
+        model = exported.read_exported(file)
+        norms = exported.load_exported(network, model, heads=model.description.method == method.name)
+        return InitialWeights(Origin(model.description.training_data, model.description.terms), norms)
+    state = read_file(weights)
+    if not is_checkpoint(state):
+        pretrained.load_pretrained(network, pretrained.state_dict(state, weights), weights)
+        return InitialWeights()
+    recipe = recipe_of(state, weights)
+    check_parts(state, weights)
+    tensors, own = exported_weights(state), network.state_dict()
+    heads = {name: value for name, value in own.items() if name.startswith("heads.")}
+    loaded = own.keys() - heads.keys()
+    if mismatched := _mismatched(tensors, {name: own[name] for name in own if name in loaded}):
+        raise ModelError(
+            f"{weights}: its network, {recipe.backbone.name} of width {recipe.backbone.width:g} with embeddings of "
+            f"size {recipe.backbone.embedding_size}, is not the network of this recipe ({mismatched[0]} differs)"
+        )
+    method_state, own_state = state["method"], method.state.state_dict()
+    same_method = recipe.method["name"] == method.name
+    if same_method and not _mismatched(tensors, heads) and not _mismatched(method_state, own_state):
+        loaded |= heads.keys()
+        method.state.load_state_dict({name: method_state[name] for name in own_state})
+    network.load_state_dict({**own, **{name: tensors[name] for name in loaded}})
+    rows = state["centers"]["weight"]
+    if centers is not None and rows.shape == (centers.identities, network.embedding_size):
+        centers.load_state_dict({"weight": rows[centers.classes.start : centers.classes.stop]})
+    return InitialWeights(origin_of(state, recipe))
+
+
+def _exported_file(weights: str | Path) -> Path | None:
+    """The ONNX file if that is what is named, by path or as a model that ships."""
+    path = Path(weights)
+    if path.suffix.lower() == ".onnx":
+        return path
+    shipped = {model.name for model in shipped_models()}
+    return find_shipped(str(weights)) if str(weights) in shipped and not path.exists() else None
+
+
+def _mismatched(tensors: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> list[str]:
+    """Names of expected tensors that are missing or of the wrong shape; others may be there too."""
+    return [
+        name for name, value in expected.items() if getattr(tensors.get(name), "shape", None) != value.shape
+    ]

@@ -1,0 +1,386 @@
+"""Simulated crops of other detectors and aligners, and small faces, against independent arithmetic."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("albumentations")
+
+import albumentations
+import cv2
+from pydantic import ValidationError
+
+from facerts.datasets.synthetic import draw_face
+from facerts.images.align import TEMPLATE
+from facerts.images.corruptions import small_face
+from facerts.training import augment as module
+from facerts.training.augment import Geometry, build_augmentation
+from facerts.training.recipe import Augmentation, load_recipe
+
+FACE = draw_face(3, 0)
+EYES = float(np.hypot(*(TEMPLATE[1] - TEMPLATE[0])))
+CENTER = np.array([55.5, 55.5])
+
+
+class Chosen(np.random.Generator):
+    """A generator that returns given numbers, those for ``random`` one after the other."""
+
+    def __init__(self, noise: Any, coins: list[float], uniform: list[float]) -> None:
+        super().__init__(np.random.PCG64(0))
+        self._noise, self._coins, self._uniform = noise, list(coins), uniform
+
+    def standard_normal(self, *_: Any, **__: Any) -> Any:
+        return self._noise
+
+    def random(self, *_: Any, **__: Any) -> Any:
+        return self._coins.pop(0)
+
+    def uniform(self, *_: Any, **__: Any) -> Any:
+        return np.array(self._uniform)
+
+
+def matrices(count: int = 3000, **options: float) -> np.ndarray:
+    geometry = Geometry(**options)
+    return np.array([geometry.matrix(np.random.default_rng((7, n))) for n in range(count)])
+
+
+def moved(matrix: np.ndarray, points: np.ndarray) -> np.ndarray:
+    return points @ np.swapaxes(matrix[..., :2], -1, -2) + matrix[..., None, :, 2]
+
+
+def factors(matrix: np.ndarray) -> np.ndarray:
+    return np.sqrt(np.linalg.det(matrix[..., :2]))
+
+
+def dot(x: float, y: float) -> np.ndarray:
+    """A soft white dot on black."""
+    column, row = np.arange(112), np.arange(112)[:, None]
+    bright = 255 * np.exp(-((column - x) ** 2 + (row - y) ** 2) / (2 * 3.0**2))
+    return np.repeat(np.rint(bright)[..., None], 3, axis=2).astype(np.uint8)
+
+
+def centroid(image: np.ndarray) -> np.ndarray:
+    weight = image[..., 0].astype(float)
+    return (
+        np.array([(weight * np.arange(112)).sum(), (weight * np.arange(112)[:, None]).sum()]) / weight.sum()
+    )
+
+
+def fit(points: np.ndarray, target: np.ndarray) -> np.ndarray:
+    """The similarity transform by least squares in its four parameters."""
+    x, y = points.T
+    one, zero = np.ones_like(x), np.zeros_like(x)
+    rows = np.vstack([np.stack([x, -y, one, zero], axis=1), np.stack([y, x, zero, one], axis=1)])
+    a, b, right, down = np.linalg.lstsq(rows, np.concatenate([target[:, 0], target[:, 1]]), rcond=None)[0]
+    return np.array([[a, -b, right], [b, a, down]])
+
+
+def test_jittered_points_are_brought_back_onto_the_template_by_least_squares() -> None:
+    for n in range(20):
+        noise = np.random.default_rng(n).standard_normal((5, 2))
+        drawn = Geometry(points_jitter=0.1).matrix(Chosen(noise, [0.5, 0.5], [0.0] * 5))
+        assert drawn == pytest.approx(fit(TEMPLATE + 0.1 * EYES * noise, TEMPLATE), abs=1e-9)
+
+
+def test_landmark_noise_displaces_each_point_as_computed() -> None:
+    jitter = 0.03
+    off = moved(matrices(points_jitter=jitter), TEMPLATE) - TEMPLATE
+    from_mean = TEMPLATE - TEMPLATE.mean(axis=0)
+    # To first order: the error of the mean, and that of rotation and scale, which grows with the distance from it.
+    theory = jitter * EYES * np.sqrt(1 / 5 + (from_mean**2).sum(axis=1) / (from_mean**2).sum())
+    assert off.std(axis=0) == pytest.approx(np.repeat(theory[:, None], 2, axis=1), rel=0.06)
+    assert np.abs(off.mean(axis=0)).max() < 0.1
+
+
+def test_the_eye_in_the_crop_is_displaced_by_the_same() -> None:
+    jitter = 0.1
+    augment = build_augmentation(flip=False, points_jitter=jitter, black_border=1.0)
+    eye = dot(*TEMPLATE[0])
+    places = np.array([centroid(augment(eye, (1, 0, n))) for n in range(600)])
+    from_mean = TEMPLATE - TEMPLATE.mean(axis=0)
+    theory = jitter * EYES * np.sqrt(1 / 5 + (from_mean[0] ** 2).sum() / (from_mean**2).sum())
+    assert places.std(axis=0) == pytest.approx([theory, theory], rel=0.12)
+    assert np.abs(places.mean(axis=0) - TEMPLATE[0]).max() < 1.0
+
+
+def test_zoom_moves_a_dot_as_computed() -> None:
+    geometry = Geometry(zoom=0.2, zoom_factor=1.5)
+    mean = TEMPLATE.mean(axis=0)
+    for share, factor in ((1.0, 1.5), (-1.0, 1 / 1.5), (0.5, 1.5**0.5)):
+        for lift in (0.0, 0.5, 1.0):
+            matrix = geometry.matrix(Chosen(np.zeros((5, 2)), [0.19, lift], [share, 0, 0, 0, 0]))
+            place = mean + np.array([12, -9])
+            expected = mean + [0, lift * (55.5 - mean[1])] + factor * np.array([12, -9])
+            assert moved(matrix, place[None])[0] == pytest.approx(expected)
+            warped = cv2.warpAffine(dot(*place), matrix, (112, 112))
+            assert centroid(warped) == pytest.approx(expected, abs=0.15)
+
+
+def test_tight_and_loose_crops_have_their_probability_and_range() -> None:
+    drawn = matrices(zoom=0.3, zoom_factor=1.4)
+    changed = np.abs(drawn - np.eye(2, 3)).max(axis=(1, 2)) > 1e-12
+    assert changed.mean() == pytest.approx(0.3, abs=0.035)
+    logs = np.log(factors(drawn[changed])) / np.log(1.4)
+    assert np.abs(logs).max() <= 1
+    assert np.quantile(logs, [0.1, 0.25, 0.5, 0.75, 0.9]) == pytest.approx(
+        [-0.8, -0.5, 0, 0.5, 0.8], abs=0.12
+    )
+    heights = moved(drawn[changed], TEMPLATE.mean(axis=0)[None])[:, 0, 1]
+    top, bottom = 55.5, TEMPLATE[:, 1].mean()
+    assert heights.min() >= top
+    assert heights.max() <= bottom
+    assert heights.mean() == pytest.approx((top + bottom) / 2, abs=0.6)
+    assert abs(np.corrcoef(logs, heights)[0, 1]) < 0.12
+
+
+def test_zoom_makes_crops_tighter_and_looser() -> None:
+    augment = build_augmentation(flip=False, zoom=0.4, zoom_factor=1.3, black_border=1.0)
+    left, right = dot(*TEMPLATE[0]), dot(*TEMPLATE[1])
+    keys = [(2, 0, n) for n in range(300)]
+    ratios = (
+        np.array([np.hypot(*(centroid(augment(right, k)) - centroid(augment(left, k)))) for k in keys]) / EYES
+    )
+    assert ratios.min() > 1 / 1.31
+    assert ratios.max() < 1.31
+    assert (ratios > 1.02).mean() == pytest.approx(0.18, abs=0.07)
+    assert (ratios < 0.98).mean() == pytest.approx(0.18, abs=0.07)
+
+
+def test_all_geometry_is_one_product_and_one_interpolation(monkeypatch: pytest.MonkeyPatch) -> None:
+    noise = np.random.default_rng(5).standard_normal((5, 2))
+    draws = [0.4, -0.6, 0.7, 0.3, -0.9]
+    options = {
+        "scale": 0.1,
+        "shift": 0.05,
+        "rotation": 10,
+        "points_jitter": 0.1,
+        "zoom": 0.5,
+        "zoom_factor": 1.3,
+    }
+    drawn = Geometry(**options).matrix(Chosen(noise, [0.1, 0.25], draws))
+
+    def about(pivot: np.ndarray, scale: float, degrees: float, shift: Any) -> np.ndarray:
+        turn = scale * np.exp(1j * np.deg2rad(degrees))
+        middle = np.array([[turn.real, -turn.imag, 0], [turn.imag, turn.real, 0], [0, 0, 1]])
+        to, back = np.eye(3), np.eye(3)
+        to[:2, 2], back[:2, 2] = -pivot, pivot + shift
+        return back @ middle @ to
+
+    mean = TEMPLATE.mean(axis=0)
+    jitter = np.vstack([fit(TEMPLATE + 0.1 * EYES * noise, TEMPLATE), [0, 0, 1]])
+    zoom = about(mean, 1.3**0.4, 0, [0, 0.25 * (55.5 - mean[1])])
+    place = about(CENTER, 1 - 0.06, 7, [0.3 * 5.6, -0.9 * 5.6])
+    assert drawn == pytest.approx((place @ zoom @ jitter)[:2], abs=1e-9)
+
+    calls = []
+    warp = cv2.warpAffine
+    monkeypatch.setattr(cv2, "warpAffine", lambda *a, **k: calls.append(a) or warp(*a, **k))
+    build_augmentation(**options)(FACE, (0, 0, 0))
+    assert len(calls) == 1
+
+
+def test_the_matrix_maps_the_old_crop_to_the_new() -> None:
+    geometry = Geometry(scale=0.1, shift=0.05, rotation=10, points_jitter=0.1, zoom=0.5, black_border=1.0)
+    for seed in range(20):
+        geometry.set_random_seed(seed)
+        place = np.array([62.0, 50.0])
+        expected = moved(geometry.matrix(np.random.default_rng(seed)), place[None])[0]
+        assert centroid(geometry(image=dot(*place))["image"]) == pytest.approx(expected, abs=0.15)
+
+
+def test_enabling_an_option_does_not_change_the_other_draws() -> None:
+    for n in range(50):
+        key = (3, n)
+        both = Geometry(shift=0.1, rotation=10, zoom=1.0).matrix(np.random.default_rng(key))
+        zoom = Geometry(zoom=1.0).matrix(np.random.default_rng(key))
+        place = Geometry(shift=0.1, rotation=10).matrix(np.random.default_rng(key))
+        product = np.vstack([place, [0, 0, 1]]) @ np.vstack([zoom, [0, 0, 1]])
+        assert both == pytest.approx(product[:2], abs=1e-9)
+
+
+def test_scale_shift_and_rotation_have_their_full_range() -> None:
+    drawn = matrices(scale=0.2, shift=0.05, rotation=12)
+    scales, degrees = factors(drawn), np.degrees(np.arctan2(drawn[:, 1, 0], drawn[:, 0, 0]))
+    shifts = moved(drawn, CENTER[None])[:, 0] - CENTER
+    for values, reach in ((scales - 1, 0.2), (degrees, 12), (shifts[:, 0], 5.6), (shifts[:, 1], 5.6)):
+        assert np.abs(values).max() <= reach + 1e-9
+        assert values.std() == pytest.approx(reach / np.sqrt(3), rel=0.05)
+
+
+def test_without_new_options_the_draws_are_those_of_albumentations() -> None:
+    options = {"scale": 0.15, "shift": 0.04, "rotation": 8.0}
+    ours = build_augmentation(flip=True, **options)
+    flip = albumentations.HorizontalFlip(p=0.5)
+    affine = albumentations.Affine(
+        scale=(0.85, 1.15),
+        translate_percent=(-0.04, 0.04),
+        rotate=(-8.0, 8.0),
+        keep_ratio=True,
+        border_mode=cv2.BORDER_REFLECT_101,
+        p=1.0,
+    )
+    for n in range(40):
+        image = FACE
+        for transform, seed in zip(
+            (flip, affine), np.random.SeedSequence((1, 2, n)).generate_state(2), strict=True
+        ):
+            transform.set_random_seed(int(seed))
+            image = transform(image=image)["image"]
+        assert np.array_equal(ours(FACE, (1, 2, n)), image)
+
+
+def test_geometry_without_options_changes_nothing() -> None:
+    assert np.array_equal(Geometry().matrix(np.random.default_rng(1)), np.eye(2, 3))
+    unlucky = build_augmentation(flip=False, zoom=1e-12, small=1e-12)
+    assert all(np.array_equal(unlucky(FACE, (0, 0, n)), FACE) for n in range(20))
+
+
+EVERYTHING: dict[str, Any] = {
+    "scale": 0.1,
+    "shift": 0.04,
+    "rotation": 8,
+    "points_jitter": 0.1,
+    "zoom": 0.3,
+    "black_border": 0.3,
+    "small": 0.4,
+    "corruption": 0.4,
+}
+
+
+def test_geometry_and_small_faces_depend_only_on_the_key() -> None:
+    augment, again = build_augmentation(**EVERYTHING), build_augmentation(**EVERYTHING)
+    keys = [(1, 0, n) for n in range(20)] + [(1, 1, 0), (2, 0, 0), (1, 0, 0, 1)]
+    first = [augment(FACE, key) for key in keys]
+    second = [again(FACE, key) for key in reversed(keys)]
+    assert all(np.array_equal(a, b) for a, b in zip(first, reversed(second), strict=True))
+    assert len({image.tobytes() for image in first}) == len(keys)
+    assert all(image.shape == FACE.shape and image.dtype == np.uint8 for image in first)
+    for name in ("points_jitter", "zoom", "small"):
+        alone = build_augmentation(flip=False, **{name: 0.1 if name == "points_jitter" else 1.0})
+        assert len({alone(FACE, key).tobytes() for key in keys}) == len(keys)
+
+
+def test_loose_crops_have_black_or_mirrored_borders() -> None:
+    white = np.full_like(FACE, 255)
+    augment = build_augmentation(flip=False, zoom=1.0, points_jitter=0.1, black_border=0.3)
+    always = build_augmentation(flip=False, zoom=1.0, points_jitter=0.1, black_border=1.0)
+    never = build_augmentation(flip=False, zoom=1.0, points_jitter=0.1)
+    keys = [(4, 0, n) for n in range(600)]
+    bordered = np.array([(always(white, key) == 0).any() for key in keys])
+    black = np.array([(augment(white, key) == 0).any() for key in keys])
+    assert not any((never(white, key) < 255).any() for key in keys[:100])
+    assert black[bordered].mean() == pytest.approx(0.3, abs=0.08)
+    assert not black[~bordered].any()
+    area = np.array([(always(white, key) == 0).sum() for key in keys])
+    assert abs(np.corrcoef(black[bordered], area[bordered])[0, 1]) < 0.15
+
+
+def test_small_faces_have_all_sizes_and_interpolations_with_their_probability(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    calls: list[tuple[tuple[int, int], int]] = []
+    compressed: list[int] = []
+    resize, encode = cv2.resize, cv2.imencode
+
+    def spy(image: Any, size: tuple[int, int], interpolation: int) -> Any:
+        calls.append((size, interpolation))
+        return resize(image, size, interpolation=interpolation)
+
+    def spy_encode(kind: str, image: Any, settings: list[int]) -> Any:
+        compressed.append(image.shape[0])
+        return encode(kind, image, settings)
+
+    monkeypatch.setattr(cv2, "resize", spy)
+    monkeypatch.setattr(cv2, "imencode", spy_encode)
+    augment = build_augmentation(flip=False, small=0.5, small_side=20)
+    changed = sum(not np.array_equal(augment(FACE, (0, 0, n)), FACE) for n in range(1200))
+    assert len(calls) == 2 * changed
+    assert changed / 1200 == pytest.approx(0.5, abs=0.05)
+    assert len(compressed) / changed == pytest.approx(0.5, abs=0.07)
+    reduced, enlarged = calls[::2], calls[1::2]
+    sides = np.array([size for size, _ in reduced])
+    assert (sides[:, 0] == sides[:, 1]).all()
+    assert set(sides[:, 0]) == set(range(20, 57))
+    assert sides.mean() == pytest.approx(38, abs=1.7)
+    assert all(size == (112, 112) for size, _ in enlarged)
+    assert set(compressed) <= set(sides[:, 0])
+    for kinds, ways in ((reduced, 4), (enlarged, 3)):
+        shares = np.unique([interpolation for _, interpolation in kinds], return_counts=True)[1] / changed
+        assert shares == pytest.approx(np.full(ways, 1 / ways), abs=0.07)
+
+
+def test_a_small_face_keeps_shape_and_color_and_loses_detail(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = []
+    resize = cv2.resize
+    monkeypatch.setattr(cv2, "resize", lambda i, size, **k: sizes.append(size) or resize(i, size, **k))
+    random = np.random.default_rng(0)
+    tall = np.tile(np.array([200, 120, 40], np.uint8), (90, 60, 1))
+    result = small_face(tall, 30, random)
+    assert result.shape == tall.shape
+    assert sizes == [(20, 30), (60, 90)]
+    assert np.abs(result.astype(int) - tall).max() <= 4
+
+    def detail(side: int) -> float:
+        crops = [small_face(FACE, side, np.random.default_rng(n)) for n in range(60)]
+        return float(np.mean([np.abs(crop.astype(float) - FACE).mean() for crop in crops]))
+
+    assert detail(56) < detail(32) < detail(16)
+
+
+def test_random_choices_are_independent() -> None:
+    keys = [(6, 0, n) for n in range(800)]
+    flip = build_augmentation()
+    flipped = np.array([not np.array_equal(flip(FACE, key), FACE) for key in keys])
+    # The seeds of the first transforms do not depend on later ones.
+    zoom = build_augmentation(flip=True, zoom=0.5)
+    zoomed = np.array([not np.array_equal(zoom(FACE, key), flip(FACE, key)) for key in keys])
+    both = build_augmentation(flip=True, zoom=0.5, small=0.5)
+    small = np.array([not np.array_equal(both(FACE, key), zoom(FACE, key)) for key in keys])
+    everything = build_augmentation(flip=True, zoom=0.5, small=0.5, corruption=0.5)
+    worse = np.array([not np.array_equal(everything(FACE, key), both(FACE, key)) for key in keys])
+    related = np.corrcoef([flipped, zoomed, small, worse])
+    assert np.abs(related - np.eye(4)).max() < 0.12
+
+
+def test_degradation_comes_after_geometry(monkeypatch: pytest.MonkeyPatch) -> None:
+    order: list[str] = []
+    warp, small, degrade = cv2.warpAffine, module.small_face, module.degrade
+    monkeypatch.setattr(cv2, "warpAffine", lambda *a, **k: order.append("warp") or warp(*a, **k))
+    monkeypatch.setattr(module, "small_face", lambda *a: order.append("small") or small(*a))
+    monkeypatch.setattr(module, "degrade", lambda *a: order.append("corruption") or degrade(*a))
+    build_augmentation(points_jitter=0.1, small=1.0, corruption=1.0)(FACE, (0, 0, 0))
+    assert order == ["warp", "small", "corruption"]
+
+
+def test_a_recipe_has_the_same_options_and_defaults() -> None:
+    parameters = inspect.signature(build_augmentation).parameters
+    assert {name: p.default for name, p in parameters.items()} == Augmentation().model_dump()
+    old = {"flip": True, "scale": 0.1, "shift": 0.02, "rotation": 5, "black_border": 0.1, "corruption": 0.5}
+    assert Augmentation(**old).points_jitter == Augmentation(**old).zoom == Augmentation(**old).small == 0
+    recipe = load_recipe("casia_rts", ["data.augmentation.zoom=0.2", "data.augmentation.points_jitter=0.1"])
+    assert recipe.data.augmentation.zoom == 0.2
+    assert recipe.data.augmentation.points_jitter == 0.1
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"points_jitter": -0.1},
+        {"points_jitter": 0.31},
+        {"zoom": 1.1},
+        {"zoom_factor": 1.0},
+        {"zoom_factor": 2.1},
+        {"small": -0.1},
+        {"small_side": 3},
+        {"small_side": 57},
+        {"small_side": 16.5},
+        {"zoom_probability": 0.1},
+    ],
+)
+def test_values_out_of_range_and_unknown_names_are_rejected(wrong: dict[str, float]) -> None:
+    with pytest.raises(ValidationError):
+        Augmentation(**wrong)
