@@ -14,7 +14,7 @@ from facerts.images import CROP_SIZE
 
 
 class AutoDetector:
-    """Finds the faces in photos, and takes images of 112 x 112 as aligned crops; see ``base.FaceFinder``.
+    """Finds the faces in photos, and takes images of 112 x 112 as aligned crops; see ``FaceFinder``.
 
     Attributes:
         detector: finds the faces in photos.

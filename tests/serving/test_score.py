@@ -10,10 +10,10 @@ import cv2
 import httpx
 import numpy as np
 import pytest
-from facerts.scoring.auto_detector import AutoDetector
 from numpy.typing import NDArray
 
 import facerts
+from facerts.detection.auto_detector import AutoDetector
 from facerts.errors import ModelError
 from facerts.images import encode_jpeg, encode_png
 from facerts.images.align import TEMPLATE
