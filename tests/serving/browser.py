@@ -103,17 +103,16 @@ class Tab:
         ]
 
     def shoot(self, path: Path, *, width: int = 1280, height: int = 900, dark: bool = False) -> None:
-        """A image of the whole page."""
-        self.call(
-            "Emulation.setDeviceMetricsOverride",
-            width=width,
-            height=height,
-            deviceScaleFactor=1,
-            mobile=False,
-        )
+        """An image of the whole page."""
+        self.size(width, height)
         self.scheme("dark" if dark else "light")
         shot = self.call("Page.captureScreenshot", captureBeyondViewport=True)["data"]
         path.write_bytes(base64.b64decode(shot))
+
+    def size(self, width: int, height: int = 900, *, mobile: bool = False) -> None:
+        """Set the size of the window."""
+        sides = {"width": width, "height": height}
+        self.call("Emulation.setDeviceMetricsOverride", **sides, deviceScaleFactor=1, mobile=mobile)
 
     def scheme(self, name: str) -> None:
         """What the person prefers, light or dark."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import threading
 import time
@@ -43,17 +44,17 @@ class BrightSquares:
     identity = "bright squares"
 
     def __call__(self, image: NDArray[np.uint8]) -> list[Detection]:
-        found = []
+        faces = []
         for left in range(0, image.shape[1] - 39, 40):
             if image[:40, left : left + 40].mean() > 128:
                 marks = np.array([[14, 18], [26, 18], [20, 26], [15, 33], [25, 33]], dtype=np.float64)
                 box = np.array([left, 0, left + 40, 40], dtype=np.float64)
-                found.append(Detection(box, marks + np.array([left, 0]), 0.9))
-        return found
+                faces.append(Detection(box, marks + np.array([left, 0]), 0.9))
+        return faces
 
 
 class Wrapped:
-    """A model that can be kept busy, and fails on bright crops if it is told to."""
+    """A model that can be kept busy, and can fail on bright crops."""
 
     def __init__(self, scorer: Scorer, error: Exception | None = None) -> None:
         self._embedder = scorer.embedder
@@ -75,20 +76,14 @@ class Wrapped:
 
 def write_bright(path: Path, thresholds: dict[str, float]) -> Path:
     """A model whose quality is the brightness of the crop, with thresholds by the share of faces that they keep."""
-    calibration = {
-        "data": "drawn",
-        "data_sha256": "0" * 64,
-        "faces": 1000,
-        "identities": None,
-        "quantiles": QUANTILES,
-    }
+    data = {"data": "drawn", "data_sha256": "0" * 64, "faces": 1000, "identities": None}
     return write_model(
         path,
         thresholds={
             keep: {"quality": quality, "data_sha256": "0" * 64, "kept": float(keep)}
             for keep, quality in thresholds.items()
         },
-        calibration=calibration,
+        calibration={**data, "quantiles": QUANTILES},
         embedding_size=8,
     )
 
@@ -187,30 +182,66 @@ def variant(person: int, image: int) -> NDArray[np.uint8]:
     return (dark * small.clip(0, 255)).astype(np.uint8).repeat(16, axis=0).repeat(16, axis=1)
 
 
+def photo(levels: list[int], width: int = 400) -> NDArray[np.uint8]:
+    """A dark photo with bright squares, one for each level."""
+    image = np.full((60, width, 3), 20, dtype=np.uint8)
+    for place, level in enumerate(levels):
+        image[:40, 40 * place : 40 * place + 40] = level
+    return image
+
+
+def post(client: httpx.Client, *images: bytes, to: str = "score", **options: Any) -> httpx.Response:
+    """The response to images as files of a form, with the options as its fields."""
+    files = [("images", (f"{number}.png", data)) for number, data in enumerate(images)]
+    return client.post(f"/v1/{to}", files=files, data={name: str(value) for name, value in options.items()})
+
+
+def problem(response: httpx.Response) -> tuple[int, str]:
+    """Status and code of an error."""
+    return response.status_code, response.json()["code"]
+
+
+def metric(client: httpx.Client, name: str) -> float:
+    """A metric of the service; 0 for one that it has never counted."""
+    values = dict(line.rsplit(" ", 1) for line in client.get("/metrics").text.splitlines())
+    return float(values.get(name, 0))
+
+
+def until(condition: Callable[[], bool]) -> bool:
+    return any(condition() or time.sleep(0.01) for _ in range(3000))
+
+
+def alive(client: httpx.Client) -> bool:
+    """Whether it still scores; one with a short time limit may need another try on a busy machine."""
+    healthy = client.get("/healthz").json() == {"status": "ok"}
+    return healthy and until(lambda: post(client, crop(9)).status_code == 200)
+
+
+def head(*lines: str, content_type: str = "image/png") -> bytes:
+    """The head of a request."""
+    first = ("POST /v1/score HTTP/1.1", "Host: localhost", f"Content-Type: {content_type}")
+    return "\r\n".join([*first, *lines, "", ""]).encode()
+
+
 def address(client: httpx.Client) -> tuple[str, int]:
     return client.base_url.host, client.base_url.port or 80
 
 
 def talk(client: httpx.Client, *pieces: bytes, seconds: float = 10.0, pause: float = 0.0) -> bytes:
-    """Everything that the service answers to these bytes on one connection, until it closes it or says no more."""
+    """The response to these bytes on one connection."""
     with socket.create_connection(address(client), timeout=seconds) as connection:
         # Who is refused may find the connection closed before everything is sent.
         with suppress(OSError):
             for piece in pieces:
                 connection.sendall(piece)
                 time.sleep(pause)
-        answer = b""
-        while b"\r\n\r\n" not in answer or len(answer) < _length(answer):
+        response, length = b"", 0
+        while b"\r\n\r\n" not in response or len(response) < length:
             more = connection.recv(65536)
             if not more:
                 break
-            answer += more
-    return answer
-
-
-def _length(answer: bytes) -> int:
-    head, _, _ = answer.partition(b"\r\n\r\n")
-    told = [
-        int(line.split(b":")[1]) for line in head.lower().split(b"\r\n") if line.startswith(b"content-length")
-    ]
-    return len(head) + 4 + (told[0] if told else 0)
+            response += more
+            top, end, _ = response.partition(b"\r\n\r\n")
+            if end and (declared := re.search(rb"content-length: (\d+)", top.lower())):
+                length = len(top + end) + int(declared[1])
+    return response

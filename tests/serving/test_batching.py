@@ -72,6 +72,20 @@ async def ask_while_busy(batcher: Batcher, model: Numbers, *jobs: Crops) -> list
     return [first, *tasks]
 
 
+def answers(model: Numbers, *jobs: Crops, **options: Any) -> list[Any]:
+    """What becomes of jobs that all wait behind a run of the crop 1: numbers, or an error."""
+
+    async def work() -> list[FaceOutputs | BaseException]:
+        batcher = Batcher(model, **options)
+        tasks = await ask_while_busy(batcher, model, *jobs)
+        model.free.set()
+        outputs = await asyncio.gather(*tasks, return_exceptions=True)
+        await batcher.close()
+        return outputs
+
+    return [numbers_of(each) if isinstance(each, FaceOutputs) else each for each in run(work())]
+
+
 def test_everybody_gets_the_answer_to_their_own_crops() -> None:
     model = Numbers()
 
@@ -128,49 +142,30 @@ def test_a_run_that_would_not_be_full_waits_a_little_for_more() -> None:
     assert model.runs == [[1], [10, 20, 21, 22]]
 
 
-def test_the_little_wait_ends() -> None:
-    model = Numbers()
-
-    async def work() -> None:
-        batcher = Batcher(model, batch_size=4, wait=0.01)
-        tasks = await ask_while_busy(batcher, model, crops(10), crops(11))
-        model.free.set()
-        assert [numbers_of(await task) for task in tasks] == [[1], [10], [11]]
-        await batcher.close()
-
-    run(work())
-    assert model.runs == [[1], [10, 11]]
-
-
-def test_a_size_of_one_joins_nobody_and_more_crops_of_one_request_stay_together() -> None:
-    model = Numbers()
-
-    async def work() -> None:
-        batcher = Batcher(model, batch_size=1)
-        tasks = await ask_while_busy(batcher, model, crops(10), crops(11, 12, 13), crops(14))
-        model.free.set()
-        await asyncio.gather(*tasks)
-        await batcher.close()
-
-    run(work())
-    assert model.runs == [[1], [10], [11, 12, 13], [14]]
+@pytest.mark.parametrize(
+    ("jobs", "options", "runs"),
+    [
+        # The short wait ends.
+        ([[10], [11]], {"batch_size": 4, "wait": 0.01}, [[1], [10, 11]]),
+        # A size of one joins nobody, and the crops of one request stay together.
+        ([[10], [11, 12, 13], [14]], {"batch_size": 1}, [[1], [10], [11, 12, 13], [14]]),
+    ],
+)
+def test_batches_are_filled_up_to_their_size(
+    jobs: list[list[int]], options: dict[str, Any], runs: list[list[int]]
+) -> None:
+    model, sizes = Numbers(), list[int]()
+    assert answers(model, *(crops(*job) for job in jobs), **options, on_batch=sizes.append) == [[1], *jobs]
+    assert model.runs == runs
+    assert sizes == [len(batch) for batch in runs]
 
 
 def test_an_error_reaches_only_those_whose_crops_made_it() -> None:
     model = Numbers()
-
-    async def work() -> None:
-        batcher = Batcher(model, batch_size=8)
-        tasks = await ask_while_busy(batcher, model, crops(10), crops(11, 666), crops(12))
-        model.free.set()
-        answers = await asyncio.gather(*tasks, return_exceptions=True)
-        assert isinstance(answers[2], ValueError)
-        assert [numbers_of(answers[place]) for place in (0, 1, 3)] == [[1], [10], [12]]
-        assert numbers_of(await batcher(crops(30))) == [30], "and it goes on"
-        await batcher.close()
-
-    run(work())
-    assert model.runs[1:5] == [[10, 11, 666, 12], [10], [11, 666], [12]]
+    first, second, third, fourth = answers(model, crops(10), crops(11, 666), crops(12), batch_size=8)
+    assert (first, second, fourth) == ([1], [10], [12])
+    assert isinstance(third, ValueError)
+    assert model.runs == [[1], [10, 11, 666, 12], [10], [11, 666], [12]]
 
 
 def test_who_is_cancelled_while_waiting_takes_no_place() -> None:
@@ -210,39 +205,29 @@ def test_who_is_cancelled_while_running_harms_nobody() -> None:
     run(work())
 
 
-@pytest.mark.parametrize("runs", [1, 3])
-def test_as_many_runs_at_the_same_time_as_were_asked_for(runs: int) -> None:
+@pytest.mark.parametrize(
+    # When the first of two runs ends, seven crops are waiting or in the other run: its share are four.
+    ("batch_size", "runs", "last"),
+    [(1, 1, [[8]]), (1, 3, [[8]]), (8, 2, [[3, 4, 5, 6], [7, 8]])],
+)
+def test_as_many_runs_as_were_asked_for_share_what_waits(
+    batch_size: int, runs: int, last: list[list[int]]
+) -> None:
     model = Numbers()
 
     async def work() -> None:
-        batcher = Batcher(model, batch_size=1, concurrency=runs)
-        model.free.clear()
-        tasks = [asyncio.ensure_future(batcher(crops(number))) for number in range(6)]
-        await until(lambda: model.at_once == runs)
-        await asyncio.sleep(0.01)
-        model.free.set()
-        assert [numbers_of(await task) for task in tasks] == [[number] for number in range(6)]
-        await batcher.close()
-
-    run(work())
-    assert model.most_at_once == runs
-
-
-def test_runs_at_the_same_time_share_what_waits() -> None:
-    model = Numbers()
-
-    async def work() -> None:
-        batcher = Batcher(model, batch_size=8, concurrency=2)
+        batcher = Batcher(model, batch_size=batch_size, concurrency=runs)
         model.free.clear()
         tasks = [asyncio.ensure_future(batcher(crops(number))) for number in range(1, 9)]
-        await until(lambda: model.at_once == 2)
+        await until(lambda: model.at_once == runs)
+        await asyncio.sleep(0.01)
         model.free.set()
         assert [numbers_of(await task) for task in tasks] == [[number] for number in range(1, 9)]
         await batcher.close()
 
     run(work())
-    # When the first run ends, seven crops are waiting or in the other run: its share are four.
-    assert sorted(model.runs[2:]) == [[3, 4, 5, 6], [7, 8]]
+    assert model.most_at_once == runs
+    assert sorted(model.runs)[-len(last) :] == last
 
 
 def test_closing_answers_who_waits_and_takes_no_more() -> None:
@@ -260,18 +245,3 @@ def test_closing_answers_who_waits_and_takes_no_more() -> None:
         await closing
 
     run(work())
-
-
-def test_it_tells_how_many_crops_each_run_has() -> None:
-    told: list[int] = []
-    model = Numbers()
-
-    async def work() -> None:
-        batcher = Batcher(model, batch_size=4, on_batch=told.append)
-        tasks = await ask_while_busy(batcher, model, crops(10, 11), crops(12))
-        model.free.set()
-        await asyncio.gather(*tasks)
-        await batcher.close()
-
-    run(work())
-    assert told == [1, 3]

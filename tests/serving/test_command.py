@@ -7,12 +7,13 @@ import re
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import httpx
 import numpy as np
@@ -23,7 +24,7 @@ from facerts.cli.app import build_app
 from facerts.images import encode_png
 from facerts.serving import Settings
 from tests.command import run
-from tests.serving.conftest import crop
+from tests.serving.conftest import crop, metric, post
 
 
 @contextmanager
@@ -53,14 +54,10 @@ def served(*options: str | Path, **variables: str) -> Iterator[tuple[subprocess.
             process.stderr.close()
 
 
-def post(client: httpx.Client, count: int = 1, name: str = "a.png") -> httpx.Response:
-    return client.post("/v1/score", files=[("images", (name, crop(200))) for _ in range(count)])
-
-
 def test_it_listens_answers_logs_nothing_of_the_content_and_ends(model_file: Path) -> None:
     with served("--model", model_file, "--keep", "0.95", "--batch-size", "4") as (process, client):
         assert client.base_url.host == "127.0.0.1", "this machine alone, unless told otherwise"
-        response = post(client, 3, name="secret-name.png")
+        response = client.post("/v1/score", files=[("images", ("secret-name.png", crop(200)))] * 3)
         assert [image["faces"][0]["accepted"] for image in response.json()["images"]] == [True] * 3
         assert client.get("/secret-path?secret-query").status_code == 404
         assert client.get("/healthz").status_code == 200
@@ -74,41 +71,26 @@ def test_it_listens_answers_logs_nothing_of_the_content_and_ends(model_file: Pat
 
 @pytest.mark.slow
 def test_requests_in_flight_are_answered_when_it_is_told_to_end(model_file: Path) -> None:
-    answers: list[httpx.Response] = []
     noise = encode_png(np.random.default_rng(0).integers(0, 256, (3000, 3000, 3), dtype=np.uint8))
-    with served("--model", model_file) as (process, client):
-
-        def ask() -> None:
-            answers.append(
-                client.post(
-                    "/v1/score?resize_crops=true", content=noise, headers={"content-type": "image/png"}
-                )
-            )
-
-        threads = [threading.Thread(target=ask) for _ in range(3)]
-        for thread in threads:
-            thread.start()
-        working = "facerts_requests_in_work 3.0"
-        while working not in client.get("/metrics").text and len(answers) < 3:
+    with served("--model", model_file) as (process, client), ThreadPoolExecutor(3) as threads:
+        asked = [threads.submit(post, client, noise, resize_crops=True) for _ in range(3)]
+        while metric(client, "facerts_requests_in_work") < 3 and not all(each.done() for each in asked):
             pass
         process.send_signal(signal.SIGINT)
-        for thread in threads:
-            thread.join()
+        assert [each.result().status_code for each in asked] == [200] * 3
         assert process.wait(20) == 130
-    assert [answer.status_code for answer in answers] == [200] * 3
 
 
 @pytest.mark.slow
 def test_the_token_may_come_from_a_file_or_the_environment(model_file: Path, tmp_path: Path) -> None:
     (tmp_path / "token").write_text("from-file\n")
-    with served("--model", model_file, "--token-file", tmp_path / "token") as (_, client):
-        assert post(client).status_code == 401
-        client.headers["authorization"] = "Bearer from-file"
-        assert post(client).status_code == 200
-    with served("--model", model_file, FACERTS_TOKEN="from-there") as (_, client):
-        assert post(client).status_code == 401
-        client.headers["authorization"] = "Bearer from-there"
-        assert post(client).status_code == 200
+    file: dict[str, Any] = {"options": ("--token-file", tmp_path / "token"), "variables": {}}
+    variable: dict[str, Any] = {"options": (), "variables": {"FACERTS_TOKEN": "from-there"}}
+    for token, given in (("from-file", file), ("from-there", variable)):
+        with served("--model", model_file, *given["options"], **given["variables"]) as (_, client):
+            assert post(client, crop(200)).status_code == 401
+            client.headers["authorization"] = f"Bearer {token}"
+            assert post(client, crop(200)).status_code == 200
 
 
 def test_wrong_use_ends_with_2_and_a_sentence(
@@ -137,21 +119,15 @@ def test_wrong_use_ends_with_2_and_a_sentence(
     assert "a token must be one or more printable ASCII" in error()
 
 
-@pytest.mark.parametrize(
-    ("options", "warned"),
-    [(["--host", "192.0.2.1"], True), (["--host", "192.0.2.1", "--token", "a"], False)],
-)
 def test_a_service_that_is_open_to_everybody_is_warned_of(
-    model_file: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    options: list[str],
-    warned: bool,
+    model_file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("FACERTS_TOKEN", raising=False)
-    # No machine has this address, so nothing is opened.
-    assert run("serve", "--detector", "none", "--model", model_file, *options) == 2
-    assert ("anyone who can reach 192.0.2.1" in capsys.readouterr().err) is warned
+    for token, warned in (((), True), (("--token", "a"), False)):
+        # No machine has this address, so nothing is opened.
+        options = ("--detector", "none", "--model", model_file, "--host", "192.0.2.1", *token)
+        assert run("serve", *options) == 2
+        assert ("anyone who can reach 192.0.2.1" in capsys.readouterr().err) is warned
 
 
 WITHOUT = """
@@ -173,17 +149,15 @@ main()
 @pytest.mark.parametrize("module", ["fastapi", "prometheus_client", "uvicorn"])
 def test_a_missing_package_is_named_with_its_extra(model_file: Path, module: str) -> None:
     code = WITHOUT.format(module=module, model=str(model_file))
-    ran = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60
-    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert ran.returncode == 2
     assert f"serving needs {module}, which is not installed: pip install 'facerts[serve]'" in ran.stderr
     assert "Traceback" not in ran.stderr
 
 
 def test_the_command_and_python_have_the_same_defaults() -> None:
-    told = typer.main.get_command(build_app()).commands["serve"].params  # type: ignore[attr-defined]
-    defaults = {option.name: option.default for option in told}
+    options = typer.main.get_command(build_app()).commands["serve"].params  # type: ignore[attr-defined]
+    defaults = {option.name: option.default for option in options}
     for field in fields(Settings):
         if field.name in defaults:
             assert defaults[field.name] == field.default, field.name

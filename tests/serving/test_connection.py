@@ -5,14 +5,14 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 
 import httpx
 import pytest
 
 from facerts.scoring import Scorer
 from facerts.serving import Settings
-from tests.serving.conftest import Serve, address, crop, started
-from tests.serving.test_limits import alive, head
+from tests.serving.conftest import Serve, address, alive, crop, head, started, until
 
 HEADERS, TIMEOUT = 1.0, 3.0
 # Seconds after which a slow machine, too, would have closed a connection; without a limit it stays for ever.
@@ -25,26 +25,21 @@ def client(scorer: Scorer, serve: Serve) -> Iterator[httpx.Client]:
         yield client
 
 
-def closed_after(connection: socket.socket, drip: bytes = b"", seconds: float = PATIENCE) -> float:
-    """Seconds until the service closes a connection on which a byte is sent now and then; nothing is answered."""
+def closed_after(connection: socket.socket, drip: bytes = b"") -> float:
+    """Seconds until the service closes a connection on which a byte is sent now and then, without a response."""
     began = time.monotonic()
     connection.settimeout(0.05)
     drops = iter(drip)
-    while (past := time.monotonic() - began) < seconds:
-        try:
-            answer = connection.recv(1000)
-            assert answer == b"", answer
-            return past
-        except TimeoutError:
-            pass
-        except ConnectionError:
-            return past
-        if (drop := next(drops, None)) is not None:
-            try:
-                connection.send(bytes([drop]))
-            except ConnectionError:
+    try:
+        while (past := time.monotonic() - began) < PATIENCE:
+            with suppress(TimeoutError):
+                assert connection.recv(1000) == b""
                 return past
-    raise AssertionError(f"the connection is still open after {seconds} seconds")
+            if (drop := next(drops, None)) is not None:
+                connection.send(bytes([drop]))
+    except ConnectionError:
+        return past
+    raise AssertionError(f"the connection is still open after {PATIENCE} seconds")
 
 
 def connect(client: httpx.Client) -> socket.socket:
@@ -54,13 +49,17 @@ def connect(client: httpx.Client) -> socket.socket:
 ENDLESS = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n" + b"X-More: 1\r\n" * 1000
 
 
-@pytest.mark.parametrize("drip", [ENDLESS, b"G", b""], ids=["one byte at a time", "a byte", "nothing"])
+SLOW = pytest.mark.slow
+
+
+@pytest.mark.parametrize("drip", [ENDLESS, pytest.param(b"G", marks=SLOW), pytest.param(b"", marks=SLOW)])
 def test_headers_that_do_not_end_are_not_waited_for(client: httpx.Client, drip: bytes) -> None:
     with connect(client) as connection:
         assert closed_after(connection, drip) >= HEADERS - 0.1
     assert alive(client)
 
 
+@SLOW
 def test_the_next_request_of_a_connection_is_not_waited_for_either(client: httpx.Client) -> None:
     with connect(client) as connection:
         for _ in range(3):
@@ -75,6 +74,7 @@ def test_the_next_request_of_a_connection_is_not_waited_for_either(client: httpx
     assert alive(client)
 
 
+@SLOW
 def test_headers_that_come_with_the_body_before_are_not_waited_for(client: httpx.Client) -> None:
     body = crop(9)
     with connect(client) as connection:
@@ -85,6 +85,7 @@ def test_headers_that_come_with_the_body_before_are_not_waited_for(client: httpx
     assert alive(client)
 
 
+@SLOW
 def test_a_slow_body_has_its_own_time(client: httpx.Client) -> None:
     """Longer than headers may take, and no longer than bodies may."""
     body = crop(9)
@@ -95,20 +96,22 @@ def test_a_slow_body_has_its_own_time(client: httpx.Client) -> None:
         assert connection.recv(100).startswith(b"HTTP/1.1 200 ")
 
 
-def test_an_answer_that_is_not_read_is_not_kept(scorer: Scorer) -> None:
+@SLOW
+def test_a_response_that_is_not_read_is_not_kept(scorer: Scorer) -> None:
     with started(scorer, Settings(header_timeout=HEADERS, timeout=TIMEOUT)) as (server, client):
         with socket.socket() as connection:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1024)
             connection.settimeout(10)
             connection.connect(address(client))
-            # Their answers are more than the system keeps for a client, so the service has to wait for it.
+            # Their responses are more than the system keeps for a client, so the service has to wait for it.
             connection.sendall(b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n" * 1000)
-            began = time.monotonic()
             unread = 0
-            while server.server_state.connections or not unread:
-                assert time.monotonic() - began < PATIENCE, "the service still keeps the answers"
-                kept = [one.transport.get_write_buffer_size() for one in server.server_state.connections]  # type: ignore[union-attr]
-                unread = max([unread, *kept])
-                time.sleep(0.05)
-        assert unread > 0
+
+            def given_up() -> bool:
+                nonlocal unread
+                connections = server.server_state.connections
+                unread = max([unread, *(each.transport.get_write_buffer_size() for each in connections)])  # type: ignore[union-attr]
+                return unread > 0 and not connections
+
+            assert until(given_up), "the service still keeps the responses"
         assert alive(client)

@@ -13,18 +13,34 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import facerts
+from facerts.galleries import Gallery, write_gallery
+from facerts.images import encode_png
 from facerts.scoring import Scorer
 from facerts.serving import Settings
-from facerts.serving.schemas import Problem, Scores
-from tests.serving.conftest import address, crop, running
+from facerts.serving.schemas import Matches, PairVerification, Problem, Scores
+from tests.matching import write_matcher
+from tests.serving.conftest import address, crop, metric, post, running, variant
 
-PICTURES = [
+IMAGES = [
     bytes(cv2.imencode(kind, np.random.default_rng(0).integers(0, 256, (24, 80, 3), dtype=np.uint8))[1])
     for kind in (".jpg", ".png", ".webp", ".bmp")
 ]
-OPTIONS = ("embeddings", "largest", "aligned", "resize_crops", "keep", "min_quality", "other")
+OPTIONS = (
+    "embeddings",
+    "largest",
+    "aligned",
+    "resize_crops",
+    "keep",
+    "min_quality",
+    "fmr",
+    "fpir",
+    "k",
+    "other",
+)
+RESPONSES = {"score": Scores, "search": Matches, "verify": PairVerification}
 TYPES = ("image/png", "application/octet-stream", "multipart/form-data; boundary=X", "text/plain", "", "a")
-fuzzed = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+fuzzed = settings(deadline=None, max_examples=30, suppress_health_check=[HealthCheck.too_slow])
 
 
 @pytest.fixture(scope="module")
@@ -33,10 +49,24 @@ def client(photo_scorer: Scorer) -> Iterator[httpx.Client]:
         yield client
 
 
-def check(response: httpx.Response) -> None:
-    """The answer is in the schema."""
+def check(response: httpx.Response, to: str = "score") -> None:
+    """The response is in the schema."""
     assert response.status_code in {200, 400, 413, 415, 422}, response.text
-    (Scores if response.status_code == 200 else Problem).model_validate_json(response.content)
+    kind = RESPONSES[to] if response.status_code == 200 else Problem
+    kind.model_validate_json(response.content)
+
+
+@pytest.fixture(scope="module")
+def everything(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+    """A client of a service that scores, verifies and searches."""
+    folder = tmp_path_factory.mktemp("everything")
+    scorer = facerts.load(write_matcher(folder / "matcher.onnx"), detector="none", threads=1)
+    for person in range(3):
+        (folder / "people" / f"{person}").mkdir(parents=True)
+        (folder / "people" / f"{person}" / "a.png").write_bytes(encode_png(variant(person, 0)))
+    write_gallery(folder / "g.npz", Gallery.build(scorer, folder / "people", min_quality=-9))
+    with running(scorer, Settings(gallery=folder / "g.npz")) as client:
+        yield client
 
 
 @st.composite
@@ -65,20 +95,27 @@ options = st.dictionaries(
 
 
 @fuzzed
-@given(data=mutated(PICTURES), aligned=st.booleans())
+@given(data=mutated(IMAGES), aligned=st.booleans())
 def test_broken_images(client: httpx.Client, data: bytes, aligned: bool) -> None:
     headers = {"content-type": "application/octet-stream"}
     check(client.post(f"/v1/score?aligned={aligned}", content=data, headers=headers))
 
 
-@pytest.mark.slow
+@pytest.mark.parametrize(
+    "to", ["search", *(pytest.param(to, marks=pytest.mark.slow) for to in ("score", "verify"))]
+)
 @fuzzed
-@given(query=options, form=options, names=st.lists(st.text(max_size=9), max_size=3))
+@given(query=options, form=options, names=st.lists(st.text(max_size=9), max_size=3), good=st.booleans())
 def test_any_options_and_names(
-    client: httpx.Client, query: dict[str, str], form: dict[str, str], names: list[str]
+    everything: httpx.Client,
+    to: str,
+    query: dict[str, str],
+    form: dict[str, str],
+    names: list[str],
+    good: bool,
 ) -> None:
-    files: Any = [("images", (name or "a", crop(200))) for name in names]
-    check(client.post("/v1/score", params=query, data=form, files=files))
+    files: Any = [("images", (name or "a", crop(200) if good else b"no image")) for name in names]
+    check(everything.post(f"/v1/{to}", params=query, data=form, files=files), to)
 
 
 FORM = (
@@ -107,17 +144,12 @@ def test_broken_requests(client: httpx.Client, request: bytes) -> None:
         connection.sendall(request)
         # Who says no more gets no answer to what is not whole.
         connection.shutdown(socket.SHUT_WR)
-        answer = b""
-        while more := connection.recv(65536):
-            answer += more
-    assert not answer or answer.startswith(b"HTTP/1.1 "), answer
-    assert b"HTTP/1.1 5" not in answer
+        response = b"".join(iter(lambda: connection.recv(65536), b""))
+    assert not response or response.startswith(b"HTTP/1.1 "), response
+    assert b"HTTP/1.1 5" not in response
 
 
 def test_it_is_still_there(client: httpx.Client) -> None:
-    files = [("images", ("a.png", crop(200)))]
-    response = client.post("/v1/score", files=files, params={"aligned": "true"})
-    assert response.status_code == 200
-    told = client.get("/metrics").text
-    assert 'status="5' not in told
-    assert "facerts_requests_in_work 0.0" in told
+    assert post(client, crop(200), aligned=True).status_code == 200
+    assert 'status="5' not in client.get("/metrics").text
+    assert metric(client, "facerts_requests_in_work") == 0

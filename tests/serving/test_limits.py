@@ -6,22 +6,37 @@ import resource
 import socket
 import struct
 import threading
-import time
 import zlib
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
 import numpy as np
 import pytest
 
+import facerts
 from facerts.errors import Error
 from facerts.images import encode_png
 from facerts.scoring import Scorer
 from facerts.serving import Settings, listen
 from facerts.serving.body_limits import BodyLimits
 from facerts.serving.error_responses import RequestError
-from tests.serving.conftest import Serve, Wrapped, address, crop, running, talk
+from tests.matching import write_matcher
+from tests.serving.conftest import (
+    Serve,
+    Wrapped,
+    address,
+    alive,
+    crop,
+    head,
+    metric,
+    post,
+    problem,
+    running,
+    talk,
+    until,
+)
 
 SMALL = Settings(max_bytes=50_000, max_pixels=40_000, max_images=3, queue=10)
 
@@ -33,37 +48,12 @@ def small(scorer: Scorer) -> Iterator[httpx.Client]:
         yield client
 
 
-@pytest.fixture(scope="module")
-def impatient(scorer: Scorer) -> Iterator[httpx.Client]:
-    """A client of a service that does not wait long."""
-    with running(scorer, Settings(timeout=0.5)) as client:
-        yield client
-
-
-def post(client: httpx.Client, *images: bytes) -> httpx.Response:
-    return client.post("/v1/score", files=[("images", ("a.png", data)) for data in images])
-
-
-def head(*lines: str, content_type: str = "image/png") -> bytes:
-    """The head of a request."""
-    return "\r\n".join(
-        ["POST /v1/score HTTP/1.1", "Host: localhost", f"Content-Type: {content_type}", *lines, "", ""]
-    ).encode()
-
-
-def parse(answer: bytes) -> tuple[int, dict[str, str], dict[str, Any]]:
+def parse(response: bytes) -> tuple[int, dict[str, str], dict[str, Any]]:
     """Status, headers and JSON."""
-    top, _, body = answer.partition(b"\r\n\r\n")
+    top, _, body = response.partition(b"\r\n\r\n")
     first, *lines = top.decode().split("\r\n")
     headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines)}
     return int(first.split()[1]), headers, json.loads(body)
-
-
-def alive(client: httpx.Client) -> bool:
-    """Whether it still scores; a service that does not wait long may need another try on a busy machine."""
-    return client.get("/healthz").json() == {"status": "ok"} and until(
-        lambda: post(client, crop(9)).status_code == 200
-    )
 
 
 def png(width: int, height: int, data: bytes) -> bytes:
@@ -77,60 +67,34 @@ def png(width: int, height: int, data: bytes) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", data) + chunk(b"IEND", b"")
 
 
-def too_large(answer: bytes) -> dict[str, Any]:
-    status, _, problem = parse(answer)
-    assert (status, problem["code"]) == (413, "too_large")
-    assert "50,000 bytes" in problem["error"]
-    return problem
+def too_large(response: bytes) -> None:
+    status, _, error = parse(response)
+    assert (status, error["code"]) == (413, "too_large")
+    assert "50,000 bytes" in error["error"]
 
 
-def test_a_length_beyond_the_limit_is_refused_before_anything_is_sent(small: httpx.Client) -> None:
-    # Who asks first is told at once, and not to go on.
-    answer = talk(small, head("Content-Length: 50001", "Expect: 100-continue"))
-    assert b"100 Continue" not in answer
-    too_large(answer)
-    assert parse(answer)[1]["connection"] == "close"
-    assert alive(small)
-
-
-@pytest.mark.parametrize("size", [60_000, 90_000])
-def test_who_sends_too_much_without_asking_still_gets_the_answer(small: httpx.Client, size: int) -> None:
-    response = small.post("/v1/score", content=bytes(size), headers={"content-type": "image/png"})
-    assert response.status_code == 413
-    assert post(small, bytes(size)).status_code == 413
-    assert alive(small)
-
-
-def test_a_body_without_a_length_is_counted_as_it_comes(small: httpx.Client) -> None:
-    def pieces() -> Iterator[bytes]:
-        for _ in range(20):
-            yield bytes(4096)
-
-    response = small.post("/v1/score", content=pieces(), headers={"content-type": "image/png"})
-    assert "transfer-encoding" in response.request.headers
-    assert response.status_code == 413
-    # And one that never ends, whose sender does not read either.
+def test_a_body_beyond_the_limit_is_refused_however_it_comes(small: httpx.Client) -> None:
+    # Who asks first is refused at once, and does not send.
+    response = talk(small, head("Content-Length: 50001", "Expect: 100-continue"))
+    assert b"100 Continue" not in response
+    too_large(response)
+    assert parse(response)[1]["connection"] == "close"
+    # Who sends without asking still gets the response.
+    headers = {"content-type": "image/png"}
+    assert small.post("/v1/score", content=bytes(90_000), headers=headers).status_code == 413
+    assert problem(post(small, bytes(60_000))) == (413, "too_large")
+    # Without a length, and one that never ends and whose sender does not read either.
+    pieces = small.post("/v1/score", content=(bytes(4096) for _ in range(20)), headers=headers)
+    assert "transfer-encoding" in pieces.request.headers
+    assert pieces.status_code == 413
     endless = (b"1000\r\n" + bytes(4096) + b"\r\n" for _ in range(40))
     too_large(talk(small, head("Transfer-Encoding: chunked"), *endless))
-    assert alive(small)
-
-
-def test_a_body_just_within_the_limit_is_taken(small: httpx.Client) -> None:
-    noise = np.random.default_rng(0).integers(0, 256, (112, 112, 3), dtype=np.uint8)
-    data = encode_png(noise)
-    assert 35_000 < len(data) < 50_000
+    # The limit itself is allowed.
+    data = encode_png(np.random.default_rng(0).integers(0, 256, (112, 112, 3), dtype=np.uint8))
     data += bytes(50_000 - len(data))
-    headers = {"content-type": "image/png"}
     assert small.post("/v1/score", content=data, headers=headers).status_code == 200
     assert small.post("/v1/score", content=data + b"\0", headers=headers).status_code == 413
-
-
-def test_a_length_that_is_longer_than_the_body(impatient: httpx.Client) -> None:
-    data = crop(9)
-    answer = talk(impatient, head(f"Content-Length: {len(data) + 5}") + data)
-    status, headers, problem = parse(answer)
-    assert (status, problem["code"], headers["connection"]) == (408, "too_slow", "close")
-    assert alive(impatient)
+    assert alive(small)
 
 
 def test_lengths_that_are_too_short_or_no_numbers(small: httpx.Client) -> None:
@@ -143,21 +107,26 @@ def test_lengths_that_are_too_short_or_no_numbers(small: httpx.Client) -> None:
     assert alive(small)
 
 
-def test_a_body_that_drips_is_given_up(impatient: httpx.Client) -> None:
-    drops = [b"\0" for _ in range(8)]
-    status, headers, problem = parse(talk(impatient, head("Content-Length: 5000"), *drops, pause=0.1))
-    assert (status, problem["code"], headers["connection"]) == (408, "too_slow", "close")
+def test_a_body_that_does_not_arrive_is_given_up(scorer: Scorer, serve: Serve) -> None:
+    data = crop(9)
     form = head("Transfer-Encoding: chunked", content_type="multipart/form-data; boundary=X")
-    assert parse(talk(impatient, form, b"5\r\n--X\r\n\r\n"))[0] == 408
-    assert alive(impatient)
+    with serve(scorer, Settings(timeout=0.4)) as client:
+        for pieces in (
+            [head(f"Content-Length: {len(data) + 5}") + data],
+            [head("Content-Length: 5000"), *[b"\0"] * 6],
+            [form, b"5\r\n--X\r\n\r\n"],
+        ):
+            status, headers, error = parse(talk(client, *pieces, pause=0.1))
+            assert (status, error["code"], headers["connection"]) == (408, "too_slow", "close")
+        assert alive(client)
 
 
 def test_a_client_that_goes_away_while_it_sends_leaves_nothing(small: httpx.Client) -> None:
     for _ in range(3):
         with socket.create_connection(address(small)) as connection:
             connection.sendall(head("Content-Length: 5000") + bytes(100))
-    assert until(lambda: number(small, 'facerts_requests_total{route="/v1/score",status="499"}') >= 3)
-    assert number(small, "facerts_requests_in_work") == number(small, "facerts_held_bytes") == 0
+    assert until(lambda: metric(small, 'facerts_requests_total{route="/v1/score",status="499"}') >= 3)
+    assert metric(small, "facerts_requests_in_work") == metric(small, "facerts_held_bytes") == 0
     assert alive(small)
 
 
@@ -165,7 +134,7 @@ def test_images_are_counted(small: httpx.Client) -> None:
     assert post(small, *[crop(9)] * 3).status_code == 200
     for count in (4, 40):
         response = post(small, *[crop(9)] * count)
-        assert (response.status_code, response.json()["code"]) == (422, "invalid")
+        assert problem(response) == (422, "invalid")
         assert "more than 3 images" in response.json()["error"]
 
 
@@ -182,6 +151,7 @@ def test_images_with_too_many_pixels_are_refused_by_their_header(small: httpx.Cl
     assert alive(small)
 
 
+@pytest.mark.slow
 def test_a_bomb_does_not_go_off(client: httpx.Client) -> None:
     bomb = png(30_000, 30_000, zlib.compress(bytes(3751 * 30_000), 1))
     assert len(bomb) < 2_000_000, "it is small, and 2.7 GB of pixels"
@@ -193,34 +163,16 @@ def test_a_bomb_does_not_go_off(client: httpx.Client) -> None:
     assert alive(client)
 
 
-def number(client: httpx.Client, name: str) -> float:
-    """One of the service's own numbers; 0 for one that it has never counted."""
-    for line in client.get("/metrics").text.splitlines():
-        if line.startswith(name + " "):
-            return float(line.rpartition(" ")[2])
-    return 0.0
-
-
-def until(condition: Any) -> bool:
-    for _ in range(500):
-        if condition():
-            return True
-        time.sleep(0.01)
-    return False
+def complete(client: httpx.Client, body: bytes, length: int | None = None) -> socket.socket:
+    """A request whose response nobody has read yet."""
+    connection = socket.create_connection(address(client), timeout=10)
+    connection.sendall(head(f"Content-Length: {length or len(body)}") + body)
+    return connection
 
 
 def unfinished(client: httpx.Client, size: int) -> socket.socket:
     """A request whose body still lacks its last byte."""
-    connection = socket.create_connection(address(client), timeout=10)
-    connection.sendall(head(f"Content-Length: {size + 1}") + bytes(size))
-    return connection
-
-
-def complete(client: httpx.Client, body: bytes) -> socket.socket:
-    """A request whose answer nobody has read yet."""
-    connection = socket.create_connection(address(client), timeout=10)
-    connection.sendall(head(f"Content-Length: {len(body)}") + body)
-    return connection
+    return complete(client, bytes(size), size + 1)
 
 
 def test_more_requests_than_places_are_turned_away_until_there_are_some(scorer: Scorer, serve: Serve) -> None:
@@ -229,15 +181,15 @@ def test_more_requests_than_places_are_turned_away_until_there_are_some(scorer: 
         assert client.get("/readyz").json() == {"status": "ready"}
         model.free.clear()
         others = [complete(client, crop(9)) for _ in range(2)]
-        assert until(lambda: number(client, "facerts_requests_in_work") == 2)
+        assert until(lambda: metric(client, "facerts_requests_in_work") == 2)
         response = post(client, crop(9))
-        assert (response.status_code, response.json()["code"]) == (503, "busy")
+        assert problem(response) == (503, "busy")
         assert int(response.headers["retry-after"]) >= 1
         assert client.get("/readyz").status_code == 503
         assert client.get("/healthz").status_code == 200
         for other in others:
             other.close()
-        assert until(lambda: number(client, "facerts_requests_in_work") == 0)
+        assert until(lambda: metric(client, "facerts_requests_in_work") == 0)
         assert client.get("/readyz").status_code == 200
         model.free.set()
         assert alive(client)
@@ -246,7 +198,7 @@ def test_more_requests_than_places_are_turned_away_until_there_are_some(scorer: 
 def test_who_sends_slowly_keeps_no_place_from_others(scorer: Scorer, serve: Serve) -> None:
     with serve(scorer, Settings(queue=2)) as client:
         others = [unfinished(client, 10) for _ in range(20)]
-        assert until(lambda: number(client, "facerts_held_bytes") == 200)
+        assert until(lambda: metric(client, "facerts_held_bytes") == 200)
         assert client.get("/readyz").status_code == 200
         assert alive(client)
         for other in others:
@@ -256,15 +208,15 @@ def test_who_sends_slowly_keeps_no_place_from_others(scorer: Scorer, serve: Serv
 def test_the_bodies_of_all_requests_together_have_a_limit(scorer: Scorer, serve: Serve) -> None:
     with serve(scorer, Settings(max_bytes=10_000)) as client:
         others = [unfinished(client, 9_500) for _ in range(8)]
-        assert until(lambda: number(client, "facerts_held_bytes") == 8 * 9_500)
+        assert until(lambda: metric(client, "facerts_held_bytes") == 8 * 9_500)
         response = client.post("/v1/score", content=bytes(9_000), headers={"content-type": "image/png"})
-        assert (response.status_code, response.json()["code"]) == (503, "busy")
+        assert problem(response) == (503, "busy")
         assert "retry-after" in response.headers
         for other in others:
             other.sendall(b"\0")
             assert other.recv(100).startswith(b"HTTP/1.1 422 ")
             other.close()
-        assert until(lambda: number(client, "facerts_held_bytes") == 0)
+        assert until(lambda: metric(client, "facerts_held_bytes") == 0)
         assert alive(client)
 
 
@@ -303,16 +255,25 @@ def test_a_refused_body_makes_room_while_the_rest_of_it_is_taken_in() -> None:
     asyncio.run(asyncio.wait_for(work(), 20))
 
 
-def test_an_answer_that_takes_too_long_is_given_up(scorer: Scorer, serve: Serve) -> None:
-    model = Wrapped(scorer)
-    with serve(Scorer(model), Settings(timeout=0.3)) as client:  # type: ignore[arg-type]
-        model.free.clear()
-        response = post(client, crop(9))
-        assert (response.status_code, response.json()["code"]) == (504, "timeout")
-        assert "0.3 seconds" in response.json()["error"]
-        assert number(client, "facerts_requests_in_work") == 0
-        model.free.set()
-        assert alive(client)
+def test_a_response_that_takes_too_long_is_given_up_and_frees_its_place(
+    scorer: Scorer, searcher: Scorer, gallery_file: Path, tmp_path: Path, serve: Serve
+) -> None:
+    matcher = facerts.load(write_matcher(tmp_path / "matcher.onnx"), detector="none", threads=1)
+    searching = Settings(timeout=0.3, gallery=gallery_file)
+    for to, opened, settings, images in (
+        ("score", scorer, Settings(timeout=0.3), [crop(200)]),
+        ("search", searcher, searching, [crop(200)]),
+        ("verify", matcher, Settings(timeout=0.3), [crop(200), crop(200)]),
+    ):
+        model = Wrapped(opened)
+        with serve(Scorer(model), settings) as client:  # type: ignore[arg-type]
+            model.free.clear()
+            response = post(client, *images, to=to)
+            assert problem(response) == (504, "timeout")
+            assert "0.3 seconds" in response.json()["error"]
+            assert metric(client, "facerts_requests_in_work") == 0
+            model.free.set()
+            assert until(lambda: post(client, *images, to=to).status_code == 200)  # noqa: B023
 
 
 def test_what_nobody_waits_for_is_not_worked_on(scorer: Scorer, serve: Serve) -> None:
@@ -323,17 +284,16 @@ def test_what_nobody_waits_for_is_not_worked_on(scorer: Scorer, serve: Serve) ->
         runs = model.runs
         body = crop(9)
         # As many as run at once, and three that wait.
-        connections = []
-        for _ in range(Scorer(model).parallel_batches + 3):  # type: ignore[arg-type]
-            connections.append(complete(client, body))
-        assert until(lambda: number(client, "facerts_queue_crops") == 3)
+        at_once = Scorer(model).parallel_batches  # type: ignore[arg-type]
+        connections = [complete(client, body) for _ in range(at_once + 3)]
+        assert until(lambda: metric(client, "facerts_queue_crops") == 3)
         for connection in connections:
             connection.close()
-        assert until(lambda: number(client, "facerts_requests_in_work") == 0)
-        assert number(client, "facerts_queue_crops") == 0
+        assert until(lambda: metric(client, "facerts_requests_in_work") == 0)
+        assert metric(client, "facerts_queue_crops") == 0
         model.free.set()
         assert alive(client)
-        assert model.runs == runs + Scorer(model).parallel_batches + 1  # type: ignore[arg-type]
+        assert model.runs == runs + at_once + 1
 
 
 def test_requests_in_flight_are_answered_when_the_service_ends(scorer: Scorer) -> None:
@@ -344,7 +304,7 @@ def test_requests_in_flight_are_answered_when_the_service_ends(scorer: Scorer) -
         threads = [threading.Thread(target=lambda: answers.append(post(client, crop(9)))) for _ in range(4)]
         for thread in threads:
             thread.start()
-        assert until(lambda: number(client, "facerts_requests_in_work") == 4)
+        assert until(lambda: metric(client, "facerts_requests_in_work") == 4)
         threading.Timer(0.3, model.free.set).start()
     # The service was told to end while all four were waiting.
     for thread in threads:
@@ -352,37 +312,28 @@ def test_requests_in_flight_are_answered_when_the_service_ends(scorer: Scorer) -
     assert [answer.status_code for answer in answers] == [200] * 4
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        *({name: 0} for name in ("max_bytes", "max_pixels", "max_faces", "max_images", "queue", "timeout")),
-        *(
-            {name: value}
-            for name in ("timeout", "header_timeout")
-            for value in (float("nan"), float("inf"), 0)
-        ),
-        *(
-            {"allowed_hosts": (value,)}
-            for value in ("", "http://a", "a:80", "1.2.3.4:80", "a/b", "me@a", "[::1]:80")
-        ),
-        *({"allowed_origins": (value,)} for value in ("", "a", "a:80", "https://", "https://a/", "null")),
-        {"batch_wait": -1.0},
-        *({"token": value} for value in ("", "a b", "ü", "a\n")),
-    ],
-)
-def test_settings_that_make_no_sense_are_refused(wrong: dict[str, Any]) -> None:
-    with pytest.raises(Error, match=next(iter(wrong))):
-        Settings(**wrong)
+WRONG: dict[str, tuple[Any, ...]] = {
+    **dict.fromkeys(("max_bytes", "max_pixels", "max_faces", "max_images", "queue"), (0,)),
+    **dict.fromkeys(("timeout", "header_timeout"), (float("nan"), float("inf"), 0)),
+    "fpir": (0, -0.1, 1, 1e-20, float("nan")),
+    "batch_wait": (-1.0,),
+    "token": ("", "a b", "ü", "a\n"),
+    "allowed_hosts": (("",), ("http://a",), ("a:80",), ("1.2.3.4:80",), ("a/b",), ("me@a",), ("[::1]:80",)),
+    "allowed_origins": (("",), ("a",), ("a:80",), ("https://",), ("https://a/",), ("null",)),
+}
 
 
-def test_answers_do_not_wait_for_more_to_send() -> None:
-    with listen("127.0.0.1", 0) as listener:
-        # What asyncio looks at before it turns Nagle's algorithm off.
-        assert listener.proto == socket.IPPROTO_TCP
+def test_settings_that_make_no_sense_are_refused() -> None:
+    for name, values in WRONG.items():
+        for value in values:
+            with pytest.raises(Error, match=name):
+                Settings(**{name: value})
 
 
 def test_a_port_that_is_taken_is_said_to_be() -> None:
     with listen("127.0.0.1", 0) as listener:
+        # What asyncio looks at before it turns Nagle's algorithm off.
+        assert listener.proto == socket.IPPROTO_TCP
         port = listener.getsockname()[1]
         with pytest.raises(Error, match=f"cannot listen on 127.0.0.1, port {port} .*in use"):
             listen("127.0.0.1", port)

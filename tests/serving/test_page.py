@@ -20,12 +20,12 @@ from facerts.scoring import Scorer
 from facerts.serving import Settings
 from tests.matching import write_matcher
 from tests.serving.browser import CHROMIUM, Tab, browser
-from tests.serving.conftest import crop, running, variant
-from tests.serving.test_score import photo
+from tests.serving.conftest import crop, photo, running, variant
 
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None, reason="no Chromium is installed (Debian: apt install chromium)"
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed (Debian: apt install chromium)"),
+]
 
 CARDS = "document.querySelectorAll('.card:not(.working)').length"
 ROWS = "[...document.querySelectorAll('.card tbody tr')].map((row) => row.innerText.split(/\\s+/).join(' '))"
@@ -42,7 +42,7 @@ def page(tab: Tab, photo_client: httpx.Client) -> Iterator[Tab]:
     """The page, opened anew, which must not complain of anything."""
     tab.errors.clear()
     tab.scheme("light")
-    tab.call("Emulation.setDeviceMetricsOverride", width=1200, height=900, deviceScaleFactor=1, mobile=False)
+    tab.size(1200)
     tab.open(str(photo_client.base_url))
     tab.wait("model !== null")
     yield tab
@@ -91,9 +91,7 @@ def test_images_show_their_faces_or_why_there_are_none(
 def test_boxes_lie_on_the_faces_with_numbers_at_every_width(page: Tab, images: list[Path]) -> None:
     choose(page, images[:1])
     for width in (1400, 800, 390):
-        page.call(
-            "Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False
-        )
+        page.size(width)
         numbers = page.run(
             """[...document.querySelectorAll('.box i')].map((number) => {
               const [one, all] = [number.getBoundingClientRect(), number.closest('.stage').getBoundingClientRect()];
@@ -217,13 +215,7 @@ def test_a_gallery_names_the_person_of_each_face(
         assert len(posted) == 4
         assert all("/v1/search" in url for url in posted)
         for width in (1400, 390):
-            tab.call(
-                "Emulation.setDeviceMetricsOverride",
-                width=width,
-                height=900,
-                deviceScaleFactor=1,
-                mobile=False,
-            )
+            tab.size(width)
             tables = "[...document.querySelectorAll('.card .scroll')].map((box) => box.scrollWidth - box.clientWidth)"
             assert tab.run(tables) == [0] * 4
         assert tab.errors == []
@@ -315,7 +307,7 @@ def test_it_fits_narrow_screens_and_follows_the_wish_for_dark(
         page.wait("document.querySelectorAll('h2').length > 5")
     else:
         choose(page, images)
-    page.call("Emulation.setDeviceMetricsOverride", width=320, height=640, deviceScaleFactor=1, mobile=True)
+    page.size(320, 640, mobile=True)
     overflow = "document.scrollingElement.scrollWidth - document.documentElement.clientWidth"
     assert page.run(overflow) == 0
     background = "getComputedStyle(document.body).backgroundColor"
@@ -360,7 +352,6 @@ def test_a_service_with_a_token_asks_for_it(tab: Tab, photo_scorer: Scorer, imag
         assert tab.run("JSON.stringify([localStorage, sessionStorage, document.cookie])") == '[{},{},""]'
 
 
-@pytest.mark.slow
 def test_the_reference_shows_the_whole_schema(tab: Tab, client: httpx.Client) -> None:
     tab.errors.clear()
     tab.open(f"{client.base_url}docs" if str(client.base_url).endswith("/") else f"{client.base_url}/docs")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,19 +9,26 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from facerts.errors import DataError, Error, ModelError
+from facerts.errors import DataError, ModelError
 from facerts.galleries import Enrollments, Gallery, write_gallery
 from facerts.images import encode_png
 from facerts.scoring import Scorer
 from facerts.serving import Settings, build
-from facerts.serving.schemas import Matches, Problem
 from tests.foreign import slow_embedding
-from tests.serving.conftest import IMAGES, NAMES, BrightSquares, Serve, Wrapped, crop, running, variant
-from tests.serving.test_score import photo
+from tests.serving.conftest import (
+    IMAGES,
+    NAMES,
+    BrightSquares,
+    Serve,
+    crop,
+    photo,
+    post,
+    problem,
+    running,
+    variant,
+)
 
 
 @pytest.fixture(scope="module")
@@ -32,9 +37,8 @@ def client(searcher: Scorer, gallery_file: Path) -> Iterator[httpx.Client]:
         yield client
 
 
-def post(client: httpx.Client, *images: bytes, to: str = "search", **options: Any) -> httpx.Response:
-    files = [("images", (f"{number}.png", data)) for number, data in enumerate(images)]
-    return client.post(f"/v1/{to}", files=files, data={name: str(value) for name, value in options.items()})
+def search(client: httpx.Client, *images: bytes, **options: Any) -> httpx.Response:
+    return post(client, *images, to="search", **options)
 
 
 def unit(vectors: NDArray[Any]) -> NDArray[Any]:
@@ -71,7 +75,7 @@ def test_candidates_and_decisions_are_those_of_numpy(client: httpx.Client) -> No
     probes = [variant(person, 4) for person in range(10)]
     cosines = unit(slow_embedding(np.stack(probes))) @ templates_by_hand().T
     for fpir in (0.3, 0.2):
-        response = post(client, *map(encode_png, probes), fpir=fpir, k=3)
+        response = search(client, *map(encode_png, probes), fpir=fpir, k=3)
         assert response.status_code == 200, response.text
         answer = response.json()
         expected = threshold_by_hand(fpir)
@@ -88,7 +92,7 @@ def test_candidates_and_decisions_are_those_of_numpy(client: httpx.Client) -> No
             assert face["decision"] == ("match" if row.max() >= expected else "unknown")
             decisions.append(face["decision"])
         assert set(decisions) == {"match", "unknown"}
-    assert len(post(client, encode_png(probes[0])).json()["images"][0]["faces"][0]["candidates"]) == 1
+    assert len(search(client, encode_png(probes[0])).json()["images"][0]["faces"][0]["candidates"]) == 1
 
 
 def test_an_answer_has_all_that_scores_have(searcher: Scorer, gallery_file: Path, serve: Serve) -> None:
@@ -97,9 +101,9 @@ def test_an_answer_has_all_that_scores_have(searcher: Scorer, gallery_file: Path
     ) as client:
         images = b"no image", encode_png(photo([])), encode_png(photo([150, 0, 200, 250]))
         options = {"embeddings": True, "min_quality": 0.5, "fpir": 0.9}
-        answer = post(client, *images, **options).json()
+        answer = search(client, *images, **options).json()
         del options["fpir"]
-        scores = post(client, *images, to="score", **options).json()
+        scores = post(client, *images, **options).json()
         faces = answer["images"][2]["faces"]
         assert [face["decision"] for face in faces] == ["too poor to say", "match"]
         assert [face["accepted"] for face in faces] == [False, True]
@@ -110,14 +114,14 @@ def test_an_answer_has_all_that_scores_have(searcher: Scorer, gallery_file: Path
             del face["decision"], face["candidates"]
         del answer["fpir"], answer["threshold"]
         assert answer == scores
-        assert len(post(client, images[2], largest=True).json()["images"][0]["faces"]) == 1
+        assert len(search(client, images[2], largest=True).json()["images"][0]["faces"]) == 1
 
 
 def test_too_poor_is_below_the_threshold_of_the_request_the_service_or_the_model(
     client: httpx.Client, searcher: Scorer, gallery_file: Path, serve: Serve
 ) -> None:
     def outcome(client: httpx.Client, level: int, **options: Any) -> tuple[Any, str, int]:
-        answer = post(client, crop(level), **options).json()
+        answer = search(client, crop(level), **options).json()
         (face,) = answer["images"][0]["faces"]
         return answer["min_quality"], face["decision"], len(face["candidates"])
 
@@ -143,14 +147,14 @@ def test_the_model_s_page_tells_of_the_gallery_and_nothing_tells_names(
     with serve(searcher, Settings(gallery=gallery_file)) as other:
         threshold = other.get("/v1/model").json()["gallery"]["threshold"]
         assert threshold == pytest.approx(threshold_by_hand(0.01), abs=1e-3)
-        assert post(other, crop(200)).json()["threshold"] == threshold
+        assert search(other, crop(200)).json()["threshold"] == threshold
 
 
 def test_without_a_gallery(searcher: Scorer, serve: Serve) -> None:
     with serve(searcher, Settings()) as client:
         assert client.get("/v1/model").json()["gallery"] is None
-        response = post(client, crop(200))
-        assert (response.status_code, response.json()["code"]) == (422, "invalid")
+        response = search(client, crop(200))
+        assert problem(response) == (422, "invalid")
         assert "no gallery to search in; start it with --gallery" in response.json()["error"]
 
 
@@ -165,40 +169,37 @@ def one_each(names: list[str], size: int = 8) -> Enrollments:
 def test_a_gallery_that_cannot_be_searched_is_refused_at_the_start(
     searcher: Scorer, scorer: Scorer, gallery_file: Path, tmp_path: Path
 ) -> None:
-    with pytest.raises(
-        ModelError, match=r"gallery is of the model searcher .*embeddings of bright .*--model"
-    ):
-        build(scorer, Settings(gallery=gallery_file))
-    with pytest.raises(DataError, match="gone"):
-        build(searcher, Settings(gallery=tmp_path / "gone.npz"))
+    def built(name: str, people: list[str], size: int = 8) -> None:
+        gallery = Gallery.from_enrollments("searcher", searcher.embedder.sha256, one_each(people, size))
+        write_gallery(tmp_path / name, gallery)
+
+    built("one.npz", ["a"])
+    built("wide.npz", ["a", "b"], 9)
     (tmp_path / "text.npz").write_text("no gallery")
-    with pytest.raises(DataError, match=r"text\.npz"):
-        build(searcher, Settings(gallery=tmp_path / "text.npz"))
-    sha256 = searcher.embedder.sha256
-    write_gallery(tmp_path / "one.npz", Gallery.from_enrollments("searcher", sha256, one_each(["a"])))
-    with pytest.raises(DataError, match="at least two people"):
-        build(searcher, Settings(gallery=tmp_path / "one.npz"))
-    write_gallery(
-        tmp_path / "wide.npz", Gallery.from_enrollments("searcher", sha256, one_each(["a", "b"], size=9))
-    )
-    with pytest.raises(
-        DataError, match=r"wide\.npz: its embeddings have 9 numbers, and those of its model have 8"
+    for model, path, error, message in (
+        (
+            scorer,
+            gallery_file,
+            ModelError,
+            "gallery is of the model searcher .*embeddings of bright .*--model",
+        ),
+        (searcher, tmp_path / "gone.npz", DataError, "gone"),
+        (searcher, tmp_path / "text.npz", DataError, r"text\.npz"),
+        (searcher, tmp_path / "one.npz", DataError, "at least two people"),
+        (
+            searcher,
+            tmp_path / "wide.npz",
+            DataError,
+            "its embeddings have 9 numbers, and those of its model have 8",
+        ),
     ):
-        build(searcher, Settings(gallery=tmp_path / "wide.npz"))
+        with pytest.raises(error, match=message):
+            build(model, Settings(gallery=path))
 
 
-@pytest.mark.parametrize("fpir", [0, -0.1, 1, 1e-20, float("nan")])
-def test_an_impossible_rate_is_refused(client: httpx.Client, fpir: float) -> None:
-    with pytest.raises(Error, match="fpir must be a false positive identification rate"):
-        Settings(fpir=fpir)
-    response = post(client, crop(200), fpir=fpir)
-    assert (response.status_code, response.json()["code"]) == (422, "invalid")
-
-
-@pytest.mark.parametrize("k", [0, 11])
-def test_the_number_of_candidates_is_limited(client: httpx.Client, k: int) -> None:
-    response = post(client, crop(200), k=k)
-    assert (response.status_code, response.json()["code"]) == (422, "invalid")
+def test_impossible_options_are_refused(client: httpx.Client) -> None:
+    for options in (*({"fpir": fpir} for fpir in (0, -0.1, 1, 1e-20, "nan")), {"k": 0}, {"k": 11}):
+        assert problem(search(client, crop(200), **options)) == (422, "invalid"), options
 
 
 def test_names_that_json_cannot_hold_are_escaped(searcher: Scorer, serve: Serve, tmp_path: Path) -> None:
@@ -207,77 +208,17 @@ def test_names_that_json_cannot_hold_are_escaped(searcher: Scorer, serve: Serve,
         tmp_path / "odd.npz", Gallery.from_enrollments("searcher", searcher.embedder.sha256, images)
     )
     with serve(searcher, Settings(gallery=tmp_path / "odd.npz")) as client:
-        (face,) = post(client, crop(200), k=9).json()["images"][0]["faces"]
+        (face,) = search(client, crop(200), k=9).json()["images"][0]["faces"]
     assert sorted(candidate["person"] for candidate in face["candidates"]) == ["<b>", r"\ud800"]
 
 
 def test_searches_are_counted(searcher: Scorer, gallery_file: Path, serve: Serve) -> None:
     with serve(searcher, Settings(gallery=gallery_file, fpir=0.2, min_quality=-0.5)) as client:
         known, stranger = encode_png(variant(0, 0)), encode_png(variant(8, 0))
-        assert post(client, known, known, stranger, crop(0), b"no image").status_code == 200
-        assert post(client, b"no image").json()["code"] == "unusable_images"
+        assert search(client, known, known, stranger, crop(0), b"no image").status_code == 200
+        assert search(client, b"no image").json()["code"] == "unusable_images"
         told = client.get("/metrics").text
     for decision, count in (("match", 2), ("unknown", 1), ("too poor to say", 1)):
         assert f'facerts_searches_total{{decision="{decision}"}} {count}.0' in told
     assert 'facerts_images_total{outcome="failed"} 2.0' in told
     assert 'facerts_requests_total{route="/v1/search",status="200"} 1.0' in told
-
-
-def test_a_search_waits_in_the_queue_of_all_and_frees_its_place(
-    searcher: Scorer, gallery_file: Path, serve: Serve
-) -> None:
-    wrapped = Wrapped(searcher)
-    served = Settings(gallery=gallery_file, timeout=1.5, queue=1)
-    with serve(Scorer(wrapped), served) as client:  # type: ignore[arg-type]
-        wrapped.free.clear()
-        first: list[httpx.Response] = []
-        asking = threading.Thread(target=lambda: first.append(post(client, crop(200))))
-        asking.start()
-        while "facerts_requests_in_work 1.0" not in client.get("/metrics").text:
-            time.sleep(0.01)
-        assert post(client, crop(200)).status_code == 503
-        asking.join()
-        assert (first[0].status_code, first[0].json()["code"]) == (504, "timeout")
-        wrapped.free.set()
-        assert post(client, crop(200)).status_code == 200
-        assert "facerts_requests_in_work 0.0" in client.get("/metrics").text
-
-
-def test_the_schema_describes_it(client: httpx.Client) -> None:
-    schema = client.get("/openapi.json").json()
-    operation = schema["paths"]["/v1/search"]["post"]
-    form = operation["requestBody"]["content"]["multipart/form-data"]["schema"]
-    options = {"embeddings", "largest", "aligned", "resize_crops", "keep", "min_quality", "fpir", "k"}
-    assert set(form["properties"]) == {"images"} | options
-    assert form["properties"]["images"]["maxItems"] == 16
-    assert {parameter["name"] for parameter in operation["parameters"]} == options
-    assert {"200", "400", "401", "413", "415", "422", "503", "504"} <= set(operation["responses"])
-    decision = schema["components"]["schemas"]["FaceMatch"]["properties"]["decision"]
-    assert decision["enum"] == ["match", "unknown", "too poor to say"]
-
-
-options = st.dictionaries(
-    st.sampled_from(["aligned", "largest", "keep", "min_quality", "fpir", "k", "embeddings", "other"]),
-    st.one_of(
-        st.booleans().map(str),
-        st.integers().map(str),
-        st.floats().map(str),
-        st.floats(0, 1).map(str),
-        st.text(max_size=6),
-    ),
-    max_size=3,
-)
-
-
-@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
-@given(
-    query=options, form=options, images=st.lists(st.sampled_from([crop(200), b"", b"no image"]), max_size=3)
-)
-def test_whatever_is_sent_is_answered_within_the_schema(
-    client: httpx.Client, query: dict[str, str], form: dict[str, str], images: list[bytes]
-) -> None:
-    files: Any = [("images", ("a.png", data)) for data in images]
-    response = client.post("/v1/search", params=query, data=form, files=files)
-    assert response.status_code in {200, 400, 415, 422}, response.text
-    kind = Matches if response.status_code == 200 else Problem
-    kind.model_validate_json(response.content)
