@@ -30,8 +30,8 @@ from facerts.evaluation.verification import verification_of
 from facerts.metrics.all_pairs import AllPairs, all_pairs, resampled_thresholds
 from facerts.metrics.intervals import percentile_interval
 from facerts.report.table import markdown_table
-from facerts.training.distillation.embeddings import TeacherEnsemble
 from facerts.training.distillation.losses import principal_directions
+from facerts.training.distillation.teachers import TeacherEnsemble
 
 Embedding = NDArray[np.float32]
 

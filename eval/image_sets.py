@@ -10,41 +10,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.datasets import Source
-from facerts.datasets.changed import ChangedCrops
+from facerts.datasets.changed import ChangedCrops, degraded_at_random
 from facerts.images import CROP_SIZE
 from facerts.images.align import TEMPLATE, similarity_transform
-from facerts.images.corruptions import degrade
 
 Image = NDArray[np.uint8]
 Change = Callable[[Image, int, int], Image]
 
-# An explicit list, so that kinds added to facerts.images.corruptions later do not change earlier measurements.
-DEGRADED_BY = ("blur", "low_resolution", "jpeg", "noise", "occlusion", "light")
 POINT_NOISE = 0.1  # standard deviation, in eye distances
 ZOOMS = (1.15, 0.85)  # tight, loose
 
 # Separate the random numbers of the sets, which share a seed.
-_KIND, _DEGRADATION, _ALIGNMENT, _JITTER = 0xDE61, 0xDE62, 0xA116, 0xA117
+_ALIGNMENT, _JITTER = 0xA116, 0xA117
 
 
 def clean(image: Image, index: int, seed: int) -> Image:
     """The image unchanged."""
     return image
-
-
-def degraded(image: Image, index: int, seed: int) -> Image:
-    """Degrade an image by a random kind of ``DEGRADED_BY``, at a severity drawn uniformly from 0 to 1.
-
-    The set therefore has both sharp and poor images of most people.
-    """
-    kind, severity = degradation(index, seed)
-    return degrade(image, kind, severity, (seed, index, _DEGRADATION))
-
-
-def degradation(index: int, seed: int) -> tuple[str, float]:
-    """The kind and severity by which ``degraded`` degrades an image."""
-    random = np.random.default_rng((seed, index, _KIND))
-    return DEGRADED_BY[random.integers(len(DEGRADED_BY))], random.random()
 
 
 def misaligned(image: Image, index: int, seed: int) -> Image:
@@ -92,12 +74,15 @@ def _realigned(image: Image, landmarks: NDArray[np.floating], zoom: float) -> Im
 
 
 IMAGE_SETS: dict[str, Change] = {
-    change.__name__: change for change in (clean, degraded, misaligned, jittered, tight, loose)
+    change.__name__: change for change in (clean, misaligned, jittered, tight, loose)
 }
+DEGRADED = "degraded"
 
 
 def open_image_set(name: str, source: Source, seed: int) -> Source:
-    """The images of a source, changed as the set of ``IMAGE_SETS`` with this name."""
+    """The images of a source, changed as the set of ``IMAGE_SETS`` with this name, or all degraded at random."""
+    if name == DEGRADED:
+        return degraded_at_random(source, seed)
     change = IMAGE_SETS[name]
     return ChangedCrops(source, name, lambda image, index: change(image, index, seed), f"{name}, seed {seed}")
 

@@ -1,4 +1,4 @@
-"""Methods or settings compared over several training runs, as in docs/results/papers.md.
+"""Methods or settings compared over several training runs, as in docs/results/methods.md.
 
 python eval/paper_tables.py out/papers RTS=rts "its norm=rts:norm" ArcFace=arcface PFE=pfe
 python eval/paper_tables.py out/papers "λ 10=rts" "λ 1=rts_l1" "λ 0.1=rts_l0.1" --figure lambda.svg

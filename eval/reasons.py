@@ -226,7 +226,7 @@ def write_probe(path: Path, sha256: str, weights: NDArray[np.float64], bias: flo
 def confirm(
     scorer: Scorer, detector: Detector, crops: Crops, pets: Crops, options: argparse.Namespace
 ) -> None:
-    """Print the tables of docs/results/reasons.md."""
+    """Print the tables of docs/results/use.md."""
     header = [
         "degradation",
         "right reason",

@@ -18,10 +18,11 @@ from collections.abc import Sequence
 
 import numpy as np
 from common import parser_of, run
-from image_sets import DEGRADED_BY, degradation, open_image_set
+from image_sets import open_image_set
 from numpy.typing import NDArray
 
 from facerts.datasets import Source, Subset, open_source
+from facerts.datasets.changed import DEGRADED_BY, degradation
 from facerts.embedding import OnnxEmbedder, load_embedder
 from facerts.embedding.embed import embed_source
 from facerts.embedding.outputs import CropScore, FaceOutputs

@@ -11,9 +11,7 @@ import numpy as np
 import pytest
 
 from facerts.datasets import Subset, open_source
-from facerts.datasets.synthetic import draw_face
 from facerts.images.align import TEMPLATE
-from facerts.images.corruptions import KINDS
 
 EVAL = Path(__file__).parents[1] / "eval"
 
@@ -51,22 +49,6 @@ def test_clean_images_are_as_they_are(drawn_faces: Path) -> None:
     assert image_sets.hash_crops(images) != image_sets.hash_crops(
         image_sets.open_image_set("degraded", source, 1)
     )
-
-
-@pytest.mark.slow
-def test_degraded_images_are_of_every_kind_and_strength(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert set(image_sets.DEGRADED_BY) <= set(KINDS)
-    drawn: list[tuple[str, float, tuple[int, ...]]] = []
-    monkeypatch.setattr(image_sets, "degrade", lambda image, *how: drawn.append(how))
-    for seed in (4, 5):
-        for index in range(600):
-            image_sets.degraded(draw_face(0, 0), index, seed)
-    # What is random in a degradation is another for each image and seed.
-    assert len({tuple(seed) for _, _, seed in drawn}) == len({strength for _, strength, _ in drawn}) == 1200
-    kinds, strengths, _ = zip(*drawn[:600], strict=True)
-    assert all(70 <= kinds.count(kind) <= 130 for kind in image_sets.DEGRADED_BY)
-    assert np.histogram(strengths, bins=4, range=(0, 1))[0].min() > 120
-    assert abs(np.corrcoef([image_sets.DEGRADED_BY.index(kind) for kind in kinds], strengths)[0, 1]) < 0.15
 
 
 def test_misaligned_images_are_turned_shifted_and_cut_tighter_or_looser() -> None:

@@ -8,6 +8,7 @@ prints each fault as ``file:line: what is wrong`` and exits with status 1 if the
 from __future__ import annotations
 
 import importlib
+import os
 import re
 import shlex
 import sys
@@ -50,6 +51,8 @@ Fault = tuple[Path, int, str]
 
 
 def main() -> None:
+    for variable in ("FACERTS_DATA", "FACERTS_MODELS"):  # which recipes name
+        os.environ.setdefault(variable, variable.lower())
     faults = [
         *(fault for page in pages() for fault in page_faults(page)),
         *(fault for page in pages() for fault in command_faults(page, commands(page))),

@@ -12,9 +12,10 @@ import typer
 from typer.core import TyperGroup
 
 from facerts.cli.ending import DEBUG_VARIABLE, ending, report_error
+from facerts.cli.option_groups import Commands
 from facerts.version import __version__
 
-# One file per command; each has `register(app)`.
+# One file per command, with a function or a group of that name.
 COMMANDS = (
     "data",
     "train",
@@ -46,15 +47,11 @@ class _Group(TyperGroup):
 
 def build_app() -> typer.Typer:
     """The command line with all its subcommands."""
-    app = typer.Typer(
-        name="facerts",
-        cls=_Group,
-        no_args_is_help=True,
-        pretty_exceptions_enable=False,
-    )
+    app = Commands(name="facerts", cls=_Group, no_args_is_help=True, pretty_exceptions_enable=False)
     app.callback()(shared)
     for name in COMMANDS:
-        import_module(f"facerts.cli.{name}").register(app)
+        command = getattr(import_module(f"facerts.cli.{name}"), name)
+        app.add_typer(command, name=name) if isinstance(command, typer.Typer) else app.command()(command)
     return app
 
 

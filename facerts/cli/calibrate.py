@@ -7,26 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from facerts.cli.options import (
-    Batch,
-    Detector,
-    GroupEdges,
-    GroupRules,
-    Json,
-    Model,
-    Offline,
-    Provider,
-    Threads,
-)
+from facerts.cli.options import BatchOptions, CropOptions, GroupOptions, Json, Model
 from facerts.cli.output import EXIT_SOME_FAILED, fields_table, print_json, rows_table, warn
 
 if TYPE_CHECKING:
     from facerts.onnx.contract import Calibration, Description, ErrorRate, KeptPairs, MatchThreshold
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(calibrate)
 
 
 def calibrate(
@@ -67,8 +52,8 @@ def calibrate(
             help="Match sums of the embeddings of a crop and its mirror image; facerts embed uses only the crop."
         ),
     ] = False,
-    groups: GroupRules = None,
-    group_edges: GroupEdges = None,
+    *,
+    groups: GroupOptions,
     out_of: Annotated[
         list[str] | None,
         typer.Option(
@@ -77,11 +62,8 @@ def calibrate(
             "through; may be repeated.",
         ),
     ] = None,
-    detector: Detector = "none",
-    offline: Offline = False,
-    batch_size: Batch = 64,
-    threads: Threads = None,
-    provider: Provider = None,
+    crops: CropOptions,
+    batches: BatchOptions,
     json: Json = False,
 ) -> None:
     """Choose quality thresholds and match thresholds on your own faces, and write them into the model.
@@ -91,8 +73,6 @@ def calibrate(
     Example: facerts calibrate --model m.onnx --faces faces/
     """
     from facerts.calibration.quality_thresholds import calibrate as run
-    from facerts.detection import open_face_finder
-    from facerts.evaluation.groups import read_groups
 
     result = run(
         model,
@@ -102,12 +82,10 @@ def calibrate(
         keep=keep or None,
         fmr=fmr or None,
         flip=flip,
-        groups=read_groups(groups or (), group_edges or ()) if groups or group_edges else None,
+        groups=groups.read(),
         non_faces=out_of or None,
-        detector=open_face_finder(detector, providers=provider, threads=threads),
-        providers=provider,
-        threads=threads,
-        batch_size=batch_size,
+        detector=crops.open(batches),
+        **batches.keywords(),
     )
     calibration = result.description.calibration
     assert calibration is not None

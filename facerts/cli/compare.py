@@ -12,11 +12,6 @@ from facerts.cli.output import print_json, warn
 from facerts.cli.results import show_comparison
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(compare)
-
-
 def compare(
     results: Annotated[
         list[str],

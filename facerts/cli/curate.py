@@ -3,53 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import Enum
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from facerts.cli.options import Batch, Detector, Json, ModelOrDefault, Offline, Provider, Threads
+from facerts.cli.options import BatchOptions, CropOptions, Json, ModelOrDefault
 from facerts.cli.output import EXIT_SOME_FAILED, fields_table, print_json, rows_table, warn
 from facerts.errors import Error
 
 if TYPE_CHECKING:
+    from facerts.curation.curation_job import JobOptions
     from facerts.curation.embeddings import SourceEmbedder
-    from facerts.detection import FaceFinder
+    from facerts.curation.output_spec import OutputSpec
 
 # Reasons for dropped images that are errors, not the purpose of the command.
 UNREADABLE = ("cannot be read", "cannot be decoded")
-# Options of dedup that have an effect only with --by embedding.
-EMBEDDING_OPTIONS = (
-    *(
-        "model",
-        "threshold",
-        "identity_threshold",
-        "min_own_cosine",
-        "images_across",
-        "detector",
-        "flip",
-        "cache",
-    ),
-    *("search", "batch_size", "threads", "provider"),
-)
 # Rows of a table; the report and its lists have more.
 MAX_ROWS = 10
-
-
-class By(str, Enum):
-    """How images are compared."""
-
-    HASH = "hash"
-    PIXELS = "pixels"
-    EMBEDDING = "embedding"
-
-
-class SearchBackend(str, Enum):
-    """The backend that compares embeddings; both are exact."""
-
-    NUMPY = "numpy"
-    FAISS = "faiss"
 
 
 Sources = Annotated[
@@ -63,27 +35,79 @@ Out = Annotated[
     Path,
     typer.Option(help="Path to write to: a new folder for a record directory or tar shards, or a .tar file."),
 ]
-Shards = Annotated[
-    int | None, typer.Option(min=1, help="Write this number of tar shards instead of a record directory.")
-]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of the random choice.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Write only the report and its lists, no images.")]
-Report = Annotated[
-    Path | None,
-    typer.Option(help="Path of the .json report; by default OUT.report.json, in a dry run OUT.dry-run.json."),
-]
-Cache = Annotated[Path | None, typer.Option(help="Folder that keeps embeddings for later commands.")]
-Flip = Annotated[bool, typer.Option(help="Add the embedding of the mirror image of each crop.")]
-SearchBy = Annotated[
-    SearchBackend, typer.Option("--search", help="Backend that compares embeddings; both are exact.")
-]
 
 
-def add_to(data: typer.Typer) -> None:
-    """Add the commands to ``facerts data``."""
-    for command in (split, merge, shuffle, dedup, exclude_overlap):
-        data.command()(command)
-    data.command("disjoin", hidden=True)(exclude_overlap)  # its former name
+@dataclass(frozen=True)
+class WriteOptions:
+    """What is written besides the images, and in which layout."""
+
+    shards: Annotated[
+        int | None, typer.Option(min=1, help="Write this number of tar shards instead of a record directory.")
+    ] = None
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Write only the report and its lists, no images.")
+    ] = False
+    report: Annotated[
+        Path | None,
+        typer.Option(
+            help="Path of the .json report; by default OUT.report.json, in a dry run OUT.dry-run.json."
+        ),
+    ] = None
+
+    def output(self, out: Path) -> OutputSpec:
+        """Where and in which layout a data set is written."""
+        from facerts.curation.output_spec import OutputSpec
+
+        return OutputSpec(out, self.shards)
+
+    def job(self) -> JobOptions:
+        """Dry run and report."""
+        from facerts.curation.curation_job import JobOptions
+
+        return JobOptions(self.dry_run, self.report)
+
+
+@dataclass(frozen=True)
+class EmbeddingOptions:
+    """The model that compares images."""
+
+    model: ModelOrDefault = None
+    flip: Annotated[bool, typer.Option(help="Add the embedding of the mirror image of each crop.")] = False
+    cache: Annotated[Path | None, typer.Option(help="Folder that keeps embeddings for later commands.")] = (
+        None
+    )
+
+    def open(self, batches: BatchOptions) -> SourceEmbedder:
+        """Load the model."""
+        from facerts.curation.embeddings import SourceEmbedder
+        from facerts.embedding import load_embedder
+        from facerts.hub.registry import find_model
+
+        return SourceEmbedder(
+            load_embedder(find_model(self.model), **batches.keywords()), self.flip, self.cache
+        )
+
+
+@dataclass(frozen=True)
+class BenchmarkCropOptions(CropOptions):
+    """Whether the images of a benchmark are aligned crops or photos."""
+
+    detector: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME|FILE",
+            help="Detector that finds the faces in a benchmark of photos, see facerts data dedup; the images of the "
+            "data set are always aligned crops.",
+        ),
+    ] = "none"
+
+
+# Options of dedup that have an effect only with --by embedding.
+EMBEDDING_OPTIONS = (
+    *("threshold", "identity_threshold", "min_own_cosine", "images_across", "detector"),
+    *(field.name for group in (EmbeddingOptions, BatchOptions) for field in fields(group)),
+)
 
 
 def split(
@@ -95,28 +119,25 @@ def split(
         float | None, typer.Option(help="Share of the identities to hold out, above 0 and below 1.")
     ] = None,
     seed: Seed = 0,
-    shards: Shards = None,
-    dry_run: DryRun = False,
-    report: Report = None,
+    *,
+    writing: WriteOptions,
     json: Json = False,
 ) -> None:
     """Split a data set by identity, so that no person is in both parts.
 
     Example: facerts data split faces/ --out faces_train --held-out faces_test --share 0.1
     """
-    from facerts.curation.curation_job import JobOptions
-    from facerts.curation.output_spec import OutputSpec
     from facerts.curation.split import split as run
     from facerts.datasets import open_source
 
     result = run(
         open_source(sources),
-        OutputSpec(out, shards),
-        OutputSpec(held_out, shards),
+        writing.output(out),
+        writing.output(held_out),
         identities=identities,
         share=share,
         seed=seed,
-        options=JobOptions(dry_run, report),
+        options=writing.job(),
     )
     _show(result, json)
 
@@ -131,25 +152,22 @@ def merge(
             help="Prefix identities with the name of their source, so that none are merged.",
         ),
     ] = False,
-    shards: Shards = None,
-    dry_run: DryRun = False,
-    report: Report = None,
+    *,
+    writing: WriteOptions,
     json: Json = False,
 ) -> None:
     """Merge several sources; identities of the same name are merged. A pattern in quotes is one source.
 
     Example: facerts data merge faces/ more_faces/ --out all_faces
     """
-    from facerts.curation.curation_job import JobOptions
     from facerts.curation.merge import merge as run
-    from facerts.curation.output_spec import OutputSpec
 
     _show(
         run(
             sources,
-            OutputSpec(out, shards),
+            writing.output(out),
             prefix_sources=prefix_sources,
-            options=JobOptions(dry_run, report),
+            options=writing.job(),
         ),
         json,
     )
@@ -158,23 +176,20 @@ def merge(
 def shuffle(
     sources: Sources,
     out: Out,
-    shards: Shards = None,
     seed: Seed = 0,
-    dry_run: DryRun = False,
-    report: Report = None,
+    *,
+    writing: WriteOptions,
     json: Json = False,
 ) -> None:
     """Write all images in random order, so that training can read them sequentially at full speed.
 
     Example: facerts data shuffle faces/ --out shuffled --shards 8
     """
-    from facerts.curation.curation_job import JobOptions
-    from facerts.curation.output_spec import OutputSpec
     from facerts.curation.shuffle import shuffle as run
     from facerts.datasets import open_source
 
     _show(
-        run(open_source(sources), OutputSpec(out, shards), seed=seed, options=JobOptions(dry_run, report)),
+        run(open_source(sources), writing.output(out), seed=seed, options=writing.job()),
         json,
     )
 
@@ -184,9 +199,9 @@ def dedup(
     sources: Sources,
     out: Out,
     by: Annotated[
-        By, typer.Option(help="Compare images by their bytes, their decoded pixels, or their embeddings.")
-    ] = By.HASH,
-    model: ModelOrDefault = None,
+        Literal["hash", "pixels", "embedding"],
+        typer.Option(help="Compare images by their bytes, their decoded pixels, or their embeddings."),
+    ] = "hash",
     threshold: Annotated[float, typer.Option(help="Minimum cosine similarity of near-duplicates.")] = 0.95,
     identity_threshold: Annotated[
         float,
@@ -203,8 +218,6 @@ def dedup(
     images_across: Annotated[
         bool,
         typer.Option(
-            "--images-across/--no-images-across",
-            "--pictures-across/--no-pictures-across",
             help="Also compare images of different identities; the time is quadratic in the number of images.",
         ),
     ] = True,
@@ -217,17 +230,11 @@ def dedup(
             "--drop-identities", help="Keep only the larger of two identities that look like one person."
         ),
     ] = False,
-    detector: Detector = "none",
-    offline: Offline = False,
-    flip: Flip = False,
-    cache: Cache = None,
-    search: SearchBy = SearchBackend.NUMPY,
-    shards: Shards = None,
-    dry_run: DryRun = False,
-    report: Report = None,
-    batch_size: Batch = 64,
-    threads: Threads = None,
-    provider: Provider = None,
+    *,
+    crops: CropOptions,
+    embedding: EmbeddingOptions,
+    writing: WriteOptions,
+    batches: BatchOptions,
     json: Json = False,
 ) -> None:
     """Remove duplicates within identities, and report identities that share images or look like one person.
@@ -236,10 +243,8 @@ def dedup(
 
     Example: facerts data dedup faces/ --by embedding --threshold 0.95 --out faces_once
     """
-    from facerts.curation.curation_job import JobOptions
     from facerts.curation.exact_duplicates import dedup as run
     from facerts.curation.identity_pairs import IdentityAction
-    from facerts.curation.output_spec import OutputSpec
     from facerts.datasets import open_source
 
     if merge_identities and drop_identities:
@@ -249,10 +254,10 @@ def dedup(
     action = IdentityAction.REPORT
     if merge_identities or drop_identities:
         action = IdentityAction.MERGE if merge_identities else IdentityAction.DROP
-    output, options = OutputSpec(out, shards), JobOptions(dry_run, report)
-    if by is not By.EMBEDDING:
-        _refuse_options(context, EMBEDDING_OPTIONS, f"--by {by.value} does not use embeddings")
-        _show(run(open_source(sources), output, by=by.value, identity_action=action, options=options), json)
+    output, options = writing.output(out), writing.job()
+    if by != "embedding":
+        _refuse_options(context, EMBEDDING_OPTIONS, f"--by {by} does not use embeddings")
+        _show(run(open_source(sources), output, by=by, identity_action=action, options=options), json)
         return
     from facerts.curation.dedup import DedupThresholds
     from facerts.curation.dedup import dedup as run_by_embedding
@@ -261,10 +266,10 @@ def dedup(
     result = run_by_embedding(
         open_source(sources),
         output,
-        _embedder(model, flip, cache, search, batch_size, threads, provider),
+        embedding.open(batches),
         thresholds,
         identity_action=action,
-        detector=_detector(detector, threads, provider),
+        detector=crops.open(batches),
         options=options,
     )
     _show(result, json)
@@ -280,7 +285,6 @@ def exclude_overlap(
         ),
     ],
     out: Out,
-    model: ModelOrDefault = None,
     threshold: Annotated[
         float,
         typer.Option(
@@ -291,24 +295,11 @@ def exclude_overlap(
         bool,
         typer.Option("--single-images", help="Also compare each image of an identity, not just the mean."),
     ] = False,
-    detector: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME|FILE",
-            help="Detector that finds the faces in a benchmark of photos, see facerts data dedup; the images of the "
-            "data set are always aligned crops.",
-        ),
-    ] = "none",
-    offline: Offline = False,
-    flip: Flip = False,
-    cache: Cache = None,
-    search: SearchBy = SearchBackend.NUMPY,
-    shards: Shards = None,
-    dry_run: DryRun = False,
-    report: Report = None,
-    batch_size: Batch = 64,
-    threads: Threads = None,
-    provider: Provider = None,
+    *,
+    crops: BenchmarkCropOptions,
+    embedding: EmbeddingOptions,
+    writing: WriteOptions,
+    batches: BatchOptions,
     json: Json = False,
 ) -> None:
     """Remove the identities that resemble people in a benchmark.
@@ -317,20 +308,18 @@ def exclude_overlap(
 
     Example: facerts data exclude-overlap faces/ --benchmark lfw/ --threshold 0.5 --out faces_not_lfw
     """
-    from facerts.curation.curation_job import JobOptions
     from facerts.curation.exclude_overlap import exclude_overlap as run
-    from facerts.curation.output_spec import OutputSpec
     from facerts.datasets import open_source
 
     result = run(
         open_source(sources),
         benchmark,
-        OutputSpec(out, shards),
-        _embedder(model, flip, cache, search, batch_size, threads, provider),
+        writing.output(out),
+        embedding.open(batches),
         threshold=threshold,
         single_images=single_images,
-        detector=_detector(detector, threads, provider),
-        options=JobOptions(dry_run, report),
+        detector=crops.open(batches),
+        options=writing.job(),
     )
     _show(result, json)
 
@@ -341,29 +330,6 @@ def _refuse_options(context: typer.Context, names: Sequence[str], reason: str) -
         source = context.get_parameter_source(name)
         if source is not None and source.name == "COMMANDLINE":
             raise Error(f"{reason}; leave out --{name.replace('_', '-')}")
-
-
-def _embedder(
-    model: str | None,
-    flip: bool,
-    cache: Path | None,
-    search: SearchBackend,
-    batch_size: int,
-    threads: int | None,
-    provider: list[str] | None,
-) -> SourceEmbedder:
-    from facerts.curation.embeddings import SourceEmbedder
-    from facerts.embedding import load_embedder
-    from facerts.hub.registry import find_model
-
-    embedder = load_embedder(find_model(model), providers=provider, threads=threads, batch_size=batch_size)
-    return SourceEmbedder(embedder, flip, cache, search.value)
-
-
-def _detector(name: str, threads: int | None, provider: list[str] | None) -> FaceFinder | None:
-    from facerts.detection import open_face_finder
-
-    return open_face_finder(name, providers=provider, threads=threads)
 
 
 def _show(report: dict[str, Any], json: bool) -> None:

@@ -2,43 +2,35 @@
 
 from __future__ import annotations
 
-from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from facerts.cli.curate import Sources, add_to
+from facerts.cli.curate import Sources, dedup, exclude_overlap, merge, shuffle, split
+from facerts.cli.option_groups import Commands
 from facerts.cli.options import Json
 from facerts.cli.output import EXIT_SOME_FAILED, fields_table, print_json, warn
 
 if TYPE_CHECKING:
     from facerts.curation.pack import PackResult
 
-data = typer.Typer(no_args_is_help=True, help="Inspect data sets and convert between their layouts.")
+data = Commands(no_args_is_help=True, help="Inspect data sets and convert between their layouts.")
 
-add_to(data)
-
-
-class Layout(str, Enum):
-    """The layouts that ``pack`` and ``generate`` write."""
-
-    REC = "rec"
-    TAR = "tar"
+for command in (split, merge, shuffle, dedup, exclude_overlap):
+    data.command()(command)
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.add_typer(data, name="data")
+Layout = Annotated[
+    Literal["rec", "tar"], typer.Option("--format", help="Layout: a record directory or tar shards.")
+]
 
 
 @data.command()
 def pack(
     sources: Sources,
     out: Annotated[Path, typer.Option(help="Folder to write to.")],
-    layout: Annotated[
-        Layout, typer.Option("--format", help="Layout: a record directory or tar shards.")
-    ] = Layout.REC,
+    layout: Layout = "rec",
     shard_images: Annotated[int, typer.Option(min=1, help="Number of images per tar shard.")] = 10_000,
     check: Annotated[
         bool, typer.Option(help="Decode every image, and leave out images that cannot be decoded.")
@@ -53,27 +45,22 @@ def pack(
     from facerts.datasets import open_source
 
     source = open_source(sources)
-    if layout is Layout.REC:
+    if layout == "rec":
         _show(pack_records(source, out, check=check), json)
     else:
         _show(pack_shards(source, out, images_per_shard=shard_images, check=check), json)
 
 
 @data.command()
-@data.command("draw", hidden=True)  # its former name
 def generate(
     out: Annotated[Path, typer.Option(help="Folder to write to.")],
     identities: Annotated[int, typer.Option(min=2, help="Number of identities.")] = 10_575,
-    images: Annotated[
-        int, typer.Option("--images", "--pictures", min=1, help="Number of images per identity.")
-    ] = 4,
+    images: Annotated[int, typer.Option(min=1, help="Number of images per identity.")] = 4,
     people: Annotated[
         int, typer.Option(min=1, help="Number of different faces; further identities repeat the first ones.")
     ] = 1000,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the faces.")] = 0,
-    layout: Annotated[
-        Layout, typer.Option("--format", help="Layout: a record directory or tar shards.")
-    ] = Layout.REC,
+    layout: Layout = "rec",
     json: Json = False,
 ) -> None:
     """Generate synthetic faces of any number of identities, to measure the speed of training without real data.
@@ -84,7 +71,7 @@ def generate(
     from facerts.datasets.synthetic_source import SyntheticSource
 
     source = SyntheticSource(identities, images, people=people, seed=seed)
-    write = pack_records if layout is Layout.REC else pack_shards
+    write = pack_records if layout == "rec" else pack_shards
     _show(write(source, out, check=False), json)
 
 

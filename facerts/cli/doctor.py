@@ -6,17 +6,10 @@ import platform
 from importlib import import_module, metadata
 from typing import Any
 
-import typer
-
-from facerts.cli.extras import OPTIONAL, install_command
+from facerts.cli.ending import OPTIONAL, install_command
 from facerts.cli.options import Json
 from facerts.cli.output import fields_table, print_json
 from facerts.version import __version__
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(doctor)
 
 
 def doctor(json: Json = False) -> None:

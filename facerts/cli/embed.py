@@ -8,38 +8,14 @@ from typing import Annotated
 
 import typer
 
-from facerts.cli.options import (
-    Detector,
-    DetThreshold,
-    Images,
-    Json,
-    ModelOrDefault,
-    Offline,
-    Provider,
-    ResizeCrops,
-    RunBatch,
-    RunThreads,
-)
+from facerts.cli.options import Images, Json, ScorerOptions
 from facerts.cli.output import EXIT_SOME_FAILED, fields_table, print_json, warn
-from facerts.cli.scorer import open_scorer
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(embed)
 
 
 def embed(
     paths: Images,
     out: Annotated[Path, typer.Option(help="Path of the .npz file to write.")],
-    model: ModelOrDefault = None,
-    detector: Detector = "auto",
-    offline: Offline = False,
-    det_threshold: DetThreshold = None,
-    resize_crops: ResizeCrops = False,
-    batch_size: RunBatch = None,
-    threads: RunThreads = 1,
-    provider: Provider = None,
+    options: ScorerOptions,
     json: Json = False,
 ) -> None:
     """Embed images: write paths, faces, embeddings, quality, uncertainty and norm as arrays.
@@ -50,9 +26,8 @@ def embed(
     """
     from facerts.scoring.sinks import write_embeddings
 
-    scorer = open_scorer(model, detector, det_threshold, resize_crops, batch_size, threads, provider)
     # All embeddings are kept in memory until the file is written, but not the crops.
-    scored = [replace(entry, crop=None) for entry in scorer.score_paths(paths, progress="embedding")]
+    scored = [replace(entry, crop=None) for entry in options.open().score_paths(paths, progress="embedding")]
     write_embeddings(out, scored)
     failed = [entry.row.error for entry in scored if entry.row.error is not None]
     for problem in failed:

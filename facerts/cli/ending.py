@@ -8,7 +8,6 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from facerts.cli.extras import install_command
 from facerts.cli.output import (
     EXIT_BROKEN_PIPE,
     EXIT_INTERRUPTED,
@@ -20,6 +19,24 @@ from facerts.cli.output import (
 from facerts.errors import Error, NonFiniteLossError, first_line
 
 DEBUG_VARIABLE = "FACERTS_DEBUG"
+# Optional packages. Module name: (names on the package index, extra of facerts that installs them).
+OPTIONAL: dict[str, tuple[tuple[str, ...], str]] = {
+    "onnxruntime": (("onnxruntime", "onnxruntime-gpu"), "cpu or gpu"),
+    "pyarrow": (("pyarrow",), "parquet"),
+    "faiss": (("faiss-cpu",), "faiss"),
+    "ray": (("ray",), "ray"),
+    "matplotlib": (("matplotlib",), "report"),
+    "jinja2": (("jinja2",), "report"),
+    "sklearn": (("scikit-learn",), "sklearn"),
+    "torch": (("torch",), "train"),
+    "albumentations": (("albumentations",), "train"),
+    "onnx": (("onnx",), "train"),
+    "onnxscript": (("onnxscript",), "train"),
+    "tensorboard": (("tensorboard",), "train"),
+    "fastapi": (("fastapi",), "serve"),
+    "uvicorn": (("uvicorn",), "serve"),
+    "prometheus_client": (("prometheus-client",), "serve"),
+}
 
 
 @contextmanager
@@ -67,3 +84,9 @@ def report_error(error: BaseException) -> int:
 def debugging() -> bool:
     """Whether errors are shown with a traceback."""
     return os.environ.get(DEBUG_VARIABLE, "") not in ("", "0")
+
+
+def install_command(module: str) -> str:
+    """The command that installs a missing module; empty if no extra of facerts does."""
+    root = module.split(".")[0]
+    return f"pip install 'facerts[{OPTIONAL[root][1]}]'" if root in OPTIONAL else ""

@@ -2,28 +2,14 @@
 
 from __future__ import annotations
 
-from enum import Enum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from facerts.cli.options import Json
 from facerts.cli.output import fields_table, print_json
 from facerts.errors import Error
-
-
-class Precision(str, Enum):
-    """The precision of weights and computation."""
-
-    FP32 = "fp32"
-    FP16 = "fp16"
-    INT8 = "int8"
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(export)
 
 
 def export(
@@ -36,12 +22,12 @@ def export(
     ],
     out: Annotated[Path, typer.Option(help="Path of the .onnx file to write.")],
     precision: Annotated[
-        Precision,
+        Literal["fp32", "fp16", "int8"],
         typer.Option(
             help="fp16 stores weights in half the size and computes in float32; int8 computes convolutions in 8 bits, "
             "with ranges measured on the faces of --data."
         ),
-    ] = Precision.FP32,
+    ] = "fp32",
     embedding_only: Annotated[
         bool,
         typer.Option(
@@ -63,9 +49,7 @@ def export(
             "images, or else its training images."
         ),
     ] = None,
-    license: Annotated[
-        str, typer.Option("--license", "--licence", help="License of the weights, written into the file.")
-    ] = "",
+    license: Annotated[str, typer.Option(help="License of the weights, written into the file.")] = "",
     terms: Annotated[
         str,
         typer.Option(
@@ -82,7 +66,7 @@ def export(
     With --embedding-only it also accepts an ONNX model: facerts export facerts-small --embedding-only --out small.onnx
     """
     if (model := _model(run)) is not None:
-        if not embedding_only or precision is not Precision.FP32 or last_weights or data or license or terms:
+        if not embedding_only or precision != "fp32" or last_weights or data or license or terms:
             raise Error(
                 f"{run} is an ONNX model, which can only be exported with --embedding-only and no other options; use "
                 "the training run that it comes from"
@@ -103,7 +87,7 @@ def export(
     parity = export_run(
         run,
         out,
-        precision=precision.value,
+        precision=precision,
         embedding_only=embedding_only,
         averaged=not last_weights,
         data=data or (),
@@ -112,7 +96,7 @@ def export(
     )
     result = {
         "file": str(out),
-        "precision": precision.value,
+        "precision": precision,
         "bytes": out.stat().st_size,
         "checked_crops": parity.crops,
         "smallest_cosine": parity.cosine,

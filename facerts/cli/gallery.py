@@ -4,27 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from facerts.cli.curate import SearchBackend
-from facerts.cli.options import (
-    Detector,
-    DetThreshold,
-    Images,
-    Json,
-    ModelOrDefault,
-    Offline,
-    Provider,
-    ResizeCrops,
-    RunBatch,
-    RunThreads,
-)
+from facerts.cli.option_groups import Commands
+from facerts.cli.options import Images, Json, ScorerOptions
 from facerts.cli.output import EXIT_SOME_FAILED, SHOWN_ERRORS, fields_table, print_json, rows_table, warn
-from facerts.cli.scorer import open_scorer
 from facerts.errors import Error
 
 if TYPE_CHECKING:
@@ -38,27 +26,52 @@ GalleryFile = Annotated[Path, typer.Argument(help="Gallery file (.npz).", metava
 Out = Annotated[
     Path | None, typer.Option(help="File to write all rows to: .csv, .jsonl or .parquet.", metavar="FILE")
 ]
-MinQuality = Annotated[
-    float | None, typer.Option(help="Minimum quality, instead of the model's own threshold.")
-]
-Keep = Annotated[
-    float | None,
-    typer.Option(help="Use the model's threshold that keeps this fraction of its calibration faces."),
-]
-KeepPoor = Annotated[
-    bool,
-    typer.Option("--keep-poor", help="Enroll all images with a face; gallery check lists the poor ones."),
-]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    group = typer.Typer(no_args_is_help=True)
-    for command in (build, search, check, best, add, remove):
-        group.command()(command)
-    app.add_typer(group, name="gallery", help="Galleries of known people: build, search, check, best images.")
+@dataclass(frozen=True)
+class AcceptanceOptions:
+    """The least quality of an image."""
+
+    min_quality: Annotated[
+        float | None, typer.Option(help="Minimum quality, instead of the model's own threshold.")
+    ] = None
+    keep: Annotated[
+        float | None,
+        typer.Option(help="Use the model's threshold that keeps this fraction of its calibration faces."),
+    ] = None
+
+    def min_quality_of(self, scorer: Scorer) -> float | None:
+        """The minimum for a model; None for its own.
+
+        Raises:
+            Error: more than one option is given.
+        """
+        if self.min_quality is not None and self.keep is not None:
+            raise Error("--min-quality and --keep exclude each other; give only one")
+        return self.min_quality if self.keep is None else scorer.threshold(self.keep)
 
 
+@dataclass(frozen=True)
+class EnrollmentOptions(AcceptanceOptions):
+    """The least quality of an enrolled image."""
+
+    keep_poor: Annotated[
+        bool,
+        typer.Option("--keep-poor", help="Enroll all images with a face; gallery check lists the poor ones."),
+    ] = False
+
+    def min_quality_of(self, scorer: Scorer) -> float | None:
+        if not self.keep_poor:
+            return super().min_quality_of(scorer)
+        if self.min_quality is not None or self.keep is not None:
+            raise Error("--keep-poor excludes --min-quality and --keep; give only one")
+        return float("-inf")
+
+
+gallery = Commands(no_args_is_help=True, help="Galleries of known people: build, search, check, best images.")
+
+
+@gallery.command()
 def build(
     folder: Annotated[
         list[str],
@@ -68,17 +81,9 @@ def build(
         ),
     ],
     out: Annotated[Path, typer.Option(help="Gallery file to write (.npz).")],
-    model: ModelOrDefault = None,
-    detector: Detector = "auto",
-    offline: Offline = False,
-    det_threshold: DetThreshold = None,
-    resize_crops: ResizeCrops = False,
-    min_quality: MinQuality = None,
-    keep: Keep = None,
-    keep_poor: KeepPoor = False,
-    batch_size: RunBatch = None,
-    threads: RunThreads = 1,
-    provider: Provider = None,
+    *,
+    options: ScorerOptions,
+    acceptance: EnrollmentOptions,
     json: Json = False,
 ) -> None:
     """Enroll the largest face of each image; poor images, and those of no face, are named and kept out.
@@ -90,20 +95,18 @@ def build(
     from facerts.galleries import Gallery, write_gallery
     from facerts.io.files import locked
 
-    scorer = open_scorer(model, detector, det_threshold, resize_crops, batch_size, threads, provider)
+    scorer = options.open()
     with locked(out):
-        gallery = Gallery.build(
-            scorer,
-            folder,
-            min_quality=_min_quality(scorer, min_quality, keep, keep_poor),
-            progress="enrolling",
+        built = Gallery.build(
+            scorer, folder, min_quality=acceptance.min_quality_of(scorer), progress="enrolling"
         )
-        write_gallery(out, gallery)
-    _end_enrollment(gallery, out, json)
+        write_gallery(out, built)
+    _end_enrollment(built, out, json)
 
 
+@gallery.command()
 def search(
-    gallery: GalleryFile,
+    file: GalleryFile,
     images: Images,
     fpir: Annotated[
         float,
@@ -113,22 +116,12 @@ def search(
     ] = 0.01,
     k: Annotated[int, typer.Option("-k", min=1, help="Number of candidates of each face.")] = 1,
     out: Out = None,
-    model: ModelOrDefault = None,
-    detector: Detector = "auto",
-    offline: Offline = False,
-    det_threshold: DetThreshold = None,
-    resize_crops: ResizeCrops = False,
+    *,
+    options: ScorerOptions,
     largest: Annotated[
         bool, typer.Option("--largest", help="Search only for the largest face of each photo.")
     ] = False,
-    min_quality: MinQuality = None,
-    keep: Keep = None,
-    backend: Annotated[
-        SearchBackend, typer.Option("--search", help="Backend that compares embeddings; both are exact.")
-    ] = SearchBackend.NUMPY,
-    batch_size: RunBatch = None,
-    threads: RunThreads = 1,
-    provider: Provider = None,
+    acceptance: AcceptanceOptions,
     json: Json = False,
 ) -> None:
     """Search for the person of each face: a match at a stated error rate, unknown, or too poor to say.
@@ -142,17 +135,16 @@ def search(
 
     if out is not None:
         check_sink(out)
-    known = read_gallery(gallery)
-    scorer = open_scorer(model, detector, det_threshold, resize_crops, batch_size, threads, provider)
+    known = read_gallery(file)
+    scorer = options.open()
     threshold = known.threshold(fpir)
     found = known.search(
         scorer,
         images,
         fpir=fpir,
         k=k,
-        min_quality=_min_quality(scorer, min_quality, keep, False),
+        min_quality=acceptance.min_quality_of(scorer),
         largest=largest,
-        backend=backend.value,
         progress="searching",
     )
     if threshold.searches * fpir < 1:
@@ -179,8 +171,9 @@ def search(
         raise typer.Exit(EXIT_SOME_FAILED)
 
 
+@gallery.command()
 def check(
-    gallery: GalleryFile,
+    file: GalleryFile,
     out: Out = None,
     percentile: Annotated[
         float, typer.Option(min=0, max=100, help="An image with a lower percentile of quality is poor.")
@@ -208,7 +201,7 @@ def check(
 
     if out is not None:
         check_sink(out)
-    known = read_gallery(gallery)
+    known = read_gallery(file)
     findings = check_gallery(known, Limits(percentile, reason_percentile, missed))
     summary = {
         "people": len(known.people),
@@ -233,8 +226,9 @@ def check(
         raise typer.Exit(EXIT_SOME_FAILED)
 
 
+@gallery.command()
 def best(
-    gallery: GalleryFile,
+    file: GalleryFile,
     k: Annotated[int, typer.Option("-k", min=1, help="Number of images of each person.")] = 1,
     out: Out = None,
     copy: Annotated[
@@ -251,7 +245,7 @@ def best(
 
     if out is not None:
         check_sink(out)
-    known = read_gallery(gallery)
+    known = read_gallery(file)
     images = best_images(known, k)
     if copy is not None:
         copy_images(images, copy)
@@ -271,24 +265,17 @@ def best(
     _print_rows("images", images, BestImage, summary, [header, *cells], out, json)
 
 
+@gallery.command()
 def add(
-    gallery: GalleryFile,
+    file: GalleryFile,
     images: Images,
     person: Annotated[
         str | None,
         typer.Option(help="Person of the images; by default images are in one subfolder for each person."),
     ] = None,
-    model: ModelOrDefault = None,
-    detector: Detector = "auto",
-    offline: Offline = False,
-    det_threshold: DetThreshold = None,
-    resize_crops: ResizeCrops = False,
-    min_quality: MinQuality = None,
-    keep: Keep = None,
-    keep_poor: KeepPoor = False,
-    batch_size: RunBatch = None,
-    threads: RunThreads = 1,
-    provider: Provider = None,
+    *,
+    options: ScorerOptions,
+    acceptance: EnrollmentOptions,
     json: Json = False,
 ) -> None:
     """Enroll more images; one that is enrolled already, by its path, is enrolled anew.
@@ -300,21 +287,22 @@ def add(
     from facerts.galleries import read_gallery, write_gallery
     from facerts.io.files import locked
 
-    scorer = open_scorer(model, detector, det_threshold, resize_crops, batch_size, threads, provider)
-    with locked(gallery):
-        changed = read_gallery(gallery).add(
+    scorer = options.open()
+    with locked(file):
+        changed = read_gallery(file).add(
             scorer,
             images,
             person=person,
-            min_quality=_min_quality(scorer, min_quality, keep, keep_poor),
+            min_quality=acceptance.min_quality_of(scorer),
             progress="enrolling",
         )
-        write_gallery(gallery, changed)
-    _end_enrollment(changed, gallery, json)
+        write_gallery(file, changed)
+    _end_enrollment(changed, file, json)
 
 
+@gallery.command()
 def remove(
-    gallery: GalleryFile,
+    file: GalleryFile,
     person: Annotated[
         list[str] | None, typer.Option(help="Person to remove with all images; may be repeated.")
     ] = None,
@@ -340,19 +328,19 @@ def remove(
     if not person and not image and from_ is None:
         raise typer.BadParameter("give --person, --image or --from")
     listed = read_findings(from_) if from_ is not None else []
-    with locked(gallery):
-        known = read_gallery(gallery)
+    with locked(file):
+        known = read_gallery(file)
         listed += [Listed(name, "", "") for name in person or []]
         listed += [Listed(*entry, "") for entry in _entries_of(known, image or [])]
         left, kept = correct_gallery(known, listed)
-        write_gallery(gallery, left)
+        write_gallery(file, left)
     gone = sorted(set(known.people.tolist()) - set(left.people.tolist()))
     result = {
         "removed_images": len(known.enrollments) - len(left.enrollments),
         "removed_people": gone,
         "people": len(left.people),
         "images": len(left.enrollments),
-        "file": str(gallery),
+        "file": str(file),
     }
     removed = sorted(set(known.entries) - set(left.entries))
     if json:
@@ -368,16 +356,6 @@ def _entries_of(gallery: Gallery, paths: Sequence[str]) -> list[tuple[str, str]]
     """Person and path of enrolled images; a path that is not enrolled stays, for ``remove`` to name it."""
     unknown = [("", path) for path in paths if path not in set(gallery.enrollments.path.tolist())]
     return [entry for entry in gallery.entries if entry[1] in set(paths)] + unknown
-
-
-def _min_quality(
-    scorer: Scorer, min_quality: float | None, keep: float | None, keep_poor: bool
-) -> float | None:
-    if sum((min_quality is not None, keep is not None, keep_poor)) > 1:
-        raise Error("--min-quality, --keep and --keep-poor exclude each other; give only one")
-    if keep_poor:
-        return float("-inf")
-    return min_quality if keep is None else scorer.threshold(keep)
 
 
 def _end_enrollment(gallery: Gallery, out: Path, json: bool) -> None:

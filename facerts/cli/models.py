@@ -9,17 +9,13 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
+from facerts.cli.option_groups import Commands
 from facerts.cli.options import Json
 from facerts.cli.output import EXIT_UNUSABLE, fields_table, print_json, stdout, warn
 
 NO_MODELS = "no model ships with this copy of facerts"
 
-models = typer.Typer(no_args_is_help=True, help="Shipped models, and models that can be downloaded.")
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.add_typer(models, name="models")
+models = Commands(no_args_is_help=True, help="Shipped models, and models that can be downloaded.")
 
 
 @models.command("list")

@@ -1,32 +1,24 @@
-"""Options shared by several commands."""
+"""Options that several commands share, and groups of them; see ``facerts.cli.option_groups``."""
 
 from __future__ import annotations
 
 import os
-from typing import Annotated
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+if TYPE_CHECKING:
+    from facerts.detection import FaceFinder
+    from facerts.evaluation.groups import Groups
+    from facerts.scoring import Scorer
 
-def _go_offline(offline: bool) -> None:
-    if offline:
-        os.environ["FACERTS_OFFLINE"] = "1"
-
-
-Model = Annotated[
-    str,
-    typer.Option(
-        help="Name of a shipped model (see facerts models list), or path of an .onnx embedder (a foreign one with its "
-        ".json beside it) or of an insightface model pack."
-    ),
-]
-ModelOrDefault = Annotated[
-    str | None,
-    typer.Option(
-        help="Name of a shipped model (see facerts models list), or path of an .onnx embedder (a foreign one with its "
-        ".json beside it) or of an insightface model pack; by default the default model.",
-    ),
-]
+_MODEL_HELP = (
+    "Name of a shipped model (see facerts models list), or path of an .onnx embedder (a foreign one with its .json "
+    "beside it) or of an insightface model pack"
+)
+Model = Annotated[str, typer.Option(help=f"{_MODEL_HELP}.")]
+ModelOrDefault = Annotated[str | None, typer.Option(help=f"{_MODEL_HELP}; by default the default model.")]
 Images = Annotated[
     list[str],
     typer.Argument(
@@ -42,6 +34,18 @@ Detector = Annotated[
         "are not 112 x 112, the size of an aligned crop; none: every image is an aligned crop.",
     ),
 ]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+Provider = Annotated[
+    list[str] | None,
+    typer.Option(help="ONNX Runtime execution provider, e.g. CUDAExecutionProvider; may be repeated."),
+]
+
+
+def _go_offline(offline: bool) -> None:
+    if offline:
+        os.environ["FACERTS_OFFLINE"] = "1"
+
+
 Offline = Annotated[
     bool,
     typer.Option(
@@ -51,52 +55,107 @@ Offline = Annotated[
         help="Download nothing, as with FACERTS_OFFLINE=1; fail if yunet is needed and not on this machine.",
     ),
 ]
-DetThreshold = Annotated[
-    float | None,
-    typer.Option(
-        "--det-threshold",
-        min=0,
-        max=1,
-        help="Minimum detector score of a face; by default 0.6 for yunet and 0.5 for scrfd.",
-    ),
-]
-ResizeCrops = Annotated[
-    bool,
-    typer.Option(
-        "--resize-crops",
-        help="Every image is an aligned crop, a square of any size; implies --detector none.",
-    ),
-]
-Batch = Annotated[int, typer.Option(min=1, help="Number of crops per batch.")]
-Threads = Annotated[
-    int | None, typer.Option(min=1, help="Threads per forward pass; by default, ONNX Runtime decides.")
-]
-RunBatch = Annotated[
-    int | None,
-    typer.Option(min=1, help="Number of crops per batch; by default 16 on the CPU and 64 elsewhere."),
-]
-RunThreads = Annotated[
-    int,
-    typer.Option(
-        min=1, help="Threads per forward pass; as many passes run at the same time as keep all cores busy."
-    ),
-]
-Provider = Annotated[
-    list[str] | None,
-    typer.Option(help="ONNX Runtime execution provider, e.g. CUDAExecutionProvider; may be repeated."),
-]
-Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
-GroupRules = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--groups",
-        help="Groups of the images: a CSV file with the header image,ATTRIBUTE[,ATTRIBUTE...] and a row for each "
-        "image, or ATTRIBUTE=REGEX, whose first group captures the value in each image's name; may be repeated.",
-    ),
-]
-GroupEdges = Annotated[
-    list[str] | None,
-    typer.Option(
-        help="Edges of ranges of a numeric attribute, e.g. age=13,20,40,60: below 13, 13 to 19, ...; may be repeated."
-    ),
-]
+
+
+@dataclass(frozen=True)
+class ScorerOptions:
+    """The model that scores images, and the detector of their faces."""
+
+    model: ModelOrDefault = None
+    detector: Detector = "auto"
+    offline: Offline = False
+    det_threshold: Annotated[
+        float | None,
+        typer.Option(
+            min=0, max=1, help="Minimum detector score of a face; by default 0.6 for YuNet and 0.5 for SCRFD."
+        ),
+    ] = None
+    resize_crops: Annotated[
+        bool,
+        typer.Option(
+            "--resize-crops",
+            help="Every image is an aligned crop, a square of any size; implies --detector none.",
+        ),
+    ] = False
+    batch_size: Annotated[
+        int | None,
+        typer.Option(min=1, help="Number of crops per batch; by default 16 on the CPU and 64 elsewhere."),
+    ] = None
+    threads: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            help="Threads per forward pass; as many passes run at the same time as keep all cores busy.",
+        ),
+    ] = 1
+    provider: Provider = None
+
+    def open(self) -> Scorer:
+        """See ``facerts.load``."""
+        from facerts.scoring import load
+
+        return load(
+            self.model,
+            detector=self.detector,
+            det_threshold=self.det_threshold,
+            resize_crops=self.resize_crops,
+            batch_size=self.batch_size,
+            threads=self.threads,
+            providers=self.provider,
+        )
+
+
+@dataclass(frozen=True)
+class BatchOptions:
+    """How the forward passes of a model run."""
+
+    batch_size: Annotated[int, typer.Option(min=1, help="Number of crops per batch.")] = 64
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="Threads per forward pass; by default, ONNX Runtime decides.")
+    ] = None
+    provider: Provider = None
+
+    def keywords(self) -> dict[str, Any]:
+        """The arguments of functions that load a model."""
+        return {"providers": self.provider, "threads": self.threads, "batch_size": self.batch_size}
+
+
+@dataclass(frozen=True)
+class CropOptions:
+    """Whether images are aligned crops or photos."""
+
+    detector: Detector = "none"
+    offline: Offline = False
+
+    def open(self, batches: BatchOptions) -> FaceFinder | None:
+        """What finds the faces in photos; None if every image is an aligned crop."""
+        from facerts.detection import open_face_finder
+
+        return open_face_finder(self.detector, providers=batches.provider, threads=batches.threads)
+
+
+@dataclass(frozen=True)
+class GroupOptions:
+    """Groups of the images, whose acceptance and errors are compared."""
+
+    groups: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Groups of the images: a CSV file with the header image,ATTRIBUTE[,ATTRIBUTE...] and a row for each "
+            "image, or ATTRIBUTE=REGEX, whose first group captures the value in each image's name; may be repeated.",
+        ),
+    ] = None
+    group_edges: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Edges of ranges of a numeric attribute, e.g. age=13,20,40,60: below 13, 13 to 19, ...; may be "
+            "repeated."
+        ),
+    ] = None
+
+    def read(self) -> Groups | None:
+        """The groups; None if none are given."""
+        from facerts.evaluation.groups import read_groups
+
+        given = self.groups or self.group_edges
+        return read_groups(self.groups or (), self.group_edges or ()) if given else None

@@ -9,7 +9,8 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from facerts.cli.options import Batch, Json, Model, Provider, Threads
+from facerts.cli.option_groups import Commands
+from facerts.cli.options import BatchOptions, Json, Model
 from facerts.cli.output import EXIT_SOME_FAILED, fields_table, print_json, warn
 
 METHOD = "METHOD"
@@ -29,16 +30,12 @@ class _Methods(TyperGroup):
         return None if name == METHOD else name, command, rest
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    group = typer.Typer(cls=_Methods, no_args_is_help=True)
-    group.command(METHOD)(head)
-    group.command()(graft)
-    app.add_typer(
-        group, name="posthoc", help="Add a quality to a recognizer without changing its embeddings."
-    )
+posthoc = Commands(
+    cls=_Methods, no_args_is_help=True, help="Add a quality to a recognizer without changing its embeddings."
+)
 
 
+@posthoc.command()
 def graft(
     model: Model,
     quality: Annotated[
@@ -55,9 +52,8 @@ def graft(
             help="Your own faces, as for facerts calibrate, to choose quality and match thresholds on; may be repeated."
         ),
     ] = None,
-    batch_size: Batch = 64,
-    threads: Threads = None,
-    provider: Provider = None,
+    *,
+    batches: BatchOptions,
     json: Json = False,
 ) -> None:
     """Join a recognizer and the quality of another model, without training: one ONNX file with the outputs of both.
@@ -73,9 +69,7 @@ def graft(
         quality,
         out,
         faces=calibrate,
-        providers=provider,
-        threads=threads,
-        batch_size=batch_size,
+        **batches.keywords(),
     )
     description, parity = result.description, result.parity
     calibration = description.calibration
@@ -100,6 +94,7 @@ def graft(
         raise typer.Exit(EXIT_SOME_FAILED)
 
 
+@posthoc.command(METHOD)
 def head(
     method: Annotated[str, typer.Argument(help="Name of the method: rts, dul, pfe, tau, tempnet, …")],
     model: Model,
@@ -150,8 +145,6 @@ def head(
     corruption: Annotated[
         float,
         typer.Option(
-            "--corruption",
-            "--ladder",
             min=0,
             max=1,
             help="Share of the augmented views with a corruption: blur, noise, light, …",
@@ -160,8 +153,6 @@ def head(
     max_severity: Annotated[
         float,
         typer.Option(
-            "--max-severity",
-            "--ladder-strength",
             min=0.01,
             max=1,
             help="Maximum severity of the corruptions.",
@@ -191,9 +182,8 @@ def head(
     ] = 0,
     device: Annotated[str, typer.Option(help="Device to train on: auto, cpu or cuda.")] = "auto",
     terms: Annotated[str, typer.Option(help="License terms of the images, written into the file.")] = "",
-    batch_size: Batch = 64,
-    threads: Threads = None,
-    provider: Provider = None,
+    *,
+    batches: BatchOptions,
     json: Json = False,
 ) -> None:
     """Train a quality head on a frozen ONNX embedder, and write one ONNX file with both outputs.
@@ -225,9 +215,7 @@ def head(
         tap=tap,
         cache=cache,
         terms=terms,
-        providers=provider,
-        threads=threads,
-        batch_size=batch_size,
+        **batches.keywords(),
     )
     summary = {
         "file": str(out),

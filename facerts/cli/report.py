@@ -8,11 +8,6 @@ from typing import Annotated
 import typer
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(report)
-
-
 def report(
     folders: Annotated[
         list[Path],

@@ -5,25 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
-from enum import Enum
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from facerts.cli.options import (
-    Detector,
-    DetThreshold,
-    Images,
-    Json,
-    ModelOrDefault,
-    Offline,
-    Provider,
-    ResizeCrops,
-    RunBatch,
-    RunThreads,
-)
+from facerts.cli.options import Images, Json, ScorerOptions
 from facerts.cli.output import EXIT_SOME_FAILED, SHOWN_ERRORS, fields_table, print_json, warn
 from facerts.cli.row_table import print_rows
 from facerts.io.console import stderr
@@ -38,18 +26,6 @@ TABLE_ROWS = 50
 STDOUT = Path("-")
 
 
-class Engine(str, Enum):
-    """The engine that runs the job."""
-
-    LOCAL = "local"
-    RAY = "ray"
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(score)
-
-
 def score(
     paths: Images,
     out: Annotated[
@@ -61,11 +37,8 @@ def score(
             "with --json. By default, a table shows the first 50 rows.",
         ),
     ] = None,
-    model: ModelOrDefault = None,
-    detector: Detector = "auto",
-    offline: Offline = False,
-    det_threshold: DetThreshold = None,
-    resize_crops: ResizeCrops = False,
+    *,
+    options: ScorerOptions,
     largest: Annotated[
         bool, typer.Option("--largest", help="Score only the largest face of each photo.")
     ] = False,
@@ -96,15 +69,12 @@ def score(
         ),
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted run.")] = False,
-    batch_size: RunBatch = None,
-    threads: RunThreads = 1,
-    provider: Provider = None,
     engine: Annotated[
-        Engine,
+        Literal["local", "ray"],
         typer.Option(
             help="local: in this process; ray: in many processes, on this machine or a Ray cluster."
         ),
-    ] = Engine.LOCAL,
+    ] = "local",
     ray_address: Annotated[
         str | None,
         typer.Option(
@@ -124,33 +94,23 @@ def score(
     from facerts.datasets import open_images
     from facerts.integrations.ray import Workers, import_ray, run_job_on_ray
     from facerts.onnx.session import CPU
-    from facerts.scoring import Copies, Job, Task, load, run_job
+    from facerts.scoring import Copies, Job, Task, run_job
     from facerts.scoring.sinks import put_csv, put_json_lines
 
     to_file = out not in (None, STDOUT)
-    if engine is Engine.LOCAL and (ray_address or ray_workers):
+    if engine == "local" and (ray_address or ray_workers):
         raise typer.BadParameter("--ray-address and --ray-workers require --engine ray")
-    if not to_file and (resume or engine is Engine.RAY):
+    if not to_file and (resume or engine == "ray"):
         raise typer.BadParameter("--resume and --engine ray require --out FILE")
     copies = Copies(save_crops, copy_accepted, copy_rejected, annotate)
     if min_quality is None and keep is None and (copy_accepted or copy_rejected):
         raise typer.BadParameter("--copy-accepted and --copy-rejected require --keep or --min-quality")
-    open_scorer = partial(
-        load,
-        model,
-        detector=detector,
-        resize_crops=resize_crops,
-        det_threshold=det_threshold,
-        providers=provider,
-        threads=threads,
-        batch_size=batch_size,
-    )
-    scorer = open_scorer()
+    scorer = options.open()
     task = Task(scorer.row_builder(min_quality=min_quality, keep=keep).min_quality, largest, copies)
     source = open_images(paths)
-    on_gpus = provider is not None and provider[0] != CPU
-    workers = Workers(ray_address, ray_workers, threads, gpus=int(on_gpus))
-    if engine is Engine.RAY:
+    on_gpus = options.provider is not None and options.provider[0] != CPU
+    workers = Workers(ray_address, ray_workers, options.threads, gpus=int(on_gpus))
+    if engine == "ray":
         import_ray(workers)
     counts = _Counts(len(source), source.other_files, decided=task.min_quality is not None)
     if to_file:
@@ -161,10 +121,10 @@ def score(
                 done = sum(len(job.span(number)) for number in job.finished())
                 shown = bar.add_task("scoring", total=len(source), completed=done, unit="images")
                 advance = partial(bar.advance, shown)
-                if engine is Engine.LOCAL:
+                if engine == "local":
                     run_job(scorer, source, job, task, advance)
                 else:
-                    run_job_on_ray(open_scorer, partial(open_images, paths), job, task, workers, advance)
+                    run_job_on_ray(options.open, partial(open_images, paths), job, task, workers, advance)
             for row in job.finish():
                 counts.add(row)
         result = {**counts.summary(), "file": str(out)}

@@ -5,35 +5,34 @@ from __future__ import annotations
 import ipaddress
 import logging
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from facerts.cli.options import (
-    Detector,
-    ModelOrDefault,
-    Offline,
-    Provider,
-    ResizeCrops,
-    RunThreads,
-)
+from facerts.cli.options import ScorerOptions
 from facerts.cli.output import warn
 from facerts.errors import Error
 
 TOKEN_VARIABLE = "FACERTS_TOKEN"
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(serve)
+@dataclass(frozen=True)
+class ServiceOptions(ScorerOptions):
+    """The model and detector of a service, whose requests share batches."""
+
+    batch_size: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Maximum number of crops in a batch, which requests share; 1 gives each crop a batch of its own.",
+        ),
+    ] = 8
 
 
 def serve(
-    model: ModelOrDefault = None,
-    detector: Detector = "auto",
-    offline: Offline = False,
-    resize_crops: ResizeCrops = False,
+    options: ServiceOptions,
     host: Annotated[
         str, typer.Option(help="Address to listen on; the default is reachable only from this machine.")
     ] = "127.0.0.1",
@@ -92,7 +91,7 @@ def serve(
     ] = 100,
     max_images: Annotated[
         int,
-        typer.Option("--max-images", "--max-pictures", min=1, help="Maximum number of images per request."),
+        typer.Option(min=1, help="Maximum number of images per request."),
     ] = 16,
     queue: Annotated[
         int,
@@ -121,25 +120,15 @@ def serve(
             "may be repeated. * for any.",
         ),
     ] = None,
-    batch_size: Annotated[
-        int,
-        typer.Option(
-            min=1,
-            help="Maximum number of crops in a batch, which requests share; 1 gives each crop a batch of its own.",
-        ),
-    ] = 8,
     batch_wait_ms: Annotated[
         float,
         typer.Option(min=0, help="Wait this many milliseconds for a batch that is not full yet."),
     ] = 0.0,
-    threads: RunThreads = 1,
-    provider: Provider = None,
 ) -> None:
     """Serve scoring over HTTP, with a web page for trying it out; see docs/serve.md.
 
     Example: facerts serve --detector yunet.onnx --port 8000
     """
-    from facerts.scoring import load
     from facerts.serving import Settings, build, listen
     from facerts.serving import serve as run_server
 
@@ -161,15 +150,7 @@ def serve(
         allowed_hosts=(*(allowed_host or ()), host),
         allowed_origins=tuple(allowed_origin or ()),
     )
-    scorer = load(
-        model,
-        detector=detector,
-        resize_crops=resize_crops,
-        providers=provider,
-        threads=threads,
-        batch_size=batch_size,
-    )
-    app = build(scorer, settings)
+    app = build(options.open(), settings)
     if settings.token is None and not _is_loopback(host):
         warn(f"anyone who can reach {host} can use this service; protect it with a token ({TOKEN_VARIABLE})")
     listener = listen(host, port)

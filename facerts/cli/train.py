@@ -10,11 +10,6 @@ import typer
 from facerts.io.progress import parse_duration
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(train)
-
-
 def _seconds(text: str) -> float:
     try:
         return parse_duration(text)

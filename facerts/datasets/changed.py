@@ -1,4 +1,4 @@
-"""Crops that are changed when they are read."""
+"""Crops that are changed when they are read, such as faces that are degraded at random."""
 
 from __future__ import annotations
 
@@ -9,9 +9,15 @@ from numpy.typing import NDArray
 
 from facerts.datasets.source import Source
 from facerts.images import encode_png
+from facerts.images.corruptions import degrade
 
 # A crop and its index in the source to the changed crop.
 Change = Callable[[NDArray[np.uint8], int], NDArray[np.uint8]]
+
+# A list of its own, so that kinds of corruption that are added later do not change earlier results.
+DEGRADED_BY = ("blur", "low_resolution", "jpeg", "noise", "occlusion", "light")
+# Separates the random numbers of the choice from those of the degradation.
+_CHOICE, _DEGRADATION = 0xF19A, 0xF19B
 
 
 class ChangedCrops(Source):
@@ -48,3 +54,26 @@ class ChangedCrops(Source):
     def crop_identity(self) -> str | None:
         inner = self._source.crop_identity()
         return None if inner is None or self._identity is None else f"{inner} {self._identity}".strip()
+
+
+def degraded_at_random(source: Source, seed: int = 0, share: float = 1.0) -> Source:
+    """Aligned faces of which a share is degraded by one of ``DEGRADED_BY`` at a uniformly random severity.
+
+    Whether and how an image is degraded depends only on the seed and its position in the source. With half of the
+    images degraded, many pairs have one poor image, as in XQLFW (Knoche et al., "Cross-quality LFW", FG 2021).
+    """
+
+    def change(crop: NDArray[np.uint8], index: int) -> NDArray[np.uint8]:
+        kind, severity = degradation(index, seed, share)
+        return degrade(crop, kind, severity, (seed, index, _DEGRADATION)) if severity else crop
+
+    name = {0.5: "half degraded", 1.0: "degraded"}.get(share, f"{share:g} degraded")
+    return ChangedCrops(source, name, change, f"{name}, seed {seed}")
+
+
+def degradation(index: int, seed: int, share: float = 1.0) -> tuple[str, float]:
+    """Kind and severity of an image's degradation, a severity of 0 for none."""
+    random = np.random.default_rng((seed, index, _CHOICE))
+    if random.random() >= share:
+        return DEGRADED_BY[0], 0.0
+    return DEGRADED_BY[random.integers(len(DEGRADED_BY))], float(1.0 - random.random())

@@ -62,6 +62,6 @@ class FaceFinder(Protocol):
 def largest_first(faces: Iterable[Detection]) -> list[Detection]:
     """The order in which every detector returns faces; where one face of a photo counts, it is the first.
 
-    ``docs/decisions/0019-one-face-per-photo.md`` says why the largest.
+    ``docs/decisions/index.md`` says why the largest.
     """
     return sorted(faces, key=lambda face: face.area, reverse=True)

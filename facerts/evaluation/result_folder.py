@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from facerts.errors import DataError, Error
 from facerts.evaluation.results import Result, Sections, parse_result
-from facerts.evaluation.results.base import score_today
 from facerts.evaluation.results.result import SCHEMA, ModelIdentity
 from facerts.io.files import atomic_write
 from facerts.io.json_file import read_json
@@ -28,9 +27,6 @@ from facerts.io.versions import installed_versions
 JSON_FILE, ARRAYS_FILE = "result.json", "arrays.npz"
 
 Arrays = dict[str, NDArray[Any]]
-
-# Keys of arrays began with another word in earlier versions.
-_EARLIER_KINDS = {"ladder": "corruptions"}
 
 
 class Named(Protocol):
@@ -120,11 +116,7 @@ def load_result(folder: str | Path) -> tuple[Result, Arrays]:
     if not path.is_file():
         raise DataError(f"{folder}: no {JSON_FILE} here; `facerts evaluate … --out` writes one")
     content = parse_result(read_json(path), path)
-    arrays = read_npz(path.with_name(ARRAYS_FILE))
-    # Where both versions wrote, what has today's name is meant, and the other is kept as it is.
-    return content, {
-        key if (today := _key_today(key)) in arrays else today: array for key, array in arrays.items()
-    }
+    return content, read_npz(path.with_name(ARRAYS_FILE))
 
 
 @contextmanager
@@ -153,8 +145,3 @@ def naming_folders(folders: Sequence[object]) -> Iterator[None]:
 
 def _now() -> str:
     return datetime.now(timezone.utc).isoformat(timespec="seconds")
-
-
-def _key_today(key: str) -> str:
-    kind, *names, last = key.split("/")
-    return "/".join([_EARLIER_KINDS.get(kind, kind), *names, score_today(last)])

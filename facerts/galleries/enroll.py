@@ -17,7 +17,7 @@ from facerts.scoring.scorer import Scorer
 ENROLLMENT_KEEP = 0.95
 PROBE_KEEP = 0.99
 # Images from this percentile of quality on have full weight in a template; below, the weight falls to the minimum.
-# Chosen on 150 held-out people, see docs/results/galleries.md.
+# Chosen on 150 held-out people, see docs/results/use.md.
 FULL_WEIGHT = 30.0
 MIN_WEIGHT = 0.01
 NO_RECOGNIZABLE_FACE = "no recognizable face"

@@ -1,8 +1,7 @@
 """Models that are not shipped but can be downloaded, when they are first needed or by ``facerts models pull``.
 
 ``fetch.json`` lists the URLs, size and SHA-256 of each. Downloads are stored in ``$FACERTS_CACHE``, by default the
-user's cache folder, and are also found in ``$FACERTS_MODELS``, by default ``../shared/models``. Nothing is downloaded
-if ``$FACERTS_OFFLINE`` is set.
+user's cache folder, and are also found in ``$FACERTS_MODELS``. Nothing is downloaded if ``$FACERTS_OFFLINE`` is set.
 """
 
 from __future__ import annotations
@@ -179,10 +178,8 @@ def _fetch(model: DownloadableModel, target: Path, *, progress: bool = True) -> 
 
 
 def _candidates(model: DownloadableModel) -> list[Path]:
-    return [
-        cache_folder() / model.file,
-        Path(os.environ.get("FACERTS_MODELS", "../shared/models")) / model.file,
-    ]
+    folder = os.environ.get("FACERTS_MODELS")
+    return [cache_folder() / model.file, *([Path(folder) / model.file] if folder else [])]
 
 
 def _other_files(model: DownloadableModel) -> str:

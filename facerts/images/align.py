@@ -1,4 +1,4 @@
-"""Five landlandmarks to an aligned crop, and the only copy of the template."""
+"""Five landmarks to an aligned crop, and the only copy of the template."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def similarity_transform(points: ArrayLike, target: ArrayLike) -> NDArray[np.flo
 
 
 def align(image: NDArray[np.uint8], points: ArrayLike) -> NDArray[np.uint8]:
-    """Crop a face so that its landlandmarks lie on the template.
+    """Crop a face so that its landmarks lie on the template.
 
     Args:
         image: ``(H, W, 3) uint8`` RGB.

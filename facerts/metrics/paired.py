@@ -123,25 +123,6 @@ def compare_separations(
     return _differences(measures, weights, flags, "pairs")
 
 
-def mcnemar(first_right: ArrayLike, second_right: ArrayLike) -> float:
-    """Exact two-sided p-value of McNemar's test: of the pairs that only one model gets right, is half each model's?
-
-    The test assumes independent pairs; if people repeat, ``compare_pairs`` is more reliable.
-
-    Args:
-        first_right: ``(P,) bool``, whether the first model decides each pair correctly.
-        second_right: ``(P,) bool``, likewise for the second model.
-    """
-    one, other = np.asarray(first_right, dtype=bool), np.asarray(second_right, dtype=bool)
-    wins, losses = int(np.sum(one & ~other)), int(np.sum(~one & other))
-    total, fewer = wins + losses, min(wins, losses)
-    ways, tail = 1, 1
-    for k in range(fewer):
-        ways = ways * (total - k) // (k + 1)
-        tail += ways
-    return float(min(1.0, 2 * tail / 2**total))
-
-
 def _measures(scores: ArrayLike, same: ArrayLike, folds: ArrayLike, far: float) -> dict[str, Statistic]:
     values, flags = check_pairs(np.asarray(scores, dtype=np.float64), same)
     accuracy = ten_fold_accuracy(values, flags, folds)

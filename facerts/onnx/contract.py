@@ -15,7 +15,6 @@ from shutil import copyfileobj
 from typing import Annotated, Literal
 
 from pydantic import (
-    AliasChoices,
     BaseModel,
     ConfigDict,
     Field,
@@ -45,10 +44,7 @@ Interval = tuple[float, float]
 
 
 class DescriptionPart(BaseModel):
-    """Base class of a description and its parts: unknown keys and non-finite numbers are refused.
-
-    Keys in British spelling, as earlier versions wrote them, are still read.
-    """
+    """Base class of a description and its parts: unknown keys and non-finite numbers are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
@@ -69,7 +65,7 @@ class InputSpec(DescriptionPart):
     name: str = "image"
     size: tuple[Side, Side] = (112, 112)
     layout: Literal["NCHW", "NHWC"] = "NCHW"
-    color: Literal["RGB", "BGR"] = Field("RGB", validation_alias=AliasChoices("color", "colour"))
+    color: Literal["RGB", "BGR"] = "RGB"
     batch: int | None = Field(default=None, ge=1, le=1024)
     mean: PerChannel = (127.5, 127.5, 127.5)
     std: PerChannel = (127.5, 127.5, 127.5)
@@ -316,9 +312,7 @@ class Description(DescriptionPart):
     embedding_size: int | None = Field(default=None, ge=1, le=1 << 16)
     input: InputSpec = InputSpec()
     outputs: dict[str, str] = {}
-    normalize_embedding: bool = Field(
-        False, validation_alias=AliasChoices("normalize_embedding", "normalise_embedding")
-    )
+    normalize_embedding: bool = False
     quality: Annotated[str, StringConstraints(pattern=r"^(norm|none|output:.+)$")] = "none"
     polarity: Literal["higher_is_better", "lower_is_better"] = "higher_is_better"
     alignment: Literal["arcface-112"] = "arcface-112"
@@ -326,7 +320,7 @@ class Description(DescriptionPart):
     calibration: Calibration | None = None
     training_data: str = ""
     recipe_sha256: str = ""
-    license: str = Field("", validation_alias=AliasChoices("license", "licence"))
+    license: str = ""
     terms: str = ""
     source: str = ""
     facerts_version: str = ""

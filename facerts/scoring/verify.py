@@ -14,7 +14,7 @@ from facerts.scoring.row_builder import ScoredFace
 Decision = Literal["same", "different", "inconclusive"]
 
 DEFAULT_FMR = 1e-3
-# Below it the answers were found worthless on held-out people, see docs/results/verify.md.
+# Below it the answers were found worthless on held-out people, see docs/results/use.md.
 DEFAULT_KEEP = 0.95
 # Two crops of one image may differ by rounding.
 IDENTICAL = 1 - 1e-5

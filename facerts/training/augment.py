@@ -15,6 +15,7 @@ from facerts.errors import MissingExtraError
 from facerts.images import CROP_SIZE
 from facerts.images.align import TEMPLATE, similarity_transform
 from facerts.images.corruptions import KINDS, degrade, gaussian_blur, small_face
+from facerts.training.recipe import Augmentation
 
 Key = tuple[int, ...]
 
@@ -110,46 +111,34 @@ class Geometry:
     draws of the others.
 
     Args:
-        scale, shift, rotation, black_border: see ``build_augmentation``.
-        points_jitter, zoom, zoom_factor: see ``build_augmentation``.
+        settings: of which flip, small faces and corruption are not read.
     """
 
-    def __init__(
-        self,
-        *,
-        scale: float = 0.0,
-        shift: float = 0.0,
-        rotation: float = 0.0,
-        points_jitter: float = 0.0,
-        zoom: float = 0.0,
-        zoom_factor: float = 1.3,
-        black_border: float = 0.0,
-    ) -> None:
-        self._scale, self._shift, self._rotation = scale, shift * CROP_SIZE, np.deg2rad(rotation)
-        self._jitter = points_jitter * EYE_DISTANCE
-        self._zoom, self._max_log_zoom = zoom, np.log(zoom_factor)
-        self._black_border = black_border
+    def __init__(self, settings: Augmentation) -> None:
+        self._settings = settings
         self._random = np.random.default_rng(0)
 
     def matrix(self, random: np.random.Generator, *, zoom: bool = True) -> NDArray[np.float64]:
         """Draw the ``(2, 3)`` similarity transform from the crop's pixels to those of the new crop."""
+        settings = self._settings
         noise = random.standard_normal(TEMPLATE.shape)
-        is_zoomed = random.random() < self._zoom
+        is_zoomed = random.random() < settings.zoom
         log_factor, scale, angle, *shift = random.uniform(-1.0, 1.0, 5)
         lift = random.random()
 
         matrix = np.eye(2, 3)
-        if self._jitter:
-            matrix = similarity_transform(TEMPLATE + self._jitter * noise, TEMPLATE)
+        if settings.points_jitter:
+            matrix = similarity_transform(TEMPLATE + settings.points_jitter * EYE_DISTANCE * noise, TEMPLATE)
         if is_zoomed and zoom:
             # ArcFace's template has the landmarks below the crop's center; a detector's box has them closer to it.
             center = LANDMARKS_CENTER + lift * (CROP_CENTER - LANDMARKS_CENTER) * [0, 1]
-            matrix = _compose(np.exp(log_factor * self._max_log_zoom), 0.0, LANDMARKS_CENTER, center, matrix)
+            factor = settings.zoom_factor**log_factor
+            matrix = _compose(factor, 0.0, LANDMARKS_CENTER, center, matrix)
         return _compose(
-            1.0 + scale * self._scale,
-            angle * self._rotation,
+            1.0 + scale * settings.scale,
+            angle * np.deg2rad(settings.rotation),
             CROP_CENTER,
-            CROP_CENTER + self._shift * np.array(shift),
+            CROP_CENTER + settings.shift * CROP_SIZE * np.array(shift),
             matrix,
         )
 
@@ -158,7 +147,7 @@ class Geometry:
 
     def __call__(self, *, image: NDArray[np.uint8], zoom: bool = True) -> dict[str, NDArray[np.uint8]]:
         matrix = self.matrix(self._random, zoom=zoom)
-        is_black = self._random.random() < self._black_border
+        is_black = self._random.random() < self._settings.black_border
         border = cv2.BORDER_CONSTANT if is_black else cv2.BORDER_REFLECT_101
         size = image.shape[1], image.shape[0]
         warped = cv2.warpAffine(image, matrix, size, flags=cv2.INTER_LINEAR, borderMode=border)
@@ -197,38 +186,8 @@ class _SmallFaces:
         return {"image": image}
 
 
-def build_augmentation(
-    *,
-    flip: bool = True,
-    scale: float = 0.0,
-    shift: float = 0.0,
-    rotation: float = 0.0,
-    points_jitter: float = 0.0,
-    zoom: float = 0.0,
-    zoom_factor: float = 1.3,
-    black_border: float = 0.0,
-    small: float = 0.0,
-    small_side: int = 16,
-    corruption: float = 0.0,
-    max_severity: float = 1.0,
-) -> Augmenter:
+def build_augmentation(settings: Augmentation) -> Augmenter:
     """The augmentation of a recipe: flipping, geometry, small faces, corruptions, in this order.
-
-    Args:
-        flip: mirror half of the images.
-        scale: maximum relative change of scale.
-        shift: maximum shift, as a share of the side.
-        rotation: maximum rotation in degrees.
-        points_jitter: standard deviation of the noise on each landmark, as a share of the distance between the eyes;
-            the crop is aligned by the noisy landmarks, as another detector's crop would be.
-        zoom: probability of a tighter or looser crop. The center of the landmarks, which is below the crop's center in
-            the template, is then moved up to a height drawn uniformly between the two.
-        zoom_factor: maximum zoom factor; its logarithm is drawn uniformly from -log to +log of this.
-        black_border: probability that the border around the moved image is black instead of mirrored.
-        small: probability of a small face, see ``facerts.images.corruptions.small_face``.
-        small_side: minimum side of the small face in pixels; drawn uniformly from it to 56.
-        corruption: probability of a corruption (``facerts.images.corruptions.KINDS``) of random kind and severity.
-        max_severity: maximum severity of that corruption, 0 to 1.
 
     Raises:
         MissingExtraError: albumentations is not installed.
@@ -240,38 +199,27 @@ def build_augmentation(
     except ImportError as error:
         raise MissingExtraError("augmentation needs albumentations: pip install 'facerts[train]'") from error
     transforms: list[Any] = []
-    if flip:
+    if settings.flip:
         transforms.append(albumentations.HorizontalFlip(p=0.5))
-    if points_jitter or zoom:
-        transforms.append(
-            Geometry(
-                scale=scale,
-                shift=shift,
-                rotation=rotation,
-                points_jitter=points_jitter,
-                zoom=zoom,
-                zoom_factor=zoom_factor,
-                black_border=black_border,
-            )
-        )
-    elif scale or shift or rotation:
+    if settings.points_jitter or settings.zoom:
+        transforms.append(Geometry(settings))
+    elif settings.scale or settings.shift or settings.rotation:
         affine = partial(
             albumentations.Affine,
-            scale=(1.0 - scale, 1.0 + scale),
-            translate_percent=(-shift, shift),
-            rotate=(-rotation, rotation),
+            scale=(1.0 - settings.scale, 1.0 + settings.scale),
+            translate_percent=(-settings.shift, settings.shift),
+            rotate=(-settings.rotation, settings.rotation),
             keep_ratio=True,
             p=1.0,
         )
         mirrored = affine(border_mode=cv2.BORDER_REFLECT_101)
-        if black_border:
-            transforms.append(_OneOf(mirrored, affine(border_mode=cv2.BORDER_CONSTANT, fill=0), black_border))
-        else:
-            transforms.append(mirrored)
-    if small:
-        transforms.append(_SmallFaces(small, small_side))
-    if corruption:
-        transforms.append(_random_corruption(albumentations, max_severity, corruption))
+        black = affine(border_mode=cv2.BORDER_CONSTANT, fill=0)
+        share = settings.black_border
+        transforms.append(_OneOf(mirrored, black, share) if share else mirrored)
+    if settings.small:
+        transforms.append(_SmallFaces(settings.small, settings.small_side))
+    if settings.corruption:
+        transforms.append(_random_corruption(albumentations, settings.max_severity, settings.corruption))
     return Augmenter(transforms)
 
 

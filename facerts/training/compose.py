@@ -51,7 +51,11 @@ def compose(recipe: str | Path, overrides: Sequence[str] = ()) -> tuple[Fields, 
         _check_images(where, below, fields, {f"data.{key}" for key in data} if isinstance(data, dict) else ())
     below = fields
     fields = _override(below, overrides)
-    complete = _substitute(fields, _environment)
+    # Validation sets are left out where they are not found, so they may name variables that are not set.
+    complete = {
+        name: _substitute(value, os.environ.get if name == "validation" else _environment)
+        for name, value in fields.items()
+    }
     _check_images(where, below, fields, {text.partition("=")[0] for text in overrides})
     method = complete.get("method", {})
     if isinstance(method, dict) and "name" not in method:

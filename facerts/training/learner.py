@@ -15,15 +15,14 @@ from facerts.errors import Error
 from facerts.training.checkpoint import Origin
 from facerts.training.class_head.partial_fc import ClassCenters
 from facerts.training.class_head.row_updates import RowUpdates
-from facerts.training.compiled import compiled
 from facerts.training.device import AUTOCAST, choose_device, choose_precision
 from facerts.training.distillation.losses import Distillation
 from facerts.training.distributed.collectives import Processes, average_gradients, clip_gradients
+from facerts.training.init_weights import InitialWeights, init_weights
 from facerts.training.methods import Batch, ClassificationMethod, Loss
 from facerts.training.network_embedder import NetworkEmbedder, to_network_input
-from facerts.training.nn import build_network, recompute_activations
+from facerts.training.nn import FaceNetwork, build_network, recompute_activations
 from facerts.training.nn.exported import refit_norms
-from facerts.training.pretrained import InitialWeights, init_weights
 from facerts.training.recipe import Optim, Recipe
 from facerts.training.step_reports import StepReport, StepReports, reads_late
 from facerts.training.transfer import to_device
@@ -365,3 +364,30 @@ def joined(reports: list[StepReport]) -> StepReport:
             for name in first.finite_outputs
         },
     )
+
+
+def compiled(network: FaceNetwork) -> Callable[[Tensor], dict[str, Tensor]]:
+    """The network's forward pass, compiled on its first call for that input size and mode with torch.compile.
+
+    The network itself and the names of its weights do not change; the compiled function uses the same weights.
+
+    Raises:
+        Error: when the result is called on a machine that cannot compile the network.
+    """
+    # Imported here because the import takes seconds, and most runs do not compile.
+    from torch._dynamo.exc import TorchDynamoException
+
+    fused = torch.compile(network, dynamic=False)
+
+    def forward(images: Tensor) -> dict[str, Tensor]:
+        try:
+            outputs: dict[str, Tensor] = fused(images)
+        except TorchDynamoException as error:
+            raise Error(
+                f"compute.compile: PyTorch cannot compile the network here: {str(error).splitlines()[0]}. It needs a "
+                "C++ compiler (g++, or the one that the environment variable CXX names) and, on a GPU, Triton; "
+                "install what is missing, or train with compute.compile=false"
+            ) from error
+        return outputs
+
+    return forward

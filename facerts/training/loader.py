@@ -148,7 +148,7 @@ class TrainingData:
                 self._images,
                 self._labels,
                 self._corrupt,
-                build_augmentation(**recipe.data.augmentation.model_dump()),
+                build_augmentation(recipe.data.augmentation),
                 recipe.seed,
                 pairs=recipe.teacher is not None and not recipe.teacher.zoom,
             ),

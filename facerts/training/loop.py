@@ -19,8 +19,7 @@ from facerts.training.distributed.collectives import Processes, connected
 from facerts.training.interrupts import interruptible
 from facerts.training.learner import Learner
 from facerts.training.loader import TrainingData
-from facerts.training.log import RunLog
-from facerts.training.meter import Meter
+from facerts.training.log import Meter, RunLog
 from facerts.training.methods import Batch
 from facerts.training.pace import MARGIN, Pace
 from facerts.training.recipe import Recipe, changed_fields

@@ -33,7 +33,7 @@ class Section(BaseModel):
 
 
 class Augmentation(Section):
-    """Random changes of the training crops.
+    """Random changes of the training crops; ``facerts.training.augment`` makes them.
 
     Attributes:
         flip: mirror half of the images.
@@ -43,7 +43,8 @@ class Augmentation(Section):
         points_jitter: standard deviation of normal noise on each of the five points, as a share of the distance
             between the eyes; detectors differ by about 0.1. The crop is aligned by the noisy points, which shifts,
             rotates and scales it.
-        zoom: probability of a crop that is tighter or looser than the template's.
+        zoom: probability of a crop that is tighter or looser than the template's. The center of the landmarks, which is
+            below the crop's center in the template, is then moved up to a height drawn uniformly between the two.
         zoom_factor: maximum zoom factor; the factor is log-uniform between 1 / zoom_factor (loose) and zoom_factor
             (tight).
         black_border: probability that the empty space after these is black, as around a face at the edge of its
@@ -139,7 +140,7 @@ class Backbone(Section):
         embedding_size: number of dimensions of the embedding.
         weights: initial weights: a run or checkpoint, which also provides the class centers and, for the same method,
             the heads if they fit; a file of ``facerts export`` or the name of a model that ships; or a file of
-            published weights (``facerts.training.nn.pretrained``).
+            published weights (``facerts.training.nn.arcface_torch``).
         frozen: train only heads and class centers; trunk and embedding keep their initial weights.
     """
 

@@ -7,15 +7,22 @@ import os
 from collections.abc import Collection, Iterator
 
 import numpy as np
+from numpy.typing import NDArray
 
 from facerts.benchmarks import open_benchmark, pairs_from_identities
 from facerts.datasets import Source, open_source
+from facerts.datasets.changed import ChangedCrops
+from facerts.embedding.embed import embed_source
 from facerts.embedding.outputs import Embedder
 from facerts.errors import DataError
 from facerts.evaluation import evaluate_verification
+from facerts.images.corruptions import KINDS, degrade
 from facerts.io.console import warn
-from facerts.training.degraded_faces import DegradedFaces
 from facerts.training.recipe import Recipe, Validation
+
+# Of the degraded faces.
+SEVERITY = 0.8
+PERCENTILES = (5, 50, 95)
 
 
 class Validator:
@@ -114,3 +121,48 @@ def require_sets(settings: Validation, keys: Collection[str]) -> None:
     for key, path in absent_sets(settings):
         if key in keys or "validation" in keys:
             raise DataError(f"{key}: {path}: no such file or folder; correct the path, or leave it out")
+
+
+class DegradedFaces:
+    """Faces as they are, and with each kind of corruption; every measurement is of the same pixels (RTS paper, Fig. 4).
+
+    Args:
+        source: aligned faces.
+        images: number of faces, evenly spaced; at most all of them.
+
+    Attributes:
+        name: name of the source.
+    """
+
+    def __init__(self, source: Source, images: int) -> None:
+        self.name = source.name
+        self._indices = np.unique(np.linspace(0, len(source) - 1, min(images, len(source))).astype(int))
+        degraded = {f"{kind}/{SEVERITY:g}": _degraded(source, kind) for kind in KINDS}
+        self._sets: dict[str, Source] = {"clean": source, **degraded}
+
+    def __len__(self) -> int:
+        """Number of faces, each in every set."""
+        return len(self._indices)
+
+    def measure(self, embedder: Embedder) -> Iterator[tuple[str, dict[str, float]]]:
+        """Yield each set ("clean", or kind and severity: "blur/0.8") with percentiles of uncertainty and norm.
+
+        A score that is not finite for all faces is left out: exponentials can overflow early in training.
+        """
+        for corruption, faces in self._sets.items():
+            outputs = embed_source(embedder, faces, flip=False, indices=self._indices, progress=False)
+            scores = {"uncertainty": outputs.uncertainty, "norm": outputs.norm}
+            percentiles = {
+                f"{name}_p{percent}": float(np.percentile(values, percent))
+                for name, values in scores.items()
+                if values is not None and np.isfinite(values).all()
+                for percent in PERCENTILES
+            }
+            yield corruption, percentiles
+
+
+def _degraded(source: Source, kind: str) -> Source:
+    def change(crop: NDArray[np.uint8], index: int) -> NDArray[np.uint8]:
+        return degrade(crop, kind, SEVERITY, seed=index)
+
+    return ChangedCrops(source, kind, change)

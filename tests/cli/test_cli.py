@@ -3,11 +3,9 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from typer.main import get_command
 from typer.testing import CliRunner
 
 from facerts.cli.app import COMMANDS, build_app
@@ -48,24 +46,6 @@ def test_a_command_line_that_is_built_again_has_each_command_once() -> None:
         return {group.name: len(group.typer_instance.registered_commands) for group in groups}  # type: ignore[union-attr]
 
     assert counts() == counts()
-
-
-@pytest.mark.parametrize(
-    ("command", "names"),
-    [
-        (["data", "draw"], {"--images", "--pictures"}),
-        (["data", "dedup"], {"--images-across", "--pictures-across"}),
-        (["data", "disjoin"], {"--benchmark"}),
-        (["posthoc", "METHOD"], {"--corruption", "--ladder"}),
-        (["posthoc", "METHOD"], {"--max-severity", "--ladder-strength"}),
-        (["export"], {"--license", "--licence"}),
-    ],
-)
-def test_former_names_of_commands_and_options_are_accepted(command: list[str], names: set[str]) -> None:
-    found: Any = get_command(build_app())
-    for name in command:
-        found = found.commands[name]
-    assert any(names <= set(option.opts) for option in found.params)
 
 
 @pytest.mark.slow

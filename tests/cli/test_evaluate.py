@@ -157,35 +157,14 @@ def test_notes_are_told_on_standard_error(
     assert "warning: copied: 1 images occur in more than one fold" in captured.err
 
 
-def test_reject_by_each_way_of_combining(
-    capsys: pytest.CaptureFixture[str], home: Path, tmp_path: Path
-) -> None:
+def test_reject(capsys: pytest.CaptureFixture[str], home: Path, tmp_path: Path) -> None:
     command = ("evaluate", "reject", "--data", home / "lfw", "--fmr", "0.01", "--out", tmp_path)
-    areas = {}
-    for combine in ("min", "mean", "product"):
-        given = [*command, "--model", home / "model.onnx", "--combine", combine]
-        curves = told(capsys, *given)["lfw"]
-        assert {curve["combine"] for curve in curves} == {combine}
-        assert {curve["fmr"] for curve in curves} == {0.01}
-        # The norm is this model's quality; it stands once.
-        assert [curve["by"] for curve in curves] == ["quality", "quality", "sharpness", "sharpness"]
-        areas[combine] = curves[0]["area"]["0.95"]
-    assert len(set(areas.values())) > 1
-    content = json.loads((tmp_path / "result.json").read_text())
-    assert content["calibration"]["lfw"]["combine"] == "product"
+    curves = told(capsys, *command, "--model", home / "model.onnx")["lfw"]
+    assert {curve["fmr"] for curve in curves} == {0.01}
+    # The norm is this model's quality; it stands once.
+    assert [curve["by"] for curve in curves] == ["quality", "quality", "sharpness", "sharpness"]
     assert run(*command, "--model", home / "model.onnx", "--all-pairs") == 0
     assert "lfw, all pairs, a fixed threshold" in capsys.readouterr().out
-
-
-def test_a_product_of_qualities_that_are_not_above_0_is_refused(
-    capsys: pytest.CaptureFixture[str], home: Path, tmp_path: Path
-) -> None:
-    command = ("evaluate", "reject", "--model", home / "bright.onnx", "--data", home / "lfw", "--fmr", "0.01")
-    assert run(*command, "--combine", "mean", "--out", tmp_path / "mean") == 0
-    sentence = refused(capsys, *command, "--combine", "product", "--out", tmp_path / "product")
-    assert "error: quality: the product of two qualities needs both to be positive" in sentence
-    assert not (tmp_path / "product" / "result.json").exists()
-    assert run(*command, "--combine", "median", "--out", tmp_path) == 2
 
 
 def test_an_fmr_beyond_the_pairs_or_at_an_end_is_refused(
@@ -270,8 +249,6 @@ def test_corruptions(capsys: pytest.CaptureFixture[str], home: Path, tmp_path: P
     assert list(section["kinds"]["blur"]["by"]) == ["quality", "norm", "sharpness"]
     assert run(*command, "--out", tmp_path) == 0
     assert "Median cosine to the clean image" in capsys.readouterr().out
-    earlier = ("evaluate", "ladder", *command[2:6], "--pictures", "6")
-    assert told(capsys, *earlier, "--out", tmp_path)["faces"] == section
     assert "--embeddings" in refused(capsys, *command, "--embeddings", home / "t.npz", "--out", tmp_path)
 
 

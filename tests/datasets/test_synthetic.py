@@ -59,7 +59,7 @@ def test_the_command_writes_records_and_shards(tmp_path: Path, capsys: pytest.Ca
         options = (
             "--identities",
             "12",
-            "--pictures",
+            "--images",
             "2",
             "--people",
             "5",
@@ -68,7 +68,7 @@ def test_the_command_writes_records_and_shards(tmp_path: Path, capsys: pytest.Ca
             "--format",
             layout,
         )
-        assert run("data", "draw", *options, "--json") == 0
+        assert run("data", "generate", *options, "--json") == 0
         summary = json.loads(capsys.readouterr().out)
         assert (summary["images"], summary["identities"]) == (24, 12)
         source = open_source(out if layout == "rec" else str(out / "*.tar"))

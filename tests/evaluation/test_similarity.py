@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from facerts.benchmarks import PairBenchmark, open_benchmark
-from facerts.cli.evaluate import Comparing
 from facerts.datasets.source import Source
 from facerts.embedding import FaceOutputs, load_table
 from facerts.errors import Error, ModelError
@@ -23,7 +22,7 @@ from facerts.evaluation.options import EvaluationOptions
 from facerts.evaluation.reject import calibration_of, reject_of
 from facerts.evaluation.result_folder import load_result
 from facerts.evaluation.run import run_pairs
-from facerts.evaluation.similarity import COSINE, MLS, SIMILARITIES, GaussianEmbedder, variance_of
+from facerts.evaluation.similarity import COSINE, MLS, GaussianEmbedder, variance_of
 from facerts.evaluation.verification import verification_of
 from tests.evaluation.conftest import Plain
 
@@ -61,10 +60,6 @@ def log_density(
         stats.norm.logpdf(wide[i] - wide[j], scale=np.sqrt(spread[i] + spread[j])).sum(axis=1),
         dtype=np.float64,
     )
-
-
-def test_the_command_line_has_every_similarity() -> None:
-    assert [choice.value for choice in Comparing] == list(SIMILARITIES)
 
 
 def test_scores_are_scipys_log_densities_and_numbers_are_made_from_them(named: Path, tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ def read_recipe(path: Path) -> None:
 
 def read_checkpoint(path: Path) -> None:
     from facerts.training.checkpoint import is_checkpoint, load_checkpoint, read_file
-    from facerts.training.pretrained import open_network
+    from facerts.training.init_weights import open_network
 
     open_network(path)
     if is_checkpoint(read_file(path)):
@@ -68,7 +68,7 @@ def read_checkpoint(path: Path) -> None:
 
 def read_exported(path: Path) -> None:
     from facerts.training.nn import build_network, exported
-    from facerts.training.nn.heads import HeadSpec
+    from facerts.training.nn.twin_heads import HeadSpec
 
     heads = {"log_scale": HeadSpec(16, batch_norm=True)}
     network = build_network("mobilefacenet", width=0.125, embedding_size=4, heads=heads)

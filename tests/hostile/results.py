@@ -50,6 +50,7 @@ CURVE: Result = {
     "area": {"0.2": 0.1, "0.95": 0.1},
     "oracle_area": {"0.2": 0.1, "0.95": 0.1},
     "by": "quality",
+    "similarity": "cosine",
     "pairs": "benchmark",
     "combine": "min",
     "convention": "fixed",

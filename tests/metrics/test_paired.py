@@ -2,12 +2,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from scipy.stats import binomtest
 
 from facerts.metrics.ood import separation, tnr_at_tpr
-from facerts.metrics.paired import compare_pairs, compare_separations, mcnemar
+from facerts.metrics.paired import compare_pairs, compare_separations
 from facerts.metrics.resample import pair_weights
 from facerts.metrics.verification import auroc, tar_at_far, ten_fold_accuracy
 
@@ -110,15 +107,6 @@ def test_without_a_difference_p_values_are_calibrated() -> None:
         found = compare_pairs(*pair, same, folds, replicates=150, seed=seed)
         rejected += found["auroc"].p_value < 0.05
     assert rejected <= 12
-
-
-@given(st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=60))
-def test_mcnemar_matches_the_exact_binomial_test(decisions: list[tuple[bool, bool]]) -> None:
-    one, other = zip(*decisions, strict=True)
-    wins = sum(a and not b for a, b in decisions)
-    losses = sum(b and not a for a, b in decisions)
-    expected = 1.0 if wins + losses == 0 else binomtest(wins, wins + losses).pvalue
-    assert mcnemar(one, other) == pytest.approx(expected)
 
 
 def test_paired_separations_match_the_metrics_and_their_replicates() -> None:

@@ -30,7 +30,8 @@ def verified(accuracy: float, low: float, high: float, **changes: Any) -> dict[s
         )
     }  # fmt: skip
     section = {
-        "images": 100, "subjects": 50, "pairs": 6000, "genuine": 3000, "impostors": 3000, "flip": True, "auroc": 0.99,
+        "images": 100, "subjects": 50, "pairs": 6000, "genuine": 3000, "impostors": 3000, "flip": True,
+        "similarity": "cosine", "auroc": 0.99,
         "eer": 0.02, "tar_at_far": points, "interval": "bootstrap over subjects", "data_sha256": "d" * 64,
         "accuracy": {"value": accuracy, "fold_std": 0.0, "ci95": [low, high]},
     }  # fmt: skip
@@ -42,7 +43,8 @@ def rejected(
 ) -> dict[str, Any]:
     shares = [0.0, 0.1, 0.2]
     curve: dict[str, Any] = {
-        "by": by, "pairs": "benchmark", "combine": "min", "fmr": 0.001, "genuine": 3000, "impostors": 3000,
+        "by": by, "similarity": "cosine",
+        "pairs": "benchmark", "combine": "min", "fmr": 0.001, "genuine": 3000, "impostors": 3000,
         "impostors_accepted": 3, "threshold": 0.4, "rejected": shares, "fnmr": [before, after, after],
         "oracle_fnmr": [before, 0.0, 0.0], "area": {"0.2": after, "0.95": after}, "random_area": before,
         "oracle_area": {"0.2": 0.0, "0.95": 0.0}, "convention": "fixed",

@@ -18,10 +18,10 @@ from facerts.embedding import FaceOutputs
 from facerts.errors import DataError
 from facerts.images.corruptions import degrade
 from facerts.training.checkpoint import load_checkpoint
-from facerts.training.degraded_faces import DegradedFaces
 from facerts.training.log import RunLog
 from facerts.training.loop import train
 from facerts.training.recipe import Recipe, changed_fields
+from facerts.training.validation import DegradedFaces
 
 MakeRecipe = Callable[..., Recipe]
 KINDS = ["blur", "low_resolution", "jpeg", "noise", "occlusion", "light"]

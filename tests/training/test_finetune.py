@@ -19,12 +19,12 @@ from facerts.training.checkpoint import FILE, load_checkpoint
 from facerts.training.class_head.partial_fc import ClassCenters
 from facerts.training.distributed.collectives import Processes
 from facerts.training.export.from_checkpoint import describe, export_run
+from facerts.training.init_weights import init_weights, open_network
 from facerts.training.learner import Learner
 from facerts.training.loop import train
 from facerts.training.methods import Batch
 from facerts.training.methods.rts import RTS
 from facerts.training.network_embedder import NetworkEmbedder
-from facerts.training.pretrained import init_weights, open_network
 from facerts.training.recipe import Recipe, RecipeError
 from tests.command import run
 from tests.published import draw_published

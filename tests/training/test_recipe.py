@@ -180,6 +180,9 @@ def test_the_environment_says_where_the_data_is(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.delenv("FACERTS_DATA")
     with pytest.raises(RecipeError, match="environment variable FACERTS_DATA, which is not set"):
         load_recipe("faces_small_rts")
+    # Validation sets that are not there are left out, so their variables need not be set.
+    mine = load_recipe("faces_small_rts", ["data.train=mine", "data.name=mine", "data.terms=none"])
+    assert mine.validation.benchmarks == ["${FACERTS_DATA}/lfw"]
 
 
 def test_a_file_covers_its_base_field_by_field(write: Write) -> None:

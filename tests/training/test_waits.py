@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch.fx.experimental import _config as experimental
 
+from facerts.training.init_weights import InitialWeights
 from facerts.training.learner import Learner
 from facerts.training.methods import METHODS, Batch
-from facerts.training.pretrained import InitialWeights
 from facerts.training.recipe import Recipe
 from facerts.training.step_reports import GROUP
 from tests.training.fake_device import META, Waits, use_fake_device

@@ -15,9 +15,9 @@ from facerts.benchmarks import PairBenchmark, is_pair_benchmark, open_benchmarks
 from facerts.benchmarks.listed import LIST_SUFFIXES
 from facerts.benchmarks.pairs import subjects_of_pairs
 from facerts.datasets import Source, open_source
+from facerts.datasets.changed import degraded_at_random
 from facerts.datasets.fingerprint import ImageHashes, hash_images
 from facerts.errors import Error
-from facerts.evaluation.fiqa.degraded import half_degraded
 from facerts.evaluation.options import EvaluationOptions
 
 
@@ -81,7 +81,7 @@ class FaceSet:
 
     def degraded(self, seed: int) -> FaceSet:
         """The same set with half of its images degraded."""
-        images = half_degraded(self.images, seed)
+        images = degraded_at_random(self.images, seed, share=0.5)
         listed = None if self.listed is None else replace(self.listed, images=images)
         return FaceSet(f"{self.name}, half degraded", images, listed, self)
 

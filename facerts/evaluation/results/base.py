@@ -7,14 +7,8 @@ from typing import Annotated, Any, TypeVar
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 MAX_RATES = 50
-EARLIER_SCORES = {"neighbours": "neighbors"}
 
 Value = TypeVar("Value")
-
-
-def score_today(name: str) -> str:
-    """A score's name of today for that of any version."""
-    return EARLIER_SCORES.get(name, name)
 
 
 def _check_rate(name: str) -> str:
@@ -33,16 +27,12 @@ Interval = Annotated[tuple[float, float], Field(strict=False)]
 Numbers = Annotated[list[float], Field(fail_fast=True)]
 # A rate as a key: "0.001", "1e-06".
 RateName = Annotated[str, AfterValidator(_check_rate)]
-ScoreName = Annotated[str, AfterValidator(score_today)]
-ByScore = dict[ScoreName, Value]
+ByScore = dict[str, Value]
 ByRate = Annotated[dict[RateName, Value], Field(max_length=MAX_RATES)]
 
 
 class ResultPart(BaseModel):
-    """Part of a result or of a comparison.
-
-    Keys of other versions are kept as they are, so that a folder that several versions write into loses nothing.
-    """
+    """Part of a result or of a comparison."""
 
     model_config = ConfigDict(extra="allow", strict=True, allow_inf_nan=False, populate_by_name=True)
 

@@ -1,8 +1,8 @@
-"""The corruption benchmark: the section ``corruptions[SOURCE]`` of a result, ``ladder`` in earlier versions."""
+"""The corruption benchmark: the section ``corruptions[SOURCE]`` of a result."""
 
 from __future__ import annotations
 
-from pydantic import AliasChoices, Field, model_validator
+from pydantic import Field, model_validator
 
 from facerts.evaluation.results.base import ByScore, Count, Numbers, ResultPart, check_lengths
 
@@ -35,14 +35,9 @@ class CorruptionKind(ResultPart):
 class CorruptionResult(ResultPart):
     """The corruption benchmark on one source: the same faces with each kind of corruption at rising severity."""
 
-    images: Count = Field(
-        validation_alias=AliasChoices("images", "pictures"),
-        description="Images that were corrupted; `pictures` in earlier versions.",
-    )
+    images: Count = Field(description="Images that were corrupted.")
     severity: Numbers = Field(
-        validation_alias=AliasChoices("severity", "strength"),
-        description="Severities from 0, the clean image, to 1, barely recognizable as a face; `strength` in "
-        "earlier versions.",
+        description="Severities from 0, the clean image, to 1, barely recognizable as a face."
     )
     seed: int = Field(description="Seed of the random corruptions.")
     kinds: dict[str, CorruptionKind] = Field(

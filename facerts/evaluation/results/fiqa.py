@@ -14,7 +14,6 @@ from facerts.evaluation.results.base import (
     Count,
     Interval,
     ResultPart,
-    ScoreName,
 )
 from facerts.evaluation.results.groups import GroupsResult
 from facerts.evaluation.results.ood import OodNumbers
@@ -80,7 +79,7 @@ class FiqaQuality(ResultPart):
 class FiqaArea(ResultPart):
     """Error versus reject of one quality on one recognizer, as one number for each range of rejection."""
 
-    quality: ScoreName = Field(description="Label of the quality.")
+    quality: str = Field(description="Label of the quality.")
     recognizer: str | None = Field(description="Label of the recognizer; null for the mean over all.")
     fmr: float = Field(description="False match rate at which the threshold is chosen.")
     unit: RejectedUnit = Field(

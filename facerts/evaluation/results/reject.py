@@ -13,7 +13,6 @@ from facerts.evaluation.results.base import (
     Interval,
     Numbers,
     ResultPart,
-    ScoreName,
     check_lengths,
 )
 from facerts.metrics.reject import Combine
@@ -28,12 +27,10 @@ AreaIntervals = TypedDict("AreaIntervals", {"0.2": Interval, "0.95": Interval})
 class RejectResult(ResultPart):
     """A curve of error versus reject: one for each score, set of pairs and convention."""
 
-    by: ScoreName = Field(
+    by: str = Field(
         description="Score that rejects: `quality`, `norm`, a baseline, or a score of a run's classifier."
     )
-    similarity: str = Field(
-        default="cosine", description="How pairs are compared; absent in earlier versions."
-    )
+    similarity: str = Field(description="How pairs are compared: `cosine` or `mls`.")
     pairs: PairSet = Field(description="Pairs that the benchmark lists, or all pairs of its images.")
     combine: Combine = Field(description="How the quality of a pair is computed from those of its images.")
     fmr: float = Field(description="False match rate at which the threshold is chosen.")
@@ -104,9 +101,7 @@ class ReliabilityResult(ResultPart):
 class ReliabilitySection(ResultPart):
     """FNMR by quality at one threshold."""
 
-    similarity: str = Field(
-        default="cosine", description="How pairs are compared; absent in earlier versions."
-    )
+    similarity: str = Field(description="How pairs are compared: `cosine` or `mls`.")
     fmr: float = Field(description="False match rate at which the threshold is chosen.")
     threshold: float = Field(description="Minimum similarity of a match.")
     genuine: Count = Field(description="Genuine pairs in all bins.")

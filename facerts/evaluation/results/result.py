@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import AliasChoices, Field
+from pydantic import Field
 
 from facerts.evaluation.results.base import ResultPart
 from facerts.evaluation.results.corruptions import CorruptionResult
@@ -60,9 +60,7 @@ class Sections(ResultPart):
     )
     ood: OodResult | None = Field(default=None, description="Faces against non-faces.")
     corruptions: dict[str, CorruptionResult] = Field(
-        default={},
-        validation_alias=AliasChoices("corruptions", "ladder"),
-        description="The corruption benchmark, by source of faces; `ladder` in earlier versions.",
+        default={}, description="The corruption benchmark, by source of faces."
     )
     fiqa: dict[str, FiqaSection] = Field(
         default={}, description="Qualities on the errors of several recognizers, by set of faces."

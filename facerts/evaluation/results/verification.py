@@ -69,10 +69,7 @@ class VerificationResult(PairNumbers):
         description="Whether the embeddings of a crop and its mirror image are added; null if a table of "
         "embeddings was evaluated."
     )
-    similarity: str = Field(
-        default="cosine",
-        description="How pairs are compared: `cosine` or `mls`; absent in earlier versions, which only had the cosine.",
-    )
+    similarity: str = Field(description="How pairs are compared: `cosine` or `mls`.")
     accuracy: AccuracyResult | None = Field(
         default=None, description="Accuracy by folds; null for templates, which have no folds."
     )

@@ -124,15 +124,9 @@ class _Softmax(torch.autograd.Function):
 
 
 class Chunk:
-    """Cosines of all images to a chunk of the classes.
+    """Cosines ``(B, c)`` of all images, as unit embeddings ``(B, d)``, to a chunk of the classes, centers ``(c, d)``.
 
-    Args:
-        unit: ``(B, d)`` unit embeddings.
-        weight: ``(c, d)`` centers, of any norm.
-        rows: ``(B,)`` row of ``weight`` for each image; outside of 0 … c − 1 if its class is not in the chunk.
-
-    Attributes:
-        cosine: ``(B, c)``.
+    ``rows`` ``(B,)`` is an image's row of ``weight``, outside of 0 … c − 1 if its class is not in the chunk.
     """
 
     def __init__(self, unit: Tensor, weight: Tensor, rows: Tensor) -> None:

@@ -25,7 +25,6 @@ class LeaveOneOutMeans(ClassCenters):
     Args:
         unit: ``(N, d)`` unit embeddings of the original images.
         labels: ``(N,) int64``.
-        identities: C.
     """
 
     def __init__(self, unit: Tensor, labels: Tensor, identities: int) -> None:

@@ -8,13 +8,10 @@ from torch.optim.sgd import sgd
 
 
 class RowUpdates:
-    """SGD updates for a parameter whose full gradient is never stored.
+    """SGD updates for a parameter ``(N, …)`` whose full gradient is never stored.
 
-    Learning rate, weight decay and momentum are those of the optimizer, so checkpoints contain them as usual.
-
-    Args:
-        optimizer: has the parameter in one of its groups, and skips it as long as it has no gradient.
-        parameter: ``(N, …)``.
+    Learning rate, weight decay and momentum are those of the optimizer, so checkpoints contain them as usual. One of
+    its groups has the parameter; the optimizer skips it as long as it has no gradient.
     """
 
     def __init__(self, optimizer: torch.optim.SGD, parameter: Tensor) -> None:
@@ -30,12 +27,7 @@ class RowUpdates:
 
     @torch.no_grad()
     def __call__(self, rows: slice | Tensor, gradient: Tensor) -> None:
-        """Update some rows.
-
-        Args:
-            rows: a slice, or ``(n,) int64`` without duplicates.
-            gradient: ``(n, …)`` gradient of these rows.
-        """
+        """Update some rows, a slice or ``(n,) int64`` without duplicates, by their gradient ``(n, …)``."""
         group = self._optimizer.param_groups[self._group]
         momentum = self._momentum()
         weight = self._parameter[rows]

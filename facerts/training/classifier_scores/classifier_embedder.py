@@ -28,13 +28,7 @@ from facerts.training.network_embedder import NetworkEmbedder, to_network_input
 class ClassifierEmbedder:
     """Embeds crops with a run; the scores are extras of its outputs. See ``embedding.outputs.Embedder``.
 
-    Args:
-        classifier: network and class centers of the run.
-        scores: scores to compute.
-        ensemble: gives the score ``ensemble``, if any.
-
     Attributes:
-        method: name of the training method.
         sha256: SHA-256 of the checkpoint.
         without_scores: the same embedder without the scores.
 
@@ -89,7 +83,6 @@ def load_run(
         run: folder of the run, or a checkpoint file.
         scores: ``NAME`` or ``NAME:OPTION=VALUE,…``, see ``CLASSIFIER_SCORES``.
         ensemble: further runs on the same identities; if there are any, the outputs include the score ``ensemble``.
-        threads: number of threads of PyTorch.
 
     Raises:
         ModelError: no such run.

@@ -21,13 +21,9 @@ TEMPERATURE_SIGN = 1.0
 
 
 class NewtonTemperature(ClassifierScore):
-    """± the minimizing temperature, ``float64``.
+    """± the minimizing temperature τ ≥ τ_0, ``float64``; ρ must be below log C.
 
     Of the values 1, 3 and 6, the default ρ separates held-out faces best from degraded versions of them.
-
-    Attributes:
-        rho: ρ, below log C.
-        tau_min: τ_0.
     """
 
     name = "newton_temperature"

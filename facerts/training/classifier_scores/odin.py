@@ -24,13 +24,8 @@ INPUT_RANGE = 2.0
 def perturbed(score_of: Callable[[Tensor], Tensor], images: Tensor, epsilon: float) -> Tensor:
     """x̃ = x − ε sign(−∇_x S(x)), a step that increases the score S (Liang et al., Eq. 2).
 
-    Args:
-        score_of: maps ``(B, 3, H, W)`` to scores ``(B,)``; the score of an image must not depend on the others.
-        images: ``(B, 3, H, W)`` network inputs.
-        epsilon: ε, in the units of the images.
-
-    Returns:
-        ``(B, 3, H, W)``, detached; the gradients of parameters are not changed.
+    ``score_of`` maps images ``(B, 3, H, W)`` to scores ``(B,)``, each of which must not depend on the other images. The
+    result is detached, and the gradients of parameters are not changed.
     """
     with torch.enable_grad():
         images = images.detach().requires_grad_()
@@ -39,12 +34,7 @@ def perturbed(score_of: Callable[[Tensor], Tensor], images: Tensor, epsilon: flo
 
 
 class ODIN(ClassifierScore):
-    """Maximum softmax at a high temperature on a perturbed input; the defaults are those of the authors' code.
-
-    Attributes:
-        epsilon: ε, as a share of a pixel's range.
-        temperature: T.
-    """
+    """Maximum softmax at a high temperature T on a perturbed input; the defaults are those of the authors' code."""
 
     name = "odin"
     epsilon: float = Field(0.0014, ge=0)
@@ -58,11 +48,7 @@ class ODIN(ClassifierScore):
 
 
 class PerturbedQuality(ClassifierScore):
-    """The quality of the run's own method on a perturbed input: of a run of GODIN, the score of its paper.
-
-    Attributes:
-        epsilon: ε, as a share of a pixel's range.
-    """
+    """The quality of the run's own method on a perturbed input: of a run of GODIN, the score of its paper."""
 
     name = "perturbed_quality"
     epsilon: float = Field(0.0014, ge=0)

@@ -21,9 +21,9 @@ from facerts.io.files import sha256_file
 from facerts.onnx.contract import SCHEMA, Description
 from facerts.training.checkpoint import ScoringNetwork, TrainedNetwork
 from facerts.training.export.onnx_file import add_description, appearing, write_module
+from facerts.training.init_weights import PretrainedNetwork, open_network
 from facerts.training.network_embedder import NetworkEmbedder
 from facerts.training.nn import for_inference
-from facerts.training.pretrained import PretrainedNetwork, open_network
 from facerts.version import __version__
 
 # Permitted differences between a file of each precision and PyTorch. Measured differences for fp16 and int8 are about a
@@ -67,7 +67,7 @@ def export_run(
     """Export the network of a training run, or of a file of published weights.
 
     Args:
-        run: folder of the run, checkpoint, or file of published weights (``facerts.training.nn.pretrained``).
+        run: folder of the run, checkpoint, or file of published weights (``facerts.training.nn.arcface_torch``).
         out: path of the .onnx file; written only if it passes the parity check.
         precision: "fp32"; "fp16", with weights stored in 16 bits; or "int8", with convolutions in 8 bits. See
             ``facerts.export.quantize``.

@@ -78,17 +78,7 @@ def relative_quality(norm: Tensor, mean: Tensor, std: Tensor, concentration: flo
 
 
 def adaptive_margin(cosine: Tensor, z: Tensor, margin: float, gradient: MarginGradient = "exact") -> Tensor:
-    """f = cos(θ + g_angle) − g_add.
-
-    Args:
-        cosine: ``(B,)`` cos θ between each embedding and its own class center.
-        z: ``(B,)`` ẑ.
-        margin: m.
-        gradient: see ``margin.additive_angular``.
-
-    Returns:
-        ``(B,)``.
-    """
+    """f = cos(θ + g_angle) − g_add, from own cosines cos θ and ẑ, ``(B,)`` each, to ``(B,)``; the margin is m."""
     return clamped_angular(cosine, -margin * z, gradient) - (margin * z + margin)
 
 

@@ -18,7 +18,7 @@ from torch.nn import functional as F
 
 from facerts.training.distributed.collectives import Processes
 from facerts.training.methods.margin import MarginGradient, additive_angular
-from facerts.training.nn.heads import HeadSpec
+from facerts.training.nn.twin_heads import HeadSpec
 
 Outputs = Mapping[str, Tensor]
 Margin = Callable[[Tensor], Tensor]
@@ -34,7 +34,6 @@ class Batch:
         labels: ``(B,) int64``.
         samples: ``(B,) int64``, indices into the data set; they key the noise.
         step: step of the run, from 0.
-        seed: seed of the run.
         ramp: share of its margin that a method applies at this step, 0 to 1.
         processes: the processes of the run, each with its own batch; for statistics over all of them.
     """
@@ -66,16 +65,13 @@ class Centers(Protocol):
     """Class centers: the only part that knows all identities, whole or sharded over processes."""
 
     def __call__(self, embedding: Tensor, labels: Tensor, margin: Margin, scale: Tensor) -> Tensor:
-        """Softmax cross-entropy of each embedding against every class center.
+        """Softmax cross-entropy ``(B,)`` of each embedding against every class center.
 
         Args:
             embedding: ``(B, d)``, of any norm.
             labels: ``(B,) int64``.
             margin: function applied to the target cosines, ``(B,)`` to ``(B,)``.
             scale: factor on an image's logits: a scalar or ``(B,)``.
-
-        Returns:
-            ``(B,)`` cross-entropies.
         """
         ...
 
@@ -99,7 +95,6 @@ class Method(ABC):
 
     Attributes:
         name: name in the registry and in recipes.
-        Config: class of its settings.
         views: augmented views of each image in a batch.
         sampler: how batches are drawn: "shuffle", or "identities" for several images per identity.
         trains: "network", or "heads" if trunk and embedding stay as they were trained before.
@@ -140,13 +135,7 @@ class Method(ABC):
 
     @abstractmethod
     def loss(self, outputs: Outputs, batch: Batch, centers: Centers) -> Loss:
-        """The loss of one step.
-
-        Args:
-            outputs: network outputs: ``embedding`` ``(B, d)`` and the method's heads.
-            batch: labels and keys of the images.
-            centers: class centers, for methods that classify.
-        """
+        """The loss of one step, from the network's outputs: ``embedding`` ``(B, d)`` and the method's heads."""
 
     def score(self, outputs: Outputs) -> dict[str, Tensor]:
         """The exported outputs, computed from the network's outputs in evaluation mode.
@@ -168,13 +157,7 @@ class Method(ABC):
 
 
 class MarginConfig(MethodConfig):
-    """Settings shared by all methods with an ArcFace head.
-
-    Attributes:
-        logit_scale: γ.
-        margin: m in radians, after the ramp.
-        margin_gradient: see ``margin.additive_angular``.
-    """
+    """Settings shared by all methods with an ArcFace head: γ, m in radians after the ramp, and its gradient."""
 
     logit_scale: float = Field(64.0, gt=0)
     margin: float = Field(0.5, ge=0, lt=3.1415)

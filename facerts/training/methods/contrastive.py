@@ -11,26 +11,17 @@ from torch import Tensor
 from torch.nn import functional as F
 
 
-def unit(embedding: Tensor) -> Tensor:
-    """ẑ = y/‖y‖, ``(B, d)``, in float32 or wider regardless of the input's dtype."""
-    return F.normalize(embedding.to(torch.promote_types(embedding.dtype, torch.float32)), dim=1)
-
-
 def similarities(embedding: Tensor) -> Tensor:
-    """s_ij = ẑ_i·ẑ_j, ``(B, d)`` to ``(B, B)``, in float32 or wider even under autocast."""
+    """s_ij = ẑ_i·ẑ_j with ẑ = y/‖y‖, ``(B, d)`` to ``(B, B)``, in float32 or wider whatever the input and autocast."""
     with torch.autocast(embedding.device.type, enabled=False):
-        z = unit(embedding)
+        z = F.normalize(embedding.to(torch.promote_types(embedding.dtype, torch.float32)))
         return z @ z.T
 
 
 def positives(keys: Tensor) -> Tensor:
-    """P_i: the other rows with the same key as i.
+    """P_i, the other rows with the same key as i: ``(B,) int64`` to ``(B, B) bool``, false on the diagonal.
 
-    Args:
-        keys: ``(B,) int64``: labels if identities are known, else samples, so that only views of one image match.
-
-    Returns:
-        ``(B, B) bool``, false on the diagonal.
+    Keys are labels if identities are known, else samples, so that only views of one image match.
     """
     return (keys.unsqueeze(1) == keys.unsqueeze(0)).fill_diagonal_(False)
 
@@ -54,14 +45,11 @@ def mean_over(values: Tensor, mask: Tensor) -> Tensor:
 
 
 def info_nce(logits: Tensor, positive: Tensor) -> Tensor:
-    """−(1/|P_i|) Σ_{p∈P_i} log [exp l_ip / Σ_{k≠i} exp l_ik].
+    """−(1/|P_i|) Σ_{p∈P_i} log [exp l_ip / Σ_{k≠i} exp l_ik] ``(B,)``; 0 for a row without a positive.
 
     Args:
         logits: ``(B, B)``, similarities of anchor i (row) divided by its temperature.
         positive: ``(B, B) bool``, see ``positives``.
-
-    Returns:
-        ``(B,)``; 0 for a row without a positive.
     """
     loss = log_pool(logits) - mean_over(logits, positive)
     return torch.where(positive.any(dim=1), loss, 0.0)

@@ -16,12 +16,7 @@ from facerts.training.methods.base import Batch, ClassificationMethod, ImageTerm
 
 
 class CosFaceConfig(MethodConfig):
-    """Settings of CosFace; the defaults are the paper's.
-
-    Attributes:
-        logit_scale: γ.
-        margin: m, subtracted from the cosine, after the ramp; insightface's code uses 0.4.
-    """
+    """Settings of CosFace: γ, and m after the ramp. The defaults are the paper's; insightface's code uses m = 0.4."""
 
     logit_scale: float = Field(64.0, gt=0)
     margin: float = Field(0.35, ge=0, lt=2)

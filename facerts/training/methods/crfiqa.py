@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from facerts.training.methods.base import Batch, Centers, ClassificationMethod, Loss, MarginConfig, Outputs
-from facerts.training.nn.heads import HeadSpec
+from facerts.training.nn.twin_heads import HeadSpec
 
 EPSILON = 1e-9
 # If the nearest other center is almost opposite (which never happens with many identities), the ratio reaches 1e9, and
@@ -39,15 +39,7 @@ class CRFIQAConfig(MarginConfig):
 
 
 def certainty_ratio(own: Tensor, nearest: Tensor) -> Tensor:
-    """CR = CCS / (NNCCS + 1 + ε).
-
-    Args:
-        own: ``(B,)`` CCS, the cosine to the own class center.
-        nearest: ``(B,)`` NNCCS, the maximum cosine to any other class center.
-
-    Returns:
-        ``(B,)``.
-    """
+    """CR = CCS / (NNCCS + 1 + ε), from the cosines to the own and to the nearest other center, ``(B,)`` each."""
     # Rounding may give a cosine below −1, and with it a negative or zero divisor.
     return own / (nearest.clamp_min(-1.0) + 1.0 + EPSILON)
 

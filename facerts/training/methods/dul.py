@@ -22,16 +22,12 @@ from facerts.training.methods.base import Batch, ClassificationMethod, ImageTerm
 from facerts.training.methods.kl_prior import normal_kl
 from facerts.training.methods.mls import bounded, harmonic_mean
 from facerts.training.methods.noise import keyed_normal
-from facerts.training.nn.heads import HeadSpec
+from facerts.training.nn.twin_heads import HeadSpec
 from facerts.training.transfer import to_device
 
 
 class DULConfig(MarginConfig):
-    """Settings of DUL.
-
-    Attributes:
-        kl_weight: λ.
-    """
+    """Settings of DUL; ``kl_weight`` is λ."""
 
     kl_weight: float = Field(0.01, ge=0)
 

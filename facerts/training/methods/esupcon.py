@@ -33,16 +33,7 @@ from facerts.training.methods.supcon import ContrastConfig, IdentityContrast
 
 
 def prototype_loss(logits: Tensor, prototype_logits: Tensor, labels: Tensor) -> Tensor:
-    """ℓ_pt(i) = −s_{iθ_y} + log (Σ_k exp s_{iθ_k} + Σ_{j≠i} exp s_ij).
-
-    Args:
-        logits: ``(B, B)``, similarities of the rows, divided by τ.
-        prototype_logits: ``(B, C)``, similarities to the prototypes, divided by τ.
-        labels: ``(B,) int64``.
-
-    Returns:
-        ``(B,)``.
-    """
+    """ℓ_pt(i) ``(B,)``, from similarities of the rows ``(B, B)`` and to the prototypes ``(B, C)``, divided by τ."""
     pool = torch.logaddexp(prototype_logits.logsumexp(dim=1), log_pool(logits))
     return tightness(prototype_logits, labels) + pool
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from facerts.training.methods.base import Batch, ClassificationMethod, ImageTerms, MarginConfig, Outputs
-from facerts.training.nn.heads import HeadSpec
+from facerts.training.nn.twin_heads import HeadSpec
 
 # The logits are divided by a sigmoid, which can underflow to 0 in float32.
 MIN_DIVISOR = 1e-4

@@ -8,13 +8,7 @@ from torch import Tensor
 def gamma_kl(log_scale: Tensor) -> Tensor:
     """(1/δ) Σ_i ½ (v_i − log v_i − 1): the mean divergence of Γ(½, 1/(2v_i)) from the prior Γ(½, ½).
 
-    Source: Shang et al., "Random Temperature Scaling", AAAI 2023, Eq. 6.
-
-    Args:
-        log_scale: ``(B, δ)`` z = log v.
-
-    Returns:
-        ``(B,)``; 0 at z = 0.
+    Log scales z = log v ``(B, δ)`` to ``(B,)``; 0 at z = 0. Source: Shang et al., "Random Temperature Scaling", Eq. 6.
     """
     return 0.5 * (log_scale.exp() - log_scale - 1.0).mean(dim=1)
 
@@ -22,13 +16,6 @@ def gamma_kl(log_scale: Tensor) -> Tensor:
 def normal_kl(mean: Tensor, log_variance: Tensor) -> Tensor:
     """mean_l ½ (μ_l² + σ_l² − log σ_l² − 1): the mean divergence of N(μ_l, σ_l²) from the prior N(0, 1).
 
-    Source: Chang et al., "Data Uncertainty Learning in Face Recognition", CVPR 2020.
-
-    Args:
-        mean: ``(B, d)`` μ.
-        log_variance: ``(B, d)`` log σ².
-
-    Returns:
-        ``(B,)``; 0 at μ = 0, σ = 1.
+    μ and log σ² ``(B, d)`` to ``(B,)``; 0 at μ = 0, σ = 1. Source: Chang et al., "Data Uncertainty Learning".
     """
     return 0.5 * (mean.square() + log_variance.exp() - log_variance - 1.0).mean(dim=1)

@@ -34,10 +34,8 @@ class MagFaceConfig(MethodConfig):
 
     Attributes:
         logit_scale: γ.
-        lower_norm: l_a; smaller norms are clipped to it.
-        upper_norm: u_a; larger norms are clipped to it.
-        lower_margin: l_m, margin at norm l_a in radians, after the ramp.
-        upper_margin: u_m, margin at norm u_a in radians, after the ramp.
+        lower_norm, upper_norm: l_a and u_a, to which norms are clipped.
+        lower_margin, upper_margin: l_m and u_m, margins at these norms in radians, after the ramp.
         regularizer_weight: λ_g.
         margin_gradient: see ``margin.additive_angular``.
     """

@@ -48,9 +48,6 @@ def clamped_angular(cosine: Tensor, shift: Tensor, gradient: MarginGradient = "e
         shift: ``(B,)`` margin of either sign in radians, in (−π, π).
         gradient: see ``additive_angular``; with "straight", clamped angles get a gradient too.
 
-    Returns:
-        ``(B,)``.
-
     Source: Kim et al., "AdaFace", CVPR 2022.
     """
     if gradient == "straight":

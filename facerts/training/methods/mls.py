@@ -35,14 +35,7 @@ def mutual_likelihood(
 
         −½ Σ_l [(μ_il − μ_jl)² / (σ²_il + σ²_jl) + log(σ²_il + σ²_jl)] − (d/2) log 2π
 
-    Args:
-        first: ``(P, d)`` means.
-        first_variance: ``(P, d)`` variances, positive.
-        second: ``(P, d)`` means.
-        second_variance: ``(P, d)`` variances, positive.
-
-    Returns:
-        ``(P,)``.
+    Means and positive variances are ``(P, d)``, the scores ``(P,)``.
     """
     variance = first_variance + second_variance
     terms = (first - second).square() / variance + torch.log(variance)

@@ -21,16 +21,7 @@ def keyed_normal(seed: int, step: int, samples: Tensor, count: int) -> Tensor:
     """Standard normal draws, one row per sample, keyed by (seed, step, sample).
 
     A row depends neither on the rest of the batch nor on the rank or the device: it is computed on the CPU by a
-    counter-based generator, which has no state but its key.
-
-    Args:
-        seed: seed of the run.
-        step: training step.
-        samples: ``(B,) int64``, indices into the data set.
-        count: draws per sample.
-
-    Returns:
-        ``(B, count) float32`` on the CPU.
+    counter-based generator, which has no state but its key. Samples ``(B,) int64`` give ``(B, count) float32``.
     """
     golden = np.uint64(0x9E3779B97F4A7C15)
     with np.errstate(over="ignore"):

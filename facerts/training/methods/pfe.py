@@ -20,22 +20,15 @@ from torch.nn import functional as F
 
 from facerts.training.methods.base import Batch, Centers, Loss, Method, MethodConfig, Outputs
 from facerts.training.methods.mls import bounded, harmonic_mean, mutual_likelihood
-from facerts.training.nn.heads import HeadSpec
+from facerts.training.nn.twin_heads import HeadSpec
 from facerts.training.transfer import to_device
 
 
 def genuine_pairs(labels: Tensor, samples: Tensor) -> tuple[Tensor, Tensor]:
-    """Every pair of two images of the same person, once.
+    """Rows ``(P,)`` of the first and of the second images of every pair of two images of a person, once.
 
     An image that occurs twice in the batch is not paired with itself: a difference of 0 carries no information about
     its variance.
-
-    Args:
-        labels: ``(B,)`` identity of each row.
-        samples: ``(B,)`` image of each row.
-
-    Returns:
-        ``(P,)`` rows of the first and ``(P,)`` rows of the second images.
     """
     samples = to_device(samples, labels.device)
     genuine = (labels[:, None] == labels) & (samples[:, None] != samples)

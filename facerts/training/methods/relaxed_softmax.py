@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from facerts.training.methods.base import Batch, ClassificationMethod, ImageTerms, MarginConfig, Outputs
-from facerts.training.nn.heads import HeadSpec
+from facerts.training.nn.twin_heads import HeadSpec
 
 # softplus(b) = log(1 + exp b) = 1.
 BIAS = math.log(math.e - 1.0)

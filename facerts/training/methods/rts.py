@@ -28,7 +28,7 @@ from torch import Tensor
 from facerts.training.methods.base import Batch, ClassificationMethod, ImageTerms, MarginConfig, Outputs
 from facerts.training.methods.kl_prior import gamma_kl
 from facerts.training.methods.noise import keyed_normal
-from facerts.training.nn.heads import HeadSpec
+from facerts.training.nn.twin_heads import HeadSpec
 from facerts.training.transfer import to_device
 
 # A draw with almost no noise would make the logits explode.
@@ -53,15 +53,7 @@ class RTSConfig(MarginConfig):
 
 
 def temperature(v: Tensor, noise: Tensor) -> Tensor:
-    """t = (1/(δ − 2)) Σ_i v_i ε_i² (Algorithm 1).
-
-    Args:
-        v: ``(B, δ)`` scales, or ``(B, 1)`` if shared.
-        noise: ``(B, δ)`` standard normal draws.
-
-    Returns:
-        ``(B,)``; E[t] = Σ v_i / (δ − 2), Var[t] = 2 Σ v_i² / (δ − 2)².
-    """
+    """t = (1/(δ − 2)) Σ_i v_i ε_i² ``(B,)``, from scales ``(B, δ)``, or ``(B, 1)`` if shared, and ε ``(B, δ)``."""
     return (v * noise.square()).sum(dim=1) / (noise.shape[1] - 2)
 
 

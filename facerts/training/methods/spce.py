@@ -32,16 +32,7 @@ from facerts.training.methods.supcon import ContrastConfig, IdentityContrast
 
 
 def pairwise_cross_entropy(similarity: Tensor, labels: Tensor, temperature: float) -> Tensor:
-    """Cross-entropy over the classes of the batch, with logits l_ik = (K/(N τ)) Σ_{j: y_j = k} s_ij.
-
-    Args:
-        similarity: ``(B, B)`` cosines s_ij = ẑ_i·ẑ_j.
-        labels: ``(B,) int64``.
-        temperature: τ.
-
-    Returns:
-        ``(B,)``.
-    """
+    """CE(l) ``(B,)`` with l_ik = (K/(N τ)) Σ_{j: y_j = k} s_ij, from ``(B, B)`` cosines s_ij = ẑ_i·ẑ_j."""
     member = members(labels).to(similarity)
     rows, classes = member.shape
     logits = similarity @ member * (classes / (rows * temperature))

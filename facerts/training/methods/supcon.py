@@ -23,21 +23,13 @@ from facerts.training.methods.contrastive import info_nce, positives, similariti
 
 
 class ContrastConfig(MethodConfig):
-    """Settings shared by the methods that contrast the identities of a batch.
-
-    Attributes:
-        temperature: τ; the paper uses 0.1.
-    """
+    """Settings of the methods that contrast the identities of a batch; ``temperature`` is τ, 0.1 in the paper."""
 
     temperature: float = Field(0.1, gt=0)
 
 
 class SupConConfig(ContrastConfig):
-    """Settings of SupCon.
-
-    Attributes:
-        projection: number of outputs of the projection network; 0 for none. The paper uses 128.
-    """
+    """Settings of SupCon; ``projection`` is the number of the projection network's outputs, 0 for none (paper: 128)."""
 
     projection: int = Field(0, ge=0, le=16_384)
 
@@ -73,10 +65,6 @@ class ProjectionNetwork(nn.Module):
     """z from embeddings: ``(B, d)`` of any norm to ``(B, size)``, through one hidden layer of size d.
 
     Biases start at 0: PyTorch's are as large as the products of unit vectors, and all z would start out nearly equal.
-
-    Args:
-        embedding_size: d.
-        size: number of outputs.
     """
 
     def __init__(self, embedding_size: int, size: int) -> None:

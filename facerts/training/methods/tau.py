@@ -19,7 +19,7 @@ from torch import Tensor
 
 from facerts.training.methods.base import Batch, Centers, Loss, Method, MethodConfig, Outputs
 from facerts.training.methods.contrastive import info_nce, positives, similarities
-from facerts.training.nn.heads import HeadSpec
+from facerts.training.nn.twin_heads import HeadSpec
 from facerts.training.transfer import to_device
 
 # Smaller u are clamped when τ is reported, so that exp(−u) stays finite in float32.
@@ -27,11 +27,7 @@ MIN_LOG_ODDS = -60.0
 
 
 class TaUConfig(MethodConfig):
-    """Settings of TaU.
-
-    Attributes:
-        tau_min: τ_min; the authors' code uses 0.1.
-    """
+    """Settings of TaU; the authors' code uses a τ_min of 0.1."""
 
     tau_min: float = Field(0.1, gt=0)
 

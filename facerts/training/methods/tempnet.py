@@ -57,10 +57,8 @@ class TempNetConfig(MethodConfig):
         contrast: "batch" contrasts the two views of an image with the images of other people in the batch; "centers"
             contrasts the own class center with all class centers.
         rho: ρ; a larger value gives lower temperatures. It must be below log |C|, or all temperatures fall to τ_0.
-        tau_min: τ_0.
-        tau_max: τ_max.
-        hidden: d1.
-        references: d2.
+        tau_min, tau_max: τ_0 and τ_max.
+        hidden, references: d1 and d2.
         loss_scale: γ.
         temperature_lr: learning rate of the temperature network, as a multiple of the scheduled one.
         denominator_rate: γ of the moving average of each image's denominator; 1 uses the batch alone. The authors' code
@@ -99,12 +97,7 @@ class TempNetConfig(MethodConfig):
 
 
 class TemperatureNetwork(nn.Module):
-    """Predicts temperatures ``(B,)`` in [τ_0, τ_max] from unit embeddings ``(B, d)``.
-
-    Args:
-        embedding_size: d.
-        config: ρ, the range of τ, the layer sizes and the kind of the last layer.
-    """
+    """Predicts temperatures ``(B,)`` in [τ_0, τ_max] from unit embeddings ``(B, d)``."""
 
     log_sharpness: nn.Parameter | None
 
@@ -236,12 +229,8 @@ class TempNet(Method):
 def batch_contrast(embedding: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Contrast each view with the views of other people; the other view of the same image is its positive.
 
-    Args:
-        embedding: ``(2N, d)`` unit vectors, all first views before all second views.
-        labels: ``(2N,)`` identities.
-
-    Returns:
-        ``(2N, 2N)`` cosines; ``(2N,)`` cosines to the other view; ``(2N, 2N) bool``, true for pairs of two people.
+    From unit vectors ``(2N, d)``, all first views before all second views, and identities ``(2N,)``: cosines
+    ``(2N, 2N)``; cosines to the other view ``(2N,)``; and ``(2N, 2N) bool``, true for pairs of two people.
     """
     positive = (embedding * embedding.roll(len(embedding) // 2, dims=0)).sum(dim=1)
     return embedding @ embedding.T, positive, labels.unsqueeze(1) != labels

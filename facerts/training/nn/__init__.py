@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from facerts.training.nn.compact import PLANS, Compact
-from facerts.training.nn.heads import FaceNetwork, HeadSpec
 from facerts.training.nn.inference import for_inference
 from facerts.training.nn.iresnet import BLOCKS_PER_STAGE, IResNet
 from facerts.training.nn.mobilefacenet import MobileFaceNet
 from facerts.training.nn.residual_block import recompute_activations
+from facerts.training.nn.twin_heads import FaceNetwork, HeadSpec
 
 __all__ = ["BACKBONES", "FaceNetwork", "HeadSpec", "build_network", "for_inference", "recompute_activations"]
 

@@ -14,14 +14,9 @@ Labels = NDArray[np.int64]
 
 
 class Batches:
-    """Batches of row indices as a method declares them; row v·N + i is view v of image i.
+    """Batches of row indices as a method declares them: how many views of an image, and whether several of an identity.
 
-    Args:
-        method: declares how many views of an image, and whether several images of an identity, are in a batch.
-        labels: ``(N,)`` identities of the images.
-        views: V, number of views that each image has.
-        per_identity: images of an identity in a batch, if the method needs several.
-        seed: seed of the orders and of the choice of views.
+    Row v·N + i is view v of image i, one of V; ``labels`` are the identities ``(N,)`` of the images.
     """
 
     def __init__(self, method: Method, labels: Labels, views: int, per_identity: int, seed: int) -> None:

@@ -34,12 +34,9 @@ AUGMENTATION = Augmentation(flip=True, scale=0.15, shift=0.04, rotation=8.0, cor
 
 @dataclass(frozen=True)
 class Views:
-    """The views of each image to embed.
+    """The V views of each image to embed: the original, and others augmented as in recipes.
 
-    Attributes:
-        count: V. The first view is the original image, the others are augmented.
-        augmentation: augmentation of the others, as in recipes.
-        seed: seed of the augmentation; view v of image i depends only on (seed, i, v).
+    View v of image i depends only on (seed, i, v).
     """
 
     count: int = 1
@@ -62,7 +59,7 @@ class Views:
         """
         yield source
         if self.count > 1:
-            augment = build_augmentation(**self.augmentation.model_dump())
+            augment = build_augmentation(self.augmentation)
             for number in range(1, self.count):
                 yield _augmented(source, augment, self.seed, number)
 
@@ -123,7 +120,6 @@ def cached_features(
         source: aligned images; their bytes are always hashed, but decoded only if the cache cannot be used.
         cache: an .npz file; written if it is missing or belongs to another embedder, other images or other views.
         key: key of the embedder and its options, see ``embedding.cache.embedder_key``.
-        views: views of each image.
 
     Raises:
         DataError: the cache is a file of another kind.

@@ -32,11 +32,7 @@ EMBEDDER_ROLES = ("embedding", "norm")
 
 
 class QualityModule(nn.Module):
-    """Heads and their method's score as one module, without the outputs of the embedder itself.
-
-    Attributes:
-        roles: roles of its outputs, in order.
-    """
+    """Heads and their method's score as one module, whose outputs, ``roles``, are those the embedder does not have."""
 
     def __init__(self, trained: TrainedHeads) -> None:
         super().__init__()
@@ -72,11 +68,9 @@ class QualityModule(nn.Module):
 
 
 def add_features(model: ModelProto, description: Description, tap: str | None) -> list[str]:
-    """Add the inputs of the heads to the outputs of a graph, each of shape (N, …).
+    """Add the inputs of the heads to the outputs of a graph, which is changed in place, each of shape (N, …).
 
     Args:
-        model: changed in place.
-        description: description of the model.
         tap: name of a tensor to tap, if any; feature maps are averaged over their positions.
 
     Returns:
@@ -110,14 +104,7 @@ def add_features(model: ModelProto, description: Description, tap: str | None) -
 
 
 def tapped(embedder: OnnxEmbedder, model: ModelProto, tensor: str, threads: int | None) -> OnnxEmbedder:
-    """The embedder with a further output among its extras.
-
-    Args:
-        embedder: the original embedder.
-        model: its graph, after ``add_features``.
-        tensor: name of the output that ``add_features`` added for the tapped tensor.
-        threads: threads of ONNX Runtime.
-    """
+    """The embedder with the output ``tensor``, which ``add_features`` added to its graph, among its extras."""
     import onnx
 
     description = embedder.description
@@ -134,16 +121,11 @@ def tapped(embedder: OnnxEmbedder, model: ModelProto, tensor: str, threads: int 
 
 
 def graft(model: ModelProto, inputs: Sequence[str], quality: QualityModule, path: Path) -> dict[str, str]:
-    """Write the embedder with the quality module appended to its graph.
+    """Write the embedder with the quality module appended to its graph; returns the output name of each of its roles.
 
     Args:
         model: graph of the embedder, after ``add_features``.
         inputs: names of the outputs that ``add_features`` added.
-        quality: the module to append.
-        path: path of the file.
-
-    Returns:
-        The output name of each role that the module adds.
 
     Raises:
         ModelError: the graphs cannot be converted to a common ONNX opset.

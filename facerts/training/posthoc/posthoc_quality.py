@@ -48,7 +48,6 @@ class GraftResult:
     """The result of ``add_quality``.
 
     Attributes:
-        trained: the heads and their losses.
         parity: differences between the file and PyTorch.
         cache: path of the cached features.
         comparisons: the head beside the quality of ``REFERENCE`` on held-out people; empty if they are too few.
@@ -83,11 +82,7 @@ def build_method(name: str, config: Any, embedding_size: int, seed: int) -> Meth
 
 
 def configure(name: str, overrides: Sequence[str]) -> Any:
-    """Parse the settings of a method.
-
-    Args:
-        name: name in the registry.
-        overrides: settings of the form ``key=value``.
+    """Parse settings of a method, of the form ``key=value``.
 
     Raises:
         Error: unknown method or setting, an invalid value, or a method that trains nothing but the embedding.
@@ -145,15 +140,11 @@ def add_quality(
         data: labeled images, in any layout that ``open_source`` accepts.
         out: path of the .onnx file; written only if it passes the parity check.
         overrides: settings of the method, of the form ``key=value``.
-        settings: settings of the training.
         views: number of views of each image, the original included; by default 1, or 4 if the method compares views.
         augmentation: augmentation of the views; by default ``views.AUGMENTATION``.
         tap: name of an intermediate tensor of the graph, as a further input of the heads.
         cache: path of the .npz file for the features; by default next to ``out``.
         terms: terms of use of the images; the file carries them in addition to the embedder's own.
-        providers: ONNX Runtime execution providers, by name.
-        threads: threads of ONNX Runtime.
-        batch_size: crops per batch of the embedder.
 
     Raises:
         ModelError: the embedder or the tapped tensor cannot be used, or ONNX Runtime and PyTorch disagree.

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from facerts.training.nn import HeadSpec
-from facerts.training.nn.heads import FeatureHead
+from facerts.training.nn.twin_heads import FeatureHead
 
 # Dividing a constant feature by its standard deviation would amplify rounding errors.
 MIN_DEVIATION = 1e-6
@@ -24,11 +24,8 @@ class QualityHeads(nn.Module):
         embedding: ``(N, d)`` embeddings of the training images before normalization.
         tap: ``(N, f)`` values of the tapped tensor; f may be 0.
         heads: heads of the method, by name.
-        hidden: number of units of each hidden layer.
+        hidden: units of each hidden layer.
         norm: use the logarithm of the embedding's norm as a further feature.
-
-    Attributes:
-        sizes: d and f.
     """
 
     mean: Tensor

@@ -31,8 +31,6 @@ class HeadSettings:
     Attributes:
         hidden: units of the hidden layer.
         epochs: maximum number of epochs.
-        batch_size: images per step.
-        lr: learning rate.
         holdout: share of the identities to hold out; training stops when the loss on them rises, or on half of them if
             there are enough to measure the heads on the other half. 0 holds out none.
         seed: seed of weights, orders, views and held-out identities.
@@ -61,8 +59,6 @@ class TrainedHeads:
         method: its ``score`` turns the heads' outputs into the exported ones.
         loss: mean loss of each epoch.
         heldout_loss: loss on the held-out identities after each epoch; empty if none are held out.
-        images: number of training images.
-        identities: number of training identities.
         measured: ``(N,)`` mask of the images that were used neither to train nor to stop.
     """
 
@@ -79,10 +75,9 @@ def train_heads(method: Method, features: Features, labels: Labels, settings: He
     """Train a method's heads on features.
 
     Args:
-        method: with its settings; its ``state`` is trained too.
+        method: its ``state`` is trained too.
         features: features of V views of N images, all first views first.
         labels: ``(N,)`` identities of the images, numbered without gaps.
-        settings: settings of the training.
 
     Raises:
         DataError: too few identities with two images.
@@ -126,10 +121,8 @@ class _ImageSet:
 
     Args:
         features: features of V views of all images.
-        labels: identities of all images.
         in_means: ``(N,)`` mask of the images whose identities have means.
         in_loss: ``(N,)`` mask of those images on which the loss is computed, if their identity has other images.
-        device: device of the tensors.
 
     Attributes:
         images: ``(n,)`` indices of the images on which the loss is computed.

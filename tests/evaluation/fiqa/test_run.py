@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from facerts.datasets import open_source
+from facerts.datasets.changed import degradation, degraded_at_random
 from facerts.embedding import load_embedder, load_quality, read_description
 from facerts.embedding.embed import embed_source, score_source
 from facerts.evaluation.baselines import sharpness
-from facerts.evaluation.fiqa.degraded import degradation, half_degraded
 from facerts.evaluation.result_folder import load_result
 from facerts.evaluation.results import Result
 from facerts.evaluation.results.fiqa import FiqaArea, FiqaSection
@@ -386,15 +386,15 @@ def test_groups_are_treated_at_one_threshold(
 
 def test_half_of_the_images_are_degraded_each_in_its_own_way(drawn_faces: Path) -> None:
     source = open_source(drawn_faces)
-    changed, again = half_degraded(source, 1), half_degraded(source, 1)
+    changed, again = degraded_at_random(source, 1, 0.5), degraded_at_random(source, 1, 0.5)
     same = [np.array_equal(changed.crop(row), source.crop(row)) for row in range(len(source))]
-    severity = np.array([degradation(row, 1)[1] for row in range(len(source))])
+    severity = np.array([degradation(row, 1, 0.5)[1] for row in range(len(source))])
     assert all(np.array(same)[severity == 0])
     assert not any(np.array(same)[severity > 0.1])
     assert 16 <= sum(same) <= 48
     assert all(np.array_equal(changed.crop(row), again.crop(row)) for row in (40, 3, 17))
-    assert severity.tolist() != [degradation(row, 2)[1] for row in range(len(source))]
-    kinds, severities = zip(*(degradation(row, 0) for row in range(4000)), strict=True)
+    assert severity.tolist() != [degradation(row, 2, 0.5)[1] for row in range(len(source))]
+    kinds, severities = zip(*(degradation(row, 0, 0.5) for row in range(4000)), strict=True)
     strong = np.array(severities)[np.array(severities) > 0]
     assert abs(len(strong) - 2000) < 150
     assert np.histogram(strong, bins=4, range=(0, 1))[0].min() > 400

@@ -214,7 +214,7 @@ def test_a_method_without_logits_is_refused_except_for_scores_that_need_none(
     make_recipe: Callable[..., Recipe], tmp_path: Path
 ) -> None:
     recipe = make_recipe("method.name=supcon")
-    save_checkpoint(tmp_path / FILE, recipe, {"step": 1, **Learner(recipe, 8).state_dict()})
+    save_checkpoint(tmp_path / FILE, recipe, {"step": 1, "position": 1.0, **Learner(recipe, 8).state_dict()})
     for name in set(CLASSIFIER_SCORES) - {"ser_fiq", "perturbed_quality"}:
         with pytest.raises(Error, match="supcon trains no softmax over class centers"):
             load_run(tmp_path, [name])

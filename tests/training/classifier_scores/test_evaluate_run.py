@@ -10,7 +10,7 @@ import pytest
 
 from facerts.benchmarks import pairs_from_identities
 from facerts.benchmarks.bin_sets import write_bin
-from facerts.cli.evaluate import CHECKPOINT
+from facerts.cli.evaluate_options import CHECKPOINT
 from facerts.datasets import open_source
 from facerts.evaluation.baselines import CLASSIFIER_SCORES
 from facerts.training.checkpoint import FILE

@@ -14,8 +14,8 @@ from facerts.embedding import load_embedder
 from facerts.errors import Error
 from facerts.hub.registry import find_model
 from facerts.training.checkpoint import load_network
-from facerts.training.distillation.embeddings import TeacherEnsemble
 from facerts.training.distillation.losses import Distillation, open_distillation, principal_directions
+from facerts.training.distillation.teachers import TeacherEnsemble
 from facerts.training.learner import Learner
 from facerts.training.loader import TrainingData
 from facerts.training.loop import train
@@ -112,7 +112,7 @@ def test_a_teacher_embeds_each_image_and_its_mirror_once(
     crop = source.crop(5)[None]
     summed = embedder(crop).embedding[0] + embedder(np.ascontiguousarray(crop[:, :, ::-1])).embedding[0]
     assert embeddings[5] == pytest.approx(summed / np.linalg.norm(summed), abs=1e-6)
-    monkeypatch.setattr("facerts.training.distillation.embeddings.embed_source", None)
+    monkeypatch.setattr("facerts.training.distillation.teachers.embed_source", None)
     assert np.array_equal(TeacherEnsemble([str(teacher_model)]).embed_cached(source, cache), embeddings)
 
 

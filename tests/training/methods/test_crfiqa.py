@@ -8,7 +8,7 @@ from facerts.training.class_head.partial_fc import ClassCenters
 from facerts.training.methods.arcface import ArcFace
 from facerts.training.methods.base import MarginConfig
 from facerts.training.methods.crfiqa import CRFIQA, CRFIQAConfig, certainty_ratio
-from facerts.training.nn.heads import HeadSpec
+from facerts.training.nn.twin_heads import HeadSpec
 from tests.losses import batch_of, dot, units
 
 

@@ -16,7 +16,7 @@ from facerts.training.methods import dul as dul_module
 from facerts.training.methods.dul import DUL, DULConfig
 from facerts.training.methods.kl_prior import normal_kl
 from facerts.training.methods.noise import keyed_normal
-from facerts.training.nn.heads import HeadSpec
+from facerts.training.nn.twin_heads import HeadSpec
 from tests.losses import batch_of, slow_softmax
 
 SIZE = 6

@@ -8,7 +8,7 @@ import torch
 
 from facerts.training.class_head.partial_fc import ClassCenters
 from facerts.training.methods.godin import GODIN, MIN_DIVISOR, divisor
-from facerts.training.nn.heads import HeadSpec
+from facerts.training.nn.twin_heads import HeadSpec
 from tests.losses import batch_of, slow_softmax
 
 

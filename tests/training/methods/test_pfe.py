@@ -20,7 +20,7 @@ from facerts.training.methods.mls import (
     mutual_likelihood,
 )
 from facerts.training.methods.pfe import PFE, genuine_pairs
-from facerts.training.nn.heads import HeadSpec
+from facerts.training.nn.twin_heads import HeadSpec
 from tests.losses import batch_of
 
 SIZE = 6

@@ -7,7 +7,7 @@ import torch
 
 from facerts.training.class_head.partial_fc import ClassCenters
 from facerts.training.methods.relaxed_softmax import MIN_ALPHA, RelaxedSoftmax, inverse_temperature
-from facerts.training.nn.heads import HeadSpec
+from facerts.training.nn.twin_heads import HeadSpec
 from tests.losses import batch_of, slow_softmax
 
 

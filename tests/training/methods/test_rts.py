@@ -16,7 +16,7 @@ from facerts.training.methods import rts as rts_module
 from facerts.training.methods.kl_prior import gamma_kl
 from facerts.training.methods.noise import keyed_normal
 from facerts.training.methods.rts import MIN_TEMPERATURE, RTS, RTSConfig, mean_temperature, temperature
-from facerts.training.nn.heads import HeadSpec
+from facerts.training.nn.twin_heads import HeadSpec
 from tests.losses import batch_of
 
 DEGREES = 16

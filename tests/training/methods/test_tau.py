@@ -17,7 +17,7 @@ from facerts.training.learner import Learner
 from facerts.training.methods.base import Batch
 from facerts.training.methods.contrastive import similarities
 from facerts.training.methods.tau import TaU, TaUConfig, temperature
-from facerts.training.nn.heads import HeadSpec
+from facerts.training.nn.twin_heads import HeadSpec
 from facerts.training.posthoc.features import Features
 from facerts.training.posthoc.train_heads import HeadSettings, train_heads
 from facerts.training.recipe import Recipe

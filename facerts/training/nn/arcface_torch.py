@@ -15,8 +15,8 @@ from typing import Any
 from torch import Tensor
 
 from facerts.errors import ModelError
-from facerts.training.nn.heads import FaceNetwork
 from facerts.training.nn.iresnet import BLOCKS_PER_STAGE, STAGE_CHANNELS
+from facerts.training.nn.twin_heads import FaceNetwork
 
 # Our module names and those of arcface_torch.
 OUTSIDE_BLOCKS = {

@@ -27,13 +27,13 @@ from facerts.training.checkpoint import (
 )
 from facerts.training.class_head.partial_fc import ClassCenters
 from facerts.training.methods import METHODS, Method
-from facerts.training.nn import FaceNetwork, build_network, exported, pretrained
+from facerts.training.nn import FaceNetwork, arcface_torch, build_network, exported
 from facerts.training.recipe import Backbone
 
 
 @dataclass(frozen=True)
 class PretrainedNetwork(ScoringNetwork):
-    """A network with published weights; see ``facerts.training.nn.pretrained``.
+    """A network with published weights; see ``facerts.training.nn.arcface_torch``.
 
     Attributes:
         file: file with the weights.
@@ -71,8 +71,8 @@ def open_network(weights: str | Path, *, averaged: bool = True) -> TrainedNetwor
     state = read_file(weights)
     if is_checkpoint(state):
         return trained_network(state, weights, averaged=averaged)
-    tensors = pretrained.state_dict(state, weights)
-    architecture = pretrained.recognize(tensors)
+    tensors = arcface_torch.state_dict(state, weights)
+    architecture = arcface_torch.recognize(tensors)
     if architecture is None:
         raise ModelError(
             f"{weights}: neither a facerts checkpoint nor an IResNet as insightface's arcface_torch saves it; the "
@@ -89,9 +89,9 @@ def open_network(weights: str | Path, *, averaged: bool = True) -> TrainedNetwor
 
     # First on the meta device: a forged file could claim a network of any size.
     with torch.device("meta"):
-        pretrained.check_pretrained(build(), tensors, weights)
+        arcface_torch.check_pretrained(build(), tensors, weights)
     network = build()
-    pretrained.load_pretrained(network, tensors, weights)
+    arcface_torch.load_pretrained(network, tensors, weights)
     method = METHODS["arcface"](METHODS["arcface"].Config(), embedding_size)
     return PretrainedNetwork(network.eval(), method, backbone, Path(weights))
 
@@ -106,7 +106,7 @@ def init_weights(
 
     Args:
         weights: folder of the run, checkpoint, file or name of a model that ``facerts export`` has written, or file
-            that ``facerts.training.nn.pretrained`` can read.
+            that ``facerts.training.nn.arcface_torch`` can read.
         network: changed in place.
         method: its state is changed in place.
         centers: changed in place; None if they are not learned.
@@ -124,7 +124,7 @@ def init_weights(
         return InitialWeights(Origin(model.description.training_data, model.description.terms), norms)
     state = read_file(weights)
     if not is_checkpoint(state):
-        pretrained.load_pretrained(network, pretrained.state_dict(state, weights), weights)
+        arcface_torch.load_pretrained(network, arcface_torch.state_dict(state, weights), weights)
         return InitialWeights()
     recipe = recipe_of(state, weights)
     check_parts(state, weights)

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from facerts.errors import ModelError
 from facerts.training.nn import HeadSpec, build_network
-from facerts.training.nn.pretrained import load_pretrained, recognize, state_dict
+from facerts.training.nn.arcface_torch import load_pretrained, recognize, state_dict
 from tests.published import draw_published
 
 BLOCKS = {"iresnet18": (2, 2, 2, 2), "iresnet50": (3, 4, 14, 3)}

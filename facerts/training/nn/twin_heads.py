@@ -1,4 +1,4 @@
-"""Heads on a backbone's features: the embedding, and the further outputs that a method needs."""
+"""Twin heads on a backbone: the embedding, and what a method learns beside it, such as the temperature of RTS."""
 
 from __future__ import annotations
 

@@ -2,39 +2,49 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from facerts.cli import evaluate as shared
-from facerts.cli.options import Batch, Detector, GroupEdges, GroupRules, Json, Offline, Provider, Threads
+from facerts.cli.evaluate_options import (
+    DetectorBaseline,
+    InputOptions,
+    Out,
+    locked_results,
+    open_baseline,
+    open_model,
+    warn_of_notes,
+)
+from facerts.cli.options import BatchOptions, GroupOptions, Json
 from facerts.cli.output import print_json, warn
 from facerts.cli.results import show_fiqa
 from facerts.errors import Error, MissingExtraError
 
 if TYPE_CHECKING:
-    from facerts.embedding.embed import AnyEmbedder
+    from facerts.evaluation.fiqa.lineup import Lineup
 
 
-def fiqa(
-    out: shared.Out,
-    data: Annotated[
-        list[str],
-        typer.Option(
-            help="Faces: a verification benchmark, or images with identities, of which all pairs are compared; images "
-            "without identities are only separated from non-faces. May be repeated.",
-        ),
-    ],
+@dataclass(frozen=True)
+class FiqaBatchOptions(BatchOptions):
+    """How the forward passes of recognizers and qualities run."""
+
+    batch_size: Annotated[int, typer.Option(min=1, help="Number of crops per batch.")] = 16
+
+
+@dataclass(frozen=True)
+class LineupOptions:
+    """The recognizers, and the qualities that are to predict their errors."""
+
     model: Annotated[
         list[str] | None,
         typer.Option(
-            "--model",
             metavar="[LABEL=]MODEL",
             help="Recognizer whose errors the qualities are to predict: name of a shipped model, path of an .onnx "
             "embedder, an insightface model pack, or a training run; may be repeated.",
         ),
-    ] = None,
+    ] = None
     embeddings: Annotated[
         list[str] | None,
         typer.Option(
@@ -42,7 +52,7 @@ def fiqa(
             help="Embeddings of a recognizer computed elsewhere (.npz or .parquet); its further columns are qualities. "
             "May be repeated.",
         ),
-    ] = None,
+    ] = None
     quality: Annotated[
         list[str] | None,
         typer.Option(
@@ -51,22 +61,55 @@ def fiqa(
             "embedding whose norm is one, or a .csv file with a row for each image (FILE.csv:COLUMN for one of its "
             "columns). May be repeated.",
         ),
-    ] = None,
+    ] = None
     describe: Annotated[
         list[str] | None,
         typer.Option(
             metavar="LABEL=FILE.json",
             help="Description of a --quality that has none in its file or beside it; may be repeated.",
         ),
-    ] = None,
+    ] = None
     recognizer_score: Annotated[
         list[str] | None,
         typer.Option(
             help="Training-free quality of the recognizers themselves, which takes further forward passes: mirror, "
             "pruning, dropout, or all that every recognizer allows; may be repeated.",
         ),
-    ] = None,
-    detector_baseline: shared.DetectorBaseline = None,
+    ] = None
+    detector_baseline: DetectorBaseline = None
+
+    def open(self, batches: BatchOptions) -> Lineup:
+        """Load the models and tables.
+
+        Raises:
+            Error: one of them cannot be opened, or two have the same label.
+        """
+        from facerts.embedding import load_table
+        from facerts.evaluation.fiqa.lineup import Lineup, columns_of, open_qualities, open_recognizers
+
+        recognizers = open_recognizers(
+            self.model or (), partial(open_model, batches=batches), self.recognizer_score or ()
+        )
+        tables = open_recognizers(self.embeddings or (), load_table)
+        qualities = open_qualities(
+            self.quality or (),
+            descriptions=self.describe or (),
+            detector=open_baseline(self.detector_baseline),
+            **batches.keywords(),
+        )
+        return Lineup.of(recognizers, tables, qualities, columns_of(tables))
+
+
+def fiqa(
+    out: Out,
+    data: Annotated[
+        list[str],
+        typer.Option(
+            help="Faces: a verification benchmark, or images with identities, of which all pairs are compared; images "
+            "without identities are only separated from non-faces. May be repeated.",
+        ),
+    ],
+    lineup: LineupOptions,
     against: Annotated[
         str | None,
         typer.Option(
@@ -99,8 +142,8 @@ def fiqa(
     exclude_out_of: Annotated[
         str | None, typer.Option(help="Pattern of file names to leave out of --out-of, such as *_0.jpg.")
     ] = None,
-    groups: GroupRules = None,
-    group_edges: GroupEdges = None,
+    *,
+    groups: GroupOptions,
     keep: Annotated[
         float,
         typer.Option(min=0.0, max=1.0, help="Share of the images that each quality accepts, for --groups."),
@@ -118,13 +161,8 @@ def fiqa(
         bool, typer.Option(help="Add the embedding of the mirror image of each crop; takes twice the time.")
     ] = False,
     cost: Annotated[bool, typer.Option(help="Measure the time per image of each quality.")] = True,
-    detector: Detector = "none",
-    offline: Offline = False,
-    batch_size: Batch = 16,
-    threads: Threads = None,
-    provider: Provider = None,
-    cache: shared.Cache = None,
-    no_cache: shared.NoCache = False,
+    inputs: InputOptions,
+    batches: FiqaBatchOptions,
     json: Json = False,
 ) -> None:
     """Compare face image qualities by how well they predict the errors of several recognizers.
@@ -135,57 +173,30 @@ def fiqa(
     magface.onnx --data lfw/ --out-of pets/ --out league
     """
     from facerts.evaluation.fiqa.data import open_face_sets
-    from facerts.evaluation.fiqa.lineup import Lineup, columns_of, open_qualities, open_recognizers
     from facerts.evaluation.fiqa.options import FiqaOptions
     from facerts.evaluation.fiqa.run import run_fiqa
-    from facerts.evaluation.groups import read_groups
     from facerts.evaluation.options import faces_of, open_without
 
-    options = shared.evaluation_options(
-        batch_size,
-        False,
-        detector,
-        detector_baseline,
-        None,
-        shared.cache_folder(out, cache, no_cache),
-        flip=flip,
-    )
+    options = inputs.evaluation(out, batches, keep_crops=False, flip=flip)
     face_sets = open_face_sets(data, options, listed_pairs=listed_pairs)
     others = [options.crops_of(open_without(path, exclude_out_of)) for path in out_of or ()]
     if len({source.name for source in others}) != len(others):
         raise Error("two sources of non-faces have the same name; results are stored by name")
-
-    def load_model(path: Path) -> AnyEmbedder:
-        return shared.open_embedder(path, None, provider, threads, batch_size)
-
-    def load_table(path: Path) -> AnyEmbedder:
-        return shared.open_embedder(None, path, provider, threads, batch_size)
-
-    recognizers = open_recognizers(model or (), load_model, recognizer_score or ())
-    tables = open_recognizers(embeddings or (), load_table)
-    qualities = open_qualities(
-        quality or (),
-        descriptions=describe or (),
-        detector=options.detector_baseline,
-        providers=provider,
-        threads=threads,
-        batch_size=batch_size,
-    )
-    lineup = Lineup.of(recognizers, tables, qualities, columns_of(tables))
     fiqa_options = FiqaOptions(
         fmrs=tuple(fmr) if fmr else None,
         against=against,
         degraded=degraded,
         replicates=replicates,
         seed=seed,
-        groups=read_groups(groups or (), group_edges or ()) if groups or group_edges else None,
+        groups=groups.read(),
         keep=keep,
         keep_on=None if keep_on is None else options.crops_of(faces_of(keep_on)),
         cost=cost,
     )
-    with shared.alone(out):
+    opened = lineup.open(batches)
+    with locked_results(out):
         result = run_fiqa(
-            lineup,
+            opened,
             face_sets,
             out,
             fiqa_options,
@@ -193,7 +204,7 @@ def fiqa(
             others={source.name: source for source in others},
             excluded=exclude_out_of,
         )
-    shared.warn_of_notes(result.fiqa)
+    warn_of_notes(result.fiqa)
     try:
         from facerts.report.league_report import write_league_report
 

@@ -1,0 +1,207 @@
+"""Options of ``facerts evaluate``: the recognizer, the images, the baselines, and where results and outputs go."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
+
+import typer
+
+from facerts.cli.options import BatchOptions, CropOptions
+from facerts.cli.output import warn
+from facerts.errors import Error
+from facerts.io.files import locked
+
+if TYPE_CHECKING:
+    from facerts.detection import Detector
+    from facerts.embedding.embed import AnyEmbedder
+    from facerts.evaluation.options import EvaluationOptions
+
+# Below it, a detector's scores of poor faces would be lost.
+BASELINE_THRESHOLD = 0.02
+# What a training run writes; its own room cannot be asked without PyTorch.
+CHECKPOINT = "checkpoint.pt"
+
+MODEL_HELP = (
+    "Name of a shipped model, path of an .onnx embedder, an insightface model pack (folder or .zip), or a training "
+    "run."
+)
+Out = Annotated[Path, typer.Option(help="Result folder; several commands may share one.")]
+DetectorBaseline = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME|FILE",
+        help="Detector whose score of each crop is measured as a baseline: yunet, or a file as for --detector.",
+    ),
+]
+
+
+@dataclass(frozen=True)
+class ScoreOptions:
+    """Scores of a training run's classifier."""
+
+    score: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME[:OPTION=VALUE,...]",
+            help="With a training run: max_softmax, max_logit, odin, energy, mc_dropout, ser_fiq, newton_temperature "
+            "or perturbed_quality of its classifier; may be repeated.",
+        ),
+    ] = None
+    ensemble: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="With a training run: another run on the same identities, for the score ensemble; may be repeated."
+        ),
+    ] = None
+
+
+NO_SCORES = ScoreOptions()
+
+
+@dataclass(frozen=True)
+class RecognizerOptions:
+    """The recognizer that is evaluated: a model, or a table of its embeddings."""
+
+    model: Annotated[Path | None, typer.Option(help=MODEL_HELP)] = None
+    embeddings: Annotated[
+        Path | None,
+        typer.Option(help="Embeddings computed elsewhere (.npz or .parquet), instead of a model."),
+    ] = None
+
+    def open(self, batches: BatchOptions, scores: ScoreOptions = NO_SCORES) -> AnyEmbedder:
+        """Load the model or the table.
+
+        Raises:
+            Error: both or none are given, or it cannot be opened with these options.
+        """
+        from facerts.embedding import load_table
+
+        if self.model is not None and self.embeddings is None:
+            return open_model(self.model, batches, scores)
+        if self.embeddings is None or self.model is not None:
+            raise Error("give either --model or --embeddings")
+        _refuse_scores(self.embeddings, scores)
+        return load_table(self.embeddings)
+
+
+@dataclass(frozen=True)
+class BaselineOptions:
+    """Training-free scores that a model's quality is compared with."""
+
+    detector_baseline: DetectorBaseline = None
+    reference: Annotated[
+        str | None,
+        typer.Option(
+            help="Other faces; the mean similarity to the nearest of them is measured as a baseline."
+        ),
+    ] = None
+    neighbors: Annotated[
+        int, typer.Option(min=1, help="Number of nearest faces of --reference, for this baseline.")
+    ] = 10
+
+    def open(self) -> dict[str, Any]:
+        """The fields of ``EvaluationOptions``."""
+        from facerts.datasets import open_images
+
+        reference = None if self.reference is None else open_images(self.reference)
+        detector = open_baseline(self.detector_baseline)
+        return {"detector_baseline": detector, "reference": reference, "neighbors": self.neighbors}
+
+
+@dataclass(frozen=True)
+class InputOptions(CropOptions):
+    """How images are read, and where the model's outputs are kept."""
+
+    cache: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder to cache the model's outputs in, so that further evaluations of the same model and images "
+            "need no forward pass; evaluations may share it. By default cache in --out. It may be deleted at any time."
+        ),
+    ] = None
+    no_cache: Annotated[bool, typer.Option("--no-cache", help="Neither read nor write cached outputs.")] = (
+        False
+    )
+
+    def evaluation(self, out: Path, batches: BatchOptions, **settings: Any) -> EvaluationOptions:
+        """The options of an evaluation.
+
+        Args:
+            out: result folder.
+            batches: how the model runs.
+            settings: further fields of ``EvaluationOptions``.
+
+        Raises:
+            Error: options exclude each other, or the detector cannot be opened.
+        """
+        from facerts.embedding.output_cache import OutputCache
+        from facerts.evaluation.options import EvaluationOptions
+
+        if self.no_cache and self.cache is not None:
+            raise Error("give either --cache or --no-cache")
+        return EvaluationOptions(
+            batch_size=batches.batch_size,
+            detector=self.open(batches),
+            cache=None if self.no_cache else OutputCache(self.cache or out / "cache"),
+            **settings,
+        )
+
+
+def open_baseline(detector: str | None) -> Detector | None:
+    """The detector whose scores are a baseline; None for no such baseline."""
+    from facerts.detection import open_detector
+
+    return None if detector is None else open_detector(detector, threshold=BASELINE_THRESHOLD)
+
+
+def open_model(model: Path, batches: BatchOptions, scores: ScoreOptions = NO_SCORES) -> AnyEmbedder:
+    """Load a model, or a training run with its scores.
+
+    Raises:
+        Error: the model cannot be opened with these options.
+    """
+    from facerts.embedding import load_embedder
+    from facerts.hub.registry import find_model
+
+    if model.suffix != ".pt" and not (model / CHECKPOINT).is_file():
+        _refuse_scores(model, scores)
+        return load_embedder(find_model(model), **batches.keywords())
+    from facerts.training.classifier_scores.classifier_embedder import load_run
+
+    if batches.provider:
+        raise Error(
+            "--provider is for ONNX Runtime; a training run goes through PyTorch, on a GPU where there is one"
+        )
+    return load_run(model, scores.score or (), scores.ensemble or (), threads=batches.threads)
+
+
+def _refuse_scores(model: Path, scores: ScoreOptions) -> None:
+    if scores.score or scores.ensemble:
+        raise Error(
+            f"{model}: --score and --ensemble need class centers, which are only in a training run; give its folder or "
+            f"its {CHECKPOINT} as --model"
+        )
+
+
+def locked_results(out: Path) -> AbstractContextManager[None]:
+    """A lock on the result folder, since concurrent evaluations would overwrite each other's sections."""
+    from facerts.evaluation.result_folder import JSON_FILE
+
+    return locked(out / JSON_FILE)
+
+
+class _WithNotes(Protocol):
+    """A section that says what is odd about its data."""
+
+    notes: list[str]
+
+
+def warn_of_notes(sections: Mapping[str, _WithNotes]) -> None:
+    """Print notes on problems with the data to standard error."""
+    for name, section in sections.items():
+        for note in section.notes:
+            warn(f"{name}: {note}")
