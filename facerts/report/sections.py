@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from facerts.evaluation.results.reject import RejectResult
 from facerts.evaluation.results.verification import PairNumbers, VerificationResult
+from facerts.io.redact import redacted_argument
 from facerts.report import figures
 from facerts.report.crops import best_and_worst, worst_pairs
 from facerts.report.league_section import league
@@ -179,7 +180,10 @@ def provenance(subjects: Sequence[Subject]) -> PageSection:
             *_hashes(subject),
             ("versions", ", ".join(f"{name} {version}" for name, version in versions.items())),
         ]
-        commands = [shlex.join(["facerts", *command[1:]]) for command in subject.result.command]
+        commands = [
+            shlex.join(["facerts", *map(redacted_argument, command[1:])])
+            for command in subject.result.command
+        ]
         parts.append(PagePart(subject.label, facts=facts, commands=commands))
     return PageSection("provenance", "Provenance", "How these numbers were computed", parts)
 
