@@ -83,10 +83,6 @@ def test_a_score_that_overflows_is_left_out(drawn_faces: Path) -> None:
         assert list(percentiles) == ["norm_p5", "norm_p50", "norm_p95"]
 
 
-def test_a_source_with_fewer_images_is_measured_once_each(drawn_faces: Path) -> None:
-    assert len(DegradedFaces(open_source(drawn_faces), 10_000)) == 64
-
-
 def test_a_run_logs_quality_before_its_first_step_and_at_every_validation(
     make_recipe: MakeRecipe, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -38,10 +38,16 @@ def test_a_gpu_is_used_if_there_is_one(monkeypatch: pytest.MonkeyPatch, there: b
     ],
 )
 def test_a_cpu_trains_in_bf16_only_if_it_has_units_for_it(
-    monkeypatch: pytest.MonkeyPatch, capabilities: dict[str, bool], expected: str
+    monkeypatch: pytest.MonkeyPatch,
+    make_recipe: Callable[..., Recipe],
+    capabilities: dict[str, bool],
+    expected: str,
 ) -> None:
     use_cpu(monkeypatch, **capabilities)
     assert choose_precision("auto", CPU) == expected
+    assert [choose_precision(name, CPU) for name in ("fp32", "bf16", "fp16")] == ["fp32", "bf16", "fp16"]
+    dtype = Learner(make_recipe("compute.precision=auto"), identities=4).autocast
+    assert dtype is (torch.bfloat16 if expected == "bf16" else None)
 
 
 @pytest.mark.parametrize(("supported", "expected"), [(True, "bf16"), (False, "fp32")])
@@ -53,23 +59,6 @@ def test_a_gpu_that_only_imitates_bf16_trains_in_fp32(
         torch.cuda, "is_bf16_supported", lambda including_emulation=True: including_emulation or supported
     )
     assert choose_precision("auto", GPU) == expected
-
-
-@pytest.mark.parametrize("name", ["fp32", "bf16", "fp16"])
-def test_a_precision_that_was_asked_for_is_used(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    use_cpu(monkeypatch)
-    assert choose_precision(name, CPU) == name
-
-
-@pytest.mark.parametrize(("units", "expected"), [(True, torch.bfloat16), (False, None)])
-def test_the_backbone_computes_in_the_chosen_precision(
-    monkeypatch: pytest.MonkeyPatch,
-    make_recipe: Callable[..., Recipe],
-    units: bool,
-    expected: torch.dtype | None,
-) -> None:
-    use_cpu(monkeypatch, amx_bf16=units)
-    assert Learner(make_recipe("compute.precision=auto"), identities=4).autocast is expected
 
 
 @pytest.mark.parametrize(("units", "warned"), [(True, False), (False, True)])

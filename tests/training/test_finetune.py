@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from facerts.embedding import load_embedder
-from facerts.errors import Error, ModelError
+from facerts.errors import ModelError
 from facerts.io.files import sha256_file
 from facerts.training.checkpoint import FILE, load_checkpoint
 from facerts.training.class_head.partial_fc import ClassCenters
@@ -23,7 +23,6 @@ from facerts.training.init_weights import init_weights, open_network
 from facerts.training.learner import Learner
 from facerts.training.loop import train
 from facerts.training.methods import Batch
-from facerts.training.methods.rts import RTS
 from facerts.training.network_embedder import NetworkEmbedder
 from facerts.training.recipe import Recipe, RecipeError
 from tests.command import run
@@ -64,11 +63,6 @@ def assert_same(first: dict[str, Tensor], second: dict[str, Tensor]) -> None:
         assert torch.equal(value, second[name]), name
 
 
-def network_of(folder: Path) -> dict[str, Tensor]:
-    _, state = load_checkpoint(folder / FILE)
-    return {**state["network"], "centers": state["centers"]["weight"]}
-
-
 @pytest.mark.parametrize("frozen", [True, False])
 def test_a_run_starts_from_published_weights_which_stay_unchanged_if_frozen(
     make_recipe: MakeRecipe, published: Path, frozen: bool
@@ -87,16 +81,6 @@ def test_a_run_starts_from_published_weights_which_stay_unchanged_if_frozen(
     assert moved == of_the_heads if frozen else moved == before.keys() - kept
 
 
-def test_adamw_and_its_decay_leave_a_frozen_network_alone(make_recipe: MakeRecipe, published: Path) -> None:
-    frozen = (f"backbone.weights={published}", "backbone.frozen=true")
-    learner = Learner(make_recipe(*IRESNET, *frozen, "optim.algorithm=adamw", "optim.average=0.5"), 4)
-    before = snapshot(learner)
-    steps(learner, 2)
-    assert learner.average is not None
-    for name, value in learner.average.module.state_dict().items():
-        assert torch.equal(value, before[name]) != name.startswith("heads."), name
-
-
 def test_a_frozen_network_embeds_as_before_while_its_quality_is_learned(
     make_recipe: MakeRecipe, published: Path, tmp_path: Path, crops: NDArray[np.uint8]
 ) -> None:
@@ -107,34 +91,6 @@ def test_a_frozen_network_embeds_as_before_while_its_quality_is_learned(
     assert second.quality is not None
     np.testing.assert_array_equal(first.embedding, second.embedding)
     assert np.ptp(second.quality) > 0
-
-
-@pytest.mark.slow
-def test_a_frozen_run_that_was_killed_ends_with_the_same_weights(
-    make_recipe: MakeRecipe, published: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    recipe = make_recipe(*IRESNET, *SHORT, f"backbone.weights={published}", "backbone.frozen=true")
-    train(recipe, tmp_path / "whole")
-
-    class Killed(BaseException):
-        """Stands in for a kill, which no handler sees."""
-
-    original = RTS.loss
-
-    def die(self: RTS, outputs: object, batch: Batch, centers: object) -> object:
-        if batch.step == 3:
-            raise Killed
-        return original(self, outputs, batch, centers)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(RTS, "loss", die)
-    with pytest.raises(Killed):
-        train(recipe, tmp_path / "cut")
-    monkeypatch.setattr(RTS, "loss", original)
-    train(recipe, tmp_path / "cut", resume=True)
-    assert_same(network_of(tmp_path / "whole"), network_of(tmp_path / "cut"))
-    melted = make_recipe(*IRESNET, *SHORT, f"backbone.weights={published}")
-    with pytest.raises(Error, match=r"backbone\.frozen changed"):
-        train(melted, tmp_path / "cut", resume=True)
 
 
 @pytest.fixture(scope="module")
@@ -222,40 +178,6 @@ def test_a_recipe_that_freezes_everything_is_refused(
 ) -> None:
     with pytest.raises(RecipeError, match=message):
         make_recipe(*overrides)
-
-
-def test_tempnet_learns_its_temperature_on_a_frozen_network(make_recipe: MakeRecipe, published: Path) -> None:
-    learner = Learner(
-        make_recipe(
-            *IRESNET, f"backbone.weights={published}", "backbone.frozen=true", "method={name: tempnet}"
-        ),
-        4,
-    )
-    assert any(parameter.requires_grad for parameter in learner.method.state.parameters())
-    assert not any(parameter.requires_grad for parameter in learner.network.parameters())
-
-
-def test_the_error_for_another_network_names_that_of_the_file(
-    make_recipe: MakeRecipe, published: Path
-) -> None:
-    recipe = make_recipe(*IRESNET, "backbone.name=iresnet34", f"backbone.weights={published}")
-    with pytest.raises(
-        ModelError, match=r"backbone\.pth: .*looks like iresnet18 of width 0\.25 with embeddings of size 16"
-    ):
-        Learner(recipe, identities=4)
-
-
-@pytest.mark.parametrize("content", ["text", "pickle", "tensor"])
-def test_a_file_without_weights_is_named(make_recipe: MakeRecipe, tmp_path: Path, content: str) -> None:
-    path, evil = tmp_path / "backbone.pth", tmp_path / "evil"
-    if content == "tensor":
-        torch.save(torch.zeros(3), path)
-    else:
-        pickled = b"cposix\nsystem\n(S'touch " + str(evil).encode() + b"'\ntR."
-        path.write_bytes(pickled if content == "pickle" else b"<html>")
-    with pytest.raises(ModelError, match=r"backbone\.pth: (not a readable checkpoint|contains a Tensor)"):
-        Learner(make_recipe(*IRESNET, f"backbone.weights={path}"), identities=4)
-    assert not evil.exists()
 
 
 @pytest.mark.slow

@@ -15,14 +15,11 @@ import torch
 from numpy.typing import NDArray
 
 from facerts.datasets import Source, open_source
-from facerts.embedding import load_embedder
-from facerts.errors import DataError, Error, RecipeError
-from facerts.training.distillation.losses import open_distillation
+from facerts.errors import Error, RecipeError
 from facerts.training.harder_data import kept_images, noisy_labels
 from facerts.training.loader import TrainingData
 from facerts.training.loop import train
 from facerts.training.recipe import Recipe
-from tests.foreign import write_description, write_embedder
 
 MakeRecipe = Callable[..., Recipe]
 Labels = NDArray[np.int64]
@@ -98,15 +95,6 @@ def test_fewer_images_are_a_subset_of_more() -> None:
         assert len({len(found) for found in chain}) == len(chain)
 
 
-def test_kept_images_are_a_random_choice_of_the_seed() -> None:
-    labels = np.repeat(np.arange(40), 100)
-    first = kept(labels, 20)
-    assert first == kept(labels, 20)
-    assert first != kept(labels, 20, seed=6)
-    # Positions 0 to 99 within the identities: uniform has mean 49.5, and over 800 images a standard error below 1.03.
-    assert np.mean([index % 100 for index in first]) == pytest.approx(49.5, abs=4)
-
-
 @pytest.mark.parametrize("identities", [2, 3, 50])
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.9])
 def test_the_share_of_images_gets_a_wrong_label(identities: int, share: float) -> None:
@@ -132,23 +120,6 @@ def test_a_smaller_share_of_wrong_labels_is_a_subset_with_the_same_labels() -> N
         assert changed.sum() < (more != labels).sum()
     assert (chain[2] == noisy_labels(labels, identities=7, share=0.4, seed=5)).all()
     assert (chain[2] != noisy_labels(labels, identities=7, share=0.4, seed=6)).any()
-
-
-def test_a_recipe_without_them_trains_on_the_source_itself_in_the_same_order(
-    make_recipe: MakeRecipe, drawn_faces: Path
-) -> None:
-    source = open_source(drawn_faces)
-    recipe = make_recipe("data.augmentation={flip: false}")
-    data = TrainingData(recipe)
-    assert type(data.source) is type(source)
-    assert (data.left_out, data.mislabeled) == (0, 0)
-    off = make_recipe("data.images_per_identity=8", "data.imbalance=1", "data.label_noise=0")
-    assert type(TrainingData(off).source) is type(source)
-    order = np.concatenate([np.random.default_rng((5, epoch)).permutation(64) for epoch in range(2)])
-    batches = list(data.batches(0, 8))
-    assert torch.cat([samples for *_, samples in batches]).tolist() == order.tolist()
-    assert torch.cat([labels for _, labels, _ in batches]).tolist() == (order // IMAGES).tolist()
-    assert np.array_equal(batches[5][0][3].numpy(), source.crop(int(order[5 * 16 + 3])))
 
 
 @pytest.mark.parametrize("method", ["rts", "supcon"])
@@ -202,88 +173,6 @@ def test_an_image_has_the_same_wrong_label_whatever_is_left_out(make_recipe: Mak
     assert labels[1].items() <= labels[0].items()
 
 
-def test_heldout_people_are_complete_and_have_their_labels(make_recipe: MakeRecipe) -> None:
-    harder = ("data.images_per_identity=2", "data.imbalance=5", "data.label_noise=0.6")
-    held = [
-        TrainingData(make_recipe("data.holdout_identities=4", SMALL, *options)).heldout
-        for options in ((), harder)
-    ]
-    assert held[0] is not None
-    assert held[1] is not None
-    assert held[0].labels is not None
-    assert held[1].labels is not None
-    assert keys(held[0]) == keys(held[1])
-    assert held[0].labels.tolist() == held[1].labels.tolist() == np.repeat(np.arange(4), IMAGES).tolist()
-
-
-def test_a_teachers_means_are_of_the_noisy_labels(
-    make_recipe: MakeRecipe, drawn_faces: Path, tmp_path: Path
-) -> None:
-    """Against a loop; an identity that has lost all of its images still has a mean, which is 0."""
-    model = write_embedder(tmp_path / "teacher.onnx", size=16)
-    write_description(model)
-    recipe = make_recipe(
-        f"teacher={{models: [{model}]}}",
-        "data.images_per_identity=1",
-        "data.label_noise=0.9",
-        SMALL,
-        "seed=9",
-    )
-    data = TrainingData(recipe)
-    teacher = open_distillation(recipe, data.source, None, tmp_path)
-    assert teacher is not None
-    assert data.source.labels is not None
-    embedder = load_embedder(model)
-    expected = np.zeros((IDENTITIES, 16))
-    for index, label in enumerate(data.source.labels):
-        crop = data.source.crop(index)
-        both = sum(np.asarray(embedder(image[None]).embedding[0], float) for image in (crop, crop[:, ::-1]))
-        expected[label] += both / np.linalg.norm(both)
-    assert teacher.centers.weight.detach().numpy() == pytest.approx(expected, abs=1e-5)
-    # The last identity is one of those that have lost their image.
-    assert data.source.labels.max() < IDENTITIES - 1
-
-
-def test_images_without_identity_stay(make_recipe: MakeRecipe, drawn_things: Path) -> None:
-    recipe = make_recipe(
-        "teacher={models: [t.onnx]}",
-        f"data.unlabeled={drawn_things}",
-        "data.unlabeled_share=0.25",
-        "data.name=drawn",
-        "data.terms=none",
-        "data.images_per_identity=2",
-        "data.label_noise=0.9",
-    )
-    data = TrainingData(recipe)
-    assert len(data) == 2 * IDENTITIES
-    assert data.unlabeled is not None
-    unlabeled = len(open_source(drawn_things))
-    assert len(data.unlabeled) == unlabeled
-    rows = [
-        (sample, label)
-        for _, labels, samples in data.batches(0, unlabeled // 4)
-        for label, sample in zip(labels.tolist()[12:], samples.tolist()[12:], strict=True)
-    ]
-    assert sorted(rows) == [(2 * IDENTITIES + index, -1) for index in range(unlabeled // 4 * 4)]
-
-
-@pytest.mark.parametrize(
-    ("override", "message"),
-    [
-        ("data.label_noise=1", r"data\.label_noise: .*less than 1"),
-        ("data.label_noise=-0.1", r"data\.label_noise: .*greater than or equal to 0"),
-        ("data.imbalance=0.1", r"data\.imbalance: .*greater than or equal to 1"),
-        ("data.imbalance=.inf", r"data\.imbalance: .*finite"),
-        ("data.images_per_identity=0", r"data\.images_per_identity: .*greater than or equal to 1"),
-        ("data.images_per_identity=2.5", r"data\.images_per_identity: .*integer"),
-        ("data.label_nois=0.1", r"did you mean 'data\.label_noise'"),
-    ],
-)
-def test_impossible_values_are_clear_errors(make_recipe: MakeRecipe, override: str, message: str) -> None:
-    with pytest.raises(RecipeError, match=message):
-        make_recipe(override)
-
-
 def test_batches_by_identity_need_two_images_of_somebody(make_recipe: MakeRecipe) -> None:
     with pytest.raises(RecipeError, match=r"supcon draws .* data\.images_per_identity must be at least 2"):
         make_recipe("method.name=supcon", "data.images_per_identity=1")
@@ -295,11 +184,6 @@ def test_batches_by_identity_need_two_images_of_somebody(make_recipe: MakeRecipe
     assert data.source.labels is not None
     (largest,) = np.flatnonzero(np.bincount(data.source.labels) > 1)
     assert {label for _, labels, _ in data.batches(0, 4) for label in labels.tolist()} == {largest}
-
-
-def test_too_few_images_for_a_batch_is_an_error(make_recipe: MakeRecipe) -> None:
-    with pytest.raises(DataError, match="has 8 images, fewer than the 32 of one batch"):
-        TrainingData(make_recipe("data.images_per_identity=1", "optim.batch_size=32"))
 
 
 def test_a_run_trains_and_says_what_it_left_out_and_mislabeled(

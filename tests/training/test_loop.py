@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from facerts.errors import DataError, Error, ModelError, NonFiniteLossError
+from facerts.errors import DataError, Error, NonFiniteLossError
 from facerts.io.files import locked
 from facerts.training import checkpoint
 from facerts.training.loop import train
@@ -24,6 +24,7 @@ from facerts.training.recipe import Recipe
 
 MakeRecipe = Callable[..., Recipe]
 # Required for images other than the recipe's.
+SLOW = (("fp32", 2), ("bf16", 0), ("bf16", 1))
 NAMED = ("data.name=drawn", "data.terms=none")
 
 
@@ -74,19 +75,9 @@ def test_two_processes_do_not_train_in_one_folder(make_recipe: MakeRecipe, tmp_p
     assert not list(run.glob(".*"))
 
 
-@pytest.mark.slow
-def test_training_learns_the_synthetic_identities(make_recipe: MakeRecipe, tmp_path: Path) -> None:
-    train(
-        make_recipe("optim.epochs=12", "optim.milestones=[10]", "method.name=arcface", "method.margin=0.1"),
-        tmp_path / "run",
-    )
-    entropies = [float(line["cross_entropy"]) for line in log_lines(tmp_path / "run")]  # type: ignore[arg-type]
-    assert entropies[-1] < 0.7 * entropies[0]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
-@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize(
+    ("precision", "workers"), [("fp32", 0), *(pytest.param(*c, marks=pytest.mark.slow) for c in SLOW)]
+)
 def test_an_interrupted_run_ends_with_the_same_weights_bit_for_bit(
     make_recipe: MakeRecipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, precision: str, workers: int
 ) -> None:
@@ -114,37 +105,13 @@ def test_an_interrupted_run_ends_with_the_same_weights_bit_for_bit(
     assert [line["step"] for line in log_lines(tmp_path / "cut")] == [2, 4, 6, 8]
 
 
-@pytest.mark.slow
-def test_the_number_of_workers_does_not_change_the_weights(make_recipe: MakeRecipe, tmp_path: Path) -> None:
-    augmented = ("data.augmentation.rotation=10", "data.augmentation.corruption=0.5")
-    train(make_recipe("data.workers=0", *augmented), tmp_path / "none")
-    train(make_recipe("data.workers=2", *augmented), tmp_path / "two")
-    assert_same(weights(tmp_path / "none"), weights(tmp_path / "two"))
-
-
-@pytest.mark.slow
-def test_resume_without_a_checkpoint_starts_from_the_beginning(
-    make_recipe: MakeRecipe, tmp_path: Path
-) -> None:
-    recipe = make_recipe()
-    train(recipe, tmp_path / "whole")
-    (tmp_path / "killed_early").mkdir()
-    (tmp_path / "killed_early" / "recipe.yaml").write_text(recipe.to_yaml())
-    train(recipe, tmp_path / "killed_early", resume=True)
-    assert_same(weights(tmp_path / "whole"), weights(tmp_path / "killed_early"))
-
-
-def test_a_used_folder_is_refused_without_resume(make_recipe: MakeRecipe, tmp_path: Path) -> None:
+def test_a_used_folder_needs_resume_and_the_same_recipe(make_recipe: MakeRecipe, tmp_path: Path) -> None:
     train(make_recipe("optim.epochs=0.25", "optim.milestones=[]"), tmp_path / "run")
     with pytest.raises(Error, match="--resume"):
         train(make_recipe(), tmp_path / "run")
-
-
-def test_resume_with_another_recipe_names_the_field(make_recipe: MakeRecipe, tmp_path: Path) -> None:
-    train(make_recipe("optim.epochs=1", "optim.milestones=[]"), tmp_path / "run")
     with pytest.raises(Error, match=r"method\.kl_weight changed"):
         train(
-            make_recipe("optim.epochs=1", "optim.milestones=[]", "method.kl_weight=3"),
+            make_recipe("optim.epochs=0.25", "optim.milestones=[]", "method.kl_weight=3"),
             tmp_path / "run",
             resume=True,
         )
@@ -197,22 +164,6 @@ def test_heldout_identities_are_validated_and_not_trained_on(make_recipe: MakeRe
     assert {"accuracy", "auroc", "eer", "name"} <= validated[0].keys()
 
 
-@pytest.mark.parametrize("damage", ["truncated", "text", "pickle"])
-def test_a_broken_checkpoint_is_named(make_recipe: MakeRecipe, tmp_path: Path, damage: str) -> None:
-    file = train(make_recipe("optim.epochs=0.25", "optim.milestones=[]"), tmp_path / "run")
-    content = file.read_bytes()
-    evil = tmp_path / "evil"
-    payload = {
-        "truncated": content[: len(content) // 2],
-        "text": b"not a checkpoint",
-        "pickle": b"cposix\nsystem\n(S'touch " + str(evil).encode() + b"'\ntR.",
-    }[damage]
-    file.write_bytes(payload)
-    with pytest.raises(ModelError, match=r"checkpoint\.pt"):
-        checkpoint.load_network(tmp_path / "run")
-    assert not evil.exists()
-
-
 def _start(run: Path, recipe: Path, *extra: str) -> subprocess.Popen[bytes]:
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "facerts", "train", str(recipe), "--out", str(run), *extra]
@@ -245,22 +196,10 @@ def test_kill_nine_at_any_moment_leaves_a_run_that_resumes(make_recipe: MakeReci
 
 
 @pytest.mark.slow
-def test_an_interrupt_saves_the_step_and_exits_130(make_recipe: MakeRecipe, tmp_path: Path) -> None:
-    recipe = tmp_path / "long.yaml"
-    recipe.write_text(
-        make_recipe("optim.epochs=500", "logging.checkpoint_steps=100000", "logging.every_steps=1").to_yaml()
-    )
-    process = _start(tmp_path / "run", recipe)
-    _wait_for_a_step(tmp_path / "run")
-    process.send_signal(signal.SIGINT)
-    assert process.wait(timeout=60) == 130
-    assert checkpoint.load_network(tmp_path / "run").step > 0
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_to_all_processes_that_comes_twice_saves_the_step(
-    make_recipe: MakeRecipe, tmp_path: Path, number: signal.Signals
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_signal_to_all_processes_saves_the_step_and_exits_130(
+    make_recipe: MakeRecipe, tmp_path: Path, number: signal.Signals, times: int
 ) -> None:
     recipe = tmp_path / "long.yaml"
     settings = (
@@ -272,9 +211,9 @@ def test_a_signal_to_all_processes_that_comes_twice_saves_the_step(
     recipe.write_text(make_recipe(*settings).to_yaml())
     process = _start(tmp_path / "run", recipe)
     _wait_for_a_step(tmp_path / "run")
-    os.killpg(process.pid, number)
-    time.sleep(0.1)
-    os.killpg(process.pid, number)
+    for _ in range(times):
+        os.killpg(process.pid, number)
+        time.sleep(0.1)
     assert process.wait(timeout=60) == 130
     assert checkpoint.load_network(tmp_path / "run").step > 0
 

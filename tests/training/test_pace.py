@@ -101,19 +101,6 @@ def test_the_first_process_decides_and_all_agree(monkeypatch: pytest.MonkeyPatch
     assert found == [float(step) for step in range(1, 10)] + [600.0]
 
 
-def test_processes_with_time_to_spare_end_with_the_last_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = Clock()
-    pace = Pace(15, processes=Processes(rank=1, count=2), clock=clock)
-    monkeypatch.setattr(Processes, "all_gather_object", lambda processes, value: [value, value])
-    pace.finish_by(clock.now + 1000.0)
-    assert positions(pace, clock, [1.0] * 30) == [float(step) for step in range(1, 16)]
-
-
-@pytest.mark.parametrize("position", [0.0, 3.5, 9.999])
-def test_steps_left_are_never_too_few(position: float) -> None:
-    assert Pace(10, position).steps_left == math.ceil(10 - position)
-
-
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """A clock for the budget, on which each step takes a second."""

@@ -36,14 +36,6 @@ def late(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(learner_module, "reads_late", lambda device, precision: True)
 
 
-def test_early_reports_are_there_at_once() -> None:
-    reports = StepReports(False, Processes())
-    first = report(0)
-    reports.add(first)
-    assert reports.take() == [first]
-    assert reports.take() == []
-
-
 def test_late_reports_come_a_group_later_and_unchanged() -> None:
     reports = StepReports(True, Processes())
     taken = []
@@ -62,13 +54,6 @@ def test_late_reports_come_a_group_later_and_unchanged() -> None:
         assert found.loss.parts["clamped"].dtype == torch.int64
         assert torch.equal(found.loss.per_image["v"], wanted.loss.per_image["v"])
         assert (found.learning_rate, found.ramp) == (0.05, 0.5)
-
-
-def test_waiting_brings_everything_in_order() -> None:
-    reports = StepReports(True, Processes())
-    for step in range(GROUP + 3):
-        reports.add(report(step))
-    assert [found.step for found in reports.take(wait=True)] == list(range(GROUP + 3))
 
 
 @pytest.mark.parametrize("wait", [True, False])

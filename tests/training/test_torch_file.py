@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from facerts.errors import ModelError, RecipeError
+from facerts.errors import ModelError
 from facerts.training.checkpoint import FILE, load_checkpoint, load_network, read_file
 from facerts.training.recipe import Recipe, load_recipe
 from facerts.training.torch_file import check_torch_file
@@ -35,11 +35,6 @@ def test_a_recipe_may_begin_with_a_byte_order_mark_and_is_written_without_refere
     assert load_recipe(tmp_path / "r.yaml") == recipe
 
 
-def test_a_value_on_the_command_line_has_no_references_either() -> None:
-    with pytest.raises(RecipeError, match=r"'seed=\*a': not valid YAML: references .* are not allowed"):
-        load_recipe("faces_small_rts", ["seed=*a"])
-
-
 @pytest.mark.slow
 def test_forged_weight_files_are_rejected_in_bounded_memory(tmp_path: Path) -> None:
     paths = []
@@ -50,6 +45,7 @@ def test_forged_weight_files_are_rejected_in_bounded_memory(tmp_path: Path) -> N
         assert sentence.startswith(f"{path}: "), sentence
 
 
+@pytest.mark.slow
 def test_damaged_checkpoints_are_one_line_errors(trained_run: Path, tmp_path: Path) -> None:
     paths = checkpoints.write_changes(trained_run / FILE, tmp_path)
     messages = read_bounded("checkpoint", list(paths.values()))
@@ -73,7 +69,7 @@ def test_a_flipped_bit_is_detected_or_harmless(trained_run: Path, tmp_path: Path
     drawn = random.Random(3)
     broken = tmp_path / "broken.pt"
     found = []
-    for _ in range(200):
+    for _ in range(60):
         damaged = bytearray(content)
         damaged[drawn.randrange(len(content))] ^= 1 << drawn.randrange(8)
         broken.write_bytes(damaged)
@@ -82,7 +78,7 @@ def test_a_flipped_bit_is_detected_or_harmless(trained_run: Path, tmp_path: Path
         except ModelError as error:
             found.append(str(error))
     # The padding between members is never read.
-    assert len(found) > 100
+    assert len(found) > 30
     assert all(sentence.startswith(f"{broken}: not a readable checkpoint") for sentence in found)
 
 

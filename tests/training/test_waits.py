@@ -21,6 +21,11 @@ PEOPLE, IMAGES = 1000, 16
 WAIT_EACH_STEP = {"pfe", "esupcon", "spce"}
 # The network with the fewest operations.
 NETWORK = "backbone.name=compact"
+FAST = ("rts", "pfe", "supcon")
+
+
+def slow(parameter: object) -> object:
+    return pytest.param(parameter, marks=pytest.mark.slow)
 
 
 @pytest.fixture
@@ -47,7 +52,7 @@ def waits(recipe: Recipe, steps: int) -> list[str]:
 
 
 @pytest.mark.usefixtures("fake_device")
-@pytest.mark.parametrize("name", sorted(METHODS))
+@pytest.mark.parametrize("name", [*FAST, *(slow(name) for name in sorted({*METHODS} - {*FAST}))])
 def test_ten_steps_wait_at_most_once(make_recipe: MakeRecipe, name: str) -> None:
     overrides = ["backbone.weights=unused"] if METHODS[name].trains == "heads" else []
     found = waits(make_recipe(NETWORK, f"method.name={name}", *overrides), GROUP)
@@ -58,14 +63,12 @@ def test_ten_steps_wait_at_most_once(make_recipe: MakeRecipe, name: str) -> None
 @pytest.mark.parametrize(
     "overrides",
     [
-        ["optim.average=0.99"],
-        ["optim.clip_norm=5"],
-        ["optim.algorithm=adamw"],
-        ["compute.class_sample=0.1"],
-        ["compute.accumulate=2"],
-        ["compute.recompute=true"],
-        ["method.name=tempnet", "method.denominator_rate=0.8"],
-        ["method.name=rts", "method.margin_gradient=straight"],
+        ["optim.average=0.99", "optim.clip_norm=5", "compute.class_sample=0.1"],
+        slow(["optim.algorithm=adamw"]),
+        slow(["compute.accumulate=2"]),
+        slow(["compute.recompute=true"]),
+        slow(["method.name=tempnet", "method.denominator_rate=0.8"]),
+        slow(["method.name=rts", "method.margin_gradient=straight"]),
     ],
 )
 def test_no_option_makes_a_step_wait(make_recipe: MakeRecipe, overrides: list[str]) -> None:

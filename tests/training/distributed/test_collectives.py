@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import math
 import multiprocessing
 import os
 import signal
@@ -105,8 +103,7 @@ def alone() -> dict[str, list[Tensor]]:
     return {name: gradients_of(name, Processes()) for name in CLASSIFY}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("count", [2, 4])
+@pytest.mark.parametrize("count", [2, pytest.param(4, marks=pytest.mark.slow)])
 def test_several_processes_give_the_gradients_of_one(
     alone: dict[str, list[Tensor]], tmp_path: Path, count: int
 ) -> None:
@@ -312,32 +309,6 @@ def recipe_file(make_recipe: Callable[..., object], tmp_path: Path) -> Path:
 @pytest.fixture
 def one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("one_thread")
-def test_one_process_continues_from_the_checkpoint_of_several(recipe_file: Path, tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    command = [*torchrun(2, recipe_file, run), "compute.recompute=true"]
-    done = subprocess.run(command, check=False, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    recipe, state = load_checkpoint(run / FILE)
-    total = state["step"]
-    data = TrainingData(recipe)
-    assert total == 6 * (len(data) // recipe.optim.batch_size)
-    assert state["centers"]["weight"].shape == (data.identities, 16)
-    momenta = [entry["momentum_buffer"].shape for entry in state["optimizer"]["state"].values()]
-    assert momenta.count(state["centers"]["weight"].shape) == 1
-    logged = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
-    assert [line["step"] for line in logged if line["kind"] == "train"] == list(range(2, total + 1, 2))
-    # Repeat the last step in a single process; the order of the images depends only on the step.
-    learner = Learner(recipe, data.identities)
-    learner.load_state_dict(state)
-    torch.testing.assert_close(learner.state_dict()["centers"]["weight"], state["centers"]["weight"])
-    crops, labels, samples = next(iter(data.batches(total - 1, total)))
-    assert math.isfinite(
-        learner.step(crops, Batch(labels, samples, total - 1, recipe.seed), 0.01).total.item()
-    )
 
 
 @pytest.mark.slow

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import csv
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +17,9 @@ from facerts.errors import ModelError
 from facerts.training.checkpoint import FILE, load_checkpoint, load_network, save_checkpoint
 from facerts.training.export import from_checkpoint as export_module
 from facerts.training.export.from_checkpoint import check_parity, export_run
+from facerts.training.loop import train
 from facerts.training.network_embedder import NetworkEmbedder
+from facerts.training.recipe import Recipe
 from tests.command import run
 
 
@@ -44,24 +48,19 @@ def test_the_file_contains_nothing_about_the_exporting_machine(exported: Path) -
         assert text.encode() not in content, text
 
 
-@pytest.mark.parametrize("count", [1, 2, 7])
-def test_onnx_runtime_and_pytorch_agree(
-    exported: Path, trained_run: Path, crops: NDArray[np.uint8], count: int
+def test_onnx_runtime_and_pytorch_agree_in_batches_of_any_size(
+    exported: Path, trained_run: Path, crops: NDArray[np.uint8]
 ) -> None:
-    trained = load_network(trained_run)
-    expected = NetworkEmbedder(trained.network, trained.method)(crops[:count])
-    actual = load_embedder(exported)(crops[:count])
-    np.testing.assert_allclose(actual.embedding, expected.embedding, atol=1e-4)
-    np.testing.assert_allclose(actual.quality, expected.quality, atol=1e-3)
-    np.testing.assert_allclose(actual.uncertainty, expected.uncertainty, atol=1e-3)
-    np.testing.assert_allclose(actual.extras["log_scale"], expected.extras["log_scale"], atol=1e-3)
-    np.testing.assert_allclose(np.linalg.norm(actual.embedding, axis=1), 1, atol=1e-5)
-
-
-def test_the_outputs_of_a_crop_do_not_depend_on_its_batch(exported: Path, crops: NDArray[np.uint8]) -> None:
-    embedder = load_embedder(exported)
-    together, alone = embedder(crops), embedder(crops[3:4])
-    np.testing.assert_allclose(together.quality[3:4], alone.quality, atol=1e-6)  # type: ignore[index]
+    trained, embedder = load_network(trained_run), load_embedder(exported)
+    expected = NetworkEmbedder(trained.network, trained.method)(crops)
+    for count in (1, 2, 7):
+        actual = embedder(crops[:count])
+        np.testing.assert_allclose(actual.embedding, expected.embedding[:count], atol=1e-4)
+        np.testing.assert_allclose(actual.quality, expected.quality[:count], atol=1e-3)
+        np.testing.assert_allclose(actual.uncertainty, expected.uncertainty[:count], atol=1e-3)
+        log_scale = expected.extras["log_scale"][:count]
+        np.testing.assert_allclose(actual.extras["log_scale"], log_scale, atol=1e-3)
+        np.testing.assert_allclose(np.linalg.norm(actual.embedding, axis=1), 1, atol=1e-5)
 
 
 def test_a_network_that_is_not_the_exported_one_fails_the_check(
@@ -79,6 +78,7 @@ def test_a_network_that_is_not_the_exported_one_fails_the_check(
         check_parity(trained, load_embedder(exported), crops)
 
 
+@pytest.mark.slow
 def test_a_run_is_exported_with_the_average_of_its_weights_or_with_the_last(
     trained_run: Path, exported: Path, tmp_path: Path, crops: NDArray[np.uint8]
 ) -> None:
@@ -93,6 +93,7 @@ def test_a_run_is_exported_with_the_average_of_its_weights_or_with_the_last(
     assert np.abs(load_embedder(tmp_path / "average.onnx")(crops).embedding - plain).max() > 0.1
 
 
+@pytest.mark.slow
 def test_a_failed_check_leaves_no_file(
     trained_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -109,6 +110,7 @@ def test_a_failed_check_leaves_no_file(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_embedding_only_has_one_output(trained_run: Path, tmp_path: Path, crops: NDArray[np.uint8]) -> None:
     parity = export_run(trained_run, tmp_path / "m.onnx", embedding_only=True)
     assert parity.quality_error is None
@@ -123,3 +125,15 @@ def test_embedding_only_has_one_output(trained_run: Path, tmp_path: Path, crops:
 def test_a_folder_without_a_run_is_named(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="no such file"):
         export_run(tmp_path, tmp_path / "m.onnx")
+
+
+def test_a_network_is_trained_exported_and_scores_images(
+    make_recipe: Callable[..., Recipe], drawn_faces: Path, tmp_path: Path
+) -> None:
+    train(make_recipe("optim.lr=0.001"), tmp_path / "run")
+    assert run("export", tmp_path / "run", "--out", tmp_path / "m.onnx") == 0
+    scores = tmp_path / "scores.csv"
+    assert run("score", drawn_faces, "--model", tmp_path / "m.onnx", "--out", scores) == 0
+    rows = list(csv.DictReader(scores.open()))
+    assert len(rows) == 64
+    assert len({row["quality"] for row in rows}) > 32

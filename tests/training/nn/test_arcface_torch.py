@@ -116,16 +116,6 @@ def test_the_error_for_another_network_says_what_the_file_looks_like(
     assert all(torch.equal(value, before[name]) for name, value in network.state_dict().items())
 
 
-def test_an_unexpected_name_is_an_error() -> None:
-    weights = state_dict(draw_published(BLOCKS["iresnet18"], CHANNELS, embedding_size=24), "backbone.pth")
-    weights["layer2.0.se.fc.0.weight"] = torch.zeros(4)
-    network = build_network("iresnet18", embedding_size=24, width=0.25)
-    with pytest.raises(
-        ModelError, match=r"unexpected: layer2\.0\.se\.fc\.0\.weight\. .* looks like iresnet18_se of"
-    ):
-        load_pretrained(network, weights, "backbone.pth")
-
-
 @pytest.mark.parametrize(
     "saved", [{}, {"epoch": 1}, {"state_dict": {"epoch": 1}}, {0: torch.zeros(1)}], ids=repr
 )
