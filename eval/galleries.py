@@ -1,6 +1,6 @@
 """Measures galleries on people held out from training: what spoiled enrollments cost, and how many a check finds.
 
-python eval/galleries.py --people held-out.tar --strangers train-000000.tar --pets pets/ --cache cache.npz --seeds 5
+python eval/galleries.py --people held-out.tar --strangers train-000000.tar --pets pets/ --cache cache --seeds 5
 
 The people are split by name into two halves. Settings were chosen on the first, with the pets for development (numbers
 that end in 0 or 1); the second, with the other pets, confirms them. Each half in turn is enrolled, with four images of
@@ -28,7 +28,7 @@ from reasons import FMR, KEEP, crop_names
 
 import facerts
 from facerts.datasets import Source, open_source
-from facerts.embedding.cache import Arrays, cached_arrays
+from facerts.embedding.output_cache import Arrays, OutputCache
 from facerts.galleries import Enrollments, Gallery, Limits, Reason, check_gallery, correct_gallery
 from facerts.images.corruptions import KINDS, degrade
 from facerts.io.progress import track
@@ -117,7 +117,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--pets", required=True, help="Crops of cats and dogs.")
     parser.add_argument("--model", help="Model (default: the one that ships).")
     parser.add_argument("--seeds", type=int, default=5, help="Number of random spoilings (default: 5).")
-    parser.add_argument("--cache", type=Path, required=True, help="File (.npz) that keeps the embeddings.")
+    parser.add_argument("--cache", type=Path, required=True, help="Folder that keeps the embeddings.")
     return parser.parse_args()
 
 
@@ -166,8 +166,9 @@ def embed(scorer: Scorer, count: int, crop: Callable[[int], Crop], name: str, ca
         columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
         return dict(zip(("embedding", "quality", "reasons"), columns, strict=True))
 
-    file = cache.with_name(f"{cache.stem}_{name.replace(' ', '_')}.npz")
-    arrays = cached_arrays(file, f"{scorer.embedder.sha256} {name} {count}", compute)
+    arrays = OutputCache(cache).arrays(
+        {"model": scorer.embedder.sha256, "part": name, "images": count}, compute
+    )
     calibration = scorer.embedder.description.calibration
     assert calibration is not None
     percentile = [calibration.percentile(float(quality)) for quality in arrays["quality"]]

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from facerts.datasets import Joined, open_source
 from facerts.datasets.fingerprint import hash_images
 from facerts.embedding import OnnxEmbedder, load_embedder
-from facerts.embedding.cache import embedder_key
+from facerts.embedding.output_cache import OutputCache
 from facerts.errors import DataError, Error
 from facerts.evaluation.options import open_without
 from facerts.io.files import atomic_write
@@ -117,14 +117,9 @@ def main() -> None:
     training = open_source(options.data)
     if training.labels is None:
         raise DataError(f"{training.name}: has no identities, but training a head needs them")
-    features = cached_features(
-        embedder,
-        training,
-        options.out / "training.npz",
-        key=embedder_key(embedder),
-        views=Views(options.views),
-    )
-    measured = measure(embedder, options)
+    cache = OutputCache(options.out / "features")
+    features = cached_features(embedder, training, cache, Views(options.views))
+    measured = measure(embedder, options, cache)
     finished = Finished(
         options.out / "heads.json", f"{measured.key} {hash_images(training).sha256} {options.views} views"
     )
@@ -190,7 +185,7 @@ def figure(differences: dict[str, NDArray[np.float64]], reference: str) -> str:
     return effects(drawn, reference)
 
 
-def measure(embedder: OnnxEmbedder, options: argparse.Namespace) -> Measured:
+def measure(embedder: OnnxEmbedder, options: argparse.Namespace, cache: OutputCache) -> Measured:
     """Compute the features of the images that the heads are measured on, or read them from the cache.
 
     Raises:
@@ -205,19 +200,14 @@ def measure(embedder: OnnxEmbedder, options: argparse.Namespace) -> Measured:
         "clean": heldout,
         "degraded": open_image_set("degraded", heldout, SEED),
     }
+    degraded_cache = OutputCache(cache.folder / "degraded")
     parts = {
-        name: cached_features(
-            embedder,
-            source,
-            options.out / f"{name}.npz",
-            key=f"{embedder_key(embedder)} {name}",
-            views=Views(),
-        )
+        name: cached_features(embedder, source, degraded_cache if name == "degraded" else cache, Views())
         for name, source in sources.items()
     }
     degraded = np.arange(len(heldout)) % 2 == 1
     mixed = np.where(degraded[:, None], parts["degraded"].unit, parts["clean"].unit)
-    key = " ".join([embedder_key(embedder), *(hash_images(source).sha256 for source in sources.values())])
+    key = " ".join([embedder.identity, *(hash_images(source).sha256 for source in sources.values())])
     return Measured(parts, degraded, compare_all(mixed, heldout.labels), key)
 
 

@@ -113,7 +113,7 @@ def head(
     cache: Annotated[
         Path | None,
         typer.Option(
-            help="Path of the .npz file that caches the outputs of the embedder; by default beside --out."
+            help="Folder that keeps the outputs of the embedder for the next run; by default beside --out."
         ),
     ] = None,
     norm: Annotated[

@@ -19,8 +19,8 @@ from facerts.datasets.read_ahead import read_ahead
 from facerts.detection.detector import FaceFinder
 from facerts.embedding import OnnxEmbedder
 from facerts.embedding.aligned import AlignedPhotos
-from facerts.embedding.cache import embedder_key
 from facerts.embedding.embed import embed_source
+from facerts.embedding.output_cache import OutputCache
 from facerts.embedding.search import Backend
 from facerts.errors import DataError, Error
 from facerts.images import CROP_SIZE
@@ -90,9 +90,13 @@ class SourceEmbedder:
             folder = Path(mkdtemp(dir=scratch)) / "embeddings"
             _embed(self.embedder, crops, folder, flip=self.flip)
             return _load(folder, len(source))
-        key = embedder_key(self.embedder, flip=self.flip, detector=detector and detector.identity)
-        key = f"{key} {images_sha256(source)}"
-        folder = self.cache / hashlib.sha256(key.encode()).hexdigest()[:20]
+        key = {
+            "model": self.embedder.identity,
+            "flip": self.flip,
+            "detector": detector and detector.identity,
+            "images": images_sha256(source),
+        }
+        folder = OutputCache(self.cache).path_of(key, "")
         if not folder.exists():
             with staged([folder]) as staging:
                 _embed(self.embedder, crops, staging.temporary(folder), flip=self.flip)

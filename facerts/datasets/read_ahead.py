@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from itertools import chain, islice
 from pathlib import PurePosixPath
 from typing import NamedTuple, TypeVar
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 from facerts.datasets.folder import IMAGE_SUFFIXES
 from facerts.datasets.source import Source
 from facerts.errors import DataError
+from facerts.io.map_ahead import map_ahead
 from facerts.io.progress import track
 
 Item = TypeVar("Item")
@@ -57,14 +57,8 @@ def read_ahead(
         return [load(int(index)) for index in order[start : start + CHUNK]]
 
     def chunks() -> Iterator[list[Item]]:
-        waiting: deque[Future[list[Item]]] = deque()
         with ThreadPoolExecutor(THREADS) as pool:
-            for start in range(0, len(order), CHUNK):
-                waiting.append(pool.submit(loaded, start))
-                if len(waiting) > 2 * THREADS:
-                    yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
+            yield from map_ahead(pool, loaded, range(0, len(order), CHUNK), 2 * THREADS + 1)
 
     return track(chain.from_iterable(chunks()), text, total=len(order), unit=unit)
 

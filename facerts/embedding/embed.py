@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +12,7 @@ from numpy.typing import NDArray
 from facerts.datasets.source import Source
 from facerts.embedding.outputs import CropScore, Embedder, FaceOutputs, Scores
 from facerts.embedding.table import EmbeddingTable
+from facerts.io.map_ahead import map_ahead
 from facerts.io.progress import track
 
 # A model, or embeddings that were computed elsewhere.
@@ -23,7 +22,6 @@ AnyEmbedder = Embedder | EmbeddingTable
 AHEAD, IN_FLIGHT = 3, 2
 
 Batch = tuple[NDArray[np.uint8], dict[str, Scores]]
-Item = TypeVar("Item")
 
 
 def outputs_of(
@@ -93,15 +91,16 @@ def embed_source(
         source, chosen, batch_size, also or {}, f"embedding {source.name}" if progress else None
     )
 
-    def embed(crops: NDArray[np.uint8], scores: dict[str, Scores]) -> FaceOutputs:
+    def embed(batch: Batch) -> FaceOutputs:
+        crops, scores = batch
         outputs = embed_crops(embedder, crops, flip=flip)
         return replace(outputs, extras={**outputs.extras, **scores}) if scores else outputs
 
     if not getattr(embedder, "thread_safe", False):
-        return concatenate([embed(*batch) for batch in batches])
+        return concatenate([embed(batch) for batch in batches])
     # While one batch is in the network, the next one becomes its input and the last one its outputs.
     with ThreadPoolExecutor(IN_FLIGHT) as pool:
-        return concatenate(list(_in_order(pool, embed, batches, IN_FLIGHT)))
+        return concatenate(list(map_ahead(pool, embed, batches, IN_FLIGHT + 1)))
 
 
 def embed_crops(embedder: Embedder, crops: NDArray[np.uint8], *, flip: bool) -> FaceOutputs:
@@ -148,12 +147,13 @@ def score_source(
     together = {name: score for name, score in scores.items() if getattr(score, "thread_safe", False)}
     in_turn = {name: score for name, score in scores.items() if name not in together}
 
-    def score_batch(crops: NDArray[np.uint8], found: dict[str, Scores]) -> dict[str, Scores]:
-        return {**found, **{name: score(crops) for name, score in together.items()}}
+    def score_batch(batch: Batch) -> dict[str, Scores]:
+        crops, in_turn_scores = batch
+        return {**in_turn_scores, **{name: score(crops) for name, score in together.items()}}
 
     batches = _batches(source, chosen, batch_size, in_turn, text)
     with ThreadPoolExecutor(IN_FLIGHT) as pool:
-        parts = list(_in_order(pool, score_batch, batches, IN_FLIGHT if together else 0))
+        parts = list(map_ahead(pool, score_batch, batches, IN_FLIGHT + 1 if together else 1))
     return {name: np.concatenate([part[name] for part in parts]) for name in scores}
 
 
@@ -189,19 +189,6 @@ def _batches(
 
     def prepared() -> Iterator[Batch]:
         with ThreadPoolExecutor(max_workers=1) as pool:
-            yield from _in_order(pool, prepare, ((start,) for start in starts), AHEAD)
+            yield from map_ahead(pool, prepare, starts, AHEAD + 1)
 
     return prepared() if progress is None else track(prepared(), progress, total=len(starts), unit="batches")
-
-
-def _in_order(
-    pool: ThreadPoolExecutor, function: Callable[..., Item], calls: Iterable[tuple[Any, ...]], ahead: int
-) -> Iterator[Item]:
-    """Results of a function in the order of its calls, of which so many are begun before the first is waited for."""
-    waiting: deque[Future[Item]] = deque()
-    for arguments in calls:
-        waiting.append(pool.submit(function, *arguments))
-        if len(waiting) > ahead:
-            yield waiting.popleft().result()
-    while waiting:
-        yield waiting.popleft().result()

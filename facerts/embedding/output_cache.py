@@ -1,4 +1,4 @@
-"""A folder that keeps what embedders gave for sets of images, so that the next evaluation need not ask them again."""
+"""A folder that keeps what models gave for sets of images, so that later commands need not ask them again."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from facerts.io.console import warn
 from facerts.io.files import atomic_write
 from facerts.io.npz import read_npz
 
+Arrays = Mapping[str, NDArray[Any]]
+
 # Part of every key: another number where the meaning of what is kept changes.
 VERSION = 1
 SCORES = ("norm", "quality", "uncertainty")
@@ -24,46 +26,77 @@ _EXTRA = "extra/"
 
 
 class OutputCache:
-    """Keeps outputs in a folder, one file for each key, which may be deleted at any time.
+    """Keeps arrays in a folder, one file for each key, which may be deleted at any time.
 
     Several processes may share the folder: files appear complete, under the hash of their key. A file that is damaged
     or belongs to another key is computed again, with a warning.
 
     Args:
         folder: the folder; created when something is kept.
+
+    Raises:
+        Error: it is a file.
     """
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
+        if self.folder.is_file():
+            raise Error(f"{folder} is a file, but a cache is a folder; name a folder")
+
+    def path_of(self, key: Mapping[str, object], suffix: str = ".npz") -> Path:
+        """Where what belongs to a key is kept."""
+        text = json.dumps({"version": VERSION, **key}, sort_keys=True)
+        return self.folder / f"{hashlib.sha256(text.encode()).hexdigest()}{suffix}"
+
+    def arrays(
+        self,
+        key: Mapping[str, object],
+        compute: Callable[[], Arrays],
+        check: Callable[[Arrays, Path], None] | None = None,
+    ) -> Arrays:
+        """Arrays from the folder if it has them; otherwise computed and kept.
+
+        Args:
+            key: everything that the arrays depend on, as values that JSON can represent.
+            compute: computes the arrays, by name.
+            check: raises a DataError if the arrays in a file cannot be those of this key.
+        """
+        path = self.path_of(key)
+        if path.is_file():
+            try:
+                stored = read_npz(path)
+                if str(stored.pop("key", "")) != path.stem:
+                    raise DataError(f"{path}: the content does not match the name of the file")
+                if check is not None:
+                    check(stored, path)
+                return stored
+            except DataError as error:
+                warn(f"{error}; it is computed again")
+        arrays = compute()
+        try:
+            with atomic_write(path) as file:
+                np.savez(file, allow_pickle=False, key=np.array(path.stem), **arrays)
+        except Error as error:
+            warn(f"{error}; the outputs are not kept for the next command")
+        return arrays
 
     def outputs(
         self, key: Mapping[str, object], rows: int, compute: Callable[[], FaceOutputs]
     ) -> FaceOutputs:
-        """Outputs from the folder if it has them; otherwise computed and kept.
+        """The outputs of a number of images, as ``arrays`` keeps them."""
 
-        Args:
-            key: everything that the outputs depend on, as values that JSON can represent.
-            rows: number of outputs.
-            compute: computes the outputs.
-        """
-        text = json.dumps({"version": VERSION, "rows": rows, **key}, sort_keys=True)
-        digest = hashlib.sha256(text.encode()).hexdigest()
-        path = self.folder / f"{digest}.npz"
-        if path.is_file():
-            try:
-                return _checked(read_npz(path), digest, rows, path)
-            except DataError as error:
-                warn(f"{error}; it is computed again")
-        outputs = compute()
-        try:
-            with atomic_write(path) as file:
-                np.savez(file, allow_pickle=False, key=np.array(digest), **_arrays(outputs))
-        except Error as error:
-            warn(f"{error}; the outputs are not kept for the next evaluation")
-        return outputs
+        def check(arrays: Arrays, path: Path) -> None:
+            _check_outputs(arrays, rows, path)
+
+        stored = self.arrays({"count": rows, **key}, lambda: _arrays_of(compute()), check)
+        extras = {
+            name.removeprefix(_EXTRA): values for name, values in stored.items() if name.startswith(_EXTRA)
+        }
+        norm, quality, uncertainty = (stored.get(name) for name in SCORES)
+        return FaceOutputs(stored["embedding"], norm, quality, uncertainty, extras)
 
 
-def _arrays(outputs: FaceOutputs) -> dict[str, NDArray[Any]]:
+def _arrays_of(outputs: FaceOutputs) -> dict[str, NDArray[Any]]:
     scores = {name: getattr(outputs, name) for name in SCORES}
     return {
         "embedding": outputs.embedding,
@@ -72,14 +105,10 @@ def _arrays(outputs: FaceOutputs) -> dict[str, NDArray[Any]]:
     }
 
 
-def _checked(arrays: dict[str, NDArray[Any]], digest: str, rows: int, path: Path) -> FaceOutputs:
-    """The outputs in a file.
-
-    Raises:
-        DataError: the file is not the one of this key, or not complete.
-    """
-    if str(arrays.pop("key", "")) != digest or "embedding" not in arrays:
-        raise DataError(f"{path}: the content does not match the name of the file")
+def _check_outputs(arrays: Arrays, rows: int, path: Path) -> None:
+    """Refuse arrays that are not complete outputs of ``rows`` images."""
+    if "embedding" not in arrays:
+        raise DataError(f"{path}: it has no embeddings")
     for name, values in arrays.items():
         axes = 2 if name == "embedding" else 1 if name in SCORES else max(values.ndim, 1)
         known = name == "embedding" or name in SCORES or name.startswith(_EXTRA)
@@ -91,6 +120,3 @@ def _checked(arrays: dict[str, NDArray[Any]], digest: str, rows: int, path: Path
             or not np.isfinite(values).all()
         ):
             raise DataError(f"{path}: {name} does not have a finite number for each of {rows} images")
-    extras = {name.removeprefix(_EXTRA): values for name, values in arrays.items() if name.startswith(_EXTRA)}
-    norm, quality, uncertainty = (arrays.get(name) for name in SCORES)
-    return FaceOutputs(arrays["embedding"], norm, quality, uncertainty, extras)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,11 +13,9 @@ from numpy.typing import NDArray
 from facerts.datasets.source import Source
 from facerts.detection import FaceFinder
 from facerts.images import decode
+from facerts.io.map_ahead import map_ahead
 from facerts.scoring.prepare import LazyImage, PreparedImage, prepare
 from facerts.scoring.row_builder import RowBuilder, ScoredFace
-
-Item = TypeVar("Item")
-Result = TypeVar("Result")
 
 
 def lazy_images(source: Source, start: int = 0, stop: int | None = None) -> Iterator[LazyImage]:
@@ -66,14 +62,14 @@ def score_images(
         ThreadPoolExecutor(workers or os.cpu_count() or 1) as loaders,
         ThreadPoolExecutor(parallel_batches) as model_threads,
     ):
-        prepared = _map_ahead(
+        prepared = map_ahead(
             loaders,
             partial(prepare, detector=detector, largest=largest, resize_crops=resize_crops),
             images,
             2 * batch_size * parallel_batches,
         )
         batches = _batches(prepared, batch_size, block_size)
-        for batch in _map_ahead(
+        for batch in map_ahead(
             model_threads, partial(score_batch, row_builder), batches, parallel_batches + 1
         ):
             yield from batch
@@ -105,21 +101,3 @@ def _batches(
             batch, crops = [], 0
     if batch:
         yield batch
-
-
-def _map_ahead(
-    pool: ThreadPoolExecutor, function: Callable[[Item], Result], items: Iterable[Item], depth: int
-) -> Iterator[Result]:
-    """The function of each item, in order, computed in a pool up to ``depth`` items ahead."""
-    waiting: deque[Future[Result]] = deque()
-    try:
-        for item in items:
-            waiting.append(pool.submit(function, item))
-            if len(waiting) >= depth:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
-    finally:
-        # After an error, or if the caller stops early, work that has not started is canceled.
-        for future in waiting:
-            future.cancel()

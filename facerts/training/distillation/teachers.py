@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,9 +11,8 @@ from numpy.typing import NDArray
 from facerts.datasets import Source
 from facerts.datasets.fingerprint import hash_images
 from facerts.embedding import OnnxEmbedder, load_embedder
-from facerts.embedding.cache import cached_arrays, embedder_key
 from facerts.embedding.embed import embed_source
-from facerts.errors import Error
+from facerts.embedding.output_cache import OutputCache
 from facerts.hub.registry import find_model
 
 # Name of the cache folder inside the run folder.
@@ -53,25 +51,17 @@ class TeacherEnsemble:
 
         Raises:
             Error: the cache is a file.
-            DataError: a file in the cache is not a cache of embeddings.
         """
-        if cache.is_file():
-            raise Error(
-                f"{cache}: teacher.cache must be a folder (with one file per teacher), and this is a file; name a "
-                "folder"
-            )
+        outputs = OutputCache(cache)
         sha256 = hash_images(source).sha256
-        parts = []
-        for embedder in self._embedders:
-            key = f"{embedder_key(embedder, flip=True)} {sha256}"
-            file = cache / f"{embedder.name}-{hashlib.sha256(key.encode()).hexdigest()[:16]}.npz"
-            arrays = cached_arrays(
-                file,
-                key,
-                lambda embedder=embedder: {"embedding": embed_source(embedder, source, flip=True).embedding},  # type: ignore[misc]
-            )
-            parts.append(arrays["embedding"])
-        return _joined(parts)
+
+        def embedding(embedder: OnnxEmbedder) -> NDArray[np.float32]:
+            key = {"teacher": embedder.identity, "images": sha256, "flip": True}
+            return outputs.arrays(
+                key, lambda: {"embedding": embed_source(embedder, source, flip=True).embedding}
+            )["embedding"]
+
+        return _joined([embedding(embedder) for embedder in self._embedders])
 
 
 def _joined(unit: Sequence[NDArray[np.float32]]) -> NDArray[np.float32]:

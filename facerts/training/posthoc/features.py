@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,8 +13,8 @@ from facerts.datasets import Source
 from facerts.datasets.changed import ChangedCrops
 from facerts.datasets.fingerprint import hash_images
 from facerts.embedding import FaceOutputs, OnnxEmbedder
-from facerts.embedding.cache import Arrays, cached_arrays
 from facerts.embedding.embed import concatenate, embed_source
+from facerts.embedding.output_cache import Arrays, OutputCache
 from facerts.errors import ModelError
 from facerts.training.augment import Augmenter, build_augmentation
 from facerts.training.recipe import Augmentation
@@ -110,19 +109,13 @@ def features_of(outputs: FaceOutputs) -> Features:
     return Features(outputs.embedding, norm, tap)
 
 
-def cached_features(
-    embedder: OnnxEmbedder, source: Source, cache: Path, *, key: str, views: Views
-) -> Features:
+def cached_features(embedder: OnnxEmbedder, source: Source, cache: OutputCache, views: Views) -> Features:
     """The features of a source's views, from the cache if it has them.
 
     Args:
         embedder: the frozen embedder, with the tapped tensor among its extras if there is one.
         source: aligned images; their bytes are always hashed, but decoded only if the cache cannot be used.
-        cache: an .npz file; written if it is missing or belongs to another embedder, other images or other views.
-        key: key of the embedder and its options, see ``embedding.cache.embedder_key``.
-
-    Raises:
-        DataError: the cache is a file of another kind.
+        cache: keeps the features of each embedder, set of images and views.
     """
 
     def compute() -> Arrays:
@@ -130,4 +123,5 @@ def cached_features(
         features = features_of(concatenate(outputs))
         return {"unit": features.unit, "norm": features.norm, "tap": features.tap}
 
-    return Features(**cached_arrays(cache, f"{key} {hash_images(source).sha256}{views.key}", compute))
+    key = {"model": embedder.identity, "images": hash_images(source).sha256, "views": views.key}
+    return Features(**cache.arrays(key, compute))

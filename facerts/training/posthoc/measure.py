@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -14,9 +13,9 @@ from facerts.datasets import Source, Subset
 from facerts.datasets.changed import degraded_at_random
 from facerts.datasets.fingerprint import hash_images
 from facerts.embedding import OnnxEmbedder
-from facerts.embedding.cache import Arrays, cached_arrays
 from facerts.embedding.embed import embed_source, score_source
 from facerts.embedding.onnx_quality import OnnxQuality
+from facerts.embedding.output_cache import Arrays, OutputCache
 from facerts.metrics.compared_pairs import ComparedPairs, compare_all
 from facerts.metrics.intervals import Interval
 from facerts.metrics.reject_areas import Estimate, reject_areas
@@ -106,9 +105,8 @@ def measure_head(
     measured: NDArray[np.bool_],
     embedder: OnnxEmbedder,
     reference: OnnxQuality,
-    cache: Path,
+    cache: OutputCache,
     *,
-    key: str,
     has_norm: bool,
     seed: int,
 ) -> tuple[HeadComparison, ...]:
@@ -119,8 +117,7 @@ def measure_head(
         features: features of all images, first views first.
         measured: ``(N,)`` the images to measure on, which the head has never seen; at least two people.
         embedder: the embedder that the features are from.
-        cache: an .npz file that caches what is computed for these images.
-        key: cache key of the embedder and its options.
+        cache: keeps what is computed for these images.
         has_norm: whether the embedder gives the norm of its embedding, another quality to compare with.
         seed: seed of the corruptions and of the bootstrap.
     """
@@ -135,8 +132,13 @@ def measure_head(
             arrays |= score_source(part, {f"{name}_quality": reference})
         return arrays
 
-    hashed = hash_images(images["clean"]).sha256
-    stored = cached_arrays(cache, f"{key} {hashed} {reference.identity} degraded by {seed}", compute)
+    key = {
+        "model": embedder.identity,
+        "reference": reference.identity,
+        "images": hash_images(clean).sha256,
+        "degraded": seed,
+    }
+    stored = cache.arrays(key, compute)
     parts = {
         "clean": Features(features.unit[rows], features.norm[rows], features.tap[rows]),
         "degraded": Features(stored["unit"], stored["norm"], stored["tap"]),

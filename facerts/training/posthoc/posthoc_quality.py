@@ -14,8 +14,8 @@ from pydantic import ValidationError
 
 from facerts.datasets import Source, open_source
 from facerts.embedding import OnnxEmbedder, load_embedder
-from facerts.embedding.cache import embedder_key
 from facerts.embedding.onnx_quality import load_quality
+from facerts.embedding.output_cache import OutputCache
 from facerts.embedding.packs import find_recognizer
 from facerts.errors import DataError, Error, MissingExtraError, ModelError, did_you_mean, problems_text
 from facerts.export.parity import Parity, check_crops, compare_outputs
@@ -49,7 +49,7 @@ class GraftResult:
 
     Attributes:
         parity: differences between the file and PyTorch.
-        cache: path of the cached features.
+        cache: folder of the cached features.
         comparisons: the head beside the quality of ``REFERENCE`` on held-out people; empty if they are too few.
     """
 
@@ -143,7 +143,7 @@ def add_quality(
         views: number of views of each image, the original included; by default 1, or 4 if the method compares views.
         augmentation: augmentation of the views; by default ``views.AUGMENTATION``.
         tap: name of an intermediate tensor of the graph, as a further input of the heads.
-        cache: path of the .npz file for the features; by default next to ``out``.
+        cache: folder that keeps the features; by default next to ``out``.
         terms: terms of use of the images; the file carries them in addition to the embedder's own.
 
     Raises:
@@ -170,16 +170,15 @@ def add_quality(
     description = embedder.description
     tensors = add_features(graph, description, tap)
     feature_embedder = embedder if tap is None else tapped(embedder, graph, tensors[-1], threads)
-    cache = out.with_suffix(".features.npz") if cache is None else Path(cache)
+    features_cache = OutputCache(out.with_suffix(".features") if cache is None else cache)
     size = embedder(np.empty((0, CROP_SIZE, CROP_SIZE, 3), dtype=np.uint8)).embedding.shape[1]
     built = build_method(method, config, size, settings.seed)
     settings = replace(settings, norm=_uses_norm(built, description, settings.norm, tap))
     features = cached_features(
         feature_embedder,
         source,
-        cache,
-        key=embedder_key(embedder, tap=tap),
-        views=_views(built, views, augmentation or AUGMENTATION, settings.seed),
+        features_cache,
+        _views(built, views, augmentation or AUGMENTATION, settings.seed),
     )
     assert source.labels is not None
     trained = train_heads(built, features, source.labels, settings)
@@ -203,12 +202,11 @@ def add_quality(
             load_quality(
                 find_shipped(REFERENCE), providers=providers, threads=threads, batch_size=batch_size
             ),
-            cache.with_suffix(".measured.npz"),
-            key=embedder_key(embedder, tap=tap),
+            features_cache,
             has_norm=_has_norm(description),
             seed=settings.seed,
         )
-    return GraftResult(trained, parity, cache, comparisons)
+    return GraftResult(trained, parity, features_cache.folder, comparisons)
 
 
 def _describe(

@@ -17,6 +17,7 @@ from facerts.datasets.synthetic import draw_face
 from facerts.embedding import load_embedder
 from facerts.embedding.embed import embed_source
 from facerts.embedding.onnx_quality import load_quality
+from facerts.embedding.output_cache import OutputCache
 from facerts.images import encode_png
 from facerts.training.methods import METHODS
 from facerts.training.posthoc import HeadSettings, posthoc_quality
@@ -65,8 +66,7 @@ def measured(
         source.labels < people,
         model,
         reference,
-        tmp_path / "cache.npz",
-        key="the embedder",
+        OutputCache(tmp_path / "cache"),
         has_norm=True,
         seed=3,
     )

@@ -16,7 +16,7 @@ pytest.importorskip("torch")
 
 from facerts.datasets import open_source
 from facerts.embedding import FaceOutputs, OnnxEmbedder, load_embedder
-from facerts.embedding.cache import embedder_key
+from facerts.embedding.output_cache import OutputCache
 from facerts.hub.registry import find_model
 from facerts.images.corruptions import degrade
 from facerts.metrics.ood import separation
@@ -64,8 +64,8 @@ def outputs(embedder: OnnxEmbedder, faces: dict[str, NDArray[np.uint8]]) -> dict
 
 @pytest.fixture(scope="module")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Cache file for the features of the views; the first test that needs them computes them."""
-    return tmp_path_factory.mktemp("polarity") / "features.npz"
+    """Cache folder for the features of the views; the first test that needs them computes them."""
+    return tmp_path_factory.mktemp("polarity") / "features"
 
 
 @pytest.mark.slow
@@ -75,9 +75,7 @@ def test_a_learned_quality_falls_as_faces_get_worse(
 ) -> None:
     training = open_source(facerts_data / "faces" / "train-000000.tar")
     assert training.labels is not None
-    features = cached_features(
-        embedder, training, cache, key=embedder_key(embedder, tap=None), views=Views(2)
-    )
+    features = cached_features(embedder, training, OutputCache(cache), Views(2))
     built = build_method(method, configure(method, []), features.unit.shape[1], seed=0)
     settings = HeadSettings(epochs=8, batch_size=256, norm=bool(built.heads()))
     head = QualityModule(train_heads(built, features, training.labels, settings))

@@ -66,7 +66,7 @@ def test_the_file_has_their_embedding_and_our_quality(
     assert description.embedding_size == SIZE
     assert "48 images of 6 identities" in description.training_data
     assert facerts.load(out).score(list(crops))[0].quality == pytest.approx(float(ours.quality[0]), abs=1e-6)
-    assert sorted(path.name for path in out.parent.iterdir()) == ["scored.features.npz", "scored.onnx"]
+    assert sorted(path.name for path in out.parent.iterdir()) == ["scored.features", "scored.onnx"]
 
 
 @pytest.mark.slow
@@ -161,13 +161,12 @@ def test_a_tapped_tensor_is_a_feature(
     assert plain.trained.loss != done.trained.loss
 
 
-def test_a_file_that_is_not_a_cache_is_not_changed(foreign: Path, drawn_faces: Path, tmp_path: Path) -> None:
-    for number, content in enumerate((b"text", b"")):
-        cache = tmp_path / f"{number}.npz"
-        cache.write_bytes(content)
-        with pytest.raises(DataError, match="not a cache"):
-            scored(foreign, drawn_faces, tmp_path / "a.onnx", cache=cache)
-        assert cache.read_bytes() == content
+def test_a_file_is_no_cache_and_not_changed(foreign: Path, drawn_faces: Path, tmp_path: Path) -> None:
+    cache = tmp_path / "text"
+    cache.write_bytes(b"text")
+    with pytest.raises(Error, match="a cache is a folder"):
+        scored(foreign, drawn_faces, tmp_path / "a.onnx", cache=cache)
+    assert cache.read_bytes() == b"text"
 
 
 def test_a_file_that_fails_the_parity_check_is_not_written(
@@ -185,7 +184,7 @@ def test_a_file_that_fails_the_parity_check_is_not_written(
     monkeypatch.setattr(posthoc_quality, "graft", wrong)
     with pytest.raises(ModelError, match="no file was written"):
         scored(foreign, drawn_faces, tmp_path / "new" / "a.onnx")
-    assert [path.name for path in (tmp_path / "new").iterdir()] == ["a.features.npz"]
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["a.features"]
 
 
 def test_means_without_the_image_by_a_slow_loop() -> None:
