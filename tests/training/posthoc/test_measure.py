@@ -130,7 +130,7 @@ def test_areas_by_a_slow_loop_and_what_was_computed_is_cached(
     def refuse(*_: object) -> None:
         raise AssertionError("images were degraded")
 
-    monkeypatch.setattr("facerts.training.posthoc.measure.degrade", refuse)
+    monkeypatch.setattr("facerts.datasets.changed.degrade", refuse)
     assert measured(sharpness, faces, embedder, tmp_path, people=40) == (clean, degraded)
     with pytest.raises(AssertionError, match="degraded"):
         measured(sharpness, faces, embedder, tmp_path, people=30)
