@@ -62,7 +62,9 @@ def test_decisions_and_errors_have_columns_and_the_status(
 ) -> None:
     # Long paths would be wrapped.
     monkeypatch.chdir(crops.parent)
-    assert run("score", crops.name, "--model", model, "--min-quality", "9") == 1
+    command = ("score", crops.name, "--model", model, "--min-quality", "9", "--copy-rejected", "rejected")
+    assert run(*command) == 1
+    assert sorted(file.name for file in Path("rejected").iterdir()) == ["0.png", "1.png", "2.png"]
     captured = capsys.readouterr()
     header, *rows = table_of(captured.out)
     assert header == ["image", "face", "quality", "accepted", "note"]
@@ -84,12 +86,6 @@ def test_a_table_is_limited_and_says_so(
     assert "the table will have 2 rows, for 4 images; --out rows.csv writes all" in captured.err
     assert "2 more rows are not shown; --out rows.csv writes all" in captured.err
     assert "broken.jpg: GIF is not read" in captured.err
-
-
-def test_rows_without_a_file_can_be_json(
-    model: Path, crops: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(score, "TABLE_ROWS", 2)
     assert run("score", crops, "--model", model, "--json") == 1
     result = json.loads(capsys.readouterr().out)
     assert [row["error"] is None for row in result["rows"]] == [True, True, True, False]
@@ -121,72 +117,47 @@ def test_standard_output_may_be_closed_early(model: Path, crops: Path) -> None:
     assert process.wait(60) == 141
 
 
-def test_copies_need_no_file_of_rows(model: Path, crops: Path, tmp_path: Path) -> None:
-    copies = tmp_path / "rejected"
-    assert run("score", crops, "--model", model, "--min-quality", "9", "--copy-rejected", copies) == 1
-    assert sorted(file.name for file in copies.iterdir()) == ["0.png", "1.png", "2.png"]
+TRIED = {
+    "https://example.org/a.jpg": "https://example.org/a.jpg is an address; download it first",
+    "-": "images are not read from standard input; give files, folders or a list",
+    "nope.jpg": "nope.jpg: no such file or folder",
+    "*.tiff": "*.tiff: no such file or folder, nothing matches",
+    "a.pdf": "a.pdf: PDF is not read; convert it to JPEG or PNG",
+    "a.HEIC": "a.HEIC: HEIC is not read; convert it to JPEG or PNG",
+    "notes.txt": "notes.txt: a list has the path of an image on each line, and no line of this one names",
+    "table.csv": "table.csv: not a source; give a folder",
+    "empty": "empty: no images found (.bmp, .jpeg, .jpg, .png, .webp)",
+    "phone": "phone: no images found (.bmp, .jpeg, .jpg, .png, .webp), only 2 other files; convert HEIC to",
+}
 
 
-@pytest.mark.parametrize("options", [("--resume",), ("--engine", "ray"), ("--resume", "--out", "-")])
-def test_what_needs_a_file_says_so(
-    model: Path, crops: Path, capsys: pytest.CaptureFixture[str], options: tuple[str, ...]
-) -> None:
-    assert run("score", crops, "--model", model, *options) == 2
-    assert "require --out FILE" in " ".join(capsys.readouterr().err.split())
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ("https://example.org/a.jpg", "https://example.org/a.jpg is an address; download it first"),
-        ("-", "images are not read from standard input; give files, folders or a list"),
-        ("nope.jpg", "nope.jpg: no such file or folder"),
-        ("*.tiff", "*.tiff: no such file or folder, nothing matches"),
-        ("a.pdf", "a.pdf: PDF is not read; convert it to JPEG or PNG"),
-        ("a.HEIC", "a.HEIC: HEIC is not read; convert it to JPEG or PNG"),
-        (
-            "notes.txt",
-            "notes.txt: a list has the path of an image on each line, and no line of this one names",
-        ),
-        ("table.csv", "table.csv: not a source; give a folder"),
-        ("empty", "empty: no images found (.bmp, .jpeg, .jpg, .png, .webp)"),
-        (
-            "phone",
-            "phone: no images found (.bmp, .jpeg, .jpg, .png, .webp), only 2 other files; convert HEIC to",
-        ),
-    ],
-)
 def test_what_a_new_user_may_try_is_answered(
-    model: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    given: str,
-    message: str,
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "empty").mkdir()
     (tmp_path / "phone").mkdir()
     for name in ("a.pdf", "a.HEIC", "table.csv", "notes.txt", "phone/a.heic", "phone/notes"):
         (tmp_path / name).write_bytes(b"some text\n")
-    assert run("score", given, "--model", model) == 2
-    assert message in capsys.readouterr().err
+    for given, message in TRIED.items():
+        assert run("score", given, "--model", model) == 2
+        assert message in capsys.readouterr().err
+    for options in (("--resume",), ("--engine", "ray"), ("--resume", "--out", "-")):
+        assert run("score", "empty", "--model", model, *options) == 2
+        assert "require --out FILE" in " ".join(capsys.readouterr().err.split())
 
 
-@pytest.mark.parametrize(
-    ("content", "kind"),
-    [
+def test_a_file_of_another_format_is_named_whatever_its_suffix(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for content, kind in (
         (b"\0\0\0\x18ftypheic\0\0\0\0", "HEIC"),
         (b"\0\0\0\x18ftypmif1\0\0\0\0", "HEIC"),
         (b"\0\0\0\x18ftypavif\0\0\0\0", "AVIF"),
         (b"II*\0\0\0", "TIFF"),
         (b"MM\0*\0\0", "TIFF"),
         (b"%PDF-1.7", "PDF"),
-    ],
-)
-def test_a_file_of_another_format_is_named_whatever_its_suffix(
-    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes, kind: str
-) -> None:
-    (tmp_path / "a.jpg").write_bytes(content)
-    assert run("score", tmp_path / "a.jpg", "--model", model) == 1
-    assert f"{kind} is not read; convert it to JPEG or PNG" in capsys.readouterr().out
+    ):
+        (tmp_path / "a.jpg").write_bytes(content)
+        assert run("score", tmp_path / "a.jpg", "--model", model) == 1
+        assert f"{kind} is not read; convert it to JPEG or PNG" in capsys.readouterr().out

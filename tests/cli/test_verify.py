@@ -64,22 +64,18 @@ def test_the_decision_is_a_sentence_and_a_status(images: Path, capsys: Captured)
     assert "the minimum is -0.500." in same
     assert verify(images, "a", "other", "--fmr", "0.01") == 1
     assert "Different people: similarity" in capsys.readouterr().out
+    assert verify(images, "a", "other", "--json") == 1
+    result = json.loads(capsys.readouterr().out)
+    assert result["similarity"] == pytest.approx(cosine(blocks(0), blocks(OTHER)), abs=1e-5)
+    assert (result["decision"], result["first"]) == ("different", str(images / "a.png"))
+    assert (result["fmr"], result["threshold"], result["fnmr"]) == (0.001, 0.5, 0.125)
+    assert (result["first_faces"], result["second_faces"], result["error"]) == (1, 1, None)
     assert verify(images, "a", "poor") == 5
     poor = capsys.readouterr().out
     assert poor.startswith("Inconclusive: similarity")
     assert "poor.png: quality -0." in poor
     assert "is below the minimum of -0.500" in poor
     assert verify(images, "a", "poor", "--min-quality", "-1") in {0, 1}
-
-
-def test_json_has_everything(images: Path, capsys: Captured) -> None:
-    assert verify(images, "a", "other", "--json") == 1
-    result = json.loads(capsys.readouterr().out)
-    assert result["decision"] == "different"
-    assert result["similarity"] == pytest.approx(cosine(blocks(0), blocks(OTHER)), abs=1e-5)
-    assert (result["fmr"], result["threshold"], result["fnmr"]) == (0.001, 0.5, 0.125)
-    assert (result["first_faces"], result["second_faces"], result["error"]) == (1, 1, None)
-    assert result["first"] == str(images / "a.png")
 
 
 def test_what_cannot_be_compared_is_status_2(images: Path, capsys: Captured) -> None:
@@ -96,18 +92,15 @@ def test_what_cannot_be_compared_is_status_2(images: Path, capsys: Captured) -> 
     assert "calibrate it on your own faces with facerts calibrate" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
+def test_two_images_or_a_list_are_required() -> None:
+    for arguments in (
         [],
         ["a.png"],
         ["a.png", "b.png", "--out", "rows.csv"],
         ["--pairs", "list.csv"],
         ["a.png", "b.png", "--pairs", "list.csv", "--out", "rows.csv"],
-    ],
-)
-def test_two_images_or_a_list_are_required(arguments: list[str]) -> None:
-    assert run("verify", *arguments) == 2
+    ):
+        assert run("verify", *arguments) == 2
 
 
 PAIRS = {
@@ -160,23 +153,20 @@ def test_odd_files_of_a_list_are_rows_with_errors(images: Path) -> None:
     assert "not a file" in rows[3]["error"]
 
 
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
+def test_lists_with_labels_are_read_too(images: Path) -> None:
+    for name, text in (
         ("list.csv", "same,second,first\n1,same.png,a.png\n0,other.png,a.png\n"),
         ("list.txt", "a.png same.png 1\na.png other.png 0\n"),
         ("list.txt", "1 a.png same.png\n0 a.png other.png\n"),
-    ],
-)
-def test_lists_with_labels_are_read_too(images: Path, name: str, text: str) -> None:
-    (images / name).write_text(text)
-    out = images / "rows.jsonl"
-    assert run("verify", "--pairs", images / name, "--model", images / "model.onnx", "--out", out) == 0
-    rows = [json.loads(line) for line in out.read_text().splitlines()]
-    assert [(Path(row["first"]).name, Path(row["second"]).name, row["decision"]) for row in rows] == [
-        ("a.png", "same.png", "same"),
-        ("a.png", "other.png", "different"),
-    ]
+    ):
+        (images / name).write_text(text)
+        out = images / "rows.jsonl"
+        assert run("verify", "--pairs", images / name, "--model", images / "model.onnx", "--out", out) == 0
+        rows = [json.loads(line) for line in out.read_text().splitlines()]
+        assert [(Path(row["first"]).name, Path(row["second"]).name, row["decision"]) for row in rows] == [
+            ("a.png", "same.png", "same"),
+            ("a.png", "other.png", "different"),
+        ]
 
 
 def test_rows_are_written_as_parquet_with_their_types(images: Path) -> None:
@@ -191,20 +181,15 @@ def test_rows_are_written_as_parquet_with_their_types(images: Path) -> None:
     assert table.column("similarity").null_count == 1
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
+def test_a_list_that_is_none_writes_nothing(images: Path, capsys: Captured) -> None:
+    for name, content, message in (
         ("list.xls", b"a,b\n", "must be a .csv, .tsv or .txt file"),
         ("list.csv", b"\n\n", "the list has no pairs"),
         ("list.csv", b"first,second\n", "the list has no pairs"),
         ("list.csv", b"\xff\xfea\0,\0b\0", "not UTF-8 text"),
-    ],
-)
-def test_a_list_that_is_none_writes_nothing(
-    images: Path, capsys: Captured, name: str, content: bytes, message: str
-) -> None:
-    (images / name).write_bytes(content)
-    out = images / "rows.csv"
-    assert run("verify", "--pairs", images / name, "--model", images / "model.onnx", "--out", out) == 2
-    assert message in capsys.readouterr().err
-    assert not out.exists()
+    ):
+        (images / name).write_bytes(content)
+        out = images / "rows.csv"
+        assert run("verify", "--pairs", images / name, "--model", images / "model.onnx", "--out", out) == 2
+        assert message in capsys.readouterr().err
+        assert not out.exists()

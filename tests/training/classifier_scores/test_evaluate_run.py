@@ -14,7 +14,7 @@ from facerts.cli.evaluate_options import CHECKPOINT
 from facerts.datasets import open_source
 from facerts.evaluation.baselines import CLASSIFIER_SCORES
 from facerts.training.checkpoint import FILE
-from tests.cli.test_cli import run
+from tests.command import run
 
 ALL = ["max_softmax", "max_logit", "odin:epsilon=0.002", "energy", "mc_dropout:passes=4", "ser_fiq:passes=4"]
 SCORES = [part for score in [*ALL, "newton_temperature", "perturbed_quality"] for part in ("--score", score)]
