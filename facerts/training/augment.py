@@ -35,10 +35,8 @@ class Corruption:
     a subset of those of a larger one.
 
     Args:
-        images: number of images.
         fraction: probability of an image to be blurred, 0 to 1.
         radius: standard deviation of the Gaussian blur in pixels.
-        seed: seed of the run.
 
     Attributes:
         corrupted: ``(images,) bool``.

@@ -28,11 +28,6 @@ FILE = "checkpoint.pt"
 def save_checkpoint(path: Path, recipe: Recipe, state: dict[str, Any]) -> None:
     """Write a checkpoint.
 
-    Args:
-        path: path of the file.
-        recipe: recipe of the run.
-        state: state of the run: tensors, numbers and containers of them.
-
     Raises:
         WriteError: the file cannot be written.
     """
@@ -128,10 +123,6 @@ def is_checkpoint(state: dict[str, Any]) -> bool:
 def recipe_of(state: dict[str, Any], where: object) -> Recipe:
     """The recipe in the content of a checkpoint.
 
-    Args:
-        state: content of the file.
-        where: name of the file, for errors.
-
     Raises:
         ModelError: not a facerts checkpoint, or its recipe is missing or invalid.
     """
@@ -148,10 +139,6 @@ def recipe_of(state: dict[str, Any], where: object) -> Recipe:
 
 def check_parts(state: dict[str, Any], where: object) -> None:
     """Check that a checkpoint contains everything that a run writes.
-
-    Args:
-        state: content of the file.
-        where: name of the file, for errors.
 
     Raises:
         ModelError: a part is missing or invalid.
@@ -189,12 +176,7 @@ def _are_tensors(part: Any) -> bool:
 
 @dataclass(frozen=True)
 class Origin:
-    """What the weights of a network were trained on, and under which terms; written into exported files.
-
-    Attributes:
-        training_data: name of the data.
-        terms: license terms.
-    """
+    """What the weights of a network were trained on, and under which terms; written into exported files."""
 
     training_data: str
     terms: str
@@ -220,7 +202,6 @@ class ScoringNetwork:
     Attributes:
         network: in evaluation mode, on the CPU, in float32.
         method: its ``score`` turns the network's outputs into the exported ones.
-        backbone: name and size of the network.
     """
 
     network: FaceNetwork
@@ -233,8 +214,6 @@ class TrainedNetwork(ScoringNetwork):
     """The network of a training run.
 
     Attributes:
-        recipe: recipe of the run.
-        step: number of training steps.
         identities: C, number of identities it was trained on.
         origin: what it was trained on, the initial weights included.
     """
@@ -248,10 +227,6 @@ class TrainedNetwork(ScoringNetwork):
 def load_network(run: str | Path, *, averaged: bool = True) -> TrainedNetwork:
     """The network of a run; see ``trained_network``.
 
-    Args:
-        run: folder of the run, or a checkpoint file.
-        averaged: see ``trained_network``.
-
     Raises:
         ModelError: no such file, or not a complete facerts checkpoint.
     """
@@ -262,8 +237,6 @@ def trained_network(state: dict[str, Any], where: object, *, averaged: bool = Tr
     """The network in the content of a checkpoint.
 
     Args:
-        state: content of the file.
-        where: name of the file, for errors.
         averaged: use the moving average of the weights if the run kept one, else the weights of the last step.
 
     Raises:

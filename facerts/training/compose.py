@@ -95,8 +95,8 @@ def _substitute(value: Any, lookup: Callable[[str], str | None]) -> Any:
         return value
 
     def replacement(match: re.Match[str]) -> str:
-        found = lookup(match[1])
-        return match[0] if found is None else found
+        value = lookup(match[1])
+        return match[0] if value is None else value
 
     return re.sub(r"\$\{(\w+)\}", replacement, value)
 
@@ -115,21 +115,21 @@ def shipped_recipes() -> list[str]:
 
 def _with_bases(recipe: str | Path) -> list[tuple[str | Path, Fields]]:
     """The recipe's own fields, those of its base, and so on."""
-    found: list[tuple[str | Path, Fields]] = []
+    recipes: list[tuple[str | Path, Fields]] = []
     at: str | Path | None = _file_or_name(recipe)
     while at is not None:
         try:
             fields = _read(at)
         except RecipeError as error:
-            raise RecipeError(f"{found[-1][0]}: base: {error}" if found else str(error)) from error
-        if _resolved(at) in [_resolved(name) for name, _ in found]:
-            circle = " -> ".join(str(name) for name, _ in found)
+            raise RecipeError(f"{recipes[-1][0]}: base: {error}" if recipes else str(error)) from error
+        if _resolved(at) in [_resolved(name) for name, _ in recipes]:
+            circle = " -> ".join(str(name) for name, _ in recipes)
             raise RecipeError(f"{recipe}: its bases go in a circle: {circle} -> {at}")
-        if len(found) == MAXIMUM_RECIPES:
+        if len(recipes) == MAXIMUM_RECIPES:
             raise RecipeError(f"{recipe}: more than {MAXIMUM_RECIPES} recipes are based on each other")
-        found.append((at, fields))
+        recipes.append((at, fields))
         at = _base(fields, at)
-    return found
+    return recipes
 
 
 def _file_or_name(recipe: str | Path) -> str | Path:
@@ -152,8 +152,8 @@ def _base(fields: Fields, at: str | Path) -> str | Path | None:
     if not isinstance(at, Path):
         return base
     fields.setdefault("name", at.stem)
-    found = _file_or_name(base)
-    return at.parent / found if isinstance(found, Path) else found
+    recipe = _file_or_name(base)
+    return at.parent / recipe if isinstance(recipe, Path) else recipe
 
 
 def _read(recipe: str | Path) -> Fields:
@@ -229,13 +229,13 @@ def _change(fields: Fields, override: str) -> None:
     fields[last] = value
 
 
-def _check_images(where: str, below: Fields, fields: Fields, said: Collection[str]) -> None:
+def _check_images(where: str, below: Fields, fields: Fields, given: Collection[str]) -> None:
     """Other images than those of the base need another name and terms, which exported models carry.
 
     Raises:
         RecipeError: they were not said.
     """
-    missing = [key for key in ("data.name", "data.terms") if key not in said and "data" not in said]
+    missing = [key for key in ("data.name", "data.terms") if key not in given and "data" not in given]
     if missing and any(_images(below)) and _images(fields) not in ([], _images(below)):
         raise RecipeError(
             f"{where}: its data.name and data.terms, which exported models carry, are about other images than these; "

@@ -34,9 +34,7 @@ def kept_images(
 
     Args:
         labels: ``(N,)`` in ``0 … C-1`` without gaps, C at least 2.
-        images_per_identity: maximum number of images of each identity; None for no maximum.
         imbalance: at least 1, which keeps all.
-        seed: seed of the run.
 
     Returns:
         ``(K,)`` rising indices; at least one of each identity.
@@ -61,8 +59,6 @@ def noisy_labels(labels: NDArray[np.int64], *, identities: int, share: float, se
     Args:
         labels: ``(N,)`` in ``0 … identities-1``.
         identities: C, at least 2. With much noise, an identity may have no image left.
-        share: 0 to 1.
-        seed: seed of the run.
     """
     random = np.random.default_rng((seed, _NOISE_KEY))
     wrong = random.random(len(labels)) < share

@@ -33,11 +33,7 @@ from facerts.training.recipe import Backbone
 
 @dataclass(frozen=True)
 class PretrainedNetwork(ScoringNetwork):
-    """A network with published weights; see ``facerts.training.nn.arcface_torch``.
-
-    Attributes:
-        file: file with the weights.
-    """
+    """A network with published weights; see ``facerts.training.nn.arcface_torch``."""
 
     file: Path
 
@@ -60,10 +56,6 @@ def open_network(weights: str | Path, *, averaged: bool = True) -> TrainedNetwor
 
     Published weights do not say which loss they were trained with. They are scored like ArcFace's, with the norm of the
     embedding as quality, as for all losses without a head of their own.
-
-    Args:
-        weights: folder of the run, checkpoint, or file of published weights.
-        averaged: see ``trained_network``.
 
     Raises:
         ModelError: no such file, or the network in it is unknown.
@@ -107,12 +99,7 @@ def init_weights(
     Args:
         weights: folder of the run, checkpoint, file or name of a model that ``facerts export`` has written, or file
             that ``facerts.training.nn.arcface_torch`` can read.
-        network: changed in place.
-        method: its state is changed in place.
         centers: changed in place; None if they are not learned.
-
-    Returns:
-        What else must be known of the weights.
 
     Raises:
         ModelError: no such file, or its network does not fit.

@@ -36,11 +36,6 @@ def build_optimizer(
 
     The fused implementation updates everything in one pass without temporary tensors. It cannot be used with fp16:
     PyTorch 2.13 leaves the momentum buffers uninitialized if the very first step overflows.
-
-    Args:
-        groups: parameter groups, see ``Method.parameter_groups``.
-        settings: the recipe's ``optim`` section.
-        fused: use the fused implementation.
     """
     common: dict[str, Any] = {"lr": settings.lr, "weight_decay": settings.weight_decay, "fused": fused}
     if settings.algorithm == "adamw":
@@ -54,9 +49,6 @@ class Learner:
     The initial weights are drawn from PyTorch's global generator, which is seeded with the recipe's seed.
 
     Args:
-        recipe: recipe of the run.
-        identities: C.
-        teacher: losses against the recipe's teachers, if it has any.
         processes: processes that train together; each holds the network and its share of the class centers.
         sample: ``(B, 112, 112, 3) uint8`` training crops, the same in all processes; needed if the recipe trains the
             network of an exported file, which has no BatchNorm statistics.
@@ -153,8 +145,6 @@ class Learner:
         Args:
             crops: ``(B, 112, 112, 3) uint8`` RGB, this process's share; ``(B, 2, 112, 112, 3)`` if the teachers see
                 other views, which come second.
-            batch: labels and keys of the crops.
-            learning_rate: learning rate of this step.
 
         Raises:
             NonFiniteLossError: the loss of this or another process is not finite, or was not a few steps ago if reports
@@ -201,9 +191,9 @@ class Learner:
         with torch.autocast(self.device.type, dtype=self.autocast, enabled=self.autocast is not None):
             outputs = self.forward(images)
         loss = self._loss(outputs, batch, teachers_views)
-        found = replace(loss, total=loss.total.detach())
-        broken = self.processes.all_reduce_sum((~found.total.isfinite()).int())
-        report = StepReport(batch.step, learning_rate, batch.ramp, found, broken)
+        detached = replace(loss, total=loss.total.detach())
+        broken = self.processes.all_reduce_sum((~detached.total.isfinite()).int())
+        report = StepReport(batch.step, learning_rate, batch.ramp, detached, broken)
         if self.reports.late:
             torch.maximum(self._skip, (broken > 0).float(), out=self._skip)
             report = report.with_outputs(outputs)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
@@ -38,13 +39,11 @@ class TrainingData:
     """The training images of a recipe.
 
     Args:
-        recipe: recipe of the run.
         processes: processes of the run, each of which loads its share of every batch.
 
     Attributes:
         source: the labeled images, without augmentation; wrong labels of the recipe's ``label_noise`` included.
         unlabeled: the images without identity, or None.
-        identities: C.
         left_out: number of labeled images that the recipe leaves out of training.
         mislabeled: number of images in ``source`` with a wrong label.
         heldout: images of the identities that the recipe holds out, or None.
@@ -156,8 +155,7 @@ class TrainingData:
                 self._labels[: len(self.source)],
                 recipe.labeled_size,
                 recipe.seed,
-                start,
-                stop,
+                range(start, stop),
                 views=self._method.views,
                 per_identity=by_identity,
                 share=self._processes.own_rows(recipe.labeled_size),
@@ -177,79 +175,63 @@ class TrainingData:
             yield batch
 
 
+@dataclass(frozen=True, eq=False)
 class StepSampler(Sampler[list[SampleKey]]):
     """The keys of the images of each step; the last images of an epoch that do not fill a batch are dropped.
 
     Args:
         labels: ``(N,)`` identity of each image.
-        batch_size: labeled images per step.
-        seed: seed of the orders.
-        start: first step.
-        stop: the step after the last.
         views: views of each image.
         per_identity: images of each identity in a batch; None draws images regardless of identity.
-        share: the images of a step that this process loads; None for all.
+        share: the images of a step that this process loads.
         unlabeled: total number of images without identity, whose indices start at N, and their number per step. They
             have their own order, in which all of them come before any comes again.
     """
 
-    def __init__(
-        self,
-        labels: NDArray[np.int64],
-        batch_size: int,
-        seed: int,
-        start: int,
-        stop: int,
-        *,
-        views: int = 1,
-        per_identity: int | None = None,
-        share: slice | None = None,
-        unlabeled: tuple[int, int] = (0, 0),
-    ) -> None:
-        self._share = share or slice(None)
-        self._unlabeled, self._unlabeled_size = unlabeled
-        self._labels = labels
-        self._batch_size = batch_size
-        self._seed = seed
-        self._steps = range(start, stop)
-        self._views = views
-        self._per_identity = per_identity
+    labels: NDArray[np.int64]
+    batch_size: int
+    seed: int
+    steps: range
+    views: int
+    per_identity: int | None
+    share: slice
+    unlabeled: tuple[int, int]
 
     def __len__(self) -> int:
-        return len(self._steps)
+        return len(self.steps)
 
     def __iter__(self) -> Iterator[list[SampleKey]]:
-        per_epoch = len(self._labels) // self._batch_size
+        per_epoch = len(self.labels) // self.batch_size
         order, order_epoch = np.empty(0, dtype=np.int64), -1
         without_identity = self._without_identity()
-        for step in self._steps:
+        for step in self.steps:
             epoch, position = divmod(step, per_epoch)
             if epoch != order_epoch:
-                order, order_epoch = self._order(epoch, per_epoch * self._batch_size), epoch
-            first = position * self._batch_size
-            images = order[first : first + self._batch_size].tolist()
+                order, order_epoch = self._order(epoch, per_epoch * self.batch_size), epoch
+            first = position * self.batch_size
+            images = order[first : first + self.batch_size].tolist()
             repeats = _repeats(images)
             yield [
-                (epoch, index, view + self._views * repeat)
-                for view in range(self._views)
-                for index, repeat in zip(images[self._share], repeats[self._share], strict=True)
-            ] + list(islice(without_identity, self._unlabeled_size))
+                (epoch, index, view + self.views * repeat)
+                for view in range(self.views)
+                for index, repeat in zip(images[self.share], repeats[self.share], strict=True)
+            ] + list(islice(without_identity, self.unlabeled[1]))
 
     def _without_identity(self) -> Iterator[SampleKey]:
         """The images without identity from the first step on, in epochs of their own."""
-        count = self._unlabeled
+        count, size = self.unlabeled
         if not count:
             return
-        epoch, position = divmod(self._steps.start * self._unlabeled_size, count)
+        epoch, position = divmod(self.steps.start * size, count)
         while True:
-            order = epoch_order(count, self._seed, epoch, UNLABELED)
-            yield from ((epoch, len(self._labels) + int(index), 0) for index in order[position:])
+            order = epoch_order(count, self.seed, epoch, UNLABELED)
+            yield from ((epoch, len(self.labels) + int(index), 0) for index in order[position:])
             epoch, position = epoch + 1, 0
 
     def _order(self, epoch: int, length: int) -> NDArray[np.int64]:
-        if self._per_identity is None:
-            return epoch_order(len(self._labels), self._seed, epoch)
-        return identity_order(self._labels, self._per_identity, length, self._seed, epoch)
+        if self.per_identity is None:
+            return epoch_order(len(self.labels), self.seed, epoch)
+        return identity_order(self.labels, self.per_identity, length, self.seed, epoch)
 
 
 def _repeats(images: list[int]) -> list[int]:
@@ -262,34 +244,21 @@ def _repeats(images: list[int]) -> list[int]:
     return repeats
 
 
+@dataclass(frozen=True, eq=False)
 class CropDataset(Dataset[tuple[Tensor, Tensor, Tensor]]):
     """Decoded, corrupted and augmented crops, a whole batch at a time.
 
     Args:
-        source: all images.
         labels: ``(N,)`` their identities, −1 for unknown.
-        corrupt: blurs a fixed share of the images.
-        augment: augments each crop.
-        seed: seed of the augmentation.
         pairs: beside each view, give the same without zoom.
     """
 
-    def __init__(
-        self,
-        source: Source,
-        labels: NDArray[np.int64],
-        corrupt: Corruption,
-        augment: Augmenter,
-        seed: int,
-        *,
-        pairs: bool = False,
-    ) -> None:
-        self._source = source
-        self._labels = labels
-        self._corrupt = corrupt
-        self._augment = augment
-        self._seed = seed
-        self._pairs = pairs
+    source: Source
+    labels: NDArray[np.int64]
+    corrupt: Corruption
+    augment: Augmenter
+    seed: int
+    pairs: bool = False
 
     def __getitems__(self, keys: list[SampleKey]) -> tuple[Tensor, Tensor, Tensor] | Error:
         """A batch, or an error, returned because one raised in a worker would arrive as the text of a traceback."""
@@ -299,17 +268,17 @@ class CropDataset(Dataset[tuple[Tensor, Tensor, Tensor]]):
             return error
 
     def _batch(self, keys: list[SampleKey]) -> tuple[Tensor, Tensor, Tensor]:
-        crops = np.empty((len(keys), 1 + self._pairs, CROP_SIZE, CROP_SIZE, 3), dtype=np.uint8)
+        crops = np.empty((len(keys), 1 + self.pairs, CROP_SIZE, CROP_SIZE, 3), dtype=np.uint8)
         for row, (epoch, index, view) in enumerate(keys):
             # The first view is the one that a method with a single view gets.
-            key = (self._seed, epoch, index) if view == 0 else (self._seed, epoch, index, view)
-            image = self._corrupt(self._source.crop(index), index)
-            crops[row, 0] = self._augment(image, key)
-            if self._pairs:
-                crops[row, 1] = self._augment(image, key, zoom=False)
-        crops = crops if self._pairs else crops[:, 0]
+            key = (self.seed, epoch, index) if view == 0 else (self.seed, epoch, index, view)
+            image = self.corrupt(self.source.crop(index), index)
+            crops[row, 0] = self.augment(image, key)
+            if self.pairs:
+                crops[row, 1] = self.augment(image, key, zoom=False)
+        crops = crops if self.pairs else crops[:, 0]
         indices = np.array([index for _, index, _ in keys], dtype=np.int64)
-        return torch.from_numpy(crops), torch.from_numpy(self._labels[indices]), torch.from_numpy(indices)
+        return torch.from_numpy(crops), torch.from_numpy(self.labels[indices]), torch.from_numpy(indices)
 
 
 def _identity(batch: Any) -> Any:

@@ -26,7 +26,6 @@ class RunLog:
     """Appends to ``log.jsonl`` and to TensorBoard's event files in a run's folder.
 
     Args:
-        folder: folder of the run.
         resumed_at: step that the run starts from; 0 starts a new log. Lines of later steps, which an interrupted run
             wrote after its last checkpoint, are removed so that no step is logged twice.
 
@@ -51,8 +50,6 @@ class RunLog:
         """Log one line.
 
         Args:
-            kind: kind of the line, "train", "validation" or "quality".
-            step: training step.
             fields: values; those that are text group TensorBoard's curves.
 
         Raises:

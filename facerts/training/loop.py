@@ -37,7 +37,6 @@ def train(recipe: Recipe, folder: str | Path, *, resume: bool = False, budget_s:
     centers; the first process writes the files and validates.
 
     Args:
-        recipe: recipe of the run.
         folder: folder of the run; must be new or empty unless ``resume``.
         resume: continue from the checkpoint in the folder, or start if there is none yet. The weights are the same as
             those of an uninterrupted run, on a CPU bit for bit.
@@ -68,12 +67,7 @@ def train(recipe: Recipe, folder: str | Path, *, resume: bool = False, budget_s:
 
 
 class _Run:
-    """A run of a recipe in one of its processes, from the last checkpoint on.
-
-    Attributes:
-        step: number of steps so far.
-        pace: how far the run has come in its schedule.
-    """
+    """A run of a recipe in one of its processes, from the last checkpoint on."""
 
     def __init__(self, recipe: Recipe, file: Path, processes: Processes) -> None:
         if recipe.compute.threads is not None:
@@ -191,9 +185,6 @@ class _Run:
 
     def _finish_step(self, *, stops: bool) -> None:
         """Log, validate and save, as far as it is due.
-
-        Args:
-            stops: whether the run is to stop here.
 
         Raises:
             KeyboardInterrupt: the run has stopped; the step is saved.

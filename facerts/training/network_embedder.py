@@ -26,8 +26,6 @@ class NetworkEmbedder:
 
     Args:
         network: on any device; each call switches it to evaluation mode and back.
-        method: scores the network's outputs.
-        name: name of the embedder.
         autocast: dtype of the trunk, or None for that of the weights.
     """
 

@@ -21,11 +21,8 @@ class Pace:
     start, which may compile the network, does not count.
 
     Args:
-        total: steps of the recipe.
-        position: position that the run starts at.
         processes: the processes of the run; the clock of the first counts.
         lead: steps by which the host may be ahead of the device, which still has to make them.
-        clock: current time in seconds.
     """
 
     def __init__(
@@ -60,11 +57,7 @@ class Pace:
         self._deadline = deadline
 
     def advance(self, step: int) -> None:
-        """Move on after a step; all processes must call it together.
-
-        Args:
-            step: number of steps so far.
-        """
+        """Move on after a step; all processes must call it together."""
         own = min(self.position + 1, self.total)
         if self._deadline is None:
             self.position = own

@@ -27,11 +27,6 @@ class _Loader(yaml.SafeLoader):
 def parse_yaml(text: str | bytes, where: object, *, error: type[Error] = Error) -> Any:
     """The value of a YAML text.
 
-    Args:
-        text: the text, or its bytes in UTF-8.
-        where: where the text comes from, for errors.
-        error: class of the error to raise.
-
     Raises:
         Error: (of class ``error``) not valid YAML, too large, or with references.
     """

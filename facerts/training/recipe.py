@@ -163,7 +163,7 @@ class Teacher(Section):
     """Trained embedders whose embeddings the network learns to reproduce, in addition to the method's loss.
 
     Class centers are then the means of the teachers' embeddings of each identity, without the image itself, and are not
-    trained; ``facerts.training.distillation`` defines the losses. Recipes for a single teacher may say ``model``.
+    trained; ``facerts.training.distillation`` defines the losses.
 
     Attributes:
         models: ONNX files with their descriptions; the target is the mean of their cosines.
@@ -188,14 +188,6 @@ class Teacher(Section):
     method_embedding: Literal["student", "teachers"] = "student"
     zoom: bool = True
     cache: str | None = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def one_model_is_a_list_of_one(cls, fields: Any) -> Any:
-        if isinstance(fields, dict) and "model" in fields and "models" not in fields:
-            fields = {**fields, "models": fields["model"]}
-            del fields["model"]
-        return fields
 
     @property
     def embeds_views(self) -> bool:

@@ -27,9 +27,6 @@ class RunSummary:
     """The length of a run, and what is known of it so far.
 
     Attributes:
-        recipe: recipe of the run.
-        folder: folder of the run.
-        steps_per_epoch: steps of one epoch.
         started_at: step that this start of the run begins with; 0 unless it is resumed.
         losses: means over the last steps, by name: losses, and values per image such as temperatures.
         validation: the last measurement on each validation set by the set's name.
@@ -85,7 +82,6 @@ class RunSummary:
         """What came out, where it is, and what to do with it.
 
         Args:
-            step: number of steps of the run.
             seconds: time since the first step of this start of the run.
         """
         steps = step - self.started_at
@@ -105,11 +101,7 @@ class RunSummary:
         self._print_next()
 
     def print_finished(self, step: int) -> None:
-        """That there is nothing left to train.
-
-        Args:
-            step: number of steps of the run.
-        """
+        """That there is nothing left to train."""
         steps = f"all of its {step:,}" if step == self.total else f"{step:,}"
         say(f"{self.folder}: this run is finished, after {steps} steps; nothing was changed")
         self._print_next()

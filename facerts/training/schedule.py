@@ -23,12 +23,9 @@ def learning_rate(
 
     Args:
         step: training step, from 0, or position in the schedule; see ``pace``.
-        base: maximum rate.
-        total: number of steps of the run.
         schedule: "step" multiplies the rate by ``decay`` at every milestone; "cosine" decreases it to 0 at the end of
             the run along half a cosine (Loshchilov and Hutter, "SGDR", ICLR 2017, without restarts).
         milestones: steps at which a "step" schedule decays.
-        decay: factor applied at each milestone.
         warmup: number of steps over which the rate rises linearly to ``base``.
     """
     if schedule == "cosine":

@@ -36,8 +36,6 @@ class StepReport:
 
     Attributes:
         step: step of the run, from 0.
-        learning_rate: its learning rate.
-        ramp: its share of the margin.
         loss: its loss in this process, detached.
         broken: scalar, number of processes whose loss is not finite.
         finite_outputs: scalars, whether an output of the network is finite, by the output's name.
@@ -111,7 +109,6 @@ class StepReports:
     """The reports of the last steps.
 
     Args:
-        late: whether they are read late.
         processes: the processes of the run; all of them add and take their reports at the same steps.
     """
 
@@ -138,9 +135,6 @@ class StepReports:
 
     def take(self, *, wait: bool = False) -> list[StepReport]:
         """The reports that have arrived since the last call, in order of their steps.
-
-        Args:
-            wait: wait for those of all steps so far.
 
         Raises:
             NonFiniteLossError: the loss of a step was not finite.

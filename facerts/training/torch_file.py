@@ -51,13 +51,7 @@ def check_torch_file(path: Path) -> None:
 
 
 class _Storage:
-    """Stands in for a storage, the bytes of one or more tensors.
-
-    Attributes:
-        key: name of the storage in the file.
-        items: number of items.
-        size: size in bytes.
-    """
+    """Stands in for a storage, the bytes of one or more tensors."""
 
     def __init__(self, key: str, items: int, size: int) -> None:
         self.key, self.items, self.size = key, items, size

@@ -31,12 +31,9 @@ class Validator:
     Sets that do not exist are left out: recipes name sets that not everybody has.
 
     Args:
-        recipe: its ``validation`` section names the sets.
         heldout: images of the identities that the recipe holds out of its training data, or None.
-        warns: print a warning for each set that is left out.
 
     Attributes:
-        names: names of the sets.
         degraded: faces of the first held-out source, clean and degraded; None unless the recipe asks for them.
 
     Raises:
@@ -49,8 +46,8 @@ class Validator:
         for key, path in absent if warns else ():
             warn(f"{key}: {path} does not exist, so nothing is measured on it")
         sources = [] if heldout is None else [heldout]
-        if found := [path for path in settings.heldout if ("validation.heldout", path) not in absent]:
-            sources.append(open_source(found))
+        if heldout_paths := [path for path in settings.heldout if ("validation.heldout", path) not in absent]:
+            sources.append(open_source(heldout_paths))
         self.degraded = None
         if settings.degraded:
             if not sources:
@@ -112,7 +109,6 @@ def require_sets(settings: Validation, keys: Collection[str]) -> None:
     """Check that the validation sets exist which somebody has asked for by the recipe's keys.
 
     Args:
-        settings: the recipe's ``validation`` section.
         keys: "validation.heldout", "validation.benchmarks", or "validation" for both; others are ignored.
 
     Raises:
@@ -127,11 +123,7 @@ class DegradedFaces:
     """Faces as they are, and with each kind of corruption; every measurement is of the same pixels (RTS paper, Fig. 4).
 
     Args:
-        source: aligned faces.
         images: number of faces, evenly spaced; at most all of them.
-
-    Attributes:
-        name: name of the source.
     """
 
     def __init__(self, source: Source, images: int) -> None:

@@ -14,7 +14,6 @@ class WeightAverage:
     Unlike ``torch.optim.swa_utils.AveragedModel``, an update waits for no device.
 
     Args:
-        network: the network in training.
         keep: weight of the old average in each update, 0 to 1.
 
     Attributes:

@@ -168,7 +168,7 @@ def test_the_state_of_a_method_is_loaded_by_the_same_method(
         (["backbone.frozen=true"], r"set backbone\.weights"),
         (["backbone.frozen=true", "backbone.weights=x", "method.name=arcface"], "arcface has nothing beside"),
         (
-            ["backbone.frozen=true", "backbone.weights=x", "teacher={model: t.onnx, method: 0}"],
+            ["backbone.frozen=true", "backbone.weights=x", "teacher={models: t.onnx, method: 0}"],
             "cannot learn to embed as a teacher does",
         ),
     ],

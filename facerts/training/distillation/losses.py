@@ -44,15 +44,11 @@ class Distillation(nn.Module):
     """The teachers' embeddings of the training images, and the losses against them.
 
     Args:
-        settings: weights of the losses.
         embeddings: ``(N + U, D)`` unit embeddings of the labeled and then the unlabeled images, in data order.
         labels: ``(N,)`` identities.
-        identities: C.
         size: d of the network's embedding, at most D.
-        ensemble: the teachers, if they embed the augmented views.
 
     Attributes:
-        centers: mean embeddings of the identities.
         projection: ``(D, d)`` principal directions; empty if d = D. Checkpoints save it, because a resumed run needs
             the same basis.
     """
@@ -170,9 +166,6 @@ def open_distillation(
     """The distillation from a recipe's teachers, or None if it has no teachers.
 
     Args:
-        recipe: recipe of the run.
-        source: labeled training images.
-        unlabeled: training images without identities.
         folder: folder of the run, for the cache of embeddings unless the recipe names another.
 
     Raises:

@@ -24,9 +24,6 @@ class TeacherEnsemble:
 
     Its embedding is the concatenation of the k unit embeddings, divided by √k.
 
-    Args:
-        models: ONNX files with a description, or names of models that ship.
-
     Raises:
         ModelError: a model cannot be used.
     """
@@ -46,7 +43,6 @@ class TeacherEnsemble:
         """``(N, D)`` unit embeddings of a source's images plus their mirrors', from the cache if it has them.
 
         Args:
-            source: aligned images.
             cache: folder with one file per teacher and set of images; several runs may share it.
 
         Raises:

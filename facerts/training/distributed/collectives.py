@@ -33,7 +33,6 @@ class Processes:
     """This process among all processes of the run.
 
     Attributes:
-        rank: number of this process, from 0.
         count: R, number of processes.
     """
 
@@ -145,11 +144,6 @@ def clip_gradients(
     Args:
         replicated: parameters that every process has a copy of.
         sharded: parameters of which every process has its own part.
-        max_norm: maximum norm over all parameters of all processes.
-        processes: the processes of the run.
-
-    Returns:
-        The norm before clipping.
     """
     replicas, shards = ([p.grad for p in group if p.grad is not None] for group in (replicated, sharded))
     zero = replicas[0].new_zeros(())
@@ -171,9 +165,6 @@ def current_processes() -> Processes:
 @contextmanager
 def connected(device: str) -> Iterator[Processes]:
     """Connect the processes that ``torchrun`` has started, by NCCL on GPUs and by gloo otherwise.
-
-    Args:
-        device: "auto", "cpu" or "cuda".
 
     Raises:
         Error: not all processes have connected in time.

@@ -27,12 +27,6 @@ def rendezvous(store: Store, rank: int, count: int, timeout: timedelta) -> Store
     whenever one of them changes, and every process that finds its own token in the list agrees to it. A list with a
     token of an earlier start is never agreed to by all, because the process that wrote that token is gone.
 
-    Args:
-        store: may contain keys of earlier starts.
-        rank: rank of this process.
-        count: number of processes.
-        timeout: maximum time to wait for the other processes.
-
     Raises:
         Error: not all processes have arrived in time.
     """

@@ -76,7 +76,6 @@ def export_run(
             the last step.
         data: images for the parity check; for int8, aligned faces. By default the recipe's held-out or training images
             if they are available, and synthetic faces.
-        license: license of the weights, for the description.
         terms: terms of use of the weights, for the description; by default the recipe's. Required for published
             weights.
 
@@ -113,11 +112,6 @@ def export_run(
 def check_parity(trained: ScoringNetwork, exported: OnnxEmbedder, crops: NDArray[np.uint8]) -> Parity:
     """Compare an exported file with the network it was exported from.
 
-    Args:
-        trained: the network.
-        exported: the file.
-        crops: ``(N, 112, 112, 3) uint8`` RGB.
-
     Raises:
         ModelError: the differences exceed ``TOLERANCES`` for the file's precision.
     """
@@ -142,14 +136,6 @@ def describe(
     precision: str = "fp32",
 ) -> Description:
     """The description for the exported file.
-
-    Args:
-        trained: the network.
-        names: names of the outputs.
-        name: name of the model.
-        license: license of the weights.
-        terms: terms of use of the weights.
-        precision: precision of the file.
 
     Raises:
         Error: published weights without terms.

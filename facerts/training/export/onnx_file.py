@@ -46,11 +46,8 @@ def write_module(
     """Export a module with a dynamic batch size.
 
     Args:
-        module: in evaluation mode.
         examples: example inputs by name, in the order of ``forward``, with two rows each: with a single row, the
             exporter would treat the batch size as a constant.
-        outputs: names of the outputs.
-        path: path of the file.
 
     Raises:
         MissingExtraError: the packages of the exporter are not installed.

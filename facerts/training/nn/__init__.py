@@ -33,14 +33,6 @@ def build_network(
     width: float = 1.0,
     dropout: float = 0.0,
 ) -> FaceNetwork:
-    """Build a backbone with an embedding head and the further heads of a method.
-
-    Args:
-        backbone: name in ``BACKBONES``.
-        embedding_size: d.
-        heads: further heads by name.
-        width: factor on the number of channels.
-        dropout: probability of dropout before the heads.
-    """
+    """Build a backbone with an embedding head and the further heads of a method."""
     trunk = BACKBONES[backbone](width=width, dropout=dropout)
     return FaceNetwork(trunk, trunk.features, embedding_size, heads or {})

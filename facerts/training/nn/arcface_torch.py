@@ -47,13 +47,7 @@ MAX_LISTED = 3
 
 @dataclass(frozen=True)
 class Architecture:
-    """The backbone that the names and shapes of weights belong to.
-
-    Attributes:
-        name: name in ``BACKBONES``.
-        width: channels of its first convolution, relative to the standard network.
-        embedding_size: d.
-    """
+    """The backbone that the names and shapes of weights belong to."""
 
     name: str
     width: float
@@ -65,10 +59,6 @@ class Architecture:
 
 def state_dict(saved: Mapping[str, Any], where: object) -> dict[str, Tensor]:
     """The tensors of a saved file, by name without prefix.
-
-    Args:
-        saved: content of the file: a state dict, or a mapping with one under ``state_dict``.
-        where: name of the file, for errors.
 
     Raises:
         ModelError: the file contains something else.
@@ -101,9 +91,7 @@ def load_pretrained(network: FaceNetwork, weights: Mapping[str, Tensor], where: 
     """Load pretrained weights into a network's trunk and embedding; its other heads do not change.
 
     Args:
-        network: changed in place.
         weights: tensors by their arcface_torch names, from ``state_dict``.
-        where: name of the file, for errors.
 
     Raises:
         ModelError: see ``check_pretrained``; the network was not changed.
@@ -120,7 +108,6 @@ def check_pretrained(network: FaceNetwork, weights: Mapping[str, Tensor], where:
     Args:
         network: may be on the meta device.
         weights: tensors by their arcface_torch names, from ``state_dict``.
-        where: name of the file, for errors.
 
     Returns:
         The arcface_torch name of each weight of the trunk and the embedding.

@@ -37,9 +37,6 @@ class CompactStage:
     """A sequence of blocks on maps of the same size.
 
     Attributes:
-        kind: kind of the blocks, see ``BLOCKS``.
-        channels: channels between blocks.
-        blocks: number of blocks.
         hidden: channels inside a bottleneck or an inverted block.
     """
 
@@ -199,7 +196,6 @@ class Compact(nn.Module):
     """The trunk: ``(B, 3, 112, 112)`` to ``(B, features)``.
 
     Args:
-        plan: name in ``PLANS``.
         width: factor on every number of channels, rounded to a multiple of 16.
         dropout: probability of dropout before the features are flattened.
     """

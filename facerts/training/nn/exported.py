@@ -35,9 +35,6 @@ class ExportedWeights:
     """The weights of an exported file.
 
     Attributes:
-        file: the file.
-        description: what the file says of itself.
-        tensors: weights by name.
         slopes: slopes of the PReLU that follows a layer, by the layer's name.
     """
 
@@ -85,8 +82,6 @@ def load_exported(network: FaceNetwork, exported: ExportedWeights, *, heads: boo
     """Load exported weights into a network, which then computes in evaluation mode what the file computes.
 
     Args:
-        network: changed in place.
-        exported: the weights.
         heads: load the heads as well if they fit, beside trunk and embedding.
 
     Returns:
@@ -134,15 +129,14 @@ def refit_norms(network: FaceNetwork, norms: Sequence[_BatchNorm], images: Tenso
     In evaluation mode the network computes the same as before: the statistics are undone by weight and bias.
 
     Args:
-        network: changed in place.
         norms: BatchNorms of the network that add a bias and nothing else.
         images: ``(B, 3, 112, 112)`` training images.
     """
-    found: dict[nn.Module, tuple[Tensor, Tensor]] = {}
+    statistics: dict[nn.Module, tuple[Tensor, Tensor]] = {}
 
     def measure(norm: nn.Module, inputs: tuple[Tensor, ...]) -> None:
         dimensions = [dimension for dimension in range(inputs[0].ndim) if dimension != 1]
-        found[norm] = torch.var_mean(inputs[0].float(), dim=dimensions, correction=0)
+        statistics[norm] = torch.var_mean(inputs[0].float(), dim=dimensions, correction=0)
 
     hooks = [norm.register_forward_pre_hook(measure) for norm in norms]
     training = network.training
@@ -151,7 +145,7 @@ def refit_norms(network: FaceNetwork, norms: Sequence[_BatchNorm], images: Tenso
     for hook in hooks:
         hook.remove()
     for norm in norms:
-        variance, mean = found[norm]
+        variance, mean = statistics[norm]
         assert norm.running_mean is not None
         assert norm.running_var is not None
         norm.running_mean.copy_(mean)
@@ -201,13 +195,13 @@ def _layers(graph: GraphProto) -> list[_Layer]:
     slopes |= {
         node.input[1]: node.input[0] for node in graph.node if node.op_type == "Mul" and len(node.input) == 2
     }
-    found = []
+    layers = []
     for node in graph.node:
         if node.op_type in ("Conv", "Gemm") and len(node.input) in (2, 3) and node.output:
             weight, bias = node.input[1], node.input[2] if len(node.input) == 3 else ""
             name = _own_name(weight).removesuffix(".weight")
-            found.append(_Layer(name, bias, slopes.get(node.output[0], "")))
-    return found
+            layers.append(_Layer(name, bias, slopes.get(node.output[0], "")))
+    return layers
 
 
 def _own_name(name: str) -> str:

@@ -75,11 +75,9 @@ class IResNet(nn.Sequential):
     """The trunk: ``(B, 3, 112, 112)`` to ``(B, features)``.
 
     Args:
-        depth: 18, 34, 50, 64, 100 or 200.
         width: factor on the channels of every stage; the minimum is 16 channels.
         se: add SqueezeExcite to every block.
         lite: move the stride of the first stage to the stem.
-        dropout: probability of dropout before the features are flattened.
     """
 
     def __init__(

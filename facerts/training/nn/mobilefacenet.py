@@ -22,8 +22,6 @@ class BottleneckStage:
     Attributes:
         hidden: channels inside the bottlenecks.
         outputs: channels between them.
-        blocks: number of bottlenecks.
-        stride: stride of the first one.
     """
 
     hidden: int
@@ -83,8 +81,6 @@ class MobileFaceNet(nn.Sequential):
 
     Args:
         widened: the common variant instead of the paper's.
-        width: factor on every number of channels.
-        dropout: probability of dropout before the heads.
     """
 
     def __init__(self, *, widened: bool = False, width: float = 1.0, dropout: float = 0.0) -> None:

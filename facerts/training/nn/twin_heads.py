@@ -11,12 +11,7 @@ from torch import Tensor, nn
 
 @dataclass(frozen=True)
 class HeadSpec:
-    """A further output of the network, computed from the same features as the embedding.
-
-    Attributes:
-        size: number of outputs per image.
-        batch_norm: whether a BatchNorm follows the linear layer.
-    """
+    """A further output of the network, computed from the same features as the embedding."""
 
     size: int
     batch_norm: bool = False
@@ -49,9 +44,6 @@ class FaceNetwork(nn.Module):
 
     Args:
         trunk: maps ``(B, 3, 112, 112) float32`` to ``(B, features)``.
-        features: number of outputs of the trunk.
-        embedding_size: d.
-        heads: further heads of the method, by name.
     """
 
     def __init__(
