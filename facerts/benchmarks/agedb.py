@@ -39,10 +39,6 @@ def load_agedb(folder: str | Path, *, seed: int = 0) -> PairBenchmark:
     If the folder has exactly one list of pairs (.txt or .csv, see ``load_pair_list``), it is read; otherwise pairs are
     sampled, the same for the same seed, with nobody in two folds.
 
-    Args:
-        folder: a flat folder with the images.
-        seed: seed for sampling pairs.
-
     Raises:
         DataError: images have other names, the list is broken, or there are too few people for ten folds.
     """
@@ -141,11 +137,7 @@ def _sample_pairs(
     Pairs are counted by age and sampled by index, because there are too many to list.
 
     Args:
-        rows: images of the fold.
         group: what both images of a pair have in common: the person or the sex, for every image.
-        person: the person of every image.
-        age: the age in every image.
-        random: the random generator.
         same: whether both images of a pair are of the same person.
 
     Returns:

@@ -18,11 +18,8 @@ def templates_from_identities(
     template of the gallery; every other image of the source is a probe of its own. There are no pairs.
 
     Args:
-        source: images with identities.
-        enrolled: number of images of a person in the gallery.
         unknown: share of the eligible people who are not enrolled, rounded to whole people; people with too few images
             are not enrolled either.
-        seed: seed of the random split.
 
     Raises:
         DataError: the source has no identities, or nobody or everybody would be enrolled.

@@ -13,16 +13,10 @@ FOLDS = 10
 
 
 def pairs_from_identities(source: Source, *, genuine: int, impostors: int, seed: int) -> PairBenchmark:
-    """Sample pairs from a labeled source, the same for the same seed.
+    """Sample so many genuine and impostor pairs, over all folds, from a labeled source; the same for the same seed.
 
     Identities are assigned to ten folds, and both images of a pair are from the same fold, so that no identity appears
     in two folds. A fold with fewer pairs than requested contributes all of them.
-
-    Args:
-        source: images with identities.
-        genuine: number of genuine pairs over all folds.
-        impostors: number of impostor pairs over all folds.
-        seed: seed of the sampling.
 
     Raises:
         DataError: the source has no identities, or too few for both kinds of pairs in two folds.

@@ -99,12 +99,6 @@ def _read_named(
 ) -> tuple[list[str], NDArray[Any]]:
     """Read lines of an image's name and numbers.
 
-    Args:
-        path: the list.
-        kind: type of the numbers.
-        columns: how many numbers a line has.
-        form: what a line should look like, for errors.
-
     Returns:
         The names, which are unique, and the numbers ``(N, columns)``.
     """
@@ -131,11 +125,6 @@ def _table(
     """Read columns of numbers with NumPy; if that fails, search for the broken line to name it in the error.
 
     Args:
-        path: the file, for errors.
-        lines: the file, or the rest of its lines after the skipped fields.
-        kind: type of the numbers.
-        columns: how many numbers a line has.
-        form: what a line should look like, for errors.
         skipped: number of fields of the file's lines before those in ``lines``.
     """
     if next(numbered_lines(path), None) is None:

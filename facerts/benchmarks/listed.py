@@ -43,10 +43,6 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
 def equal_folds(count: int, where: str) -> NDArray[np.int64]:
     """Folds for pairs whose list has none: ten equal runs, in order.
 
-    Args:
-        count: number of pairs.
-        where: names the list in errors.
-
     Raises:
         DataError: there are fewer pairs than folds.
     """
@@ -77,12 +73,6 @@ def build_benchmark(
     """Build a benchmark from pairs of image files.
 
     Args:
-        name: name of the benchmark, for tables and results.
-        root: the folder to which keys are relative.
-        pairs: two keys for each pair.
-        same: True for a genuine pair.
-        folds: the fold of each pair.
-        listing: the list of the pairs, for errors.
         subjects: the subject of every key, if the list or the file names give them.
         notes: notes on the benchmark; one is added if ``same`` and ``subjects`` disagree.
 
@@ -131,8 +121,6 @@ def load_pair_list(
     the folds.
 
     Args:
-        path: the list.
-        name: name of the benchmark; by default the file's.
         subject_of: gives the subject of a path, for lists that do not name subjects.
 
     Raises:

@@ -16,12 +16,10 @@ class PairBenchmark:
     """Images, and genuine and impostor pairs of them.
 
     Attributes:
-        name: name of the benchmark, for tables and results.
         images: aligned images; labels are the subjects if the benchmark names them.
         pairs: ``(P, 2) int64`` indices into ``images``.
         same: ``(P,) bool``, True for a genuine pair.
         folds: ``(P,) int64`` in ``0 … 9``.
-        notes: warnings about the benchmark, one sentence each.
     """
 
     name: str

@@ -12,7 +12,6 @@ def repeated_images(benchmark: PairBenchmark, first: NDArray[np.int64]) -> tuple
     """Warnings about images that occur more than once in a benchmark, one sentence each.
 
     Args:
-        benchmark: the benchmark.
         first: ``(N,)`` index of the first image with the same bytes, from ``fingerprint.hash_images``.
     """
     notes = []

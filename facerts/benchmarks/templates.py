@@ -15,7 +15,6 @@ class Roster:
     """Templates with known subjects: a gallery, or the probes of a search.
 
     Attributes:
-        name: name for tables and results.
         templates: ``(K,) int64`` rows of templates.
         subjects: ``(K,) int64`` subjects, as the benchmark numbers them.
     """
@@ -30,16 +29,12 @@ class TemplateBenchmark:
     """Images grouped into templates, pairs of templates, and searches for probes in galleries.
 
     Attributes:
-        name: name of the benchmark, for tables and results.
         images: the images; their crops are aligned.
         template: ``(N,) int64`` row of each image's template.
         media: ``(N,) int64`` medium of each image; frames of the same video share it.
         template_ids: ``(T,) int64`` templates, as the benchmark numbers them.
         pairs: ``(P, 2)`` rows of templates, of any integer type; ``(0, 2)`` if the benchmark has no pairs.
         same: ``(P,) bool``, True for a genuine pair.
-        galleries: the galleries, each searched separately.
-        probes: the probes, or None.
-        notes: warnings about the benchmark, one sentence each.
     """
 
     name: str

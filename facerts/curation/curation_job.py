@@ -59,10 +59,7 @@ class CurationJob:
     """A command at work; ``open_job`` opens one.
 
     Attributes:
-        source: the input images.
         kept: ``(N,) bool``, False for images that are dropped.
-        report: the report so far.
-        scratch: a folder for temporary files, removed at the end.
     """
 
     def __init__(
@@ -88,7 +85,6 @@ class CurationJob:
         """Drop an image and list it with the reason; an image that is already dropped keeps its first reason.
 
         Args:
-            index: the index of the image.
             reason: a few words; images are counted by reason.
             details: more entries for its line in the list, such as the image that it resembles.
         """
@@ -120,8 +116,6 @@ class CurationJob:
         """Add a data set to the report, and write it unless this is a dry run.
 
         Args:
-            output: the data set to write.
-            source: the images.
             kept: ``(M,)`` mask of the images to write; None for all.
             shuffled: all images, already read, in any order.
 
@@ -165,13 +159,6 @@ def open_job(
     versions: Mapping[str, str] | None = None,
 ) -> Iterator[CurationJob]:
     """Open a job; its data sets, its lists and last its report appear when the block ends without an error.
-
-    Args:
-        source: the input images.
-        outputs: the data sets that the job may write.
-        options: dry run and report file.
-        settings: the settings of the command, for the report.
-        versions: versions of the packages that the result depends on.
 
     Raises:
         Error: one of the files exists already or cannot be written.

@@ -74,15 +74,7 @@ def dedup(
 
     Args:
         source: aligned crops, or photos with ``detector``.
-        out: the data set of the remaining images.
-        embedder: embeds and compares images.
-        thresholds: thresholds of similarity.
-        identity_action: what to do with identities that look like one person.
         detector: finds the faces in photos; None if the images are aligned crops.
-        options: dry run and report file.
-
-    Returns:
-        The report.
 
     Raises:
         Error: a data set cannot be read or written, or the model cannot be used.

@@ -42,7 +42,6 @@ class SourceEmbeddings:
     Attributes:
         embedding: ``(N, d)`` of unit length, memory-mapped; the rows of unreadable images are meaningless.
         quality: ``(N,)``, higher is better, memory-mapped; None if the model has no quality.
-        unreadable: why images have no embedding, by index.
     """
 
     embedding: Floats
@@ -62,8 +61,6 @@ class SourceEmbedder:
     """Embeds the images of a source, and says how to search the embeddings.
 
     Attributes:
-        embedder: the model.
-        flip: add the embedding of the mirror image of each crop.
         cache: a folder that keeps embeddings for later commands; None for temporary files.
         search: NumPy or FAISS; both are exact.
     """
@@ -78,7 +75,6 @@ class SourceEmbedder:
 
         Args:
             source: aligned crops, or photos with ``detector``.
-            scratch: a folder for temporary files.
             detector: finds the faces in photos; None if the images are aligned crops.
 
         Raises:

@@ -39,7 +39,6 @@ class ExactDuplicates:
 
     Attributes:
         groups: indices of equal images, two or more per group, in the order of the source.
-        broken: why images could not be decoded, by index.
     """
 
     groups: list[list[int]]
@@ -50,7 +49,6 @@ def find_duplicates(source: Source, by: By) -> ExactDuplicates:
     """Compare all images of a source; memory holds three numbers per image.
 
     Args:
-        source: the images.
         by: "hash" for equal bytes; "pixels" for equal decoded images, whatever their file formats.
 
     Raises:
@@ -99,13 +97,8 @@ def dedup(
 
     Args:
         source: the images; without identities, duplicates are removed from the whole source.
-        out: the data set of the remaining images.
         by: see ``find_duplicates``.
         identity_action: what to do with identities that share images.
-        options: dry run and report file.
-
-    Returns:
-        The report.
 
     Raises:
         Error: a data set cannot be read or written.

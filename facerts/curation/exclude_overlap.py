@@ -77,18 +77,10 @@ def exclude_overlap(
     similar enough to an image of a benchmark.
 
     Args:
-        source: aligned crops with identities.
         benchmarks: verification sets and template sets, of which only images in pairs or templates count, or any other
             images.
-        out: the data set of the remaining identities.
-        embedder: embeds and compares images.
         threshold: minimum cosine similarity of images that may show one person.
-        single_images: compare each image of an identity, not just the mean.
         detector: finds the faces in benchmarks of photos; None if these are aligned crops.
-        options: dry run and report file.
-
-    Returns:
-        The report.
 
     Raises:
         Error: there are no identities, a data set cannot be read or written, or the model cannot be used.

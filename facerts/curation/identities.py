@@ -19,10 +19,7 @@ class _SharedImages:
     """Near-duplicate images of two identities.
 
     Attributes:
-        first: indices of the images of the first identity.
-        second: indices of the images of the second identity.
         max_cosine: cosine similarity of the most similar pair.
-        example: the most similar pair.
     """
 
     first: set[int] = field(default_factory=set)
@@ -46,12 +43,10 @@ def similar_identities(
     identity are near-duplicates of images of the other. Pairs with fewer images in common are returned, too.
 
     Args:
-        source: images with identities.
         embedding: ``(N, d)`` embeddings of the images.
         kept: ``(N,)`` mask of the images to compare.
         mean_threshold: minimum cosine similarity of two means.
         image_threshold: minimum cosine similarity of near-duplicate images; None does not compare images.
-        backend: search backend.
     """
     assert source.labels is not None
     labels, people = source.labels, len(source.identities)

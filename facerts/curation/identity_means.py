@@ -31,7 +31,6 @@ def identity_means(
         embedding: ``(N, d)`` of unit length.
         labels: ``(N,)`` the identity of each image.
         kept: ``(N,)`` mask of the images to include.
-        people: number of identities C.
     """
     means = np.zeros((people, embedding.shape[1]), dtype=np.float32)
     each = track(rows_by_label(labels), "averaging identities", total=people, unit="identities")

@@ -37,7 +37,6 @@ class IdentityPair:
         second: the label of the second identity, above the first.
         one_person: whether they are considered one person; otherwise they only have images in common.
         certainty: higher is more certain; comparable between pairs that were found in the same way.
-        details: the evidence, for the report.
     """
 
     first: int
@@ -48,13 +47,7 @@ class IdentityPair:
 
 
 def report_pairs(job: CurationJob, pairs: Sequence[IdentityPair], action: IdentityAction) -> None:
-    """Write all pairs to their list, and the most certain ones into the report.
-
-    Args:
-        job: the job.
-        pairs: pairs of labels of its source.
-        action: what is done with pairs that are one person.
-    """
+    """Write all pairs to their list, and the most certain ones into the report."""
     rows: list[dict[str, Any]] = []
     for pair in sorted(pairs, key=lambda pair: (-pair.one_person, -pair.certainty)):
         first, second = (job.source.identities[label] for label in (pair.first, pair.second))
@@ -74,7 +67,6 @@ def merge_labels(pairs: Sequence[IdentityPair], images: NDArray[np.integer]) -> 
     Connected labels become the one with the most images, or the first of these.
 
     Args:
-        pairs: pairs of labels.
         images: ``(C,)`` number of images of each label.
     """
     root = np.arange(len(images))
@@ -101,7 +93,6 @@ def choose_dropped(pairs: Sequence[IdentityPair], images: NDArray[np.integer]) -
     Of each pair, most certain first, the label with fewer images is dropped, or else the second one.
 
     Args:
-        pairs: pairs of labels.
         images: ``(C,)`` number of images of each label.
     """
     dropped: dict[int, IdentityPair] = {}
@@ -128,7 +119,6 @@ def relabel(source: Source, new_labels: NDArray[np.int64]) -> Source:
     """A source with merged identities.
 
     Args:
-        source: images with identities.
         new_labels: ``(C,)`` from ``merge_labels``.
     """
     names = [source.identities[label] for label in new_labels]

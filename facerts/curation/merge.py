@@ -29,13 +29,8 @@ def merge(
 
     Args:
         specs: the sources, each anything that ``open_source`` accepts; a pattern for several files is one source.
-        out: the merged data set.
         prefix_sources: prefix identities with the name of their source; otherwise identities of the same name are
             merged.
-        options: dry run and report file.
-
-    Returns:
-        The report.
 
     Raises:
         Error: only some of the sources have identities, two record sets of the same name have numbered identities, or

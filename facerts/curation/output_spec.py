@@ -47,11 +47,6 @@ class OutputSpec:
     def check(self, name: str, images: int, identities: int) -> None:
         """Refuse images that this format cannot hold, before they are read.
 
-        Args:
-            name: name of the source, for errors.
-            images: number of images.
-            identities: number of identities; 0 if unknown.
-
         Raises:
             Error: there are no images, fewer images than shards, or no identities for a record directory.
         """
@@ -72,8 +67,6 @@ class OutputSpec:
         Args:
             path: the temporary path to write to instead of ``self.path``.
             images: the images, grouped by identity unless ``shuffled``.
-            count: number of images.
-            shuffled: the images come in any order.
         """
         if self.in_one_file:
             write_shard(path, images)

@@ -30,10 +30,7 @@ class PackResult:
     """The result of a conversion.
 
     Attributes:
-        images: number of images written.
         identities: number of identities written; 0 if unknown.
-        files: the files written.
-        left_out: why images could not be decoded, one sentence each.
     """
 
     images: int
@@ -46,11 +43,6 @@ def pack_records(source: Source, folder: Path, *, check: bool = True) -> PackRes
     """Write ``train.rec``, ``train.idx``, ``train.lst`` and ``property`` in the usual training format.
 
     Images are grouped by identity, in the order of ``source.identities``.
-
-    Args:
-        source: images with identities.
-        folder: created if missing.
-        check: decode every image, and leave out those that cannot be decoded.
 
     Raises:
         DataError: there are no identities, or an image cannot be read; existing files are unchanged.

@@ -57,7 +57,6 @@ class EmbeddingSubset:
 
     Args:
         embedding: ``(N, d)``.
-        rows: indices of the subset.
     """
 
     def __init__(self, embedding: Floats, rows: Rows) -> None:
@@ -80,7 +79,6 @@ def find_near_duplicates(
     Args:
         embedding: ``(N, d)`` of unit length, preferred rows first.
         threshold: minimum cosine similarity of near-duplicates.
-        backend: search backend.
     """
     original = np.full(len(embedding), -1, dtype=np.int64)
     cosine = np.zeros(len(embedding), dtype=np.float32)
@@ -106,7 +104,6 @@ def similar_pairs(
         embedding: ``(N, d)`` of unit length, may be memory-mapped; FAISS loads all of it into memory.
         threshold: minimum cosine similarity.
         text: label of the progress bar.
-        backend: search backend.
 
     Raises:
         MissingExtraError: the backend is FAISS, which is not installed.

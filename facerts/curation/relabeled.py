@@ -14,7 +14,6 @@ class Relabeled(Source):
     """A source whose identities are renamed.
 
     Args:
-        source: images with identities.
         names: ``(C,)`` the new name of each identity; identities with the same name are merged.
         prefixes: ``(C,)`` the prefix for the file names of each identity, so that the file names of merged identities
             stay unique; may be "".

@@ -44,14 +44,9 @@ def shuffle(
     Memory holds one pile and eight bytes per image; the disk of ``out`` needs space for all images twice.
 
     Args:
-        source: the images.
         out: the shuffled data set; images are not grouped by identity.
         seed: seed of the order, which depends only on the seed and the number of images.
-        options: dry run and report file.
         pile_bytes: size of a pile in bytes; piles are larger if ``MAX_PILES`` do not suffice.
-
-    Returns:
-        The report.
 
     Raises:
         Error: a data set cannot be read or written.

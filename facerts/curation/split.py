@@ -26,16 +26,8 @@ def split(
     The held-out identities are the same as those of ``data.holdout_identities`` in a recipe with the same seed.
 
     Args:
-        source: images with identities.
-        out: the data set of the remaining identities.
-        held_out: the data set of the held-out identities.
         identities: number of identities to hold out; or
         share: share of the identities to hold out, above 0 and below 1.
-        seed: seed of the random choice.
-        options: dry run and report file.
-
-    Returns:
-        The report.
 
     Raises:
         Error: there are no identities, or too few; or a data set cannot be read or written.

@@ -13,11 +13,7 @@ from facerts.io.files import locked, writing
 
 
 class Staging:
-    """The temporary paths of files and folders that are being written.
-
-    Args:
-        parts: the hidden folder beside each final path.
-    """
+    """The temporary paths of files and folders that are being written."""
 
     def __init__(self, parts: dict[Path, Path]) -> None:
         self._parts = parts

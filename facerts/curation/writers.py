@@ -35,7 +35,6 @@ def write_records(folder: Path, images: Iterable[EncodedImage]) -> Written:
 
     Args:
         folder: created if missing; existing files are replaced when the new ones are complete.
-        images: grouped by identity.
     """
     ranges: list[tuple[int, int]] = []
     key, last = 1, -1

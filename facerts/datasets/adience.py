@@ -33,8 +33,6 @@ class AdienceFace(NamedTuple):
     """A line of a list.
 
     Attributes:
-        key: path of the image relative to the folder of the lists.
-        person: identity.
         age: a range such as "25 to 32" or a number; "" if unknown.
         gender: "female" or "male"; "" if unknown.
     """
@@ -68,10 +66,6 @@ def open_adience(folder: Path) -> Files:
 
 def write_adience_groups(folder: str | Path, path: str | Path) -> None:
     """Write the age and gender of each image as a table ``image,age,gender``; unknown values are empty.
-
-    Args:
-        folder: Adience's folder.
-        path: the CSV file.
 
     Raises:
         DataError: a list is missing or broken; the line is named.

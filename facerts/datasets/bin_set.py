@@ -202,9 +202,7 @@ def write_bin(path: Path, images: Iterable[bytes], same: Sequence[bool]) -> None
     """Write a .bin set in the usual layout, atomically.
 
     Args:
-        path: the file.
         images: 2P encoded images, pair by pair.
-        same: P flags, True for a genuine pair.
 
     Raises:
         DataError: there are not two images for each flag.

@@ -24,8 +24,6 @@ class ChangedCrops(Source):
     """The crops of another source, each changed in a reproducible way.
 
     Args:
-        source: aligned images.
-        name: name of the change, added to that of the source.
         change: changes a crop; must depend on nothing but the crop and its index.
         identity: everything that ``change`` does, as text, for caches of what is computed from the crops; None if these
             have keys of their own.

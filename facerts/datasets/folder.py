@@ -21,10 +21,7 @@ class Files(Source):
     """Image files below a folder.
 
     Args:
-        name: name of the source, for tables and results.
-        root: the folder.
         keys: paths of the files relative to ``root``.
-        identities: name of each file's identity; None if they are unknown.
         other_files: number of files skipped because their names are not those of images.
     """
 
@@ -159,7 +156,6 @@ def open_list(path: Path, *, complete: bool = True) -> Files:
     File names need not be valid UTF-8; a line's bytes are taken as the bytes of the file's name.
 
     Args:
-        path: the list file.
         complete: whether all files must exist; otherwise the error comes when a missing one is read.
 
     Raises:

@@ -19,7 +19,6 @@ def inspect_source(source: Source, *, every: bool = False) -> dict[str, Any]:
     """Count images and identities, measure sizes, and find images that cannot be read.
 
     Args:
-        source: any source.
         every: decode every image; otherwise a sample of 1,000 spread evenly over the source.
 
     Returns:

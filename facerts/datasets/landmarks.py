@@ -19,11 +19,8 @@ class LandmarkedFiles(Files):
     """Image files below a folder, each with the five landmarks of its face.
 
     Args:
-        name: name of the source, for tables and results.
-        root: the folder.
         keys: paths of the files relative to ``root``.
         points: ``(N, 5, 2)`` x and y in pixels: eyes, nose, corners of the mouth, left to right in the image.
-        identities: name of each file's identity; None if they are unknown.
 
     Attributes:
         points: the landmarks as ``float32``.

@@ -48,8 +48,6 @@ def read_ahead(
 
     Args:
         order: ``(N,)`` indices of images.
-        load: loads the image with an index, or whatever is wanted of it.
-        text: description of the progress bar.
         unit: unit of the progress bar.
     """
 
@@ -67,9 +65,7 @@ def encoded_images(source: Source, order: NDArray[np.integer], text: str) -> Ite
     """Images of a source in a given order, with a progress bar.
 
     Args:
-        source: the images.
         order: ``(N,)`` indices of images.
-        text: description of the progress bar.
 
     Raises:
         DataError: the bytes of an image cannot be read.
@@ -126,7 +122,6 @@ def count_identities(source: Source, kept: NDArray[np.bool_] | None = None) -> i
     """Number of identities among some of a source's images; 0 if identities are unknown.
 
     Args:
-        source: the images.
         kept: ``(N,)`` which images to consider; None for all.
     """
     if source.labels is None:

@@ -20,7 +20,6 @@ class Source(ABC):
     Sources can be pickled and sent to worker processes; each process opens its own files.
 
     Attributes:
-        name: short name for tables and results (the folder's or file's name).
         labels: ``(N,) int64`` in ``0 … C-1`` without gaps; None if identities are unknown.
         identities: the ``C`` names of the identities; empty if unknown.
         other_files: number of files skipped because their names are not those of images.

@@ -94,11 +94,6 @@ def _person(identity: int, seed: int) -> _Person:
 def draw_face(identity: int, number: int, *, seed: int = 0) -> ImageArray:
     """Draw an image of a synthetic person; the result is the same for the same arguments.
 
-    Args:
-        identity: number of the person.
-        number: number of the image of that person.
-        seed: seed of the population.
-
     Returns:
         ``(112, 112, 3) uint8`` RGB, with eyes and mouth roughly where the ArcFace template has them.
     """
@@ -115,10 +110,6 @@ def draw_face(identity: int, number: int, *, seed: int = 0) -> ImageArray:
 
 def draw_non_face(number: int, *, seed: int = 0) -> ImageArray:
     """Draw an image without a face: shapes, stripes, checks or clouds in the colors of faces.
-
-    Args:
-        number: number of the image.
-        seed: seed of all images.
 
     Returns:
         ``(112, 112, 3) uint8`` RGB.
@@ -147,15 +138,7 @@ def draw_non_face(number: int, *, seed: int = 0) -> ImageArray:
 def write_synthetic_faces(
     folder: str | Path, *, identities: int, images: int, seed: int = 0, first_identity: int = 0
 ) -> None:
-    """Write synthetic faces as a folder by identity: ``person_0000/0000.jpg``.
-
-    Args:
-        folder: the folder to write into.
-        identities: number of identities.
-        images: number of images of each identity.
-        seed: seed of the population.
-        first_identity: number of the first identity.
-    """
+    """Write synthetic faces as a folder by identity: ``person_0000/0000.jpg``."""
     for identity in range(first_identity, first_identity + identities):
         person = Path(folder) / f"person_{identity:04d}"
         person.mkdir(parents=True, exist_ok=True)
@@ -165,13 +148,7 @@ def write_synthetic_faces(
 
 
 def write_non_faces(folder: str | Path, *, images: int, seed: int = 0) -> None:
-    """Write images without faces as a flat folder: ``thing_0000.jpg``.
-
-    Args:
-        folder: the folder to write into.
-        images: number of images.
-        seed: seed of all images.
-    """
+    """Write images without faces as a flat folder: ``thing_0000.jpg``."""
     Path(folder).mkdir(parents=True, exist_ok=True)
     for number in range(images):
         data = encode_jpeg(draw_non_face(number, seed=seed), 90)

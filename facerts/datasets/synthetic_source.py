@@ -13,11 +13,8 @@ class SyntheticSource(Source):
     """Synthetic faces; each image is drawn when it is first read, and cached.
 
     Args:
-        identities: number of identities C.
-        images: number of images of each identity.
         people: number of different people; identity ``i`` looks like ``i mod people``, so drawing a set of millions
             takes no longer than drawing a thousand people.
-        seed: seed of the population.
     """
 
     def __init__(self, identities: int, images: int, *, people: int = 1000, seed: int = 0) -> None:

@@ -27,9 +27,6 @@ class TarShard(Source):
 
     Each member takes 32 bytes of memory plus the length of its name.
 
-    Args:
-        path: the tar file.
-
     Raises:
         DataError: the file is not a tar file, compressed, truncated, or contains no images.
     """

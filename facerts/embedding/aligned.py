@@ -19,10 +19,6 @@ class AlignedPhotos(Source):
     """A source of photos as a source of crops: the largest face of each photo is detected and aligned.
 
     If no face is found, the center of the photo is cropped.
-
-    Args:
-        photos: the source of photos.
-        detector: finds the faces.
     """
 
     def __init__(self, photos: Source, detector: FaceFinder) -> None:

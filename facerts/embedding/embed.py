@@ -37,13 +37,8 @@ def outputs_of(
     """Outputs for a source's images, from a model or a table; a model embeds repeated images only once.
 
     Args:
-        embedder: model or table.
-        source: aligned images.
         flip: see ``embed_source``; ignored for a table.
         first: ``(N,)`` index of the first image with the same bytes, from ``fingerprint.hash_images``.
-        batch_size: crops per call of the embedder.
-        also: further scores to compute from the crops; they become extras, by name.
-        progress: show a progress bar.
     """
     unique, inverse = np.unique(np.arange(len(source)) if first is None else first, return_inverse=True)
     if isinstance(embedder, EmbeddingTable):
@@ -74,14 +69,9 @@ def embed_source(
     """Embed aligned images in order.
 
     Args:
-        embedder: the embedder.
-        source: aligned images.
         flip: use the normalized sum of the embeddings of the crop and its mirror image; quality, uncertainty, norm and
             extras come from the crop alone.
-        indices: indices of the images to embed; None for all.
-        batch_size: crops per call of the embedder.
         also: further scores to compute from the crops; they become extras, by name.
-        progress: show a progress bar.
 
     Raises:
         Error: an image cannot be read; the message names it.
@@ -126,13 +116,6 @@ def score_source(
     progress: bool = True,
 ) -> dict[str, Scores]:
     """Compute scores of aligned images that need no embedding, such as those of ``OnnxQuality``.
-
-    Args:
-        source: aligned images.
-        scores: functions from a batch of crops to scores, by name.
-        indices: indices of the images to score; None for all.
-        batch_size: crops per batch.
-        progress: show a progress bar.
 
     Returns:
         Scores ``(N,)`` by name.

@@ -21,7 +21,6 @@ def rows_of_images(names: Sequence[Parts], keys: Sequence[str]) -> list[list[int
 
     Args:
         names: components of each row's name, see ``name_parts``.
-        keys: keys of the images.
 
     Examples:
         >>> rows_of_images([name_parts(name) for name in ("/lfw/Ann/1.jpg", "2.jpg")], ["2.jpg", "Ann/1.jpg", "3.jpg"])

@@ -54,14 +54,7 @@ class OnnxModel:
     Attributes:
         path: the .onnx file.
         name: name of the model, or of its file.
-        method: the training method.
-        sha256: SHA-256 of the file, or of the content.
-        description: the model's description.
-        batch_size: crops per forward pass.
-        threads: threads per forward pass; None for ONNX Runtime's default.
         providers: the execution providers in use, in order.
-        session: the ONNX Runtime session.
-        thread_safe: several threads may call the model at a time.
 
     Raises:
         ModelError: the file does not exist, is not an ONNX model, or does not match its description.
@@ -284,10 +277,6 @@ def load_embedder(
 
     Args:
         path: the .onnx file, or an insightface model pack (folder or .zip).
-        description: description to use instead of the model's own.
-        providers: ONNX Runtime's execution providers by name, in order of preference; None for the CPU.
-        threads: threads per forward pass; None for ONNX Runtime's default.
-        batch_size: crops per forward pass, if the model accepts any number.
 
     Raises:
         ModelError: the file does not exist, is not an ONNX model, or does not match its description; or the pack does

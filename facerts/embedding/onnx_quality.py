@@ -51,10 +51,6 @@ def load_quality(
 
     Args:
         path: the .onnx file.
-        description: description to use instead of the model's own.
-        providers: ONNX Runtime's execution providers by name, in order of preference; None for the CPU.
-        threads: threads per forward pass; None for ONNX Runtime's default.
-        batch_size: crops per forward pass, if the model accepts any number.
 
     Raises:
         ModelError: the file does not exist, is not an ONNX model, does not match its description, or has no quality.

@@ -58,7 +58,6 @@ class OutputCache:
 
         Args:
             key: everything that the arrays depend on, as values that JSON can represent.
-            compute: computes the arrays, by name.
             check: raises a DataError if the arrays in a file cannot be those of this key.
         """
         path = self.path_of(key)

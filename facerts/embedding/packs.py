@@ -22,7 +22,6 @@ def find_recognizer(path: Path, scratch: Path) -> tuple[Path, Description]:
 
     Args:
         path: the folder or .zip.
-        scratch: an empty folder, into which the ONNX files of a .zip are unpacked.
 
     Returns:
         The .onnx file, and its description.

@@ -35,14 +35,11 @@ class EmbeddingTable:
     """Outputs by the names of their images; ``load_table`` reads a table from a file.
 
     Args:
-        path: the file.
         names: names of the N rows; None if the table has none.
-        rows: the N outputs.
 
     Attributes:
         name: name of the file, without its suffix.
         method: "unknown".
-        sha256: SHA-256 of the file.
 
     Raises:
         DataError: two rows have the same name.

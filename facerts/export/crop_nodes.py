@@ -30,7 +30,6 @@ def prepend_preprocessing(graph: GraphProto, ours: InputSpec, theirs: InputSpec)
 
     Args:
         graph: changed in place; of opset 13 or later.
-        ours: its own input.
         theirs: the input that it is to read; of 112 x 112.
 
     Returns:

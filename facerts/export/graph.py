@@ -17,8 +17,6 @@ def same_opset(first: ModelProto, second: ModelProto, minimum: int = 1) -> tuple
     """Two models, converted to the later one of their opsets.
 
     Args:
-        first: a model.
-        second: another model.
         minimum: convert both to this opset if theirs are earlier.
 
     Raises:
@@ -35,7 +33,6 @@ def append(
 
     Args:
         model: changed in place; its own names stay as they are.
-        part: the graph to append, of the same opset.
         inputs: tensor of the model for each input of the part.
         outputs: tensor of the part for each output to add.
 

@@ -29,12 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class JoinedModel:
-    """The result of ``join_quality``.
-
-    Attributes:
-        description: description of the new file.
-        parity: differences between the new file and the two models.
-    """
+    """The result of ``join_quality``."""
 
     description: Description
     parity: Parity
@@ -61,7 +56,6 @@ def join_quality(
         out: path of the .onnx file; written only if it gives the embedding and the quality of the two models.
         providers: ONNX Runtime's execution providers by name, for the check; None for the CPU.
         threads: threads of ONNX Runtime.
-        batch_size: crops per batch.
 
     Raises:
         ModelError: a model cannot be opened, the second has no quality, the graphs cannot be in one file, or the new

@@ -40,7 +40,6 @@ class Parity:
     """How far a file's outputs are from those of the network that it was made from.
 
     Attributes:
-        crops: number of crops compared.
         cosine: minimum cosine similarity of the two embeddings of a crop.
         quality_error: maximum absolute difference of qualities; None where the file has none.
         quality_spread: standard deviation of the crops' expected quality; None where there is none.

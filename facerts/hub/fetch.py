@@ -40,11 +40,7 @@ TEMPORARY = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 
 class DownloadableModel(ListedModel):
-    """A model that can be downloaded.
-
-    Attributes:
-        urls: https URLs of the file, in the order in which they are tried.
-    """
+    """A model that can be downloaded."""
 
     urls: tuple[Annotated[str, StringConstraints(pattern=rf"^{SCHEME}://\S+$")], ...] = Field(min_length=1)
 
@@ -106,7 +102,6 @@ def find_or_download(name: str, *, otherwise: str = "") -> Path:
     """The file of a model, after checking its hash; downloaded now if it is not on this machine.
 
     Args:
-        name: name of the model.
         otherwise: appended to the advice in the error if the model cannot be downloaded.
 
     Raises:
@@ -127,7 +122,6 @@ def pull(name: str, source: str | Path | None = None) -> Path:
     """Download a model unless it is in the cache already; it is stored only if its hash matches.
 
     Args:
-        name: name of the model.
         source: a copy of the file to use instead, such as one downloaded on another machine.
 
     Returns:

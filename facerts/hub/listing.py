@@ -27,12 +27,7 @@ class ListedModel(StrictModel):
     """A model in a list.
 
     Attributes:
-        name: the name that users give.
         file: name of the .onnx file.
-        sha256: SHA-256 of the file.
-        bytes: size of the file.
-        summary: what the model is for, in one line.
-        terms: terms of use.
     """
 
     name: Name
@@ -55,11 +50,6 @@ class ListedModel(StrictModel):
 
 def read_list(path: Path, kind: type[List], *, of: str) -> List:
     """Read a list of models.
-
-    Args:
-        path: the JSON file.
-        kind: the class of the list.
-        of: names the list in errors.
 
     Raises:
         ModelError: the file is missing or broken.

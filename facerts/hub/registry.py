@@ -23,8 +23,6 @@ class ShippedModel(ListedModel):
     """A shipped model; its file lies beside the manifest, and its name is that of its description.
 
     Attributes:
-        embedding_size: d.
-        method: the training method.
         card: model card, a Markdown file beside the manifest: training data, results, limitations.
     """
 
@@ -37,7 +35,6 @@ class Manifest(StrictModel):
     """The list of shipped models.
 
     Attributes:
-        schema_: version of the manifest's format.
         default: name of the model to use if none is named; None if there are no models.
         models: the models, in order.
     """
@@ -88,9 +85,6 @@ def shipped_models() -> tuple[ShippedModel, ...]:
 
 def find_shipped(name: str | None = None) -> Path:
     """The file of a shipped model, after checking its hash.
-
-    Args:
-        name: name of the model; None for the default one.
 
     Raises:
         ModelError: there is no shipped model, or none of that name; its file is missing or was changed.

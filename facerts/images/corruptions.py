@@ -43,7 +43,6 @@ def small_face(image: ImageArray, side: int, random: np.random.Generator) -> Ima
     Args:
         image: ``(H, W, 3) uint8`` RGB.
         side: longer side of the downscaled image in pixels.
-        random: draws the interpolations and the compression.
     """
     height, width = image.shape[:2]
     factor = side / max(height, width)
@@ -118,7 +117,6 @@ def degrade(image: ImageArray, kind: str, severity: float, seed: int | tuple[int
         image: ``(H, W, 3) uint8`` RGB.
         kind: name of the corruption in ``KINDS``.
         severity: 0 to 1.
-        seed: seed of the random generator.
 
     Raises:
         ValueError: the severity is not between 0 and 1.

@@ -44,7 +44,6 @@ def decode(data: bytes, *, where: str, max_pixels: int = MAX_PIXELS) -> NDArray[
 
     Args:
         data: the encoded bytes.
-        where: names the image in errors: its path, or its file and record.
         max_pixels: images whose header claims more pixels are refused.
 
     Returns:

@@ -1,4 +1,7 @@
-"""JPEG: a walk over the segments that reads them the way libjpeg does."""
+"""JPEG: a walk over the segments that reads them the way libjpeg does.
+
+It is done here, because OpenCV offers no look at a file before it decodes all of its scans, and no limit on the work.
+"""
 
 from __future__ import annotations
 

@@ -46,7 +46,6 @@ def check_pixels(height: int, width: int, limit: int, where: str, *, scope: str 
         height: in pixels.
         width: in pixels.
         limit: maximum number of pixels.
-        where: names the image in errors.
         scope: appended to the error where the limit does not apply to every image, such as " for lossless WebP".
 
     Raises:

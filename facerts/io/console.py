@@ -19,12 +19,7 @@ def printable(text: object) -> str:
 
 
 def say(text: object, *, before: str = "") -> None:
-    """Print one line, however long; brackets in the text are not markup.
-
-    Args:
-        text: the line.
-        before: what stands in front of it, with rich's markup.
-    """
+    """Print one line, however long; brackets in the text are not markup."""
     stderr.print(before + escape(printable(text)), highlight=False, soft_wrap=True)
 
 

@@ -34,10 +34,6 @@ def address_problem(path: str | Path) -> str:
 def writing(path: str | Path, *, advice: str = ADVICE) -> Iterator[None]:
     """Turn an OSError of the block into an error that names the file or folder being written.
 
-    Args:
-        path: the file or folder being written.
-        advice: what the user can do about it, for the error message.
-
     Raises:
         WriteError: the disk is full or read-only, or a file is where a folder should be.
     """

@@ -12,10 +12,6 @@ from facerts.errors import DataError, Error
 def read_json(path: Path, *, error: type[Error] = DataError) -> Any:
     """Read a JSON file.
 
-    Args:
-        path: the file.
-        error: the exception class to raise.
-
     Raises:
         Error: as the class given: the file cannot be read or is not JSON.
     """
@@ -31,8 +27,6 @@ def parse_json(text: str | bytes, where: object, *, error: type[Error] = DataErr
 
     Args:
         text: the text, or its bytes in UTF-8.
-        where: names the origin of the text in errors, usually its file.
-        error: the exception class to raise.
 
     Raises:
         Error: as the class given: the text is not JSON.

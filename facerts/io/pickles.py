@@ -4,6 +4,9 @@ A pickle is a program for a small stack machine (https://github.com/python/cpyth
 Python's unpickler calls whatever the program names. The machine in this module supports only the opcodes that create
 numbers, text, bytes and containers of them; names resolve only to functions that the caller allows. Sizes claimed by
 the pickle are checked against the bytes available, so that a small file cannot demand much memory.
+
+It is not a ``pickle.Unpickler`` with a restricted ``find_class``, because with that a pickle of ten bytes allocates
+gigabytes (``LONG_BINPUT``) or replaces methods of an allowed class (``BUILD``), and nested keys crash the process.
 """
 
 from __future__ import annotations

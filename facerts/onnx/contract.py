@@ -53,10 +53,7 @@ class InputSpec(DescriptionPart):
     """The input tensor and how crops are preprocessed: (x − mean) / std per channel, x from 0 to 255.
 
     Attributes:
-        name: name of the tensor.
         size: height and width in pixels; for quality-only models, crops of 112 x 112 are resized to it.
-        layout: order of the axes.
-        color: order of the channels.
         batch: the only batch size that the model accepts; None for any.
         mean: mean per channel, in the order of ``color``.
         std: standard deviation per channel, likewise.
@@ -102,9 +99,7 @@ class KeptPairs(DescriptionPart):
     """The genuine pairs whose faces both pass a quality threshold, and their error at a match threshold.
 
     Attributes:
-        genuine: number of pairs left.
         fnmr: share of them that do not match; None if no pair is left.
-        ci95: 95 % confidence interval of ``fnmr``.
     """
 
     genuine: int
@@ -118,10 +113,8 @@ class MatchThreshold(DescriptionPart):
     Attributes:
         similarity: cosine similarity; two faces match at or above it.
         achieved_fmr: share of the impostor pairs that match, at most the target FMR.
-        impostors: number of impostor pairs behind the threshold.
         genuine: number of genuine pairs behind ``fnmr``.
         fnmr: false non-match rate, the share of the genuine pairs that do not match.
-        ci95: 95 % confidence interval of ``fnmr``.
         kept: FNMR at the same threshold after rejecting low-quality faces, by the share of faces kept.
     """
 
@@ -138,14 +131,8 @@ class Matching(DescriptionPart):
     """Match thresholds and the pairs on which they were chosen.
 
     Attributes:
-        data: name of the images.
-        data_sha256: SHA-256 of the images.
         pairs: "all" pairs of the images, or the pairs "listed" by a benchmark.
-        images: number of images.
-        identities: number of people; None if unknown.
         flip: whether embeddings are the sum of those of the crop and its mirror image.
-        interval: how the confidence intervals were computed.
-        thresholds: match thresholds by their target FMR.
     """
 
     data: str
@@ -162,9 +149,7 @@ class ErrorRate(DescriptionPart):
     """A share of pairs that are decided wrongly.
 
     Attributes:
-        pairs: number of pairs.
         rate: share of them decided wrongly; None if there is no pair.
-        ci95: 95 % confidence interval of ``rate``.
     """
 
     pairs: int
@@ -173,12 +158,7 @@ class ErrorRate(DescriptionPart):
 
 
 class MatchErrors(DescriptionPart):
-    """Errors at a match threshold.
-
-    Attributes:
-        fnmr: false non-match rate.
-        fmr: false match rate.
-    """
+    """Errors at a match threshold."""
 
     fnmr: ErrorRate
     fmr: ErrorRate
@@ -188,8 +168,6 @@ class GroupThreshold(DescriptionPart):
     """The quality threshold of a group of faces, next to the one for all faces that keeps the same share.
 
     Attributes:
-        faces: number of faces in the group.
-        people: number of people; None if unknown.
         accepted: share of the group's faces that the threshold for all faces accepts.
         ci95: 95 % confidence interval of ``accepted``.
         quality: the threshold that keeps the share of this group; None if the group is too small.
@@ -213,9 +191,6 @@ class NonFaces(DescriptionPart):
     """Images without a face, and what the quality thresholds let through.
 
     Attributes:
-        data: name of the images.
-        data_sha256: SHA-256 of the images.
-        images: number of images.
         accepted: share of them at or above each quality threshold, by the share of the faces that it keeps.
     """
 
@@ -229,16 +204,10 @@ class Calibration(DescriptionPart):
     """Calibration of a model's quality and similarity on a user's own faces.
 
     Attributes:
-        data: name of the faces.
-        data_sha256: SHA-256 of the faces.
-        faces: number of faces.
-        identities: number of people; None if unknown.
         quantiles: of the faces' quality at 0, 1, …, 100 %; empty if the model has no quality.
         matching: match thresholds; None if there were no pairs to choose them on.
         groups: quality thresholds of groups by attribute, share of the faces to keep, and group, for information.
         non_faces: non-faces that the quality thresholds were tried on; None for none.
-        notes: warnings about the data, one sentence each.
-        facerts_version: the version that calibrated the model.
     """
 
     data: str
@@ -281,27 +250,15 @@ class Description(DescriptionPart):
     """The description of a model.
 
     Attributes:
-        schema_: version of the description's format.
         name: name for tables; if empty, the file's name is used.
-        method: the training method, by its registry name if it is one of ours.
-        backbone: the network architecture.
         precision: fp32; fp16, weights stored in 16 bits; or int8, convolutions computed in 8 bits.
-        embedding_size: d; None if unknown.
-        input: the input tensor and the preprocessing.
         outputs: name of the model's tensor for each role: embedding, norm, quality, uncertainty, extras. Only a model
             that outputs quality may have no embedding.
         normalize_embedding: whether the embedding must still be normalized to unit length; its length is then the norm.
         quality: where quality comes from: "output:TENSOR", "norm" or "none".
         polarity: whether higher or lower raw quality values mean better images.
-        alignment: how crops must be aligned.
         thresholds: quality thresholds by the share of faces that they keep, from ``facerts calibrate``.
-        calibration: the rest of the calibration; None if the model is not calibrated.
-        training_data: the training data.
         recipe_sha256: SHA-256 of the training recipe.
-        license: license of the weights.
-        terms: terms of use of the model.
-        source: where the model comes from.
-        facerts_version: the version that exported the model.
     """
 
     schema_: Literal["facerts.model/1"] = Field(alias="schema")
@@ -396,7 +353,6 @@ def store_description(model: Path, description: Description, out: Path) -> Path:
 
     Args:
         model: the .onnx file.
-        description: the new description.
         out: the .onnx file to write; ``model`` itself to change only its description. A model that is described by a
             file beside it is copied to ``out``, and the description is written beside the copy.
 

@@ -31,7 +31,6 @@ def make_shape_dynamic(model: bytes, *, where: str | Path) -> bytes:
 
     Args:
         model: content of an .onnx file whose input is (N, C, H, W).
-        where: names the file in errors.
 
     Returns:
         The changed content, of the same length.

@@ -20,7 +20,6 @@ def load_graph(path: Path, purpose: str) -> ModelProto:
 
     Args:
         path: the .onnx file.
-        purpose: what needs it, for errors.
 
     Raises:
         ModelError: the file does not exist or is broken, or keeps its weights in other files.
@@ -75,7 +74,6 @@ def keep_outputs(graph: GraphProto, outputs: Collection[str], inputs: Collection
 
     Args:
         graph: changed in place; outputs that are not kept are removed.
-        outputs: names of the tensors to compute.
         inputs: names of tensors that are given, so that nothing before them is needed.
 
     Returns:

@@ -39,10 +39,8 @@ def replace_entry(path: Path, out: Path, key: str, value: str) -> None:
     """Write a copy of an ONNX file with new metadata under a key; every other byte stays the same.
 
     Args:
-        path: the model.
         out: the file to write; may be ``path`` itself, which is replaced atomically.
         key: key of the entry, which replaces all entries of that key at the position of the first, or is appended.
-        value: value of the entry.
 
     Raises:
         ModelError: as for ``read_entry``, or the new file would be larger than an ONNX file can be.

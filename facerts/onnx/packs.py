@@ -24,7 +24,6 @@ class TensorSpec:
     """An input or output of a model.
 
     Attributes:
-        name: name of the tensor.
         type: as ONNX Runtime writes it, such as ``tensor(float)``.
         shape: a number, a name or None for each axis.
     """
@@ -80,10 +79,7 @@ def find_in_pack(
 
     Args:
         path: the folder or .zip.
-        scratch: an empty folder, into which the ONNX files of a .zip are unpacked.
         fits: whether a model is of that kind, from its inputs and outputs.
-        wanted: names the kind in errors.
-        otherwise: appended to the advice in errors to give the .onnx file directly.
 
     Returns:
         The .onnx file, and its inputs and outputs.

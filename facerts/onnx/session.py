@@ -28,7 +28,6 @@ def open_session(
         path: the .onnx file.
         content: content of the file if it was already read or changed; the path then only names it in errors.
         providers: execution providers by name, in order of preference; None for the CPU.
-        threads: threads per forward pass; None for ONNX Runtime's default.
         inference: False to inspect only the inputs and outputs, without optimizing the graph or logging errors.
         varying_sizes: whether input sizes vary between forward passes, so that memory is not planned per size.
 
@@ -88,10 +87,7 @@ def run_session(
     """Run a forward pass and return the outputs.
 
     Args:
-        session: session of the model.
-        path: the model's file, for errors.
         outputs: names of the outputs to compute; None for all.
-        feeds: inputs by name.
 
     Raises:
         ModelError: the forward pass failed.

@@ -3,6 +3,7 @@
 An ONNX file is a single message (https://protobuf.dev/programming-guides/encoding): a sequence of fields, each a tag
 and a payload. The wire type in the tag, or the bytes after it, give the payload's length; a payload may itself be a
 message. Only requested fields are read and everything else is skipped, so the size of the network does not matter.
+The onnx package is not used, because scoring is installed without it and it loads and checks the whole network.
 """
 
 from __future__ import annotations
@@ -30,11 +31,7 @@ class WireField:
     """A field of a message.
 
     Attributes:
-        number: field number.
         kind: wire type: ``VARINT``, ``LENGTH`` or a key of ``FIXED``.
-        start: offset of the tag in the file.
-        payload: offset of the payload.
-        end: offset of the first byte after the payload.
     """
 
     number: int
@@ -49,7 +46,6 @@ class WireReader:
 
     Args:
         file: seekable.
-        where: names the file in errors.
 
     Raises:
         ModelError: from every method, if the file is truncated or not an ONNX model; the message names the byte.
