@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import cv2
@@ -12,13 +11,10 @@ from numpy.typing import NDArray
 
 import facerts
 from facerts.datasets.synthetic import draw_face
-from facerts.errors import Error
 from facerts.images import encode_png, fit_crop
 from facerts.integrations.sklearn import FaceEmbedder
 from tests.command import run
 from tests.foreign import write_description, write_embedder
-
-SQUARES = (100, 111, 113, 128, 224, 250)
 
 
 def face(height: int, width: int) -> NDArray[np.uint8]:
@@ -41,40 +37,23 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-@pytest.mark.parametrize("side", SQUARES)
-def test_a_square_of_another_size_is_refused_with_advice(model: Path, side: int) -> None:
-    crop, other = facerts.load(model, detector="none").score([face(112, 112), face(side, side)])
-    assert crop.error is None
-    assert other.quality is other.face is None
-    assert other.error == (
-        f"image 1: {side} x {side} pixels are not an aligned crop of 112 x 112; photos need a detector "
-        "(--detector auto), aligned crops of another size --resize-crops (detector, resize_crops in Python)"
-    )
-
-
-@pytest.mark.parametrize("side", SQUARES)
-def test_square_crops_of_any_size_are_resized_on_request(model: Path, side: int) -> None:
-    image = face(side, side)
-    (row,) = facerts.load(model, resize_crops=True).score(image)
-    (expected,) = facerts.load(model).score(fit_crop(image))
-    assert (row.quality, row.error) == (expected.quality, None)
-
-
-def test_an_image_that_is_not_square_is_never_a_crop(model: Path) -> None:
-    for scorer in (facerts.load(model, detector="none"), facerts.load(model, resize_crops=True)):
+def test_a_square_of_another_size_is_refused_with_advice_or_resized(model: Path) -> None:
+    aligned, resizing = facerts.load(model, detector="none"), facerts.load(model, resize_crops=True)
+    for side in (100, 111, 113, 224):
+        image = face(side, side)
+        crop, other = aligned.score([face(112, 112), image])
+        assert crop.error is None
+        assert other.quality is other.face is None
+        assert other.error == (
+            f"image 1: {side} x {side} pixels are not an aligned crop of 112 x 112; photos need a detector "
+            "(--detector auto), aligned crops of another size --resize-crops (detector, resize_crops in Python)"
+        )
+        (row,), (expected,) = resizing.score(image), facerts.load(model).score(fit_crop(image))
+        assert (row.quality, row.error) == (expected.quality, None)
+    # An image that is not square is never a crop.
+    for scorer in (aligned, resizing):
         (row,) = scorer.score(face(112, 150))
         assert "150 x 112 pixels are not an aligned crop" in str(row.error)
-        assert "detector" in str(row.error)
-
-
-def test_the_command_refuses_or_resizes(model: Path, folder: Path, tmp_path: Path) -> None:
-    def failed(out: str, *options: str) -> list[str]:
-        assert run("score", folder, "--model", model, "--out", tmp_path / out, *options) == 1
-        rows = [json.loads(line) for line in (tmp_path / out).read_text().splitlines()]
-        return [Path(row["path"]).stem for row in rows if row["error"] is not None]
-
-    assert failed("rows.jsonl", "--detector", "none") == ["224", "wide"]
-    assert failed("resized.jsonl", "--resize-crops") == ["wide"]
 
 
 def test_a_run_is_not_resumed_with_another_resize_crops(
@@ -110,29 +89,17 @@ def test_embedding_refuses_or_resizes(model: Path, folder: Path, tmp_path: Path)
     assert np.isfinite(step.set_params(resize_crops=True).transform(images)).all()
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
+def test_options_without_effect_are_refused(
+    model: Path, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    resizing = "--resize-crops (resize_crops) is for aligned crops"
+    for options, message in (
         (
             ("--detector", "none", "--det-threshold", "0.5"),
-            "--det-threshold (det_threshold) needs a detector; set --detector (detector)",
+            "--det-threshold (det_threshold) needs a detector",
         ),
-        (("--detector", "yunet", "--resize-crops"), "--resize-crops (resize_crops) is for aligned crops"),
-        (("--det-threshold", "0.5", "--resize-crops"), "--resize-crops (resize_crops) is for aligned crops"),
-    ],
-)
-def test_options_without_effect_are_refused(
-    model: Path,
-    folder: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    options: tuple[str, ...],
-    message: str,
-) -> None:
-    assert run("embed", folder, "--out", tmp_path / "out.npz", "--model", model, *options) == 2
-    assert message in " ".join(capsys.readouterr().err.split())
-
-
-def test_python_refuses_options_without_effect_too(model: Path) -> None:
-    with pytest.raises(Error, match="needs a detector; set --detector"):
-        facerts.load(model, detector="none", det_threshold=0.5)
+        (("--detector", "yunet", "--resize-crops"), resizing),
+        (("--det-threshold", "0.5", "--resize-crops"), resizing),
+    ):
+        assert run("embed", folder, "--out", tmp_path / "out.npz", "--model", model, *options) == 2
+        assert message in " ".join(capsys.readouterr().err.split())

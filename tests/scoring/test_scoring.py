@@ -17,6 +17,7 @@ from facerts.detection import Detection
 from facerts.embedding import Embedder, FaceOutputs
 from facerts.errors import Error, ModelError
 from facerts.images import encode_jpeg, encode_png
+from facerts.images.align import TEMPLATE
 from facerts.scoring import Row, RowBuilder, ScoredFace, Scorer, lazy_images, open_sink, score_images
 from facerts.scoring.sinks import FORMULA_PREFIXES, from_cell, write_embeddings
 from tests.foreign import slow_embedding, write_description, write_embedder
@@ -53,21 +54,25 @@ def test_an_unreadable_image_becomes_a_row_with_its_error(scorer: Scorer, tmp_pa
     (tmp_path / "wide.png").write_bytes(encode_png(draw_face(0, 0)[:50]))
     (tmp_path / "tiny.png").write_bytes(encode_png(draw_face(0, 0)[:1, :1]))
     names = ["zero.jpg", "text.jpg", "good.png", "cut.jpg", "wide.png", "tiny.png", "missing.jpg"]
-    rows = scorer.score([tmp_path / name for name in names])
-    assert [row.error is None for row in rows] == [False, False, True, False, False, False, False]
-    for row, words in zip(
-        rows,
-        ["empty", "not a JPEG", "", "truncated", "not an aligned crop", "tiny.png: 1 x 1 pixels", "No such"],
-        strict=True,
-    ):
-        assert words in (row.error or "")
+    words = [
+        "empty",
+        "not a JPEG",
+        "",
+        "truncated",
+        "not an aligned crop",
+        "tiny.png: 1 x 1 pixels",
+        "No such",
+    ]
+    for row, expected in zip(scorer.score([tmp_path / name for name in names]), words, strict=True):
+        assert expected in (row.error or "")
+        assert bool(expected) == bool(row.error)
     resizing = Scorer(scorer.embedder, resize_crops=True)
     assert "image 0: 15 x 15 pixels are too few" in str(resizing.score(draw_face(0, 0)[:15, :15])[0].error)
     grayscale = np.zeros((4, 4), dtype=np.uint8)
     assert "(H, W, 3)" in str(scorer.score([grayscale])[0].error)
 
 
-def test_a_threshold_accepts_or_rejects_and_says_why(scorer: Scorer) -> None:
+def test_a_threshold_accepts_or_rejects_and_says_why(scorer: Scorer, tmp_path: Path) -> None:
     faces = [draw_face(identity, 0) for identity in range(6)]
     qualities = sorted(row.quality or 0 for row in scorer.score(faces))
     rows = scorer.score(faces, min_quality=qualities[3])
@@ -75,8 +80,15 @@ def test_a_threshold_accepts_or_rejects_and_says_why(scorer: Scorer) -> None:
     assert all((row.reason is None) == row.accepted for row in rows)
     assert all(row.accepted is None for row in scorer.score(faces))
     assert scorer.threshold(0.95) == 3.5
+    assert scorer.score(faces, keep=0.95) == scorer.score(faces, min_quality=3.5)
     with pytest.raises(ModelError, match=r"no threshold that keeps 0\.9 .*only for 0\.95"):
         scorer.threshold(0.9)
+    with pytest.raises(ModelError, match="give only one"):
+        scorer.score(faces, keep=0.95, min_quality=1.0)
+    model = write_embedder(tmp_path / "plain.onnx")
+    write_description(model, quality="none")
+    with pytest.raises(ModelError, match="has no quality"):
+        facerts.load(model).score(faces, min_quality=1.0)
 
 
 class TwoFaces:
@@ -87,8 +99,6 @@ class TwoFaces:
     def __call__(self, image: NDArray[np.uint8]) -> list[Detection]:
         if image.shape[1] < 224:
             return []
-        from facerts.images.align import TEMPLATE
-
         return [
             Detection(np.array([0.0, 0, 112, 112]) + shift, TEMPLATE + np.array([shift, 0.0]), 0.9)
             for shift in (0.0, 112.0)
@@ -106,9 +116,11 @@ def test_a_photo_gives_a_row_for_each_face_or_one_without_a_face(scorer: Scorer)
     assert rows[0].points is not None
     assert len(rows[0].points) == 10
     assert (rows[2].reason, rows[2].accepted, rows[2].error) == ("no face found", False, None)
+    photo = np.concatenate([first, second], axis=1)
+    assert [row.face for row in finding.score([photo, photo], largest=True)] == [0, 0]
 
 
-@pytest.mark.parametrize(("workers", "parallel_batches"), [(1, 1), (4, 1), (4, 3)])
+@pytest.mark.parametrize(("workers", "parallel_batches"), [(1, 1), (4, 3)])
 def test_rows_keep_the_order_of_the_images(
     scorer: Scorer, drawn_faces: Path, workers: int, parallel_batches: int
 ) -> None:
@@ -155,26 +167,12 @@ def test_no_batch_crosses_a_block_boundary(scorer: Scorer, drawn_faces: Path) ->
     assert model.batches == [4, 2, 4, 2, 1]
 
 
-def test_only_the_largest_face_is_scored_on_request(scorer: Scorer) -> None:
-    photo = np.concatenate([draw_face(0, 0), draw_face(1, 0)], axis=1)
-    finding = Scorer(scorer.embedder, TwoFaces())
-    assert len(finding.score([photo])) == 2
-    assert [row.face for row in finding.score([photo, photo], largest=True)] == [0, 0]
-
-
-def test_keep_uses_the_calibrated_threshold_of_the_model(scorer: Scorer) -> None:
-    faces = [draw_face(identity, 0) for identity in range(6)]
-    assert scorer.score(faces, keep=0.95) == scorer.score(faces, min_quality=3.5)
-    with pytest.raises(ModelError, match="give only one"):
-        scorer.score(faces, keep=0.95, min_quality=1.0)
-
-
 ROWS = [
     Row(
         "a b,c.jpg",
         0,
         [1.0, 2.5, 3.0, 4.0],
-        [float(n) for n in range(10)],
+        [*map(float, range(10))],
         0.9,
         1.25,
         42.5,
@@ -184,20 +182,23 @@ ROWS = [
         None,
         "f",
     ),
-    Row("ü.jpg", None, error='it says "no"', model_sha256="f"),
+    Row("ü.jpg", None, error='it says "no"', model_sha256="f", reasons=("cut_off", "blurred")),
 ]
 
 
-def test_csv_has_a_header_and_a_line_for_each_row(tmp_path: Path) -> None:
-    with open_sink(tmp_path / "rows.csv") as put:
-        for row in ROWS:
-            put(row)
+def test_files_have_the_same_rows_in_every_format(tmp_path: Path) -> None:
+    for suffix in ("csv", "jsonl", "parquet"):
+        with open_sink(tmp_path / f"rows.{suffix}") as put:
+            for row in ROWS:
+                put(row)
     first, second = csv.DictReader((tmp_path / "rows.csv").open(encoding="utf-8"))
-    assert first["path"] == "a b,c.jpg"
-    assert first["box"] == "1 2.5 3 4"
+    assert (first["path"], first["box"], first["reasons"]) == ("a b,c.jpg", "1 2.5 3 4", "")
     assert (first["quality"], first["accepted"], first["error"]) == ("1.25", "true", "")
-    assert second["error"] == 'it says "no"'
-    assert second["quality"] == ""
+    assert (second["quality"], second["error"], second["reasons"]) == ("", 'it says "no"', "cut_off;blurred")
+    lines = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
+    assert lines == pyarrow.parquet.read_table(tmp_path / "rows.parquet").to_pylist()
+    assert lines[0]["points"] == [float(n) for n in range(10)]
+    assert (lines[1]["quality"], lines[1]["reasons"]) == (None, ["cut_off", "blurred"])
 
 
 HARMFUL = [
@@ -210,9 +211,8 @@ HARMFUL = [
         "\t=1",
         "\r=1",
         "\n=1",
-        "＝1",
     ),
-    *("a\r=cmd.jpg", "a\n=cmd.jpg", 'a";=cmd.jpg', "a;=cmd.jpg", "a,=cmd.jpg", "a\t=cmd.jpg"),
+    *("＝1", "a\r=cmd.jpg", "a\n=cmd.jpg", 'a";=cmd.jpg', "a;=cmd.jpg", "a,=cmd.jpg", "a\t=cmd.jpg"),
 ]
 HARMLESS = ["a=b.jpg", "photos/-1.jpg", "'", "''", "'=1", "ü.jpg", "1e5"]
 
@@ -235,17 +235,6 @@ def test_no_cell_of_a_csv_is_a_formula_and_names_survive_the_round_trip(tmp_path
     assert set(outside) <= set("text,0123456789.-\n")
 
 
-def test_json_lines_and_parquet_keep_the_types(tmp_path: Path) -> None:
-    for name in ("rows.jsonl", "rows.parquet"):
-        with open_sink(tmp_path / name) as put:
-            for row in ROWS:
-                put(row)
-    lines = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
-    assert lines == pyarrow.parquet.read_table(tmp_path / "rows.parquet").to_pylist()
-    assert lines[0]["points"] == [float(n) for n in range(10)]
-    assert lines[1]["quality"] is None
-
-
 @pytest.mark.parametrize("name", ["rows.csv", "rows.jsonl", "rows.parquet"])
 def test_an_interrupted_sink_leaves_the_old_file(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text("old")
@@ -259,9 +248,6 @@ def test_an_interrupted_sink_leaves_the_old_file(tmp_path: Path, name: str) -> N
         interrupted()
     assert (tmp_path / name).read_text() == "old"
     assert [path.name for path in tmp_path.iterdir()] == [name]
-
-
-def test_an_unknown_suffix_is_refused(tmp_path: Path) -> None:
     with pytest.raises(Error, match=r"\.csv, \.jsonl, \.parquet"), open_sink(tmp_path / "rows.xls"):
         pass
 
@@ -278,26 +264,12 @@ def test_embeddings_are_written_with_the_errors(scorer: Scorer, tmp_path: Path) 
         np.testing.assert_allclose(np.linalg.norm(stored["embeddings"], axis=1), 1, atol=1e-5)
         np.testing.assert_array_equal(stored["norm"], stored["quality"])
         assert stored["failed_paths"].tolist() == [str(folder / "bad.png")]
+    points = [10.0, 20.0, 13.0, 24.0, 0, 0, 0, 0, 0, 0]
+    face = ScoredFace(
+        Row("a.jpg", 0, points=points, det_score=0.75), None, np.eye(2, dtype=np.float32)[0], 2.0
+    )
+    write_embeddings(tmp_path / "photos.npz", [face])
+    with np.load(tmp_path / "photos.npz") as stored:
+        assert (stored["det_score"].tolist(), stored["face_size"].tolist()) == ([0.75], [5.0])
     with pytest.raises(Error, match="any of the 0 images"):
         write_embeddings(tmp_path / "none.npz", [])
-
-
-def test_a_threshold_for_a_model_without_quality_is_refused(tmp_path: Path) -> None:
-    model = write_embedder(tmp_path / "model.onnx")
-    write_description(model, quality="none")
-    with pytest.raises(ModelError, match="has no quality"):
-        facerts.load(model).score(draw_face(0, 0), min_quality=1.0)
-
-
-def test_embeddings_of_photos_include_detector_scores_and_face_sizes(tmp_path: Path) -> None:
-    rows = [
-        ScoredFace(
-            Row(path="a.jpg", face=0, points=[10.0, 20.0, 13.0, 24.0, 0, 0, 0, 0, 0, 0], det_score=0.75),
-            np.array([1.0, 0.0], dtype=np.float32),
-            2.0,
-        )
-    ]
-    write_embeddings(tmp_path / "e.npz", rows)
-    with np.load(tmp_path / "e.npz") as stored:
-        assert stored["det_score"].tolist() == [0.75]
-        assert stored["face_size"].tolist() == [5.0]
