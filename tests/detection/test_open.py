@@ -64,14 +64,8 @@ def test_load_passes_the_providers_to_the_detector(tmp_path: Path, monkeypatch: 
         return SCRFD(model)
 
     monkeypatch.setitem(facerts.detection.DETECTORS, "scrfd", record)
-    facerts.load(
-        tmp_path / "m.onnx",
-        detector=scrfd,
-        providers=["CPUExecutionProvider"],
-        threads=2,
-    )
-    assert received["providers"] == ["CPUExecutionProvider"]
-    assert received["threads"] == 2
+    facerts.load(tmp_path / "m.onnx", detector=scrfd, providers=["CPUExecutionProvider"], threads=2)
+    assert (received["providers"], received["threads"]) == (["CPUExecutionProvider"], 2)
     # Several photos are processed in parallel, so a forward pass uses one core by default.
     facerts.load(tmp_path / "m.onnx", detector=scrfd)
     assert received["threads"] == 1
@@ -95,14 +89,9 @@ def test_a_detectors_file_reveals_its_kind(tmp_path: Path, reference_models: Pat
     scrfd = write_scrfd(tmp_path / "anything.onnx")
     assert isinstance(open_detector(scrfd), SCRFD)
     assert isinstance(open_detector(str(reference_models / YUNET)), YuNet)
-    assert (
-        open_detector(scrfd, threshold=0.3, size=64).identity == SCRFD(scrfd, threshold=0.3, size=64).identity
-    )
     (tmp_path / "pack").mkdir()
     scrfd.rename(tmp_path / "pack" / "det.onnx")
     assert isinstance(open_detector(tmp_path / "pack"), SCRFD)
-    with pytest.raises(Error, match=r"gone\.onnx: no such detector or file"):
-        open_detector(tmp_path / "gone.onnx")
 
 
 def test_once_downloaded_yunet_needs_no_file(reference_models: Path) -> None:

@@ -39,7 +39,4 @@ def test_yaw_is_positive_to_the_right_and_pitch_downwards() -> None:
 def test_a_head_that_only_rolls_is_not_turned() -> None:
     assert head_pose(project((0, 0, 1), 40)) == pytest.approx((0, 0), abs=1e-6)
     assert head_pose(TEMPLATE) == pytest.approx((0, 0), abs=2)
-
-
-def test_points_at_one_position_have_no_pose() -> None:
-    assert head_pose(np.ones((5, 2))) == (0, 0)
+    assert head_pose(np.ones((5, 2))) == (0, 0)  # points at one position have no pose

@@ -3,8 +3,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import cv2
 import numpy as np
@@ -85,6 +85,7 @@ def test_only_the_best_candidates_go_on_to_nms(tmp_path: Path) -> None:
 
 def test_a_file_with_a_fixed_size_gives_the_same_faces(tmp_path: Path, model: Path) -> None:
     image = draw_squares(100, 180)
+    image.setflags(write=False)
     dynamic = write_yunet(tmp_path / "dynamic.onnx", sides=("H", "W"))
     bare = write_yunet(tmp_path / "bare.onnx", sides=(64, 96), intermediate_shapes=False)
     expected = [(*face.box, *face.points.ravel(), face.score) for face in YuNet(model)(image)]
@@ -134,14 +135,6 @@ def test_threads_can_share_a_detector(model: Path) -> None:
     assert all(alone)
 
 
-def test_the_image_is_not_modified(model: Path) -> None:
-    image = draw_squares(64, 64)
-    before = image.copy()
-    image.setflags(write=False)
-    YuNet(model)(image)
-    np.testing.assert_array_equal(image, before)
-
-
 def test_the_requested_threads_and_providers_are_used(model: Path) -> None:
     session = YuNet(model, threads=3, providers=["CPUExecutionProvider"])._session
     assert session.get_session_options().intra_op_num_threads == 3
@@ -158,9 +151,7 @@ def test_the_identity_covers_all_that_detections_depend_on(tmp_path: Path, model
     assert len({detector.identity for detector in detectors}) == 4
     assert YuNet(model, threshold=0.6, size=1024, threads=2).identity == detectors[0].identity
     digest = hashlib.sha256(model.read_bytes()).hexdigest()
-    # Earlier versions ran YuNet in OpenCV, whose results differ in the last digits.
     assert digest in detectors[0].identity
-    assert detectors[0].identity != f"yunet {digest}, threshold 0.6, side 1024"
 
 
 def write_older(path: Path) -> Path:
@@ -174,33 +165,24 @@ def write_older(path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize(
-    ("write", "words"),
-    [
-        (write_older, "not YuNet, since its inputs and outputs are .* names loc, conf, iou"),
-        (write_embedder, "not YuNet, since its inputs and outputs are .* names vector"),
-        (write_scrfd, "not YuNet, since its inputs and outputs are .* names out_score0"),
-        (
-            lambda path: write_yunet(path, columns=(2, 1, 4, 10)),
-            r"for \(1, 3, 32, 64\) its outputs have the shapes \[\(42, 2\)",
-        ),
-        (
-            lambda path: write_yunet(path, columns=(1, 1, 4, 12)),
-            r"for \(1, 3, 32, 64\) its outputs have the shapes .*\(42, 12\)",
-        ),
-    ],
-    ids=["2022mar", "embedder", "SCRFD", "classes", "six points"],
-)
-def test_other_networks_are_refused_with_the_expected_interface(
-    tmp_path: Path, write: Callable[[Path], Path], words: str
-) -> None:
-    with pytest.raises(
-        ModelError, match=rf"m\.onnx: {words}.*; YuNet 2023mar takes .* facerts models pull yunet"
-    ):
+OTHERS: dict[str, tuple[Callable[[Path], Path], str]] = {
+    "2022mar": (write_older, "not YuNet, since its inputs and outputs are .* names loc, conf, iou"),
+    "embedder": (write_embedder, "not YuNet, since its inputs and outputs are .* names vector"),
+    "SCRFD": (write_scrfd, "not YuNet, since its inputs and outputs are .* names out_score0"),
+    "classes": (partial(write_yunet, columns=(2, 1, 4, 10)), r"its outputs have the shapes \[\(42, 2\)"),
+    "six points": (partial(write_yunet, columns=(1, 1, 4, 12)), r"its outputs have the shapes .*\(42, 12\)"),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_networks_are_refused_with_the_expected_interface(tmp_path: Path, name: str) -> None:
+    write, words = OTHERS[name]
+    expected = rf"m\.onnx: .*{words}.*; YuNet 2023mar takes .* facerts models pull yunet"
+    with pytest.raises(ModelError, match=expected):
         YuNet(write(tmp_path / "m.onnx"))
 
 
-def test_files_that_are_not_detectors_are_refused(tmp_path: Path) -> None:
+def test_files_and_outputs_that_are_not_detectors_are_refused(tmp_path: Path) -> None:
     (tmp_path / "text.onnx").write_text("hello")
     (tmp_path / "empty.onnx").write_bytes(b"")
     for name in ("text.onnx", "empty.onnx"):
@@ -210,17 +192,14 @@ def test_files_that_are_not_detectors_are_refused(tmp_path: Path) -> None:
         YuNet(tmp_path / "gone.onnx")
     with pytest.raises(ModelError, match="cannot be read"):
         YuNet(tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("form", "words"),
-    [({"level": np.nan}, "scores are not finite"), ({"largest": 1e4}, "boxes or points are not finite")],
-    ids=["scores", "boxes"],
-)
-def test_outputs_that_are_not_numbers_are_an_error(tmp_path: Path, form: dict[str, Any], words: str) -> None:
-    detector = YuNet(write_yunet(tmp_path / "m.onnx", **form))
-    with pytest.raises(ModelError, match=rf"m\.onnx: {words}"):
-        detector(draw_squares(64, 64))
+    unusable = (
+        ({"level": np.nan}, "scores are not finite"),
+        ({"largest": 1e4}, "boxes or points are not finite"),
+    )
+    for form, words in unusable:
+        detector = YuNet(write_yunet(tmp_path / "m.onnx", **form))  # type: ignore[arg-type]
+        with pytest.raises(ModelError, match=rf"m\.onnx: {words}"):
+            detector(draw_squares(64, 64))
 
 
 @pytest.fixture(scope="module")
@@ -299,8 +278,5 @@ def test_large_photos_give_boxes_in_their_own_pixels(yunet: Detector) -> None:
     (large,) = yunet(np.repeat(np.repeat(photo, 4, axis=0), 4, axis=1))
     np.testing.assert_allclose(large.box / 4, small.box, atol=8)
     np.testing.assert_allclose(large.points / 4, small.points, atol=6)
-
-
-def test_an_image_without_faces_gives_an_empty_list(yunet: Detector) -> None:
     assert yunet(np.full((200, 300, 3), 128, dtype=np.uint8)) == []
     assert yunet(np.zeros((1, 1, 3), dtype=np.uint8)) == []
