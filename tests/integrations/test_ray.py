@@ -33,8 +33,7 @@ from tests.foreign import write_description, write_embedder
 
 BLOCK_SIZE = 40
 NO_RAY = "Ray is not installed: pip install 'facerts[ray]'"
-# `ps` and processes that are killed.
-pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::DeprecationWarning:ray")]
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:ray")
 
 
 @pytest.fixture(scope="module")
@@ -111,17 +110,14 @@ def finished(job: Job) -> bytes:
 
 def scoring_processes() -> set[int]:
     """The workers of this process; a test that runs at the same time may have its own."""
-    listed = subprocess.run(
-        ["ps", "-e", "-o", "pid=,ppid=,args="], capture_output=True, text=True, check=True
-    )
-    parents, names = {}, {}
-    for line in listed.stdout.splitlines():
-        pid, parent, name = line.split(None, 2)
-        parents[int(pid)], names[int(pid)] = int(parent), name
-    children = {pid for pid, parent in parents.items() if parents.get(parent) == os.getpid()}
-    return {pid for pid in children if "BlockScorer" in names[pid]}
+    listed = subprocess.check_output(["ps", "-e", "-o", "pid=,ppid=,args="], text=True)
+    rows = [line.split(None, 2) for line in listed.splitlines()]
+    parents = {int(pid): int(parent) for pid, parent, _ in rows}
+    scoring = {int(pid) for pid, _, name in rows if "BlockScorer" in name}
+    return {pid for pid in scoring if parents.get(parents[pid]) == os.getpid()}
 
 
+@pytest.mark.slow
 def test_killed_workers_lose_nothing(
     ray_here: Any,
     folder: Path,
@@ -144,9 +140,8 @@ def test_killed_workers_lose_nothing(
                 os.kill(process, signal.SIGKILL)
         later.update(scoring_processes())
 
-    run_job_on_ray(
-        partial(scorer_of, model), partial(open_slow, folder), job, Task(), Workers(count=2), advance
-    )
+    opened = partial(scorer_of, model), partial(open_slow, folder)
+    run_job_on_ray(*opened, job, Task(), Workers(count=2), advance)
     assert killed
     assert later - killed
     assert sorted(advances) == [7] + [BLOCK_SIZE] * 6
@@ -156,6 +151,7 @@ def test_killed_workers_lose_nothing(
 
 
 @pytest.mark.parametrize("first", ["ray", "local"])
+@pytest.mark.slow
 def test_a_run_begun_on_one_engine_is_finished_on_the_other(
     ray_here: Any, folder: Path, model: Path, tmp_path: Path, expected: bytes, first: str
 ) -> None:
@@ -182,27 +178,32 @@ def test_a_run_begun_on_one_engine_is_finished_on_the_other(
     assert finished(again) == expected
 
 
-def test_an_error_in_a_worker_ends_the_run_with_its_message(
-    ray_here: Any, folder: Path, model: Path, tmp_path: Path
-) -> None:
-    job = new_job(folder, model, tmp_path / "rows.csv")
-    with pytest.raises(Error, match=r"gone\.onnx: no such model file \(in a worker on "):
-        run_job_on_ray(partial(scorer_of, tmp_path / "gone.onnx"), partial(open_images, folder), job, Task())
-    assert len(job.missing()) == len(job)
-
-
-def test_a_worker_that_cannot_be_started_is_explained(
+@pytest.mark.slow
+def test_errors_of_workers_end_the_run_with_their_message(
     ray_here: Any, folder: Path, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = new_job(folder, model, tmp_path / "rows.csv")
+    here, opened = partial(scorer_of, model), partial(open_images, folder)
     # As on a machine without facerts: the arguments refer to a package that cannot be imported there.
     module = types.ModuleType("only_here")
     module.open_images = type("open_images", (SlowFiles,), {"__module__": "only_here"})  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "only_here", module)
-    with pytest.raises(
-        Error, match=r"cannot be started .*only_here.*every machine needs the same version of facerts"
+    unstarted = "cannot be started .*only_here.*every machine needs the same version of facerts"
+    no_room = "Ray has 2 cores and 0 GPUs, and each worker needs"
+    for scorer, source, workers, message in (
+        (
+            partial(scorer_of, tmp_path / "gone.onnx"),
+            opened,
+            None,
+            r"gone\.onnx: no such model file \(in a worker on ",
+        ),
+        (here, partial(module.open_images, folder), None, unstarted),
+        (here, opened, Workers(threads=3), f"{no_room} 3 and 0"),
+        (here, opened, Workers(gpus=1), f"{no_room} 1 and 1"),
     ):
-        run_job_on_ray(partial(scorer_of, model), partial(module.open_images, folder), job, Task())
+        with pytest.raises(Error, match=message):
+            run_job_on_ray(scorer, source, job, Task(), workers)
+    assert len(job.missing()) == len(job)
 
 
 def test_a_worker_with_other_files_or_versions_scores_nothing(
@@ -215,14 +216,8 @@ def test_a_worker_with_other_files_or_versions_scores_nothing(
     span = {"block": 0, "start": 0, "stop": 1}
 
     def error(images: Path = folder, working_folder: str = os.getcwd(), **changed: Any) -> str:
-        worker = BlockScorer(
-            partial(scorer_of, model),
-            partial(open_images, images),
-            Task(),
-            1,
-            working_folder,
-            {**expected, **changed},
-        )
+        opened = partial(scorer_of, model), partial(open_images, images)
+        worker = BlockScorer(*opened, Task(), 1, working_folder, {**expected, **changed})
         return str(worker(span)["error"])
 
     assert error() == ""
@@ -230,17 +225,6 @@ def test_a_worker_with_other_files_or_versions_scores_nothing(
     assert "model_sha256 on this machine differ" in error(model_sha256="0")
     assert "facerts on this machine differ" in error(facerts="0")
     assert "gone: not a folder on this machine" in error(working_folder=str(tmp_path / "gone"))
-
-
-def test_a_worker_that_does_not_fit_is_refused_at_once(
-    ray_here: Any, folder: Path, model: Path, tmp_path: Path
-) -> None:
-    job = new_job(folder, model, tmp_path / "rows.csv")
-    opened = partial(scorer_of, model), partial(open_images, folder)
-    with pytest.raises(Error, match="Ray has 2 cores and 0 GPUs, and each worker needs 3 and 0"):
-        run_job_on_ray(*opened, job, Task(), Workers(threads=3))
-    with pytest.raises(Error, match="Ray has 2 cores and 0 GPUs, and each worker needs 1 and 1"):
-        run_job_on_ray(*opened, job, Task(), Workers(gpus=1))
 
 
 # The command with small blocks; optionally it hangs after storing one.
@@ -261,6 +245,7 @@ main()
 """
 
 
+@pytest.mark.slow
 def test_the_command_writes_the_same_files_on_both_engines(
     folder: Path, model: Path, tmp_path: Path, expected: bytes
 ) -> None:
@@ -270,22 +255,11 @@ def test_the_command_writes_the_same_files_on_both_engines(
     written = {}
     for engine in ("local", "ray"):
         folder_of_engine = tmp_path / engine
-        options = [
-            "--min-quality",
-            str(threshold),
-            "--copy-rejected",
-            str(folder_of_engine / "rejected"),
-            "--json",
-        ]
+        command = [sys.executable, "-c", COMMAND, "run", "score", folder.name, "--model", str(model)]
+        options = ["--out", str(folder_of_engine / "rows.csv"), "--engine", engine, "--json"]
+        copies = ["--min-quality", str(threshold), "--copy-rejected", str(folder_of_engine / "rejected")]
         ran = subprocess.run(
-            [
-                *[sys.executable, "-c", COMMAND, "run", "score", folder.name, "--model", str(model)],
-                *["--out", str(folder_of_engine / "rows.csv"), "--engine", engine, *options],
-            ],
-            cwd=folder.parent,
-            capture_output=True,
-            text=True,
-            check=False,
+            [*command, *options, *copies], cwd=folder.parent, capture_output=True, text=True, check=False
         )
         assert ran.returncode == 1, ran.stderr  # one image is broken
         assert json.loads(ran.stdout)["failed"] == 1
@@ -296,6 +270,7 @@ def test_the_command_writes_the_same_files_on_both_engines(
     assert written["ray"] == written["local"]
 
 
+@pytest.mark.slow
 def test_a_killed_run_is_finished_without_ray(
     ray_here: Any, folder: Path, model: Path, tmp_path: Path, expected: bytes
 ) -> None:
@@ -320,60 +295,45 @@ def test_a_killed_run_is_finished_without_ray(
     assert finished(job) == expected
 
 
-@pytest.mark.parametrize(
-    ("environment", "options", "message"),
-    [
-        ({"RAY_TMPDIR": "too-deep"}, [], r"Ray cannot start on this machine \(.*107 bytes.*RAY_TMPDIR"),
-        ({}, ["--ray-address", "nowhere:port:0"], r"no Ray cluster at nowhere:port:0 \("),
-    ],
-)
-def test_the_command_explains_why_ray_cannot_start(
-    folder: Path,
-    model: Path,
-    tmp_path: Path,
-    environment: dict[str, str],
-    options: list[str],
-    message: str,
-) -> None:
+@pytest.mark.slow
+def test_the_command_explains_why_ray_cannot_start(folder: Path, model: Path, tmp_path: Path) -> None:
     pytest.importorskip("ray", reason=NO_RAY)
     deep = tmp_path.joinpath(*["a_folder_of_a_long_name"] * 5)
     deep.mkdir(parents=True)
-    ran = subprocess.run(
-        [
-            *[sys.executable, "-m", "facerts", "score", str(folder), "--model", str(model)],
-            *["--out", str(tmp_path / "rows.csv"), "--engine", "ray", *options],
-        ],
-        env={**os.environ, **{name: str(deep) for name in environment}},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert ran.returncode == 2
-    assert re.search(message, ran.stderr), ran.stderr
-    assert ran.stdout == ""
+    command = [
+        sys.executable,
+        "-m",
+        "facerts",
+        "score",
+        str(folder),
+        "--model",
+        str(model),
+        "--engine",
+        "ray",
+    ]
+    for variables, options, message in (
+        ({"RAY_TMPDIR": str(deep)}, [], r"Ray cannot start on this machine \(.*107 bytes.*RAY_TMPDIR"),
+        ({}, ["--ray-address", "nowhere:port:0"], r"no Ray cluster at nowhere:port:0 \("),
+    ):
+        arguments = [*command, "--out", str(tmp_path / "rows.csv"), *options]
+        environment = {**os.environ, **variables}
+        ran = subprocess.run(arguments, env=environment, capture_output=True, text=True, check=False)
+        assert (ran.returncode, ran.stdout) == (2, "")
+        assert re.search(message, ran.stderr), ran.stderr
 
 
-def test_without_ray_the_error_names_the_extra(
+def test_what_needs_no_ray(
     folder: Path, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     monkeypatch.setitem(sys.modules, "ray.data", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'facerts\[ray\]'"):
         import_ray(Workers())
-    arguments = ["score", folder, "--model", model, "--out", tmp_path / "rows.csv", "--engine", "ray"]
-    assert run(*arguments) == 2
+    out = ("--model", model, "--out", tmp_path / "rows.csv")
+    assert run("score", folder, *out, "--engine", "ray") == 2
+    assert run("score", folder, *out, "--ray-workers", "2") == 2
     assert not list(tmp_path.iterdir())
-
-
-def test_ray_options_need_the_ray_engine(folder: Path, tmp_path: Path) -> None:
-    assert run("score", folder, "--out", tmp_path / "rows.csv", "--ray-workers", "2") == 2
-    assert not list(tmp_path.iterdir())
-
-
-def test_a_finished_job_does_not_start_ray(
-    folder: Path, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "ray.data", None)
+    # A finished job does not start it.
     job = new_job(folder, model, tmp_path / "rows.csv")
     run_job(scorer_of(model), open_images(folder), job, Task(copies=Copies()))
     run_job_on_ray(partial(scorer_of, model), partial(open_images, folder), job, Task())
