@@ -17,14 +17,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
 import statistics
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import torch
+from bench import in_process, machine, parser_of, peak_mib
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -38,7 +37,7 @@ SCALE, MARGIN = 64.0, 0.5
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument(
         "--identities",
         type=int,
@@ -71,7 +70,7 @@ def main() -> None:
         return
     print(
         f"batch {options.batch}, embedding size {options.size}, {options.device}, "
-        f"{torch.get_num_threads()} threads"
+        f"{torch.get_num_threads()} threads, {machine()}"
     )
     rows = []
     for identities in options.identities:
@@ -80,13 +79,11 @@ def main() -> None:
             arguments = ["--implementation", implementation, "--identities", str(identities)]
             for name in ("batch", "size", "chunk", "steps", "momentum", "device"):
                 arguments += [f"--{name}", str(getattr(options, name))]
-            process = subprocess.run(
-                [sys.executable, __file__, *arguments], capture_output=True, text=True, check=False
-            )
-            if process.returncode:
-                print(f"{row}: failed ({process.stderr.strip().splitlines()[-1:]})", flush=True)
+            try:
+                result = in_process(__file__, arguments)
+            except subprocess.CalledProcessError as error:
+                print(f"{row}: failed ({error.stderr.strip().splitlines()[-1:]})", flush=True)
                 continue
-            result = json.loads(process.stdout)
             rows.append({"identities": identities, "implementation": implementation, **result})
             print(
                 f"{row}: {result['mib']:>9,.0f} MiB above {result['base_mib']:,.0f}, "
@@ -170,7 +167,7 @@ def peak_memory(device: torch.device) -> float:
     """Peak memory so far, in MiB."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated() / (1 << 20)
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return peak_mib()
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ The upper limit is decoding the same images from memory with the same number of 
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
 import tempfile
@@ -20,6 +19,7 @@ from typing import Any
 
 import cv2
 import numpy as np
+from bench import alternate, machine, parser_of, ratios, spread
 
 from facerts.curation.pack import pack_records
 from facerts.datasets import Source, open_source
@@ -29,7 +29,7 @@ from facerts.training.recipe import load_recipe
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = parser_of(__doc__, rounds=5)
     parser.add_argument(
         "--data", nargs="*", default=[], help="Images with identities; synthetic faces by default."
     )
@@ -43,7 +43,6 @@ def main() -> None:
         help="Numbers of worker processes that load training batches.",
     )
     parser.add_argument("--json", type=Path, metavar="PATH", help="File for the numbers.")
-    parser.add_argument("--rounds", type=int, default=5, help="Number of measurements of each rate.")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         scratch, processes = Path(folder), options.processes
@@ -75,19 +74,15 @@ def main() -> None:
             limit: partial(decode_rate, records, count, processes),
             **readers,
         }
-        rates: dict[str, list[float]] = {name: [] for name in measures}
-        for _ in range(options.rounds):
-            for name, measure in measures.items():
-                rates[name].append(measure())
-    print(f"{count:,} images, median of {options.rounds} rounds, images/s")
+        rates = alternate(measures, options.rounds, warm_up=0)
+    print(f"{count:,} images, median of {options.rounds} rounds, images/s; {machine()}")
     for name, values in rates.items():
-        print(f"  {name:42} {statistics.median(values):10,.0f}   ({min(values):,.0f} to {max(values):,.0f})")
+        print(f"  {name:42} {spread(values, ',.0f')}")
     medians = {name: statistics.median(values) for name, values in rates.items()}
     if options.json:
         options.json.write_text(json.dumps({"images": count, "images_per_s": medians}))
     for name in readers:
-        ratios = [value / bound for value, bound in zip(rates[name], rates[limit], strict=True)]
-        print(f"{name} / {limit}: median {statistics.median(ratios):.3f}")
+        print(f"{name} / {limit}: {spread(ratios(rates[name], rates[limit]), '.3f')}")
 
 
 def bytes_rate(source: Source, order: np.ndarray) -> float:

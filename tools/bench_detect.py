@@ -9,7 +9,6 @@ overlap by half), and from those that the detector itself has for it in the phot
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import time
 from collections.abc import Sequence
@@ -17,6 +16,7 @@ from pathlib import Path
 
 import cv2
 import numpy as np
+from bench import machine, parser_of
 from numpy.typing import NDArray
 
 from facerts.datasets import open_images
@@ -28,7 +28,7 @@ MIRRORED = [1, 0, 2, 4, 3]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("photos", nargs="+", help="whatever facerts score takes")
     parser.add_argument(
         "--detector",
@@ -54,6 +54,7 @@ def main() -> None:
             began = time.perf_counter()
             found[which].append(detector(photo))
             taken[which].append((time.perf_counter() - began) * 1000)
+    print(machine())
     names = [Path(given).name for given in options.detector]
     for name, faces, mirrored, times in zip(names, found, turned, taken, strict=True):
         print(

@@ -8,47 +8,55 @@ is included; decoding is not. In brackets: the 95 % interval of the median ratio
 
 from __future__ import annotations
 
-import argparse
 import statistics
-import time
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
+from bench import alternate, machine, parser_of, ratios
 
 from facerts.datasets.synthetic import draw_face
-from facerts.embedding import load_embedder
+from facerts.embedding import OnnxEmbedder, load_embedder
 from facerts.hub.registry import find_model
 from facerts.metrics.intervals import Interval, percentile_interval
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = parser_of(__doc__, rounds=30)
     parser.add_argument("models", nargs="+", help="the first is what the others are compared with")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--batch", type=int, default=32, help="crops in a call")
-    parser.add_argument("--rounds", type=int, default=30)
     options = parser.parse_args()
-    embedders = [
-        load_embedder(find_model(model), threads=options.threads, batch_size=options.batch)
-        for model in options.models
-    ]
-    crops = np.stack([draw_face(number, 0) for number in range(options.batch)])
-    taken: list[list[float]] = [[] for _ in embedders]
-    for number in range(options.rounds + 1):
-        for which, embedder in enumerate(embedders):
-            began = time.perf_counter()
-            embedder(crops)
-            # The first round warms up.
-            if number:
-                taken[which].append((time.perf_counter() - began) / len(crops) * 1000)
-    for embedder, times in zip(embedders, taken, strict=True):
-        ratios = [mine / first for mine, first in zip(times, taken[0], strict=True)]
+    taken = time_models(options.models, options.batch, options.rounds, options.threads)
+    print(machine())
+    first, *_ = taken
+    for name, times in taken.items():
+        compared = ratios(times, taken[first])
         print(
-            f"{embedder.name}: {statistics.median(times):.2f} ms a crop (quartiles "
+            f"{name}: {statistics.median(times):.2f} ms a crop (quartiles "
             f"{' to '.join(f'{q:.2f}' for q in statistics.quantiles(times, n=4)[::2])}), "
-            f"{1000 / statistics.median(times):.0f} crops/s, {statistics.median(ratios):.3f} of {embedders[0].name} "
-            f"[{', '.join(f'{end:.3f}' for end in median_interval(ratios))}]"
+            f"{1000 / statistics.median(times):.0f} crops/s, {statistics.median(compared):.3f} of {first} "
+            f"[{', '.join(f'{end:.3f}' for end in median_interval(compared))}]"
         )
+
+
+def time_models(models: Sequence[str], batch: int, rounds: int, threads: int = 1) -> dict[str, list[float]]:
+    """Milliseconds per crop of each model in each round, by its name or, where names repeat, its path."""
+    embedders = [load_embedder(find_model(model), threads=threads, batch_size=batch) for model in models]
+    names = [embedder.name for embedder in embedders]
+    crops = np.stack([draw_face(number, 0) for number in range(batch)])
+
+    def run(embedder: OnnxEmbedder) -> None:
+        embedder(crops)
+
+    taken = alternate(
+        {
+            model if names.count(embedder.name) > 1 else embedder.name: partial(run, embedder)
+            for model, embedder in zip(models, embedders, strict=True)
+        },
+        rounds,
+    )
+    return {name: [1000 * seconds / batch for seconds in times] for name, times in taken.items()}
 
 
 def median_interval(values: Sequence[float], replicates: int = 2000) -> Interval:

@@ -9,16 +9,14 @@ bare network gets its input ready made; only its runs are timed. Memory is the p
 
 from __future__ import annotations
 
-import argparse
-import resource
-import statistics
-import subprocess
-import sys
+import json
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
+from bench import alternate, in_process, machine, parser_of, peak_mib, ratios, spread
 
 from facerts.benchmarks import open_benchmark, pairs_from_identities
 from facerts.benchmarks.bin_sets import save_bin
@@ -33,13 +31,12 @@ BATCH = 64
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = parser_of(__doc__, rounds=3)
     parser.add_argument("--model", required=True)
     parser.add_argument("--data", help="any benchmark of pairs; drawn people by default")
     parser.add_argument("--no-flip", dest="flip", action="store_false")
-    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument(
-        "--only", choices=("bare", "whole"), help="run one of both and print seconds and peak MB"
+        "--only", choices=("bare", "whole"), help="run one of both and print seconds and peak MiB"
     )
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
@@ -47,32 +44,24 @@ def main() -> None:
         if options.only:
             run = {"bare": bare, "whole": whole}[options.only]
             seconds = run(options.model, data, options.flip)
-            print(seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+            print(json.dumps([seconds, peak_mib()]))
             return
-        taken: dict[str, list[tuple[float, float]]] = {"bare": [], "whole": []}
-        for round_number in range(options.rounds):
-            for which in ("bare", "whole") if round_number % 2 == 0 else ("whole", "bare"):
-                taken[which].append(apart(which, options.model, data, options.flip))
-    for which, runs in taken.items():
-        seconds, peaks = zip(*runs, strict=True)
-        print(
-            f"{which}: median {statistics.median(seconds):.2f} s ({min(seconds):.2f} to {max(seconds):.2f}), "
-            f"peak {max(peaks):,.0f} MB"
+        arguments = ["--model", options.model, "--data", data, *([] if options.flip else ["--no-flip"])]
+        taken = alternate(
+            {
+                which: partial(in_process, __file__, [*arguments, "--only", which])
+                for which in ("bare", "whole")
+            },
+            options.rounds,
+            warm_up=0,
         )
-    ratios = [w[0] / b[0] for w, b in zip(taken["whole"], taken["bare"], strict=True)]
-    extra = max(p for _, p in taken["whole"]) - max(p for _, p in taken["bare"])
-    print(f"whole / bare: median {statistics.median(ratios):.3f} ({min(ratios):.3f} to {max(ratios):.3f})")
-    print(f"memory beyond the bare network: {extra:,.0f} MB")
-
-
-def apart(which: str, model: str, data: str, flip: bool) -> tuple[float, float]:
-    """Seconds and peak memory of one of both in a process of its own."""
-    command = [sys.executable, __file__, "--model", model, "--data", data, "--only", which]
-    ran = subprocess.run(
-        command + ([] if flip else ["--no-flip"]), check=True, stdout=subprocess.PIPE, text=True
-    )
-    seconds, peak = ran.stdout.split()[-2:]
-    return float(seconds), float(peak)
+    print(machine())
+    seconds = {which: [run[0] for run in runs] for which, runs in taken.items()}
+    peaks = {which: max(run[1] for run in runs) for which, runs in taken.items()}
+    for which in taken:
+        print(f"{which}: {spread(seconds[which])} s, peak {peaks[which]:,.0f} MiB")
+    print(f"whole / bare: {spread(ratios(seconds['whole'], seconds['bare']), '.3f')}")
+    print(f"memory beyond the bare network: {peaks['whole'] - peaks['bare']:,.0f} MiB")
 
 
 def bare(model: str, data: str, flip: bool) -> float:
@@ -83,13 +72,13 @@ def bare(model: str, data: str, flip: bool) -> float:
     embedder = load_embedder(model)
     images = open_benchmark(data).images
     distinct = list({images.read(i): i for i in range(len(images))}.values())
-    session, told = embedder.session, embedder.description.input
-    size = told.batch or BATCH
+    session, description = embedder.session, embedder.description.input
+    size = description.batch or BATCH
     seconds = 0.0
     for start in range(0, len(distinct), size):
         crops = np.stack([images.crop(i) for i in distinct[start : start + size]])
         for view in (crops, np.ascontiguousarray(crops[:, :, ::-1])) if flip else (crops,):
-            feed = {told.name: to_input(view, told)}
+            feed = {description.name: to_input(view, description)}
             began = time.perf_counter()
             session.run(None, feed)
             seconds += time.perf_counter() - began

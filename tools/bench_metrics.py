@@ -13,18 +13,16 @@ take a part of the rows, enough for a rate; of the pairs the first rows, where t
 
 from __future__ import annotations
 
-import argparse
-import os
-import resource
+import json
 import statistics
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from importlib import import_module, util
 
 import numpy as np
+from bench import alternate, in_process, machine, parser_of, peak_mib, ratios, spread
 from numpy.typing import NDArray
 
 from facerts.metrics.all_pairs import all_pairs, far_intervals
@@ -34,21 +32,24 @@ from facerts.metrics.verification import roc
 
 FARS = [1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1]
 PAIRS, GENUINE, SUBJECTS = 15_658_489, 19_557, 3_531
-PEOPLE, PICTURES, PLAIN_ROWS, BLOCK = 5_000, 9, 2_000, 1_000
+PEOPLE, IMAGES, PLAIN_ROWS, BLOCK = 5_000, 9, 2_000, 1_000
 GALLERY, PROBES, PLAIN_PROBES, BEST, SIZE = 200_000, 10_000, 500, 10, 128
+
+# What a measure took, in MiB and seconds.
+MEASURED: dict[str, float] = {}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser = parser_of(__doc__, rounds=3)
     parser.add_argument("--quick", action="store_true", help="a tenth of the sizes, to see that it runs")
-    parser.add_argument("--only", metavar="NAME", help="run one measure and print its four numbers")
+    parser.add_argument("--only", metavar="NAME", help="run one measure and print its numbers")
     options = parser.parse_args()
     if options.only:
         run = next(run for run, names in PARTS.values() if options.only in names)
-        print(run(10 if options.quick else 1, options.only))
+        items = run(10 if options.quick else 1, options.only)
+        print(json.dumps({"items": items, **MEASURED}))
         return
-    print(f"{len(os.sched_getaffinity(0))} cores, median of {options.rounds} rounds (lowest to highest)")
+    print(f"{machine()}, median of {options.rounds} rounds (lowest to highest)")
     for part, (_, names) in PARTS.items():
         print(part)
         run_part(names, "searches/s" if part == "search" else "pairs/s", options.rounds, options.quick)
@@ -56,45 +57,32 @@ def main() -> None:
 
 def run_part(names: Sequence[str], unit: str, rounds: int, quick: bool) -> None:
     present = [name for name in names if util.find_spec(PLAIN.get(name, "numpy"))]
-    taken: dict[str, list[list[float]]] = {name: [] for name in present}
-    for round_number in range(rounds):
-        for name in present if round_number % 2 == 0 else present[::-1]:
-            taken[name].append(apart(name, quick))
-    rates = {name: [items / seconds for _, seconds, _, items in runs] for name, runs in taken.items()}
+    arguments = ["--quick"] if quick else []
+    taken = alternate(
+        {name: partial(in_process, __file__, ["--only", name, *arguments]) for name in present},
+        rounds,
+        warm_up=0,
+    )
+    rates = {name: [run["items"] / run["seconds"] for run in runs] for name, runs in taken.items()}
     for name, runs in taken.items():
-        before, seconds, peaks, _ = zip(*runs, strict=True)
+        before, seconds, peaks = ([run[key] for run in runs] for key in ("before", "seconds", "peak"))
         print(
             f"  {name:25} {spread(seconds):>24} s {statistics.median(rates[name]):13,.0f} {unit:10}"
-            f"  peak {max(peaks):6,.0f} MB ({max(before):,.0f} at the start)"
+            f"  peak {max(peaks):6,.0f} MiB ({max(before):,.0f} at the start)"
         )
     for name in (name for name in names if name in PLAIN):
         if name in present:
-            ratios = [ours / plain for ours, plain in zip(rates[names[0]], rates[name], strict=True)]
-            print(f"  {names[0]} / {name}, {unit}: {spread(ratios)}")
+            print(f"  {names[0]} / {name}, {unit}: {spread(ratios(rates[names[0]], rates[name]))}")
         else:
             print(f"  {name:25} skipped: {PLAIN[name]} cannot be imported")
 
 
-def apart(name: str, quick: bool) -> list[float]:
-    """Peak memory at the start, seconds, peak memory and number of items of a measure in a process of its own."""
-    command = [sys.executable, __file__, "--only", name, *(["--quick"] if quick else [])]
-    ran = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
-    return [float(number) for number in ran.stdout.split()[-4:]]
-
-
 @contextmanager
 def clock() -> Iterator[None]:
-    before, began = peak(), time.perf_counter()
+    """Measure a block into ``MEASURED``."""
+    before, began = peak_mib(), time.perf_counter()
     yield
-    print(before, time.perf_counter() - began, peak())
-
-
-def peak() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-
-
-def spread(values: Sequence[float]) -> str:
-    return f"{statistics.median(values):.2f} ({min(values):.2f} to {max(values):.2f})"
+    MEASURED.update(before=before, seconds=time.perf_counter() - began, peak=peak_mib())
 
 
 def draw_pairs(share: int) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
@@ -134,8 +122,8 @@ def ijbc(share: int, how: str) -> int:
 
 
 def billion(share: int, how: str) -> int:
-    people = np.repeat(np.arange(PEOPLE // share), PICTURES)
-    embedding, numbers = draw_unit(PEOPLE // share, PICTURES), np.arange(len(people))
+    people = np.repeat(np.arange(PEOPLE // share), IMAGES)
+    embedding, numbers = draw_unit(PEOPLE // share, IMAGES), np.arange(len(people))
     with clock():
         if how != "plain NumPy":
             pairs = all_pairs(embedding, people)

@@ -10,18 +10,15 @@ CPU has units for it) on random crops.
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import tempfile
-import time
 from pathlib import Path
 
-import numpy as np
 import torch
+from bench import machine, parser_of, ratios
+from bench_embed import time_models
 from bench_train import random_batch, seconds
 
-from facerts.datasets.synthetic import draw_face
-from facerts.embedding import load_embedder
 from facerts.training.checkpoint import FILE, save_checkpoint
 from facerts.training.export.from_checkpoint import export_run
 from facerts.training.learner import Learner
@@ -34,14 +31,13 @@ PASSES = 20
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = parser_of(__doc__, rounds=20)
     parser.add_argument("networks", nargs="+", metavar="BACKBONE[:WIDTH]", help="Backbones to measure.")
     parser.add_argument(
         "--reference", required=True, help="ONNX file, or the name of a model that ships, to compare with."
     )
     parser.add_argument("--embedding-size", type=int, default=256, help="Embedding size of the backbones.")
     parser.add_argument("--batch", type=int, default=32, help="Crops per call.")
-    parser.add_argument("--rounds", type=int, default=20, help="Number of timed calls of each model.")
     parser.add_argument("--steps", type=int, default=12, help="Number of timed training steps; 0 for none.")
     parser.add_argument("--train-batch", type=int, default=128, help="Batch size of a training step.")
     options = parser.parse_args()
@@ -51,22 +47,23 @@ def main() -> None:
     ]
     with tempfile.TemporaryDirectory() as folder:
         files = [export(recipe, Path(folder) / str(number)) for number, recipe in enumerate(recipes)]
-        reference, *times = alternate([options.reference, *map(str, files)], options.batch, options.rounds)
+        models = [options.reference, *map(str, files)]
+        reference, *times = time_models(models, options.batch, options.rounds).values()
     print(
-        f"{Path(options.reference).stem}: {1000 * statistics.median(reference):.2f} ms per crop on one core\n"
+        f"{machine()}; {Path(options.reference).stem}: {statistics.median(reference):.2f} ms per crop on one core\n"
     )
     print(
         "| backbone | parameters, M | multiply-adds, G | ms per crop | relative to reference | "
         "training images/s |"
     )
     print("|---|---|---|---|---|---|")
-    for text, recipe, seconds_per_crop in zip(options.networks, recipes, times, strict=True):
+    for text, recipe, per_crop in zip(options.networks, recipes, times, strict=True):
         network = Learner(recipe, identities=2).network
-        ratio = statistics.median(own / other for own, other in zip(seconds_per_crop, reference, strict=True))
+        ratio = statistics.median(ratios(per_crop, reference))
         rate = training_rate(recipe, options.steps) if options.steps else float("nan")
         print(
             f"| {text} | {count_parameters(network) / 1e6:.2f} | {count_multiply_adds(network) / 1e9:.3f} | "
-            f"{1000 * statistics.median(seconds_per_crop):.2f} | {ratio:.2f} | {rate:.0f} |",
+            f"{statistics.median(per_crop):.2f} | {ratio:.2f} | {rate:.0f} |",
             flush=True,
         )
 
@@ -96,20 +93,6 @@ def export(recipe: Recipe, folder: Path) -> Path:
     save_checkpoint(folder / FILE, recipe, {"step": 0, "position": 0.0, **learner.state_dict()})
     export_run(folder, folder / "network.onnx")
     return folder / "network.onnx"
-
-
-def alternate(models: list[str], batch: int, rounds: int) -> list[list[float]]:
-    """Seconds per crop of each model in each round, with one thread."""
-    embedders = [load_embedder(model, threads=1, batch_size=batch) for model in models]
-    crops = np.stack([draw_face(number, 0) for number in range(batch)])
-    times: list[list[float]] = [[] for _ in models]
-    for number in range(rounds + 1):
-        for index, embedder in enumerate(embedders):
-            start = time.perf_counter()
-            embedder(crops)
-            if number:  # the first round is the warm-up
-                times[index].append((time.perf_counter() - start) / batch)
-    return times
 
 
 def training_rate(recipe: Recipe, steps: int) -> float:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import logging
-import os
 import statistics
 import tempfile
 import time
@@ -18,15 +17,15 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from bench import machine, parser_of, ratios, spread, write_faces
+
 from facerts.datasets import Source, open_images
-from facerts.datasets.synthetic import draw_face
-from facerts.images import encode_jpeg
 from facerts.integrations.ray import OBJECT_STORE_BYTES, Workers, import_ray, run_job_on_ray
 from facerts.scoring import Job, Task, load, run_job
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = parser_of(__doc__, rounds=3)
     parser.add_argument(
         "images",
         nargs="*",
@@ -36,18 +35,10 @@ def main() -> None:
     parser.add_argument("--model", default="facerts-small-noteacher")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--block-size", "--block", type=int, default=250, help="crops per block")
-    parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
-        images = options.images or [write_faces(Path(scratch) / "synthetic", options.count)]
+        images = options.images or [str(write_faces(Path(scratch) / "synthetic", options.count))]
         measure(images, Path(scratch), options)
-
-
-def write_faces(folder: Path, count: int) -> str:
-    folder.mkdir()
-    for number in range(count):
-        (folder / f"{number:07d}.jpg").write_bytes(encode_jpeg(draw_face(number, 0)))
-    return str(folder)
 
 
 def measure(images: list[str], scratch: Path, options: argparse.Namespace) -> None:
@@ -92,10 +83,14 @@ def measure(images: list[str], scratch: Path, options: argparse.Namespace) -> No
     ray.shutdown()
     count = len(source)
     scoring = [total - start for total, start in zip(ray_total, startup, strict=True)]
-    print(f"{count} crops, {scorer.embedder.name}, {os.cpu_count()} cores, {options.workers} workers")
-    print(f"local: {rates(count, local)}")
-    print(f"ray, without starting workers: {rates(count, scoring)}, {ratio(local, scoring)} of local")
-    print(f"ray, with starting workers: {rates(count, ray_total)}, {ratio(local, ray_total)} of local")
+    print(f"{count} crops, {scorer.embedder.name}, {machine()}, {options.workers} workers")
+    for name, durations in (
+        ("local", local),
+        ("ray, without starting workers", scoring),
+        ("ray, with starting workers", ray_total),
+    ):
+        rates = spread([count / duration for duration in durations], ".0f")
+        print(f"{name}: {rates} rows/s, {spread(ratios(local, durations))} of local")
     print(f"start of Ray {ray_start:.1f} s, of its workers {statistics.median(startup):.1f} s")
 
 
@@ -103,15 +98,6 @@ def seconds(work: Callable[[], object]) -> float:
     start = time.perf_counter()
     work()
     return time.perf_counter() - start
-
-
-def rates(count: int, durations: list[float]) -> str:
-    per_round = sorted(count / time for time in durations)
-    return f"{statistics.median(per_round):.0f} rows/s ({per_round[0]:.0f} to {per_round[-1]:.0f})"
-
-
-def ratio(durations: list[float], others: list[float]) -> str:
-    return f"{statistics.median(one / other for one, other in zip(durations, others, strict=True)):.2f}"
 
 
 if __name__ == "__main__":

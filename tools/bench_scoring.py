@@ -26,19 +26,18 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
+from bench import alternate, machine, parser_of, peak_mib, ratios, spread, write_faces
 
 from facerts.datasets import open_images
-from facerts.datasets.synthetic import draw_face
 from facerts.detection import open_detector
 from facerts.embedding import load_embedder
-from facerts.images import encode_jpeg, read
+from facerts.images import read
 from facerts.images.align import align
 from facerts.scoring import Job, Scorer, Task, load, run_job
 
@@ -60,10 +59,9 @@ for _ in sys.stdin:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = parser_of(__doc__, rounds=5)
     parser.add_argument("--model", default="facerts-small")
     parser.add_argument("--crops", type=int, default=2000)
-    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--photos", help="photos to score, instead of crops")
     parser.add_argument("--yunet", type=Path)
     parser.add_argument("--scrfd", type=Path)
@@ -103,10 +101,13 @@ def crops(options: argparse.Namespace, scratch: Path) -> None:
         with ThreadPoolExecutor(cores) as pool:
             list(pool.map(scorer.embedder, batches))
 
+    def run_facerts() -> None:
+        score(scorer, shard, scratch / "rows.csv")
+
     candidates = {
         "model alone, one batch on all cores": one_batch_at_a_time,
         "model alone, one batch per core": one_batch_per_core,
-        "facerts score": lambda: score(scorer, shard, scratch / "rows.csv"),
+        "facerts score": run_facerts,
     }
     rates = measure(candidates, options.crops, options.rounds, "crops")
     bare = max(statistics.median(rates[name]) for name in list(candidates)[:2])
@@ -134,10 +135,7 @@ def photos(options: argparse.Namespace, scratch: Path) -> None:
             face_counts[name] = loop()
 
         rates = measure({"facerts score": run_facerts, name: run_peer}, len(paths), options.rounds, "photos")
-    ratios = [own / other for own, other in zip(rates["facerts score"], rates[name], strict=True)]
-    print(
-        f"facerts score / {name}: {statistics.median(ratios):.2f} (rounds {min(ratios):.2f} to {max(ratios):.2f})"
-    )
+    print(f"facerts score / {name}: {spread(ratios(rates['facerts score'], rates[name]))}")
     for candidate, faces in face_counts.items():
         print(
             f"{candidate}: a face in {sum(count > 0 for count in faces)} of {len(faces)} photos, {sum(faces)} faces"
@@ -212,27 +210,23 @@ def memory(options: argparse.Namespace, scratch: Path) -> None:
         nonlocal done
         done += images
         if done % max(options.memory // 10, 1) == 0:
-            print(f"{done:,} crops: {resident():,.0f} MiB now, {peak():,.0f} MiB peak", flush=True)
+            print(f"{done:,} crops: {resident():,.0f} MiB now, {peak_mib():,.0f} MiB peak", flush=True)
 
     run_job(scorer, source, job, Task(), watch)
     for _ in job.finish():
         pass
-    print(f"rows joined: {resident():,.0f} MiB now, {peak():,.0f} MiB peak")
+    print(f"rows joined: {resident():,.0f} MiB now, {peak_mib():,.0f} MiB peak")
 
 
 def measure(
-    candidates: dict[str, Callable[[], object]], count: int, rounds: int, unit: str
+    candidates: dict[str, Callable[[], None]], count: int, rounds: int, unit: str
 ) -> dict[str, list[float]]:
     """Items per second of each candidate in each round, after a warm-up round."""
-    rates: dict[str, list[float]] = {name: [] for name in candidates}
-    for turn in range(rounds + 1):
-        for name, candidate in candidates.items():
-            start = time.perf_counter()
-            candidate()
-            if turn:
-                rates[name].append(count / (time.perf_counter() - start))
+    taken = alternate(candidates, rounds)
+    print(machine())
+    rates = {name: [count / seconds for seconds in times] for name, times in taken.items()}
     for name, values in rates.items():
-        print(f"{name}: {statistics.median(values):,.1f} {unit}/s ({min(values):,.1f} to {max(values):,.1f})")
+        print(f"{name}: {spread(values, ',.1f')} {unit}/s")
     return rates
 
 
@@ -247,25 +241,17 @@ def score(scorer: Scorer, paths: str | Path, out: Path) -> list[tuple[str, int |
 
 def write_shard(path: Path, crops: int, copies: int = 1) -> None:
     """Write synthetic faces as JPEG, each ``copies`` times."""
-    faces = path.with_suffix("")
-    faces.mkdir()
-    for number in range(crops):
-        (faces / f"{number}.jpg").write_bytes(encode_jpeg(draw_face(number, 0)))
+    faces = write_faces(path.with_suffix(""), crops)
     with tarfile.open(path, "w") as archive:
         for copy in range(copies):
             for number in range(crops):
-                archive.add(faces / f"{number}.jpg", f"{copy:05d}_{number:05d}.jpg")
+                archive.add(faces / f"{number:07d}.jpg", f"{copy:05d}_{number:05d}.jpg")
 
 
 def resident() -> float:
     """Current memory of this process in MiB."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * resource.getpagesize() / (1 << 20)
-
-
-def peak() -> float:
-    """Peak memory of this process in MiB."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 if __name__ == "__main__":

@@ -10,9 +10,7 @@ loopback; each of so many clients asks again as soon as it is answered.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import os
 import re
 import statistics
 import subprocess
@@ -21,9 +19,11 @@ import time
 import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 
 import numpy as np
+from bench import alternate, machine, parser_of
 from numpy.typing import NDArray
 
 from facerts.datasets.synthetic import draw_face
@@ -39,13 +39,12 @@ SUFFIXES = {".jpg", ".jpeg", ".png"}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = parser_of(__doc__, rounds=5)
     parser.add_argument("--model", default="facerts-small")
     parser.add_argument("--photos", type=Path, help="a folder of photos in place of drawn crops")
     parser.add_argument("--detector", default="none")
     parser.add_argument("--batch-size", type=int, default=8, help="of the service that joins requests")
     parser.add_argument("--clients", type=int, nargs="+", default=[1, 8, 32])
-    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=4.0, help="of a round")
     parser.add_argument(
         "--vary", nargs="+", default=["--batch-size 1"], help="services to compare, by their options"
@@ -57,24 +56,23 @@ def main() -> None:
     kinds = [*options.vary, f"--batch-size {options.batch_size}"]
     with ExitStack() as running:
         ports = {kind: running.enter_context(_service([*common, *kind.split()])) for kind in kinds}
-        print(f"load average {os.getloadavg()[0]:.2f}, {os.cpu_count()} cores, {len(bodies)} images")
+        print(f"{machine()}, {len(bodies)} images")
         print(
             "| clients | service | requests/s (quartiles) | p50 ms | p99 ms | CPU ms a request | crops a run |"
         )
         print("|---|---|---|---|---|---|---|")
         for clients in options.clients:
-            taken: dict[str, list[list[float]]] = {kind: [] for kind in kinds}
-            spent = {kind: np.zeros(len(COUNTED)) for kind in kinds}
-            for round_ in range(options.rounds + 1):
-                for kind in kinds if round_ % 2 else reversed(kinds):
-                    before = _spent(ports[kind])
-                    times = asyncio.run(_load(ports[kind], bodies, clients, options.seconds))
-                    if round_:  # the first warms up
-                        taken[kind].append(times)
-                        spent[kind] += _spent(ports[kind]) - before
-            for kind in kinds:
-                print(_row(clients, kind, taken[kind], options.seconds, spent[kind]))
-        print(f"load average {os.getloadavg()[0]:.2f}")
+
+            def load(kind: str, clients: int = clients) -> tuple[list[float], NDArray[np.float64]]:
+                before = _spent(ports[kind])
+                times = asyncio.run(_load(ports[kind], bodies, clients, options.seconds))
+                return times, _spent(ports[kind]) - before
+
+            taken = alternate({kind: partial(load, kind) for kind in kinds}, options.rounds)
+            for kind, measured in taken.items():
+                times, spent = zip(*measured, strict=True)
+                print(_row(clients, kind, times, options.seconds, np.sum(spent, axis=0)))
+        print(machine())
 
 
 def _row(
@@ -94,8 +92,8 @@ def _row(
 def _spent(port: int) -> NDArray[np.float64]:
     """What a service did so far, by its own count; see ``COUNTED``."""
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
-        told = dict(line.rsplit(" ", 1) for line in answer.read().decode().splitlines())
-    return np.array([float(told.get(name, 0)) for name in COUNTED])
+        counted = dict(line.rsplit(" ", 1) for line in answer.read().decode().splitlines())
+    return np.array([float(counted.get(name, 0)) for name in COUNTED])
 
 
 def _crop(number: int) -> bytes:

@@ -27,18 +27,18 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
 import statistics
-import subprocess
 import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
+from bench import alternate, in_process, machine, parser_of, peak_mib, ratios
 from plain_loop import PlainLearner
 
 from facerts.training.device import AUTOCAST, choose_precision
@@ -66,20 +66,21 @@ def main() -> None:
         print(json.dumps(memory(kinds[options.memory_of], recipes[options.memory_of], options.identities)))
         return
     # First, because a child process inherits the peak memory of its parent.
-    peaks = [memory_in_subprocess(index) for index in (0, 1)]
+    peaks = [in_process(sys.argv[0], [*sys.argv[1:], "--memory-of", str(index)]) for index in (0, 1)]
     names = [" ".join([recipes[0].name, *options.change]), "plain loop" if plain else recipes[1].name]
     if threads := recipes[0].compute.threads:
         torch.set_num_threads(threads)
     # As in our training loop and in conventional ones.
     torch.backends.cudnn.benchmark = True
     learners = [kind(recipe, options.identities) for kind, recipe in zip(kinds, recipes, strict=True)]
-    times = alternate(learners, options.identities, options.steps)
+    times = step_times(learners, options.identities, options.steps)
     phases = [phase_times(learner, options.identities, max(3, options.steps // 4)) for learner in learners]
     limit = max_rate(recipes[0], learners[0].device)
 
     size = recipes[0].optim.batch_size
     print(
-        f"{learners[0].device}, {torch.get_num_threads()} threads, batch {size}, {options.identities:,} identities"
+        f"{learners[0].device}, {torch.get_num_threads()} threads, batch {size}, {options.identities:,} identities; "
+        f"{machine()}"
     )
     print(f"matrix product: at most {limit / 1e12:.2f} TFLOP/s")
     measured = []
@@ -100,11 +101,11 @@ def main() -> None:
         print(f"  {peaks[index]:,.0f} MiB, {share:.1%} of the matrix product's rate")
         if options.images:
             print(f"  {estimate(recipe, options.images, size / duration, options.price)}")
-    ratios = sorted(first / second for first, second in zip(*times, strict=True))
-    low, high = ratios[len(ratios) // 4], ratios[(3 * len(ratios)) // 4]
+    compared = sorted(ratios(*times))
+    low, high = compared[len(compared) // 4], compared[(3 * len(compared)) // 4]
     print(
-        f"ratio {names[0]} / {names[1]} over {len(ratios)} pairs of steps: "
-        f"median {statistics.median(ratios):.4f}, quartiles {low:.4f} to {high:.4f}; "
+        f"ratio {names[0]} / {names[1]} over {len(compared)} pairs of steps: "
+        f"median {statistics.median(compared):.4f}, quartiles {low:.4f} to {high:.4f}; "
         f"ratio of medians {statistics.median(times[0]) / statistics.median(times[1]):.4f}"
     )
     if options.json:
@@ -114,13 +115,17 @@ def main() -> None:
             "identities": options.identities,
             "product_tflops": limit / 1e12,
             "learners": measured,
-            "ratio": {"median": statistics.median(ratios), "quartiles": [low, high], "pairs": len(ratios)},
+            "ratio": {
+                "median": statistics.median(compared),
+                "quartiles": [low, high],
+                "pairs": len(compared),
+            },
         }
         options.json.write_text(json.dumps(result))
 
 
 def read_options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--recipe", default="faces_small_rts", help="Recipe to measure.")
     parser.add_argument(
         "--against",
@@ -150,17 +155,17 @@ def read_options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def alternate(learners: list[Any], identities: int, steps: int) -> list[list[float]]:
+def step_times(learners: list[Any], identities: int, steps: int) -> list[list[float]]:
     """Seconds of each step of both learners, after a warm-up."""
-    times: list[list[float]] = [[], []]
-    for step in range(steps + WARM_UP):
-        crops, labels = random_batch(learners[0].recipe, identities, step)
-        # The order changes from step to step, so that drift of the machine affects both equally.
-        for index in (0, 1) if step % 2 else (1, 0):
-            duration = seconds(learners[index], crops, labels, step)
-            if step >= WARM_UP:
-                times[index].append(duration)
-    return times
+    numbers = [0, 0]
+
+    def step(index: int) -> float:
+        crops, labels = random_batch(learners[0].recipe, identities, numbers[index])
+        numbers[index] += 1
+        return seconds(learners[index], crops, labels, numbers[index] - 1)
+
+    taken = alternate({str(index): partial(step, index) for index in (0, 1)}, steps, warm_up=WARM_UP)
+    return list(taken.values())
 
 
 def random_batch(recipe: Recipe, identities: int, step: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -232,24 +237,18 @@ def timed(learner: Any) -> Iterator[dict[str, float]]:
             setattr(owner, name, original)
 
 
-def memory_in_subprocess(index: int) -> float:
-    """``memory`` of one of the learners, in MiB, measured in a process of its own."""
-    command = [sys.executable, *sys.argv, "--memory-of", str(index)]
-    return float(json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout))
-
-
 def memory(kind: Callable[[Recipe, int], Any], recipe: Recipe, identities: int) -> float:
     """Peak memory of a few steps in MiB, above the memory of the process before."""
     if threads := recipe.compute.threads:
         torch.set_num_threads(threads)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    before = peak_mib()
     learner = kind(recipe, identities)
     for step in range(WARM_UP):
         crops, labels = random_batch(recipe, identities, step)
         seconds(learner, crops, labels, step)
     if learner.device.type == "cuda":
         return torch.cuda.max_memory_allocated() / (1 << 20)
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024 - before
+    return peak_mib() - before
 
 
 def operations(recipe: Recipe, identities: int) -> float:

@@ -1,0 +1,53 @@
+"""The bench_* scripts of tools/ on tiny inputs: each runs and prints its rates; the numbers mean nothing."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.foreign import write_description, write_embedder
+from tests.scripts import run_script
+
+TOOLS = Path(__file__).parents[1] / "tools"
+FAST = "facerts-small-noteacher"
+# The script's arguments, and what it prints; {model} and {faces} are replaced.
+SCRIPTS = {
+    "bench_embed": ("{model} facerts-small --batch 1 --rounds 2", r"facerts-small: [\d.]+ ms a crop .* of foreign"),
+    "bench_scoring": ("--model {model} --crops 4 --rounds 1", r"facerts score keeps [\d.]+ of the speed"),
+}  # fmt: skip
+SLOW = {
+    "bench_data": ("--processes 1 --workers 0 --rounds 1 --images 256", r"read and decode, random.* / decode, 1"),
+    "bench_evaluate": ("--model {model} --rounds 1", r"whole / bare: [\d.]+ \("),
+    "bench_metrics": ("--quick --rounds 1", r"roc / scikit-learn, pairs/s: [\d.]+ \("),
+    "bench_networks": ("mobilefacenet:0.125 --reference {model} --rounds 1 --steps 0 --batch 1", r"\| mobilefacenet"),
+    "bench_serve": (f"--model {FAST} --clients 1 --rounds 1 --seconds 0.5", r"\| 1 \| `--batch-size 8` \| [\d.]+"),
+    "bench_classes": (
+        "--identities 64 --size 16 --batch 4 --device cpu --steps 1 --implementations 'in chunks'",
+        r"64 in chunks .* loss [\d.]+",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [*SCRIPTS, *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)])
+def test_a_script_runs_on_tiny_input(name: str, drawn_faces: Path, tmp_path: Path) -> None:
+    arguments, printed = (SCRIPTS | SLOW)[name]
+    model = write_embedder(tmp_path / "foreign.onnx", quality=True)
+    write_description(model, name="foreign", quality="output:bright")
+    words = re.findall(r"'[^']*'|\S+", arguments.format(model=model, faces=drawn_faces))
+    done = run_script(TOOLS / f"{name}.py", *(word.strip("'") for word in words))
+    assert done.returncode == 0, done.stderr
+    assert re.search(printed, done.stdout), done.stdout
+
+
+def test_candidates_take_turns_and_ratios_are_round_by_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(TOOLS))
+    import bench
+
+    turns: list[str] = []
+    taken = bench.alternate({name: lambda name=name: turns.append(name) or len(turns) for name in "ab"}, 2)
+    assert turns == ["a", "b", "b", "a", "a", "b"]
+    assert taken == {"a": [4, 5], "b": [3, 6]}
+    assert bench.ratios(taken["a"], taken["b"]) == [4 / 3, 5 / 6]
+    assert bench.spread([3.0, 1.0, 2.5], ".1f") == "2.5 (1.0 to 3.0)"
