@@ -44,7 +44,9 @@ def others_and_own(
     processes: Processes,
     update: Callable[[slice, Tensor], None] | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """The log-sum-exp of the logits of all other classes, and the cosine to the own class.
+    """log Σ_j exp(scale · cos θ_j) over all other classes of all processes, and the cosine to the own class.
+
+    ``(B,)`` each, both differentiable.
 
     Args:
         unit: ``(B, d)`` unit embeddings of this process's images.
@@ -55,10 +57,6 @@ def others_and_own(
         processes: processes that share the classes.
         update: called in the backward pass with rows of ``weight`` and their gradient, which ``weight`` then does not
             get; it may change these rows. None leaves the gradient to autograd.
-
-    Returns:
-        log Σ_j exp(scale · cos θ_j) over all other classes of all processes, and the cosine to the own class: ``(B,)``
-        each, both differentiable.
     """
     others, own = _Softmax.apply(unit, weight, rows, scale, chunk, processes, update)  # type: ignore[no-untyped-call]
     return others, own

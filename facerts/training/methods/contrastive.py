@@ -39,11 +39,6 @@ def log_pool(logits: Tensor) -> Tensor:
     return logits.masked_fill(itself, torch.finfo(logits.dtype).min).logsumexp(dim=1)
 
 
-def mean_over(values: Tensor, mask: Tensor) -> Tensor:
-    """Mean of each row's values where the mask is true, ``(B, B)`` to ``(B,)``; 0 if it is true nowhere."""
-    return (values * mask).sum(dim=1) / mask.sum(dim=1).clamp_min(1)
-
-
 def info_nce(logits: Tensor, positive: Tensor) -> Tensor:
     """−(1/|P_i|) Σ_{p∈P_i} log [exp l_ip / Σ_{k≠i} exp l_ik] ``(B,)``; 0 for a row without a positive.
 
@@ -51,7 +46,7 @@ def info_nce(logits: Tensor, positive: Tensor) -> Tensor:
         logits: ``(B, B)``, similarities of anchor i (row) divided by its temperature.
         positive: ``(B, B) bool``, see ``positives``.
     """
-    loss = log_pool(logits) - mean_over(logits, positive)
+    loss = log_pool(logits) - (logits * positive).sum(dim=1) / positive.sum(dim=1).clamp_min(1)
     return torch.where(positive.any(dim=1), loss, 0.0)
 
 

@@ -20,6 +20,7 @@ from facerts.training.augment import Augmenter, build_augmentation
 from facerts.training.recipe import Augmentation
 
 Floats = NDArray[np.float32]
+Labels = NDArray[np.int64]
 
 # Role of the tapped tensor, an intermediate tensor of the graph.
 TAP = "facerts_tap"

@@ -19,8 +19,7 @@ from facerts.embedding.output_cache import Arrays, OutputCache
 from facerts.metrics.compared_pairs import ComparedPairs, compare_all
 from facerts.metrics.intervals import Interval
 from facerts.metrics.reject_areas import Estimate, reject_areas
-from facerts.training.posthoc.batches import Labels
-from facerts.training.posthoc.features import Features, Floats, features_of
+from facerts.training.posthoc.features import Features, Floats, Labels, features_of
 
 HEAD, NORM = "head", "norm"
 END = 0.3

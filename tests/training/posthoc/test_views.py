@@ -23,11 +23,10 @@ from facerts.training.class_head.leave_one_out_means import LeaveOneOutMeans
 from facerts.training.methods import METHODS
 from facerts.training.methods.robust_loss import newton_temperature
 from facerts.training.posthoc import GraftResult, HeadSettings, add_quality
-from facerts.training.posthoc.batches import Batches
 from facerts.training.posthoc.features import Features, Views
 from facerts.training.posthoc.posthoc_quality import build_method
 from facerts.training.posthoc.quality_heads import QualityHeads
-from facerts.training.posthoc.train_heads import _ImageSet
+from facerts.training.posthoc.train_heads import Batches, _ImageSet
 from facerts.training.recipe import Augmentation
 from tests.foreign import write_description
 from tests.training.posthoc.embedder import SIZE, write_sharp_embedder
