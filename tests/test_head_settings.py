@@ -1,4 +1,4 @@
-"""eval/head_settings.py, on drawn people."""
+"""eval/head_settings.py, on synthetic people."""
 
 from __future__ import annotations
 
@@ -16,28 +16,25 @@ from tests.foreign import write_description, write_embedder
 from tests.scripts import run_script
 
 pytest.importorskip("torch")
-pytestmark = pytest.mark.slow
 SCRIPT = Path(__file__).parents[1] / "eval" / "head_settings.py"
-NUMBER = r"[+-]?\d\.\d{4}"
+FIRST, AGAIN, NONE = "first=rts", "again=rts", "none=rts temperature=none"
 
 
 @pytest.fixture(scope="module")
-def people(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("heads") / "people"
-    write_synthetic_faces(folder, identities=20, images=5, seed=8)
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with an embedder and the faces of 20 people."""
+    folder = tmp_path_factory.mktemp("heads")
+    write_synthetic_faces(folder / "people", identities=20, images=5, seed=8)
+    write_description(write_embedder(folder / "plain.onnx", size=8))
     return folder
 
 
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = write_embedder(tmp_path_factory.mktemp("model") / "plain.onnx", size=8)
-    write_description(path)
-    return path
-
-
-def tables(*arguments: object) -> list[dict[str, list[str]]]:
+def tables(files: Path, non_faces: Path, *arguments: object) -> list[dict[str, list[str]]]:
     """The rows of the table of means and of that of differences, by head."""
-    ran = run_script(SCRIPT, *arguments)
+    people = files / "people"
+    data = ["--data", people, "--heldout", people, "--in", people, "--out-of", non_faces]
+    options = ["--model", files / "plain.onnx", *data, "--epochs", 1, "--views", 1]
+    ran = run_script(SCRIPT, *arguments, *options)
     assert ran.returncode == 0, ran.stderr
     lines = [re.split(r" *\| *", line.strip("| ")) for line in ran.stdout.splitlines() if line[:1] == "|"]
     rows = [line for line in lines if line[0] not in ("head", "---")]
@@ -45,56 +42,56 @@ def tables(*arguments: object) -> list[dict[str, list[str]]]:
     return [{name: cells for name, *cells in part} for part in (rows[:half], rows[half:])]
 
 
-def test_heads_are_compared_seed_by_seed(
-    people: Path, model: Path, drawn_things: Path, tmp_path: Path
-) -> None:
-    data = ["--data", people, "--heldout", people, "--in", people, "--out-of", drawn_things]
-    options = ["--model", model, *data, "--seeds", 1, 2, "--epochs", 1, "--views", 1, "--out", tmp_path]
+def test_heads_are_compared_seed_by_seed(files: Path, drawn_things: Path, tmp_path: Path) -> None:
     figure = tmp_path / "heads.svg"
-    heads = ["first=rts", "again=rts", "none=rts temperature=none"]
-    means, differences = tables(*heads, *options, "--figure", figure)
+    common = ("--out", tmp_path, "--figure", figure)
+    means, differences = tables(files, drawn_things, FIRST, AGAIN, NONE, "--seeds", 1, 2, *common)
     assert all(f">{name}<" in figure.read_text() for name in ("again", "none", "degraded, AUROC"))
     assert list(means) == ["norm of the embedder", "first", "again", "none"]
     assert list(differences) == ["norm of the embedder", "again", "none"]
     assert means["again"] == means["first"]
     assert differences["again"] == ["2", *["+0.0000 [+0.0000, +0.0000]"] * 3]
-    for row in (means["none"], differences["none"]):
-        assert all(re.fullmatch(rf"{NUMBER} \[{NUMBER}, {NUMBER}\]", cell) for cell in row[1:])
-    assert means["none"] != means["first"]
-    first, none = (
-        np.array([float(cell.split()[0]) for cell in means[name][1:]]) for name in ("first", "none")
+    first, none, difference = (
+        np.array([float(cell.split()[0]) for cell in cells[1:]])
+        for cells in (means["first"], means["none"], differences["none"])
     )
-    found = [float(cell.split()[0]) for cell in differences["none"][1:]]
-    np.testing.assert_allclose(found, none - first, atol=1.01e-4)
-
-    trained = (tmp_path / "heads.json").read_bytes()
-    # Only the third seed is new, and nothing of the others changes.
-    options[options.index(2)] = 3
-    means, _ = tables("first=rts", "none=rts temperature=none", *options)
-    assert means["first"][0] == "2"
-    heads = [json.loads(text)["numbers"] for text in (trained, (tmp_path / "heads.json").read_bytes())]
-    assert (len(heads[0]), len(heads[1])) == (4, 6)
-    assert heads[0].items() <= heads[1].items()
-    # Of other images nothing is known.
-    tables("first=rts", *options[:-1], tmp_path, "--exclude-out-of", "*[0-4].*")
-    assert len(json.loads((tmp_path / "heads.json").read_bytes())["numbers"]) == 2
-
-    embedder = load_embedder(model)
+    np.testing.assert_allclose(difference, none - first, atol=1.01e-4)
+    embedder = load_embedder(files / "plain.onnx")
     faces, others = (
         embedder(np.stack([source.crop(index) for index in range(len(source))])).norm
-        for source in (open_source(people), open_source(drawn_things))
+        for source in (open_source(files / "people"), open_source(drawn_things))
     )
     auroc = np.mean(faces[:, None] > others) + np.mean(faces[:, None] == others) / 2
     assert means["norm of the embedder"][:2] == ["1", f"{auroc:.4f}"]
+
+
+@pytest.mark.slow
+def test_what_was_measured_is_kept_for_the_same_images(
+    files: Path, drawn_things: Path, tmp_path: Path
+) -> None:
+    def numbers() -> dict[str, object]:
+        return dict(json.loads((tmp_path / "heads.json").read_bytes())["numbers"])
+
+    tables(files, drawn_things, FIRST, NONE, "--seeds", 1, 2, "--out", tmp_path)
+    before = numbers()
+    # Only the third seed is new, and nothing of the others changes.
+    means, _ = tables(files, drawn_things, FIRST, NONE, "--seeds", 1, 3, "--out", tmp_path)
+    assert means["first"][0] == "2"
+    assert (len(before), len(numbers())) == (4, 6)
+    assert before.items() <= numbers().items()
+    # Of other images nothing is known.
+    tables(files, drawn_things, FIRST, "--seeds", 1, 3, "--out", tmp_path, "--exclude-out-of", "*[0-4].*")
+    assert len(numbers()) == 2
 
 
 @pytest.mark.parametrize(
     ("head", "message"),
     [("rts", "must be NAME=METHOD"), ("a=rtz", "did you mean 'rts'"), ("a=rts kl=1", "no setting 'kl'")],
 )
-def test_a_wrong_head_is_refused(head: str, message: str, people: Path, model: Path, tmp_path: Path) -> None:
+def test_a_wrong_head_is_refused(head: str, message: str, files: Path, tmp_path: Path) -> None:
+    people = files / "people"
     data = ["--data", people, "--heldout", people, "--in", people, "--out-of", people]
-    ran = run_script(SCRIPT, head, "--model", model, *data, "--out", tmp_path / "out")
+    ran = run_script(SCRIPT, head, "--model", files / "plain.onnx", *data, "--out", tmp_path / "out")
     assert ran.returncode == 2
     assert message in ran.stderr
     assert not (tmp_path / "out").exists()
