@@ -19,12 +19,9 @@ from facerts.embedding.embed import embed_source
 from facerts.embedding.onnx_quality import load_quality
 from facerts.embedding.output_cache import OutputCache
 from facerts.images import encode_png
-from facerts.training.methods import METHODS
-from facerts.training.posthoc import HeadSettings, posthoc_quality
+from facerts.training.posthoc import posthoc_quality
 from facerts.training.posthoc.features import Features, features_of
 from facerts.training.posthoc.measure import HeadComparison, measure_head
-from facerts.training.posthoc.posthoc_quality import build_method
-from facerts.training.posthoc.train_heads import held_out, measured_half, train_heads
 from tests.command import run as run_command
 from tests.shipped import write_model
 from tests.training.posthoc.embedder import write_sharp_embedder
@@ -149,35 +146,6 @@ def test_the_verdict_follows_the_paired_difference(faces: Path, embedder: Path, 
     few, _ = measured(lambda features: features.norm, faces, embedder, tmp_path, people=6)
     assert few.errors < 10
     assert few.verdict == f"not measured: only {few.errors} genuine pairs are below the threshold"
-
-
-def test_half_of_the_held_out_people_are_measured_if_they_are_enough() -> None:
-    labels = np.repeat(np.arange(100), 3)
-    held = held_out(labels, 0.4, 1)
-    half = measured_half(labels, held, 1)
-    assert len(np.unique(labels[half])) == 20
-    assert not (half & ~held).any()
-    assert np.array_equal(half, np.isin(labels, labels[half]))
-    assert not measured_half(labels, held_out(labels, 0.39, 1), 1).any()
-
-
-def test_measured_people_have_no_part_in_training() -> None:
-    random = np.random.default_rng(0)
-    labels = np.repeat(np.arange(100), 3)
-    vectors = random.normal(size=(100, 8))[labels] + 0.3 * random.normal(size=(300, 8))
-    settings = HeadSettings(hidden=8, epochs=2, batch_size=32, holdout=0.5, seed=2)
-    half = measured_half(labels, held_out(labels, 0.5, 2), 2)
-    losses = []
-    for shift in (0, 5):
-        changed = vectors + shift * half[:, None]
-        norm = np.linalg.norm(changed, axis=1).astype(np.float32)
-        features = Features(
-            (changed / norm[:, None]).astype(np.float32), norm, np.empty((300, 0), np.float32)
-        )
-        trained = train_heads(build_method("rts", METHODS["rts"].Config(), 8, 0), features, labels, settings)
-        assert np.array_equal(trained.measured, half)
-        losses.append((trained.loss, trained.heldout_loss))
-    assert losses[0] == losses[1]
 
 
 @pytest.mark.slow
