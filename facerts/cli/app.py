@@ -62,16 +62,17 @@ def _print_version(wanted: bool) -> None:
 
 
 def shared(
+    *,
     debug: Annotated[
-        bool,
-        typer.Option("--debug", help=f"Show a traceback for errors, like {DEBUG_VARIABLE}=1."),
+        bool, typer.Option("--debug", help=f"Show a traceback for errors, like {DEBUG_VARIABLE}=1.")
     ] = False,
-    version: Annotated[
-        bool,
-        typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit."),
-    ] = False,
+    version: Annotated[bool, typer.Option("--version", callback=_print_version, is_eager=True)] = False,
 ) -> None:
-    """Train, export, evaluate and run face embedders that know how much to trust each face."""
+    """Train, export, evaluate and run face embedders that know how much to trust each face.
+
+    Args:
+        version: Print the version and exit.
+    """
     if debug:
         os.environ[DEBUG_VARIABLE] = "1"
 

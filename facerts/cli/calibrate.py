@@ -15,53 +15,16 @@ if TYPE_CHECKING:
 
 
 def calibrate(
-    model: Model,
-    faces: Annotated[
-        list[str],
-        typer.Option(
-            help="Your own faces: a folder by identity or a flat folder, a record directory or tar shards; may be "
-            "repeated."
-        ),
-    ],
-    pairs: Annotated[
-        str | None,
-        typer.Option(
-            help="Verification benchmark to choose match thresholds on, instead of all pairs of the faces."
-        ),
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Path of the .onnx file to write; by default the model itself.")
-    ] = None,
-    keep: Annotated[
-        list[float] | None,
-        typer.Option(
-            help="Share of the faces that a quality threshold keeps; may be repeated. By default 0.99, 0.95, 0.9 and "
-            "0.8."
-        ),
-    ] = None,
-    fmr: Annotated[
-        list[float] | None,
-        typer.Option(
-            help="False match rate of a match threshold; may be repeated. By default 0.01, 0.001 and 0.0001, if there "
-            "are enough pairs."
-        ),
-    ] = None,
-    flip: Annotated[
-        bool,
-        typer.Option(
-            help="Match sums of the embeddings of a crop and its mirror image; facerts embed uses only the crop."
-        ),
-    ] = False,
     *,
+    model: Model,
+    faces: list[str],
+    pairs: str | None = None,
+    out: Path | None = None,
+    keep: list[float] | None = None,
+    fmr: list[float] | None = None,
+    flip: bool = False,
     groups: GroupOptions,
-    out_of: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--out-of",
-            help="Images of non-faces, 112 x 112, to measure the share of them that each quality threshold lets "
-            "through; may be repeated.",
-        ),
-    ] = None,
+    out_of: Annotated[list[str] | None, typer.Option("--out-of")] = None,
     crops: CropOptions,
     batches: BatchOptions,
     json: Json = False,
@@ -71,6 +34,17 @@ def calibrate(
     Exits with status 1 if any image could not be read.
 
     Example: facerts calibrate --model m.onnx --faces faces/
+
+    Args:
+        faces: Your own faces: a folder by identity or a flat folder, a record directory or tar shards; may be repeated.
+        pairs: Verification benchmark to choose match thresholds on, instead of all pairs of the faces.
+        out: Path of the .onnx file to write; by default the model itself.
+        keep: Share of the faces that a quality threshold keeps; may be repeated. By default 0.99, 0.95, 0.9 and 0.8.
+        fmr: False match rate of a match threshold; may be repeated. By default 0.01, 0.001 and 0.0001, if there are
+            enough pairs.
+        flip: Match sums of the embeddings of a crop and its mirror image; facerts embed uses only the crop.
+        out_of: Images of non-faces, 112 x 112, to measure the share of them that each quality threshold lets through;
+            may be repeated.
     """
     from facerts.calibration.quality_thresholds import calibrate as run
 

@@ -13,38 +13,27 @@ from facerts.cli.results import show_comparison
 
 
 def compare(
-    results: Annotated[
-        list[str],
-        typer.Argument(
-            help="Result folders, as FOLDER or LABEL=FOLDER; several of one label are training runs of one method. "
-            "The others are tested against the first.",
-            metavar="[LABEL=]FOLDER...",
-        ),
-    ],
-    out: Annotated[
-        Path, typer.Option(help="Folder for comparison.json, tables.md, report.html and the figures.")
-    ],
-    embedding: Annotated[
-        str | None,
-        typer.Option(
-            help="Label of the method whose embedding all qualities are measured on; default: the first."
-        ),
-    ] = None,
-    log: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="A training run or its log.jsonl, as LABEL=PATH; default: that of the result folder."
-        ),
-    ] = None,
-    score: Annotated[
-        str, typer.Option(help="Image score that the figures show, such as quality, uncertainty or norm.")
-    ] = "quality",
-    title: Annotated[str, typer.Option(help="Title of the page.")] = "facerts comparison",
+    results: Annotated[list[str], typer.Argument(metavar="[LABEL=]FOLDER...")],
+    *,
+    out: Path,
+    embedding: str | None = None,
+    log: list[str] | None = None,
+    score: str = "quality",
+    title: str = "facerts comparison",
     json: Json = False,
 ) -> None:
     """Compare methods on the same pairs and images: tables, figures, differences with p-values, and a report.
 
     Example: facerts compare RTS=results/rts ArcFace=results/arcface --out comparison
+
+    Args:
+        results: Result folders, as FOLDER or LABEL=FOLDER; several of one label are training runs of one method. The
+            others are tested against the first.
+        out: Folder for comparison.json, tables.md, report.html and the figures.
+        embedding: Label of the method whose embedding all qualities are measured on; default: the first.
+        log: A training run or its log.jsonl, as LABEL=PATH; default: that of the result folder.
+        score: Image score that the figures show, such as quality, uncertainty or norm.
+        title: Title of the page.
     """
     from facerts.evaluation.compare import compare_methods, methods_of, write_comparison
     from facerts.evaluation.labeled import load_labeled

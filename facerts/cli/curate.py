@@ -40,20 +40,17 @@ Seed = Annotated[int, typer.Option(min=0, help="Seed of the random choice.")]
 
 @dataclass(frozen=True)
 class WriteOptions:
-    """What is written besides the images, and in which layout."""
+    """What is written besides the images, and in which layout.
 
-    shards: Annotated[
-        int | None, typer.Option(min=1, help="Write this number of tar shards instead of a record directory.")
-    ] = None
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Write only the report and its lists, no images.")
-    ] = False
-    report: Annotated[
-        Path | None,
-        typer.Option(
-            help="Path of the .json report; by default OUT.report.json, in a dry run OUT.dry-run.json."
-        ),
-    ] = None
+    Attributes:
+        shards: Write this number of tar shards instead of a record directory.
+        dry_run: Write only the report and its lists, no images.
+        report: Path of the .json report; by default OUT.report.json, in a dry run OUT.dry-run.json.
+    """
+
+    shards: Annotated[int | None, typer.Option(min=1)] = None
+    dry_run: Annotated[bool, typer.Option("--dry-run")] = False
+    report: Path | None = None
 
     def output(self, out: Path) -> OutputSpec:
         """Where and in which layout a data set is written."""
@@ -70,13 +67,16 @@ class WriteOptions:
 
 @dataclass(frozen=True)
 class EmbeddingOptions:
-    """The model that compares images."""
+    """The model that compares images.
+
+    Attributes:
+        flip: Add the embedding of the mirror image of each crop.
+        cache: Folder that keeps embeddings for later commands.
+    """
 
     model: ModelOrDefault = None
-    flip: Annotated[bool, typer.Option(help="Add the embedding of the mirror image of each crop.")] = False
-    cache: Annotated[Path | None, typer.Option(help="Folder that keeps embeddings for later commands.")] = (
-        None
-    )
+    flip: bool = False
+    cache: Path | None = None
 
     def open(self, batches: BatchOptions) -> SourceEmbedder:
         """Load the model."""
@@ -91,16 +91,14 @@ class EmbeddingOptions:
 
 @dataclass(frozen=True)
 class BenchmarkCropOptions(CropOptions):
-    """Whether the images of a benchmark are aligned crops or photos."""
+    """Whether the images of a benchmark are aligned crops or photos.
 
-    detector: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME|FILE",
-            help="Detector that finds the faces in a benchmark of photos, see facerts data dedup; the images of the "
-            "data set are always aligned crops.",
-        ),
-    ] = "none"
+    Attributes:
+        detector: Detector that finds the faces in a benchmark of photos, see facerts data dedup; the images of the data
+            set are always aligned crops.
+    """
+
+    detector: Annotated[str, typer.Option(metavar="NAME|FILE")] = "none"
 
 
 # Options of dedup that have an effect only with --by embedding.
@@ -112,20 +110,23 @@ EMBEDDING_OPTIONS = (
 
 def split(
     sources: Sources,
-    out: Out,
-    held_out: Annotated[Path, typer.Option(help="Path for the held-out identities, see --out.")],
-    identities: Annotated[int | None, typer.Option(min=1, help="Number of identities to hold out.")] = None,
-    share: Annotated[
-        float | None, typer.Option(help="Share of the identities to hold out, above 0 and below 1.")
-    ] = None,
-    seed: Seed = 0,
     *,
+    out: Out,
+    held_out: Path,
+    identities: Annotated[int | None, typer.Option(min=1)] = None,
+    share: float | None = None,
+    seed: Seed = 0,
     writing: WriteOptions,
     json: Json = False,
 ) -> None:
     """Split a data set by identity, so that no person is in both parts.
 
     Example: facerts data split faces/ --out faces_train --held-out faces_test --share 0.1
+
+    Args:
+        held_out: Path for the held-out identities, see --out.
+        identities: Number of identities to hold out.
+        share: Share of the identities to hold out, above 0 and below 1.
     """
     from facerts.curation.split import split as run
     from facerts.datasets import open_source
@@ -144,21 +145,18 @@ def split(
 
 def merge(
     sources: Sources,
-    out: Out,
-    prefix_sources: Annotated[
-        bool,
-        typer.Option(
-            "--prefix-sources",
-            help="Prefix identities with the name of their source, so that none are merged.",
-        ),
-    ] = False,
     *,
+    out: Out,
+    prefix_sources: Annotated[bool, typer.Option("--prefix-sources")] = False,
     writing: WriteOptions,
     json: Json = False,
 ) -> None:
     """Merge several sources; identities of the same name are merged. A pattern in quotes is one source.
 
     Example: facerts data merge faces/ more_faces/ --out all_faces
+
+    Args:
+        prefix_sources: Prefix identities with the name of their source, so that none are merged.
     """
     from facerts.curation.merge import merge as run
 
@@ -197,40 +195,15 @@ def shuffle(
 def dedup(
     context: typer.Context,
     sources: Sources,
-    out: Out,
-    by: Annotated[
-        Literal["hash", "pixels", "embedding"],
-        typer.Option(help="Compare images by their bytes, their decoded pixels, or their embeddings."),
-    ] = "hash",
-    threshold: Annotated[float, typer.Option(help="Minimum cosine similarity of near-duplicates.")] = 0.95,
-    identity_threshold: Annotated[
-        float,
-        typer.Option(
-            help="Minimum cosine similarity of the means of two identities that look like one person."
-        ),
-    ] = 0.7,
-    min_own_cosine: Annotated[
-        float | None,
-        typer.Option(
-            help="Drop images whose cosine similarity to the mean of the others of their identity is lower than this."
-        ),
-    ] = None,
-    images_across: Annotated[
-        bool,
-        typer.Option(
-            help="Also compare images of different identities; the time is quadratic in the number of images.",
-        ),
-    ] = True,
-    merge_identities: Annotated[
-        bool, typer.Option("--merge-identities", help="Merge identities that look like one person.")
-    ] = False,
-    drop_identities: Annotated[
-        bool,
-        typer.Option(
-            "--drop-identities", help="Keep only the larger of two identities that look like one person."
-        ),
-    ] = False,
     *,
+    out: Out,
+    by: Literal["hash", "pixels", "embedding"] = "hash",
+    threshold: float = 0.95,
+    identity_threshold: float = 0.7,
+    min_own_cosine: float | None = None,
+    images_across: bool = True,
+    merge_identities: Annotated[bool, typer.Option("--merge-identities")] = False,
+    drop_identities: Annotated[bool, typer.Option("--drop-identities")] = False,
     crops: CropOptions,
     embedding: EmbeddingOptions,
     writing: WriteOptions,
@@ -242,6 +215,16 @@ def dedup(
     Exits with status 1 if any image could not be read.
 
     Example: facerts data dedup faces/ --by embedding --threshold 0.95 --out faces_once
+
+    Args:
+        by: Compare images by their bytes, their decoded pixels, or their embeddings.
+        threshold: Minimum cosine similarity of near-duplicates.
+        identity_threshold: Minimum cosine similarity of the means of two identities that look like one person.
+        min_own_cosine: Drop images whose cosine similarity to the mean of the others of their identity is lower than
+            this.
+        images_across: Also compare images of different identities; the time is quadratic in the number of images.
+        merge_identities: Merge identities that look like one person.
+        drop_identities: Keep only the larger of two identities that look like one person.
     """
     from facerts.curation.exact_duplicates import dedup as run
     from facerts.curation.identity_pairs import IdentityAction
@@ -277,25 +260,11 @@ def dedup(
 
 def exclude_overlap(
     sources: Sources,
-    benchmark: Annotated[
-        list[str],
-        typer.Option(
-            help="Benchmark whose people to exclude: a folder of LFW, CFP, AgeDB, CALFW, CPLFW, XQLFW or IJB, a .bin "
-            "set, or any other images; may be repeated."
-        ),
-    ],
-    out: Out,
-    threshold: Annotated[
-        float,
-        typer.Option(
-            help="Minimum cosine similarity of the mean of an identity and an image of a benchmark."
-        ),
-    ] = 0.5,
-    single_images: Annotated[
-        bool,
-        typer.Option("--single-images", help="Also compare each image of an identity, not just the mean."),
-    ] = False,
     *,
+    benchmark: list[str],
+    out: Out,
+    threshold: float = 0.5,
+    single_images: Annotated[bool, typer.Option("--single-images")] = False,
     crops: BenchmarkCropOptions,
     embedding: EmbeddingOptions,
     writing: WriteOptions,
@@ -307,6 +276,12 @@ def exclude_overlap(
     Exits with status 1 if any image could not be read.
 
     Example: facerts data exclude-overlap faces/ --benchmark lfw/ --threshold 0.5 --out faces_not_lfw
+
+    Args:
+        benchmark: Benchmark whose people to exclude: a folder of LFW, CFP, AgeDB, CALFW, CPLFW, XQLFW or IJB, a .bin
+            set, or any other images; may be repeated.
+        threshold: Minimum cosine similarity of the mean of an identity and an image of a benchmark.
+        single_images: Also compare each image of an identity, not just the mean.
     """
     from facerts.curation.exclude_overlap import exclude_overlap as run
     from facerts.datasets import open_source

@@ -29,17 +29,21 @@ Layout = Annotated[
 @data.command()
 def pack(
     sources: Sources,
-    out: Annotated[Path, typer.Option(help="Folder to write to.")],
+    *,
+    out: Path,
     layout: Layout = "rec",
-    shard_images: Annotated[int, typer.Option(min=1, help="Number of images per tar shard.")] = 10_000,
-    check: Annotated[
-        bool, typer.Option(help="Decode every image, and leave out images that cannot be decoded.")
-    ] = True,
+    shard_images: Annotated[int, typer.Option(min=1)] = 10_000,
+    check: bool = True,
     json: Json = False,
 ) -> None:
     """Pack images, unchanged, into a record directory (train.rec, train.idx, property) or tar shards.
 
     Example: facerts data pack faces/ --out faces_rec
+
+    Args:
+        out: Folder to write to.
+        shard_images: Number of images per tar shard.
+        check: Decode every image, and leave out images that cannot be decoded.
     """
     from facerts.curation.pack import pack_records, pack_shards
     from facerts.datasets import open_source
@@ -53,19 +57,25 @@ def pack(
 
 @data.command()
 def generate(
-    out: Annotated[Path, typer.Option(help="Folder to write to.")],
-    identities: Annotated[int, typer.Option(min=2, help="Number of identities.")] = 10_575,
-    images: Annotated[int, typer.Option(min=1, help="Number of images per identity.")] = 4,
-    people: Annotated[
-        int, typer.Option(min=1, help="Number of different faces; further identities repeat the first ones.")
-    ] = 1000,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the faces.")] = 0,
+    *,
+    out: Path,
+    identities: Annotated[int, typer.Option(min=2)] = 10_575,
+    images: Annotated[int, typer.Option(min=1)] = 4,
+    people: Annotated[int, typer.Option(min=1)] = 1000,
+    seed: Annotated[int, typer.Option(min=0)] = 0,
     layout: Layout = "rec",
     json: Json = False,
 ) -> None:
     """Generate synthetic faces of any number of identities, to measure the speed of training without real data.
 
     Example: facerts data generate --identities 181000 --out synthetic
+
+    Args:
+        out: Folder to write to.
+        identities: Number of identities.
+        images: Number of images per identity.
+        people: Number of different faces; further identities repeat the first ones.
+        seed: Seed of the faces.
     """
     from facerts.curation.pack import pack_records, pack_shards
     from facerts.datasets.synthetic_source import SyntheticSource
@@ -78,12 +88,16 @@ def generate(
 @data.command()
 def unpack(
     sources: Sources,
-    out: Annotated[Path, typer.Option(help="Path of a new folder.")],
+    *,
+    out: Path,
     json: Json = False,
 ) -> None:
     """Write every image of a source as a file, in folders by identity.
 
     Example: facerts data unpack faces_rec --out faces
+
+    Args:
+        out: Path of a new folder.
     """
     from facerts.curation.pack import unpack as run
     from facerts.datasets import open_source
@@ -94,9 +108,8 @@ def unpack(
 @data.command()
 def inspect(
     sources: Sources,
-    every: Annotated[
-        bool, typer.Option("--all", help="Decode every image, not just a sample of 1,000.")
-    ] = False,
+    *,
+    every: Annotated[bool, typer.Option("--all")] = False,
     json: Json = False,
 ) -> None:
     """Show the number of images and identities of a source, image sizes, and images that cannot be decoded.
@@ -104,6 +117,9 @@ def inspect(
     Exits with status 1 if any image cannot be decoded.
 
     Example: facerts data inspect faces_rec
+
+    Args:
+        every: Decode every image, not just a sample of 1,000.
     """
     from facerts.datasets import open_source
     from facerts.datasets.inspect import inspect_source
@@ -121,13 +137,18 @@ def inspect(
 
 @data.command(name="bin")
 def bin_set(
-    benchmark: Annotated[Path, typer.Argument(help="Folder in the layout of LFW, with pairs.txt.")],
-    out: Annotated[Path, typer.Option(help="Path of the .bin file to write.")],
+    benchmark: Path,
+    *,
+    out: Path,
     json: Json = False,
 ) -> None:
     """Write a verification benchmark as one .bin file, with its pairs in order.
 
     Example: facerts data bin lfw/ --out lfw.bin
+
+    Args:
+        benchmark: Folder in the layout of LFW, with pairs.txt.
+        out: Path of the .bin file to write.
     """
     from facerts.benchmarks import open_benchmark
     from facerts.benchmarks.bin_sets import save_bin

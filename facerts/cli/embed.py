@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
@@ -14,7 +13,8 @@ from facerts.cli.output import EXIT_SOME_FAILED, fields_table, print_json, warn
 
 def embed(
     paths: Images,
-    out: Annotated[Path, typer.Option(help="Path of the .npz file to write.")],
+    *,
+    out: Path,
     options: ScorerOptions,
     json: Json = False,
 ) -> None:
@@ -23,6 +23,9 @@ def embed(
     Exits with status 1 if any image could not be read.
 
     Example: facerts embed crops/ --model m.onnx --out embeddings.npz
+
+    Args:
+        out: Path of the .npz file to write.
     """
     from facerts.scoring.sinks import write_embeddings
 

@@ -59,21 +59,16 @@ evaluate = Commands(no_args_is_help=True, help="Evaluate a model on benchmarks, 
 
 @evaluate.command()
 def verification(
+    *,
     data: Data,
     out: Out,
     recognizer: RecognizerOptions,
     scores: ScoreOptions,
-    far: Annotated[
-        list[float] | None,
-        typer.Option(
-            help="FAR to measure TAR at; may be repeated. By default all that the number of pairs allows."
-        ),
-    ] = None,
+    far: list[float] | None = None,
     similarity: SimilarityOption = "cosine",
     all_pairs: AllPairs = False,
     flip: Flip = True,
     crops: Crops = True,
-    *,
     inputs: InputOptions,
     baselines: BaselineOptions,
     batches: BatchOptions,
@@ -82,6 +77,9 @@ def verification(
     """Verification (same person or not): 10-fold accuracy, AUROC, EER and TAR at low FAR.
 
     Example: facerts evaluate verification --model m.onnx --data lfw/ --all-pairs --out results
+
+    Args:
+        far: FAR to measure TAR at; may be repeated. By default all that the number of pairs allows.
     """
     from facerts.evaluation.run import run_pairs
     from facerts.evaluation.similarity import SIMILARITIES
@@ -104,15 +102,15 @@ def verification(
 
 @evaluate.command()
 def reject(
+    *,
     data: Data,
     out: Out,
     recognizer: RecognizerOptions,
     scores: ScoreOptions,
-    fmr: Annotated[float, typer.Option(min=0.0, max=1.0, help="False match rate of the threshold.")] = 0.001,
+    fmr: Annotated[float, typer.Option(min=0.0, max=1.0)] = 0.001,
     similarity: SimilarityOption = "cosine",
     all_pairs: AllPairs = False,
     flip: Flip = True,
-    *,
     inputs: InputOptions,
     baselines: BaselineOptions,
     batches: BatchOptions,
@@ -121,6 +119,9 @@ def reject(
     """Error versus reject: FNMR at FMR 0.001 as the pairs of lowest quality are rejected.
 
     Example: facerts evaluate reject --model m.onnx --data lfw/ --out results
+
+    Args:
+        fmr: False match rate of the threshold.
     """
     from facerts.evaluation.run import run_pairs
     from facerts.evaluation.similarity import SIMILARITIES
@@ -136,29 +137,14 @@ def reject(
 
 @evaluate.command()
 def identification(
-    data: Annotated[
-        list[str],
-        typer.Option(help="A folder of IJB, TinyFace or SCface, or images with identities; may be repeated."),
-    ],
+    *,
+    data: list[str],
     out: Out,
     recognizer: RecognizerOptions,
-    enrolled: Annotated[
-        int,
-        typer.Option(
-            min=1, help="Images enrolled per person, in a gallery drawn from images with identities."
-        ),
-    ] = 1,
-    unknown: Annotated[
-        float,
-        typer.Option(
-            min=0.0,
-            max=1.0,
-            help="Share of the people who are not enrolled, in a gallery drawn from images with identities.",
-        ),
-    ] = 0.5,
-    seed: Annotated[int, typer.Option(help="Seed of the random choice of a gallery.")] = 0,
+    enrolled: Annotated[int, typer.Option(min=1)] = 1,
+    unknown: Annotated[float, typer.Option(min=0.0, max=1.0)] = 0.5,
+    seed: int = 0,
     flip: Flip = True,
-    *,
     inputs: InputOptions,
     batches: BatchOptions,
     json: Json = False,
@@ -166,6 +152,12 @@ def identification(
     """Identification in a gallery: rank 1, 5 and 10, and FNIR at FPIR for people who may not be enrolled.
 
     Example: facerts evaluate identification --model m.onnx --data faces/ --out results
+
+    Args:
+        data: A folder of IJB, TinyFace or SCface, or images with identities; may be repeated.
+        enrolled: Images enrolled per person, in a gallery drawn from images with identities.
+        unknown: Share of the people who are not enrolled, in a gallery drawn from images with identities.
+        seed: Seed of the random choice of a gallery.
     """
     from facerts.evaluation.run import run_identification
 
@@ -181,19 +173,15 @@ def identification(
 
 @evaluate.command()
 def ood(
-    faces: Annotated[list[str], typer.Option("--in", help="Images of faces; may be repeated.")],
-    others: Annotated[list[str], typer.Option("--out-of", help="Images of non-faces; may be repeated.")],
+    *,
+    faces: Annotated[list[str], typer.Option("--in")],
+    others: Annotated[list[str], typer.Option("--out-of")],
     out: Out,
     recognizer: RecognizerOptions,
     scores: ScoreOptions,
-    exclude_in: Annotated[
-        str | None, typer.Option(help="Pattern of file names to leave out of --in, such as *_0.jpg.")
-    ] = None,
-    exclude_out_of: Annotated[
-        str | None, typer.Option(help="Pattern of file names to leave out of --out-of, such as *_0.jpg.")
-    ] = None,
+    exclude_in: str | None = None,
+    exclude_out_of: str | None = None,
     crops: Crops = True,
-    *,
     inputs: InputOptions,
     baselines: BaselineOptions,
     batches: BatchOptions,
@@ -202,6 +190,12 @@ def ood(
     """Faces against non-faces: how well the quality, the embedding norm and baselines separate them.
 
     Example: facerts evaluate ood --model m.onnx --in lfw/ --in aaf/ --out-of pets/ --out results
+
+    Args:
+        faces: Images of faces; may be repeated.
+        others: Images of non-faces; may be repeated.
+        exclude_in: Pattern of file names to leave out of --in, such as *_0.jpg.
+        exclude_out_of: Pattern of file names to leave out of --out-of, such as *_0.jpg.
     """
     from facerts.evaluation.ood import run_ood
 
@@ -218,13 +212,13 @@ def ood(
 
 @evaluate.command()
 def corruptions(
+    *,
     model: Annotated[Path, typer.Option(help=MODEL_HELP)],
-    data: Annotated[list[str], typer.Option(help="Aligned faces; may be repeated.")],
+    data: list[str],
     out: Out,
     scores: ScoreOptions,
     detector_baseline: DetectorBaseline = None,
-    images: Annotated[int, typer.Option(min=2, help="Number of faces, evenly spaced.")] = 500,
-    *,
+    images: Annotated[int, typer.Option(min=2)] = 500,
     inputs: InputOptions,
     batches: BatchOptions,
     json: Json = False,
@@ -232,6 +226,10 @@ def corruptions(
     """Corruption benchmark: whether quality falls with blur, noise, low resolution, JPEG, occlusion and light.
 
     Example: facerts evaluate corruptions --model m.onnx --data faces/ --out results
+
+    Args:
+        data: Aligned faces; may be repeated.
+        images: Number of faces, evenly spaced.
     """
     from facerts.evaluation.corruption_benchmark import run_corruptions
 

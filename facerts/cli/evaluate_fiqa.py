@@ -28,54 +28,37 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FiqaBatchOptions(BatchOptions):
-    """How the forward passes of recognizers and qualities run."""
+    """How the forward passes of recognizers and qualities run.
 
-    batch_size: Annotated[int, typer.Option(min=1, help="Number of crops per batch.")] = 16
+    Attributes:
+        batch_size: Number of crops per batch.
+    """
+
+    batch_size: Annotated[int, typer.Option(min=1)] = 16
 
 
 @dataclass(frozen=True)
 class LineupOptions:
-    """The recognizers, and the qualities that are to predict their errors."""
+    """The recognizers, and the qualities that are to predict their errors.
 
-    model: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="[LABEL=]MODEL",
-            help="Recognizer whose errors the qualities are to predict: name of a shipped model, path of an .onnx "
-            "embedder, an insightface model pack, or a training run; may be repeated.",
-        ),
-    ] = None
-    embeddings: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="[LABEL=]FILE",
-            help="Embeddings of a recognizer computed elsewhere (.npz or .parquet); its further columns are qualities. "
-            "May be repeated.",
-        ),
-    ] = None
-    quality: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="[LABEL=]FILE",
-            help="Quality to compare: name of a shipped model, path of an .onnx model with a quality or with an "
-            "embedding whose norm is one, or a .csv file with a row for each image (FILE.csv:COLUMN for one of its "
-            "columns). May be repeated.",
-        ),
-    ] = None
-    describe: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="LABEL=FILE.json",
-            help="Description of a --quality that has none in its file or beside it; may be repeated.",
-        ),
-    ] = None
-    recognizer_score: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Training-free quality of the recognizers themselves, which takes further forward passes: mirror, "
-            "pruning, dropout, or all that every recognizer allows; may be repeated.",
-        ),
-    ] = None
+    Attributes:
+        model: Recognizer whose errors the qualities are to predict: name of a shipped model, path of an .onnx embedder,
+            an insightface model pack, or a training run; may be repeated.
+        embeddings: Embeddings of a recognizer computed elsewhere (.npz or .parquet); its further columns are qualities.
+            May be repeated.
+        quality: Quality to compare: name of a shipped model, path of an .onnx model with a quality or with an embedding
+            whose norm is one, or a .csv file with a row for each image (FILE.csv:COLUMN for one of its columns). May be
+            repeated.
+        describe: Description of a --quality that has none in its file or beside it; may be repeated.
+        recognizer_score: Training-free quality of the recognizers themselves, which takes further forward passes:
+            mirror, pruning, dropout, or all that every recognizer allows; may be repeated.
+    """
+
+    model: Annotated[list[str] | None, typer.Option(metavar="[LABEL=]MODEL")] = None
+    embeddings: Annotated[list[str] | None, typer.Option(metavar="[LABEL=]FILE")] = None
+    quality: Annotated[list[str] | None, typer.Option(metavar="[LABEL=]FILE")] = None
+    describe: Annotated[list[str] | None, typer.Option(metavar="LABEL=FILE.json")] = None
+    recognizer_score: list[str] | None = None
     detector_baseline: DetectorBaseline = None
 
     def open(self, batches: BatchOptions) -> Lineup:
@@ -101,66 +84,23 @@ class LineupOptions:
 
 
 def fiqa(
-    out: Out,
-    data: Annotated[
-        list[str],
-        typer.Option(
-            help="Faces: a verification benchmark, or images with identities, of which all pairs are compared; images "
-            "without identities are only separated from non-faces. May be repeated.",
-        ),
-    ],
-    lineup: LineupOptions,
-    against: Annotated[
-        str | None,
-        typer.Option(
-            metavar="LABEL", help="Quality that the others are compared with; by default the first."
-        ),
-    ] = None,
-    fmr: Annotated[
-        list[float] | None,
-        typer.Option(
-            help="False match rate of a threshold; may be repeated. By default 0.01, 0.001 and 0.0001, if there are "
-            "enough pairs.",
-        ),
-    ] = None,
-    listed_pairs: Annotated[
-        bool,
-        typer.Option("--listed-pairs", help="Compare only the pairs that benchmarks list, not all pairs."),
-    ] = False,
-    degraded: Annotated[
-        bool,
-        typer.Option(
-            "--degraded",
-            help="Also measure each set with half of its images degraded at random, at the thresholds of the original "
-            "images.",
-        ),
-    ] = False,
-    out_of: Annotated[
-        list[str] | None,
-        typer.Option(help="Images of non-faces to separate the faces from; may be repeated."),
-    ] = None,
-    exclude_out_of: Annotated[
-        str | None, typer.Option(help="Pattern of file names to leave out of --out-of, such as *_0.jpg.")
-    ] = None,
     *,
+    out: Out,
+    data: list[str],
+    lineup: LineupOptions,
+    against: Annotated[str | None, typer.Option(metavar="LABEL")] = None,
+    fmr: list[float] | None = None,
+    listed_pairs: Annotated[bool, typer.Option("--listed-pairs")] = False,
+    degraded: Annotated[bool, typer.Option("--degraded")] = False,
+    out_of: list[str] | None = None,
+    exclude_out_of: str | None = None,
     groups: GroupOptions,
-    keep: Annotated[
-        float,
-        typer.Option(min=0.0, max=1.0, help="Share of the images that each quality accepts, for --groups."),
-    ] = 0.95,
-    keep_on: Annotated[
-        str | None,
-        typer.Option(
-            help="Faces that determine the thresholds of --keep, e.g. those that a model was calibrated on; by default "
-            "the images of each set."
-        ),
-    ] = None,
-    replicates: Annotated[int, typer.Option(min=0, help="Bootstrap resamples of the people.")] = 300,
-    seed: Annotated[int, typer.Option(help="Seed of the bootstrap and of --degraded.")] = 0,
-    flip: Annotated[
-        bool, typer.Option(help="Add the embedding of the mirror image of each crop; takes twice the time.")
-    ] = False,
-    cost: Annotated[bool, typer.Option(help="Measure the time per image of each quality.")] = True,
+    keep: Annotated[float, typer.Option(min=0.0, max=1.0)] = 0.95,
+    keep_on: str | None = None,
+    replicates: Annotated[int, typer.Option(min=0)] = 300,
+    seed: int = 0,
+    flip: bool = False,
+    cost: bool = True,
     inputs: InputOptions,
     batches: FiqaBatchOptions,
     json: Json = False,
@@ -171,6 +111,25 @@ def fiqa(
 
     Example: facerts evaluate fiqa --model arcface.onnx --model edgeface.onnx --quality facerts-small --quality
     magface.onnx --data lfw/ --out-of pets/ --out league
+
+    Args:
+        data: Faces: a verification benchmark, or images with identities, of which all pairs are compared; images
+            without identities are only separated from non-faces. May be repeated.
+        against: Quality that the others are compared with; by default the first.
+        fmr: False match rate of a threshold; may be repeated. By default 0.01, 0.001 and 0.0001, if there are enough
+            pairs.
+        listed_pairs: Compare only the pairs that benchmarks list, not all pairs.
+        degraded: Also measure each set with half of its images degraded at random, at the thresholds of the original
+            images.
+        out_of: Images of non-faces to separate the faces from; may be repeated.
+        exclude_out_of: Pattern of file names to leave out of --out-of, such as *_0.jpg.
+        keep: Share of the images that each quality accepts, for --groups.
+        keep_on: Faces that determine the thresholds of --keep, e.g. those that a model was calibrated on; by default
+            the images of each set.
+        replicates: Bootstrap resamples of the people.
+        seed: Seed of the bootstrap and of --degraded.
+        flip: Add the embedding of the mirror image of each crop; takes twice the time.
+        cost: Measure the time per image of each quality.
     """
     from facerts.evaluation.fiqa.data import open_face_sets
     from facerts.evaluation.fiqa.options import FiqaOptions

@@ -41,22 +41,16 @@ DetectorBaseline = Annotated[
 
 @dataclass(frozen=True)
 class ScoreOptions:
-    """Scores of a training run's classifier."""
+    """Scores of a training run's classifier.
 
-    score: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME[:OPTION=VALUE,...]",
-            help="With a training run: max_softmax, max_logit, odin, energy, mc_dropout, ser_fiq, newton_temperature "
-            "or perturbed_quality of its classifier; may be repeated.",
-        ),
-    ] = None
-    ensemble: Annotated[
-        list[Path] | None,
-        typer.Option(
-            help="With a training run: another run on the same identities, for the score ensemble; may be repeated."
-        ),
-    ] = None
+    Attributes:
+        score: With a training run: max_softmax, max_logit, odin, energy, mc_dropout, ser_fiq, newton_temperature or
+            perturbed_quality of its classifier; may be repeated.
+        ensemble: With a training run: another run on the same identities, for the score ensemble; may be repeated.
+    """
+
+    score: Annotated[list[str] | None, typer.Option(metavar="NAME[:OPTION=VALUE,...]")] = None
+    ensemble: list[Path] | None = None
 
 
 NO_SCORES = ScoreOptions()
@@ -64,13 +58,14 @@ NO_SCORES = ScoreOptions()
 
 @dataclass(frozen=True)
 class RecognizerOptions:
-    """The recognizer that is evaluated: a model, or a table of its embeddings."""
+    """The recognizer that is evaluated: a model, or a table of its embeddings.
+
+    Attributes:
+        embeddings: Embeddings computed elsewhere (.npz or .parquet), instead of a model.
+    """
 
     model: Annotated[Path | None, typer.Option(help=MODEL_HELP)] = None
-    embeddings: Annotated[
-        Path | None,
-        typer.Option(help="Embeddings computed elsewhere (.npz or .parquet), instead of a model."),
-    ] = None
+    embeddings: Path | None = None
 
     def open(self, batches: BatchOptions, scores: ScoreOptions = NO_SCORES) -> AnyEmbedder:
         """Load the model or the table.
@@ -90,18 +85,16 @@ class RecognizerOptions:
 
 @dataclass(frozen=True)
 class BaselineOptions:
-    """Training-free scores that a model's quality is compared with."""
+    """Training-free scores that a model's quality is compared with.
+
+    Attributes:
+        reference: Other faces; the mean similarity to the nearest of them is measured as a baseline.
+        neighbors: Number of nearest faces of --reference, for this baseline.
+    """
 
     detector_baseline: DetectorBaseline = None
-    reference: Annotated[
-        str | None,
-        typer.Option(
-            help="Other faces; the mean similarity to the nearest of them is measured as a baseline."
-        ),
-    ] = None
-    neighbors: Annotated[
-        int, typer.Option(min=1, help="Number of nearest faces of --reference, for this baseline.")
-    ] = 10
+    reference: str | None = None
+    neighbors: Annotated[int, typer.Option(min=1)] = 10
 
     def open(self) -> dict[str, Any]:
         """The fields of ``EvaluationOptions``."""
@@ -114,18 +107,16 @@ class BaselineOptions:
 
 @dataclass(frozen=True)
 class InputOptions(CropOptions):
-    """How images are read, and where the model's outputs are kept."""
+    """How images are read, and where the model's outputs are kept.
 
-    cache: Annotated[
-        Path | None,
-        typer.Option(
-            help="Folder to cache the model's outputs in, so that further evaluations of the same model and images "
-            "need no forward pass; evaluations may share it. By default cache in --out. It may be deleted at any time."
-        ),
-    ] = None
-    no_cache: Annotated[bool, typer.Option("--no-cache", help="Neither read nor write cached outputs.")] = (
-        False
-    )
+    Attributes:
+        cache: Folder to cache the model's outputs in, so that further evaluations of the same model and images need no
+            forward pass; evaluations may share it. By default cache in --out. It may be deleted at any time.
+        no_cache: Neither read nor write cached outputs.
+    """
+
+    cache: Path | None = None
+    no_cache: Annotated[bool, typer.Option("--no-cache")] = False
 
     def evaluation(self, out: Path, batches: BatchOptions, **settings: Any) -> EvaluationOptions:
         """The options of an evaluation.

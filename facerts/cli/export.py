@@ -13,50 +13,15 @@ from facerts.errors import Error
 
 
 def export(
-    run: Annotated[
-        Path,
-        typer.Argument(
-            help="Folder of a training run, path of a checkpoint, or insightface's pretrained weights (backbone.pth); "
-            "with --embedding-only also path of an .onnx embedder, or name of a shipped model (facerts models list)."
-        ),
-    ],
-    out: Annotated[Path, typer.Option(help="Path of the .onnx file to write.")],
-    precision: Annotated[
-        Literal["fp32", "fp16", "int8"],
-        typer.Option(
-            help="fp16 stores weights in half the size and computes in float32; int8 computes convolutions in 8 bits, "
-            "with ranges measured on the faces of --data."
-        ),
-    ] = "fp32",
-    embedding_only: Annotated[
-        bool,
-        typer.Option(
-            "--embedding-only",
-            help="Export only the embedding output, for the ArcFace loaders of other packages.",
-        ),
-    ] = False,
-    last_weights: Annotated[
-        bool,
-        typer.Option(
-            "--last-weights",
-            help="Export the weights of the last step instead of their moving average (optim.average).",
-        ),
-    ] = False,
-    data: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Aligned faces to check the export on and to measure int8 ranges on; by default the run's held-out "
-            "images, or else its training images."
-        ),
-    ] = None,
-    license: Annotated[str, typer.Option(help="License of the weights, written into the file.")] = "",
-    terms: Annotated[
-        str,
-        typer.Option(
-            help="License terms of the weights, written into the file; by default those of the recipe. Required for "
-            "pretrained weights."
-        ),
-    ] = "",
+    run: Path,
+    *,
+    out: Path,
+    precision: Literal["fp32", "fp16", "int8"] = "fp32",
+    embedding_only: Annotated[bool, typer.Option("--embedding-only")] = False,
+    last_weights: Annotated[bool, typer.Option("--last-weights")] = False,
+    data: list[str] | None = None,
+    license: str = "",
+    terms: str = "",
     json: Json = False,
 ) -> None:
     """Export a trained model as an ONNX file with a description, and check its outputs against PyTorch.
@@ -64,6 +29,20 @@ def export(
     Example: facerts export runs/faces_small_rts --out rts.onnx
 
     With --embedding-only it also accepts an ONNX model: facerts export facerts-small --embedding-only --out small.onnx
+
+    Args:
+        run: Folder of a training run, path of a checkpoint, or insightface's pretrained weights (backbone.pth); with
+            --embedding-only also path of an .onnx embedder, or name of a shipped model (facerts models list).
+        out: Path of the .onnx file to write.
+        precision: fp16 stores weights in half the size and computes in float32; int8 computes convolutions in 8 bits,
+            with ranges measured on the faces of --data.
+        embedding_only: Export only the embedding output, for the ArcFace loaders of other packages.
+        last_weights: Export the weights of the last step instead of their moving average (optim.average).
+        data: Aligned faces to check the export on and to measure int8 ranges on; by default the run's held-out images,
+            or else its training images.
+        license: License of the weights, written into the file.
+        terms: License terms of the weights, written into the file; by default those of the recipe. Required for
+            pretrained weights.
     """
     if (model := _model(run)) is not None:
         if not embedding_only or precision != "fp32" or last_weights or data or license or terms:

@@ -30,15 +30,15 @@ Out = Annotated[
 
 @dataclass(frozen=True)
 class AcceptanceOptions:
-    """The least quality of an image."""
+    """The least quality of an image.
 
-    min_quality: Annotated[
-        float | None, typer.Option(help="Minimum quality, instead of the model's own threshold.")
-    ] = None
-    keep: Annotated[
-        float | None,
-        typer.Option(help="Use the model's threshold that keeps this fraction of its calibration faces."),
-    ] = None
+    Attributes:
+        min_quality: Minimum quality, instead of the model's own threshold.
+        keep: Use the model's threshold that keeps this fraction of its calibration faces.
+    """
+
+    min_quality: float | None = None
+    keep: float | None = None
 
     def min_quality_of(self, scorer: Scorer) -> float | None:
         """The minimum for a model; None for its own.
@@ -53,12 +53,13 @@ class AcceptanceOptions:
 
 @dataclass(frozen=True)
 class EnrollmentOptions(AcceptanceOptions):
-    """The least quality of an enrolled image."""
+    """The least quality of an enrolled image.
 
-    keep_poor: Annotated[
-        bool,
-        typer.Option("--keep-poor", help="Enroll all images with a face; gallery check lists the poor ones."),
-    ] = False
+    Attributes:
+        keep_poor: Enroll all images with a face; gallery check lists the poor ones.
+    """
+
+    keep_poor: Annotated[bool, typer.Option("--keep-poor")] = False
 
     def min_quality_of(self, scorer: Scorer) -> float | None:
         if not self.keep_poor:
@@ -73,15 +74,9 @@ gallery = Commands(no_args_is_help=True, help="Galleries of known people: build,
 
 @gallery.command()
 def build(
-    folder: Annotated[
-        list[str],
-        typer.Argument(
-            help="Images by person: a folder with one subfolder for each, a record directory or tar shards.",
-            metavar="FOLDER...",
-        ),
-    ],
-    out: Annotated[Path, typer.Option(help="Gallery file to write (.npz).")],
+    folder: Annotated[list[str], typer.Argument(metavar="FOLDER...")],
     *,
+    out: Path,
     options: ScorerOptions,
     acceptance: EnrollmentOptions,
     json: Json = False,
@@ -91,6 +86,10 @@ def build(
     Exits with status 1 if any image could not be read.
 
     Example: facerts gallery build people/ --out people.npz
+
+    Args:
+        folder: Images by person: a folder with one subfolder for each, a record directory or tar shards.
+        out: Gallery file to write (.npz).
     """
     from facerts.galleries import Gallery, write_gallery
     from facerts.io.files import locked
@@ -108,19 +107,12 @@ def build(
 def search(
     file: GalleryFile,
     images: Images,
-    fpir: Annotated[
-        float,
-        typer.Option(
-            help="Share of searches for unknown people that may find somebody, above 0 and below 1."
-        ),
-    ] = 0.01,
-    k: Annotated[int, typer.Option("-k", min=1, help="Number of candidates of each face.")] = 1,
-    out: Out = None,
     *,
+    fpir: float = 0.01,
+    k: Annotated[int, typer.Option("-k", min=1)] = 1,
+    out: Out = None,
     options: ScorerOptions,
-    largest: Annotated[
-        bool, typer.Option("--largest", help="Search only for the largest face of each photo.")
-    ] = False,
+    largest: Annotated[bool, typer.Option("--largest")] = False,
     acceptance: AcceptanceOptions,
     json: Json = False,
 ) -> None:
@@ -129,6 +121,11 @@ def search(
     Exits with status 1 if any image could not be read.
 
     Example: facerts gallery search people.npz photos/ --fpir 0.01 --out found.csv
+
+    Args:
+        fpir: Share of searches for unknown people that may find somebody, above 0 and below 1.
+        k: Number of candidates of each face.
+        largest: Search only for the largest face of each photo.
     """
     from facerts.galleries import Decision, Match, read_gallery
     from facerts.scoring.sinks import check_sink
@@ -174,20 +171,11 @@ def search(
 @gallery.command()
 def check(
     file: GalleryFile,
+    *,
     out: Out = None,
-    percentile: Annotated[
-        float, typer.Option(min=0, max=100, help="An image with a lower percentile of quality is poor.")
-    ] = 0.5,
-    reason_percentile: Annotated[
-        float,
-        typer.Option(
-            min=0, max=100, help="So is an image with a reason, such as blurred, below this percentile."
-        ),
-    ] = 10.0,
-    missed: Annotated[
-        float,
-        typer.Option(help="Share of other people's images that may stay unnoticed, above 0 and below 1."),
-    ] = 0.08,
+    percentile: Annotated[float, typer.Option(min=0, max=100)] = 0.5,
+    reason_percentile: Annotated[float, typer.Option(min=0, max=100)] = 10.0,
+    missed: float = 0.08,
     json: Json = False,
 ) -> None:
     """List enrollments that are poor, not a face, of another person, or there twice; nothing is changed.
@@ -195,6 +183,11 @@ def check(
     Exits with status 1 if there are any. To remove them, look through the file and give it to gallery remove --from.
 
     Example: facerts gallery check people.npz --out check.csv
+
+    Args:
+        percentile: An image with a lower percentile of quality is poor.
+        reason_percentile: So is an image with a reason, such as blurred, below this percentile.
+        missed: Share of other people's images that may stay unnoticed, above 0 and below 1.
     """
     from facerts.galleries import Finding, Limits, check_gallery, read_gallery
     from facerts.scoring.sinks import check_sink
@@ -229,16 +222,19 @@ def check(
 @gallery.command()
 def best(
     file: GalleryFile,
-    k: Annotated[int, typer.Option("-k", min=1, help="Number of images of each person.")] = 1,
+    *,
+    k: Annotated[int, typer.Option("-k", min=1)] = 1,
     out: Out = None,
-    copy: Annotated[
-        Path | None, typer.Option(help="Folder to copy them to, with one subfolder for each person.")
-    ] = None,
+    copy: Path | None = None,
     json: Json = False,
 ) -> None:
     """List the best images of each person: of good quality, and like the person's other images.
 
     Example: facerts gallery best people.npz -k 3 --copy best/
+
+    Args:
+        k: Number of images of each person.
+        copy: Folder to copy them to, with one subfolder for each person.
     """
     from facerts.galleries import BestImage, best_images, copy_images, read_gallery
     from facerts.scoring.sinks import check_sink
@@ -269,11 +265,8 @@ def best(
 def add(
     file: GalleryFile,
     images: Images,
-    person: Annotated[
-        str | None,
-        typer.Option(help="Person of the images; by default images are in one subfolder for each person."),
-    ] = None,
     *,
+    person: str | None = None,
     options: ScorerOptions,
     acceptance: EnrollmentOptions,
     json: Json = False,
@@ -283,6 +276,9 @@ def add(
     Exits with status 1 if any image could not be read.
 
     Example: facerts gallery add people.npz photos/anna/ --person anna
+
+    Args:
+        person: Person of the images; by default images are in one subfolder for each person.
     """
     from facerts.galleries import read_gallery, write_gallery
     from facerts.io.files import locked
@@ -303,24 +299,20 @@ def add(
 @gallery.command()
 def remove(
     file: GalleryFile,
-    person: Annotated[
-        list[str] | None, typer.Option(help="Person to remove with all images; may be repeated.")
-    ] = None,
-    image: Annotated[
-        list[str] | None, typer.Option(help="Path of an image to remove, as enrolled; may be repeated.")
-    ] = None,
-    from_: Annotated[
-        Path | None,
-        typer.Option(
-            "--from",
-            help="Remove what this report of gallery check lists (.csv or .jsonl), but no person's last face.",
-        ),
-    ] = None,
+    *,
+    person: list[str] | None = None,
+    image: list[str] | None = None,
+    from_: Annotated[Path | None, typer.Option("--from")] = None,
     json: Json = False,
 ) -> None:
     """Remove people or images from a gallery, and print what was removed; the images themselves stay.
 
     Example: facerts gallery remove people.npz --from check.csv
+
+    Args:
+        person: Person to remove with all images; may be repeated.
+        image: Path of an image to remove, as enrolled; may be repeated.
+        from_: Remove what this report of gallery check lists (.csv or .jsonl), but no person's last face.
     """
     from facerts.galleries import Listed, correct_gallery, read_findings, read_gallery, write_gallery
     from facerts.io.files import locked

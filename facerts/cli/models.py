@@ -79,15 +79,18 @@ def verify(json: Json = False) -> None:
 
 @models.command()
 def pull(
-    name: Annotated[str, typer.Argument(help="Name of the model.")],
-    source: Annotated[
-        Path | None, typer.Option("--from", help="File to install, downloaded on another machine.")
-    ] = None,
+    name: str,
+    *,
+    source: Annotated[Path | None, typer.Option("--from")] = None,
     json: Json = False,
 ) -> None:
     """Download a model that does not ship, such as a detector, and check its SHA-256.
 
     Example: facerts models pull yunet
+
+    Args:
+        name: Name of the model.
+        source: File to install, downloaded on another machine.
     """
     from facerts.hub.fetch import pull as fetch
 
@@ -97,13 +100,14 @@ def pull(
 
 @models.command()
 def path(
-    name: Annotated[
-        str | None, typer.Argument(help="Name of the model; by default the default model.")
-    ] = None,
+    name: Annotated[str | None, typer.Argument()] = None,
 ) -> None:
     """Print the path of a model file, for programs that read ONNX files themselves.
 
     Example: facerts models path facerts-small
+
+    Args:
+        name: Name of the model; by default the default model.
     """
     from facerts.hub.fetch import downloadable_models, find_downloaded
     from facerts.hub.registry import find_shipped

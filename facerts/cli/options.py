@@ -59,35 +59,22 @@ Offline = Annotated[
 
 @dataclass(frozen=True)
 class ScorerOptions:
-    """The model that scores images, and the detector of their faces."""
+    """The model that scores images, and the detector of their faces.
+
+    Attributes:
+        det_threshold: Minimum detector score of a face; by default 0.6 for YuNet and 0.5 for SCRFD.
+        resize_crops: Every image is an aligned crop, a square of any size; implies --detector none.
+        batch_size: Number of crops per batch; by default 16 on the CPU and 64 elsewhere.
+        threads: Threads per forward pass; as many passes run at the same time as keep all cores busy.
+    """
 
     model: ModelOrDefault = None
     detector: Detector = "auto"
     offline: Offline = False
-    det_threshold: Annotated[
-        float | None,
-        typer.Option(
-            min=0, max=1, help="Minimum detector score of a face; by default 0.6 for YuNet and 0.5 for SCRFD."
-        ),
-    ] = None
-    resize_crops: Annotated[
-        bool,
-        typer.Option(
-            "--resize-crops",
-            help="Every image is an aligned crop, a square of any size; implies --detector none.",
-        ),
-    ] = False
-    batch_size: Annotated[
-        int | None,
-        typer.Option(min=1, help="Number of crops per batch; by default 16 on the CPU and 64 elsewhere."),
-    ] = None
-    threads: Annotated[
-        int,
-        typer.Option(
-            min=1,
-            help="Threads per forward pass; as many passes run at the same time as keep all cores busy.",
-        ),
-    ] = 1
+    det_threshold: Annotated[float | None, typer.Option(min=0, max=1)] = None
+    resize_crops: Annotated[bool, typer.Option("--resize-crops")] = False
+    batch_size: Annotated[int | None, typer.Option(min=1)] = None
+    threads: Annotated[int, typer.Option(min=1)] = 1
     provider: Provider = None
 
     def open(self) -> Scorer:
@@ -107,12 +94,15 @@ class ScorerOptions:
 
 @dataclass(frozen=True)
 class BatchOptions:
-    """How the forward passes of a model run."""
+    """How the forward passes of a model run.
 
-    batch_size: Annotated[int, typer.Option(min=1, help="Number of crops per batch.")] = 64
-    threads: Annotated[
-        int | None, typer.Option(min=1, help="Threads per forward pass; by default, ONNX Runtime decides.")
-    ] = None
+    Attributes:
+        batch_size: Number of crops per batch.
+        threads: Threads per forward pass; by default, ONNX Runtime decides.
+    """
+
+    batch_size: Annotated[int, typer.Option(min=1)] = 64
+    threads: Annotated[int | None, typer.Option(min=1)] = None
     provider: Provider = None
 
     def keywords(self) -> dict[str, Any]:
@@ -136,22 +126,17 @@ class CropOptions:
 
 @dataclass(frozen=True)
 class GroupOptions:
-    """Groups of the images, whose acceptance and errors are compared."""
+    """Groups of the images, whose acceptance and errors are compared.
 
-    groups: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Groups of the images: a CSV file with the header image,ATTRIBUTE[,ATTRIBUTE...] and a row for each "
-            "image, or ATTRIBUTE=REGEX, whose first group captures the value in each image's name; may be repeated.",
-        ),
-    ] = None
-    group_edges: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Edges of ranges of a numeric attribute, e.g. age=13,20,40,60: below 13, 13 to 19, ...; may be "
-            "repeated."
-        ),
-    ] = None
+    Attributes:
+        groups: Groups of the images: a CSV file with the header image,ATTRIBUTE[,ATTRIBUTE...] and a row for each
+            image, or ATTRIBUTE=REGEX, whose first group captures the value in each image's name; may be repeated.
+        group_edges: Edges of ranges of a numeric attribute, e.g. age=13,20,40,60: below 13, 13 to 19, ...; may be
+            repeated.
+    """
+
+    groups: list[str] | None = None
+    group_edges: list[str] | None = None
 
     def read(self) -> Groups | None:
         """The groups; None if none are given."""

@@ -37,22 +37,11 @@ posthoc = Commands(
 
 @posthoc.command()
 def graft(
-    model: Model,
-    quality: Annotated[
-        str,
-        typer.Option(
-            help="Name of a shipped model, or path of an .onnx model with a quality (a foreign one with its .json "
-            "beside it)."
-        ),
-    ],
-    out: Annotated[Path, typer.Option(help="Path of the .onnx file to write.")],
-    calibrate: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Your own faces, as for facerts calibrate, to choose quality and match thresholds on; may be repeated."
-        ),
-    ] = None,
     *,
+    model: Model,
+    quality: str,
+    out: Path,
+    calibrate: list[str] | None = None,
     batches: BatchOptions,
     json: Json = False,
 ) -> None:
@@ -61,6 +50,12 @@ def graft(
     Exits with status 1 if any of the faces to calibrate on could not be read.
 
     Example: facerts posthoc graft --quality facerts-small --model theirs.onnx --out joined.onnx
+
+    Args:
+        quality: Name of a shipped model, or path of an .onnx model with a quality (a foreign one with its .json beside
+            it).
+        out: Path of the .onnx file to write.
+        calibrate: Your own faces, as for facerts calibrate, to choose quality and match thresholds on; may be repeated.
     """
     from facerts.calibration.graft import graft_quality
 
@@ -96,93 +91,31 @@ def graft(
 
 @posthoc.command(METHOD)
 def head(
-    method: Annotated[str, typer.Argument(help="Name of the method: rts, dul, pfe, tau, tempnet, …")],
-    model: Model,
-    data: Annotated[list[str], typer.Option(help="Aligned images with identities; may be repeated.")],
-    out: Annotated[Path, typer.Option(help="Path of the .onnx file to write.")],
-    overrides: Annotated[
-        list[str] | None,
-        typer.Argument(help="Settings of the method, e.g. kl_weight=30 margin=0.4", metavar="[KEY=VALUE]..."),
-    ] = None,
-    tap: Annotated[
-        str | None,
-        typer.Option(
-            help="Name of an earlier tensor of the graph, as another input of the head besides the embedding."
-        ),
-    ] = None,
-    cache: Annotated[
-        Path | None,
-        typer.Option(
-            help="Folder that keeps the outputs of the embedder for the next run; by default beside --out."
-        ),
-    ] = None,
-    norm: Annotated[
-        bool | None,
-        typer.Option(
-            help="Use the logarithm of the embedding norm as another input of the head; by default if there is one."
-        ),
-    ] = None,
-    views: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            help="Number of views per image: itself and augmented ones. By default 1; 4 for methods that compare them.",
-        ),
-    ] = None,
-    flip: Annotated[bool, typer.Option(help="Mirror half of the augmented views.")] = True,
-    scale: Annotated[
-        float, typer.Option(min=0, max=0.9, help="Maximum relative change of scale of the augmented views.")
-    ] = 0.15,
-    shift: Annotated[
-        float,
-        typer.Option(
-            min=0, max=0.4, help="Maximum shift of the augmented views, as a share of the image side."
-        ),
-    ] = 0.04,
-    rotation: Annotated[
-        float, typer.Option(min=0, max=180, help="Maximum rotation of the augmented views, in degrees.")
-    ] = 8.0,
-    corruption: Annotated[
-        float,
-        typer.Option(
-            min=0,
-            max=1,
-            help="Share of the augmented views with a corruption: blur, noise, light, …",
-        ),
-    ] = 0.5,
-    max_severity: Annotated[
-        float,
-        typer.Option(
-            min=0.01,
-            max=1,
-            help="Maximum severity of the corruptions.",
-        ),
-    ] = 1.0,
-    hidden: Annotated[int, typer.Option(min=1, help="Number of units in the hidden layer.")] = 256,
-    epochs: Annotated[int, typer.Option(min=1, help="Maximum number of epochs.")] = 8,
-    train_batch: Annotated[int, typer.Option(min=2, help="Number of images per training step.")] = 512,
-    per_identity: Annotated[
-        int,
-        typer.Option(
-            min=2, help="Number of images per person in a step, for methods that compare images of a person."
-        ),
-    ] = 4,
-    lr: Annotated[float, typer.Option(min=0, help="Learning rate of Adam.")] = 1e-3,
-    holdout: Annotated[
-        float,
-        typer.Option(
-            min=0,
-            max=0.9,
-            help="Share of the identities held out: half of them to stop training early by their loss, half to compare "
-            "the head with facerts-small.",
-        ),
-    ] = 0.1,
-    seed: Annotated[
-        int, typer.Option(help="Seed of weights, order, views, noise and held-out identities.")
-    ] = 0,
-    device: Annotated[str, typer.Option(help="Device to train on: auto, cpu or cuda.")] = "auto",
-    terms: Annotated[str, typer.Option(help="License terms of the images, written into the file.")] = "",
+    method: str,
+    overrides: Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...")] = None,
     *,
+    model: Model,
+    data: list[str],
+    out: Path,
+    tap: str | None = None,
+    cache: Path | None = None,
+    norm: bool | None = None,
+    views: Annotated[int | None, typer.Option(min=1)] = None,
+    flip: bool = True,
+    scale: Annotated[float, typer.Option(min=0, max=0.9)] = 0.15,
+    shift: Annotated[float, typer.Option(min=0, max=0.4)] = 0.04,
+    rotation: Annotated[float, typer.Option(min=0, max=180)] = 8.0,
+    corruption: Annotated[float, typer.Option(min=0, max=1)] = 0.5,
+    max_severity: Annotated[float, typer.Option(min=0.01, max=1)] = 1.0,
+    hidden: Annotated[int, typer.Option(min=1)] = 256,
+    epochs: Annotated[int, typer.Option(min=1)] = 8,
+    train_batch: Annotated[int, typer.Option(min=2)] = 512,
+    per_identity: Annotated[int, typer.Option(min=2)] = 4,
+    lr: Annotated[float, typer.Option(min=0)] = 1e-3,
+    holdout: Annotated[float, typer.Option(min=0, max=0.9)] = 0.1,
+    seed: int = 0,
+    device: str = "auto",
+    terms: str = "",
     batches: BatchOptions,
     json: Json = False,
 ) -> None:
@@ -191,6 +124,32 @@ def head(
     The head is compared with the quality of facerts-small on held-out people.
 
     Example: facerts posthoc rts --model theirs.onnx --data faces/ --out scored.onnx
+
+    Args:
+        method: Name of the method: rts, dul, pfe, tau, tempnet, …
+        data: Aligned images with identities; may be repeated.
+        out: Path of the .onnx file to write.
+        overrides: Settings of the method, e.g. kl_weight=30 margin=0.4
+        tap: Name of an earlier tensor of the graph, as another input of the head besides the embedding.
+        cache: Folder that keeps the outputs of the embedder for the next run; by default beside --out.
+        norm: Use the logarithm of the embedding norm as another input of the head; by default if there is one.
+        views: Number of views per image: itself and augmented ones. By default 1; 4 for methods that compare them.
+        flip: Mirror half of the augmented views.
+        scale: Maximum relative change of scale of the augmented views.
+        shift: Maximum shift of the augmented views, as a share of the image side.
+        rotation: Maximum rotation of the augmented views, in degrees.
+        corruption: Share of the augmented views with a corruption: blur, noise, light, …
+        max_severity: Maximum severity of the corruptions.
+        hidden: Number of units in the hidden layer.
+        epochs: Maximum number of epochs.
+        train_batch: Number of images per training step.
+        per_identity: Number of images per person in a step, for methods that compare images of a person.
+        lr: Learning rate of Adam.
+        holdout: Share of the identities held out: half of them to stop training early by their loss, half to compare
+            the head with facerts-small.
+        seed: Seed of weights, order, views, noise and held-out identities.
+        device: Device to train on: auto, cpu or cuda.
+        terms: License terms of the images, written into the file.
     """
     from facerts.hub.registry import find_model
     from facerts.training.posthoc import HeadSettings, add_quality

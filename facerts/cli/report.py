@@ -9,23 +9,21 @@ import typer
 
 
 def report(
-    folders: Annotated[
-        list[Path],
-        typer.Argument(help="Result folders, training runs, or both; several are shown side by side."),
-    ],
-    out: Annotated[Path, typer.Option(help="The .html file to write.")],
-    title: Annotated[str, typer.Option(help="Title of the page.")] = "facerts report",
-    images: Annotated[
-        bool,
-        typer.Option(
-            "--images/--no-images",
-            help="Include images of the data. Without them, the page also has no file names, commands or paths.",
-        ),
-    ] = True,
+    folders: list[Path],
+    *,
+    out: Path,
+    title: str = "facerts report",
+    images: Annotated[bool, typer.Option("--images/--no-images")] = True,
 ) -> None:
     """Write results and training curves as one self-contained HTML page that begins with a verdict.
 
     Example: facerts report results runs/faces_small_rts --out report.html
+
+    Args:
+        folders: Result folders, training runs, or both; several are shown side by side.
+        out: The .html file to write.
+        title: Title of the page.
+        images: Include images of the data. Without them, the page also has no file names, commands or paths.
     """
     from facerts.report import write_report
 

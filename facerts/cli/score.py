@@ -28,68 +28,41 @@ STDOUT = Path("-")
 
 def score(
     paths: Images,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            "-o",
-            help="File to write the rows to: .csv, .jsonl or .parquet; - for CSV on standard output, or JSON lines "
-            "with --json. By default, a table shows the first 50 rows.",
-        ),
-    ] = None,
     *,
+    out: Annotated[Path | None, typer.Option("--out", "-o")] = None,
     options: ScorerOptions,
-    largest: Annotated[
-        bool, typer.Option("--largest", help="Score only the largest face of each photo.")
-    ] = False,
-    min_quality: Annotated[
-        float | None, typer.Option(help="Accept faces with at least this quality.")
-    ] = None,
-    keep: Annotated[
-        float | None,
-        typer.Option(
-            help="Accept faces above the model's threshold that keeps this fraction of its calibration faces."
-        ),
-    ] = None,
-    save_crops: Annotated[
-        Path | None, typer.Option(help="Folder to save the aligned crops in, as PNG.")
-    ] = None,
-    copy_accepted: Annotated[
-        Path | None, typer.Option(help="Folder to copy images with an accepted face to.")
-    ] = None,
-    copy_rejected: Annotated[
-        Path | None, typer.Option(help="Folder to copy images without an accepted face to.")
-    ] = None,
-    annotate: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="Folder to save the images in with their faces drawn in, as JPEG: boxes, points and quality, in the "
-            "color of the decision.",
-        ),
-    ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted run.")] = False,
-    engine: Annotated[
-        Literal["local", "ray"],
-        typer.Option(
-            help="local: in this process; ray: in many processes, on this machine or a Ray cluster."
-        ),
-    ] = "local",
-    ray_address: Annotated[
-        str | None,
-        typer.Option(
-            help="Ray cluster to use, HOST:PORT or auto; by default Ray is started on this machine."
-        ),
-    ] = None,
-    ray_workers: Annotated[
-        int | None,
-        typer.Option(min=1, help="Number of workers, each with --threads cores; by default as many as fit."),
-    ] = None,
+    largest: Annotated[bool, typer.Option("--largest")] = False,
+    min_quality: float | None = None,
+    keep: float | None = None,
+    save_crops: Path | None = None,
+    copy_accepted: Path | None = None,
+    copy_rejected: Path | None = None,
+    annotate: Annotated[Path | None, typer.Option(metavar="DIR")] = None,
+    resume: Annotated[bool, typer.Option("--resume")] = False,
+    engine: Literal["local", "ray"] = "local",
+    ray_address: str | None = None,
+    ray_workers: Annotated[int | None, typer.Option(min=1)] = None,
     json: Json = False,
 ) -> None:
     """Score images: one row per face, with quality and uncertainty. Exits with status 1 if any image could not be read.
 
     Example: facerts score photo.jpg
+
+    Args:
+        out: File to write the rows to: .csv, .jsonl or .parquet; - for CSV on standard output, or JSON lines with
+            --json. By default, a table shows the first 50 rows.
+        largest: Score only the largest face of each photo.
+        min_quality: Accept faces with at least this quality.
+        keep: Accept faces above the model's threshold that keeps this fraction of its calibration faces.
+        save_crops: Folder to save the aligned crops in, as PNG.
+        copy_accepted: Folder to copy images with an accepted face to.
+        copy_rejected: Folder to copy images without an accepted face to.
+        annotate: Folder to save the images in with their faces drawn in, as JPEG: boxes, points and quality, in the
+            color of the decision.
+        resume: Continue an interrupted run.
+        engine: local: in this process; ray: in many processes, on this machine or a Ray cluster.
+        ray_address: Ray cluster to use, HOST:PORT or auto; by default Ray is started on this machine.
+        ray_workers: Number of workers, each with --threads cores; by default as many as fit.
     """
     from facerts.datasets import open_images
     from facerts.integrations.ray import Workers, import_ray, run_job_on_ray

@@ -20,114 +20,69 @@ TOKEN_VARIABLE = "FACERTS_TOKEN"
 
 @dataclass(frozen=True)
 class ServiceOptions(ScorerOptions):
-    """The model and detector of a service, whose requests share batches."""
+    """The model and detector of a service, whose requests share batches.
 
-    batch_size: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            help="Maximum number of crops in a batch, which requests share; 1 gives each crop a batch of its own.",
-        ),
-    ] = 8
+    Attributes:
+        batch_size: Maximum number of crops in a batch, which requests share; 1 gives each crop a batch of its own.
+    """
+
+    batch_size: Annotated[int | None, typer.Option(min=1)] = 8
 
 
 def serve(
+    *,
     options: ServiceOptions,
-    host: Annotated[
-        str, typer.Option(help="Address to listen on; the default is reachable only from this machine.")
-    ] = "127.0.0.1",
-    port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Port to listen on; 0 for any free port.")
-    ] = 8000,
-    token: Annotated[
-        str | None,
-        typer.Option(
-            envvar=TOKEN_VARIABLE,
-            help="Bearer token that requests must carry. Other users of this machine can see command lines: prefer the "
-            "variable or --token-file.",
-        ),
-    ] = None,
-    token_file: Annotated[Path | None, typer.Option(help="File whose first line is the token.")] = None,
-    keep: Annotated[
-        float | None,
-        typer.Option(
-            help="Accept faces above the model's threshold that keeps this fraction of its calibration faces, "
-            "unless a request sets a threshold."
-        ),
-    ] = None,
-    min_quality: Annotated[
-        float | None,
-        typer.Option(help="Accept faces with at least this quality, unless a request sets a threshold."),
-    ] = None,
-    fmr: Annotated[
-        float | None,
-        typer.Option(
-            help="False match rate of /v1/verify, unless a request sets one; by default 0.001. One of those that the "
-            "model was calibrated for."
-        ),
-    ] = None,
-    gallery: Annotated[
-        Path | None,
-        typer.Option(
-            help="Gallery file for /v1/search, written by facerts gallery build with the same model. Read once, at "
-            "the start.",
-            metavar="FILE",
-        ),
-    ] = None,
-    fpir: Annotated[
-        float,
-        typer.Option(
-            help="False positive identification rate of /v1/search, unless a request sets one: the share of searches "
-            "for unknown people that may find somebody."
-        ),
-    ] = 0.01,
-    max_bytes: Annotated[int, typer.Option(min=1, help="Maximum size of a request body, in bytes.")] = 32
-    << 20,
-    max_pixels: Annotated[
-        int, typer.Option(min=1, help="Maximum number of pixels of an image.")
-    ] = 32_000_000,
-    max_faces: Annotated[
-        int, typer.Option(min=1, help="Score at most this many faces per image, largest first.")
-    ] = 100,
-    max_images: Annotated[
-        int,
-        typer.Option(min=1, help="Maximum number of images per request."),
-    ] = 16,
-    queue: Annotated[
-        int,
-        typer.Option(min=1, help="Maximum number of requests in progress; further requests get 503."),
-    ] = 64,
-    timeout: Annotated[
-        float,
-        typer.Option(
-            help="Seconds for a request's body to arrive, again to compute the response, and again for it to be read."
-        ),
-    ] = 30.0,
-    header_timeout: Annotated[float, typer.Option(help="Seconds for a request's headers to arrive.")] = 10.0,
-    allowed_host: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME",
-            help="Another host name or address of the service, besides localhost, --host and the address that a "
-            "request arrives at; may be repeated. * for any.",
-        ),
-    ] = None,
-    allowed_origin: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="ORIGIN",
-            help="Another origin whose pages may send requests, e.g. https://faces.example, besides the service's own; "
-            "may be repeated. * for any.",
-        ),
-    ] = None,
-    batch_wait_ms: Annotated[
-        float,
-        typer.Option(min=0, help="Wait this many milliseconds for a batch that is not full yet."),
-    ] = 0.0,
+    host: str = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535)] = 8000,
+    token: Annotated[str | None, typer.Option(envvar=TOKEN_VARIABLE)] = None,
+    token_file: Path | None = None,
+    keep: float | None = None,
+    min_quality: float | None = None,
+    fmr: float | None = None,
+    gallery: Annotated[Path | None, typer.Option(metavar="FILE")] = None,
+    fpir: float = 0.01,
+    max_bytes: Annotated[int, typer.Option(min=1)] = 32 << 20,
+    max_pixels: Annotated[int, typer.Option(min=1)] = 32_000_000,
+    max_faces: Annotated[int, typer.Option(min=1)] = 100,
+    max_images: Annotated[int, typer.Option(min=1)] = 16,
+    queue: Annotated[int, typer.Option(min=1)] = 64,
+    timeout: float = 30.0,
+    header_timeout: float = 10.0,
+    allowed_host: Annotated[list[str] | None, typer.Option(metavar="NAME")] = None,
+    allowed_origin: Annotated[list[str] | None, typer.Option(metavar="ORIGIN")] = None,
+    batch_wait_ms: Annotated[float, typer.Option(min=0)] = 0.0,
 ) -> None:
     """Serve scoring over HTTP, with a web page for trying it out; see docs/serve.md.
 
     Example: facerts serve --detector yunet.onnx --port 8000
+
+    Args:
+        host: Address to listen on; the default is reachable only from this machine.
+        port: Port to listen on; 0 for any free port.
+        token: Bearer token that requests must carry. Other users of this machine can see command lines: prefer the
+            variable or --token-file.
+        token_file: File whose first line is the token.
+        keep: Accept faces above the model's threshold that keeps this fraction of its calibration faces, unless a
+            request sets a threshold.
+        min_quality: Accept faces with at least this quality, unless a request sets a threshold.
+        fmr: False match rate of /v1/verify, unless a request sets one; by default 0.001. One of those that the model
+            was calibrated for.
+        gallery: Gallery file for /v1/search, written by facerts gallery build with the same model. Read once, at the
+            start.
+        fpir: False positive identification rate of /v1/search, unless a request sets one: the share of searches for
+            unknown people that may find somebody.
+        max_bytes: Maximum size of a request body, in bytes.
+        max_pixels: Maximum number of pixels of an image.
+        max_faces: Score at most this many faces per image, largest first.
+        max_images: Maximum number of images per request.
+        queue: Maximum number of requests in progress; further requests get 503.
+        timeout: Seconds for a request's body to arrive, again to compute the response, and again for it to be read.
+        header_timeout: Seconds for a request's headers to arrive.
+        allowed_host: Another host name or address of the service, besides localhost, --host and the address that a
+            request arrives at; may be repeated. * for any.
+        allowed_origin: Another origin whose pages may send requests, e.g. https://faces.example, besides the service's
+            own; may be repeated. * for any.
+        batch_wait_ms: Wait this many milliseconds for a batch that is not full yet.
     """
     from facerts.serving import Settings, build, listen
     from facerts.serving import serve as run_server

@@ -18,38 +18,14 @@ def _seconds(text: str) -> float:
 
 
 def train(
-    recipe: Annotated[
-        str,
-        typer.Argument(
-            help="A recipe file, or the name of a recipe that ships: casia, deepglint and faces_small with "
-            "method=NAME, or casia_rts, deepglint_rts, facerts_small, demo … (see recipes/ for all of them)."
-        ),
-    ],
-    overrides: Annotated[
-        list[str] | None,
-        typer.Argument(
-            help="Recipe fields to override, by their dotted names: method=pfe optim.lr=0.05 data.workers=4",
-            metavar="[KEY=VALUE]...",
-        ),
-    ] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder of the run; by default runs/NAME.")] = None,
-    resume: Annotated[bool, typer.Option(help="Continue from the last checkpoint in the folder.")] = False,
-    budget: Annotated[
-        float | None,
-        typer.Option(
-            parser=_seconds,
-            metavar="DURATION",
-            help="Time for the whole run, such as 20m or 1h30m. The schedule is shortened as the measured speed "
-            "demands, so that the run ends with it in time.",
-        ),
-    ] = None,
-    corrupt_fraction: Annotated[
-        float | None,
-        typer.Option(help="Share of the training images to blur; short for data.corrupt_fraction=…"),
-    ] = None,
-    show: Annotated[
-        bool, typer.Option("--show", help="Print the complete recipe, and do not train.")
-    ] = False,
+    recipe: str,
+    overrides: Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...")] = None,
+    *,
+    out: Path | None = None,
+    resume: bool = False,
+    budget: Annotated[float | None, typer.Option(parser=_seconds, metavar="DURATION")] = None,
+    corrupt_fraction: float | None = None,
+    show: Annotated[bool, typer.Option("--show")] = False,
 ) -> None:
     """Train a model with a recipe.
 
@@ -60,6 +36,17 @@ def train(
 
     Example: facerts train faces_small method=rts optim.lr=0.02 --out runs/first
     Example: facerts train faces_small method=rts --budget 20m --out runs/short
+
+    Args:
+        recipe: A recipe file, or the name of a recipe that ships: casia, deepglint and faces_small with method=NAME, or
+            casia_rts, deepglint_rts, facerts_small, demo … (see recipes/ for all of them).
+        overrides: Recipe fields to override, by their dotted names: method=pfe optim.lr=0.05 data.workers=4
+        out: Folder of the run; by default runs/NAME.
+        resume: Continue from the last checkpoint in the folder.
+        budget: Time for the whole run, such as 20m or 1h30m. The schedule is shortened as the measured speed demands,
+            so that the run ends with it in time.
+        corrupt_fraction: Share of the training images to blur; short for data.corrupt_fraction=…
+        show: Print the complete recipe, and do not train.
     """
     from facerts.training.loop import train as run
     from facerts.training.recipe import load_recipe

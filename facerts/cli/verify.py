@@ -29,37 +29,15 @@ if TYPE_CHECKING:
 
 
 def verify(
-    first: Annotated[str | None, typer.Argument(help="The first image.", metavar="A")] = None,
-    second: Annotated[str | None, typer.Argument(help="The second image.", metavar="B")] = None,
-    pairs: Annotated[
-        Path | None,
-        typer.Option(
-            help="Instead of two images, a list of pairs: .csv or .tsv with two columns of paths, or with a header "
-            "that names two of them first and second; or .txt with two paths on each line."
-        ),
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="With --pairs: file to write the rows to, .csv, .jsonl or .parquet.")
-    ] = None,
+    first: Annotated[str | None, typer.Argument(metavar="A")] = None,
+    second: Annotated[str | None, typer.Argument(metavar="B")] = None,
     *,
+    pairs: Path | None = None,
+    out: Path | None = None,
     options: ScorerOptions,
-    fmr: Annotated[
-        float,
-        typer.Option(
-            help="False match rate: the share of the pairs of different people that may be taken for one person. One "
-            "of those that the model was calibrated for."
-        ),
-    ] = 1e-3,
-    keep: Annotated[
-        float | None,
-        typer.Option(
-            help="Decide only on faces above the model's threshold that keeps this fraction of its calibration faces; "
-            "by default 0.95."
-        ),
-    ] = None,
-    min_quality: Annotated[
-        float | None, typer.Option(help="Instead, decide only on faces with at least this quality.")
-    ] = None,
+    fmr: float = 1e-3,
+    keep: float | None = None,
+    min_quality: float | None = None,
     json: Json = False,
 ) -> None:
     """Decide whether two images show the same person, at a calibrated error rate.
@@ -69,6 +47,18 @@ def verify(
     compared.
 
     Example: facerts verify a.jpg b.jpg --fmr 0.001
+
+    Args:
+        first: The first image.
+        second: The second image.
+        pairs: Instead of two images, a list of pairs: .csv or .tsv with two columns of paths, or with a header that
+            names two of them first and second; or .txt with two paths on each line.
+        out: With --pairs: file to write the rows to, .csv, .jsonl or .parquet.
+        fmr: False match rate: the share of the pairs of different people that may be taken for one person. One of those
+            that the model was calibrated for.
+        keep: Decide only on faces above the model's threshold that keeps this fraction of its calibration faces; by
+            default 0.95.
+        min_quality: Instead, decide only on faces with at least this quality.
     """
     from facerts.scoring.pair_list import read_pair_list, verify_list
     from facerts.scoring.sinks import check_sink
