@@ -10,17 +10,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from numpy.typing import NDArray
 
 from facerts.datasets import open_source
 from facerts.embedding import FaceOutputs
 from facerts.errors import DataError
 from facerts.images.corruptions import degrade
-from facerts.training.checkpoint import load_checkpoint
 from facerts.training.log import RunLog
 from facerts.training.loop import train
-from facerts.training.recipe import Recipe, changed_fields
+from facerts.training.recipe import Recipe
 from facerts.training.validation import DegradedFaces
 
 MakeRecipe = Callable[..., Recipe]
@@ -103,28 +101,9 @@ def test_a_run_logs_quality_before_its_first_step_and_at_every_validation(
     assert f"6 faces of {lines[0]['name']}" in capfd.readouterr().err
 
 
-@pytest.mark.slow
-def test_measuring_changes_no_weights_and_is_off_by_default(make_recipe: MakeRecipe, tmp_path: Path) -> None:
-    on, off = make_recipe(*DEGRADED), make_recipe(*DEGRADED[1:])
-    assert changed_fields(on, off) == []
-    train(on, tmp_path / "on")
-    train(off, tmp_path / "off")
-    assert quality_lines(tmp_path / "off") == []
-    (_, first), (_, second) = (load_checkpoint(tmp_path / name / "checkpoint.pt") for name in ("on", "off"))
-    for name, weight in first["network"].items():
-        assert torch.equal(weight, second["network"][name]), name
-
-
 def test_without_held_out_faces_there_is_nothing_to_measure(make_recipe: MakeRecipe, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"validation\.degraded.*set validation\.heldout"):
         train(make_recipe("validation.degraded=6"), tmp_path / "run")
-
-
-def test_a_run_that_starts_again_starts_its_log_again(tmp_path: Path) -> None:
-    for _ in range(2):
-        with RunLog(tmp_path, 0) as log:
-            log.write("quality", 0, name="people", corruption="blur/0.8", uncertainty_p50=1.0)
-    assert len(quality_lines(tmp_path)) == 1
 
 
 def test_each_set_has_curves_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

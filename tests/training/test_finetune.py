@@ -18,7 +18,7 @@ from facerts.io.files import sha256_file
 from facerts.training.checkpoint import FILE, load_checkpoint
 from facerts.training.class_head.partial_fc import ClassCenters
 from facerts.training.distributed.collectives import Processes
-from facerts.training.export.from_checkpoint import describe, export_run
+from facerts.training.export.from_checkpoint import export_run
 from facerts.training.init_weights import init_weights, open_network
 from facerts.training.learner import Learner
 from facerts.training.loop import train
@@ -134,14 +134,6 @@ def test_heads_that_do_not_fit_are_initialized_randomly(
         assert torch.equal(value, expected[name]), name
 
 
-def test_centers_are_initialized_randomly_for_other_identities(
-    make_recipe: MakeRecipe, first_stage: Path
-) -> None:
-    learner = Learner(make_recipe(f"backbone.weights={first_stage}"), identities=5)
-    assert learner.centers.weight.shape == (5, 16)
-    assert torch.equal(learner.centers.weight, Learner(make_recipe(), identities=5).centers.weight)
-
-
 def test_each_process_takes_its_own_centers(make_recipe: MakeRecipe, first_stage: Path) -> None:
     learner = Learner(make_recipe(), identities=8)
     _, state = load_checkpoint(first_stage / FILE)
@@ -213,9 +205,3 @@ def test_weights_of_another_architecture_are_not_exported(tmp_path: Path) -> Non
     torch.save({"stem.weight": torch.zeros(2)}, tmp_path / "vit.pth")
     with pytest.raises(ModelError, match=r"vit\.pth: neither .* nor an IResNet .* is stem\.weight"):
         export_run(tmp_path / "vit.pth", tmp_path / "m.onnx", terms=TERMS)
-
-
-def test_the_terms_of_a_run_can_be_replaced(first_stage: Path) -> None:
-    ready = open_network(first_stage)
-    for terms, expected in (("", "none"), (TERMS, TERMS)):
-        assert describe(ready, ["embedding"], name="m", terms=terms).terms == expected

@@ -164,29 +164,3 @@ def test_a_finished_run_is_left_as_it_is(
     assert f"{folder}: this run is finished, after all of its 2 steps; nothing was changed" in error
     assert "facerts export" in error
     assert "training tiny" not in error
-
-
-def test_a_resumed_run_says_where_it_continues_and_counts_its_own_steps(
-    make_recipe: MakeRecipe,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    from facerts.training.learner import Learner
-
-    folder, step = tmp_path / "run", Learner.step
-
-    def cut(self: Learner, crops: object, batch: object, rate: float) -> object:
-        if batch.step == 4:  # type: ignore[attr-defined]
-            raise KeyboardInterrupt
-        return step(self, crops, batch, rate)  # type: ignore[arg-type]
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Learner, "step", cut)
-        with pytest.raises(KeyboardInterrupt):
-            train(make_recipe(), folder)
-    capsys.readouterr()
-    train(make_recipe(), folder, resume=True)
-    error = capsys.readouterr().err
-    assert f"  resumed    {folder / 'checkpoint.pt'}, after step 3 of 8" in error
-    assert "trained 5 steps, 80 images in" in error

@@ -79,7 +79,12 @@ def test_two_processes_do_not_train_in_one_folder(make_recipe: MakeRecipe, tmp_p
     ("precision", "workers"), [("fp32", 0), *(pytest.param(*c, marks=pytest.mark.slow) for c in SLOW)]
 )
 def test_an_interrupted_run_ends_with_the_same_weights_bit_for_bit(
-    make_recipe: MakeRecipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, precision: str, workers: int
+    make_recipe: MakeRecipe,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    precision: str,
+    workers: int,
 ) -> None:
     recipe = make_recipe(f"compute.precision={precision}", f"data.workers={workers}")
     train(recipe, tmp_path / "whole")
@@ -99,7 +104,11 @@ def test_an_interrupted_run_ends_with_the_same_weights_bit_for_bit(
         train(recipe, tmp_path / "cut")
     monkeypatch.setattr(RTS, "loss", original)
     torch.manual_seed(99)  # a resumed run does not depend on the state of the global generator
+    capsys.readouterr()
     train(recipe, tmp_path / "cut", resume=True)
+    shown = capsys.readouterr().err
+    assert f"  resumed    {tmp_path / 'cut' / 'checkpoint.pt'}, after step 3 of 8" in shown
+    assert "trained 5 steps, 80 images in" in shown
     assert_same(weights(tmp_path / "whole"), weights(tmp_path / "cut"))
     # Each step is logged once, although the run had logged step 4 after its checkpoint at step 3.
     assert [line["step"] for line in log_lines(tmp_path / "cut")] == [2, 4, 6, 8]

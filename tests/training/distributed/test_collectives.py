@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -49,14 +50,6 @@ def batch_of(processes: Processes, step: int) -> tuple[Tensor, Batch]:
     return features[mine], Batch(labels[mine], samples[mine], step, 7, 0.8, processes)
 
 
-def in_processes(function: Callable[..., None], count: int, *arguments: object) -> None:
-    """Call ``function(rank, count, *arguments)`` in so many processes, which import PyTorch once for all of them."""
-    multiprocessing.set_forkserver_preload([__name__])
-    torch.multiprocessing.start_processes(  # type: ignore[no-untyped-call]
-        function, (count, *arguments), nprocs=count, start_method="forkserver"
-    )
-
-
 def gradients_of(name: str, processes: Processes, chunk: int = 4) -> list[Tensor]:
     """Gradients of network, state and all centers after a few steps, and the state itself."""
     torch.manual_seed(0)
@@ -86,33 +79,47 @@ def gradients_of(name: str, processes: Processes, chunk: int = 4) -> list[Tensor
     return found
 
 
-def talk(rank: int, count: int, port: int, folder: str) -> None:
-    """The program of each process; the first saves the results."""
+def gradients(processes: Processes, names: list[str]) -> dict[str, list[Tensor]]:
+    return {name: gradients_of(name, processes) for name in names}
+
+
+def talk(
+    rank: int, count: int, port: int, program: Callable[..., object], argument: object, out: str
+) -> None:
+    """Let each process run a program; the first saves the results."""
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     torch.set_num_threads(1)
     torch.distributed.init_process_group("gloo", rank=rank, world_size=count)
     processes = current_processes()
-    found = {name: gradients_of(name, processes) for name in CLASSIFY}
+    results = program(processes, argument)
     if processes.first:
-        torch.save(found, Path(folder) / "found.pt")
+        torch.save(results, out)
     torch.distributed.destroy_process_group()
+
+
+def in_processes(count: int, program: Callable[..., object], argument: object, folder: Path) -> Any:
+    """The results of a program in so many processes, which import PyTorch once for all of them."""
+    multiprocessing.set_forkserver_preload([__name__])
+    arguments = (count, free_port(), program, argument, str(folder / "results.pt"))
+    torch.multiprocessing.start_processes(  # type: ignore[no-untyped-call]
+        talk, arguments, nprocs=count, start_method="forkserver"
+    )
+    return torch.load(folder / "results.pt")
 
 
 @pytest.fixture(scope="module")
 def alone() -> dict[str, list[Tensor]]:
-    return {name: gradients_of(name, Processes()) for name in CLASSIFY}
+    return gradients(Processes(), CLASSIFY)
 
 
 @pytest.mark.parametrize("count", [2, pytest.param(4, marks=pytest.mark.slow)])
 def test_several_processes_give_the_gradients_of_one(
     alone: dict[str, list[Tensor]], tmp_path: Path, count: int
 ) -> None:
-    in_processes(talk, count, free_port(), str(tmp_path))
-    found = torch.load(tmp_path / "found.pt")
-    assert found.keys() == alone.keys()
+    together = in_processes(count, gradients, CLASSIFY, tmp_path)
     for name in CLASSIFY:
-        assert len(found[name]) == len(alone[name]) > 2
-        for mine, expected in zip(found[name], alone[name], strict=True):
+        assert len(together[name]) == len(alone[name]) > 2
+        for mine, expected in zip(together[name], alone[name], strict=True):
             assert mine.abs().max() > 0
             torch.testing.assert_close(
                 mine, expected, rtol=1e-10, atol=1e-10, msg=f"{name}: {mine} {expected}"
@@ -164,17 +171,10 @@ def exactly() -> Iterator[None]:
             torch.set_default_dtype(torch.float32)
 
 
-def learn(rank: int, count: int, port: int, recipes: dict[str, str], folder: str) -> None:
-    """The program of each process, which trains all recipes; the first saves the results."""
-    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-    torch.set_num_threads(1)
-    torch.distributed.init_process_group("gloo", rank=rank, world_size=count)
-    processes = current_processes()
+def learn(processes: Processes, recipes: dict[str, str]) -> dict[str, dict[str, Tensor]]:
+    """The weights after each recipe."""
     with exactly():
-        found = {way: trained(Recipe.model_validate_json(text), processes) for way, text in recipes.items()}
-    if processes.first:
-        torch.save(found, Path(folder) / "found.pt")
-    torch.distributed.destroy_process_group()
+        return {way: trained(Recipe.model_validate_json(text), processes) for way, text in recipes.items()}
 
 
 @pytest.mark.slow
@@ -187,22 +187,21 @@ def test_several_processes_train_the_same_network_as_one(
     )
     common = ("backbone.dropout=0", f"backbone.weights={tmp_path / 'start.pt'}")
     recipes = {way: make_recipe(*common, *overrides) for way, overrides in WAYS.items()}
-    with exactly():
-        alone = {way: trained(recipe, Processes()) for way, recipe in recipes.items()}
     texts = {way: recipe.model_dump_json() for way, recipe in recipes.items()}
-    in_processes(learn, 2, free_port(), texts, str(tmp_path))
-    found = torch.load(tmp_path / "found.pt")
+    alone, together = learn(Processes(), texts), in_processes(2, learn, texts, tmp_path)
     begun = {
         f"network.{name}": value for name, value in Learner(start, IDENTITIES).network.state_dict().items()
     }
     for way in WAYS:
-        assert found[way].keys() == alone[way].keys()
+        assert together[way].keys() == alone[way].keys()
         moved = [name for name, value in begun.items() if (alone[way][name] - value).abs().max() > 1e-6]
         heads_alone = all(name.startswith("network.heads.") for name in moved)
         assert len(moved) >= 2
         assert heads_alone == (way == "on a frozen network")
         for name, value in alone[way].items():
-            torch.testing.assert_close(found[way][name], value, rtol=1e-8, atol=1e-10, msg=f"{way}: {name}")
+            torch.testing.assert_close(
+                together[way][name], value, rtol=1e-8, atol=1e-10, msg=f"{way}: {name}"
+            )
 
 
 @pytest.mark.parametrize("name", CLASSIFY)
@@ -341,17 +340,15 @@ def test_the_shares_of_all_processes_are_the_batch(make_recipe: Callable[..., Re
         TrainingData(recipe, Processes(0, 3))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("parts", [2, 4])
 def test_a_batch_in_parts_has_the_gradients_of_the_whole(
-    make_recipe: Callable[..., Recipe], monkeypatch: pytest.MonkeyPatch, parts: int
+    make_recipe: Callable[..., Recipe], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wide = lambda crops, channels_last: to_network_input(crops).double()  # noqa: E731
     monkeypatch.setattr("facerts.training.learner.to_network_input", wide)
     # BatchNorm normalizes each part separately; with fixed statistics the parts are independent.
     monkeypatch.setattr(FaceNetwork, "train", lambda self, mode=True: nn.Module.train(self, False))
     found = []
-    for accumulate in (1, parts):
+    for accumulate in (1, 4):
         # With a clip_norm that clips nothing, the centers have a gradient with a single part too.
         recipe = make_recipe("backbone.dropout=0", f"compute.accumulate={accumulate}", "optim.clip_norm=1e30")
         data = TrainingData(recipe)

@@ -85,15 +85,6 @@ def test_lite_moves_the_first_stride_into_the_stem_and_nothing_else() -> None:
     assert shapes[1].items() <= shapes[0].items()
 
 
-def test_dropout_acts_in_training_only() -> None:
-    network = build_network("mobilefacenet", embedding_size=8, width=0.125, dropout=0.5)
-    images = torch.randn(4, 3, 112, 112)
-    network.eval()
-    assert torch.equal(network(images)["embedding"], network(images)["embedding"])
-    network.train()
-    assert not torch.equal(network(images)["embedding"], network(images)["embedding"])
-
-
 def test_both_heads_read_the_same_features_and_stay_in_float32_under_autocast() -> None:
     network = build_network(
         "mobilefacenet", embedding_size=8, heads={"log_scale": HeadSpec(4)}, width=0.125
