@@ -16,7 +16,7 @@ from facerts.embedding import OnnxEmbedder
 from facerts.embedding.embed import embed_source, score_source
 from facerts.embedding.onnx_quality import OnnxQuality
 from facerts.embedding.output_cache import Arrays, OutputCache
-from facerts.metrics.compared_pairs import ComparedPairs, compare_all
+from facerts.metrics.compared_pairs import compare_all
 from facerts.metrics.intervals import Interval
 from facerts.metrics.reject_areas import Estimate, reject_areas
 from facerts.training.posthoc.features import Features, Floats, Labels, features_of
@@ -40,6 +40,11 @@ class MeasuredArea:
 
     value: float
     ci95: Interval | None
+
+    @classmethod
+    def of(cls, estimate: Estimate) -> MeasuredArea:
+        """A bootstrap estimate with its interval."""
+        return cls(estimate.value, estimate.interval())
 
     def __str__(self) -> str:
         return f"{self.value:.2f}{self._interval('.2f')}"
@@ -144,43 +149,27 @@ def measure_head(
     }
     pairs = {name: compare_all(part.unit, labels[rows]) for name, part in parts.items()}
     fmr = next((rate for rate in FMRS if rate * pairs["clean"].impostors >= MIN_ACCEPTED), max(FMRS))
-    found = []
+    comparisons = []
     for name in ("clean", "degraded"):
         qualities = {HEAD: quality_of(parts[name]), reference.name: stored[f"{name}_quality"]}
         if has_norm:
             qualities[NORM] = parts[name].norm
-        found.append(_compare(name, pairs, qualities, labels[rows], fmr, reference.name, seed))
-    return tuple(found)
-
-
-def _compare(
-    name: Literal["clean", "degraded"],
-    pairs: dict[str, ComparedPairs],
-    qualities: dict[str, Floats],
-    people: Labels,
-    fmr: float,
-    reference: str,
-    seed: int,
-) -> HeadComparison:
-    result = reject_areas(
-        pairs[name],
-        qualities,
-        [fmr],
-        replicates=REPLICATES,
-        seed=seed,
-        thresholds_on=None if name == "clean" else pairs["clean"],
-    )[fmr]
-    errors = round(result.fnmr.value * result.genuine)
-    areas, difference = {}, None
-    if errors >= MIN_ERRORS:
-        estimates = {label: result.areas[label][END] for label in qualities}
-        areas = {label: _measured(estimate) for label, estimate in estimates.items()}
-        difference = _measured(estimates[HEAD].minus(estimates[reference]))
-    count = len(np.unique(people))
-    return HeadComparison(
-        name, count, len(people), fmr, result.fnmr.value, errors, reference, areas, difference
-    )
-
-
-def _measured(estimate: Estimate) -> MeasuredArea:
-    return MeasuredArea(estimate.value, estimate.interval())
+        result = reject_areas(
+            pairs[name],
+            qualities,
+            [fmr],
+            replicates=REPLICATES,
+            seed=seed,
+            thresholds_on=None if name == "clean" else pairs["clean"],
+        )[fmr]
+        errors = round(result.fnmr.value * result.genuine)
+        areas, difference = {}, None
+        if errors >= MIN_ERRORS:
+            estimates = {label: result.areas[label][END] for label in qualities}
+            areas = {label: MeasuredArea.of(estimate) for label, estimate in estimates.items()}
+            difference = MeasuredArea.of(estimates[HEAD].minus(estimates[reference.name]))
+        people, fnmr = len(np.unique(labels[rows])), result.fnmr.value
+        comparisons.append(
+            HeadComparison(name, people, len(rows), fmr, fnmr, errors, reference.name, areas, difference)
+        )
+    return tuple(comparisons)
