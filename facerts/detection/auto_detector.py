@@ -14,12 +14,7 @@ from facerts.images import CROP_SIZE
 
 
 class AutoDetector:
-    """Finds the faces in photos, and takes images of 112 x 112 as aligned crops; see ``FaceFinder``.
-
-    Attributes:
-        detector: finds the faces in photos.
-        identity: everything that its decisions and detections depend on.
-    """
+    """Finds the faces in photos, and takes images of 112 x 112 as aligned crops; see ``FaceFinder``."""
 
     def __init__(self, detector: Detector) -> None:
         self.detector = detector
@@ -34,7 +29,6 @@ class LazyDetector:
     """Opens a detector, perhaps downloading its model, for the first image that it is given; see ``Detector``.
 
     Args:
-        open_detector: opens the detector.
         identity: everything that the detections depend on, known before the detector is open.
     """
 

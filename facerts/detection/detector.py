@@ -46,11 +46,7 @@ class Detector(Protocol):
 
 
 class FaceFinder(Protocol):
-    """Finds the faces in images; may be shared by threads. Every ``Detector`` is one, and so is ``AutoDetector``.
-
-    Attributes:
-        identity: everything that its results depend on.
-    """
+    """Finds the faces in images; may be shared by threads. Every ``Detector`` is one, and so is ``AutoDetector``."""
 
     identity: str
 

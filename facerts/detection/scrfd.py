@@ -54,10 +54,6 @@ class _Scale(NamedTuple):
 
     Attributes:
         size: side of the square into which the photo is fitted, in the upper left of the input.
-        height: height of the input.
-        width: width of the input.
-        heads: the outputs of each stride.
-        shapes: shapes of all outputs.
     """
 
     size: int
@@ -80,11 +76,8 @@ class SCRFD:
 
     Args:
         model: an .onnx file of SCRFD with five points, or an insightface model pack (folder or .zip) with one.
-        threshold: minimum score of a face.
         size: side in pixels of the square into which photos are fitted, small ones upscaled; by default the longest
             side of the model's input if that is fixed, otherwise 640.
-        providers: ONNX Runtime's execution providers by name, in order of preference; None for the CPU.
-        threads: threads per forward pass; None for ONNX Runtime's default.
 
     Raises:
         ModelError: the file does not exist, is not SCRFD with five points, or its input is fixed and smaller than
@@ -174,7 +167,6 @@ class SCRFD:
         """Assign the outputs by their shapes for a black image, rather than by name and order.
 
         Args:
-            size: side of the square into which photos are fitted.
             sides: height and width of the input; not a number if dynamic.
         """
         # Each stride must divide the sides of the input.

@@ -42,10 +42,7 @@ class YuNet:
 
     Args:
         model: ``face_detection_yunet_2023mar.onnx`` or a compatible file.
-        threshold: minimum score of a face.
         size: longest side in pixels to which larger photos are downscaled; YuNet misses faces that fill a large photo.
-        providers: ONNX Runtime's execution providers by name, in order of preference; None for the CPU.
-        threads: threads per forward pass; None for ONNX Runtime's default.
 
     Raises:
         ModelError: the file does not exist or is not a compatible YuNet.

@@ -24,7 +24,6 @@ class BestImage:
         rank: 1 for the best image of the person.
         score: the weight of its quality times its cosine to the template of the person's other images.
         own_cosine: cosine similarity to the template of the person's other images; None for an only image.
-        reasons: what makes the face poor, most important first.
     """
 
     person: str

@@ -72,12 +72,7 @@ class Enrollments:
 
 @dataclass(frozen=True)
 class Rejected:
-    """An image that was not enrolled.
-
-    Attributes:
-        reason: why it was not enrolled.
-        reasons: what makes its face poor, most important first.
-    """
+    """An image that was not enrolled."""
 
     person: str
     path: str
@@ -99,7 +94,6 @@ def enroll(
     """Score the largest face of each image.
 
     Args:
-        source: images with identities.
         min_quality: reject faces below this quality; None for none. What is not a face is rejected too, unless this is
             -inf.
 

@@ -33,15 +33,12 @@ class Finding:
     Attributes:
         person: the person under whose name it is enrolled.
         path: the image; empty if the finding is about all of the person's images.
-        reason: what is wrong.
         false_alarms: estimated share of correct enrollments (for two names: of people) that look at least this
             suspicious, 0 to 1.
         own_cosine: cosine similarity to the template of the person's other images; None for an only image.
         other_person: the most similar other person, or the other name; None if there is nobody else.
         other_cosine: cosine similarity to that person's template; for the same image, to that image.
         other_path: the other image, if the same image is enrolled twice.
-        percentile: percentage of the calibration faces with lower quality.
-        reasons: what makes the face poor, most important first.
     """
 
     person: str

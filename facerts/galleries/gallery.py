@@ -40,7 +40,6 @@ class Gallery:
     """People to search for. It never changes: ``add`` and ``remove`` return another one, so threads may share it.
 
     Attributes:
-        model: name of the model of the embeddings.
         model_sha256: SHA-256 of the model's file; another model's embeddings cannot be compared with these.
         enrollments: the images, ordered by person.
         rejected: images that ``build`` or ``add`` did not enroll; not saved.
@@ -118,11 +117,7 @@ class Gallery:
         return pool(self.enrollments.embedding, self.row, weights=self.enrollments.weight)
 
     def own_cosines(self, weight: NDArray[np.floating] | None = None) -> NDArray[np.float32]:
-        """``(N,)`` cosine of each image to the template of its person's other images; NaN for an only image.
-
-        Args:
-            weight: ``(N,)`` weights of the images; None for those of the templates.
-        """
+        """``(N,)`` cosine of each image to the template of its person's other images; NaN for an only image."""
         weight = self.enrollments.weight if weight is None else weight
         own = np.full(len(self.row), np.nan, dtype=np.float32)
         for rows in rows_by_label(self.row):
@@ -182,13 +177,8 @@ class Gallery:
         """The most similar person of each face in each image, and whether it is a match.
 
         Args:
-            scorer: the model with which the gallery was built.
-            images: paths of images or folders, or a source.
-            fpir: see ``threshold``.
-            k: number of candidates of each face.
             min_quality: say nothing of faces below this quality; None for the model's threshold that keeps 0.99 of
                 calibration faces, if it has one; -inf for none.
-            largest: search only for the largest face of each photo.
             backend: search backend, both exact.
 
         Raises:
@@ -222,9 +212,7 @@ class Gallery:
         """This gallery with more images; an image that is enrolled already, by its path, is enrolled anew.
 
         Args:
-            scorer: the model with which the gallery was built.
             images: see ``build``; with ``person``, images without identities, all of that person.
-            min_quality: see ``build``.
 
         Raises:
             DataError, ModelError: see ``build``; or the gallery is of another model.

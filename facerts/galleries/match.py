@@ -30,13 +30,9 @@ class Match:
 
     Attributes:
         face: number of the face in the image, largest first; None without one.
-        decision: whether the most similar person is accepted.
         person: the most similar person, also where the decision is "unknown"; None for a poor face or none.
-        cosine: cosine similarity to that person's template.
         threshold: minimum cosine similarity of a match at the requested rate.
-        percentile: percentage of the calibration faces with lower quality.
         candidates: the k most similar people with their cosines, best first.
-        error: why the image could not be read.
     """
 
     path: str

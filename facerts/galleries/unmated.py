@@ -28,8 +28,6 @@ class SearchThreshold:
     """The minimum cosine similarity of a match.
 
     Attributes:
-        cosine: the threshold.
-        ci95: its 95 % interval over people.
         searches: number of searches for people who are not enrolled behind it.
     """
 
@@ -66,8 +64,6 @@ def search_threshold(
     Args:
         scores: ``(M,)`` best score of each search for a person without that person's own template.
         person: ``(M,)`` the person of each search, from 0.
-        people: number of people in the gallery.
-        fpir: above 0 and below 1.
     """
     # One person more than in each of the searches: (1 − FMR)^N is (1 − FPIR of N − 1)^(N / (N − 1)).
     rate = -math.expm1(math.log1p(-fpir) * (people - 1) / people)

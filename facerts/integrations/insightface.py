@@ -25,6 +25,7 @@ from facerts.errors import Error, ImageError, ModelError, did_you_mean
 from facerts.images.align import align
 from facerts.onnx.session import CPU
 from facerts.scoring import LazyImage, RowBuilder, ScoredFace, Scorer, load, score_images
+from facerts.scoring.inputs import pixels_problem
 from facerts.scoring.pipeline import score_batch
 from facerts.scoring.prepare import PreparedImage, prepare
 from facerts.scoring.reasons import crop_reasons
@@ -46,12 +47,10 @@ class Face(dict[str, Any]):
     Attributes:
         bbox: ``(4,) float32`` left, top, right and bottom in pixels.
         kps: ``(5, 2) float32`` eyes, nose and corners of the mouth in pixels.
-        det_score: the score of the detector, 0 to 1.
         embedding: ``(d,) float32``, not normalized, as in insightface, if the model outputs the norm.
         quality: higher is better; None if the model has no quality.
         percentile: the percentage, 0 to 100, of the faces used for calibration that scored lower; None if the model
             is not calibrated.
-        uncertainty: the uncertainty in the units of the method; None if the model has none.
         accepted: whether the quality reaches the threshold; None if there is no threshold.
         reasons: what makes the face poor, such as "blurred"; see ``facerts.Row``.
     """
@@ -93,11 +92,7 @@ class FaceAnalysis:
         name: the name of a shipped model, or the path of an .onnx embedder or model pack; None for the default model.
         detector: "yunet", which is downloaded if it is not on this machine, or the path of an .onnx file of YuNet or
             SCRFD, or of a model pack.
-        min_quality: accept faces with at least this quality.
         keep: accept faces above the model's threshold that keeps this share of its calibration faces.
-        providers: names of ONNX Runtime execution providers, in order of preference; None for the CPU.
-        threads: threads per batch; None leaves the choice to ONNX Runtime.
-        batch_size: crops per batch.
     """
 
     def __init__(
@@ -124,7 +119,6 @@ class FaceAnalysis:
 
         Args:
             ctx_id: a negative number forces the CPU, whatever the providers.
-            det_thresh: minimum detector score of a face, 0 to 1.
             det_size: width and height in pixels that photos are scaled to fit for the detector; None for its default.
 
         Raises:
@@ -153,7 +147,6 @@ class FaceAnalysis:
 
         Args:
             img: ``(H, W, 3) uint8`` BGR, as returned by ``cv2.imread``.
-            max_num: maximum number of faces; 0 for all.
             det_metric: which faces to keep: "default" prefers large faces near the center, best first; "max" keeps the
                 largest.
 
@@ -238,10 +231,7 @@ def add_quality(
 
     Args:
         faces: the faces of one image, with ``kps``, such as those from insightface's ``FaceAnalysis.get``.
-        img: the image, ``(H, W, 3) uint8`` BGR.
         scorer: from ``facerts.load``; its detector is not used.
-        min_quality: accept faces with at least this quality.
-        keep: accept faces above the model's threshold that keeps this share of its calibration faces.
 
     Raises:
         ImageError: ``img`` is not such an array.
@@ -290,19 +280,15 @@ def _points(face: Any, number: int) -> NDArray[np.float64]:
 def read_bgr(img: BgrImage, name: str) -> NDArray[np.uint8]:
     """``(H, W, 3) uint8`` RGB from BGR.
 
-    Args:
-        img: an image as returned by ``cv2.imread``.
-        name: the name of the image in errors.
-
     Raises:
         ImageError: ``img`` is not a BGR image.
     """
     if img is None:
         raise ImageError(f"{name} is None, which cv2.imread returns for a file that it cannot read")
-    array = isinstance(img, np.ndarray)
-    if not array or img.ndim != 3 or img.shape[2] != 3 or img.dtype != np.uint8 or 0 in img.shape:
-        what = f"{img.shape} {img.dtype}" if array else type(img).__name__
-        raise ImageError(f"{name} must be an (H, W, 3) uint8 BGR array as returned by cv2.imread, not {what}")
+    if problem := pixels_problem(img):
+        raise ImageError(
+            f"{name} must be an (H, W, 3) uint8 BGR array as returned by cv2.imread, not {problem}"
+        )
     return np.ascontiguousarray(img[..., ::-1])
 
 

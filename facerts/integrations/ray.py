@@ -86,10 +86,6 @@ def run_job_on_ray(
 
     Args:
         open_scorer: opens the model; called once in each worker, so that the model itself is not sent.
-        open_source: opens the images, in the same way.
-        job: the job.
-        task: the options.
-        workers: the workers; None for one per core of this machine.
         advance: called with the number of images in each finished block.
 
     Raises:
@@ -143,7 +139,6 @@ class BlockScorer:
 
     Args:
         open_scorer, open_source, task, threads: see ``run_job_on_ray``.
-        folder: the working folder, for relative paths.
         expected: everything that the rows depend on, as seen by the calling process.
     """
 

@@ -19,7 +19,7 @@ from facerts.embedding import FaceOutputs
 from facerts.errors import Error, ImageError, MissingExtraError, ModelError, did_you_mean
 from facerts.images import CROP_SIZE
 from facerts.scoring import LazyImage, Scorer, load, score_images
-from facerts.scoring.inputs import is_pil, lazy_input
+from facerts.scoring.inputs import is_pil, lazy_input, pixels_problem
 
 try:
     from sklearn.base import BaseEstimator, TransformerMixin
@@ -52,15 +52,11 @@ class FaceEmbedder(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # sc
     each process opens the model for itself.
 
     Args:
-        model: name or path of the model; None for the default model.
         detector: "auto" for aligned crops of 112 x 112 and photos, of which the largest face is embedded; "yunet",
             or a detector's file, for photos; "none" for aligned crops.
         resize_crops: without a detector, accept square crops of any size, not just 112 x 112.
         quality: "ignore", or "column" to append the quality as the last column.
         unreadable: the result for an image that cannot be read or has no face: an "error", or a row of "nan".
-        providers: names of ONNX Runtime execution providers; None for the CPU.
-        threads: threads per batch; None leaves the choice to ONNX Runtime.
-        batch_size: crops per batch.
 
     Examples:
         >>> from facerts.datasets.synthetic import draw_face
@@ -199,10 +195,10 @@ class FaceEmbedder(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # sc
 
 
 def _lazy_images(images: ImageInputs) -> Iterator[LazyImage]:
-    """The images, loaded when they are needed.
+    """The images, loaded when they are needed; whether one can be read shows then.
 
     Raises:
-        Error: not a list of images.
+        Error: not a list of paths, bytes, PIL images or RGB arrays.
     """
     if isinstance(images, str | Path | bytes) or is_pil(images) or getattr(images, "ndim", 1) not in (1, 4):
         what = f"of shape {images.shape}" if hasattr(images, "shape") else repr(images)[:100]
@@ -210,21 +206,10 @@ def _lazy_images(images: ImageInputs) -> Iterator[LazyImage]:
             f"images must be a list or column of paths, bytes or (H, W, 3) arrays, or (N, H, W, 3), not {what}"
         )
     for number, image in enumerate(images):
-        yield _lazy_image(image, f"image {number}")
-
-
-def _lazy_image(image: str | Path | bytes | NDArray[np.uint8], name: str) -> LazyImage:
-    """One image; whether it can be read shows when it is loaded.
-
-    Raises:
-        Error: it is not a path, bytes or an RGB array.
-    """
-    array = isinstance(image, np.ndarray)
-    if isinstance(image, str | Path | bytes) or is_pil(image):
-        return lazy_input(image, name)
-    if not array or image.ndim != 3 or image.shape[2] != 3 or image.dtype != np.uint8 or 0 in image.shape:
-        what = f"{image.shape} {image.dtype}" if array else type(image).__name__
-        raise Error(
-            f"{name} must be a path, encoded bytes or an (H, W, 3) uint8 RGB array from 0 to 255, not {what}"
-        )
-    return lazy_input(image, name)
+        problem = pixels_problem(image)
+        if problem and not (isinstance(image, str | Path | bytes) or is_pil(image)):
+            raise Error(
+                f"image {number} must be a path, encoded bytes or an (H, W, 3) uint8 RGB array from 0 to 255, "
+                f"not {problem}"
+            )
+        yield lazy_input(image, f"image {number}")

@@ -37,8 +37,6 @@ def annotate(image: ImageInput, rows: Sequence[Row], *, color: Color = "RGB") ->
 
     Args:
         image: a path, encoded bytes, an ``(H, W, 3) uint8`` array or a PIL image.
-        rows: the rows of this image.
-        color: order of the channels of an array.
 
     Returns:
         ``(H', W', 3) uint8`` RGB: a copy of the image, enlarged by a whole number if its sides are below 448 pixels,

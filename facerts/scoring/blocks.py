@@ -24,12 +24,7 @@ FileState = tuple[int, int] | None
 
 @dataclass(frozen=True)
 class Block:
-    """A finished block of images.
-
-    Attributes:
-        rows: the rows of the images, in order.
-        states: the states of the image files when they were read, see ``file_states``.
-    """
+    """A finished block of images."""
 
     rows: list[Row]
     states: list[FileState]

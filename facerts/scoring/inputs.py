@@ -48,13 +48,7 @@ def lazy_inputs(images: Any, color: Color = "RGB") -> list[LazyImage]:
 
 
 def lazy_input(image: Any, name: str, color: Color = "RGB") -> LazyImage:
-    """An image, loaded when it is needed.
-
-    Args:
-        image: see ``lazy_inputs``.
-        name: the name of an image that has no path.
-        color: order of the channels of an array.
-    """
+    """An image, loaded when it is needed."""
     if isinstance(image, str | Path):
         return LazyImage(str(image), partial(_from_path, image))
     if isinstance(image, bytes):
@@ -68,6 +62,14 @@ def is_pil(image: object) -> bool:
     """Whether an object is a PIL image; whoever has one has imported PIL."""
     module = sys.modules.get("PIL.Image")
     return module is not None and isinstance(image, module.Image)
+
+
+def pixels_problem(image: object) -> str:
+    """What an object is if it is not an array of pixels, ``(H, W, 3) uint8``; empty if it is."""
+    if not isinstance(image, np.ndarray):
+        return type(image).__name__
+    valid = image.ndim == 3 and image.shape[2] == 3 and image.dtype == np.uint8 and 0 not in image.shape
+    return "" if valid else f"{image.shape} {image.dtype}"
 
 
 def _from_path(path: str | Path) -> NDArray[np.uint8]:
@@ -96,6 +98,6 @@ def _from_array(image: NDArray[np.uint8], name: str, color: Color) -> NDArray[np
         raise ImageError(
             f"{name}: an image must be a path, bytes, an array or a PIL image, not {type(image).__name__}"
         )
-    if image.ndim != 3 or image.shape[2] != 3 or image.dtype != np.uint8 or 0 in image.shape:
-        raise ImageError(f"{name}: an array must be (H, W, 3) uint8 {color}, not {image.shape} {image.dtype}")
+    if problem := pixels_problem(image):
+        raise ImageError(f"{name}: an array must be (H, W, 3) uint8 {color}, not {problem}")
     return np.ascontiguousarray(image if color == "RGB" else image[..., ::-1])

@@ -49,13 +49,10 @@ class Job:
     It holds a lock on its result from ``begin`` until ``close`` or the end of the ``with`` block.
 
     Args:
-        out: the file for the rows.
         settings: everything that the rows depend on besides the images; must be JSON serializable.
         block_size: images per block, by default ``BLOCK_SIZE``; the last block may have fewer.
 
     Attributes:
-        folder: the folder with the finished blocks.
-        images: the number of images.
         settings: everything that the rows depend on, by name; only a run with equal settings can be resumed.
 
     Raises:
@@ -97,9 +94,6 @@ class Job:
 
     def begin(self, *, resume: bool) -> list[str]:
         """Lock the result, and create the folder or check the one that an earlier run left.
-
-        Args:
-            resume: continue an unfinished run; if there is none a new one begins.
 
         Returns:
             The problem of each finished block that is damaged; these blocks are scored again.
@@ -247,13 +241,7 @@ def _read_settings(path: Path) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Task:
-    """The options of a scoring run.
-
-    Attributes:
-        min_quality: accept faces with at least this quality; None makes no decision.
-        largest: score only the largest face of each photo.
-        copies: where to save crops and copies of images.
-    """
+    """The options of a scoring run."""
 
     min_quality: float | None = None
     largest: bool = False

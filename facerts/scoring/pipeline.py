@@ -43,14 +43,9 @@ def score_images(
     """Score images in order: for each the rows of its faces, or one row with the reason why there is none.
 
     Args:
-        row_builder: runs the model and builds the rows.
-        images: the images; consumed lazily.
         detector: finds the faces in photos; None if every image is an aligned crop.
-        largest: score only the largest face of each photo.
-        resize_crops: accept square crops of any size, not just 112 x 112.
         batch_size: minimum crops per batch, as long as there are images.
         workers: threads that load, detect and align; None for one per core.
-        parallel_batches: batches that the model processes at the same time.
         block_size: no batch crosses a multiple of this many images, so that the scores of a block do not depend on
             the images before it; None for no such limit.
 
@@ -64,7 +59,7 @@ def score_images(
     ):
         prepared = map_ahead(
             loaders,
-            partial(prepare, detector=detector, largest=largest, resize_crops=resize_crops),
+            partial(prepare, detector=detector, max_faces=1 if largest else None, resize_crops=resize_crops),
             images,
             2 * batch_size * parallel_batches,
         )

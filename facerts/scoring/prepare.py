@@ -20,7 +20,6 @@ class LazyImage:
     """An image that has not been loaded yet.
 
     Attributes:
-        path: the name of the image in rows.
         load: returns ``(H, W, 3) uint8`` RGB or raises ``Error``; called in a worker thread.
     """
 
@@ -37,8 +36,8 @@ class PreparedImage:
         crops: ``(112, 112, 3) uint8`` RGB, one per face.
         detections: one per crop; None if the image is itself a crop.
         reasons: one per crop; what makes the face poor according to its crop and detection.
-        error: why the image could not be loaded.
-        found: number of faces in the image, including those beyond the largest if only that was wanted.
+        found: number of faces in the image, including those beyond the maximum that was wanted.
+        size: height and width of the image in pixels; None if it could not be loaded.
     """
 
     path: str
@@ -47,49 +46,47 @@ class PreparedImage:
     reasons: list[tuple[str, ...]]
     error: str | None = None
     found: int = 0
+    size: tuple[int, int] | None = None
 
 
 def prepare(
-    image: LazyImage, detector: FaceFinder | None, *, largest: bool = False, resize_crops: bool = False
+    image: LazyImage,
+    detector: FaceFinder | None,
+    *,
+    max_faces: int | None = None,
+    resize_crops: bool = False,
 ) -> PreparedImage:
-    """Load an image and crop its faces.
-
-    Args:
-        image: the image.
-        detector: finds the faces in photos; None if every image is an aligned crop.
-        largest: keep only the largest face.
-        resize_crops: accept square crops of any size, not just 112 x 112.
+    """Load an image and crop its faces, or its ``max_faces`` largest ones.
 
     Raises:
         MissingModelError: the image needs a detector that cannot be downloaded.
     """
-    path = printable(image.path)
+    path, size = printable(image.path), None
     try:
         pixels = image.load()
-        found = None if detector is None else detector(pixels)
-        if found is None:
+        size = pixels.shape[0], pixels.shape[1]
+        detections = None if detector is None else detector(pixels)
+        if detections is None:
             crop = aligned_crop(pixels, path, resize=resize_crops)
-            return PreparedImage(path, [crop], [None], [crop_reasons(crop)], found=1)
-        faces = found[: 1 if largest else None]
+            return PreparedImage(path, [crop], [None], [crop_reasons(crop)], found=1, size=size)
+        faces = detections[:max_faces]
         crops = [align(pixels, face.points) for face in faces]
         reasons = [
-            detection_reasons(face, *pixels.shape[:2]) + crop_reasons(crop)
+            detection_reasons(face, *size) + crop_reasons(crop)
             for face, crop in zip(faces, crops, strict=True)
         ]
-        return PreparedImage(path, crops, [*faces], reasons, found=len(found))
+        return PreparedImage(path, crops, [*faces], reasons, found=len(detections), size=size)
     except MissingModelError:
         # Not the image's fault, and all others would wait for the same download.
         raise
     except Error as error:
-        return PreparedImage(path, [], [], [], printable(str(error)))
+        return PreparedImage(path, [], [], [], printable(str(error)), size=size)
 
 
 def aligned_crop(image: NDArray[np.uint8], where: str, *, resize: bool) -> NDArray[np.uint8]:
     """An image that is an aligned crop, ``(112, 112, 3) uint8`` RGB.
 
     Args:
-        image: the decoded image.
-        where: names the image in errors.
         resize: accept squares of any size. Otherwise they are refused, as a photo would silently score as a very poor
             crop.
 

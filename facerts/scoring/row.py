@@ -17,19 +17,14 @@ class Row:
     """The scores of one face, or why an image has none; fields without a value are None.
 
     Attributes:
-        path: the image.
         face: the number of the face in the image, largest first; None if the image has no face or an error.
         box: left, top, right and bottom in pixels, from the detector.
         points: the x, y pairs of five landmarks as one list, in pixels, from the detector.
-        det_score: the score of the detector, 0 to 1.
+        det_score: 0 to 1.
         quality: higher is better.
         percentile: the percentage, 0 to 100, of the faces used for calibration that scored lower; None if the model
             is not calibrated.
-        uncertainty: the uncertainty in the units of the method.
         accepted: whether the quality reaches the threshold; None if there is no threshold.
-        reason: why the face was not accepted.
-        error: why the image could not be scored.
-        model_sha256: the SHA-256 of the model.
         reasons: what makes the face poor, most important first, whether it was accepted or not; names of
             ``facerts.scoring.reasons.REASONS``.
     """

@@ -36,7 +36,6 @@ class RowBuilder:
     """Builds rows from the outputs of a model.
 
     Attributes:
-        model: the model; ``score_batch`` runs it.
         min_quality: accept faces with at least this quality; None makes no decision.
         calibration: the calibration of the model, for percentiles; None leaves them out.
     """
@@ -47,10 +46,6 @@ class RowBuilder:
 
     def rows(self, image: PreparedImage, outputs: FaceOutputs | None) -> list[ScoredFace]:
         """The rows of an image: one per face, or one with the reason why there is none.
-
-        Args:
-            image: the prepared image.
-            outputs: the model outputs for its crops, in order; None if it has no crops.
 
         Raises:
             ModelError: there is a minimum quality, and the model has no quality.

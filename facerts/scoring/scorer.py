@@ -37,7 +37,6 @@ class Scorer:
     """Scores images and embeds aligned crops.
 
     Attributes:
-        embedder: the model.
         detector: finds the faces in photos; None if every image is an aligned crop.
         resize_crops: accept square crops of any size; otherwise an image without a detector that is not 112 x 112
             gives a row with an error, as it may be a photo.
@@ -69,9 +68,7 @@ class Scorer:
         Args:
             images: paths, encoded bytes, ``(H, W, 3) uint8`` arrays or PIL images; one, several, or ``(N, H, W, 3)``.
                 Without a detector they are aligned crops, 112 x 112 unless ``resize_crops``.
-            min_quality: accept faces with at least this quality.
             keep: accept faces above the model's threshold that keeps this share of its calibration faces.
-            largest: score only the largest face of each photo.
             color: order of the channels of arrays: "RGB", or "BGR" for those of ``cv2.imread``.
 
         Raises:
@@ -109,10 +106,6 @@ class Scorer:
 
         Args:
             paths: see ``facerts.datasets.open_images``; or a source that is open.
-            min_quality: see ``score``.
-            keep: see ``score``.
-            largest: see ``score``.
-            progress: label of a progress bar; empty for none.
 
         Raises:
             DataError: there are no images.
@@ -142,7 +135,6 @@ class Scorer:
 
         Args:
             first: a path, encoded bytes, or an ``(H, W, 3) uint8`` RGB array; see ``score``.
-            second: likewise.
             fmr: share of the pairs of different people that may be taken for the same person, one of those that the
                 model was calibrated for.
             keep: compare only faces above the model's threshold that keeps this share of its calibration faces;
@@ -179,13 +171,6 @@ class Scorer:
         """As ``verify`` for many pairs of paths, in order; each image is read and embedded once.
 
         Embeddings are kept in memory until the end, about 2 KB per image; images are not.
-
-        Args:
-            pairs: two paths each.
-            fmr: see ``verify``.
-            keep: see ``verify``.
-            min_quality: see ``verify``.
-            progress: label of a progress bar over the images; empty for none.
 
         Raises:
             ModelError: see ``match_rule``.
@@ -283,7 +268,6 @@ class Scorer:
         Args:
             crops: ``(N, 112, 112, 3) uint8``; or one or several paths, encoded bytes, arrays or PIL images, each a crop
                 of 112 x 112, or with ``resize_crops`` a square of any size.
-            color: order of the channels of arrays: "RGB", or "BGR" for those of ``cv2.imread``.
 
         Raises:
             ImageError: an image cannot be read, or is not an aligned crop.
@@ -306,7 +290,6 @@ class Scorer:
         """The quality threshold that keeps a share of the faces used for calibration.
 
         Args:
-            keep: the share of the faces.
             group: attribute and name of a group, to keep the share of its faces only: ``("age", "below 13")``.
 
         Raises:

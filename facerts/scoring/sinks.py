@@ -32,7 +32,6 @@ def open_sink(path: str | Path, row_type: type[Any] = Row) -> Iterator[Put]:
     """A function that writes one row, valid until the ``with`` block ends.
 
     Args:
-        path: the file; its suffix chooses the format.
         row_type: the type of all rows, a dataclass whose fields are the columns.
 
     Raises:

@@ -25,27 +25,18 @@ class Verification:
     """A decision on two images; fields without a value are None.
 
     Attributes:
-        first: the first image.
-        second: the second image.
         decision: "same" if the similarity reaches the threshold, otherwise "different"; "inconclusive" if the quality
             of an image is too low for either; None if there is an error.
-        similarity: cosine similarity of the two embeddings.
-        reason: why the decision is inconclusive.
         note: what else to know, such as that an image has several faces.
-        error: why the images could not be compared.
         first_quality: quality of the first image's face; higher is better.
-        second_quality: likewise.
         first_percentile: the percentage, 0 to 100, of the faces used for calibration that scored lower.
-        second_percentile: likewise.
         first_faces: number of faces found in the first image; the largest is compared.
-        second_faces: likewise.
         fmr: the false match rate that was asked for.
         threshold: the similarity at or above which two faces match at that rate.
         fnmr: the false non-match rate, 0 to 1, of the pairs used for calibration at that threshold; if the minimum
             quality is one of the model's own, of those pairs whose faces both reach it.
         fnmr_ci95: its 95 % confidence interval.
         min_quality: faces below this quality are not compared; None if quality does not matter.
-        model_sha256: the SHA-256 of the model.
     """
 
     first: str

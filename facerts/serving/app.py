@@ -9,7 +9,7 @@ import secrets
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from importlib import resources
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from fastapi import Depends, FastAPI, Query, Request
 from fastapi.responses import HTMLResponse, JSONResponse, Response
@@ -47,6 +47,8 @@ from facerts.version import __version__
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
+Route = TypeVar("Route", bound=Callable[..., Any])
+
 PAGES = {"/": "page.html", "/docs": "reference.html"}
 # Errors of scoring, besides those that every route may return.
 SCORE_ERRORS: tuple[Code, ...] = (
@@ -57,10 +59,6 @@ SCORE_ERRORS: tuple[Code, ...] = (
 
 def build(scorer: Scorer, settings: Settings) -> ASGIApp:
     """The service as an application for any ASGI server.
-
-    Args:
-        scorer: the model, with a detector if images may be photos; one that opens lazily is opened now.
-        settings: limits and defaults.
 
     Raises:
         ModelError: the model has no such threshold, or no quality to accept faces by, or the gallery is of another.
@@ -100,9 +98,9 @@ def build(scorer: Scorer, settings: Settings) -> ASGIApp:
     _add_api(app, service)
     add_exception_handlers(app)
     limits = BodyLimits(AccessControl(app, settings), settings)
-    metrics.set_gauges(
-        queue=lambda: service.queued, working=lambda: service.working, held=lambda: limits.held
-    )
+    metrics.queue.set_function(lambda: service.queued)
+    metrics.working.set_function(lambda: service.working)
+    metrics.held.set_function(lambda: limits.held)
     return RequestMonitor(limits, metrics)
 
 
@@ -178,15 +176,18 @@ def _add_api(app: FastAPI, service: Service) -> None:
         """The model, its thresholds with their error rates, and the limits of a request."""
         return _model_info(service)
 
-    @app.post(
-        "/v1/score",
-        operation_id="score",
-        tags=["v1"],
-        response_model=Scores,
-        responses=_error_schemas("unauthorized", *SCORE_ERRORS),
-        openapi_extra={"requestBody": images_body(Options, settings.max_images)},
-        **guarded,
-    )
+    def post(path: str, answer: type[Schema], body: dict[str, Any]) -> Callable[[Route], Route]:
+        return app.post(
+            path,
+            operation_id=path.rpartition("/")[2],
+            tags=["v1"],
+            response_model=answer,
+            responses=_error_schemas("unauthorized", *SCORE_ERRORS),
+            openapi_extra={"requestBody": body},
+            **guarded,
+        )
+
+    @post("/v1/score", Scores, images_body(Options, settings.max_images))
     async def score(request: Request, options: Annotated[Options, Query()]) -> Response:
         """Score the faces in one or more images.
 
@@ -195,15 +196,7 @@ def _add_api(app: FastAPI, service: Service) -> None:
         """
         return await answer(request, options, service.score, settings.max_images)
 
-    @app.post(
-        "/v1/verify",
-        operation_id="verify",
-        tags=["v1"],
-        response_model=PairVerification,
-        responses=_error_schemas("unauthorized", *SCORE_ERRORS),
-        openapi_extra={"requestBody": verify_body()},
-        **guarded,
-    )
+    @post("/v1/verify", PairVerification, verify_body())
     async def verify(request: Request, options: Annotated[VerifyOptions, Query()]) -> Response:
         """Decide whether two images show the same person, at a calibrated error rate.
 
@@ -212,15 +205,7 @@ def _add_api(app: FastAPI, service: Service) -> None:
         """
         return await answer(request, options, service.verify, 2)
 
-    @app.post(
-        "/v1/search",
-        operation_id="search",
-        tags=["v1"],
-        response_model=Matches,
-        responses=_error_schemas("unauthorized", *SCORE_ERRORS),
-        openapi_extra={"requestBody": images_body(SearchOptions, settings.max_images)},
-        **guarded,
-    )
+    @post("/v1/search", Matches, images_body(SearchOptions, settings.max_images))
     async def search(request: Request, options: Annotated[SearchOptions, Query()]) -> Response:
         """Score the faces in one or more images, and search for each in the gallery, at a stated error rate.
 

@@ -38,8 +38,6 @@ class Batcher:
         batch_size: maximum number of crops in a batch. A caller with more gets a batch of its own.
         wait: seconds that an idle model waits for a batch to fill up, so that callers whose crops were in the last one
             can come back with their next.
-        concurrency: maximum number of concurrent forward passes.
-        on_batch: called with the number of crops in each batch.
     """
 
     def __init__(

@@ -135,8 +135,6 @@ async def cancel_if_abandoned(request: Request, work: Coroutine[Any, Any, Result
 
     Args:
         request: the one that the work is for; its body must have been read.
-        work: computes the response.
-        seconds: the maximum time that it may take.
 
     Raises:
         RequestError: it took longer.

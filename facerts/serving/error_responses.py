@@ -40,11 +40,7 @@ RETRY_AFTER = 1
 
 
 class RequestError(Error):
-    """A request that gets an error instead of scores; the message is for whoever sent it.
-
-    Attributes:
-        code: the reason, for programs.
-    """
+    """A request that gets an error instead of scores; the message is for whoever sent it."""
 
     def __init__(self, code: Code, message: str) -> None:
         super().__init__(message)
@@ -52,13 +48,7 @@ class RequestError(Error):
 
 
 def error_response(code: Code, message: str, *, images: Sequence[ImageResult] | None = None) -> Response:
-    """The response to a request that failed.
-
-    Args:
-        code: the reason, for programs.
-        message: the reason, in a sentence.
-        images: the reason for each image, where none could be scored.
-    """
+    """The response to a request that failed."""
     headers = {}
     if code == "unauthorized":
         headers["WWW-Authenticate"] = "Bearer"

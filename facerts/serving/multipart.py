@@ -30,9 +30,7 @@ class Part:
     """One field of a form.
 
     Attributes:
-        name: name of the field.
         filename: None if the field is not a file.
-        data: content.
     """
 
     name: str
@@ -56,11 +54,6 @@ def boundary_of(content_type: Message) -> bytes:
 
 def split_parts(body: bytes, boundary: bytes, max_parts: int) -> list[Part]:
     """The parts of a body, in order.
-
-    Args:
-        body: the whole body.
-        boundary: the boundary that the Content-Type names.
-        max_parts: maximum number of parts.
 
     Raises:
         TooManyPartsError: there are more.

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
-from facerts.scoring.verify import Decision
 from facerts.serving.error_responses import CLIENT_CLOSED_REQUEST
 
 if TYPE_CHECKING:
@@ -24,13 +22,7 @@ NOT_LOGGED = frozenset({"/healthz", "/readyz", "/metrics"})
 
 
 class Metrics:
-    """The metrics of one service.
-
-    Args:
-        version: version of facerts.
-        model: name of the model.
-        model_sha256: SHA-256 of the model file.
-    """
+    """The metrics of one service."""
 
     content_type = CONTENT_TYPE_LATEST
 
@@ -58,20 +50,20 @@ class Metrics:
             "facerts_images", "Images scored, without a face, or failed", ["outcome"], registry=registry
         )
         self._faces = Counter("facerts_faces", "Faces scored", ["decision"], registry=registry)
-        self._verifications = Counter(
+        self.verifications = Counter(
             "facerts_verifications", "Pairs of images compared", ["decision"], registry=registry
         )
-        self._searches = Counter(
+        self.searches = Counter(
             "facerts_searches", "Faces searched for in the gallery", ["decision"], registry=registry
         )
-        self._batch = Histogram(
+        self.batch = Histogram(
             "facerts_batch_crops", "Crops in a batch of the network", buckets=CROPS, registry=registry
         )
-        self._queue = Gauge("facerts_queue_crops", "Crops that wait for the network", registry=registry)
-        self._working = Gauge(
+        self.queue = Gauge("facerts_queue_crops", "Crops that wait for the network", registry=registry)
+        self.working = Gauge(
             "facerts_requests_in_work", "Scoring requests being worked on", registry=registry
         )
-        self._held = Gauge("facerts_held_bytes", "Bytes of request bodies in memory", registry=registry)
+        self.held = Gauge("facerts_held_bytes", "Bytes of request bodies in memory", registry=registry)
 
     def count_request(self, route: str, status: int, seconds: float) -> None:
         """Count a request that was answered."""
@@ -83,26 +75,6 @@ class Metrics:
         self._images.labels("failed" if failed else "scored" if decisions else "no_face").inc()
         for decision in decisions:
             self._faces.labels({None: "none", True: "accepted", False: "rejected"}[decision]).inc()
-
-    def count_verification(self, decision: Decision) -> None:
-        """Count two images that were compared."""
-        self._verifications.labels(decision).inc()
-
-    def count_search(self, decision: str) -> None:
-        """Count a face that was searched for in the gallery."""
-        self._searches.labels(decision).inc()
-
-    def count_batch(self, crops: int) -> None:
-        """Count a forward pass; may be called from any thread."""
-        self._batch.observe(crops)
-
-    def set_gauges(
-        self, *, queue: Callable[[], float], working: Callable[[], float], held: Callable[[], float]
-    ) -> None:
-        """Where the gauges read their values."""
-        self._queue.set_function(queue)
-        self._working.set_function(working)
-        self._held.set_function(held)
 
     def text(self) -> bytes:
         """All metrics in Prometheus' text format."""

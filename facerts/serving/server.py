@@ -30,7 +30,6 @@ def listen(host: str, port: int) -> socket.socket:
     """A listening socket.
 
     Args:
-        host: name or address.
         port: 0 for any free port.
 
     Raises:
@@ -82,7 +81,6 @@ class Connection(H11Protocol):
 
     Args:
         settings: ``header_timeout`` for the headers to arrive, ``timeout`` for the response to be read.
-        options: uvicorn's own.
     """
 
     def __init__(self, *, settings: Settings, **options: Any) -> None:

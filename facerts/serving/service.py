@@ -12,9 +12,8 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
-from facerts.detection import AutoDetector, Detection, FaceFinder
+from facerts.detection import AutoDetector, FaceFinder
 from facerts.embedding import FaceOutputs
 from facerts.errors import DataError, Error, ModelError
 from facerts.galleries import Gallery, Match, read_gallery
@@ -50,15 +49,6 @@ AHEAD = 4
 IMAGE = "the image"
 
 
-@dataclass
-class _ImageInfo:
-    """Size of an image, and the number of faces found in it."""
-
-    width: int | None = None
-    height: int | None = None
-    found: int = 0
-
-
 @dataclass(frozen=True)
 class _ScoredImage:
     """What the response says of an image, and its faces."""
@@ -80,8 +70,6 @@ class Service:
 
     Args:
         scorer: the model, with a detector if images may be photos; one that opens lazily is opened now.
-        settings: limits and defaults.
-        metrics: where images, faces and batches are counted.
 
     Raises:
         ModelError: the model has no such threshold, or no quality to accept faces by, or the gallery is of another.
@@ -115,7 +103,7 @@ class Service:
             batch_size=scorer.embedder.batch_size,
             wait=settings.batch_wait,
             concurrency=scorer.parallel_batches,
-            on_batch=metrics.count_batch,
+            on_batch=metrics.batch.observe,
         )
 
     def _open_gallery(self, path: str | Path, embedding_size: int) -> Gallery:
@@ -168,7 +156,6 @@ class Service:
         """What accepts or rejects the faces of a request.
 
         Args:
-            options: those of the request.
             default: for a request that sets no threshold; None for that of /v1/score.
 
         Raises:
@@ -176,21 +163,8 @@ class Service:
         """
         if options.keep is None and options.min_quality is None:
             return default or self.row_builder
-        try:
+        with _invalid_options():
             return self._row_builder(options.min_quality, options.keep)
-        except ModelError as error:
-            raise RequestError("invalid", str(error)) from error
-
-    def rule_for(self, options: VerifyOptions) -> MatchRule:
-        """What decides whether the two images of a request match.
-
-        Raises:
-            RequestError: the model has no such threshold.
-        """
-        try:
-            return self._rule(options)
-        except ModelError as error:
-            raise RequestError("invalid", str(error)) from error
 
     def detector_for(self, options: CommonOptions) -> FaceFinder | None:
         """What finds the faces of a request; None if its images are aligned crops.
@@ -253,7 +227,7 @@ class Service:
         ]
         for image in images:
             for face in image.faces:
-                self.metrics.count_search(face.decision)
+                self.metrics.searches.labels(face.decision).inc()
         embedder = self.scorer.embedder
         return Matches(
             model=embedder.name,
@@ -274,12 +248,13 @@ class Service:
         """
         if len(uploads) != 2:
             raise RequestError("invalid", f"two images are compared, and this request has {len(uploads)}")
-        rule = self.rule_for(options)
+        with _invalid_options():
+            rule = self._rule(options)
         row_builder = self.row_builder_for(VerifyOptions(min_quality=rule.min_quality))
         scored = await self._score_all(uploads, row_builder, options)
         images = [image.result for image in scored]
         faces = [
-            replace(image.faces[0], row=replace(image.faces[0].row, path=path), found=image.result.found)
+            replace(image.faces[0], row=replace(image.faces[0].row, path=path))
             for path, image in zip(("the first image", "the second image"), scored, strict=True)
         ]
         result = rule.verify(*faces)
@@ -290,7 +265,7 @@ class Service:
                 if not image.faces
             ]
             raise UnusableImagesError("; ".join(problems), images)
-        self.metrics.count_verification(result.decision)
+        self.metrics.verifications.labels(result.decision).inc()
         return PairVerification(
             model=self.scorer.embedder.name,
             model_sha256=rule.model_sha256,
@@ -361,7 +336,7 @@ class Service:
         options: Options | VerifyOptions,
     ) -> _ScoredImage:
         async with self._slots:
-            prepared, info = await asyncio.get_running_loop().run_in_executor(
+            prepared = await asyncio.get_running_loop().run_in_executor(
                 self._threads, self._prepare, upload.data, detector, options
             )
             outputs: FaceOutputs | None = None
@@ -371,9 +346,9 @@ class Service:
         embedding = isinstance(options, Options) and options.embeddings
         result = ImageResult(
             name=None if upload.name is None else printable(upload.name),
-            width=info.width,
-            height=info.height,
-            found=info.found,
+            width=None if prepared.size is None else prepared.size[1],
+            height=None if prepared.size is None else prepared.size[0],
+            found=prepared.found,
             faces=[_face(entry, embedding=embedding) for entry in scored if entry.row.face is not None],
             error=None if prepared.error is None else prepared.error.removeprefix(f"{IMAGE}: "),
         )
@@ -381,36 +356,25 @@ class Service:
 
     def _prepare(
         self, data: bytes, detector: FaceFinder | None, options: Options | VerifyOptions
-    ) -> tuple[PreparedImage, _ImageInfo]:
+    ) -> PreparedImage:
         """The crops of an image; called in a thread."""
-        info = _ImageInfo()
-
-        def load() -> NDArray[np.uint8]:
-            image = decode(data, where=IMAGE, max_pixels=self.settings.max_pixels)
-            info.height, info.width = image.shape[:2]
-            return image
-
-        limited = None if detector is None else _LimitedDetector(detector, self.settings.max_faces)
+        load = partial(decode, data, where=IMAGE, max_pixels=self.settings.max_pixels)
         resize = self.scorer.resize_crops if options.resize_crops is None else options.resize_crops
         largest = not isinstance(options, Options) or options.largest
-        prepared = prepare(LazyImage(IMAGE, load), limited, largest=largest, resize_crops=resize)
-        info.found = len(prepared.crops) if limited is None else limited.found
-        return prepared, info
+        max_faces = 1 if largest else self.settings.max_faces
+        return prepare(LazyImage(IMAGE, load), detector, max_faces=max_faces, resize_crops=resize)
 
 
-class _LimitedDetector:
-    """A detector that returns only so many faces of an image, the largest, and remembers how many it found."""
-
-    def __init__(self, detector: FaceFinder, max_faces: int) -> None:
-        self.identity = detector.identity
-        self.found = 0
-        self._detector = detector
-        self._max_faces = max_faces
-
-    def __call__(self, image: NDArray[np.uint8]) -> list[Detection] | None:
-        faces = self._detector(image)
-        self.found = 1 if faces is None else len(faces)
-        return None if faces is None else faces[: self._max_faces]
+@contextmanager
+def _invalid_options() -> Iterator[None]:
+    """
+    Raises:
+        RequestError: the model lacks what the options of a request need.
+    """
+    try:
+        yield
+    except ModelError as error:
+        raise RequestError("invalid", str(error)) from error
 
 
 def _check_any_usable(scored: Sequence[_ScoredImage]) -> None:

@@ -22,12 +22,7 @@ AnyOptions = TypeVar("AnyOptions", bound=CommonOptions)
 
 @dataclass(frozen=True)
 class Upload:
-    """An image as it was sent.
-
-    Attributes:
-        name: file name as the client gave it; only repeated in the response.
-        data: encoded image.
-    """
+    """An image as it was sent."""
 
     name: str | None
     data: bytes
@@ -40,8 +35,6 @@ async def read_uploads(
 
     Args:
         request: its body is an image, or a form with files.
-        max_images: maximum number of images.
-        max_fields: maximum number of other fields in the form.
 
     Raises:
         RequestError: the body is something else, has no images or too many, or is a broken form.
@@ -73,9 +66,7 @@ def merge_options(query: AnyOptions, named: Collection[str], fields: Mapping[str
     """The options of the URL together with those of the form.
 
     Args:
-        query: options of the URL.
         named: those of them that the URL names.
-        fields: fields of the form.
 
     Raises:
         RequestError: a field is unknown, invalid, or also in the URL.
