@@ -44,7 +44,7 @@ from facerts.io.console import stderr
 from facerts.io.files import atomic_write, locked, sha256_file
 from facerts.io.json_file import read_json
 from facerts.training.plain_yaml import parse_yaml
-from facerts.training.recipe import Recipe, changed_fields, load_recipe
+from facerts.training.recipe import Recipe, load_recipe
 
 CHECKPOINT, RECIPE, RESULT, ARRAYS = "checkpoint.pt", "wanted.yaml", "result.json", "arrays.npz"
 RECORD, LOG = "steps.json", "commands.log"
@@ -182,14 +182,12 @@ def read_options() -> argparse.Namespace:
     parser.add_argument("--exclude-out-of", help="Pattern of file names to leave out of the non-faces.")
     parser.add_argument(
         "--corruptions",
-        "--ladder",
         nargs="+",
         default=[],
         help="Held-out faces for the corruption benchmark.",
     )
     parser.add_argument(
         "--corrupted-images",
-        "--ladder-pictures",
         type=int,
         help="Number of images of the corruption benchmark (default: 500).",
     )
@@ -285,15 +283,7 @@ def execute_all(runs: Sequence[Run], options: argparse.Namespace) -> dict[Run, S
 
 
 def execute(planned: Run, options: argparse.Namespace, prefix: str) -> bool:
-    """Execute the unfinished steps of a run.
-
-    Args:
-        planned: the run.
-        options: options of the command line.
-        prefix: beginning of progress messages.
-
-    Returns:
-        Whether there were any.
+    """Execute the unfinished steps of a run, with progress messages after a prefix, and return whether there were any.
 
     Raises:
         StepError: a step failed; later steps were not started.
@@ -304,7 +294,8 @@ def execute(planned: Run, options: argparse.Namespace, prefix: str) -> bool:
         done = read_json(record)
         if not isinstance(done, dict):
             raise Error(f"{record}: was not written by this script; remove it to start again")
-    _write_recipe(planned)
+    with atomic_write(planned.folder / RECIPE, "w") as file:
+        file.write(planned.recipe.to_yaml())
     executed = False
     for step in planned.steps(options):
         key: dict[str, Any] = {"command": step.command, "reads": sha256_file(step.reads)}
@@ -322,15 +313,6 @@ def execute(planned: Run, options: argparse.Namespace, prefix: str) -> bool:
         with atomic_write(record, "w") as file:
             json.dump(done, file, indent=1)
     return executed
-
-
-def _write_recipe(planned: Run) -> None:
-    """Write the recipe, unless the one that is there trains the same, such as one of an earlier version."""
-    path = planned.folder / RECIPE
-    if path.exists() and not changed_fields(load_recipe(path), planned.recipe):
-        return
-    with atomic_write(path, "w") as file:
-        file.write(planned.recipe.to_yaml())
 
 
 def _run_command(step: Step, log: Path) -> None:

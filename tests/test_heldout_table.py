@@ -54,21 +54,19 @@ def tar_of_all_pairs(cosines: np.ndarray, labels: np.ndarray, far: float) -> flo
 
 
 def test_two_models_together_are_the_mean_of_their_cosines(people: Path, models: list[Path]) -> None:
-    rows = table(models[0], f"both={models[0]}+{models[1]}", "--data", people, "--far", "0.05")
-    assert list(rows) == ["one", "both"]
+    rows = table(
+        models[0], f"same={models[0]}", f"both={models[0]}+{models[1]}", "--data", people, "--far", "0.05"
+    )
+    assert list(rows) == ["one", "same", "both"]
+    assert rows["one"][2] == "–"
+    assert rows["same"][2] == "[+0.00, +0.00]"
+    assert rows["same"][:2] == rows["one"][:2]
     source = open_source(people)
     crops = np.stack([source.crop(index) for index in range(len(source))])
     cosines = [(e := load_embedder(model)(crops).embedding.astype(np.float64)) @ e.T for model in models]
     for label, wanted in (("one", cosines[0]), ("both", (cosines[0] + cosines[1]) / 2)):
         tar = float(rows[label][1].split()[0])
         assert tar == pytest.approx(tar_of_all_pairs(wanted, source.labels, 0.05), abs=0.11), label
-
-
-def test_a_model_beside_itself_differs_by_nothing(people: Path, models: list[Path]) -> None:
-    rows = table(f"a={models[0]}", f"b={models[0]}", "--data", people, "--far", "0.05")
-    assert rows["a"][2] == "–"
-    assert rows["b"][2] == "[+0.00, +0.00]"
-    assert rows["a"][:2] == rows["b"][:2]
 
 
 def test_all_directions_keep_every_cosine_and_few_do_not(

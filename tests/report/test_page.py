@@ -1,104 +1,252 @@
-"""The page as readers meet it: nothing personal where they ask for that, and nothing wider than their screen."""
+"""The page: whole, its numbers those of the result, nothing personal where that is asked for, narrow enough."""
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
+from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from typer.testing import CliRunner
 
 from facerts.benchmarks import pairs_from_identities
 from facerts.cli.app import build_app
 from facerts.datasets import open_source
 from facerts.datasets.synthetic import write_synthetic_faces
+from facerts.embedding import FaceOutputs
+from facerts.errors import DataError
 from facerts.evaluation.corruption_benchmark import run_corruptions
+from facerts.evaluation.images import JPEG_QUALITY
 from facerts.evaluation.ood import run_ood
 from facerts.evaluation.options import EvaluationOptions
+from facerts.evaluation.result_folder import load_result
 from facerts.evaluation.run import run_identification, run_pairs
+from facerts.evaluation.similarity import MLS
+from facerts.images import encode_jpeg
+from facerts.images import read as read_crop
 from facerts.report import write_report
+from facerts.report.crops import best_and_worst, worst_pairs
 from facerts.report.figures.style import new_figure, rate_axes, svg
 from facerts.report.glossary import TERMS, terms_of
+from facerts.report.subject import load_subjects
 from tests.evaluation.conftest import Plain, write_pairs
 from tests.serving.browser import CHROMIUM, Tab, browser
 
 PEOPLE = ("Ada_Lovelace", "Grace Hopper", "Zoë", "Kurt_Gödel", "Emmy_Noether", "Alan_Turing")
+LABEL = "<b>bold</b> & co"
+SECTIONS = [
+    *("summary", "verification", "identification", "reject", "ood", "corruptions", "training", "provenance"),
+    "glossary",
+]
+
+
+class ManyScores(Plain):
+    """With the variances that mutual likelihood scores need."""
+
+    def __call__(self, crops: NDArray[np.uint8]) -> FaceOutputs:
+        outputs = super().__call__(crops)
+        return replace(outputs, extras={"variance": np.full_like(outputs.embedding, 1e-3)})
 
 
 @pytest.fixture(scope="module")
-def result(drawn_things: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def people(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("personal") / "people"
+    write_synthetic_faces(folder, identities=len(PEOPLE), images=5, seed=11)
+    for person, name in zip(sorted(folder.iterdir()), PEOPLE, strict=True):
+        person.rename(folder / name)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def result(people: Path, drawn_things: Path) -> Path:
     """Every section of a benchmark whose people have names, which also stand in warnings, options and commands."""
-    folder = tmp_path_factory.mktemp("personal")
-    people = folder / "people"
-    write_synthetic_faces(people, identities=len(PEOPLE), images=5, seed=11)
-    for drawn, name in zip(sorted(people.iterdir()), PEOPLE, strict=True):
-        drawn.rename(people / name)
     pairs = pairs_from_identities(open_source(people), genuine=40, impostors=40, seed=2)
-    listing = write_pairs(pairs, people / "pairs.csv")
+    listing = write_pairs(pairs, people.parent / "pairs.csv")
+    listing = listing.rename(people / "pairs.csv")
     first = listing.read_text().splitlines()[1].split(",")
     with listing.open("a") as file:
         file.write("\n" + ",".join([first[0], first[0], "1", *first[3:4], first[4], first[4]]) + "\n")
-    out, options = folder / "result", EvaluationOptions(flip=False, every_pair=True, fmr=0.05)
-    model = Plain()
+    out, options = people.parent / "result", EvaluationOptions(flip=False, every_pair=True, fmr=0.05)
+    model = ManyScores(LABEL)
     run_pairs(model, ["verification", "reject"], [listing], out, options)
+    run_pairs(model, ["verification"], [listing], out, replace(options, every_pair=False), similarity=MLS)
     run_ood(model, [str(people)], [str(drawn_things)], out, options, exclude_others="Zoë*")
     run_corruptions(model, [str(people)], out, options, images=6)
     run_identification(model, [str(people)], out, options, enrolled=2)
     content = json.loads((out / "result.json").read_text(encoding="utf-8"))
     content["command"] = [["facerts", "evaluate", "ood", "--in", "/home/ada/Ada_Lovelace.csv"]]
     (out / "result.json").write_text(json.dumps(content), encoding="utf-8")
+    lines = [
+        {"kind": "train", "step": s, "epoch": s / 10, "cross_entropy": 5 - s / 10, "kl": 0.1, "lr": 0.1,
+         "v_p5": 1.0, "v_p50": 1.5, "v_p95": 2.0}
+        for s in range(1, 20)
+    ]  # fmt: skip
+    lines.append(
+        {"kind": "validation", "step": 19, "epoch": 1.9, "name": "lfw", "accuracy": 0.8, "auroc": 0.9}
+    )
+    (out / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     return out
 
 
-def names_of(result: Path) -> set[str]:
-    """Everything that names an image or a person."""
-    with np.load(result / "arrays.npz") as arrays:
-        keys = {key for name in arrays.files if name.endswith("/names") for key in arrays[name].tolist()}
-    return {*keys, *PEOPLE, *(part for name in PEOPLE for part in re.split("[_ ]", name))}
+def page_of(*results: Path, images: bool = True) -> str:
+    out = results[0].parent / "page.html"
+    write_report(results, out, title="A & B", images=images)
+    return out.read_text(encoding="utf-8")
 
 
-@pytest.mark.slow
-def test_without_images_nothing_on_the_page_is_personal(result: Path, tmp_path: Path) -> None:
-    write_report([result], tmp_path / "images.html")
-    asked = ["report", str(result), "--out", str(tmp_path / "page.html"), "--no-images"]
-    assert CliRunner().invoke(build_app(), asked).exit_code == 0
-    names = names_of(result)
-    assert len(names) > 30 + len(PEOPLE)
-    shown, page = ((tmp_path / name).read_text(encoding="utf-8") for name in ("images.html", "page.html"))
-    assert {*PEOPLE[:3], "Ada"} <= {name for name in names if name in shown}
-    assert {name for name in names if name in page} == set()
-    for private in ("<img", "data:image", "images of people", ".csv", ".png", ".jpg", "/home", str(tmp_path)):
-        assert private not in page
-    # The numbers and the warnings are all there.
-    assert "1 genuine pairs consist of the same image twice, the first is …" in page
-    for section in ("verdict", "summary", "verification", "reject", "ood", "corruptions", "provenance"):
-        assert f'<section id="{section}">' in page
+@pytest.fixture(scope="module")
+def page(result: Path) -> str:
+    return page_of(result)
 
 
-@pytest.mark.slow
-def test_models_and_runs_of_one_name_are_numbered_without_their_folders(result: Path, tmp_path: Path) -> None:
-    log = '{"kind": "train", "epoch": 1, "cross_entropy": 2}'
-    for parent in ("Ada", "Grace"):
-        (tmp_path / parent / "run").mkdir(parents=True)
-        (tmp_path / parent / "run" / "log.jsonl").write_text(log)
-    folders = [result, result, tmp_path / "Ada" / "run", tmp_path / "Grace" / "run"]
-    write_report(folders, tmp_path / "page.html", images=False)
-    page = (tmp_path / "page.html").read_text(encoding="utf-8")
-    for label in ("plain (1)", "plain (2)", "run (1)", "run (2)"):
-        assert f">{label}<" in page
-    assert not re.search("result/|Ada|Grace", page)
+class _Checker(HTMLParser):
+    """Every tag is closed, and nothing is loaded from elsewhere."""
+
+    VOID = frozenset({"meta", "br", "link", "img", "path", "use"})
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.loads: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag not in self.VOID:
+            self.open.append(tag)
+        self.loads += [
+            str(value) for name, value in attrs if name in {"src", "href"} and not str(value).startswith("#")
+        ]
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in self.VOID:
+            assert self.open.pop() == tag
 
 
-@pytest.mark.slow
-def test_a_notice_counts_the_images_of_people(result: Path, tmp_path: Path) -> None:
-    write_report([result], tmp_path / "page.html")
-    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+def test_the_page_is_whole_and_needs_nothing_else(page: str) -> None:
+    checker = _Checker()
+    checker.feed(page)
+    assert checker.open == []
+    assert [target for target in checker.loads if not target.startswith("data:")] == []
+    assert "<title>A &amp; B</title>" in page
+    assert LABEL not in page
+    assert "&lt;b&gt;bold&lt;/b&gt; &amp; co" in page
+    assert re.findall(r'<a href="#(\w+)">', page) == [*SECTIONS, "glossary"]
+    assert all(page.count(f'<section id="{section}">') == 1 for section in SECTIONS)
+    assert page.count("<svg") == len(re.findall(r"</svg>\s*<figcaption>[\w&]", page)) > 14
+    # Figures take the page's color.
+    assert "currentColor" in page
+    assert "#010203" not in page
+
+
+def test_the_tables_show_the_results_numbers(page: str, result: Path) -> None:
+    content = load_result(result)[0]
+    pairs, ood = content.verification["pairs"], content.ood
+    point = pairs.tar_at_far["0.1"]
+    for value in (
+        pairs.accuracy.value,
+        pairs.auroc,
+        pairs.all_pairs.auroc,
+        1 - point.value,
+        content.reject["pairs"][0].area["0.2"],
+        content.identification["people"].searches[0].rank["1"].value,
+        ood.by["quality"].tnr_at_tpr["0.95"],
+    ):
+        assert f">{100 * value:.2f}\u00a0%" in page
+    low, high = point.ci95
+    assert f"[{100 - 100 * high:.2f}, {100 - 100 * low:.2f}]" in page
+    median = content.corruptions["people"].kinds["blur"].by["quality"].p50[-1]
+    assert f">{median:.4g}<" in page
+    assert f"{pairs.all_pairs.impostors:,}" in page
+    assert content.model.sha256 in page
+    assert "1 genuine pairs consist of the same image twice" in page
+
+
+def test_images_are_the_worst_pairs_and_the_best_and_worst_in_order(
+    result: Path, people: Path, page: str
+) -> None:
+    (subject,) = load_subjects([result])
+    for prefix, similarity in (("verification/pairs", "cosine"), ("verification/pairs (mls)", "mls")):
+        shown = worst_pairs(subject, prefix.removeprefix("verification/"))
+        scores, same = subject.arrays[f"{prefix}/scores"], subject.arrays[f"{prefix}/same"]
+        expected = {
+            "Genuine pairs least alike": np.sort(scores[same])[:12],
+            "Impostor pairs most alike": np.sort(scores[~same])[::-1][:12],
+        }
+        for heading, values in expected.items():
+            assert [pair.score for pair in shown[heading]] == pytest.approx(values.tolist())
+            assert {pair.similarity for pair in shown[heading]} == {similarity}
+    assert f"mls {shown['Impostor pairs most alike'][0].score:.3f}" in page
+    assert "mutual likelihood score" in page
+    face = shown["Genuine pairs least alike"][0].first
+    crop = read_crop(people / face.name)
+    assert base64.b64decode(face.source.split(",")[1]) == encode_jpeg(crop, JPEG_QUALITY)
+    faces = best_and_worst(subject, "verification/pairs/", "quality")
+    quality = np.sort(subject.arrays["verification/pairs/quality"])
+    assert [face.text for face in faces["lowest quality"]] == [f"{value:.3g}" for value in quality[:12]]
+    assert [face.text for face in faces["highest quality"]] == [
+        f"{value:.3g}" for value in quality[::-1][:12]
+    ]
     things = page.split("<summary>things: ")[1].split("</details>")[0].count("<img")
     assert things > 0
     assert f"This page contains {page.count('<img') - things} images of people" in page
+
+
+def test_without_images_nothing_on_the_page_is_personal(result: Path, page: str, tmp_path: Path) -> None:
+    command = ["report", str(result), "--out", str(tmp_path / "page.html"), "--no-images"]
+    assert CliRunner().invoke(build_app(), command).exit_code == 0
+    with np.load(result / "arrays.npz") as arrays:
+        keys = {key for name in arrays.files if name.endswith("/names") for key in arrays[name].tolist()}
+    names = {*keys, *PEOPLE, *(part for name in PEOPLE for part in re.split("[_ ]", name))}
+    assert len(names) > 30 + len(PEOPLE)
+    without = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert {*PEOPLE[:3], "Ada"} <= {name for name in names if name in page}
+    assert {name for name in names if name in without} == set()
+    for private in ("<img", "data:image", "images of people", ".csv", ".png", ".jpg", "/home", str(tmp_path)):
+        assert private not in without
+    # The numbers and the warnings are all there.
+    assert "1 genuine pairs consist of the same image twice, the first is …" in without
+    assert all(f'<section id="{section}">' in without for section in SECTIONS)
+    # The glossary has the terms of the page, and no others.
+    before, glossary = without.split('<section id="glossary">')
+    listed = set(re.findall(r"<dt>(.*?)</dt>", glossary))
+    assert {"FMR", "FNMR", "AUROC", "EER", "TNR", "FPIR", "Error versus reject", "Percentile"} <= listed
+    assert not {"p-value", "Percentage point"} & listed
+    text = re.sub(r"<style>.*?</style>|<[^>]*>", " ", before, flags=re.DOTALL)
+    assert not re.search(r"\b(TAR|FAR)\b", text)
+
+
+def test_models_and_runs_of_one_name_are_numbered_without_their_folders(tmp_path: Path, result: Path) -> None:
+    for parent in ("Ada", "Grace"):
+        (tmp_path / parent / "run").mkdir(parents=True)
+        (tmp_path / parent / "run" / "log.jsonl").write_text(
+            '{"kind": "train", "epoch": 1, "cross_entropy": 2}'
+        )
+    folders = [tmp_path / "Ada" / "run", tmp_path / "Grace" / "run"]
+    page = page_of(*folders, images=False)
+    assert all(f">{label}<" in page for label in ("run (1)", "run (2)"))
+    assert not re.search("result/|Ada|Grace", page)
+
+
+def test_hostile_and_broken_folders_are_named(result: Path, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"neither result\.json nor log\.jsonl"):
+        write_report([tmp_path], tmp_path / "page.html")
+    (tmp_path / "log.jsonl").write_text('{"kind": "train"}\n{broken\n')
+    with pytest.raises(DataError, match=r"log\.jsonl, line 2"):
+        write_report([tmp_path], tmp_path / "page.html")
+    (tmp_path / "result.json").write_text((result / "result.json").read_text())
+    whole = (result / "arrays.npz").read_bytes()
+    (tmp_path / "arrays.npz").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(DataError, match=r"arrays\.npz: .* cannot be read"):
+        write_report([tmp_path], tmp_path / "page.html")
+    np.savez(tmp_path / "arrays.npz", evil=np.array([{"a": 1}], dtype=object))
+    with pytest.raises(DataError, match=r"arrays\.npz: .* cannot be read"):
+        write_report([tmp_path], tmp_path / "page.html")
+    assert not (tmp_path / "page.html").exists()
 
 
 def test_axes_of_rates_end_at_100_percent() -> None:
@@ -116,22 +264,9 @@ def test_axes_of_rates_end_at_100_percent() -> None:
         assert 4 <= len(set(labels)) <= 7
 
 
-@pytest.mark.slow
-def test_the_glossary_has_the_terms_of_the_page_and_no_others(result: Path, tmp_path: Path) -> None:
-    write_report([result], tmp_path / "page.html", images=False)
-    page, glossary = (tmp_path / "page.html").read_text(encoding="utf-8").split('<section id="glossary">')
-    listed = re.findall(r"<dt>(.*?)</dt>", glossary)
-    assert {"FMR", "FNMR", "AUROC", "EER", "TNR", "FPIR", "Error versus reject", "Percentile"} <= set(listed)
-    assert not {"p-value", "Percentage point", "Uncertainty v"} & set(listed)
-    text = re.sub(r"<style>.*?</style>|<[^>]*>", " ", page, flags=re.DOTALL)
-    assert "TAR" not in text
-    assert "FAR" not in text.replace("FAR = FMR", "")
-
-
 def test_terms_are_found_in_what_readers_see() -> None:
-    assert [term.name for term in terms_of("<style>.EER {}</style><p title='FPIR'>At 1&nbsp;% FMR</p>")] == [
-        "FMR"
-    ]
+    terms = terms_of("<style>.EER {}</style><p title='FPIR'>At 1&nbsp;% FMR</p>")
+    assert [term.name for term in terms] == ["FMR"]
     assert len({term.name for term in TERMS}) == len(TERMS)
 
 
@@ -150,10 +285,11 @@ def test_nothing_is_wider_than_a_phone(tab: Tab, result: Path, tmp_path: Path) -
         tab.call(
             "Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False
         )
-        tab.run("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+        tab.run("document.querySelectorAll('details').forEach((details) => { details.open = true; })")
         wider = tab.run(
-            """[...document.querySelectorAll('body *')].filter((one) => !one.closest('svg')
-              && one.getBoundingClientRect().right > innerWidth + 1).map((one) => one.outerHTML.slice(0, 80))"""
+            """[...document.querySelectorAll('body *')].filter((element) => !element.closest('svg')
+              && element.getBoundingClientRect().right > innerWidth + 1)
+              .map((element) => element.outerHTML.slice(0, 80))"""
         )
         assert wider == []
         assert tab.run("document.documentElement.scrollWidth") == width
