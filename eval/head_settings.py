@@ -35,10 +35,11 @@ from facerts.errors import DataError, Error
 from facerts.evaluation.options import open_without
 from facerts.io.files import atomic_write
 from facerts.io.json_file import read_json
-from facerts.metrics.compared_pairs import ComparedPairs, compare_all
+from facerts.metrics.all_pairs import compare_all
+from facerts.metrics.compared_pairs import ComparedPairs
+from facerts.metrics.error_versus_reject import error_versus_reject
 from facerts.metrics.intervals import mean_interval
 from facerts.metrics.ood import separation
-from facerts.metrics.reject_areas import reject_areas
 from facerts.report.figures import Effect, effects, write_svg
 from facerts.report.table import markdown_table
 from facerts.training.posthoc.features import Features, Views, cached_features
@@ -74,11 +75,11 @@ class Measured:
         """The three numbers of a quality."""
         quality = {name: quality_of(features) for name, features in self.parts.items()}
         mixed = np.where(self.degraded, quality["degraded"], quality["clean"])
-        (found,) = reject_areas(self.pairs, {"": mixed}, [FMR], replicates=0).values()
+        (measured,) = error_versus_reject(self.pairs, {"": mixed}, [FMR], replicates=0).values()
         return (
             separation(quality["faces"], quality["others"]).auroc,
             separation(quality["clean"], quality["degraded"]).auroc,
-            found.areas[""][END].value,
+            measured.by[""].area[END].value,
         )
 
 

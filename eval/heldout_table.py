@@ -27,7 +27,7 @@ from facerts.embedding.outputs import FaceOutputs
 from facerts.errors import DataError
 from facerts.evaluation.labeled import split_label
 from facerts.evaluation.verification import verification_of
-from facerts.metrics.all_pairs import AllPairs, all_pairs, resampled_thresholds
+from facerts.metrics.all_pairs import AllPairs, all_pairs
 from facerts.metrics.intervals import percentile_interval
 from facerts.report.table import markdown_table
 from facerts.training.distillation.losses import principal_directions
@@ -127,8 +127,9 @@ def accuracy_of(embedding: Embedding, source: Source, seed: int) -> str:
 def resampled_tars(pairs: AllPairs, fars: list[float], replicates: int, seed: int) -> NDArray[np.float64]:
     """TAR ``(replicates, F)`` in resamples of the people; the resamples are the same for every model."""
     tars = []
-    for thresholds, weights in resampled_thresholds(pairs, fars, replicates=replicates, seed=seed):
-        tars.append([np.average(pairs.genuine > threshold, weights=weights) for threshold in thresholds])
+    units = pairs.genuine_units
+    for limits, drawn in pairs.resampled(fars, replicates=replicates, seed=seed):
+        tars.append([np.average(pairs.genuine > limit, weights=drawn[units]) for limit in limits])
     return np.array(tars)
 
 

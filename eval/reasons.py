@@ -37,7 +37,7 @@ from facerts.detection.pose import MODEL, head_pose
 from facerts.embedding import FaceOutputs
 from facerts.images import CROP_SIZE, decode
 from facerts.images.align import align
-from facerts.metrics.calibration import wilson
+from facerts.metrics.intervals import wilson
 from facerts.report.table import markdown_table
 from facerts.scoring import Scorer, reasons
 

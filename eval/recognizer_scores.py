@@ -29,8 +29,9 @@ from facerts.embedding.outputs import CropScore, FaceOutputs
 from facerts.embedding.recognizer_scores import open_recognizer_scores
 from facerts.embedding.recognizer_scores.pruning import pruning_stability
 from facerts.errors import DataError
-from facerts.metrics.compared_pairs import compare_all
-from facerts.metrics.reject_areas import Estimate, reject_areas
+from facerts.metrics.all_pairs import compare_all
+from facerts.metrics.error_versus_reject import error_versus_reject
+from facerts.metrics.intervals import Estimate
 from facerts.report.table import markdown_table
 
 HEADER = ("recognizer", "score", "area, clean", "area, degraded", "correlation with severity")
@@ -120,15 +121,15 @@ def area_of(
     options: argparse.Namespace,
 ) -> dict[str, Estimate]:
     people = np.asarray(source.labels)
-    areas = reject_areas(
+    measured = error_versus_reject(
         compare_all(outputs.embedding, people),
         {name: outputs.extras[name] for name in names},
         [options.fmr],
         replicates=options.replicates,
         seed=options.seed,
         thresholds_on=compare_all(clean.embedding, people),
-    )[options.fmr].areas
-    return {name: areas[name][END] for name in names}
+    )[options.fmr]
+    return {name: measured.by[name].area[END] for name in names}
 
 
 def cell(area: Estimate) -> str:

@@ -10,24 +10,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.benchmarks import PairBenchmark
-from facerts.benchmarks.pairs import subjects_of_pairs
 from facerts.benchmarks.repeated import repeated_images
 from facerts.calibration.faces import Faces
 from facerts.calibration.group_thresholds import ComparedFaces
-from facerts.calibration.pairs import EveryPair, ListedPairs, Pairs
 from facerts.datasets import Source, Subset
 from facerts.datasets.fingerprint import ImageHashes, hash_images
 from facerts.errors import Error
-from facerts.io.progress import progress_bar
-from facerts.metrics.all_pairs import all_pairs
+from facerts.evaluation.similarity import compare_benchmark, compare_images
+from facerts.metrics.compared_pairs import ComparedPairs
+from facerts.metrics.error_versus_reject import pair_quality
 from facerts.metrics.intervals import resampled_rate_interval
-from facerts.metrics.reject import pair_quality
+from facerts.metrics.resample import ResamplingUnit
 from facerts.metrics.verification import pair_cosine
 from facerts.onnx.contract import KeptPairs, Matching, MatchThreshold
 
 FMRS = (1e-2, 1e-3, 1e-4)
 # With ten expected false matches the standard error of a rate is a third of it, even if no two pairs share a person.
 MIN_FALSE_MATCHES = 10
+REPLICATES = 300
 
 # The calibration, None if there are too few pairs for any rate; and remarks for the report.
 MatchingAndNotes = tuple[Matching | None, list[str]]
@@ -63,16 +63,10 @@ def match_every_pair(
     notes += missing
     if not rates:
         return None, None, notes
-    total = len(unique) * (len(unique) - 1) // 2
-    with progress_bar() as bar:
-        task = bar.add_task(f"all pairs of {name}", total=total, unit="pairs")
-        every = all_pairs(
-            faces.embedding[unique], labels[unique], progress=lambda done: bar.advance(task, done)
-        )
-        bar.update(task, completed=total)
+    every = compare_images(name, faces.embedding[unique], labels[unique])
     quality = None if faces.quality is None else faces.quality[unique]
-    thresholds = match_thresholds(EveryPair(every), rates, quality=quality, keep=keep)
-    matching = _matching(Subset(faces.source, unique), hashed, "all", thresholds, flip, by_people=True)
+    thresholds = match_thresholds(every, rates, quality=quality, keep=keep)
+    matching = _matching(Subset(faces.source, unique), hashed, "all", thresholds, flip, every.unit)
     similarities = {rate: threshold.similarity for rate, threshold in thresholds.items()}
     return matching, ComparedFaces(unique, every, similarities), notes
 
@@ -119,14 +113,9 @@ def match_listed_pairs(
     notes += missing
     if not rates:
         return None, notes
-    subjects = subjects_of_pairs(remaining)
-    scored = ListedPairs(
-        pair_cosine(faces.embedding, remaining.pairs), remaining.same, remaining.pairs, subjects
-    )
-    thresholds = match_thresholds(scored, rates, quality=faces.quality, keep=keep)
-    return _matching(
-        remaining.images, hashed, "listed", thresholds, flip, by_people=subjects is not None
-    ), notes
+    compared = compare_benchmark(pair_cosine(faces.embedding, remaining.pairs), remaining)
+    thresholds = match_thresholds(compared, rates, quality=faces.quality, keep=keep)
+    return _matching(remaining.images, hashed, "listed", thresholds, flip, compared.unit), notes
 
 
 def reachable_rates(
@@ -172,7 +161,7 @@ def pairs_among(labels: NDArray[np.integer]) -> tuple[int, int]:
 
 
 def match_thresholds(
-    pairs: Pairs,
+    pairs: ComparedPairs,
     fmrs: Sequence[float],
     *,
     quality: NDArray[np.floating] | None = None,
@@ -193,16 +182,16 @@ def match_thresholds(
     """
     order = np.argsort(pairs.genuine, kind="stable")
     genuine = pairs.genuine[order]
-    people = None if pairs.people is None else pairs.people[order]
+    units = pairs.genuine_units[order]
     kept = {"": np.ones(len(genuine), dtype=bool)}
     if quality is not None and keep is not None:
         worse = pair_quality(quality, pairs.genuine_pairs[order])
         kept |= {name: worse >= minimum for name, minimum in keep.items()}
     resampled: dict[str, list[NDArray[np.float64]]] = {name: [] for name in kept}
-    for limits, weights in pairs.replicates(fmrs):
+    for limits, drawn in pairs.resampled(fmrs, replicates=REPLICATES):
         failed = np.searchsorted(genuine, limits, side="right")
         for name, mask in kept.items():
-            cumulative = np.append(0.0, np.cumsum(weights[order] * mask, dtype=np.float64))
+            cumulative = np.append(0.0, np.cumsum(drawn[units] * mask, dtype=np.float64))
             if cumulative[-1] > 0:  # with few people left, a replicate may have none of them
                 resampled[name].append(cumulative[failed] / cumulative[-1])
 
@@ -212,8 +201,9 @@ def match_thresholds(
         if not count:
             return KeptPairs(genuine=0, fnmr=None, ci95=None)
         fnmr = float(np.mean(genuine[mask] < threshold))
-        units = count if people is None else len(np.unique(people[mask]))
-        ci95 = resampled_rate_interval(np.array(resampled[name])[:, column], fnmr, units)
+        ci95 = resampled_rate_interval(
+            np.array(resampled[name])[:, column], fnmr, len(np.unique(units[mask]))
+        )
         return KeptPairs(genuine=count, fnmr=fnmr, ci95=ci95)
 
     thresholds = {}
@@ -241,8 +231,7 @@ def _matching(
     pairs: Literal["all", "listed"],
     thresholds: dict[str, MatchThreshold],
     flip: bool,
-    *,
-    by_people: bool,
+    unit: ResamplingUnit,
 ) -> Matching:
     return Matching(
         data=images.name,
@@ -251,6 +240,6 @@ def _matching(
         images=len(images),
         identities=None if images.labels is None else len(np.unique(images.labels)),
         flip=flip,
-        interval=f"bootstrap over {'subjects' if by_people else 'pairs'}",
+        interval=f"bootstrap over {unit}",
         thresholds=thresholds,
     )

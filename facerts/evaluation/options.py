@@ -23,7 +23,6 @@ from facerts.embedding.outputs import FaceOutputs
 from facerts.errors import DataError
 from facerts.evaluation.baselines import crop_scores, face_sizes, neighbor_similarity
 from facerts.io.versions import installed_versions
-from facerts.metrics.reject import Combine
 
 
 @dataclass(frozen=True)
@@ -35,7 +34,6 @@ class EvaluationOptions:
         batch_size: crops per call of the embedder.
         fars: rates at which TAR is measured; None for all that the pairs allow.
         fmr: the rate at which error versus reject and calibration choose their threshold.
-        combine: how the quality of a pair follows from those of its two images.
         every_pair: measure every pair of a benchmark's images too.
         keep_crops: keep the crops that a report shows.
         detector: finds the faces in photos; None if the images are aligned crops.
@@ -49,7 +47,6 @@ class EvaluationOptions:
     batch_size: int = 64
     fars: tuple[float, ...] | None = None
     fmr: float = 1e-3
-    combine: Combine = "min"
     every_pair: bool = False
     keep_crops: bool = True
     detector: FaceFinder | None = None

@@ -2,42 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.benchmarks.pairs import PairBenchmark, subjects_of_pairs
+from facerts.benchmarks.pairs import PairBenchmark
 from facerts.embedding.outputs import FaceOutputs
 from facerts.errors import Error, ModelError
 from facerts.evaluation.image_scores import image_scores
 from facerts.evaluation.results.reject import (
     Areas,
-    Convention,
     PairSet,
     RejectResult,
     ReliabilityResult,
     ReliabilitySection,
 )
-from facerts.evaluation.similarity import COSINE, Similarity
-from facerts.metrics.all_pairs import AllPairs, resampled_thresholds
-from facerts.metrics.calibration import reliability, spearman
-from facerts.metrics.reject import (
-    Combine,
+from facerts.evaluation.similarity import COSINE, Similarity, compare_benchmark
+from facerts.metrics.all_pairs import AllPairs
+from facerts.metrics.error_versus_reject import (
+    ORACLE,
+    RATES,
+    Convention,
+    ErrorVersusReject,
     RejectCurve,
     error_versus_reject,
-    oracle_quality,
     pair_quality,
-    partial_area,
-    random_area,
-    reject_curve,
-    reject_intervals,
-    resampled_fmr_limits,
 )
+from facerts.metrics.reliability import reliability, spearman
 from facerts.metrics.verification import fmr_threshold, reachable
 
-AREAS = (0.2, 0.95)
 FMR = 1e-3
 REPLICATES = 300
 
@@ -47,7 +39,6 @@ def reject_of(
     benchmark: PairBenchmark,
     *,
     fmr: float = FMR,
-    combine: Combine = "min",
     similarity: Similarity = COSINE,
     every: AllPairs | None = None,
     rows: NDArray[np.integer] | None = None,
@@ -58,7 +49,6 @@ def reject_of(
         outputs: outputs for the benchmark's images.
         benchmark: the pairs.
         fmr: false match rate at which the threshold is chosen.
-        combine: how the quality of a pair follows from those of its images.
         similarity: similarity measure of the pairs.
         every: all pairs of its images, where they are to be measured too; compared by the cosine.
         rows: the images that ``every`` is of.
@@ -68,31 +58,85 @@ def reject_of(
 
     Raises:
         ModelError: there is no score of an image, or not what the similarity needs.
-        Error: the scores cannot be combined so, or there are too few impostor pairs for the rate.
+        Error: there are too few impostor pairs for the rate.
     """
-    named = image_scores(outputs)
-    if not named:
+    scores = image_scores(outputs)
+    if not scores:
         raise ModelError(
             "this model outputs neither a quality nor a norm, so it has no score to reject pairs by"
         )
-    scores, same = similarity.of_pairs(outputs, benchmark.pairs), benchmark.same
-    check_fmr(fmr, int((~same).sum()), benchmark.name)
-    subjects = subjects_of_pairs(benchmark)
-    limits = list(resampled_fmr_limits(scores, same, subjects, fmr, replicates=REPLICATES))
-    unit = "pairs" if subjects is None else "subjects"
-    curves = []
-    for by, of_image in named.items():
-        quality = _pair_quality(by, of_image, benchmark.pairs, combine)
-        fixed = error_versus_reject(scores, same, quality, fmr=fmr, convention="fixed")
-        anew = error_versus_reject(scores, same, quality, fmr=fmr, convention="per_rate")
-        accepted = int((scores[~same] >= fixed.threshold[0]).sum())
-        ranking = _Ranking(by, similarity.name, "benchmark", combine, fmr)
-        curves.append(_curve(ranking, fixed, accepted, scores[same], convention="fixed"))
-        _add_intervals(curves[-1], scores[same], quality[same], limits, unit)
-        curves.append(_curve(ranking, anew, accepted, scores[same], convention="per_rate"))
+    listed = compare_benchmark(similarity.of_pairs(outputs, benchmark.pairs), benchmark)
+    check_fmr(fmr, listed.impostors, benchmark.name)
+    fixed = error_versus_reject(listed, scores, [fmr], replicates=REPLICATES)[fmr]
+    per_rate = error_versus_reject(listed, scores, [fmr], convention="per_rate")[fmr]
+    conventions: tuple[tuple[Convention, ErrorVersusReject], ...] = (("fixed", fixed), ("per_rate", per_rate))
+    curves = [
+        reject_result(
+            by,
+            curves.by[by],
+            fixed,
+            fmr,
+            similarity=similarity.name,
+            unit=listed.unit,
+            convention=convention,
+        )
+        for by in scores
+        for convention, curves in conventions
+    ]
     if every is not None and rows is not None:
-        curves += _of_every_pair(named, every, rows, fmr, combine)
+        of_rows = {by: values[rows] for by, values in scores.items()}
+        measured = error_versus_reject(every, of_rows, [fmr], replicates=REPLICATES)[fmr]
+        curves += [
+            reject_result(by, measured.by[by], measured, fmr, pairs="all", unit=every.unit) for by in scores
+        ]
     return curves
+
+
+def reject_result(
+    by: str,
+    curve: RejectCurve,
+    fixed: ErrorVersusReject,
+    fmr: float,
+    *,
+    similarity: str = COSINE.name,
+    pairs: PairSet = "benchmark",
+    unit: str,
+    convention: Convention = "fixed",
+) -> RejectResult:
+    """A curve as results have it.
+
+    Args:
+        by: name of the score.
+        curve: its curve.
+        fixed: what was measured with a fixed threshold.
+        fmr: false match rate at which the threshold was chosen.
+        similarity: name of the similarity measure.
+        pairs: the pairs.
+        unit: what was resampled.
+        convention: of the curve.
+    """
+    ci95 = {end: curve.pauc[end].interval() for end in (0.2, 0.95)}
+    low, high = ci95[0.2], ci95[0.95]
+    return RejectResult(
+        by=by,
+        similarity=similarity,
+        pairs=pairs,
+        fmr=fmr,
+        genuine=fixed.genuine,
+        impostors=fixed.impostors,
+        impostors_accepted=fixed.accepted,
+        threshold=fixed.threshold,
+        rejected=list(RATES),
+        fnmr=curve.fnmr.tolist(),
+        oracle_fnmr=fixed.by[ORACLE].fnmr.tolist(),
+        area=_areas(curve),
+        random_area=fixed.fnmr.value,
+        oracle_area=_areas(fixed.by[ORACLE]),
+        convention=convention,
+        ci95=None if low is None or high is None else {"0.2": low, "0.95": high},
+        fnmr_ci95=None if curve.ci95 is None else (curve.ci95[0].tolist(), curve.ci95[1].tolist()),
+        interval=None if curve.ci95 is None else f"bootstrap over {unit}",
+    )
 
 
 def check_fmr(fmr: float, impostors: int, name: str) -> None:
@@ -115,7 +159,6 @@ def calibration_of(
     benchmark: PairBenchmark,
     *,
     fmr: float = FMR,
-    combine: Combine = "min",
     similarity: Similarity = COSINE,
 ) -> ReliabilitySection:
     """Does quality predict error? The section ``calibration[NAME]`` of a result.
@@ -128,7 +171,7 @@ def calibration_of(
     genuine = scores[same]
     by = {}
     for name, of_image in image_scores(outputs).items():
-        quality = _pair_quality(name, of_image, benchmark.pairs[same], combine)
+        quality = pair_quality(of_image, benchmark.pairs[same])
         bins = reliability(quality, genuine < threshold)
         by[name] = ReliabilityResult(
             spearman=spearman(quality, genuine),
@@ -139,102 +182,9 @@ def calibration_of(
             pairs=bins.pairs.tolist(),
         )
     return ReliabilitySection(
-        similarity=similarity.name,
-        fmr=fmr,
-        threshold=threshold,
-        genuine=len(genuine),
-        combine=combine,
-        by=by,
+        similarity=similarity.name, fmr=fmr, threshold=threshold, genuine=len(genuine), by=by
     )
 
 
-@dataclass(frozen=True)
-class _Ranking:
-    """Which pairs a curve is of, and in which order they are rejected."""
-
-    by: str
-    similarity: str
-    pairs: PairSet
-    combine: Combine
-    fmr: float
-
-
-def _of_every_pair(
-    named: Mapping[str, NDArray[np.float32]],
-    every: AllPairs,
-    rows: NDArray[np.integer],
-    fmr: float,
-    combine: Combine,
-) -> list[RejectResult]:
-    threshold = every.threshold(fmr)
-    inside = fmr * every.impostors < len(every.tail)
-    drawn = resampled_thresholds(every, [fmr], replicates=REPLICATES)
-    limits = [(limit[0], weights) for limit, weights in drawn] if inside else []
-    genuine = every.genuine.astype(np.float64)
-    curves = []
-    for by, of_image in named.items():
-        quality = _pair_quality(by, of_image[rows], every.genuine_pairs, combine)
-        curve = reject_curve(genuine, quality, threshold, every.impostors)
-        ranking = _Ranking(by, COSINE.name, "all", combine, fmr)
-        curves.append(_curve(ranking, curve, every.accepted(threshold), genuine, convention="fixed"))
-        if limits:
-            _add_intervals(curves[-1], genuine, quality, limits, "subjects")
-    return curves
-
-
-def _curve(
-    ranking: _Ranking,
-    curve: RejectCurve,
-    accepted: int,
-    genuine: NDArray[np.float64],
-    *,
-    convention: Convention,
-) -> RejectResult:
-    best = reject_curve(
-        genuine, oracle_quality(genuine, np.ones(len(genuine))), float(curve.threshold[0]), curve.impostors
-    )
-    return RejectResult(
-        by=ranking.by,
-        similarity=ranking.similarity,
-        pairs=ranking.pairs,
-        combine=ranking.combine,
-        fmr=ranking.fmr,
-        genuine=len(genuine),
-        impostors=curve.impostors,
-        impostors_accepted=accepted,
-        threshold=float(curve.threshold[0]),
-        rejected=curve.rejected.tolist(),
-        fnmr=curve.fnmr.tolist(),
-        oracle_fnmr=best.fnmr.tolist(),
-        area=areas_of(curve),
-        random_area=random_area(curve),
-        oracle_area=areas_of(best),
-        convention=convention,
-    )
-
-
-def areas_of(curve: RejectCurve) -> Areas:
-    """Means of a curve's FNMR, as results have them."""
-    return {"0.2": partial_area(curve, 0.2), "0.95": partial_area(curve, 0.95)}
-
-
-def _add_intervals(
-    curve: RejectResult,
-    genuine: NDArray[np.float64],
-    quality: NDArray[np.float64],
-    limits: Iterable[tuple[float, NDArray[np.float32]]],
-    unit: str,
-) -> None:
-    found = reject_intervals(genuine, quality, limits, ends=AREAS)
-    curve.ci95 = {"0.2": found.area[0.2], "0.95": found.area[0.95]}
-    curve.fnmr_ci95 = found.low.tolist(), found.high.tolist()
-    curve.interval = f"bootstrap over {unit}"
-
-
-def _pair_quality(
-    by: str, of_image: NDArray[np.float32], pairs: NDArray[np.integer], combine: Combine
-) -> NDArray[np.float64]:
-    try:
-        return pair_quality(of_image, pairs, combine)
-    except ValueError as error:
-        raise Error(f"{by}: {error}") from error
+def _areas(curve: RejectCurve) -> Areas:
+    return {"0.2": curve.pauc[0.2].value, "0.95": curve.pauc[0.95].value}

@@ -41,11 +41,10 @@ from facerts.evaluation.reject import calibration_of, check_fmr, reject_of
 from facerts.evaluation.result_folder import ResultFolder
 from facerts.evaluation.results import Result, Sections
 from facerts.evaluation.results.identification import IdentificationResult
-from facerts.evaluation.similarity import COSINE, Similarity
+from facerts.evaluation.similarity import COSINE, Similarity, compare_images
 from facerts.evaluation.templates import template_verification_of
 from facerts.evaluation.verification import all_pairs_of, verification_of, wanted_fars
-from facerts.io.progress import progress_bar
-from facerts.metrics.all_pairs import AllPairs, all_pairs
+from facerts.metrics.all_pairs import AllPairs
 
 Kind = Literal["verification", "reject"]
 
@@ -226,15 +225,12 @@ def _measure_pairs(
             outputs,
             benchmark,
             fmr=options.fmr,
-            combine=options.combine,
             similarity=similarity,
             every=every,
             rows=rows,
         )
         folder.add(Sections(reject={name: curves}))
-        calibration = calibration_of(
-            outputs, benchmark, fmr=options.fmr, combine=options.combine, similarity=similarity
-        )
+        calibration = calibration_of(outputs, benchmark, fmr=options.fmr, similarity=similarity)
         calibration.data_sha256, calibration.notes = hashed.sha256, notes
         folder.add(Sections(calibration={name: calibration}))
     folder.write()
@@ -269,18 +265,7 @@ def _every_pair(
     labels = benchmark.images.labels
     assert labels is not None  # _check_pairs saw to it
     rows = np.flatnonzero(hashed.first == np.arange(len(labels)))
-    with progress_bar() as bar:
-        task = bar.add_task(
-            f"all pairs of {benchmark.name}", total=len(rows) * (len(rows) - 1) // 2, unit="pairs"
-        )
-        try:
-            found = all_pairs(
-                outputs.embedding[rows], labels[rows], progress=lambda done: bar.advance(task, done)
-            )
-        except ValueError as error:
-            raise Error(f"{benchmark.name}: {error}") from error
-        bar.update(task, completed=len(rows) * (len(rows) - 1) // 2)
-    return rows, found
+    return rows, compare_images(benchmark.name, outputs.embedding[rows], labels[rows])
 
 
 def _measure_templates(

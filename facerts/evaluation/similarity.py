@@ -1,4 +1,4 @@
-"""Similarity measures of pairs of images.
+"""Similarity measures of pairs of images, and the pairs of a benchmark, compared by them.
 
 Whatever measures pairs asks a ``Similarity`` for their scores, and for all that depends on it: how an image's mirror
 joins it, and whether pairs can be had that are not listed one by one.
@@ -12,10 +12,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from facerts.benchmarks.pairs import PairBenchmark, subjects_of_pairs
 from facerts.embedding.embed import AnyEmbedder
 from facerts.embedding.outputs import Embedder, FaceOutputs
 from facerts.embedding.table import EmbeddingTable
-from facerts.errors import ModelError
+from facerts.errors import Error, ModelError
+from facerts.io.progress import progress_bar
+from facerts.metrics.all_pairs import AllPairs, all_pairs
+from facerts.metrics.compared_pairs import ComparedPairs, compare_listed
 from facerts.metrics.likelihood import fused_gaussian, mutual_likelihood
 from facerts.metrics.verification import Scores, pair_cosine
 
@@ -135,3 +139,31 @@ def _mls(outputs: FaceOutputs, pairs: NDArray[np.integer]) -> Scores:
 COSINE = Similarity("cosine", _cosine)
 MLS = Similarity("mls", _mls, suffix=" (mls)", of_directions=False, wrapped=GaussianEmbedder)
 SIMILARITIES = {similarity.name: similarity for similarity in (COSINE, MLS)}
+
+
+def compare_benchmark(scores: Scores, benchmark: PairBenchmark) -> ComparedPairs:
+    """The pairs that a benchmark lists, with their similarities ``(P,)``; people are resampled if they are known."""
+    people = None if subjects_of_pairs(benchmark) is None else benchmark.images.labels
+    return compare_listed(scores, benchmark.same, benchmark.pairs, people)
+
+
+def compare_images(
+    name: str,
+    embedding: NDArray[np.floating],
+    people: NDArray[np.integer],
+    compare: Callable[..., AllPairs] = all_pairs,
+) -> AllPairs:
+    """Compare all pairs of the images of a set with this name, and show the progress.
+
+    Raises:
+        Error: there is no genuine or no impostor pair.
+    """
+    total = len(people) * (len(people) - 1) // 2
+    with progress_bar() as bar:
+        task = bar.add_task(f"all pairs of {name}", total=total, unit="pairs")
+        try:
+            pairs = compare(embedding, people, progress=lambda done: bar.advance(task, done))
+        except ValueError as error:
+            raise Error(f"{name}: {error}") from error
+        bar.update(task, completed=total)
+    return pairs

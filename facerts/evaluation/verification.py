@@ -124,8 +124,8 @@ def all_pairs_of(
     rates = wanted_fars(fars, pairs.impostors, f"all pairs of {name}", every=True)
     intervals = far_intervals(pairs, rates)
     section = AllPairsResult(
-        images=len(pairs.subjects),
-        subjects=int(pairs.subjects.max()) + 1,
+        images=len(pairs.people),
+        subjects=int(pairs.people.max()) + 1,
         genuine=len(pairs.genuine),
         impostors=pairs.impostors,
         auroc=area,

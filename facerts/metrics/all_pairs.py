@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from facerts.metrics.compared_pairs import ComparedPairs
 from facerts.metrics.intervals import Interval, percentile_interval
 from facerts.metrics.resample import subject_counts
 from facerts.metrics.verification import ROC, OperatingPoint, trapezoid
@@ -28,37 +29,26 @@ ROWS, COLUMNS = 256, 2048  # a block of scores that fits into the CPU cache
 SAMPLE = 250_000
 # A replicate may need more of the tail than the original sample.
 TAIL_MARGIN = 1.5
+# After rejection the share of high scores differs from that of all pairs, so ``compare_all`` keeps more of them.
+REJECT_SHARE, MAX_REJECT_TAIL = 0.05, 4_000_000
 
 
-@dataclass(frozen=True)
-class AllPairs:
-    """Statistics of all pairs of N images.
+@dataclass(frozen=True, kw_only=True)
+class AllPairs(ComparedPairs):
+    """All pairs of N images of known people, compared by the cosine in float32.
 
     Attributes:
-        genuine: ``(G,) float32`` cosines of all genuine pairs.
-        genuine_pairs: ``(G, 2) int32`` their rows of images.
-        tail: ``(K,) float32`` highest cosines of impostor pairs, descending.
-        tail_pairs: ``(K, 2) int32`` their rows of images.
         counts: ``(65536,) int64`` number of impostor pairs in each bin of ``EDGES``.
-        impostors: number of impostor pairs.
-        subjects: ``(N,) int64`` person of each image, numbered without gaps.
     """
 
-    genuine: NDArray[np.float32]
-    genuine_pairs: NDArray[np.int32]
-    tail: NDArray[np.float32]
-    tail_pairs: NDArray[np.int32]
+    people: NDArray[np.int64]
     counts: NDArray[np.int64]
-    impostors: int
-    subjects: NDArray[np.int64]
 
     def threshold(self, fmr: float) -> float:
         """The lowest threshold at which at most ``fmr`` of the impostors are accepted; see the module on exactness."""
         allowed = int(np.floor(fmr * self.impostors + 1e-9))
-        if allowed >= self.impostors:
-            return float("-inf")
-        if allowed < len(self.tail):
-            return float(np.nextafter(self.tail[allowed], np.float32(np.inf)))
+        if allowed < len(self.tail) or allowed >= self.impostors:
+            return super().threshold(fmr)
         at_or_above = np.cumsum(self.counts[::-1])[::-1]
         return float(EDGES[int(np.argmax(at_or_above <= allowed))])
 
@@ -66,7 +56,42 @@ class AllPairs:
         """Number of impostor pairs at or above a threshold returned by ``threshold``."""
         if not len(self.tail) or threshold < self.tail[-1]:
             return int(self.counts[np.searchsorted(EDGES, threshold) :].sum())
-        return int(np.sum(self.tail >= threshold))
+        return super().accepted(threshold)
+
+    def resampled(
+        self, fmrs: Sequence[float], *, replicates: int, seed: int = 0
+    ) -> Iterator[tuple[list[float], NDArray[np.float32]]]:
+        """See ``ComparedPairs.resampled``; a threshold below the tail, where it hardly varies, stays fixed.
+
+        The total weight of impostor pairs follows without enumerating them: half of (Σ n_s c_s)² − Σ (n_s c_s)², where
+        person s has n_s images and was drawn c_s times.
+        """
+        images = np.bincount(self.people).astype(np.float64)
+        # This much of the tail suffices for nearly every replicate; one that needs more gets all of it.
+        inside = [fmr for fmr in fmrs if self.in_tail(fmr)]
+        reach = min(len(self.tail), int(np.ceil(TAIL_MARGIN * max(inside, default=0.0) * self.impostors)))
+        first, second = (self.people[self.tail_pairs[:, side]] for side in (0, 1))
+        fixed = {fmr: float(np.nextafter(self.threshold(fmr), -np.inf)) for fmr in fmrs if fmr not in inside}
+
+        def accepted(drawn: NDArray[np.float32], length: int) -> NDArray[np.float64]:
+            return np.cumsum(drawn[first[:length]] * drawn[second[:length]], dtype=np.float64)
+
+        for drawn in subject_counts(len(images), replicates, seed):
+            shares = images * drawn
+            total = (shares.sum() ** 2 - np.sum(shares**2)) / 2
+            allowed = {fmr: fmr * total + 1e-9 for fmr in inside}
+            running = accepted(drawn, reach)
+            if allowed and running[-1] <= max(allowed.values()):
+                running = accepted(drawn, len(self.tail))
+            limits = dict(fixed)
+            for fmr, weight in allowed.items():
+                rank = int(np.searchsorted(running, weight, side="right"))
+                limits[fmr] = float(self.tail[min(rank, len(running) - 1)])
+            yield [limits[fmr] for fmr in fmrs], drawn
+
+    def in_tail(self, fmr: float) -> bool:
+        """Whether the threshold of nearly every replicate at an FMR lies in the tail."""
+        return len(self.tail) == self.impostors or fmr * self.impostors * TAIL_MARGIN <= len(self.tail)
 
     def tar_at_far(self, far: float) -> OperatingPoint:
         """TAR at a FAR of at most ``far``."""
@@ -174,14 +199,26 @@ def all_pairs(
     tail_scores, tail_pairs = _gather(tails, order)
     falling = np.argsort(-tail_scores, kind="stable")
     return AllPairs(
-        genuine_scores,
-        genuine_pairs,
-        tail_scores[falling],
-        tail_pairs[falling],
-        counts,
-        impostors,
-        numbers.astype(np.int64),
+        genuine=genuine_scores,
+        genuine_pairs=genuine_pairs,
+        tail=tail_scores[falling],
+        tail_pairs=tail_pairs[falling],
+        impostors=impostors,
+        people=numbers.astype(np.int64),
+        counts=counts,
     )
+
+
+def compare_all(
+    embedding: NDArray[np.floating],
+    people: NDArray[np.integer],
+    progress: Callable[[int], None] | None = None,
+) -> AllPairs:
+    """``all_pairs`` with a tail that suffices for thresholds that are chosen again as images are rejected."""
+    sizes = np.unique(people, return_counts=True)[1].astype(np.int64)
+    impostors = (int(sizes.sum()) ** 2 - int(np.sum(sizes**2))) // 2
+    tail = int(min(max(MIN_TAIL, REJECT_SHARE * impostors), MAX_REJECT_TAIL))
+    return all_pairs(embedding, people, tail=tail, progress=progress)
 
 
 def check_unit(vectors: NDArray[np.floating], rows: int) -> None:
@@ -202,41 +239,15 @@ def far_intervals(
     pairs: AllPairs, fars: Sequence[float], *, replicates: int = 200, seed: int = 0
 ) -> dict[float, Interval]:
     """95 % intervals of TAR at each FAR whose threshold lies well inside the tail, by resampling people."""
-    inside = [far for far in fars if far * pairs.impostors * TAIL_MARGIN <= len(pairs.tail)]
+    inside = [far for far in fars if pairs.in_tail(far)]
+    units = pairs.genuine_units
     tars: dict[float, list[float]] = {far: [] for far in inside}
-    for thresholds, weights in resampled_thresholds(pairs, inside, replicates=replicates, seed=seed):
-        if not weights.any():
+    for limits, drawn in pairs.resampled(inside, replicates=replicates, seed=seed):
+        if not (weights := drawn[units]).any():
             continue
-        for far, threshold in zip(inside, thresholds, strict=True):
-            tars[far].append(float(np.average(pairs.genuine > threshold, weights=weights)))
+        for far, limit in zip(inside, limits, strict=True):
+            tars[far].append(float(np.average(pairs.genuine > limit, weights=weights)))
     return {far: percentile_interval(np.array(values)) for far, values in tars.items()}
-
-
-def resampled_thresholds(
-    pairs: AllPairs, fmrs: Sequence[float], *, replicates: int, seed: int = 0
-) -> Iterator[tuple[list[float], NDArray[np.float32]]]:
-    """Bootstrap over people: for each replicate, the highest score rejected at each FMR, and weights of genuine pairs.
-
-    The total weight of impostor pairs follows without enumerating them: half of (Σ n_s c_s)² − Σ (n_s c_s)², where
-    person s has n_s images and was sampled c_s times.
-    """
-    images = np.bincount(pairs.subjects).astype(np.float64)
-    # This much of the tail suffices for nearly every replicate; one that needs more gets all of it.
-    reach = min(len(pairs.tail), int(np.ceil(TAIL_MARGIN * max(fmrs, default=0.0) * pairs.impostors)))
-    first, second = (pairs.subjects[pairs.tail_pairs[:, side]] for side in (0, 1))
-    of_genuine = pairs.subjects[pairs.genuine_pairs[:, 0]]
-
-    def accepted(counts: NDArray[np.float32], length: int) -> NDArray[np.float64]:
-        return np.cumsum(counts[first[:length]] * counts[second[:length]], dtype=np.float64)
-
-    for counts in subject_counts(len(images), replicates, seed):
-        shares = images * counts
-        allowed = [fmr * (shares.sum() ** 2 - np.sum(shares**2)) / 2 for fmr in fmrs]
-        running = accepted(counts, reach)
-        if allowed and running[-1] <= max(allowed):
-            running = accepted(counts, len(pairs.tail))
-        ranks = [int(np.searchsorted(running, weight, side="right")) for weight in allowed]
-        yield [float(pairs.tail[min(rank, len(running) - 1)]) for rank in ranks], counts[of_genuine]
 
 
 def _blocks(images: int, ends: NDArray[np.intp]) -> Iterator[tuple[int, int, int, int]]:

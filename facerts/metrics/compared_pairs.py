@@ -1,71 +1,51 @@
-"""Scores of compared pairs, as error versus reject needs them: every pair of a set, or the pairs that a list names."""
+"""Compared pairs of images, as thresholds and error versus reject need them: those of a list, or all of a set."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from facerts.metrics.all_pairs import TAIL_MARGIN, AllPairs, all_pairs, resampled_thresholds
-from facerts.metrics.reject import resampled_fmr_limits
-from facerts.metrics.resample import ResamplingUnit, check_subjects, subject_counts
+from facerts.metrics.resample import ResamplingUnit, check_subjects, pair_weights, subject_counts
 from facerts.metrics.verification import check_pairs
 
-# After rejection the share of high scores differs from that of all pairs, so more of them are kept than in all_pairs.
-TAIL_SHARE, MIN_TAIL, MAX_TAIL = 0.05, 200_000, 4_000_000
-
 Floats = NDArray[np.float64]
-# From false match rates, the number of replicates and the seed: each replicate's highest score that is rejected, by
-# rate, and its weights of the genuine pairs.
-Limits = Callable[[Sequence[float], int, int], Iterator[tuple[Sequence[float], NDArray[np.float32]]]]
 
 
-@dataclass(frozen=True)
-class Resamples:
-    """Bootstrap replicates of compared pairs.
-
-    Attributes:
-        thresholds: ``(F, B)`` thresholds by false match rate and replicate.
-        drawn: ``(B, U)`` how often each person was drawn, or each genuine pair if the people are unknown.
-    """
-
-    thresholds: Floats
-    drawn: NDArray[np.float32]
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ComparedPairs:
-    """Scores of genuine pairs, and the highest ones of impostor pairs.
+    """Scores of genuine pairs, and the highest ones of impostor pairs (the *tail*).
+
+    ``compare_listed`` gives the pairs of a list, with all impostor pairs in the tail; ``all_pairs`` gives ``AllPairs``.
 
     Attributes:
-        genuine: number of genuine pairs, G.
-        impostors: number of impostor pairs.
-        genuine_scores: ``(G,)``; pairs at or above a threshold match.
+        genuine: ``(G,)`` scores of the genuine pairs; pairs at or above a threshold match.
         genuine_pairs: ``(G, 2)`` their rows of images.
-        tail: ``(K,)`` highest scores of impostor pairs, descending; all of them if the pairs are listed.
+        tail: ``(K,)`` highest scores of impostor pairs, descending.
         tail_pairs: ``(K, 2)`` their rows of images.
-        images: ``(M,)`` rows of the images that are compared.
+        impostors: number of impostor pairs.
         people: ``(N,)`` person of each image, numbered without gaps (−1 for an image that is not compared); None if
             unknown.
-        accepted: number of impostor pairs at or above a threshold.
-        limits: the bootstrap.
-        every: the comparison of all pairs that these are from; None for listed pairs.
+        tail_order: ``(K,)`` place of each pair of the tail among the impostor pairs of the list; None for all pairs.
     """
 
-    genuine: int
-    impostors: int
-    genuine_scores: NDArray[np.floating]
+    genuine: NDArray[np.floating]
     genuine_pairs: NDArray[np.integer]
     tail: NDArray[np.floating]
     tail_pairs: NDArray[np.integer]
-    images: NDArray[np.int64]
+    impostors: int
     people: NDArray[np.int64] | None
-    accepted: Callable[[float], int]
-    limits: Limits
-    every: AllPairs | None = None
+    tail_order: NDArray[np.int64] | None = None
+
+    @cached_property
+    def images(self) -> NDArray[np.int64]:
+        """``(M,)`` rows of the images that are compared."""
+        if self.people is not None:
+            return np.flatnonzero(self.people >= 0)
+        return np.unique(np.concatenate([self.genuine_pairs, self.tail_pairs])).astype(np.int64)
 
     @property
     def unit(self) -> ResamplingUnit:
@@ -74,29 +54,45 @@ class ComparedPairs:
 
     @property
     def genuine_units(self) -> NDArray[np.int64]:
-        """``(G,)`` column of ``Resamples.drawn`` with the weight of each genuine pair."""
-        return np.arange(self.genuine) if self.people is None else self.people[self.genuine_pairs[:, 0]]
+        """``(G,)`` what ``resampled`` draws with each genuine pair: the number of its person, or its own."""
+        return np.arange(len(self.genuine)) if self.people is None else self.people[self.genuine_pairs[:, 0]]
 
     def threshold(self, fmr: float) -> float:
-        """The lowest threshold at which at most ``fmr`` of the impostor pairs are accepted.
+        """The lowest threshold at which at most ``fmr`` of the impostor pairs are accepted."""
+        allowed = int(np.floor(fmr * self.impostors + 1e-9))
+        return _just_above(self.tail[allowed]) if allowed < self.impostors else float("-inf")
 
-        Raises:
-            ValueError: the rate is not between 0 and 1, no impostor pair may be accepted at it, or it needs more of
-                the highest scores than are kept (5 % of more than 4 million pairs); replicates need a margin.
+    def accepted(self, threshold: float) -> int:
+        """Number of impostor pairs at or above a threshold."""
+        return int(np.sum(self.tail >= threshold))
+
+    def resampled(
+        self, fmrs: Sequence[float], *, replicates: int, seed: int = 0
+    ) -> Iterator[tuple[list[float], NDArray[np.float32]]]:
+        """Bootstrap over people, or over pairs if the people are unknown.
+
+        What is drawn depends only on the number of people, or of pairs in the list, and on the seed, so that replicates
+        of several recognizers on the same pairs can be averaged and subtracted one by one.
+
+        Yields:
+            For each replicate the highest score that is rejected at each FMR, and how often each person, or each
+            genuine pair if the people are unknown, was drawn: ``(U,)``; see ``genuine_units``.
         """
-        if not 0 < fmr < 1:
-            raise ValueError(f"{fmr:g} is not a valid FMR; it must be between 0 and 1")
-        if fmr * self.impostors < 1 - 1e-9:
-            raise ValueError(
-                f"FMR {fmr:g} needs at least {int(np.ceil(1 / fmr)):,} impostor pairs, and there are "
-                f"{self.impostors:,}; choose a higher rate"
-            )
-        if len(self.tail) < min(self.impostors, TAIL_MARGIN * fmr * self.impostors):
-            raise ValueError(
-                f"FMR {fmr:g} needs the scores of more impostor pairs than the highest {len(self.tail):,} of "
-                f"{self.impostors:,}, which are kept; choose a lower rate"
-            )
-        return _just_above(self.tail[int(np.floor(fmr * self.impostors + 1e-9))])
+        number = len(self.genuine)
+        if self.people is None:
+            same = np.arange(number + self.impostors) < number
+            for weights in pair_weights(same, None, replicates=replicates, seed=seed):
+                yield self._rejected(fmrs, weights[number:][self.tail_order]), weights[:number]
+            return
+        first, second = (self.people[self.tail_pairs[:, side]] for side in (0, 1))
+        for drawn in subject_counts(int(self.people.max()) + 1, replicates, seed):
+            yield self._rejected(fmrs, drawn[first] * drawn[second]), drawn
+
+    def _rejected(self, fmrs: Sequence[float], weights: NDArray[np.float32]) -> list[float]:
+        """The highest score that is rejected at each FMR where the pairs of the tail, all of them, have weights."""
+        running = np.cumsum(weights, dtype=np.float64)
+        ranks = np.searchsorted(running, [fmr * running[-1] + 1e-9 for fmr in fmrs], side="right")
+        return [float(self.tail[rank]) if rank < len(self.tail) else float("-inf") for rank in ranks]
 
     def thresholds_left(self, fmrs: Sequence[float], kept: NDArray[np.bool_], left: int) -> list[float]:
         """Thresholds on a part of the impostor pairs.
@@ -107,7 +103,7 @@ class ComparedPairs:
             left: number of impostor pairs that are left.
 
         Returns:
-            A threshold for each FMR; NaN if no pair is left or it lies below the scores that are kept.
+            A threshold for each FMR; NaN if no pair is left or it lies below the tail.
         """
         rows = np.flatnonzero(kept)
         allowed = [int(np.floor(fmr * left + 1e-9)) for fmr in fmrs]
@@ -131,65 +127,6 @@ class ComparedPairs:
         better_of_person[by_person] = np.arange(len(people)) - starts
         return quality[best_first], np.cumsum(np.arange(len(people)) - better_of_person)
 
-    def resamples(self, fmrs: Sequence[float], replicates: int, seed: int) -> Resamples:
-        """Bootstrap over people, or over pairs if the people are unknown.
-
-        The people that are drawn depend only on their number and the seed, and pairs only on their order in the list,
-        so that replicates of several recognizers on the same pairs can be averaged and subtracted one by one.
-        """
-        limits: list[Sequence[float]] = []
-        weights: list[NDArray[np.float32]] = []
-        for of_replicate, genuine_weights in self.limits(fmrs, replicates, seed):
-            limits.append(of_replicate)
-            if self.people is None:
-                weights.append(genuine_weights)
-        if self.people is not None:
-            weights = list(subject_counts(int(self.people.max()) + 1, replicates, seed))
-        units = self.genuine if self.people is None else int(self.people.max()) + 1
-        drawn = np.array(weights, dtype=np.float32).reshape(replicates, units)
-        highest_rejected = np.array(limits, dtype=np.float64).reshape(replicates, len(fmrs)).T
-        return Resamples(np.nextafter(highest_rejected, np.inf), drawn)
-
-
-def compare_all(
-    embedding: NDArray[np.floating],
-    people: NDArray[np.integer],
-    progress: Callable[[int], None] | None = None,
-) -> ComparedPairs:
-    """Compare every pair of images by the cosine.
-
-    Args:
-        embedding: ``(N, d)`` of unit length.
-        people: ``(N,)`` person of each image.
-        progress: called with the number of pairs compared since the last call.
-
-    Raises:
-        ValueError: as for ``all_pairs``.
-    """
-    sizes = np.unique(people, return_counts=True)[1].astype(np.int64)
-    impostors = (int(sizes.sum()) ** 2 - int(np.sum(sizes**2))) // 2
-    tail = int(min(max(MIN_TAIL, TAIL_SHARE * impostors), MAX_TAIL))
-    every = all_pairs(embedding, people, tail=tail, progress=progress)
-
-    def limits(
-        fmrs: Sequence[float], replicates: int, seed: int
-    ) -> Iterator[tuple[Sequence[float], NDArray[np.float32]]]:
-        return resampled_thresholds(every, fmrs, replicates=replicates, seed=seed)
-
-    return ComparedPairs(
-        len(every.genuine),
-        every.impostors,
-        every.genuine,
-        every.genuine_pairs,
-        every.tail,
-        every.tail_pairs,
-        np.arange(len(every.subjects)),
-        every.subjects,
-        every.accepted,
-        limits,
-        every,
-    )
-
 
 def compare_listed(
     scores: ArrayLike,
@@ -208,49 +145,25 @@ def compare_listed(
     Raises:
         ValueError: shapes are wrong, a score is not finite, one class has no pair, or people contradict ``same``.
     """
-    checked, flags = check_pairs(np.asarray(scores, dtype=np.float64), same)
-    values = checked.astype(np.float64)
+    values, flags = check_pairs(np.asarray(scores, dtype=np.float64), same)
     if pairs.shape != (len(flags), 2):
         raise ValueError(f"pairs are {pairs.shape}, but there are {len(flags)} scores")
-    images = np.unique(pairs).astype(np.int64)
-    subjects, numbers = None, None
+    numbers = None
     if people is not None:
-        subjects = np.asarray(people)[pairs]
-        check_subjects(flags, subjects)
+        check_subjects(flags, np.asarray(people)[pairs])
+        images = np.unique(pairs)
         numbers = np.full(len(people), -1, dtype=np.int64)
         numbers[images] = np.unique(np.asarray(people)[images], return_inverse=True)[1]
-
-    def accepted(threshold: float) -> int:
-        return int(np.sum(values[~flags] >= threshold))
-
-    falling = np.flatnonzero(~flags)[np.argsort(-values[~flags], kind="stable")]
+    order = np.argsort(-values[~flags], kind="stable")
     return ComparedPairs(
-        int(flags.sum()),
-        len(falling),
-        values[flags],
-        pairs[flags],
-        values[falling],
-        pairs[falling],
-        images,
-        numbers,
-        accepted,
-        partial(_listed_limits, values, flags, subjects),
+        genuine=values[flags],
+        genuine_pairs=pairs[flags],
+        tail=values[~flags][order],
+        tail_pairs=pairs[~flags][order],
+        impostors=len(order),
+        people=numbers,
+        tail_order=order,
     )
-
-
-def _listed_limits(
-    scores: Floats,
-    same: NDArray[np.bool_],
-    subjects: NDArray[np.integer] | None,
-    fmrs: Sequence[float],
-    replicates: int,
-    seed: int,
-) -> Iterator[tuple[Sequence[float], NDArray[np.float32]]]:
-    by_rate = [
-        resampled_fmr_limits(scores, same, subjects, fmr, replicates=replicates, seed=seed) for fmr in fmrs
-    ]
-    for of_replicate in zip(*by_rate, strict=True):
-        yield [limit for limit, _ in of_replicate], of_replicate[0][1]
 
 
 def _just_above(score: np.floating) -> float:

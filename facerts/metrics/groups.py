@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.metrics.all_pairs import AllPairs
-from facerts.metrics.calibration import wilson
-from facerts.metrics.intervals import Interval, resampled_rate_interval
+from facerts.metrics.intervals import Interval, resampled_rate_interval, wilson
 from facerts.metrics.resample import subject_counts
 
 REPLICATES = 1000
@@ -154,7 +153,7 @@ def fnmr_by_group(
         seed: seed of the resampling.
     """
     of_pair = _group_of_pairs(pairs.genuine_pairs, _without(group, kept))
-    people = pairs.subjects[pairs.genuine_pairs[:, 0]]
+    people = pairs.people[pairs.genuine_pairs[:, 0]]
     return share_by_group(
         pairs.genuine < threshold, of_pair, groups, people, replicates=replicates, seed=seed
     )
@@ -191,12 +190,12 @@ def fmr_by_group(
         raise ValueError(f"the threshold {threshold:g} lies below the tail of the impostor pairs")
     remaining = _without(group, kept)
     inside = remaining >= 0
-    cells = _Cells.of(pairs.subjects, inside, remaining[inside])
+    cells = _Cells.of(pairs.people, inside, remaining[inside])
     matching = pairs.tail_pairs[pairs.tail >= threshold]
     of_pair = _group_of_pairs(matching, remaining)
     matching, of_pair = matching[of_pair >= 0], of_pair[of_pair >= 0]
     # Cells number people without gaps, and only those with an image in a group.
-    number_of = np.full(len(pairs.subjects), -1)
+    number_of = np.full(len(pairs.people), -1)
     number_of[inside] = cells.person[cells.of_row]
     first, second = (number_of[matching[:, side]] for side in (0, 1))
 

@@ -1,11 +1,16 @@
-"""Intervals of resampled numbers (``resample`` does the resampling), and of the mean of a few training runs."""
+"""Intervals of resampled numbers (``resample`` does the resampling), of proportions, and of means of training runs."""
 
 from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 Interval = tuple[float, float]
+Z95 = 1.959963984540054
 
 
 def percentile_interval(values: NDArray[np.float64], level: float = 0.95) -> Interval:
@@ -62,3 +67,44 @@ def resampled_rate_interval(values: NDArray[np.float64], rate: float, units: int
     if rate == 0:
         return low, max(high, margin)
     return (min(low, 1 - margin), high) if rate == 1 else (low, high)
+
+
+def wilson(
+    rate: NDArray[np.float64], trials: NDArray[np.integer]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Wilson's 95 % score interval of a proportion (JASA 22, 1927)."""
+    count = trials.astype(np.float64)
+    center = (rate + Z95**2 / (2 * count)) / (1 + Z95**2 / count)
+    half = Z95 / (1 + Z95**2 / count) * np.sqrt(rate * (1 - rate) / count + Z95**2 / (4 * count**2))
+    # Rounding errors must not give an interval that excludes its own rate at 0 or 1.
+    return np.minimum(np.maximum(center - half, 0.0), rate), np.maximum(np.minimum(center + half, 1.0), rate)
+
+
+class Estimate(NamedTuple):
+    """A value and its bootstrap replicates, ``(B,)``; NaN where undefined, and empty if there are none."""
+
+    value: float
+    replicates: NDArray[np.float64]
+
+    def minus(self, other: Estimate) -> Estimate:
+        """The paired difference: what makes a replicate hard for both cancels out."""
+        return Estimate(self.value - other.value, self.replicates - other.replicates)
+
+    def over(self, other: Estimate) -> Estimate:
+        """The ratio in each replicate; NaN where the other is 0."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            replicates = np.where(other.replicates > 0, self.replicates / other.replicates, np.nan)
+        return Estimate(self.value / other.value if other.value > 0 else float("nan"), replicates)
+
+    def interval(self) -> Interval | None:
+        """The 95 % interval of the replicates; None if it is undefined in all of them."""
+        finite = self.replicates[np.isfinite(self.replicates)]
+        return percentile_interval(finite) if len(finite) else None
+
+
+def mean_estimate(estimates: Sequence[Estimate]) -> Estimate:
+    """Mean of estimates, e.g. of one quality on several recognizers, in each replicate."""
+    return Estimate(
+        math.fsum(estimate.value for estimate in estimates) / len(estimates),
+        np.mean([estimate.replicates for estimate in estimates], axis=0),
+    )

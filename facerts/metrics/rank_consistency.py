@@ -9,7 +9,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from facerts.metrics.reject_areas import Estimate
+from facerts.metrics.intervals import Estimate
 
 
 @dataclass(frozen=True)

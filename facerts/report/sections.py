@@ -32,7 +32,6 @@ CURVES = {
     "lr": "learning rate",
 }
 VALIDATED = {"accuracy": "verification accuracy", "auroc": "verification AUROC"}
-COMBINED = {"min": "lower of its two", "mean": "mean of its two", "product": "product of its two"}
 
 
 def summary(subjects: Sequence[Subject]) -> Table | None:
@@ -303,7 +302,7 @@ def _rejected(name: str, having: Sequence[tuple[Subject, list[RejectResult]]]) -
         "shares up to 20 or 95 %; best: if pairs were left out by similarity. At random, FNMR stays at its value at "
         f"0 %. {rate(first.fmr)} of {first.impostors:,} impostor pairs is {passing}: the threshold depends on them, "
         f"and the intervals{f' ({first.interval})' if first.interval else ''} show how much. The quality of a pair is "
-        f"the {COMBINED[first.combine]}."
+        "the lower of its two."
     )
     anew = "With a threshold chosen anew at each share"
     curves = _labeled(having)

@@ -23,7 +23,6 @@ import facerts
 from facerts.benchmarks import pairs_from_identities
 from facerts.benchmarks.bin_sets import write_bin
 from facerts.calibration.match_thresholds import match_thresholds
-from facerts.calibration.pairs import EveryPair, ListedPairs
 from facerts.calibration.quality_thresholds import calibrate, quality_quantiles, quality_thresholds
 from facerts.curation.pack import pack_shards
 from facerts.datasets import open_source
@@ -36,6 +35,7 @@ from facerts.evaluation import embed_source
 from facerts.hub import registry
 from facerts.images import encode_png
 from facerts.metrics.all_pairs import all_pairs, far_intervals
+from facerts.metrics.compared_pairs import compare_listed
 from facerts.metrics.resample import pair_weights
 from facerts.onnx.contract import Calibration, Matching, MatchThreshold
 from facerts.scoring.row import Row
@@ -305,14 +305,14 @@ def test_intervals_equal_those_of_the_metrics() -> None:
     vectors = random.normal(size=(20, 8))[labels] + 0.7 * random.normal(size=(120, 8))
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     every = all_pairs(vectors, labels)
-    thresholds = match_thresholds(EveryPair(every), [0.01, 0.1])
+    thresholds = match_thresholds(every, [0.01, 0.1])
     for fmr, (low, high) in far_intervals(every, [0.01, 0.1], replicates=300).items():
         assert thresholds[str(fmr)].ci95 == pytest.approx((1 - high, 1 - low))
         assert low < high
     # A threshold below the stored tail stays fixed, and only the genuine pairs are resampled.
     short = all_pairs(vectors, labels, tail=500)
     assert 0.1 * short.impostors * 1.5 > len(short.tail)
-    fixed = match_thresholds(EveryPair(short), [0.1])["0.1"]
+    fixed = match_thresholds(short, [0.1])["0.1"]
     assert fixed.fnmr == pytest.approx(thresholds["0.1"].fnmr, abs=0.01)
     assert 0 < fixed.ci95[1] - fixed.ci95[0] < thresholds["0.1"].ci95[1] - thresholds["0.1"].ci95[0] + 0.02
 
@@ -324,7 +324,7 @@ def test_intervals_after_rejection_are_those_of_the_remaining_pairs() -> None:
     scores = random.normal(size=400) + 2 * same
     quality = random.normal(size=800)
     threshold = match_thresholds(
-        ListedPairs(scores, same, pairs, None), [0.05], quality=quality, keep={"half": 0.0, "none": 9.0}
+        compare_listed(scores, same, pairs, None), [0.05], quality=quality, keep={"half": 0.0, "none": 9.0}
     )["0.05"]
     remaining = quality[pairs[same]].min(axis=1) >= 0
     rates = []
@@ -345,7 +345,7 @@ def test_the_rule_of_three_applies_if_no_pair_or_every_pair_fails(known: bool, a
     pairs = np.array(list(itertools.combinations(range(120), 2)))
     same = labels[pairs[:, 0]] == labels[pairs[:, 1]]
     scores = np.where(same, 0.1 if all_fail else 0.9, np.random.default_rng(0).uniform(0.2, 0.4, len(pairs)))
-    listed_pairs = ListedPairs(scores, same, pairs, labels[pairs] if known else None)
+    listed_pairs = compare_listed(scores, same, pairs, labels if known else None)
     calibration = match_thresholds(listed_pairs, [0.01])["0.01"]
     margin = 3 / (30 if known else 180)
     assert (calibration.fnmr, calibration.ci95) == (

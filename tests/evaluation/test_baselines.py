@@ -178,7 +178,7 @@ def test_a_score_that_is_the_same_everywhere_is_no_better_than_chance(
         def __call__(self, image: NDArray[np.uint8]) -> list[Detection]:
             return []
 
-    run_pairs(plain, ["reject"], [named], tmp_path, EvaluationOptions(fmr=0.01, detector=Blind()))
+    run_pairs(plain, ["reject"], [named], tmp_path, EvaluationOptions(fmr=0.01, detector_baseline=Blind()))
     content = load_result(tmp_path)[0]
     assert content.calibration["named"].by["det_score"].spearman == 0.0
     for curve in content.reject["named"]:

@@ -19,7 +19,8 @@ from facerts.evaluation.options import EvaluationOptions
 from facerts.evaluation.result_folder import load_result
 from facerts.evaluation.results.comparison import Comparison, ComparisonTable, TableCell
 from facerts.evaluation.run import run_pairs
-from facerts.metrics.reject import error_versus_reject, pair_quality, partial_area
+from facerts.metrics.compared_pairs import compare_listed
+from facerts.metrics.error_versus_reject import error_versus_reject
 from tests.evaluation.conftest import Plain
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("few_replicates")]
@@ -206,15 +207,15 @@ def test_all_qualities_are_measured_on_the_chosen_embedding(
             expected = []
             for run in runs:
                 _, arrays = load_result(folders[run])
-                quality = pair_quality(arrays[prefix + score], base[prefix + "pairs"])
-                curve = error_versus_reject(
-                    base[prefix + "scores"], base[prefix + "same"], quality, fmr=OPTIONS.fmr
+                pairs = compare_listed(*(base[prefix + key] for key in ("scores", "same", "pairs")), None)
+                measured = error_versus_reject(
+                    pairs, {score: arrays[prefix + score]}, [OPTIONS.fmr], replicates=0
                 )
-                expected.append(curve)
+                expected.append(measured[OPTIONS.fmr].by[score])
             np.testing.assert_allclose(curves[method, score], [curve.fnmr for curve in expected])
             told = cells[method, score]
             assert told["mean to 20 %"].value == pytest.approx(
-                np.mean([partial_area(curve, 0.2) for curve in expected])
+                np.mean([curve.pauc[0.2].value for curve in expected])
             )
             assert told["20 %"].value == pytest.approx(np.mean([curve.fnmr[20] for curve in expected]))
     # On its own embedding a quality has what its own section says, with the same intervals.

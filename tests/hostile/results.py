@@ -52,7 +52,6 @@ CURVE: Result = {
     "by": "quality",
     "similarity": "cosine",
     "pairs": "benchmark",
-    "combine": "min",
     "convention": "fixed",
     "rejected": [0.0, 0.5, 0.95],
     "fnmr": [0.1, 0.1, 0.1],

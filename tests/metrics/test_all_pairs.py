@@ -5,7 +5,7 @@ import pytest
 from numpy.typing import NDArray
 
 from facerts.metrics import all_pairs as module
-from facerts.metrics.all_pairs import WIDTH, all_pairs, far_intervals, resampled_thresholds
+from facerts.metrics.all_pairs import WIDTH, all_pairs, far_intervals
 from facerts.metrics.verification import roc
 
 Case = tuple[NDArray[np.float32], NDArray[np.int64]]
@@ -89,7 +89,8 @@ def test_a_replicate_weights_every_pair_by_its_people() -> None:
     numbers = np.unique(given[1], return_inverse=True)[1]
     found = all_pairs(*given, tail=30_000)
     random = np.random.default_rng(3)
-    for thresholds, weights in resampled_thresholds(found, [0.01, 0.2], replicates=20, seed=3):
+    for thresholds, drawn in found.resampled([0.01, 0.2], replicates=20, seed=3):
+        weights = drawn[found.genuine_units]
         counts = np.bincount(random.integers(0, 40, 40), minlength=40)
         of_pair = counts[numbers[pairs[:, 0]]] * np.where(same, 1, counts[numbers[pairs[:, 1]]])
         rows = np.repeat(np.flatnonzero(~same), of_pair[~same])

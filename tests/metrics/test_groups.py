@@ -39,12 +39,15 @@ def made(
         scores = np.array([score for *_, score in listed], dtype=np.float32)
         return scores, np.array([pair[:2] for pair in listed], dtype=np.int32).reshape(-1, 2)
 
+    of_genuine, of_impostors = columns(genuine), columns(ordered)
     return AllPairs(
-        *columns(genuine),
-        *columns(ordered),
-        np.zeros(0, dtype=np.int64),
-        len(impostors),
-        np.array(people),
+        genuine=of_genuine[0],
+        genuine_pairs=of_genuine[1],
+        tail=of_impostors[0],
+        tail_pairs=of_impostors[1],
+        impostors=len(impostors),
+        people=np.array(people),
+        counts=np.zeros(0, dtype=np.int64),
     )
 
 

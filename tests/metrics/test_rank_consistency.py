@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy.stats import kendalltau
 
+from facerts.metrics.intervals import Estimate
 from facerts.metrics.rank_consistency import kendall_tau, mean_consistency, rank_consistency
-from facerts.metrics.reject_areas import Estimate
 
 
 @pytest.mark.parametrize("values", [3, 6, 1000])

@@ -44,7 +44,7 @@ def rejected(
     shares = [0.0, 0.1, 0.2]
     curve: dict[str, Any] = {
         "by": by, "similarity": "cosine",
-        "pairs": "benchmark", "combine": "min", "fmr": 0.001, "genuine": 3000, "impostors": 3000,
+        "pairs": "benchmark", "fmr": 0.001, "genuine": 3000, "impostors": 3000,
         "impostors_accepted": 3, "threshold": 0.4, "rejected": shares, "fnmr": [before, after, after],
         "oracle_fnmr": [before, 0.0, 0.0], "area": {"0.2": after, "0.95": after}, "random_area": before,
         "oracle_area": {"0.2": 0.0, "0.95": 0.0}, "convention": "fixed",

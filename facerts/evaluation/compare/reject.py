@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
-
-import numpy as np
 
 from facerts.evaluation.compare.methods import MeasuredValue, MethodRuns
 from facerts.evaluation.compare.table import (
@@ -19,22 +16,12 @@ from facerts.evaluation.compare.table import (
 )
 from facerts.evaluation.labeled import SavedResult
 from facerts.evaluation.results.comparison import ComparisonTable
-from facerts.evaluation.results.reject import AreaEnd, AreaIntervals, Areas, PairSet, RejectResult
+from facerts.evaluation.results.reject import AreaEnd, PairSet, RejectResult
 
 # Columns: shares rejected, and the ends of areas.
 REJECTED = {"0 %": 0.0, "5 %": 0.05, "10 %": 0.1, "20 %": 0.2}
 AREAS: dict[str, AreaEnd] = {"mean to 20 %": "0.2", "mean to 95 %": "0.95"}
 COLUMNS = (*REJECTED, *AREAS)
-
-
-class MeasuredCurve(Protocol):
-    """What columns are taken from: a curve of a result, or one that a comparison measured."""
-
-    rejected: list[float]
-    fnmr: list[float]
-    area: Areas
-    ci95: AreaIntervals | None
-    fnmr_ci95: tuple[list[float], list[float]] | None
 
 
 def reject_tables(methods: Sequence[MethodRuns]) -> list[ComparisonTable]:
@@ -48,12 +35,12 @@ def reject_tables(methods: Sequence[MethodRuns]) -> list[ComparisonTable]:
     ]
 
 
-def curve_number(curve: MeasuredCurve, column: str) -> MeasuredValue:
+def curve_number(curve: RejectResult, column: str) -> MeasuredValue:
     """A column's number of a curve."""
     if column in AREAS:
         end = AREAS[column]
         return MeasuredValue(curve.area[end], None if curve.ci95 is None else curve.ci95[end])
-    place = int(np.argmin(np.abs(np.array(curve.rejected) - REJECTED[column])))
+    place = curve.index_at(REJECTED[column])
     ends = curve.fnmr_ci95
     return MeasuredValue(curve.fnmr[place], None if ends is None else (ends[0][place], ends[1][place]))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,8 +21,16 @@ from facerts.evaluation.results.fiqa import (
 from facerts.evaluation.results.reject import Convention
 from facerts.io.progress import track
 from facerts.metrics.compared_pairs import ComparedPairs
+from facerts.metrics.error_versus_reject import (
+    ENDS,
+    ORACLE,
+    RATES,
+    ErrorVersusReject,
+    RejectCurve,
+    error_versus_reject,
+)
+from facerts.metrics.intervals import Estimate, mean_estimate
 from facerts.metrics.rank_consistency import mean_consistency, rank_consistency
-from facerts.metrics.reject_areas import ENDS, ORACLE, Estimate, RejectAreas, mean, reject_areas
 
 # What is rejected and which threshold is used; the first is the one that tables show.
 CONVENTIONS: tuple[tuple[RejectedUnit, Convention], ...] = (
@@ -31,8 +39,6 @@ CONVENTIONS: tuple[tuple[RejectedUnit, Convention], ...] = (
     ("pairs", "per_rate"),
     ("images", "per_rate"),
 )
-# Curves are stored in steps of 1 %.
-STORED_RATES = tuple(round(0.01 * step, 2) for step in range(96))
 END = 0.3
 NAMES = {0.2: "0.2", 0.3: "0.3", 0.95: "0.95"}
 
@@ -54,7 +60,7 @@ class MeasuredAreas:
 
     Attributes:
         entries: areas on each recognizer, then their means over the recognizers.
-        curves: ``(E, 96)`` FNMR at ``STORED_RATES`` of the entries on a recognizer, in their order; NaN where no pair
+        curves: ``(E, 96)`` FNMR at ``RATES`` of the entries on a recognizer, in their order; NaN where no pair
             is left.
         points: operating points by recognizer and false match rate.
         consistency: agreement of the recognizers by false match rate; empty for a single one.
@@ -75,6 +81,7 @@ def measure_areas(
     replicates: int,
     seed: int,
     thresholds_on: Mapping[str, ComparedPairs] | None = None,
+    all_conventions: bool = False,
 ) -> MeasuredAreas:
     """Measure every quality on every recognizer.
 
@@ -86,17 +93,21 @@ def measure_areas(
         replicates: bootstrap resamples.
         seed: seed of the bootstrap.
         thresholds_on: pairs of other images of the same people that determine the thresholds.
+        all_conventions: measure all of ``CONVENTIONS``, not only the first.
 
     Raises:
-        ValueError: as for ``reject_areas``.
+        ValueError: as for ``error_versus_reject``.
     """
-    tables: dict[_Key, RejectAreas] = {}
+    tables: dict[_Key, ErrorVersusReject] = {}
+    conventions = [
+        (unit, convention)
+        for unit, convention in (CONVENTIONS if all_conventions else CONVENTIONS[:1])
+        if convention == "fixed" or thresholds_on is None
+    ]
     for recognizer, (unit, convention) in track(
-        [(name, each) for name in pairs for each in CONVENTIONS], "rejecting pairs", unit="curves"
+        [(name, each) for name in pairs for each in conventions], "rejecting pairs", unit="curves"
     ):
-        if convention == "per_rate" and thresholds_on is not None:
-            continue
-        found = reject_areas(
+        by_fmr = error_versus_reject(
             pairs[recognizer],
             qualities[recognizer],
             fmrs,
@@ -106,12 +117,13 @@ def measure_areas(
             seed=seed,
             thresholds_on=None if thresholds_on is None else thresholds_on[recognizer],
         )
-        tables.update({_Key(recognizer, unit, convention, fmr): table for fmr, table in found.items()})
+        tables.update({_Key(recognizer, unit, convention, fmr): table for fmr, table in by_fmr.items()})
     entries, curves = [], []
     for key, table in tables.items():
-        for label, areas in table.areas.items():
-            entries.append(_entry(label, key.recognizer, key, areas, table.fnmr, table.areas.get(against)))
-            curves.append(np.interp(STORED_RATES, table.rates, table.curves[label]))
+        reference = table.by[against].area if against in table.by else None
+        for label, curve in table.by.items():
+            entries.append(_entry(label, key.recognizer, key, curve.area, curve.pauc, reference))
+            curves.append(curve.fnmr)
     points = {
         name: {_rate(fmr): _point(tables[_Key(name, *CONVENTIONS[0], fmr)]) for fmr in fmrs} for name in pairs
     }
@@ -121,14 +133,14 @@ def measure_areas(
         for fmr in fmrs
         if len(pairs) > 1
     }
-    stored = np.array(curves, dtype=np.float32).reshape(-1, len(STORED_RATES))
+    stored = np.array(curves, dtype=np.float32).reshape(-1, len(RATES))
     return MeasuredAreas(
-        [*entries, *means], stored, points, {fmr: one for fmr, one in consistency.items() if one}
+        [*entries, *means], stored, points, {fmr: value for fmr, value in consistency.items() if value}
     )
 
 
 def _means(
-    tables: Mapping[_Key, RejectAreas], recognizers: Sequence[str], fmrs: Sequence[float], against: str
+    tables: Mapping[_Key, ErrorVersusReject], recognizers: Sequence[str], fmrs: Sequence[float], against: str
 ) -> Iterator[FiqaArea]:
     """Means over the recognizers, of the qualities that all of them have."""
     for unit, convention in CONVENTIONS:
@@ -136,31 +148,25 @@ def _means(
             keys = [_Key(name, unit, convention, fmr) for name in recognizers]
             if keys[0] not in tables:
                 continue
-            found = [tables[key] for key in keys]
-            shared = [label for label in found[0].areas if all(label in one.areas for one in found)]
-            averaged = {
-                label: {end: mean([one.areas[label][end] for one in found]) for end in ENDS}
-                for label in shared
+            first, *others = (tables[key].by for key in keys)
+            curves = {
+                label: [curve, *(by[label] for by in others)]
+                for label, curve in first.items()
+                if all(label in by for by in others)
             }
-            raw = {
-                label: {end: mean([one.areas[label][end].times(one.fnmr) for one in found]) for end in ENDS}
-                for label in shared
-            }
-            for label in shared:
-                yield _entry(label, None, keys[0], averaged[label], raw[label], averaged.get(against))
+            areas = {label: _mean(each, "area") for label, each in curves.items()}
+            for label, each in curves.items():
+                yield _entry(label, None, keys[0], areas[label], _mean(each, "pauc"), areas.get(against))
+
+
+def _mean(curves: Sequence[RejectCurve], kind: Literal["area", "pauc"]) -> ByEnd:
+    return {end: mean_estimate([getattr(curve, kind)[end] for curve in curves]) for end in ENDS}
 
 
 def _entry(
-    label: str,
-    recognizer: str | None,
-    key: _Key,
-    areas: ByEnd,
-    raw: ByEnd | Estimate,
-    reference: ByEnd | None,
+    label: str, recognizer: str | None, key: _Key, areas: ByEnd, raw: ByEnd, reference: ByEnd | None
 ) -> FiqaArea:
-    """An entry; ``raw`` are the undivided areas, or the FNMR that they were divided by."""
     fixed = key.convention == "fixed"
-    undivided = {end: areas[end].times(raw) for end in ENDS} if isinstance(raw, Estimate) else raw
     differences = None if reference is None else {end: areas[end].minus(reference[end]) for end in ENDS}
     return FiqaArea(
         quality=label,
@@ -169,7 +175,7 @@ def _entry(
         unit=key.unit,
         convention=key.convention,
         area=_values(areas),
-        raw_area=_values(undivided),
+        raw_area=_values(raw),
         ci95=_intervals(areas) if fixed else None,
         difference=None if differences is None else _values(differences),
         difference_ci95=_intervals(differences) if fixed and differences is not None else None,
@@ -188,7 +194,7 @@ def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _point(table: RejectAreas) -> FiqaOperatingPoint:
+def _point(table: ErrorVersusReject) -> FiqaOperatingPoint:
     return FiqaOperatingPoint(
         threshold=table.threshold,
         impostors_accepted=table.accepted,
@@ -197,10 +203,10 @@ def _point(table: RejectAreas) -> FiqaOperatingPoint:
     )
 
 
-def _consistency(tables: Mapping[str, RejectAreas]) -> FiqaConsistency | None:
+def _consistency(tables: Mapping[str, ErrorVersusReject]) -> FiqaConsistency | None:
     """Agreement of the recognizers on the order of the qualities; None where it is undefined."""
     areas = {
-        name: {label: ends[END] for label, ends in table.areas.items() if label != ORACLE}
+        name: {label: curve.area[END] for label, curve in table.by.items() if label != ORACLE}
         for name, table in tables.items()
     }
     values = {name: {label: area.value for label, area in of.items()} for name, of in areas.items()}

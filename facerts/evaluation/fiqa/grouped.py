@@ -14,6 +14,7 @@ from facerts.evaluation.groups import Groups
 from facerts.evaluation.options import EvaluationOptions
 from facerts.evaluation.results.fiqa import FiqaSection
 from facerts.evaluation.results.groups import GroupsResult
+from facerts.metrics.all_pairs import AllPairs
 from facerts.metrics.compared_pairs import ComparedPairs
 from facerts.metrics.ood import keep_threshold
 
@@ -30,10 +31,10 @@ def measure_groups(
     """How one threshold of each quality and each recognizer treats the groups."""
     values, notes = groups.of([faces.images.key(int(row)) for row in faces.rows])
     fmr, compared = section.headline_fmr, {}
-    for label, found in pairs.items():
-        if found.every is not None and fmr is not None:
+    for label, of_recognizer in pairs.items():
+        if isinstance(of_recognizer, AllPairs) and fmr is not None:
             threshold = section.recognizers[label].at_fmr[f"{fmr:g}"].threshold
-            compared[label] = MatchedPairs(found.every, threshold, fmr)
+            compared[label] = MatchedPairs(of_recognizer, threshold, fmr)
     return groups_of(
         values,
         scored.by_name(),

@@ -23,6 +23,7 @@ class FiqaOptions:
         keep: share of faces that each quality's threshold keeps, for groups.
         keep_on: faces that determine these thresholds; None for the images that are in the groups.
         seed: seed of the bootstrap and of the degradations.
+        all_conventions: also reject images, and choose thresholds per rate.
         cost: measure the time of each quality.
     """
 
@@ -34,4 +35,5 @@ class FiqaOptions:
     groups: Groups | None = None
     keep: float = 0.95
     keep_on: Source | None = None
+    all_conventions: bool = False
     cost: bool = True

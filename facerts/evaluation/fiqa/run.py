@@ -12,7 +12,7 @@ from facerts.embedding import EmbeddingTable
 from facerts.embedding.aligned import alignment_notes
 from facerts.embedding.outputs import FaceOutputs
 from facerts.errors import Error, ModelError, did_you_mean
-from facerts.evaluation.fiqa.areas import STORED_RATES, measure_areas
+from facerts.evaluation.fiqa.areas import measure_areas
 from facerts.evaluation.fiqa.costs import Costs, measure_costs
 from facerts.evaluation.fiqa.data import FaceSet
 from facerts.evaluation.fiqa.grouped import keep_thresholds, measure_groups
@@ -21,11 +21,14 @@ from facerts.evaluation.fiqa.non_faces import ScoredNonFaces
 from facerts.evaluation.fiqa.options import FMRS, FiqaOptions
 from facerts.evaluation.fiqa.scored import ScoredImages, score_images
 from facerts.evaluation.options import DEFAULT_OPTIONS, EvaluationOptions
+from facerts.evaluation.reject import check_fmr
 from facerts.evaluation.result_folder import Arrays, ResultFolder
 from facerts.evaluation.results import Result, Sections
 from facerts.evaluation.results.fiqa import FiqaQuality, FiqaRecognizer, FiqaSection
-from facerts.io.progress import progress_bar
-from facerts.metrics.compared_pairs import ComparedPairs, compare_all, compare_listed
+from facerts.evaluation.similarity import compare_images
+from facerts.metrics.all_pairs import AllPairs, compare_all
+from facerts.metrics.compared_pairs import ComparedPairs, compare_listed
+from facerts.metrics.error_versus_reject import RATES
 from facerts.metrics.verification import pair_cosine, reachable
 
 
@@ -170,16 +173,17 @@ def _add_areas(
         replicates=fiqa.replicates,
         seed=fiqa.seed,
         thresholds_on=originals,
+        all_conventions=fiqa.all_conventions,
     )
     first = next(iter(pairs.values()))
-    section.pairs = "all" if first.every is not None else "benchmark"
-    section.genuine, section.impostors = first.genuine, first.impostors
+    section.pairs = "all" if isinstance(first, AllPairs) else "benchmark"
+    section.genuine, section.impostors = len(first.genuine), first.impostors
     section.interval = f"bootstrap over {'people' if first.unit == 'subjects' else 'pairs'}"
     section.areas, section.consistency = measured.entries, measured.consistency
     section.qualities[ORACLE] = FiqaQuality(kind="bound")
     for label, points in measured.points.items():
         section.recognizers[label].at_fmr = points
-    return {"rejected": np.array(STORED_RATES), "fnmr": measured.curves}
+    return {"rejected": np.array(RATES), "fnmr": measured.curves}
 
 
 def _compare(faces: FaceSet, scored: ScoredImages) -> dict[str, ComparedPairs]:
@@ -202,17 +206,7 @@ def _compared(faces: FaceSet, outputs: FaceOutputs) -> ComparedPairs:
         scores = pair_cosine(outputs.embedding, pairs)
         return compare_listed(scores, faces.listed.same, pairs, people)
     assert faces.people is not None
-    total = len(outputs) * (len(outputs) - 1) // 2
-    with progress_bar() as bar:
-        task = bar.add_task(f"all pairs of {faces.name}", total=total, unit="pairs")
-        try:
-            found = compare_all(
-                outputs.embedding, faces.people[faces.rows], progress=lambda done: bar.advance(task, done)
-            )
-        except ValueError as error:
-            raise Error(f"{faces.name}: {error}") from error
-        bar.update(task, completed=total)
-    return found
+    return compare_images(faces.name, outputs.embedding, faces.people[faces.rows], compare_all)
 
 
 def _fmrs(faces: FaceSet, wanted: Sequence[float] | None) -> list[float]:
@@ -224,13 +218,7 @@ def _fmrs(faces: FaceSet, wanted: Sequence[float] | None) -> list[float]:
     impostors = faces.impostors
     rates = reachable(FMRS if wanted is None else wanted, impostors)
     for fmr in wanted or ():
-        if not 0 < fmr < 1:
-            raise Error(f"{faces.name}: {fmr:g} is not a valid FMR; it must be between 0 and 1")
-        if fmr not in rates:
-            raise Error(
-                f"{faces.name}: FMR {fmr:g} needs at least {int(np.ceil(1 / fmr)):,} impostor pairs, and there are "
-                f"{impostors:,}; choose a higher rate"
-            )
+        check_fmr(fmr, impostors, faces.name)
     if not rates:
         raise Error(f"{faces.name}: {impostors:,} impostor pairs are too few for any of {FMRS}; give --fmr")
     return list(dict.fromkeys(rates))

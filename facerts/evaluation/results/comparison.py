@@ -7,7 +7,6 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from facerts.evaluation.results.base import Count, Interval, Numbers, ResultPart
-from facerts.metrics.reject import Combine
 
 SCHEMA: Literal["facerts.comparison/1"] = "facerts.comparison/1"
 
@@ -112,7 +111,6 @@ class QualityCurves(ResultPart):
     """Error versus reject of all methods' scores on one embedding."""
 
     fmr: float = Field(description="False match rate at which the threshold is chosen.")
-    combine: Combine = Field(description="How the quality of a pair is computed from those of its images.")
     embedding: str = Field(description="Label of the method that the similarities and threshold come from.")
     rejected: Numbers = Field(description="Shares of the genuine pairs that are rejected.")
     oracle_fnmr: Numbers = Field(description="The lowest possible FNMR.")

@@ -93,7 +93,7 @@ class FiqaArea(ResultPart):
         description="Mean FNMR from nothing rejected to 20 %, 30 % and 95 %, divided by FNMR without rejection: 1 for "
         "a random order, lower is better."
     )
-    raw_area: FiqaAreas = Field(description="The same, not divided.")
+    raw_area: FiqaAreas = Field(description="The same, not divided: pAUC.")
     ci95: FiqaIntervals | None = Field(
         default=None, description="95 % intervals of `area`; only for `fixed`."
     )

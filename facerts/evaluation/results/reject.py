@@ -15,7 +15,6 @@ from facerts.evaluation.results.base import (
     ResultPart,
     check_lengths,
 )
-from facerts.metrics.reject import Combine
 
 AreaEnd = Literal["0.2", "0.95"]
 Convention = Literal["fixed", "per_rate"]
@@ -32,7 +31,6 @@ class RejectResult(ResultPart):
     )
     similarity: str = Field(description="How pairs are compared: `cosine` or `mls`.")
     pairs: PairSet = Field(description="Pairs that the benchmark lists, or all pairs of its images.")
-    combine: Combine = Field(description="How the quality of a pair is computed from those of its images.")
     fmr: float = Field(description="False match rate at which the threshold is chosen.")
     genuine: Count = Field(description="Pairs of one person.")
     impostors: Count = Field(description="Pairs of two people.")
@@ -49,7 +47,7 @@ class RejectResult(ResultPart):
     oracle_fnmr: Numbers = Field(
         description="The lowest possible `fnmr`, if pairs were rejected by their similarity."
     )
-    area: Areas = Field(description="Mean of `fnmr` from nothing rejected to 20 % and to 95 %.")
+    area: Areas = Field(description="pAUC: the mean of `fnmr` from nothing rejected to 20 % and to 95 %.")
     random_area: float = Field(description="The same for an uninformative score: `fnmr` without rejection.")
     oracle_area: Areas = Field(description="The same for `oracle_fnmr`.")
     convention: Convention = Field(
@@ -105,7 +103,6 @@ class ReliabilitySection(ResultPart):
     fmr: float = Field(description="False match rate at which the threshold is chosen.")
     threshold: float = Field(description="Minimum similarity of a match.")
     genuine: Count = Field(description="Genuine pairs in all bins.")
-    combine: Combine = Field(description="How the quality of a pair is computed from those of its images.")
     by: ByScore[ReliabilityResult] = Field(description="Bins by score.")
     data_sha256: str | None = Field(default=None, description="As under `verification`.")
     notes: list[str] = Field(default=[], description="Notes on problems with the data.")

@@ -16,9 +16,9 @@ from facerts.embedding import OnnxEmbedder
 from facerts.embedding.embed import embed_source, score_source
 from facerts.embedding.onnx_quality import OnnxQuality
 from facerts.embedding.output_cache import Arrays, OutputCache
-from facerts.metrics.compared_pairs import compare_all
-from facerts.metrics.intervals import Interval
-from facerts.metrics.reject_areas import Estimate, reject_areas
+from facerts.metrics.all_pairs import compare_all
+from facerts.metrics.error_versus_reject import error_versus_reject
+from facerts.metrics.intervals import Estimate, Interval
 from facerts.training.posthoc.features import Features, Floats, Labels, features_of
 
 HEAD, NORM = "head", "norm"
@@ -31,7 +31,7 @@ REPLICATES = 300
 
 @dataclass(frozen=True)
 class MeasuredArea:
-    """A normalized partial area or a difference of two; see ``metrics.reject_areas``.
+    """A normalized partial area or a difference of two; see ``metrics.pauc``.
 
     Attributes:
         value: the area up to 30 % rejected: 1 for a random order, lower is better.
@@ -154,7 +154,7 @@ def measure_head(
         qualities = {HEAD: quality_of(parts[name]), reference.name: stored[f"{name}_quality"]}
         if has_norm:
             qualities[NORM] = parts[name].norm
-        result = reject_areas(
+        result = error_versus_reject(
             pairs[name],
             qualities,
             [fmr],
@@ -165,7 +165,7 @@ def measure_head(
         errors = round(result.fnmr.value * result.genuine)
         areas, difference = {}, None
         if errors >= MIN_ERRORS:
-            estimates = {label: result.areas[label][END] for label in qualities}
+            estimates = {label: result.by[label].area[END] for label in qualities}
             areas = {label: MeasuredArea.of(estimate) for label, estimate in estimates.items()}
             difference = MeasuredArea.of(estimates[HEAD].minus(estimates[reference.name]))
         people, fnmr = len(np.unique(labels[rows])), result.fnmr.value

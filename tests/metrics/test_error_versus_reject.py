@@ -4,25 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import combinations, pairwise
+from itertools import combinations, pairwise, permutations
 from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from facerts.metrics import reject_areas as module
-from facerts.metrics.compared_pairs import ComparedPairs, compare_all, compare_listed
-from facerts.metrics.reject import Convention, error_versus_reject, pair_quality
-from facerts.metrics.reject_areas import Estimate, RejectAreas, Unit, mean, reject_areas
+from facerts.metrics import error_versus_reject as module
+from facerts.metrics.all_pairs import compare_all
+from facerts.metrics.compared_pairs import ComparedPairs, compare_listed
+from facerts.metrics.error_versus_reject import (
+    FINE_RATES,
+    RATES,
+    Convention,
+    ErrorVersusReject,
+    Unit,
+    error_versus_reject,
+    pair_quality,
+)
+from facerts.metrics.intervals import Estimate, mean_estimate
 from facerts.metrics.resample import pair_weights, subject_counts
 
 PEOPLE, IMAGES = 14, 4
 FMRS = (0.05, 0.01)
 UNITS: tuple[Unit, ...] = ("pairs", "images")
 CONVENTIONS: tuple[Convention, ...] = ("fixed", "per_rate")
-FINE = [step / 1000 for step in range(301)] + [step / 100 for step in range(31, 96)]
-COARSE = [step / 100 for step in range(96)]
+SOME = RATES[::5]
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +74,7 @@ def qualities(blur: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
 def as_list(every: ComparedPairs, people: NDArray[np.int64] | None) -> ComparedPairs:
     """The same pairs as a list, impostors first and in an order of their own."""
     shuffled = np.random.default_rng(9).permutation(every.impostors)
-    scores = np.concatenate([every.tail[shuffled], every.genuine_scores])
+    scores = np.concatenate([every.tail[shuffled], every.genuine])
     pairs = np.concatenate([every.tail_pairs[shuffled], every.genuine_pairs])
     return compare_listed(scores, np.arange(len(scores)) >= every.impostors, pairs, people)
 
@@ -91,7 +99,7 @@ def two_images_each(wrong: Sequence[int]) -> ComparedPairs:
 def test_areas_of_rejected_pairs_by_hand() -> None:
     """Errors are the pairs of quality 1, 2 and 10: FNMR falls from 3/10 to 2/9 and 1/8, then rises."""
     pairs = two_images_each([1, 2, 10])
-    found = reject_areas(pairs, {"q": QUALITY}, [0.3], replicates=0)[0.3]
+    found = error_versus_reject(pairs, {"q": QUALITY}, [0.3], replicates=0)[0.3]
     assert (found.genuine, found.impostors, found.accepted) == (10, 4, 1)
     assert found.threshold == np.nextafter(0.4, 1)
     assert found.fnmr.value == pytest.approx(3 / 10)
@@ -101,27 +109,30 @@ def test_areas_of_rejected_pairs_by_hand() -> None:
     third = 0.099 * 1 / 8 + 0.001 * (1 / 8 + 1 / 7) / 2
     # From 0.3 in steps of 0.01: flat over 0.09, then a step over 0.01; the last one ends at 0.95.
     rest = sum(0.09 / left + 0.01 * (1 / left + 1 / (left - 1)) / 2 for left in range(7, 1, -1)) + 0.05
-    areas = found.areas["q"]
+    areas = found.by["q"].area
     assert areas[0.2].value == pytest.approx((first + second) / 0.2 / 0.3)
     assert areas[0.3].value == pytest.approx((first + second + third) / 0.3 / 0.3)
     assert areas[0.95].value == pytest.approx((first + second + third + rest) / 0.95 / 0.3)
-    assert areas[0.3].times(found.fnmr).value == pytest.approx((first + second + third) / 0.3)
+    assert found.by["q"].pauc[0.3].value == pytest.approx((first + second + third) / 0.3)
+    assert found.by["q"].ci95 is None
     assert areas[0.3].replicates.shape == (0,)
     assert areas[0.3].interval() is None
 
 
 def test_areas_of_rejected_images_by_hand() -> None:
     """Each 1/20 of the images takes one pair along, until no pair is left at 10/20."""
-    found = reject_areas(two_images_each([1, 2, 10]), {"q": QUALITY}, [0.3], unit="images", replicates=0)[0.3]
+    found = error_versus_reject(
+        two_images_each([1, 2, 10]), {"q": QUALITY}, [0.3], unit="images", replicates=0
+    )[0.3]
     steps = [3 / 10, 2 / 9, 1 / 8, 1 / 7, 1 / 6, 1 / 5, 1 / 4]
     area = [0.049 * one + 0.001 * (one + other) / 2 for one, other in pairwise(steps)]
-    assert found.areas["q"][0.2].value == pytest.approx(sum(area[:4]) / 0.2 / 0.3)
-    assert found.areas["q"][0.3].value == pytest.approx(sum(area) / 0.3 / 0.3)
-    assert np.isnan(found.areas["q"][0.95].value)
-    curve = dict(zip(found.rates, found.curves["q"], strict=True))
+    assert found.by["q"].area[0.2].value == pytest.approx(sum(area[:4]) / 0.2 / 0.3)
+    assert found.by["q"].area[0.3].value == pytest.approx(sum(area) / 0.3 / 0.3)
+    assert np.isnan(found.by["q"].area[0.95].value)
+    curve = dict(zip(RATES, found.by["q"].fnmr, strict=True))
     assert curve[0.49] == 1
     assert np.isnan(curve[0.5])
-    assert "oracle" not in found.areas
+    assert "oracle" not in found.by
 
 
 def test_areas_with_thresholds_per_rate_by_hand() -> None:
@@ -132,25 +143,25 @@ def test_areas_with_thresholds_per_rate_by_hand() -> None:
     """
     pairs, quality = two_images_each([9, 10]), {"q": QUALITY}
     # Two of four impostor pairs are rejected from 1/2 on, five of ten genuine pairs are left.
-    found = reject_areas(pairs, quality, [0.3], convention="per_rate")[0.3]
+    found = error_versus_reject(pairs, quality, [0.3], convention="per_rate")[0.3]
     steps = [2 / 10, 2 / 9, 2 / 8, 2 / 7, 2 / 6, 0]
     area = [0.09 * one + 0.01 * (one + other) / 2 for one, other in pairwise(steps)]
-    assert found.areas["q"][0.2].value == pytest.approx(sum(area[:2]) / 0.2 / 0.2)
-    assert found.areas["q"][0.3].value == pytest.approx(sum(area[:3]) / 0.3 / 0.2)
-    assert found.areas["q"][0.95].value == pytest.approx(sum(area) / 0.95 / 0.2)
-    assert list(found.areas) == ["q"]
+    assert found.by["q"].area[0.2].value == pytest.approx(sum(area[:2]) / 0.2 / 0.2)
+    assert found.by["q"].area[0.3].value == pytest.approx(sum(area[:3]) / 0.3 / 0.2)
+    assert found.by["q"].area[0.95].value == pytest.approx(sum(area) / 0.95 / 0.2)
+    assert list(found.by) == ["q"]
     # The image of quality 3, the third of twenty, takes along the impostor pair that scores 0.4, that of quality 7 the
     # last one.
-    found = reject_areas(pairs, quality, [0.3], unit="images", convention="per_rate")[0.3]
+    found = error_versus_reject(pairs, quality, [0.3], unit="images", convention="per_rate")[0.3]
     steps = [2 / 10, 2 / 9, 2 / 8, 0]
     area = [0.04 * one + 0.01 * (one + other) / 2 for one, other in pairwise(steps)]
-    assert found.areas["q"][0.2].value == pytest.approx(sum(area) / 0.2 / 0.2)
-    assert found.areas["q"][0.3].value == pytest.approx(sum(area) / 0.3 / 0.2)
-    assert [rate for rate, fnmr in zip(found.rates, found.curves["q"], strict=True) if np.isnan(fnmr)] == [
+    assert found.by["q"].area[0.2].value == pytest.approx(sum(area) / 0.2 / 0.2)
+    assert found.by["q"].area[0.3].value == pytest.approx(sum(area) / 0.3 / 0.2)
+    assert [rate for rate, fnmr in zip(RATES, found.by["q"].fnmr, strict=True) if np.isnan(fnmr)] == [
         pytest.approx(step / 100) for step in range(35, 96)
     ]
-    fixed = reject_areas(pairs, quality, [0.3], unit="images", replicates=0)[0.3]
-    assert dict(zip(fixed.rates, fixed.curves["q"], strict=True))[0.15] == pytest.approx(2 / 7)
+    fixed = error_versus_reject(pairs, quality, [0.3], unit="images", replicates=0)[0.3]
+    assert fixed.by["q"].fnmr[15] == pytest.approx(2 / 7)
 
 
 def test_a_tie_of_images_counts_in_part() -> None:
@@ -161,8 +172,8 @@ def test_a_tie_of_images_counts_in_part() -> None:
         np.array([[0, 2], [1, 3], [4, 5], [0, 1], [2, 3]]),
         np.array([0, 1, 0, 1, 2, 2]),
     )
-    found = reject_areas(pairs, {"q": [1, 1, 2, 2, 3, 3]}, [0.5], unit="images", replicates=0)[0.5]
-    curve = dict(zip(found.rates, found.curves["q"], strict=True))
+    found = error_versus_reject(pairs, {"q": [1, 1, 2, 2, 3, 3]}, [0.5], unit="images", replicates=0)[0.5]
+    curve = dict(zip(RATES, found.by["q"].fnmr, strict=True))
     assert [curve[rate] for rate in (0, 0.2, 0.4)] == pytest.approx([2 / 3, (1 / 2 + 2 / 2) / 2, 1])
 
 
@@ -171,14 +182,14 @@ def test_a_genuine_pair_must_beat_the_impostor_that_is_rejected() -> None:
     genuine = [score for limit in impostors for score in (limit, np.nextafter(limit, 1))]
     same = np.arange(12) < 8
     pairs = compare_listed(genuine + impostors, same, np.arange(24).reshape(12, 2), None)
-    found = reject_areas(pairs, {"q": np.arange(24)}, [0.25], replicates=20)[0.25]
+    found = error_versus_reject(pairs, {"q": np.arange(24)}, [0.25], replicates=20)[0.25]
     assert found.fnmr.value == 5 / 8  # 0.4 is not accepted, the next higher number is
     for replicate, drawn in enumerate(pair_weights(same, None, replicates=20)):
         allowed = 0.25 * drawn[8:].sum() + 1e-9
         limit = next(score for k, score in enumerate(impostors) if drawn[8 : 9 + k].sum() > allowed)
         wrong = np.array(genuine) <= limit
         assert found.fnmr.replicates[replicate] == pytest.approx(np.average(wrong, weights=drawn[:8]))
-        assert found.curves["q"][0] == found.fnmr.value
+        assert found.by["q"].fnmr[0] == found.fnmr.value
 
 
 # Slow loops.
@@ -193,6 +204,7 @@ def slow_curve(
     unit: Unit,
     convention: Convention,
     whole: bool,
+    rates: Sequence[float] = SOME,
 ) -> list[float]:
     """FNMR by rate, image by image and pair by pair.
 
@@ -229,7 +241,7 @@ def slow_curve(
         return float("nan")
 
     curve = []
-    for share in FINE if convention == "fixed" else COARSE:
+    for share in rates:
         rejected = (genuine_ranks, weights[0]) if unit == "pairs" else (image_ranks, weights[2])
         left = parts(*rejected, share)
         impostors = None if convention == "fixed" else left
@@ -237,21 +249,28 @@ def slow_curve(
             impostors = parts(impostor_ranks, weights[1], share)
         highest = limit(impostors)
         kept = [left[rank] * weight for rank, weight in zip(genuine_ranks, weights[0], strict=True)]
-        wrong = sum(part for part, score in zip(kept, pairs.genuine_scores, strict=True) if score <= highest)
+        wrong = sum(part for part, score in zip(kept, pairs.genuine, strict=True) if score <= highest)
         known = sum(kept) > 1e-9 and not np.isnan(highest)
         curve.append(wrong / sum(kept) if known else float("nan"))
     return curve
 
 
-def slow_area(curve: Sequence[float], end: float, rates: Sequence[float]) -> float:
-    inside = [(rate, fnmr) for rate, fnmr in zip(rates, curve, strict=True) if rate <= end + 1e-9]
-    return (
-        sum((one[1] + other[1]) / 2 * (other[0] - one[0]) for one, other in pairwise(inside)) / end / curve[0]
+def slow_fixed(
+    pairs: ComparedPairs, quality: NDArray[np.float64], fmr: float, weights: tuple[Any, Any, Any], unit: Unit
+) -> list[float]:
+    """FNMR at the rates up to 0.2 in steps of 0.001, where parts of pairs and images may be rejected."""
+    return slow_curve(
+        pairs, quality, fmr, weights, unit=unit, convention="fixed", whole=False, rates=FINE_RATES[:201]
     )
 
 
+def slow_area(curve: Sequence[float]) -> float:
+    """Area up to 0.2 of ``slow_fixed``."""
+    return sum((one + other) / 2 * 0.001 for one, other in pairwise(curve)) / 0.2 / curve[0]
+
+
 def once(pairs: ComparedPairs) -> tuple[Any, Any, Any]:
-    return tuple(np.ones(count) for count in (pairs.genuine, pairs.impostors, len(pairs.images)))  # type: ignore[return-value]
+    return tuple(np.ones(count) for count in (len(pairs.genuine), pairs.impostors, len(pairs.images)))  # type: ignore[return-value]
 
 
 def as_drawn(pairs: ComparedPairs, counts: NDArray[np.float32]) -> tuple[Any, Any, Any]:
@@ -277,15 +296,12 @@ def test_a_curve_is_that_of_a_slow_loop(
     label: str,
 ) -> None:
     quality = {label: qualities[label]}
-    found = reject_areas(every, quality, FMRS, unit=unit, convention=convention, replicates=0)
+    found = error_versus_reject(every, quality, FMRS, unit=unit, convention=convention, replicates=0)
     for fmr in FMRS:
         slow = slow_curve(
             *(every, qualities[label], fmr, once(every)), unit=unit, convention=convention, whole=True
         )
-        np.testing.assert_allclose(found[fmr].curves[label], slow, atol=1e-9)
-        for end, area in found[fmr].areas[label].items():
-            assert area.value == pytest.approx(slow_area(slow, end, found[fmr].rates), nan_ok=True)
-        assert found[fmr].rates == tuple(FINE if convention == "fixed" else COARSE)
+        np.testing.assert_allclose(found[fmr].by[label].fnmr[::5], slow, atol=1e-9)
         assert found[fmr].fnmr.value == pytest.approx(slow[0])
 
 
@@ -293,16 +309,48 @@ def test_a_curve_is_that_of_a_slow_loop(
 def test_a_replicate_counts_images_and_pairs_as_often_as_their_people_were_drawn(
     every: ComparedPairs, qualities: dict[str, Any], unit: Unit
 ) -> None:
-    found = reject_areas(every, qualities, FMRS, unit=unit, replicates=3, seed=3)
-    for replicate, counts in enumerate(subject_counts(PEOPLE, 3, 3)):
-        for fmr, label in ((0.05, "good"), (0.01, "coarse")):
-            weights = as_drawn(every, counts)
-            slow = slow_curve(
-                *(every, qualities[label], fmr, weights), unit=unit, convention="fixed", whole=False
-            )
-            assert found[fmr].fnmr.replicates[replicate] == pytest.approx(slow[0])
-            for end, area in found[fmr].areas[label].items():
-                assert area.replicates[replicate] == pytest.approx(slow_area(slow, end, FINE), nan_ok=True)
+    found = error_versus_reject(every, qualities, FMRS, unit=unit, replicates=2, seed=3)
+    for replicate, counts in enumerate(subject_counts(PEOPLE, 2, 3)):
+        fmr, label = (0.05, "good") if replicate else (0.01, "coarse")
+        slow = slow_fixed(every, qualities[label], fmr, as_drawn(every, counts), unit)
+        curve = found[fmr].by[label]
+        assert found[fmr].fnmr.replicates[replicate] == pytest.approx(slow[0])
+        assert curve.pauc[0.2].replicates[replicate] == pytest.approx(slow_area(slow) * slow[0])
+        assert curve.area[0.2].replicates[replicate] == pytest.approx(slow_area(slow))
+
+
+@pytest.mark.parametrize("people_known", [True, False])
+def test_intervals_of_a_curve_are_those_of_its_replicates(
+    every: ComparedPairs, qualities: dict[str, Any], people_known: bool
+) -> None:
+    """Each replicate at its own threshold, found among repeated pairs."""
+    pairs = as_list(every, every.people if people_known else None)
+    curves = []
+    for limits, drawn in pairs.resampled([0.05], replicates=20, seed=2):
+        weights = drawn[pairs.genuine_units]
+        rows = np.repeat(np.arange(len(weights)), weights.astype(int))
+        ranks = pair_quality(qualities["coarse"], pairs.genuine_pairs)[rows]
+        wrong = pairs.genuine[rows] <= limits[0]
+        order = np.argsort(ranks, kind="stable")
+        means = {rank: wrong[ranks == rank].mean() for rank in np.unique(ranks)}
+        removed = np.concatenate([[0], np.cumsum([means[rank] for rank in ranks[order]])])
+        gone = np.array(RATES) * len(rows)
+        curves.append((wrong.sum() - np.interp(gone, np.arange(len(rows) + 1), removed)) / (len(rows) - gone))
+    quality = {"coarse": qualities["coarse"]}
+    found = error_versus_reject(pairs, quality, [0.05], replicates=20, seed=2)[0.05].by["coarse"].ci95
+    np.testing.assert_allclose(found, np.quantile(curves, [0.025, 0.975], axis=0), atol=1e-12)
+
+
+def test_ties_give_the_mean_over_every_order() -> None:
+    scores = np.array([0.9, 0.1, 0.8, 0.2, 0.7, 0.3, 0.4, 0.5])
+    quality = np.repeat([1.0, 1.0, 1.0, 2.0, 2.0, 9, 9, 9], 2)
+    pairs = compare_listed(scores, np.arange(8) < 5, np.arange(16).reshape(8, 2), None)
+    found = error_versus_reject(pairs, {"q": quality}, [0.34], replicates=0)[0.34]
+    errors = scores[:5] < found.threshold
+    for gone in range(5):
+        orders = [order for order in permutations(range(5)) if set(order[:3]) == {0, 1, 2}]
+        means = [errors[list(order)[gone:]].mean() for order in orders]
+        assert found.by["q"].fnmr[20 * gone] == pytest.approx(np.mean(means))
 
 
 @pytest.mark.parametrize("unit", UNITS)
@@ -312,46 +360,31 @@ def test_without_people_the_bootstrap_draws_pairs(
     listed = as_list(every, None)
     assert (listed.unit, as_list(every, every.people).unit, every.unit) == ("pairs", "subjects", "subjects")
     quality = {"good": qualities["good"]}
-    found = reject_areas(listed, quality, [0.05], unit=unit, replicates=2, seed=4)[0.05]
-    same = np.arange(every.genuine + every.impostors) >= every.impostors
+    found = error_versus_reject(listed, quality, [0.05], unit=unit, replicates=1, seed=4)[0.05]
+    same = np.arange(len(every.genuine) + every.impostors) >= every.impostors
     # The list of as_list, whose impostors compare_listed has sorted.
     shuffled = np.random.default_rng(9).permutation(every.impostors)
-    for replicate, drawn in enumerate(pair_weights(same, None, replicates=2, seed=4)):
+    for replicate, drawn in enumerate(pair_weights(same, None, replicates=1, seed=4)):
         of_impostors = np.empty(every.impostors)
         of_impostors[shuffled] = drawn[~same]
         weights = (drawn[same].astype(np.float64), of_impostors, np.ones(len(every.images)))
-        slow = slow_curve(
-            *(every, qualities["good"], 0.05, weights), unit=unit, convention="fixed", whole=False
-        )
+        slow = slow_fixed(every, qualities["good"], 0.05, weights, unit)
         assert found.fnmr.replicates[replicate] == pytest.approx(slow[0])
-        assert found.areas["good"][0.3].replicates[replicate] == pytest.approx(slow_area(slow, 0.3, FINE))
-
-
-def test_a_curve_per_rate_is_that_of_error_versus_reject(
-    every: ComparedPairs, qualities: dict[str, Any]
-) -> None:
-    scores = np.concatenate([every.genuine_scores, every.tail])
-    pairs = np.concatenate([every.genuine_pairs, every.tail_pairs])
-    same = np.arange(len(scores)) < every.genuine
-    for label, quality in qualities.items():
-        of_pairs = pair_quality(quality, pairs)
-        curve = error_versus_reject(scores, same, of_pairs, fmr=0.05, convention="per_rate", rates=COARSE)
-        found = reject_areas(every, {label: quality}, [0.05], convention="per_rate")[0.05]
-        np.testing.assert_allclose(found.curves[label], curve.fnmr, atol=1e-12)
+        assert found.by["good"].area[0.2].replicates[replicate] == pytest.approx(slow_area(slow))
 
 
 # Properties.
 
 
-def assert_equal(one: RejectAreas, other: RejectAreas) -> None:
+def assert_equal(one: ErrorVersusReject, other: ErrorVersusReject) -> None:
     assert (one.genuine, one.impostors, one.accepted) == (other.genuine, other.impostors, other.accepted)
     assert one.threshold == pytest.approx(other.threshold, abs=1e-6)
     assert_same_estimate(one.fnmr, other.fnmr)
-    assert one.curves.keys() == other.curves.keys()
-    for label in one.curves:
-        np.testing.assert_allclose(one.curves[label], other.curves[label], atol=1e-12)
+    assert one.by.keys() == other.by.keys()
+    for label in one.by:
+        np.testing.assert_allclose(one.by[label].fnmr, other.by[label].fnmr, atol=1e-12)
         for end in (0.2, 0.3, 0.95):
-            assert_same_estimate(one.areas[label][end], other.areas[label][end])
+            assert_same_estimate(one.by[label].area[end], other.by[label].area[end])
 
 
 def assert_same_estimate(one: Estimate, other: Estimate) -> None:
@@ -365,7 +398,7 @@ def test_a_list_of_all_pairs_gives_what_all_pairs_give(
     every: ComparedPairs, qualities: dict[str, Any], unit: Unit, convention: Convention
 ) -> None:
     both = [
-        reject_areas(pairs, qualities, FMRS, unit=unit, convention=convention, replicates=30, seed=1)
+        error_versus_reject(pairs, qualities, FMRS, unit=unit, convention=convention, replicates=30, seed=1)
         for pairs in (every, as_list(every, every.people))
     ]
     for fmr in FMRS:
@@ -379,18 +412,22 @@ def test_impostor_pairs_below_the_tail_are_counted_without_scores(
     half = every.impostors // 2
     short = replace(every, tail=every.tail[:half], tail_pairs=every.tail_pairs[:half])
     whole, found = (
-        reject_areas(pairs, qualities, FMRS, unit=unit, convention="per_rate") for pairs in (every, short)
+        error_versus_reject(pairs, qualities, FMRS, unit=unit, convention="per_rate")
+        for pairs in (every, short)
     )
     for fmr in FMRS:
-        for label, curve in found[fmr].curves.items():
+        for label, by_quality in found[fmr].by.items():
+            curve = by_quality.fnmr
             known = np.isfinite(curve)
             assert known.sum() > 60
-            np.testing.assert_array_equal(curve[known], whole[fmr].curves[label][known])
+            np.testing.assert_array_equal(curve[known], whole[fmr].by[label].fnmr[known])
     # A quality that rejects all pairs of a short tail first: no score of the pairs that remain is known.
     shortest = replace(every, tail=every.tail[:120], tail_pairs=every.tail_pairs[:120])
     quality = {"tail": -np.bincount(shortest.tail_pairs.ravel(), minlength=len(every.images))}
-    curve = reject_areas(shortest, quality, [0.05], unit=unit, convention="per_rate")[0.05].curves["tail"]
-    full = reject_areas(every, quality, [0.05], unit=unit, convention="per_rate")[0.05].curves["tail"]
+    curve = (
+        error_versus_reject(shortest, quality, [0.05], unit=unit, convention="per_rate")[0.05].by["tail"].fnmr
+    )
+    full = error_versus_reject(every, quality, [0.05], unit=unit, convention="per_rate")[0.05].by["tail"].fnmr
     assert 2 < np.argmax(np.isnan(curve)) < 60
     assert np.isnan(curve).sum() > np.isnan(full).sum()
 
@@ -400,38 +437,40 @@ def test_impostor_pairs_below_the_tail_are_counted_without_scores(
 def test_only_the_order_of_a_quality_matters(
     every: ComparedPairs, qualities: dict[str, Any], unit: Unit, convention: Convention
 ) -> None:
-    found = reject_areas(every, qualities, [0.05], unit=unit, convention=convention, replicates=20)[0.05]
-    np.testing.assert_array_equal(found.curves["good"], found.curves["same order"])
+    found = error_versus_reject(every, qualities, [0.05], unit=unit, convention=convention, replicates=20)[
+        0.05
+    ]
+    np.testing.assert_array_equal(found.by["good"].fnmr, found.by["same order"].fnmr)
     for end in (0.2, 0.3, 0.95):
-        one, other = (found.areas[label][end] for label in ("good", "same order"))
+        one, other = (found.by[label].area[end] for label in ("good", "same order"))
         np.testing.assert_array_equal(one.value, other.value)
         np.testing.assert_array_equal(one.replicates, other.replicates)
-    assert not np.array_equal(found.curves["good"], found.curves["nearly"])
+    assert not np.array_equal(found.by["good"].fnmr, found.by["nearly"].fnmr)
 
 
 @pytest.mark.parametrize("unit", UNITS)
 def test_a_random_order_has_an_area_of_1_in_expectation(every: ComparedPairs, unit: Unit) -> None:
     random = np.random.default_rng(11)
     orders = {f"{i}": random.random(PEOPLE * IMAGES) for i in range(300)}
-    found = reject_areas(every, orders, [0.05], unit=unit, replicates=0)[0.05]
-    areas = [found.areas[label][0.3].value for label in orders]
+    found = error_versus_reject(every, orders, [0.05], unit=unit, replicates=0)[0.05]
+    areas = [found.by[label].area[0.3].value for label in orders]
     assert np.mean(areas) == pytest.approx(1, abs=4 * np.std(areas) / np.sqrt(len(areas)))
     assert np.std(areas) < 0.15
 
 
 def test_no_order_is_better_than_the_oracle(every: ComparedPairs, qualities: dict[str, Any]) -> None:
-    for areas in reject_areas(every, qualities, FMRS, replicates=50).values():
+    for areas in error_versus_reject(every, qualities, FMRS, replicates=50).values():
         for label in qualities:
-            assert (areas.curves["oracle"] <= areas.curves[label] + 1e-12).all()
+            assert (areas.by["oracle"].fnmr <= areas.by[label].fnmr + 1e-12).all()
             for end in (0.2, 0.3, 0.95):
-                best, area = areas.areas["oracle"][end], areas.areas[label][end]
+                best, area = areas.by["oracle"].area[end], areas.by[label].area[end]
                 assert best.value < area.value
                 assert (best.replicates <= area.replicates + 1e-12).all()
 
 
 def test_differences_are_paired(every: ComparedPairs, qualities: dict[str, Any]) -> None:
-    found = reject_areas(every, qualities, [0.05], replicates=100)[0.05].areas
-    areas = {label: by_end[0.3] for label, by_end in found.items()}
+    found = error_versus_reject(every, qualities, [0.05], replicates=100)[0.05].by
+    areas = {label: curve.area[0.3] for label, curve in found.items()}
     same = areas["same order"].minus(areas["good"])
     assert same.value == 0
     assert same.interval() == (0, 0)
@@ -440,20 +479,19 @@ def test_differences_are_paired(every: ComparedPairs, qualities: dict[str, Any])
     assert alone is not None
     assert interval[0] <= areas["nearly"].value - areas["good"].value <= interval[1]
     assert interval[1] - interval[0] < (alone[1] - alone[0]) / 3
-    less = found["good"][0.95].minus(found["nothing"][0.95]).interval()
+    less = found["good"].area[0.95].minus(found["nothing"].area[0.95]).interval()
     assert less is not None
     assert less[1] < 0
     assert alone == pytest.approx(tuple(np.quantile(areas["good"].replicates, [0.025, 0.975])))
 
 
-def test_means_and_products_are_of_each_replicate() -> None:
-    one, other = Estimate(0.5, np.array([0.4, np.nan, 0.7])), Estimate(0.1, np.array([0.1, 0.2, 0.3]))
-    average, product = mean([one, other]), one.times(other)
-    assert average.value == pytest.approx(0.3)
-    np.testing.assert_allclose(average.replicates, [0.25, np.nan, 0.5])
-    assert product.value == pytest.approx(0.05)
-    np.testing.assert_allclose(product.replicates, [0.04, np.nan, 0.21])
-    assert mean([one, one]).minus(one).interval() == (0, 0)
+def test_means_and_ratios_are_of_each_replicate() -> None:
+    one, other = Estimate(0.5, np.array([0.4, np.nan, 0.7])), Estimate(0.1, np.array([0.1, 0.2, 0.0]))
+    average, ratio = mean_estimate([one, other]), one.over(other)
+    assert (average.value, ratio.value) == pytest.approx((0.3, 5.0))
+    np.testing.assert_allclose(average.replicates, [0.25, np.nan, 0.35])
+    np.testing.assert_allclose(ratio.replicates, [4.0, np.nan, np.nan])
+    assert mean_estimate([one, one]).minus(one).interval() == (0, 0)
     assert Estimate(0.0, np.array([np.nan, np.nan])).interval() is None
 
 
@@ -461,9 +499,9 @@ def test_means_and_products_are_of_each_replicate() -> None:
 def test_replicates_are_the_same_however_many_fit_into_memory(
     every: ComparedPairs, qualities: dict[str, Any], unit: Unit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = reject_areas(every, qualities, FMRS, unit=unit, replicates=10)
-    monkeypatch.setattr(module, "CHUNK", 3 * (every.genuine + len(every.images)))
-    parts = reject_areas(every, qualities, FMRS, unit=unit, replicates=10)
+    whole = error_versus_reject(every, qualities, FMRS, unit=unit, replicates=10)
+    monkeypatch.setattr(module, "CHUNK", 3 * (len(every.genuine) + len(every.images)))
+    parts = error_versus_reject(every, qualities, FMRS, unit=unit, replicates=10)
     for fmr in FMRS:
         assert_equal(whole[fmr], parts[fmr])
 
@@ -473,20 +511,20 @@ def test_thresholds_may_come_from_other_images_of_the_same_people(
 ) -> None:
     poor = compare_all(embed(people, 0.8 + 1.4 * blur, 2), people)
     clean, own, found = (
-        reject_areas(pairs, qualities, FMRS, replicates=40, seed=3, thresholds_on=on)
+        error_versus_reject(pairs, qualities, FMRS, replicates=40, seed=3, thresholds_on=on)
         for pairs, on in ((every, None), (poor, None), (poor, every))
     )
     for fmr in FMRS:
         assert found[fmr].threshold == clean[fmr].threshold != own[fmr].threshold
-        assert found[fmr].fnmr.value == np.mean(poor.genuine_scores < clean[fmr].threshold)
+        assert found[fmr].fnmr.value == np.mean(poor.genuine < clean[fmr].threshold)
         assert found[fmr].accepted == np.sum(poor.tail >= clean[fmr].threshold)
         counts = next(subject_counts(PEOPLE, 1, 3)).astype(np.float64)
         limit = clean_limit(every, counts, fmr)
         weights = counts[people[poor.genuine_pairs[:, 0]]]
         assert found[fmr].fnmr.replicates[0] == pytest.approx(
-            np.average(poor.genuine_scores <= limit, weights=weights)
+            np.average(poor.genuine <= limit, weights=weights)
         )
-    again = reject_areas(poor, qualities, FMRS, replicates=40, seed=3, thresholds_on=replace(poor))
+    again = error_versus_reject(poor, qualities, FMRS, replicates=40, seed=3, thresholds_on=replace(poor))
     assert_equal(again[0.05], own[0.05])
 
 
@@ -500,10 +538,10 @@ def clean_limit(every: ComparedPairs, counts: NDArray[np.float64], fmr: float) -
 def test_where_nothing_is_wrong_there_is_nothing_to_gain(people: NDArray[np.int64]) -> None:
     apart = np.eye(PEOPLE, dtype=np.float32)[people]
     pairs = compare_all(apart, people)
-    found = reject_areas(pairs, {"any": np.arange(len(people))}, [0.05], replicates=5)[0.05]
+    found = error_versus_reject(pairs, {"any": np.arange(len(people))}, [0.05], replicates=5)[0.05]
     assert found.fnmr.value == 0
-    assert np.isnan(found.areas["any"][0.3].value)
-    assert found.areas["any"][0.3].interval() is None
+    assert np.isnan(found.by["any"].area[0.3].value)
+    assert found.by["any"].area[0.3].interval() is None
 
 
 # Refusals.
@@ -527,23 +565,16 @@ def test_what_cannot_be_measured_is_refused(
 ) -> None:
     given = {"qualities": {"q": np.arange(56)}, "fmrs": [0.05], **options}
     with pytest.raises(ValueError, match=message):
-        reject_areas(every, **given)
+        error_versus_reject(every, **given)
 
 
 def test_thresholds_come_from_the_same_pairs(every: ComparedPairs, people: NDArray[np.int64]) -> None:
     quality = {"q": np.arange(len(people))}
     with pytest.raises(ValueError, match="cannot be chosen again per rate"):
-        reject_areas(every, quality, [0.05], convention="per_rate", thresholds_on=replace(every))
+        error_versus_reject(every, quality, [0.05], convention="per_rate", thresholds_on=replace(every))
     for other in (as_list(every, None), replace(every, genuine_pairs=every.genuine_pairs[::-1])):
         with pytest.raises(ValueError, match="the same pairs of other images"):
-            reject_areas(every, quality, [0.05], thresholds_on=other)
-
-
-def test_a_rate_that_needs_more_scores_than_are_kept_is_refused(every: ComparedPairs) -> None:
-    short = replace(every, tail=every.tail[:100], tail_pairs=every.tail_pairs[:100])
-    assert short.threshold(0.045) == every.threshold(0.045)
-    with pytest.raises(ValueError, match="more impostor pairs than the highest 100 of 1,456"):
-        short.threshold(0.06)
+            error_versus_reject(every, quality, [0.05], thresholds_on=other)
 
 
 def test_a_list_must_agree_with_its_people() -> None:
@@ -559,13 +590,13 @@ def test_images_outside_a_list_do_not_count(people: NDArray[np.int64]) -> None:
     pairs = two_images_each([1, 2, 10])
     listed = np.concatenate([pairs.genuine_pairs, pairs.tail_pairs]) + 1
     more = compare_listed(
-        np.concatenate([pairs.genuine_scores, pairs.tail]),
+        np.concatenate([pairs.genuine, pairs.tail]),
         np.arange(14) < 10,
         listed,
         np.array([99, *np.repeat(range(10), 2), 98]),
     )
     one, other = (
-        reject_areas(each, {"q": quality}, [0.3], unit="images", replicates=20)
+        error_versus_reject(each, {"q": quality}, [0.3], unit="images", replicates=20)
         for each, quality in ((pairs, QUALITY), (more, [np.nan, *QUALITY, -5]))
     )
     assert_equal(one[0.3], other[0.3])

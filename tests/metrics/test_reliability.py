@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest, spearmanr
 
-from facerts.metrics.calibration import reliability, spearman, wilson
+from facerts.metrics.intervals import wilson
+from facerts.metrics.reliability import reliability, spearman
 
 few = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=2, max_size=25)
 

@@ -1,9 +1,9 @@
-"""Areas under error versus reject for several qualities on the same pairs, in bootstrap replicates.
+"""Error versus reject: how the false non-match rate falls as pairs or images of low quality are rejected.
 
 What is rejected is a share of the *pairs* of lowest quality (that of their worse image), or a share of the *images* of
 lowest quality, with every pair that has a rejected image. The match threshold is *fixed*, chosen once on all impostor
-pairs, or chosen *per rate* on the impostor pairs that remain. An area is the mean FNMR over rejection rates from 0 to
-an end, divided by the FNMR without rejection: 1 for a random order, lower is better.
+pairs as in a deployed system, or chosen *per rate* on the impostor pairs that remain. Fig. 8 of the RTS paper plots
+FNMR at FMR 1e-3 against the share of pairs rejected; ``pauc`` makes one number of such a curve.
 
 Qualities that are equal cannot be ordered. If a rate falls within a tie, the errors and the pairs that remain are
 interpolated linearly over the tie: the expected values when pairs are rejected, and a close approximation when images
@@ -14,61 +14,53 @@ Whole pairs or images are rejected (a share is rounded down); in replicates, whe
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from facerts.metrics.compared_pairs import ComparedPairs
-from facerts.metrics.intervals import Interval, percentile_interval
-from facerts.metrics.reject import Convention, normalized_area, pair_quality
+from facerts.metrics.intervals import Estimate
+from facerts.metrics.pauc import pauc
 
 Unit = Literal["pairs", "images"]
+Convention = Literal["fixed", "per_rate"]
 
 ORACLE = "oracle"
 ENDS = (0.2, 0.3, 0.95)
-# Steps of 0.1 % where areas are compared. Steps of 1 % would overestimate them by up to 0.003.
-RATES = tuple(round(0.001 * step, 3) for step in range(301)) + tuple(
-    round(0.01 * step, 2) for step in range(31, 96)
-)
-RATES_PER_RATE = tuple(round(0.01 * step, 2) for step in range(96))
+# Shares rejected by the curves.
+RATES = tuple(round(0.01 * step, 2) for step in range(96))
+# Areas at a fixed threshold take steps of 0.1 %. Steps of 1 % would overestimate them by up to 0.003.
+FINE_RATES = tuple(round(0.001 * step, 3) for step in range(301)) + RATES[31:]
 # Weights of pairs that are held in memory at a time.
 CHUNK = 4_000_000
 
 Floats = NDArray[np.float64]
 
 
-class Estimate(NamedTuple):
-    """A value, and its bootstrap replicates.
+@dataclass(frozen=True)
+class RejectCurve:
+    """Error versus reject by one quality.
 
     Attributes:
-        value: the value; NaN if it is undefined.
-        replicates: ``(B,)`` values in the replicates; NaN where undefined. Empty if there are none.
+        fnmr: ``(96,)`` FNMR at ``RATES``; NaN where no genuine pair is left.
+        ci95: ``(2, 96)`` ends of its 95 % intervals; None without replicates.
+        pauc: mean FNMR over the rates from 0 to each of ``ENDS``; NaN if no genuine pair is left there.
+        area: the same, divided by the FNMR without rejection: 1 for a random order, lower is better; NaN if there are
+            no errors.
     """
 
-    value: float
-    replicates: Floats
-
-    def minus(self, other: Estimate) -> Estimate:
-        """The paired difference: what makes a replicate hard for both cancels out."""
-        return Estimate(self.value - other.value, self.replicates - other.replicates)
-
-    def times(self, other: Estimate) -> Estimate:
-        """The product in each replicate."""
-        return Estimate(self.value * other.value, self.replicates * other.replicates)
-
-    def interval(self) -> Interval | None:
-        """The 95 % interval of the replicates; None if it is undefined in all of them."""
-        finite = self.replicates[np.isfinite(self.replicates)]
-        return percentile_interval(finite) if len(finite) else None
+    fnmr: Floats
+    ci95: Floats | None
+    pauc: Mapping[float, Estimate]
+    area: Mapping[float, Estimate]
 
 
 @dataclass(frozen=True)
-class RejectAreas:
-    """Error versus reject of several qualities, on one recognizer's scores of the same pairs, at one FMR.
+class ErrorVersusReject:
+    """Error versus reject by several qualities, on one recognizer's scores of the same pairs, at one FMR.
 
     Attributes:
         threshold: score at or above which pairs are accepted, before any is rejected by its quality.
@@ -76,11 +68,7 @@ class RejectAreas:
         accepted: number of impostor pairs that are accepted; with ``thresholds_on`` that may be more than the FMR.
         genuine: number of genuine pairs.
         fnmr: FNMR without rejection.
-        rates: ``(R,)`` shares rejected: ``RATES``, or ``RATES_PER_RATE`` where thresholds are chosen per rate.
-        curves: ``(R,)`` FNMR at the rates, by quality; NaN where no genuine pair is left.
-        areas: by quality and end of ``ENDS``, the mean FNMR over rates from 0 to the end, divided by the FNMR without
-            rejection; NaN if there are no errors, or no genuine pair is left at the end. The undivided area is
-            ``areas[quality][end].times(fnmr)``.
+        by: curves by quality.
     """
 
     threshold: float
@@ -88,12 +76,20 @@ class RejectAreas:
     accepted: int
     genuine: int
     fnmr: Estimate
-    rates: tuple[float, ...]
-    curves: Mapping[str, Floats]
-    areas: Mapping[str, Mapping[float, Estimate]]
+    by: Mapping[str, RejectCurve]
 
 
-def reject_areas(
+def pair_quality(quality: ArrayLike, pairs: NDArray[np.integer]) -> Floats:
+    """The quality of each pair, ``(P,)``: a pair is as good as its worse image.
+
+    Args:
+        quality: ``(N,)`` quality of each image.
+        pairs: ``(P, 2)`` row numbers.
+    """
+    return np.asarray(np.asarray(quality, dtype=np.float64)[pairs].min(axis=1))
+
+
+def error_versus_reject(
     pairs: ComparedPairs,
     qualities: Mapping[str, ArrayLike],
     fmrs: Sequence[float],
@@ -103,7 +99,7 @@ def reject_areas(
     replicates: int = 300,
     seed: int = 0,
     thresholds_on: ComparedPairs | None = None,
-) -> dict[float, RejectAreas]:
+) -> dict[float, ErrorVersusReject]:
     """Error versus reject at the recognizer's threshold for each FMR.
 
     Args:
@@ -124,7 +120,7 @@ def reject_areas(
             for ``pairs`` itself. Only with "fixed".
 
     Returns:
-        The areas by FMR.
+        The curves by FMR.
 
     Raises:
         ValueError: a quality is not finite or does not have one value for each image, an FMR cannot be measured on
@@ -147,9 +143,9 @@ def reject_areas(
         >>> sharpness = [9, 8, 1, 7, 6, 2, 5, 4, 3]
         >>> for unit in ("pairs", "images"):
         ...     for convention in ("fixed", "per_rate"):
-        ...         found = reject_areas(pairs, {"sharpness": sharpness}, [0.04], unit=unit, convention=convention)
-        ...         fnmr = dict(zip(found[0.04].rates, found[0.04].curves["sharpness"].round(3).tolist()))
-        ...         print(f"{unit:6} {convention:8}", fnmr[0.0], fnmr[0.23], fnmr[0.41])
+        ...         measured = error_versus_reject(pairs, {"q": sharpness}, [0.04], unit=unit, convention=convention)
+        ...         fnmr = measured[0.04].by["q"].fnmr.round(3)
+        ...         print(f"{unit:6} {convention:8}", fnmr[0], fnmr[23], fnmr[41])
         pairs  fixed    0.667 0.571 0.5
         pairs  per_rate 0.667 0.571 0.0
         images fixed    0.667 0.4 0.0
@@ -160,47 +156,75 @@ def reject_areas(
     source = pairs if thresholds_on is None else thresholds_on
     _check_same_pairs(pairs, source, convention)
     checked = {label: _checked(label, quality, pairs) for label, quality in qualities.items()}
+    for fmr in fmrs:
+        _check_fmr(fmr, source.impostors)
     thresholds = np.array([[source.threshold(fmr)] for fmr in fmrs]).reshape(-1, 1)
-    resamples = source.resamples(fmrs, 0 if convention == "per_rate" else replicates, seed)
-    fnmr = _without_rejection(pairs, thresholds, resamples.thresholds, resamples.drawn)
+    limits, drawn = _replicates(source, fmrs, 0 if convention == "per_rate" else replicates, seed)
+    fnmr = _without_rejection(pairs, thresholds, limits, drawn)
     orders = {label: _order(pairs, quality, unit) for label, quality in checked.items()}
     if unit == "pairs" and convention == "fixed":
-        scores = np.asarray(pairs.genuine_scores, dtype=np.float64)
+        scores = np.asarray(pairs.genuine, dtype=np.float64)
         orders[ORACLE] = _Order(pairs, scores, scores, pairs.genuine_units)
 
-    rates = RATES if convention == "fixed" else RATES_PER_RATE
-    curves: list[dict[str, Floats]] = [{} for _ in fmrs]
-    areas: list[dict[str, dict[float, Estimate]]] = [{} for _ in fmrs]
+    rates = FINE_RATES if convention == "fixed" else RATES
+    curves: list[dict[str, RejectCurve]] = [{} for _ in fmrs]
     for label, order in orders.items():
         if convention == "fixed":
-            found = order.curves(thresholds, rates)[:, 0]
+            whole = order.curves(thresholds, rates)[:, 0]
         else:
-            by_rate = _thresholds_per_rate(pairs, checked[label], fmrs, unit, rates)
-            found = np.column_stack(
+            by_rate = _thresholds_per_rate(pairs, checked[label], fmrs, unit)
+            whole = np.column_stack(
                 [order.curves(by_rate[:, [i]], [rate])[:, 0] for i, rate in enumerate(rates)]
             )
-        resampled = order.curves(resamples.thresholds, rates, resamples.drawn)
+        resampled = order.curves(limits, rates, drawn)
         for i in range(len(fmrs)):
-            curves[i][label] = found[i]
-            areas[i][label] = {
-                end: Estimate(
-                    float(normalized_area(found[i], rates, end)), normalized_area(resampled[i], rates, end)
-                )
-                for end in ENDS
-            }
+            curves[i][label] = _curve(whole[i], resampled[i], rates)
     return {
-        fmr: RejectAreas(
+        fmr: ErrorVersusReject(
             float(thresholds[i, 0]),
             pairs.impostors,
             pairs.accepted(float(thresholds[i, 0])),
-            pairs.genuine,
+            len(pairs.genuine),
             fnmr[i],
-            rates,
             curves[i],
-            areas[i],
         )
         for i, fmr in enumerate(fmrs)
     }
+
+
+def _check_fmr(fmr: float, impostors: int) -> None:
+    if not 0 < fmr < 1:
+        raise ValueError(f"{fmr:g} is not a valid FMR; it must be between 0 and 1")
+    if fmr * impostors < 1 - 1e-9:
+        raise ValueError(
+            f"FMR {fmr:g} needs at least {int(np.ceil(1 / fmr)):,} impostor pairs, and there are {impostors:,}; "
+            "choose a higher rate"
+        )
+
+
+def _replicates(
+    pairs: ComparedPairs, fmrs: Sequence[float], replicates: int, seed: int
+) -> tuple[Floats, NDArray[np.float32]]:
+    """Thresholds ``(F, B)`` by FMR and replicate, and ``(B, U)`` how often people or genuine pairs are drawn."""
+    rows = list(pairs.resampled(fmrs, replicates=replicates, seed=seed))
+    limits = np.array([limits for limits, _ in rows], dtype=np.float64).reshape(-1, len(fmrs)).T
+    units = len(pairs.genuine) if pairs.people is None else int(pairs.people.max()) + 1
+    drawn = np.array([drawn for _, drawn in rows], dtype=np.float32).reshape(-1, units)
+    return np.nextafter(limits, np.inf), drawn
+
+
+def _curve(fnmr: Floats, resampled: Floats, rates: Sequence[float]) -> RejectCurve:
+    """From FNMR ``(R,)`` at the rates, and ``(B, R)`` in the replicates."""
+    steps = np.searchsorted(rates, np.array(RATES) - 1e-9)
+    defined = resampled[~np.isnan(resampled[:, 0])][:, steps]
+    areas = {end: Estimate(float(pauc(fnmr, rates, end)), pauc(resampled, rates, end)) for end in ENDS}
+    without = Estimate(float(fnmr[0]), resampled[:, 0])
+    return RejectCurve(
+        fnmr[steps],
+        np.quantile(defined, [0.025, 0.975], axis=0) if len(defined) else None,
+        areas,
+        {end: area.over(without) for end, area in areas.items()},
+    )
 
 
 class _Order:
@@ -219,12 +243,12 @@ class _Order:
             pairs: the pairs.
             quality: ``(G,)`` quality of each genuine pair.
             rejected_quality: ``(U,)`` quality of what is rejected: genuine pairs or images.
-            rejected_units: ``(U,)`` their columns of ``Resamples.drawn``; None if they count once in each replicate.
+            rejected_units: ``(U,)`` what they are drawn with; None if they count once in each replicate.
         """
         order = np.argsort(quality, kind="stable")
         rejected_order = np.argsort(rejected_quality, kind="stable")
         levels = np.unique(rejected_quality)
-        self.scores = np.asarray(pairs.genuine_scores, dtype=np.float64)[order]
+        self.scores = np.asarray(pairs.genuine, dtype=np.float64)[order]
         self.units = pairs.genuine_units[order]
         self.rejected = len(rejected_quality)
         self.rejected_units = None if rejected_units is None else rejected_units[rejected_order]
@@ -238,7 +262,7 @@ class _Order:
         """FNMR by threshold and share rejected.
 
         Args:
-            thresholds: ``(F, B)`` thresholds by FMR and replicate.
+            thresholds: ``(F, B)`` by FMR and replicate.
             rates: R shares to reject.
             drawn: ``(B, U)`` how often people or genuine pairs were drawn; None to count each pair once, and to reject
                 whole pairs or images.
@@ -246,12 +270,12 @@ class _Order:
         Returns:
             ``(F, B, R)``; NaN where no genuine pair is left or the threshold is NaN.
         """
-        found = np.empty((*thresholds.shape, len(rates)))
+        fnmr = np.empty((*thresholds.shape, len(rates)))
         size = max(1, CHUNK // (len(self.scores) + self.rejected))
         for start in range(0, thresholds.shape[1], size):
             part = slice(start, start + size)
-            found[:, part] = self._chunk(thresholds[:, part], rates, None if drawn is None else drawn[part])
-        return found
+            fnmr[:, part] = self._chunk(thresholds[:, part], rates, None if drawn is None else drawn[part])
+        return fnmr
 
     def _chunk(self, thresholds: Floats, rates: Sequence[float], drawn: NDArray[np.float32] | None) -> Floats:
         replicates = thresholds.shape[1]
@@ -266,13 +290,13 @@ class _Order:
             amounts = np.minimum(np.floor(amounts + 1e-9), rejected[:, -1:] - 1)
         places = [_place(*row) for row in zip(rejected, amounts, strict=True)]
         left = _left(_running(pair_weights, len(self.scores), self.ends), places)
-        found = []
+        fnmr = []
         for limits in thresholds:
             wrong = pair_weights * (self.scores < limits[:, None])
             errors = _left(_running(wrong, len(self.scores), self.ends), places)
-            found.append(np.divide(errors, left, out=np.full_like(left, np.nan), where=left > 1e-9))
-            found[-1][np.isnan(limits)] = np.nan
-        return np.array(found)
+            fnmr.append(np.divide(errors, left, out=np.full_like(left, np.nan), where=left > 1e-9))
+            fnmr[-1][np.isnan(limits)] = np.nan
+        return np.array(fnmr)
 
 
 def _running(weights: NDArray[np.floating], count: int, ends: NDArray[np.intp]) -> Floats:
@@ -308,15 +332,13 @@ def _order(pairs: ComparedPairs, quality: Floats, unit: Unit) -> _Order:
     return _Order(pairs, of_pairs, quality[pairs.images], people)
 
 
-def _thresholds_per_rate(
-    pairs: ComparedPairs, quality: Floats, fmrs: Sequence[float], unit: Unit, rates: Sequence[float]
-) -> Floats:
-    """``(F, R)`` thresholds on the impostor pairs that remain; a tie at the rate is kept as a whole."""
+def _thresholds_per_rate(pairs: ComparedPairs, quality: Floats, fmrs: Sequence[float], unit: Unit) -> Floats:
+    """``(F, 96)`` thresholds at ``RATES`` on the impostor pairs that remain; a tie at the rate is kept as a whole."""
     ranks, counts = pairs.ranked_impostors(quality)
     ordered = np.sort(quality[pairs.images])
     tail = quality[pairs.tail_pairs].min(axis=1)
-    thresholds = np.empty((len(fmrs), len(rates)))
-    for column, rate in enumerate(rates):
+    thresholds = np.empty((len(fmrs), len(RATES)))
+    for column, rate in enumerate(RATES):
         if unit == "images":
             cut = ordered[_rejected(rate, len(ordered))]
         else:
@@ -335,7 +357,7 @@ def _without_rejection(
     pairs: ComparedPairs, thresholds: Floats, resampled: Floats, drawn: NDArray[np.float32]
 ) -> list[Estimate]:
     """FNMR at each FMR, and in the replicates."""
-    scores, units = np.asarray(pairs.genuine_scores, dtype=np.float64), pairs.genuine_units
+    scores, units = np.asarray(pairs.genuine, dtype=np.float64), pairs.genuine_units
     weights = drawn.astype(np.float64)
     total = weights @ np.bincount(units, minlength=weights.shape[1]) if len(weights) else np.empty(0)
     estimates = []
@@ -374,11 +396,3 @@ def _check_same_pairs(pairs: ComparedPairs, source: ComparedPairs, convention: C
     )
     if not same_people or not np.array_equal(pairs.genuine_pairs, source.genuine_pairs):
         raise ValueError("thresholds can only come from the same pairs of other images of the same people")
-
-
-def mean(estimates: Sequence[Estimate]) -> Estimate:
-    """Mean of estimates, e.g. of one quality on several recognizers, in each replicate."""
-    return Estimate(
-        math.fsum(estimate.value for estimate in estimates) / len(estimates),
-        np.mean([estimate.replicates for estimate in estimates], axis=0),
-    )

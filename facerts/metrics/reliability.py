@@ -1,4 +1,4 @@
-"""How well a quality score predicts errors: rank correlation, and error rate by quality."""
+"""Reliability: how well a quality score predicts errors, by rank correlation and by the error rate of each quality."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-Z95 = 1.959963984540054
+from facerts.metrics.intervals import wilson
 
 
 def spearman(first: ArrayLike, second: ArrayLike) -> float:
@@ -75,17 +75,6 @@ def reliability(quality: ArrayLike, error: ArrayLike, bins: int = 10) -> Reliabi
     rate = np.array([wrong[part].mean() for part in parts])
     low, high = wilson(rate, pairs)
     return Reliability(np.array([np.median(values[part]) for part in parts]), rate, low, high, pairs)
-
-
-def wilson(
-    rate: NDArray[np.float64], trials: NDArray[np.integer]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Wilson's 95 % score interval of a proportion (JASA 22, 1927)."""
-    count = trials.astype(np.float64)
-    center = (rate + Z95**2 / (2 * count)) / (1 + Z95**2 / count)
-    half = Z95 / (1 + Z95**2 / count) * np.sqrt(rate * (1 - rate) / count + Z95**2 / (4 * count**2))
-    # Rounding errors must not give an interval that excludes its own rate at 0 or 1.
-    return np.minimum(np.maximum(center - half, 0.0), rate), np.maximum(np.minimum(center + half, 1.0), rate)
 
 
 def _ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
