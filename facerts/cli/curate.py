@@ -160,25 +160,10 @@ def merge(
     """
     from facerts.curation.merge import merge as run
 
-    _show(
-        run(
-            sources,
-            writing.output(out),
-            prefix_sources=prefix_sources,
-            options=writing.job(),
-        ),
-        json,
-    )
+    _show(run(sources, writing.output(out), prefix_sources=prefix_sources, options=writing.job()), json)
 
 
-def shuffle(
-    sources: Sources,
-    out: Out,
-    seed: Seed = 0,
-    *,
-    writing: WriteOptions,
-    json: Json = False,
-) -> None:
+def shuffle(sources: Sources, out: Out, seed: Seed = 0, *, writing: WriteOptions, json: Json = False) -> None:
     """Write all images in random order, so that training can read them sequentially at full speed.
 
     Example: facerts data shuffle faces/ --out shuffled --shards 8
@@ -186,10 +171,7 @@ def shuffle(
     from facerts.curation.shuffle import shuffle as run
     from facerts.datasets import open_source
 
-    _show(
-        run(open_source(sources), writing.output(out), seed=seed, options=writing.job()),
-        json,
-    )
+    _show(run(open_source(sources), writing.output(out), seed=seed, options=writing.job()), json)
 
 
 def dedup(
@@ -234,9 +216,8 @@ def dedup(
         raise Error(
             "identities cannot be both merged and dropped; give only one of --merge-identities and --drop-identities"
         )
-    action = IdentityAction.REPORT
-    if merge_identities or drop_identities:
-        action = IdentityAction.MERGE if merge_identities else IdentityAction.DROP
+    merge_or_report = IdentityAction.MERGE if merge_identities else IdentityAction.REPORT
+    action = IdentityAction.DROP if drop_identities else merge_or_report
     output, options = writing.output(out), writing.job()
     if by != "embedding":
         _refuse_options(context, EMBEDDING_OPTIONS, f"--by {by} does not use embeddings")
@@ -324,15 +305,9 @@ def _print_tables(report: dict[str, Any]) -> None:
     rows = [["read", source["name"], _number(source["images"]), _number(source["identities"])]]
     rows += [["dropped", reason, _number(images), ""] for reason, images in dropped["by_reason"].items()]
     verb = "would be written" if report["dry_run"] else "written"
-    rows += [
-        [
-            verb,
-            f"{data_set['path']} ({data_set['form']})",
-            _number(data_set["images"]),
-            _number(data_set["identities"]),
-        ]
-        for data_set in report["written"]
-    ]
+    for written in report["written"]:
+        path = f"{written['path']} ({written['form']})"
+        rows.append([verb, path, _number(written["images"]), _number(written["identities"])])
     rows_table("Images", ["", "what", "images", "identities"], rows)
     if pairs := report.get("identity_pairs", {}).get("surest"):
         _pairs_table(report["identity_pairs"], pairs[:MAX_ROWS])

@@ -86,12 +86,7 @@ def generate(
 
 
 @data.command()
-def unpack(
-    sources: Sources,
-    *,
-    out: Path,
-    json: Json = False,
-) -> None:
+def unpack(sources: Sources, *, out: Path, json: Json = False) -> None:
     """Write every image of a source as a file, in folders by identity.
 
     Example: facerts data unpack faces_rec --out faces
@@ -107,10 +102,7 @@ def unpack(
 
 @data.command()
 def inspect(
-    sources: Sources,
-    *,
-    every: Annotated[bool, typer.Option("--all")] = False,
-    json: Json = False,
+    sources: Sources, *, every: Annotated[bool, typer.Option("--all")] = False, json: Json = False
 ) -> None:
     """Show the number of images and identities of a source, image sizes, and images that cannot be decoded.
 
@@ -136,12 +128,7 @@ def inspect(
 
 
 @data.command(name="bin")
-def bin_set(
-    benchmark: Path,
-    *,
-    out: Path,
-    json: Json = False,
-) -> None:
+def bin_set(benchmark: Path, *, out: Path, json: Json = False) -> None:
     """Write a verification benchmark as one .bin file, with its pairs in order.
 
     Example: facerts data bin lfw/ --out lfw.bin

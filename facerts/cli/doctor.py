@@ -12,10 +12,7 @@ from facerts.cli.output import fields_table, print_json
 from facerts.version import __version__
 
 
-def doctor(
-    *,
-    json: Json = False,
-) -> None:
+def doctor(*, json: Json = False) -> None:
     """Show which packages are installed, which are missing, and how to install them.
 
     Example: facerts doctor"""

@@ -11,13 +11,7 @@ from facerts.cli.options import Images, Json, ScorerOptions
 from facerts.cli.output import EXIT_SOME_FAILED, fields_table, print_json, warn
 
 
-def embed(
-    paths: Images,
-    *,
-    out: Path,
-    options: ScorerOptions,
-    json: Json = False,
-) -> None:
+def embed(paths: Images, *, out: Path, options: ScorerOptions, json: Json = False) -> None:
     """Embed images: write paths, faces, embeddings, quality, uncertainty and norm as arrays.
 
     Exits with status 1 if any image could not be read.

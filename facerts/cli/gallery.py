@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
 from facerts.cli.option_groups import Commands
 from facerts.cli.options import Images, Json, ScorerOptions
-from facerts.cli.output import EXIT_SOME_FAILED, SHOWN_ERRORS, fields_table, print_json, rows_table, warn
+from facerts.cli.output import EXIT_SOME_FAILED, fields_table, print_json, rows_table, warn, warn_first
 from facerts.errors import Error
 
 if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
     from facerts.galleries import Gallery
     from facerts.scoring import Scorer
 
+Row = TypeVar("Row", bound="DataclassInstance")
+# The cells of a table by the header of their column.
+Columns = Mapping[str, Callable[[Row], str | None]]
 # Rows of a table; a file given with --out has all.
 MAX_ROWS = 50
 
@@ -127,15 +132,12 @@ def search(
         k: Number of candidates of each face.
         largest: Search only for the largest face of each photo.
     """
-    from facerts.galleries import Decision, Match, read_gallery
-    from facerts.scoring.sinks import check_sink
+    from facerts.galleries import Decision, Match
 
-    if out is not None:
-        check_sink(out)
-    known = read_gallery(file)
+    known = _read(file, out)
     scorer = options.open()
     threshold = known.threshold(fpir)
-    found = known.search(
+    matches = known.search(
         scorer,
         images,
         fpir=fpir,
@@ -149,21 +151,23 @@ def search(
             f"the gallery has {threshold.searches} images to judge strangers by, which is few for --fpir {fpir:g}: the "
             f"threshold {threshold.cosine:.4f} may as well be {threshold.ci95[0]:.4f} or {threshold.ci95[1]:.4f}"
         )
-    errors = [match.error for match in found if match.decision is Decision.ERROR]
-    _warn_each(errors)
-    counts = Counter(match.decision.value for match in found)
+    errors = [match.error for match in matches if match.decision is Decision.ERROR]
+    warn_first(errors, "--json lists")
+    counts = Counter(match.decision.value for match in matches)
     summary = {
         "threshold": round(threshold.cosine, 4),
         "threshold_ci95": [round(side, 4) for side in threshold.ci95],
         "fpir": fpir,
         **{decision.value.replace(" ", "_"): counts[decision.value] for decision in Decision},
     }
-    cells = [
-        (match.path, match.decision.value, match.person, _number(match.cosine), _number(match.percentile, 0))
-        for match in found
-    ]
-    header = ("image", "decision", "most similar", "cosine", "percentile")
-    _print_rows("matches", found, Match, summary, [header, *cells], out, json)
+    columns: Columns[Match] = {
+        "image": lambda match: match.path,
+        "decision": lambda match: match.decision.value,
+        "most similar": lambda match: match.person,
+        "cosine": lambda match: _number(match.cosine),
+        "percentile": lambda match: _number(match.percentile, 0),
+    }
+    _print_rows("matches", matches, Match, summary, columns, out, json)
     if errors:
         raise typer.Exit(EXIT_SOME_FAILED)
 
@@ -189,12 +193,9 @@ def check(
         reason_percentile: So is an image with a reason, such as blurred, below this percentile.
         missed: Share of other people's images that may stay unnoticed, above 0 and below 1.
     """
-    from facerts.galleries import Finding, Limits, check_gallery, read_gallery
-    from facerts.scoring.sinks import check_sink
+    from facerts.galleries import Finding, Limits, check_gallery
 
-    if out is not None:
-        check_sink(out)
-    known = read_gallery(file)
+    known = _read(file, out)
     findings = check_gallery(known, Limits(percentile, reason_percentile, missed))
     summary = {
         "people": len(known.people),
@@ -202,19 +203,15 @@ def check(
         "suspicious": len(findings),
         "reasons": dict(Counter(finding.reason.value for finding in findings)),
     }
-    cells = [
-        (
-            found.path or found.person,
-            _joined(found.reasons, found.reason.value),
-            _number(found.false_alarms),
-            _number(found.own_cosine),
-            _number(found.other_cosine),
-            found.other_person,
-        )
-        for found in findings
-    ]
-    header = ("image or person", "reason", "false alarms", "own cosine", "other's", "nearest other")
-    _print_rows("findings", findings, Finding, summary, [header, *cells], out, json)
+    columns: Columns[Finding] = {
+        "image or person": lambda finding: finding.path or finding.person,
+        "reason": lambda finding: _joined(finding.reasons, finding.reason.value),
+        "false alarms": lambda finding: _number(finding.false_alarms),
+        "own cosine": lambda finding: _number(finding.own_cosine),
+        "other's": lambda finding: _number(finding.other_cosine),
+        "nearest other": lambda finding: finding.other_person,
+    }
+    _print_rows("findings", findings, Finding, summary, columns, out, json)
     if findings:
         raise typer.Exit(EXIT_SOME_FAILED)
 
@@ -236,29 +233,21 @@ def best(
         k: Number of images of each person.
         copy: Folder to copy them to, with one subfolder for each person.
     """
-    from facerts.galleries import BestImage, best_images, copy_images, read_gallery
-    from facerts.scoring.sinks import check_sink
+    from facerts.galleries import BestImage, best_images, copy_images
 
-    if out is not None:
-        check_sink(out)
-    known = read_gallery(file)
+    known = _read(file, out)
     images = best_images(known, k)
     if copy is not None:
         copy_images(images, copy)
-    cells = [
-        (
-            image.person,
-            str(image.rank),
-            image.path,
-            _number(image.score),
-            _number(image.own_cosine),
-            _joined(image.reasons),
-        )
-        for image in images
-    ]
-    header = ("person", "rank", "image", "score", "own cosine", "reasons")
-    summary = {"people": len(known.people)}
-    _print_rows("images", images, BestImage, summary, [header, *cells], out, json)
+    columns: Columns[BestImage] = {
+        "person": lambda image: image.person,
+        "rank": lambda image: str(image.rank),
+        "image": lambda image: image.path,
+        "score": lambda image: _number(image.score),
+        "own cosine": lambda image: _number(image.own_cosine),
+        "reasons": lambda image: _joined(image.reasons),
+    }
+    _print_rows("images", images, BestImage, {"people": len(known.people)}, columns, out, json)
 
 
 @gallery.command()
@@ -286,11 +275,7 @@ def add(
     scorer = options.open()
     with locked(file):
         changed = read_gallery(file).add(
-            scorer,
-            images,
-            person=person,
-            min_quality=acceptance.min_quality_of(scorer),
-            progress="enrolling",
+            scorer, images, person=person, min_quality=acceptance.min_quality_of(scorer), progress="enrolling"
         )
         write_gallery(file, changed)
     _end_enrollment(changed, file, json)
@@ -357,7 +342,8 @@ def _end_enrollment(gallery: Gallery, out: Path, json: bool) -> None:
     readable = (LOW_QUALITY, NO_FACE, NO_RECOGNIZABLE_FACE)
     rejected = gallery.rejected
     enrolled = gallery.enrollments
-    _warn_each([f"{each.path}: not enrolled: {_joined(each.reasons, each.reason)}" for each in rejected])
+    problems = [f"{each.path}: not enrolled: {_joined(each.reasons, each.reason)}" for each in rejected]
+    warn_first(problems, "--json lists")
     without = sorted({image.person for image in rejected} - set(gallery.people.tolist()))
     result = {
         "people": len(gallery.people),
@@ -379,19 +365,12 @@ def _end_enrollment(gallery: Gallery, out: Path, json: bool) -> None:
         raise typer.Exit(EXIT_SOME_FAILED)
 
 
-def _warn_each(messages: Sequence[Any]) -> None:
-    for message in messages[:SHOWN_ERRORS]:
-        warn(message)
-    if len(messages) > SHOWN_ERRORS:
-        warn(f"and {len(messages) - SHOWN_ERRORS:,} more; --json lists them all")
-
-
 def _print_rows(
     title: str,
-    entries: Sequence[Any],
-    kind: type[Any],
+    entries: Sequence[Row],
+    kind: type[Row],
     summary: dict[str, Any],
-    table: Sequence[Sequence[str | None]],
+    columns: Columns[Row],
     out: Path | None,
     json: bool,
 ) -> None:
@@ -405,13 +384,23 @@ def _print_rows(
     if json:
         print_json({**summary, title: [asdict(entry) for entry in entries]})
         return
-    header, *rows = [[cell or "–" for cell in row] for row in table]
-    if rows:
-        rows_table(title.capitalize(), header, rows[:MAX_ROWS])
-    if len(rows) > MAX_ROWS:
+    if entries:
+        rows = [[cell(entry) or "–" for cell in columns.values()] for entry in entries[:MAX_ROWS]]
+        rows_table(title.capitalize(), [*columns], rows)
+    if len(entries) > MAX_ROWS:
         where = "the file has" if out is not None else "--out writes"
-        warn(f"{len(rows) - MAX_ROWS:,} more rows; {where} them all")
+        warn(f"{len(entries) - MAX_ROWS:,} more rows; {where} them all")
     fields_table(summary | ({} if out is None else {"file": str(out)}))
+
+
+def _read(file: Path, out: Path | None) -> Gallery:
+    """Read a gallery, once it is clear that rows can be written."""
+    from facerts.galleries import read_gallery
+    from facerts.scoring.sinks import check_sink
+
+    if out is not None:
+        check_sink(out)
+    return read_gallery(file)
 
 
 def _joined(reasons: Sequence[str], *before: str) -> str:

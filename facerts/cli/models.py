@@ -79,10 +79,7 @@ def verify(json: Json = False) -> None:
 
 @models.command()
 def pull(
-    name: str,
-    *,
-    source: Annotated[Path | None, typer.Option("--from")] = None,
-    json: Json = False,
+    name: str, *, source: Annotated[Path | None, typer.Option("--from")] = None, json: Json = False
 ) -> None:
     """Download a model that does not ship, such as a detector, and check its SHA-256.
 
@@ -99,9 +96,7 @@ def pull(
 
 
 @models.command()
-def path(
-    name: Annotated[str | None, typer.Argument()] = None,
-) -> None:
+def path(name: Annotated[str | None, typer.Argument()] = None) -> None:
     """Print the path of a model file, for programs that read ONNX files themselves.
 
     Example: facerts models path facerts-small

@@ -56,6 +56,14 @@ def print_error(text: object) -> None:
     say(text, before="[red]error:[/red] ")
 
 
+def warn_first(problems: Sequence[object], where: str) -> None:
+    """Print the first of many problems, and where all of them are."""
+    for problem in problems[:SHOWN_ERRORS]:
+        warn(problem)
+    if len(problems) > SHOWN_ERRORS:
+        warn(f"and {len(problems) - SHOWN_ERRORS:,} more; {where} them all")
+
+
 def fields_table(fields: Mapping[str, Any], console: Console | None = None) -> None:
     """Print names and values, one row each, on standard output or another console."""
     table = Table(show_header=False, box=None)

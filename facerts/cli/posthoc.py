@@ -59,13 +59,7 @@ def graft(
     """
     from facerts.calibration.graft import graft_quality
 
-    result = graft_quality(
-        model,
-        quality,
-        out,
-        faces=calibrate,
-        **batches.keywords(),
-    )
+    result = graft_quality(model, quality, out, faces=calibrate, **batches.keywords())
     description, parity = result.description, result.parity
     calibration = description.calibration
     matching = None if calibration is None else calibration.matching
