@@ -45,15 +45,6 @@ def test_every_image_is_in_the_gallery_or_a_probe(people: Source, enrolled: int,
     assert enrolled_people(benchmark) <= set(probes.subjects.tolist())
 
 
-def test_the_benchmark_has_no_pairs_and_no_videos(people: Source) -> None:
-    benchmark = templates_from_identities(people)
-    assert benchmark.images is people
-    assert benchmark.name == people.name
-    assert benchmark.pairs.shape == (0, 2)
-    assert benchmark.same.shape == (0,)
-    assert len(np.unique(benchmark.media)) == len(people) == sum(IMAGES)
-
-
 @pytest.mark.parametrize(("unknown", "known"), [(0.0, 10), (0.2, 8), (0.75, 2), (0.9, 1)])
 def test_the_share_of_unknown_people_refers_to_the_eligible_ones(
     people: Source, unknown: float, known: int

@@ -11,7 +11,6 @@ import pytest
 from facerts.benchmarks import (
     TemplateBenchmark,
     is_template_benchmark,
-    open_benchmarks,
     open_templates,
 )
 from facerts.benchmarks.templates import Roster
@@ -96,11 +95,6 @@ def test_a_name_without_a_person_is_refused(tinyface: Path) -> None:
         open_templates(tinyface)
 
 
-def test_a_benchmark_of_templates_is_not_opened_as_pairs(tinyface: Path) -> None:
-    with pytest.raises(DataError, match="a benchmark of templates, not of pairs"):
-        open_benchmarks(tinyface)
-
-
 # SCface.
 
 
@@ -163,13 +157,4 @@ def test_a_broken_scface_is_named(scface: Path) -> None:
     assert not is_template_benchmark(scface / "surveillance_cameras_distance_1")
     (scface / "mugshot_frontal_original_all").mkdir()
     with pytest.raises(DataError, match="no images found"):
-        open_templates(scface)
-
-
-def test_scface_without_probes_is_refused(scface: Path) -> None:
-    (scface / "surveillance_cameras_distance_1").rename(scface / "elsewhere")
-    for distance in (2, 3):
-        (scface / f"surveillance_cameras_distance_{distance}").rename(scface / f"elsewhere_{distance}")
-    (scface / "surveillance_cameras_distance_1").mkdir()
-    with pytest.raises(DataError, match=r"no probes \(surveillance_cameras_distance_1/cam_1 to "):
         open_templates(scface)

@@ -24,10 +24,9 @@ from facerts.curation.output_spec import OutputSpec
 from facerts.curation.pack import unpack
 from facerts.datasets import Subset, open_images, open_source
 from facerts.detection.detector import Detection
-from facerts.errors import DataError, Error
+from facerts.errors import DataError
 from facerts.images import encode_png, read
 from facerts.images.align import TEMPLATE
-from facerts.io.files import sha256_file
 from tests.contents import Content, content, files_in
 from tests.curation.conftest import embeddings_of
 
@@ -167,22 +166,6 @@ def test_a_dry_run_reports_the_same_and_writes_no_images(
     assert {name for name in files_in(tmp_path) if name.startswith("dry")} == dry
 
 
-def test_the_report_names_the_model_and_the_thresholds(run_dedup: Dedup, model: Path) -> None:
-    settings = run_dedup()["settings"]
-    assert settings["model"]["sha256"] == sha256_file(model)
-    assert (settings["threshold"], settings["identity_threshold"], settings["min_own_cosine"]) == (
-        0.999,
-        0.97,
-        None,
-    )
-    assert (settings["by"], settings["identity_action"], settings["flip"], settings["search"]) == (
-        "embedding",
-        "report",
-        False,
-        "numpy",
-    )
-
-
 def test_the_cache_is_used_as_long_as_it_is_valid(
     faces: Path, embedder: SourceEmbedder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -312,8 +295,3 @@ def test_identity_pairs_do_not_depend_on_the_order_of_images(faces: Path, embedd
     assert actual == expected
     assert len({one_person for one_person, _ in expected.values()}) == 2
     assert len({images for _, images in expected.values()}) > 2
-
-
-def test_a_threshold_must_be_a_positive_cosine() -> None:
-    with pytest.raises(Error, match="--identity-threshold 0"):
-        DedupThresholds(identity_threshold=0)

@@ -136,14 +136,6 @@ def test_or_the_one_with_fewer_pictures_be_dropped(make: Make, repeated: Path, t
     assert {row["resembles"] for row in gone} == {"person_0004"}
 
 
-def test_equal_pixels_are_found_whatever_their_files_are(make: Make, tmp_path: Path) -> None:
-    report = make(by="pixels")
-    assert report["dropped"]["by_reason"] == {"equal pixels": 4}
-    of_five = [data for identity, data in content(tmp_path / "once.tar") if identity == "person_0005"]
-    assert len(of_five) == 8
-    assert not any(data.startswith(b"\x89PNG") for data in of_five)
-
-
 def test_what_cannot_be_decoded_is_left_out_where_pixels_count(drawn_faces: Path, tmp_path: Path) -> None:
     unpack(open_source(drawn_faces), tmp_path / "faces")
     for person in ("person_0001", "person_0002"):
@@ -155,17 +147,6 @@ def test_what_cannot_be_decoded_is_left_out_where_pixels_count(drawn_faces: Path
     assert report["identity_pairs"]["count"] == 0
     # Bytes are compared without a look into them.
     assert dedup(source, OutputSpec(tmp_path / "all.tar"))["dropped"]["images"] == 0
-
-
-def test_without_identities_a_picture_is_there_once_in_the_whole(drawn_things: Path, tmp_path: Path) -> None:
-    pictures = tmp_path / "things"
-    pictures.mkdir()
-    for number, picture in enumerate([*sorted(drawn_things.iterdir())] * 2):
-        (pictures / f"{number:03d}.jpg").write_bytes(picture.read_bytes())
-    report = dedup(open_source(pictures), OutputSpec(tmp_path / "once.tar"))
-    assert report["dropped"]["images"] == 24
-    assert "identity_pairs" not in report
-    assert content(tmp_path / "once.tar") == content(drawn_things)
 
 
 def pair(first: int, second: int, sure: float, one_person: bool = True) -> IdentityPair:

@@ -107,16 +107,6 @@ def test_the_nearest_match_is_kept_in_any_order() -> None:
     assert matches.image.tolist() == [2, -1, -1]
 
 
-def test_single_images_find_one_stray_image(run_exclude: Exclude, faces: Path, benchmark: Path) -> None:
-    means, singles = nearest(faces, benchmark)
-    strays = {person for person in means if singles[person] >= 0.999 > means[person]}
-    assert strays  # person 6 has images in the benchmark, but a different mean
-    report = run_exclude(threshold=0.999, single_images=True)
-    by = {row["identity"]: row["by"] for row in report["overlap"]["left_out"]}
-    assert strays <= set(by)
-    assert all(Path(by[person]).parent.name == person for person in strays)
-
-
 def test_every_kind_of_benchmark_is_accepted(faces: Path, embedder: SourceEmbedder, tmp_path: Path) -> None:
     source = open_source(faces)
     assert source.labels is not None
@@ -189,6 +179,7 @@ def test_a_dry_run_explains_why_nobody_remains(faces: Path, embedder: SourceEmbe
     assert report["overlap"]["identities"] == 9
 
 
+@pytest.mark.slow
 def test_real_people_with_other_images_in_lfw_are_dropped(facerts_data: Path, tmp_path: Path) -> None:
     embedder = SourceEmbedder(load_embedder(find_model("facerts-small"), threads=1))
     lfw = open_source(facerts_data / "lfw")

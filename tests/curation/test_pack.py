@@ -44,13 +44,6 @@ def test_folder_to_shards_to_records_loses_nothing(drawn_faces: Path, tmp_path: 
     assert content(open_source(tmp_path / "rec")) == content(folder)
 
 
-def test_images_of_an_identity_lie_together_in_a_record_set(drawn_faces: Path, tmp_path: Path) -> None:
-    pack_records(open_source(drawn_faces), tmp_path / "rec")
-    labels = open_source(tmp_path / "rec").labels
-    assert labels is not None
-    assert labels.tolist() == sorted(labels.tolist())
-
-
 def test_a_broken_picture_is_left_out_and_named(drawn_faces: Path, tmp_path: Path) -> None:
     broken = tmp_path / "faces"
     unpack(open_source(drawn_faces), broken)

@@ -78,14 +78,6 @@ def test_similar_pairs_are_found_exactly_once(
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_a_pair_at_the_threshold_is_found(backend: Backend) -> None:
-    equal = np.array([[1, 0], [0, 1], [1, 0]], dtype=np.float32)
-    (part,) = [part for part in similar_pairs(equal, 1.0, "", backend) if len(part.first)]
-    assert (part.first.tolist(), part.second.tolist()) == ([0], [2])
-    assert find_near_duplicates(equal, 1.0, backend).original.tolist() == [-1, -1, 0]
-
-
-@pytest.mark.parametrize("backend", BACKENDS)
 def test_a_pair_just_below_the_threshold_is_not_found(backend: Backend) -> None:
     at = np.float32(THRESHOLD)
     cosines = np.array([np.nextafter(at, np.float32(0)), at, np.nextafter(at, np.float32(1))])

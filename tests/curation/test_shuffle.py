@@ -43,20 +43,6 @@ def test_the_order_is_the_seed_s_whatever_the_form_and_the_memory(
     assert {path.name for path in tmp_path.iterdir()} == {out, "s.report.json"}
 
 
-def test_shards_are_of_one_size(source: Source, tmp_path: Path) -> None:
-    shuffle(source, OutputSpec(tmp_path / "s", 5))
-    sizes = [len(open_source(path)) for path in sorted((tmp_path / "s").iterdir())]
-    assert sum(sizes) == 64
-    assert max(sizes) - min(sizes) <= 1
-
-
-def test_another_seed_is_another_order_of_the_same_pictures(source: Source, tmp_path: Path) -> None:
-    for seed in (1, 2):
-        shuffle(source, OutputSpec(tmp_path / f"{seed}.tar"), seed=seed)
-    assert rows(tmp_path / "1.tar") != rows(tmp_path / "2.tar")
-    assert content(tmp_path / "1.tar") == content(tmp_path / "2.tar") == content(source)
-
-
 def test_pictures_without_identities_are_shuffled_too(drawn_things: Path, tmp_path: Path) -> None:
     shuffle(open_source(drawn_things), OutputSpec(tmp_path / "s", 2))
     assert content(str(tmp_path / "s" / "*.tar")) == content(drawn_things)

@@ -52,23 +52,6 @@ def test_nobody_is_in_both_parts_and_nothing_is_lost(
     }
 
 
-def test_the_seed_decides_who_is_held_out(drawn_faces: Path, tmp_path: Path) -> None:
-    def held(name: str, seed: int) -> set[str]:
-        split(
-            open_source(drawn_faces),
-            OutputSpec(tmp_path / f"{name}.tar"),
-            OutputSpec(tmp_path / f"{name}_held.tar"),
-            share=0.5,
-            seed=seed,
-        )
-        return people(tmp_path / f"{name}_held.tar")
-
-    first = held("one", 1)
-    assert len(first) == 4
-    assert held("again", 1) == first
-    assert any(held(f"other{seed}", seed) != first for seed in (2, 3, 4))
-
-
 def test_a_dry_run_writes_its_report_alone(drawn_faces: Path, tmp_path: Path) -> None:
     out, held = OutputSpec(tmp_path / "a"), OutputSpec(tmp_path / "b")
     told = split(open_source(drawn_faces), out, held, identities=2, options=JobOptions(dry_run=True))

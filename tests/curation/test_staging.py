@@ -63,11 +63,6 @@ def test_two_processes_do_not_make_one_thing(tmp_path: Path) -> None:
     assert (tmp_path / "a").read_text() == "whole"
 
 
-def test_one_place_is_not_two_things(tmp_path: Path) -> None:
-    with pytest.raises(Error, match="named twice"), staged([tmp_path / "a", tmp_path / "a"]):
-        pass
-
-
 KILLED = """
 import os, signal, sys
 from facerts.datasets.folder import Files

@@ -18,7 +18,6 @@ IMAGES = [bytes([255, 216, number]) * (number + 1) for number in range(6)]
 SAME = [True, False, True]
 
 
-@pytest.mark.slow
 def test_hostile_pickles_are_refused_within_bounds(tmp_path: Path) -> None:
     paths = []
     for number, content in enumerate(pickles.HOSTILE.values()):
@@ -65,3 +64,13 @@ def test_values_that_are_not_flags_are_refused(tmp_path: Path, same: Any) -> Non
     (tmp_path / "set.bin").write_bytes(pickle.dumps((IMAGES, same)))
     with pytest.raises(DataError, match=r"set\.bin: not "):
         BinSet(tmp_path / "set.bin")
+
+
+def test_sets_by_python_2_are_read(tmp_path: Path) -> None:
+    # Byte strings are BINSTRING, flags INT; written out by hand.
+    body = b"".join(b"T" + len(image).to_bytes(4, "little") + image + b"a" for image in IMAGES)
+    flags = b"".join((b"I01\n" if flag else b"I00\n") + b"a" for flag in SAME)
+    (tmp_path / "set.bin").write_bytes(b"\x80\x02" + b"]" + body + b"]" + flags + b"\x86.")
+    source = BinSet(tmp_path / "set.bin")
+    assert [source.read(index) for index in range(6)] == IMAGES
+    assert source.same.tolist() == SAME

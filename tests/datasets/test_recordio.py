@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import io
 import struct
 from pathlib import Path
 
@@ -38,19 +37,6 @@ payloads = st.lists(st.sampled_from([MAGIC, b"a", b"bc", b"def", b"ghij", bytes(
 @given(payloads)
 def test_payloads_round_trip(payload: bytes) -> None:
     assert decode_record(encode_record(payload), "x") == payload
-
-
-@given(payloads)
-def test_records_are_aligned_and_the_magic_number_only_begins_parts(payload: bytes) -> None:
-    record = encode_record(payload)
-    assert len(record) % 4 == 0
-    words = [record[start : start + 4] for start in range(0, len(record), 4)]
-    position, parts = 0, []
-    while position < len(record):
-        length = struct.unpack_from("<I", record, position + 4)[0] & ((1 << 29) - 1)
-        parts.append(position // 4)
-        position += 8 + length + -length % 4
-    assert [i for i, word in enumerate(words) if word == MAGIC] == parts
 
 
 def test_the_encoding_matches_the_specification() -> None:
@@ -128,33 +114,9 @@ def test_a_broken_index_names_its_line(tmp_path: Path, text: str, message: str) 
         RecordReader(path)
 
 
-def test_a_missing_index_is_named(tmp_path: Path) -> None:
-    path = write_set(tmp_path, [b"x"])
-    path.with_suffix(".idx").unlink()
-    with pytest.raises(DataError, match=r"train\.idx: no such file"):
-        RecordReader(path)
-
-
 @pytest.mark.parametrize(
     "payload", [b"", b"short", struct.pack("<IfQQ", 1000, 0.0, 1, 0), struct.pack("<IfQQ", 2**31, 0.0, 1, 0)]
 )
 def test_a_payload_that_claims_more_labels_than_it_has_is_refused(payload: bytes) -> None:
     with pytest.raises(DataError, match="record 5"):
         unpack_labeled(payload, "record 5")
-
-
-@given(st.binary(max_size=64))
-def test_random_bytes_are_read_or_refused(data: bytes) -> None:
-    try:
-        decode_record(MAGIC + data, "x")
-    except DataError:
-        pass
-    else:
-        assert len(data) >= 4
-
-
-def test_writing_appends_offsets(tmp_path: Path) -> None:
-    rec, idx = io.BytesIO(), io.StringIO()
-    for key in (4, 9):
-        write_record(rec, idx, key, b"12345")
-    assert idx.getvalue() == "4\t0\n9\t16\n"

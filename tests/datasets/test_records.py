@@ -3,7 +3,6 @@ from __future__ import annotations
 import pickle
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from facerts.datasets import open_source
@@ -75,12 +74,6 @@ def test_labels_beyond_float32_precision_are_read_from_the_images(
     assert len(source) == 7
 
 
-def test_joined_sets_do_not_share_people(tmp_path: Path) -> None:
-    folders = [write_set(tmp_path / name, standard_layout([0, 0, 1, 1])) for name in ("a", "b")]
-    joined = open_source(folders)
-    assert len(joined.identities) == 4
-
-
 def test_a_source_can_be_sent_to_another_process(tmp_path: Path) -> None:
     source = open_source(write_set(tmp_path / "sent", standard_layout([0, 0, 1])))
     source.read(1)
@@ -92,11 +85,6 @@ def test_an_invalid_label_is_refused_with_its_record(tmp_path: Path) -> None:
     table[2] = pack_labeled(float("nan"), 2, b"x")
     with pytest.raises(DataError, match="record 2: the label is not a valid number"):
         open_source(write_set(tmp_path / "nan", table))
-
-
-def test_a_set_without_images_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError):
-        open_source(write_set(tmp_path / "none", {0: pack_labeled((1.0, 1.0), 0, b"")}))
 
 
 def test_a_list_of_another_length_is_refused(tmp_path: Path) -> None:
@@ -112,11 +100,3 @@ def test_a_folder_with_two_record_files_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="give one of them"):
         open_source(folder)
     assert len(open_source(folder / "other.rec")) == 2
-
-
-def test_labels_of_many_images_are_right(tmp_path: Path) -> None:
-    labels = np.sort(np.random.default_rng(0).integers(0, 30, 400)).tolist()
-    source = open_source(write_set(tmp_path / "many", standard_layout(labels)))
-    people = sorted(set(labels))
-    assert source.labels is not None
-    assert source.labels.tolist() == [people.index(label) for label in labels]

@@ -42,12 +42,6 @@ def test_the_order_depends_only_on_the_key() -> None:
     assert not np.array_equal(one, identity_order(labels, 2, 16, seed=2, epoch=2))
 
 
-def test_a_short_set_repeats_until_the_epoch_is_full() -> None:
-    order = identity_order(np.array([0, 0, 1, 1]), 2, 10, seed=0, epoch=0)
-    assert len(order) == 10
-    np.testing.assert_array_equal(order[:4], np.concatenate([order[4:8]]))
-
-
 def test_a_set_of_people_with_one_image_each_is_refused() -> None:
     with pytest.raises(DataError, match="two or more images"):
         identity_order(np.arange(5), 2, 4, seed=0, epoch=0)

@@ -10,7 +10,7 @@ import pytest
 from facerts.curation.pack import pack_records
 from facerts.datasets import Subset, open_images, open_source
 from facerts.datasets.bin_set import write_bin
-from facerts.datasets.sampler import epoch_order, hold_out_identities
+from facerts.datasets.sampler import hold_out_identities
 from facerts.datasets.synthetic_source import SyntheticSource
 from facerts.errors import DataError, ImageError
 from facerts.images import decode_crop, encode_png
@@ -33,11 +33,6 @@ def test_a_folder_by_identity(drawn_faces: Path) -> None:
     assert source.labels[9] == 1
     assert source.read(9) == (drawn_faces / "person_0001" / "0001.jpg").read_bytes()
     assert source.location(9) == str(drawn_faces / "person_0001" / "0001.jpg")
-
-
-def test_a_flat_folder_has_no_identities(drawn_things: Path) -> None:
-    source = open_source(drawn_things)
-    assert (len(source), source.labels) == (24, None)
 
 
 def test_a_folder_of_both_kinds_is_refused_for_training_and_read_for_scoring(tmp_path: Path) -> None:
@@ -179,11 +174,3 @@ def test_held_out_identities_are_in_one_part_only(drawn_faces: Path) -> None:
     assert (len(kept), len(held)) == (40, 24)
     with pytest.raises(DataError, match="cannot hold out 8 identities of 8"):
         hold_out_identities(source, 8, seed=4)
-
-
-def test_each_epoch_has_its_own_order_of_all_images() -> None:
-    orders = [epoch_order(100, seed, epoch) for seed, epoch in ((0, 0), (0, 1), (1, 0))]
-    for order in orders:
-        assert sorted(order.tolist()) == list(range(100))
-    assert len({tuple(order.tolist()) for order in orders}) == 3
-    assert np.array_equal(orders[1], epoch_order(100, 0, 1))

@@ -8,7 +8,7 @@ import pytest
 
 from facerts.curation.pack import pack_records
 from facerts.datasets import open_source
-from facerts.datasets.synthetic import draw_face, draw_non_face, write_synthetic_faces
+from facerts.datasets.synthetic import draw_face, draw_non_face
 from facerts.datasets.synthetic_source import SyntheticSource
 from facerts.images import encode_jpeg
 from tests.command import run
@@ -22,22 +22,6 @@ def test_the_same_arguments_draw_the_same_image() -> None:
         draw_non_face(0).tobytes(),
     }
     assert len(images) == 5
-
-
-def test_images_of_a_person_are_more_alike_than_those_of_others() -> None:
-    faces = np.stack([[draw_face(i, p) for p in range(6)] for i in range(12)]).astype(float)
-    means = faces.reshape(12, 6, 7, 16, 7, 16, 3).mean(axis=(3, 5)).reshape(12, 6, -1)
-    center = means.mean(axis=1)
-    within = np.linalg.norm(means - center[:, None], axis=2).mean()
-    between = np.linalg.norm(center[:, None] - center[None], axis=2)[np.triu_indices(12, 1)].mean()
-    assert between > within
-
-
-def test_synthetic_faces_are_written_as_a_folder_by_identity(tmp_path: Path) -> None:
-    write_synthetic_faces(tmp_path, identities=2, images=3, first_identity=5)
-    source = open_source(tmp_path)
-    assert list(source.identities) == ["person_0005", "person_0006"]
-    assert len(source) == 6
 
 
 def test_a_synthetic_source_has_any_number_of_identities_from_few_people(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -64,16 +63,6 @@ def test_a_model_without_quality_has_none(tmp_path: Path, crops: Crops) -> None:
     assert outputs.uncertainty is None
 
 
-def test_threads_can_share_a_model(tmp_path: Path, crops: Crops) -> None:
-    model = write_embedder(tmp_path / "m.onnx")
-    write_description(model)
-    embedder = load_embedder(model)
-    expected = embedder(crops).embedding
-    with ThreadPoolExecutor(4) as pool:
-        for got in pool.map(lambda _: embedder(crops).embedding, range(16)):
-            np.testing.assert_allclose(got, expected, atol=1e-6)
-
-
 @pytest.mark.parametrize(
     ("model", "description", "message"),
     [
@@ -100,11 +89,6 @@ def test_a_model_that_contradicts_its_description_is_refused(
     write_description(path, **description)
     with pytest.raises(ModelError, match=rf"m\.(onnx|json).*{message}"):
         load_embedder(path)
-
-
-def test_the_error_on_a_missing_description_says_where_to_write_it(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match=r"write one in m\.json beside it"):
-        load_embedder(write_embedder(tmp_path / "m.onnx"))
 
 
 def test_missing_and_broken_files_are_named(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from facerts.datasets import open_source
-from facerts.embedding import load_embedder, load_quality, read_description
+from facerts.embedding import load_embedder, load_quality
 from facerts.embedding.embed import score_source
 from facerts.errors import ModelError
 from facerts.onnx.contract import parse_description
@@ -54,20 +54,6 @@ def test_height_and_width_are_not_confused(crops: Crops) -> None:
     images = to_input(crops[:2], InputSpec(size=(64, 96)))
     expected = cv2.resize(crops[1], (96, 64)).transpose(2, 0, 1)
     np.testing.assert_allclose(images[1], (expected.astype(np.float64) - 127.5) / 127.5, atol=1e-6)
-
-
-def test_a_description_may_come_from_another_file(tmp_path: Path, crops: Crops) -> None:
-    model = write_quality(tmp_path / "q.onnx")
-    with pytest.raises(ModelError, match=r"write one in q\.json"):
-        load_quality(model)
-    (tmp_path / "else").mkdir()
-    file = tmp_path / "else" / "any.json"
-    file.write_text(json.dumps(quality_description()))
-    np.testing.assert_allclose(
-        load_quality(model, description=read_description(file))(crops), slow_quality(crops), atol=1e-4
-    )
-    with pytest.raises(ModelError, match=r"gone\.json: cannot be read"):
-        read_description(tmp_path / "gone.json")
 
 
 @pytest.mark.parametrize("quality", ["output:bright", "norm"])

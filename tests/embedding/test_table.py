@@ -223,16 +223,6 @@ def test_variances_are_scaled_with_their_embeddings(tmp_path: Path, faces: Sourc
     np.testing.assert_allclose(ratio, expected, rtol=1e-5)
 
 
-@pytest.mark.parametrize("ending", ["npz", "parquet"])
-def test_one_variance_per_row_is_an_extra(tmp_path: Path, faces: Source, ending: str) -> None:
-    path, variance = tmp_path / f"t.{ending}", np.array([0.1, 0.2, 0.3, 0.4])
-    if ending == "npz":
-        write_npz(path, names=KEYS, embeddings=vectors(), variance=variance)
-    else:
-        write_parquet(path, name=KEYS, embedding=vectors().tolist(), variance=variance)
-    np.testing.assert_allclose(load_table(path).outputs(faces).extras["variance"], variance, rtol=1e-6)
-
-
 def test_without_pyarrow_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write_parquet(tmp_path / "t.parquet", name=KEYS, embedding=vectors().tolist())
     monkeypatch.setitem(sys.modules, "pyarrow", None)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper
 
 from facerts.embedding import load_embedder
-from facerts.errors import Error, MissingExtraError, ModelError
+from facerts.errors import Error, ModelError
 from facerts.export import embedding_only
 from facerts.export.embedding_only import keep_embedding
 from tests.command import run
@@ -112,17 +112,6 @@ def test_quality_from_the_embeddings_length_is_kept(tmp_path: Path, crops: Crops
     assert embedder.description.thresholds["0.95"].quality == 3.5
 
 
-def test_other_metadata_is_kept(tmp_path: Path) -> None:
-    path = write_model(tmp_path / "model.onnx")
-    model = onnx.load(str(path))
-    entry = model.metadata_props.add()
-    entry.key, entry.value = "author", "somebody"
-    onnx.save(model, str(path))
-    keep_embedding(path, tmp_path / "small.onnx")
-    session = onnxruntime.InferenceSession(str(tmp_path / "small.onnx"), providers=["CPUExecutionProvider"])
-    assert session.get_modelmeta().custom_metadata_map["author"] == "somebody"
-
-
 def test_a_foreign_model_gets_its_description_beside_it(tmp_path: Path, crops: Crops) -> None:
     model = write_embedder(tmp_path / "foreign.onnx", quality=True)
     write_description(model, quality="output:bright", source="somewhere")
@@ -214,13 +203,6 @@ def test_the_model_itself_is_not_overwritten(tmp_path: Path) -> None:
     assert hashlib.sha256(model.read_bytes()).hexdigest() == before
 
 
-def test_a_missing_onnx_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = write_model(tmp_path / "model.onnx")
-    monkeypatch.setitem(sys.modules, "onnx", None)
-    with pytest.raises(MissingExtraError, match="pip install onnx"):
-        keep_embedding(model, tmp_path / "small.onnx")
-
-
 def test_the_command_accepts_files_and_names_without_pytorch(tmp_path: Path) -> None:
     model = write_model(tmp_path / "model.onnx")
     code = (
@@ -234,24 +216,6 @@ def test_the_command_accepts_files_and_names_without_pytorch(tmp_path: Path) -> 
     assert summary["bytes"] == (tmp_path / "small.onnx").stat().st_size
     assert summary["smallest_cosine"] > 0.99999
     assert outputs(tmp_path / "small.onnx") == ["vector"]
-
-
-def test_a_shipped_model_can_be_given_by_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    from facerts.hub import registry
-    from tests.shipped import write_entry, write_manifest
-
-    folder = tmp_path / "models"
-    folder.mkdir()
-    write_manifest(folder, write_entry(folder, "tiny-small"), default="tiny-small")
-    monkeypatch.setattr(registry, "models_folder", lambda: folder)
-    monkeypatch.chdir(tmp_path)
-    assert run("export", "tiny-small", "--embedding-only", "--out", "small.onnx") == 0
-    assert outputs(tmp_path / "small.onnx") == ["vector"]
-    capsys.readouterr()
-    assert run("export", "tiny-large", "--embedding-only", "--out", "large.onnx") == 2
-    assert "tiny-large: no such file" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

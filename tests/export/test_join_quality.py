@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +17,7 @@ from onnx import TensorProto, helper, numpy_helper, version_converter
 import facerts
 from facerts.embedding import load_embedder
 from facerts.embedding.onnx_quality import load_quality
-from facerts.errors import Error, MissingExtraError, ModelError
+from facerts.errors import Error, ModelError
 from facerts.export import join_quality as join_module
 from facerts.export.crop_nodes import prepend_preprocessing
 from facerts.export.join_quality import join_quality
@@ -259,33 +256,3 @@ def test_what_cannot_be_joined_is_refused(theirs: Path, tmp_path: Path) -> None:
         join_quality(theirs, quality_model(tmp_path), theirs)
     with pytest.raises(Error, match=r"joined\.bin: a joined model is written as \.onnx"):
         join_quality(theirs, quality_model(tmp_path), tmp_path / "joined.bin")
-
-
-def test_a_model_pack_is_joined(tmp_path: Path, crops: Crops) -> None:
-    pack = tmp_path / "pack"
-    pack.mkdir()
-    write_embedder(pack / "w600k_mbf.onnx", size=128)
-    join_quality(pack, quality_model(tmp_path), tmp_path / "joined.onnx")
-    got, before = load_embedder(tmp_path / "joined.onnx")(crops), load_embedder(pack)(crops)
-    np.testing.assert_array_equal(got.embedding, before.embedding)
-    np.testing.assert_allclose(got.quality, expected_quality(crops, 96), atol=2e-4)
-
-
-def test_without_onnx_the_extra_is_named(
-    theirs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    quality = quality_model(tmp_path)
-    monkeypatch.setitem(sys.modules, "onnx", None)
-    with pytest.raises(MissingExtraError, match=r"joining models needs onnx: pip install onnx"):
-        join_quality(theirs, quality, tmp_path / "joined.onnx")
-
-
-def test_pytorch_is_not_imported(theirs: Path, tmp_path: Path) -> None:
-    code = (
-        "import sys; from facerts.calibration.graft import graft_quality; "
-        f"graft_quality({str(theirs)!r}, {str(quality_model(tmp_path))!r}, {str(tmp_path / 'joined.onnx')!r}); "
-        "assert 'torch' not in sys.modules"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
-    shutil.copy(tmp_path / "joined.onnx", tmp_path / "alone.onnx")
-    assert load_embedder(tmp_path / "alone.onnx").description.quality == "output:quality"

@@ -60,13 +60,7 @@ def test_the_outcome_of_a_case(command: str, kind: str) -> None:
         assert sandbox.run({"a": b"read"}).kind == READ
 
 
-def test_a_case_that_hangs_is_killed() -> None:
-    with Sandbox(obey, {"a": b"read"}, kill_after=1) as sandbox:
-        outcome = sandbox.run({"a": b"hang"})
-        assert outcome.kind == SLOW
-        assert "killed" in outcome.text
-
-
+@pytest.mark.slow
 def test_memory_is_measured_relative_to_before_the_case() -> None:
     with Sandbox(obey, {"a": b"read"}) as sandbox:
         assert sandbox.run({"a": b"fill"}).mebibytes == pytest.approx(1100, rel=0.05)

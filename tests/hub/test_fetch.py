@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from facerts.errors import MissingModelError, ModelError
+from facerts.errors import ModelError
 from facerts.hub import fetch
 from facerts.hub.fetch import (
     cache_folder,
@@ -144,13 +144,6 @@ def test_a_model_is_downloaded_when_it_is_first_needed(
     assert capsys.readouterr().err == ""
 
 
-def test_what_is_downloaded_when_it_is_needed_is_checked(server: Server) -> None:
-    server.responses = {"/first": [Response(body=b"x" * len(CONTENT))], "/second": [Response(404)]}
-    with pytest.raises(MissingModelError, match=r"its SHA-256 is .*404.*--from FILE.*\. Or so"):
-        find_or_download("tiny", otherwise=". Or so")
-    assert_nothing_was_stored()
-
-
 @pytest.mark.parametrize("setting", ["1", "yes"])
 def test_nothing_is_downloaded_offline(
     server: Server, setting: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -165,11 +158,6 @@ def test_nothing_is_downloaded_offline(
     (cache_folder() / FILE).unlink()
     monkeypatch.setenv("FACERTS_OFFLINE", "0")
     assert find_or_download("tiny").exists()
-
-
-def test_redirects_are_followed(server: Server) -> None:
-    server.responses["/first"] = [Response(302, server.url("/second").encode())]
-    assert pull("tiny").read_bytes() == CONTENT
 
 
 @pytest.mark.parametrize("code", [301, 302, 303, 307])
@@ -308,13 +296,6 @@ def test_the_cache_is_in_the_platforms_cache_folder(tmp_path: Path, monkeypatch:
     assert cache_folder() == tmp_path / "Library" / "Caches" / "facerts"
 
 
-def test_an_unknown_name_suggests_the_closest_one(server: Server) -> None:
-    with pytest.raises(
-        ModelError, match=r"no downloadable model 'tini', did you mean 'tiny'\?; available: tiny"
-    ):
-        pull("tini")
-
-
 def test_the_commands_download_list_and_find_models(
     server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -355,9 +336,6 @@ def test_downloadable_models_are_pinned() -> None:
     assert all(url.startswith("https://") for model in models for url in model.urls)
 
 
-def test_the_pinned_detector_matches_the_local_file(reference_models: Path) -> None:
-    (yunet,) = [model for model in downloadable_models() if model.name == "yunet"]
-    content = (reference_models / yunet.file).read_bytes()
-    assert hashlib.sha256(content).hexdigest() == yunet.sha256
-    assert len(content) == yunet.bytes
-    assert all(url.endswith(f"/{yunet.file}") for url in yunet.urls)
+def test_redirects_are_followed(server: Server) -> None:
+    server.responses["/first"] = [Response(302, server.url("/second").encode())]
+    assert pull("tiny").read_bytes() == CONTENT

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 import facerts
@@ -16,7 +15,6 @@ from facerts.embedding.shipped import verify_shipped
 from facerts.errors import ModelError
 from facerts.hub import registry
 from facerts.hub.registry import find_model, read_manifest, shipped_models
-from facerts.images import encode_png
 from tests.command import run
 from tests.shipped import write_entry, write_manifest, write_model
 
@@ -44,11 +42,6 @@ def test_the_default_model_is_loaded_if_none_is_named(shipped: Path) -> None:
     assert scorer.score(face) == facerts.load(shipped / "tiny-small.onnx").score(face)
 
 
-def test_a_model_is_loaded_by_its_name(shipped: Path) -> None:
-    assert facerts.load("large").embedder.name == "large"
-    assert find_model("large") == find_model(Path("large")) == shipped / "large.onnx"
-
-
 @pytest.mark.parametrize(
     "path", ["large.onnx", "./large", "models/large", "gone.onnx", "pack.zip", "/large", "no/such"]
 )
@@ -70,11 +63,6 @@ def test_an_unknown_name_suggests_the_closest_one(shipped: Path) -> None:
         facerts.load("tiny-smal")
     with pytest.raises(ModelError, match=r"no model 'zzz'; available: large, tiny-small; .* model\.onnx"):
         find_model("zzz")
-
-
-def test_a_missing_file_is_named(shipped: Path) -> None:
-    with pytest.raises(ModelError, match=r"gone\.onnx: no such model file"):
-        facerts.load("gone.onnx")
 
 
 def flip_a_byte(file: Path) -> None:
@@ -221,53 +209,6 @@ def test_the_verify_command_checks_the_models(shipped: Path, capsys: pytest.Capt
     ]
     assert "large: " in captured.err
     assert run("models", "verify") == 2
-
-
-def test_the_path_command_prints_the_path_of_a_model(
-    shipped: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run("models", "path", "large") == 0
-    assert capsys.readouterr().out == f"{shipped / 'large.onnx'}\n"
-    assert run("models", "path") == 0
-    assert capsys.readouterr().out == f"{shipped / 'tiny-small.onnx'}\n"
-    assert run("models", "path", "larg") == 2
-    assert "did you mean 'large'?" in capsys.readouterr().err
-
-
-def test_commands_accept_names_and_two_of_them_use_the_default(
-    shipped: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "face.png").write_bytes(encode_png(draw_face(0, 0)))
-    assert run("score", tmp_path / "face.png", "--out", tmp_path / "default.jsonl") == 0
-    assert run("score", tmp_path / "face.png", "--model", "large", "--out", tmp_path / "large.jsonl") == 0
-    for name in ("tiny-small", "large"):
-        rows = (tmp_path / f"{'default' if name == 'tiny-small' else name}.jsonl").read_text().splitlines()
-        digest = hashlib.sha256((shipped / f"{name}.onnx").read_bytes()).hexdigest()
-        assert [json.loads(row)["model_sha256"] for row in rows] == [digest]
-    assert run("embed", tmp_path / "face.png", "--out", tmp_path / "e.npz") == 0
-    assert len(np.load(tmp_path / "e.npz")["embeddings"]) == 1
-    write_synthetic_faces(tmp_path / "people", identities=2, images=2)
-    measured = ("evaluate", "corruptions", "--data", tmp_path / "people", "--images", "2")
-    assert run(*measured, "--model", "large", "--out", tmp_path / "result") == 0
-    assert json.loads((tmp_path / "result" / "result.json").read_text())["model"]["name"] == "large"
-    capsys.readouterr()
-    assert run(*measured, "--model", "larg", "--out", tmp_path / "other") == 2
-    assert "did you mean 'large'?" in capsys.readouterr().err
-    pairs = ("evaluate", "verification", "--data", tmp_path / "people", "--out", tmp_path / "other")
-    assert run(*pairs) == 2
-    assert "give either --model or --embeddings" in capsys.readouterr().err
-
-
-@pytest.mark.slow
-def test_a_quality_head_is_grafted_onto_a_model_given_by_name(
-    shipped: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    pytest.importorskip("torch")
-    write_synthetic_faces(tmp_path / "people", identities=3, images=2)
-    command = ("posthoc", "rts", "--data", tmp_path / "people", "--out", tmp_path / "m.onnx", "--epochs", "1")
-    assert run(*command, "--model", "larg") == 2
-    assert "did you mean 'large'?" in capsys.readouterr().err
-    assert run(*command, "--model", "large") == 0
 
 
 def test_a_shipped_model_is_not_calibrated_in_place(

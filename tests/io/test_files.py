@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import hashlib
 import os
 import signal
 import subprocess
@@ -12,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from facerts.errors import Error
-from facerts.io.files import atomic_write, locked, sha256_file, sync_names
+from facerts.io.files import atomic_write, locked, sync_names
 
 
 def test_a_file_appears_only_when_it_is_complete(tmp_path: Path) -> None:
@@ -36,12 +35,6 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> 
         fail()
     assert target.read_bytes() == b"old"
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
-
-
-def test_the_hash_is_sha256(tmp_path: Path) -> None:
-    content = bytes(range(256)) * 9000
-    (tmp_path / "file").write_bytes(content)
-    assert sha256_file(tmp_path / "file") == hashlib.sha256(content).hexdigest()
 
 
 def test_a_folder_is_not_a_file_to_write(tmp_path: Path) -> None:

@@ -70,15 +70,6 @@ def test_restored_items_count_in_no_rate(capsys: pytest.CaptureFixture[str]) -> 
     assert lines == ["work: 256/256 images, 128 images/s, 0:00:01 elapsed"]
 
 
-def test_slow_steps_have_a_rate_and_a_remaining_time(capsys: pytest.CaptureFixture[str]) -> None:
-    lines = lines_of(capsys, steps=3, seconds=200, total=10)
-    assert lines[-1] == "work: 3/10 images, 0.005 images/s, 0:10:00 elapsed, 0:23:20 left"
-
-
-def test_it_is_too_early_for_a_rate_in_the_first_seconds(capsys: pytest.CaptureFixture[str]) -> None:
-    assert lines_of(capsys, steps=2, seconds=0.01, total=1000) == ["work: 2/1,000 images, 0:00:00 elapsed"]
-
-
 def test_a_task_of_unknown_length_and_one_without_work_have_lines(capsys: pytest.CaptureFixture[str]) -> None:
     assert lines_of(capsys, steps=8, seconds=1) == ["work: 8 images, 1 images/s, 0:00:08 elapsed"]
     assert lines_of(capsys, steps=0, seconds=1, total=0) == ["work: 0/0 images, 0:00:00 elapsed"]

@@ -6,7 +6,6 @@ import os
 import re
 from pathlib import Path
 
-import numpy as np
 import onnx
 import onnxruntime
 import pytest
@@ -164,26 +163,6 @@ def test_hostile_bytes_are_refused_with_a_clear_error(tmp_path: Path, data: byte
         read_entry(path, KEY)
 
 
-def test_changed_bytes_are_either_read_or_refused(tmp_path: Path) -> None:
-    whole = np.frombuffer(write_model(tmp_path / "m.onnx", ENTRIES[2]).read_bytes(), dtype=np.uint8)
-    random = np.random.default_rng(0)
-    path, out = tmp_path / "changed.onnx", tmp_path / "out.onnx"
-    refused = 0
-    # The graph is one opaque field: only bytes near the ends of the file are changed.
-    candidates = np.flatnonzero((np.arange(len(whole)) < 400) | (np.arange(len(whole)) > len(whole) - 200))
-    for _ in range(60):
-        changed = whole.copy()
-        changed[random.choice(candidates, 3)] = random.integers(0, 256, 3)
-        path.write_bytes(changed.tobytes())
-        try:
-            replace_entry(path, out, KEY, "new")
-        except ModelError:
-            refused += 1
-        else:
-            assert read_entry(out, KEY) == "new"
-    assert 0 < refused < 60
-
-
 def test_a_file_cannot_make_the_reader_exceed_its_limits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -204,8 +183,3 @@ def test_a_file_cannot_make_the_reader_exceed_its_limits(
     with monkeypatch.context() as limits:
         limits.setattr(metadata, "BLOCK", 3)
         assert read_entry(model, KEY) is None
-
-
-def test_a_file_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match=r"none\.onnx: cannot be read \(No such file"):
-        read_entry(tmp_path / "none.onnx", KEY)

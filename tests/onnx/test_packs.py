@@ -7,7 +7,7 @@ import pytest
 
 from facerts.errors import ModelError
 from facerts.onnx import packs
-from facerts.onnx.packs import ModelSignature, find_in_pack, is_pack, read_signature
+from facerts.onnx.packs import ModelSignature, find_in_pack, is_pack
 from tests.foreign import SIZE, write_embedder
 
 
@@ -47,20 +47,6 @@ def test_a_model_is_found_by_its_inputs_and_outputs(folder: Path, tmp_path: Path
     assert model.read_bytes() == (folder / "two.onnx").read_bytes()
     assert [tensor.name for tensor in network.inputs] == ["face"]
     assert [tensor.shape for tensor in network.outputs] == [["N", SIZE], ["N"]]
-
-
-def test_only_folders_and_zips_are_packs(folder: Path) -> None:
-    assert is_pack(folder)
-    assert is_pack(Path("gone.ZIP"))
-    assert not is_pack(folder / "one.onnx")
-    assert not is_pack(Path("gone"))
-
-
-def test_a_signature_is_printed_in_a_few_words(folder: Path) -> None:
-    assert str(read_signature(folder / "one.onnx")) == f"['N', 3, 112, 112] to ['N', {SIZE}]"
-    assert str(read_signature(folder / "two.onnx")) == f"['N', 3, 112, 112] to ['N', {SIZE}] and ['N']"
-    assert str(read_signature(write_embedder(folder / "many.onnx", inputs=3))).startswith("3 tensors to ")
-    assert str(read_signature(folder / "notes.onnx")) == "cannot be loaded"
 
 
 def test_an_error_on_none_or_several_models_lists_the_packs_files(folder: Path, tmp_path: Path) -> None:

@@ -28,15 +28,6 @@ def test_given_content_is_used_without_reading_the_file(tmp_path: Path) -> None:
             open_session(tmp_path / "m.onnx", content=broken)
 
 
-def test_missing_and_broken_files_are_named(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match=r"gone\.onnx: no such model file"):
-        open_session(tmp_path / "gone.onnx")
-    (tmp_path / "text.onnx").write_text("hello")
-    for inference in (True, False):
-        with pytest.raises(ModelError, match=r"text\.onnx: ONNX Runtime cannot load it \(.+\)"):
-            open_session(tmp_path / "text.onnx", inference=inference)
-
-
 def test_without_onnx_runtime_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'facerts\[cpu\]'"):

@@ -11,18 +11,11 @@ import pytest
 from numpy.typing import NDArray
 
 from facerts.embedding import load_embedder
-from facerts.embedding.recognizer_scores import RECOGNIZER_SCORES, open_recognizer_scores
+from facerts.embedding.recognizer_scores import open_recognizer_scores
 from facerts.errors import Error, MissingExtraError, ModelError
-from facerts.hub.registry import find_model
-from facerts.images.corruptions import degrade
 from tests.embedding.recognizer_scores.models import open_model
 
 Crops = NDArray[np.uint8]
-
-
-def test_the_names_are_those_of_tables(tmp_path: Path) -> None:
-    assert RECOGNIZER_SCORES == ("mirror", "pruning", "dropout")
-    assert tuple(open_recognizer_scores(open_model(tmp_path, "matmul"))) == ("mirror", "pruning", "dropout")
 
 
 @pytest.mark.parametrize(
@@ -63,29 +56,6 @@ def test_a_score_does_not_depend_on_the_batch(tmp_path: Path, crops: Crops, name
     np.testing.assert_allclose(alone[::-1], whole, atol=1e-6)
     assert few(crops[:0]).shape == (0,)
     assert np.ptp(whole) > 1e-4
-
-
-@pytest.fixture(scope="module")
-def shipped_scores(crops: Crops) -> dict[str, tuple[NDArray[np.float32], NDArray[np.float32]]]:
-    """Each score of the shipped model on drawn faces, and on the same with strong noise."""
-    noisy = np.stack([degrade(crop, "noise", 1.0, seed) for seed, crop in enumerate(crops)])
-    scores = open_recognizer_scores(load_embedder(find_model("facerts-small"), threads=1))
-    return {name: (score(crops), score(noisy)) for name, score in scores.items()}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("score", ["mirror", "pruning", "dropout"])
-def test_a_trained_recognizer_scores_noisy_faces_lower(
-    shipped_scores: dict[str, tuple[NDArray[np.float32], NDArray[np.float32]]], score: str
-) -> None:
-    clean, noisy = shipped_scores[score]
-    assert (noisy < clean).all()
-
-
-@pytest.mark.parametrize("model", ["mobilefacenet", "mobilefacenet_gnap", "edgeface_xs_q"])
-def test_the_reference_recognizers_have_all_scores(reference_models: Path, model: str) -> None:
-    embedder = load_embedder(reference_models / f"{model}.onnx", threads=1)
-    assert tuple(open_recognizer_scores(embedder)) == ("mirror", "pruning", "dropout")
 
 
 def test_the_scores_of_our_own_export_are_all_there(exported: Path) -> None:

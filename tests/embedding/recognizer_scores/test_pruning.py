@@ -76,10 +76,6 @@ def test_a_share_that_is_none_is_refused(tmp_path: Path, sparsity: float) -> Non
         pruning_stability(open_model(tmp_path, "matmul"), sparsity)
 
 
-def test_nothing_changes_without_pruning(tmp_path: Path, crops: Crops) -> None:
-    assert not pruning_stability(open_model(tmp_path, "conv and matmul"), 0.0)(crops).any()
-
-
 def test_the_file_and_the_embedder_are_left_as_they_are(tmp_path: Path, crops: Crops) -> None:
     embedder = open_model(tmp_path, "conv and matmul")
     file, embedding = embedder.path.read_bytes(), embedder(crops).embedding
