@@ -1,9 +1,6 @@
 from __future__ import annotations
 
-import copy
 import math
-from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,16 +8,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from facerts.training.checkpoint import save_checkpoint
 from facerts.training.class_head.partial_fc import ClassCenters
-from facerts.training.learner import Learner
 from facerts.training.methods.base import Batch
 from facerts.training.methods.contrastive import similarities
 from facerts.training.methods.tau import TaU, TaUConfig, temperature
 from facerts.training.nn.twin_heads import HeadSpec
 from facerts.training.posthoc.features import Features
 from facerts.training.posthoc.train_heads import HeadSettings, train_heads
-from facerts.training.recipe import Recipe
 from tests.losses import batch_of, permuted, slow_info_nce, slow_nt_xent
 
 IMAGES = 5
@@ -132,23 +126,6 @@ def test_an_image_whose_other_view_is_lost_learns_a_higher_temperature() -> None
     lost = torch.arange(2 * IMAGES) % IMAGES == 0
     quality = build().score({"embedding": embedding, "log_odds": u.detach()})["quality"]
     assert quality[lost].max() < 0 < quality[~lost].min()
-
-
-def test_on_a_frozen_network_only_the_head_is_trained(
-    make_recipe: Callable[..., Recipe], tmp_path: Path
-) -> None:
-    first = make_recipe("method={name: arcface}")
-    save_checkpoint(
-        tmp_path / "first.pt", first, {"step": 1, "position": 1.0, **Learner(first, 4).state_dict()}
-    )
-    frozen = [f"backbone.weights={tmp_path / 'first.pt'}", "backbone.frozen=true"]
-    learner = Learner(make_recipe("method={name: tau}", *frozen), 4)
-    before = copy.deepcopy({"centers": learner.centers.weight.detach(), **learner.network.state_dict()})
-    crops = torch.randint(0, 256, (8, 112, 112, 3), dtype=torch.uint8)
-    learner.step(crops, batch_of([0, 1, 2, 3], 2), 0.1)
-    after = {"centers": learner.centers.weight.detach(), **learner.network.state_dict()}
-    changed = {name for name, value in before.items() if not torch.equal(value, after[name])}
-    assert changed == {"heads.log_odds.0.weight", "heads.log_odds.0.bias"}
 
 
 def test_post_hoc_only_u_is_trained(monkeypatch: pytest.MonkeyPatch) -> None:
