@@ -10,7 +10,6 @@ from typing import Any
 import cv2
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from facerts.datasets import open_source
 from facerts.datasets.synthetic import draw_face
@@ -20,8 +19,8 @@ from facerts.embedding.onnx_quality import load_quality
 from facerts.embedding.output_cache import OutputCache
 from facerts.images import encode_png
 from facerts.training.posthoc import posthoc_quality
-from facerts.training.posthoc.features import Features, features_of
-from facerts.training.posthoc.measure import HeadComparison, measure_head
+from facerts.training.posthoc.features import features_of
+from facerts.training.posthoc.measure import HeadComparison, MeasuredArea, measure_head
 from tests.command import run as run_command
 from tests.shipped import write_model
 from tests.training.posthoc.embedder import write_sharp_embedder
@@ -69,83 +68,49 @@ def measured(
     )
 
 
-def sharpness(features: Features) -> NDArray[np.float32]:
-    """The sharp embedder's embeddings of poor images point in one direction, that of the first axis."""
-    return -features.unit[:, 0]
-
-
-def slow_area(unit: NDArray[Any], people: NDArray[Any], quality: NDArray[Any], fmr: float) -> float:
-    """Mean FNMR over 0, 0.1, …, 30 % of genuine pairs rejected, divided by that without rejection, pair by pair."""
-    genuine, ranks, impostors = [], [], []
-    for i in range(len(unit)):
-        for j in range(i):
-            cosine = float(unit[i] @ unit[j])
-            if people[i] == people[j]:
-                genuine.append(cosine)
-                ranks.append(min(quality[i], quality[j]))
-            else:
-                impostors.append(cosine)
-    allowed = int(fmr * len(impostors) + 1e-9)
-    threshold = sorted(impostors, reverse=True)[allowed]
-    errors = [cosine <= threshold for cosine in genuine]
-    # Of pairs of equal quality, each counts as their mean.
-    tied = {
-        rank: np.mean([error for error, r in zip(errors, ranks, strict=True) if r == rank]) for rank in ranks
-    }
-    wrong = np.array([tied[rank] for rank in sorted(ranks)])
-    rates = [wrong[int(step / 1000 * len(wrong) + 1e-9) :].mean() for step in range(301)]
-    return float((np.sum(rates) - (rates[0] + rates[-1]) / 2) / 300 / rates[0])
-
-
-def test_areas_by_a_slow_loop_and_what_was_computed_is_cached(
+def test_a_head_that_knows_the_blur_is_better_and_what_was_computed_is_cached(
     faces: Path, embedder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    clean, degraded = measured(sharpness, faces, embedder, tmp_path, people=40)
-    source = open_source(faces)
-    assert source.labels is not None
-    rows = source.labels < 40
-    outputs = embed_source(load_embedder(embedder), source, flip=False)
-    crops = np.stack([source.crop(int(row)) for row in np.flatnonzero(rows)])
-    reference = load_quality(tmp_path / "shipped.onnx")(crops)
-    assert outputs.norm is not None
-    unit = outputs.embedding[rows].astype(np.float64)
-    for name, quality in (
-        ("head", -unit[:, 0]),
-        ("shipped", reference),
-        ("norm", outputs.norm[rows]),
-    ):
-        expected = slow_area(unit, source.labels[rows], quality, clean.fmr)
-        assert clean.areas[name].value == pytest.approx(expected, abs=2e-3), name
-    assert (clean.people, clean.images, clean.fmr, clean.reference) == (40, 120, 0.01, "shipped")
-    assert clean.difference is not None
-    assert clean.difference.value == pytest.approx(
-        clean.areas["head"].value - clean.areas["shipped"].value, abs=1e-9
-    )
+    person = np.repeat(np.arange(PEOPLE, dtype=np.float32), IMAGES)
+    blur = person * (np.arange(PEOPLE * IMAGES) % IMAGES == IMAGES - 1)
+    clean, degraded = measured(lambda _: -blur, faces, embedder, tmp_path)
+    assert (clean.people, clean.images, clean.fmr, clean.reference) == (48, 144, 0.001, "shipped")
+    assert (degraded.people, degraded.images, degraded.fmr) == (48, 144, 0.001)
     assert degraded.fnmr > clean.fnmr
-    assert (degraded.people, degraded.fmr) == (40, 0.01)
+    assert set(clean.areas) == set(degraded.areas) == {"head", "shipped", "norm"}
+    assert clean.difference is not None
+    difference = clean.areas["head"].value - clean.areas["shipped"].value
+    assert clean.difference.value == pytest.approx(difference, abs=1e-9)
+    assert clean.better == "yes"
 
     def refuse(*_: object) -> None:
         raise AssertionError("images were degraded")
 
     monkeypatch.setattr("facerts.datasets.changed.degrade", refuse)
-    assert measured(sharpness, faces, embedder, tmp_path, people=40) == (clean, degraded)
-    with pytest.raises(AssertionError, match="degraded"):
-        measured(sharpness, faces, embedder, tmp_path, people=30)
-
-
-@pytest.mark.slow
-def test_the_verdict_follows_the_paired_difference(faces: Path, embedder: Path, tmp_path: Path) -> None:
-    person = np.repeat(np.arange(PEOPLE, dtype=np.float32), IMAGES)
-    blurred = np.arange(PEOPLE * IMAGES) % IMAGES == IMAGES - 1
-    good, _ = measured(lambda _: -person * blurred, faces, embedder, tmp_path)
     poor, _ = measured(lambda _: person, faces, embedder, tmp_path)
-    assert (good.better, poor.better) == ("yes", "no")
-    assert good.verdict.startswith("yes (area 0.")
-    assert good.difference is not None
-    assert f"difference {good.difference.value:+.2f} [" in good.verdict
-    few, _ = measured(lambda features: features.norm, faces, embedder, tmp_path, people=6)
-    assert few.errors < 10
-    assert few.verdict == f"not measured: only {few.errors} genuine pairs are below the threshold"
+    assert poor.better == "no"
+    assert {**poor.areas, "head": 0} == {**clean.areas, "head": 0}
+    with pytest.raises(AssertionError, match="degraded"):
+        measured(lambda features: features.norm, faces, embedder, tmp_path, people=30)
+
+
+@pytest.mark.parametrize(
+    ("interval", "better"),
+    [((-0.3, -0.1), "yes"), ((-0.3, 0.1), "unclear"), ((0.1, 0.3), "no"), (None, "not measured")],
+)
+def test_the_verdict_follows_the_interval_of_the_paired_difference(
+    interval: tuple[float, float] | None, better: str
+) -> None:
+    difference = None if interval is None else MeasuredArea(sum(interval) / 2, interval)
+    areas = {"head": MeasuredArea(0.5, (0.4, 0.6)), "shipped": MeasuredArea(0.7, None)}
+    compared = HeadComparison("clean", 40, 120, 0.01, 0.1, 9, "shipped", areas, difference)
+    assert compared.better == better
+    if difference is None:
+        assert compared.verdict == "not measured: only 9 genuine pairs are below the threshold"
+    else:
+        low, high = interval  # type: ignore[misc]
+        words = f"shipped 0.70; difference {difference.value:+.2f} [{low:+.2f}, {high:+.2f}]; at FMR 0.01"
+        assert compared.verdict == f"{better} (area 0.50 [0.40, 0.60], {words})"
 
 
 @pytest.mark.slow
