@@ -1,14 +1,20 @@
-"""Where a run computes, and in which precision."""
+"""Where a run computes and in which precision; tensors on their way there, without waiting for earlier work."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 import torch
+from torch import Tensor
 
 # The data type of the backbone's autocast in each precision; None without autocast.
 AUTOCAST = {"fp32": None, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 # What a CPU that computes in bf16 calls it, as in ``torch.cpu.get_capabilities``. ARM's was not timed.
 BF16_UNITS = ("amx_bf16", "avx512_bf16")
+
+# Crops, labels and data set indices of a step.
+CropBatch = tuple[Tensor, Tensor, Tensor]
 
 
 def choose_device(name: str) -> torch.device:
@@ -33,3 +39,41 @@ def has_bf16(device: torch.device) -> bool:
         capabilities = torch.cpu.get_capabilities()
         return any(capabilities.get(unit) for unit in BF16_UNITS)
     return False
+
+
+def to_device(tensor: Tensor, device: torch.device) -> Tensor:
+    """A tensor on the device. The copy from the host is queued, and the host goes on.
+
+    Only page-locked memory can be copied like that; other memory is copied into such memory first.
+    """
+    if device.type == "cuda" and tensor.device.type == "cpu" and not tensor.is_pinned():
+        tensor = tensor.pin_memory()
+    return tensor.to(device, non_blocking=True)
+
+
+def on_device(batches: Iterable[CropBatch], device: torch.device) -> Iterator[CropBatch]:
+    """Batches with crops and labels on the device, each copied while the step before it runs.
+
+    The indices stay on the host, which computes the methods' noise from them.
+    """
+    if device.type != "cuda":
+        yield from batches
+        return
+    stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+
+    def copied(batch: CropBatch) -> CropBatch:
+        crops, labels, samples = batch
+        with torch.cuda.stream(stream):
+            return to_device(crops, device), to_device(labels, device), samples
+
+    iterator = iter(batches)
+    upcoming = next(iterator, None)
+    ahead = None if upcoming is None else copied(upcoming)
+    while ahead is not None:
+        torch.cuda.current_stream(device).wait_stream(stream)
+        for tensor in ahead[:2]:
+            # Its memory must not be used for another copy before this step has read it.
+            tensor.record_stream(torch.cuda.current_stream(device))
+        yield ahead
+        upcoming = next(iterator, None)
+        ahead = None if upcoming is None else copied(upcoming)

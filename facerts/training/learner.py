@@ -15,7 +15,7 @@ from facerts.errors import Error
 from facerts.training.checkpoint import Origin
 from facerts.training.class_head.partial_fc import ClassCenters
 from facerts.training.class_head.row_updates import RowUpdates
-from facerts.training.device import AUTOCAST, choose_device, choose_precision
+from facerts.training.device import AUTOCAST, choose_device, choose_precision, to_device
 from facerts.training.distillation.losses import Distillation
 from facerts.training.distributed.collectives import Processes, average_gradients, clip_gradients
 from facerts.training.init_weights import InitialWeights, init_weights
@@ -25,7 +25,6 @@ from facerts.training.nn import FaceNetwork, build_network, recompute_activation
 from facerts.training.nn.exported import refit_norms
 from facerts.training.recipe import Optim, Recipe
 from facerts.training.step_reports import StepReport, StepReports, reads_late
-from facerts.training.transfer import to_device
 from facerts.training.weight_average import WeightAverage
 
 

@@ -14,6 +14,7 @@ from facerts.io.console import say
 from facerts.io.files import atomic_write, locked
 from facerts.io.progress import duration, progress_bar
 from facerts.training import checkpoint
+from facerts.training.device import on_device, to_device
 from facerts.training.distillation.losses import open_distillation
 from facerts.training.distributed.collectives import Processes, connected
 from facerts.training.interrupts import interruptible
@@ -26,7 +27,6 @@ from facerts.training.recipe import Recipe, changed_fields
 from facerts.training.run_summary import RunSummary, summarize
 from facerts.training.schedule import learning_rate, margin_ramp
 from facerts.training.step_reports import GROUP, StepReport
-from facerts.training.transfer import on_device, to_device
 from facerts.training.validation import Validator
 
 

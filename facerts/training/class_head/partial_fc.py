@@ -16,9 +16,9 @@ from torch.nn import functional as F
 from facerts.errors import Error
 from facerts.training.class_head.chunked_softmax import Chunk, others_and_own
 from facerts.training.class_head.row_updates import RowUpdates
+from facerts.training.device import to_device
 from facerts.training.distributed.collectives import Processes
 from facerts.training.methods.base import Margin
-from facerts.training.transfer import to_device
 
 # Embeddings of a smaller norm are not normalized to unit length: the gradient of the normalization is unbounded at 0,
 # and a single step could destroy the weights. Embeddings of a network in training have far larger norms.

@@ -32,12 +32,12 @@ from torch.nn import functional as F
 from facerts.datasets import Source
 from facerts.errors import Error
 from facerts.training.class_head.leave_one_out_means import LeaveOneOutMeans
+from facerts.training.device import to_device
 from facerts.training.distillation.teachers import CACHE, TeacherEnsemble
 from facerts.training.methods import Batch, Loss
 from facerts.training.methods.base import Outputs
 from facerts.training.recipe import Recipe
 from facerts.training.recipe import Teacher as TeacherSettings
-from facerts.training.transfer import to_device
 
 
 class Distillation(nn.Module):

@@ -18,10 +18,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from facerts.training.device import to_device
 from facerts.training.methods.base import Batch, Centers, Loss, Method, MethodConfig, Outputs
 from facerts.training.methods.mls import bounded, harmonic_mean, mutual_likelihood
 from facerts.training.nn.twin_heads import HeadSpec
-from facerts.training.transfer import to_device
 
 
 def genuine_pairs(labels: Tensor, samples: Tensor) -> tuple[Tensor, Tensor]:

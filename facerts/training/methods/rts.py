@@ -25,11 +25,11 @@ from typing import Literal
 from pydantic import Field
 from torch import Tensor
 
+from facerts.training.device import to_device
 from facerts.training.methods.base import Batch, ClassificationMethod, ImageTerms, MarginConfig, Outputs
 from facerts.training.methods.kl_prior import gamma_kl
 from facerts.training.methods.noise import keyed_normal
 from facerts.training.nn.twin_heads import HeadSpec
-from facerts.training.transfer import to_device
 
 # A draw with almost no noise would make the logits explode.
 MIN_TEMPERATURE = 1e-4

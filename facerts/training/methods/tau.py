@@ -17,10 +17,10 @@ from __future__ import annotations
 from pydantic import Field
 from torch import Tensor
 
+from facerts.training.device import to_device
 from facerts.training.methods.base import Batch, Centers, Loss, Method, MethodConfig, Outputs
 from facerts.training.methods.contrastive import info_nce, positives, similarities
 from facerts.training.nn.twin_heads import HeadSpec
-from facerts.training.transfer import to_device
 
 # Smaller u are clamped when τ is reported, so that exp(−u) stays finite in float32.
 MIN_LOG_ODDS = -60.0

@@ -34,10 +34,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from facerts.errors import Error
+from facerts.training.device import to_device
 from facerts.training.methods.base import Batch, Centers, Loss, Method, MethodConfig, Outputs
 from facerts.training.methods.moving_denominators import moved, room_for, with_gradient
 from facerts.training.methods.robust_loss import log_denominator
-from facerts.training.transfer import to_device
 
 # Whether a high temperature means a good image (+1) or a poor one (−1). The paper does not say. Degraded faces get
 # higher temperatures if the training views include degraded ones; otherwise there is no consistent direction.
