@@ -69,20 +69,6 @@ def test_identities_of_one_size_become_an_exponential_long_tail(imbalance: float
         assert left != counts(labels, kept(labels, imbalance=imbalance, seed=6))
 
 
-def test_identities_of_other_sizes_keep_the_same_share_at_the_same_place() -> None:
-    """The places are read off identities of one size; the images are those left by the maximum."""
-    sizes, equal = [1, 2, 30, 70, 200, 400, 1000], mixed_labels([10_000] * 7)
-    shares = [left / 10_000 for left in counts(equal, kept(equal, imbalance=20))]
-    assert (min(shares), max(shares)) == (0.05, 1)
-    labels = mixed_labels(sizes)
-    for images in (None, 100):
-        left = counts(labels, kept(labels, images, imbalance=20))
-        for count, size, share in zip(left, sizes, shares, strict=True):
-            exact = share * min(size, images or size)
-            # Shares are known to 1/10,000.
-            assert math.isclose(count, max(1.0, exact), abs_tol=0.5 + size / 10_000)
-
-
 def test_fewer_images_are_a_subset_of_more() -> None:
     labels = mixed_labels()
     for imbalance in (1.0, 5.0):

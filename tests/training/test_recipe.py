@@ -15,7 +15,6 @@ from facerts.training.checkpoint import FILE, load_checkpoint
 from facerts.training.compose import SHIPPED, shipped_recipes
 from facerts.training.loop import train
 from facerts.training.methods import METHODS
-from facerts.training.methods.cosface import CosFace
 from facerts.training.recipe import Recipe, changed_fields, load_recipe
 from tests.command import run
 
@@ -165,13 +164,6 @@ def test_fields_of_the_command_line_cover_the_methods_file_in_any_order() -> Non
         assert (recipe.name, recipe.method) == ("casia_rts_dul", load_recipe("casia_dul").method)
     tuned = load_recipe("casia_rts", ["method=rts", "method.kl_weight=1"])
     assert changed_fields(load_recipe("casia_rts"), tuned) == ["method.kl_weight"]
-
-
-def test_a_method_without_a_file_has_nothing_special(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(METHODS, "mine", CosFace)
-    recipe = load_recipe("faces_small", ["method=mine"])
-    assert recipe.method == {"name": "mine", "logit_scale": 32, "margin": 0.35}
-    assert recipe.optim == load_recipe("faces_small_arcface").optim
 
 
 def test_the_environment_says_where_the_data_is(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -74,10 +74,9 @@ def test_a_late_non_finite_loss_names_its_own_step(wait: bool) -> None:
     "overrides",
     [
         [],
-        ["method.name=arcface"],
         ["optim.algorithm=adamw", "optim.lr=0.001"],
-        ["optim.clip_norm=5"],
-        ["compute.accumulate=2"],
+        pytest.param(["optim.clip_norm=5"], marks=pytest.mark.slow),
+        pytest.param(["compute.accumulate=2"], marks=pytest.mark.slow),
     ],
 )
 @pytest.mark.usefixtures("late")
