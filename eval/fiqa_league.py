@@ -25,12 +25,12 @@ from image_sets import open_image_set
 from facerts.detection import open_detector
 from facerts.embedding import load_embedder
 from facerts.embedding.output_cache import OutputCache
-from facerts.evaluation.fiqa.data import FaceSet, open_face_sets
+from facerts.evaluation.evaluation_options import EvaluationOptions, open_without
+from facerts.evaluation.fiqa.face_sets import FaceSet, open_face_sets
+from facerts.evaluation.fiqa.fiqa_options import FiqaOptions
+from facerts.evaluation.fiqa.league import run_fiqa
 from facerts.evaluation.fiqa.lineup import Lineup, open_qualities, open_recognizers
-from facerts.evaluation.fiqa.options import FiqaOptions
-from facerts.evaluation.fiqa.run import run_fiqa
-from facerts.evaluation.groups import read_groups
-from facerts.evaluation.options import EvaluationOptions, open_without
+from facerts.evaluation.image_groups import read_groups
 from facerts.hub.registry import find_model
 from facerts.report.league_report import write_league_report
 

@@ -34,7 +34,7 @@ from facerts.images.corruptions import KINDS, degrade
 from facerts.io.progress import track
 from facerts.metrics.identification import fnir_at_fpir
 from facerts.metrics.intervals import percentile_interval
-from facerts.metrics.templates import pool
+from facerts.metrics.pooling import pool
 from facerts.report.table import markdown_table
 from facerts.scoring import Scorer
 from facerts.scoring.reasons import NOT_A_FACE, in_order

@@ -32,14 +32,14 @@ from facerts.datasets.fingerprint import hash_images
 from facerts.embedding import OnnxEmbedder, load_embedder
 from facerts.embedding.output_cache import OutputCache
 from facerts.errors import DataError, Error
-from facerts.evaluation.options import open_without
+from facerts.evaluation.evaluation_options import open_without
 from facerts.io.files import atomic_write
 from facerts.io.json_file import read_json
 from facerts.metrics.all_pairs import compare_all
 from facerts.metrics.compared_pairs import ComparedPairs
 from facerts.metrics.error_versus_reject import error_versus_reject
 from facerts.metrics.intervals import mean_interval
-from facerts.metrics.ood import separation
+from facerts.metrics.separation import separation
 from facerts.report.figures import Effect, effects, write_svg
 from facerts.report.table import markdown_table
 from facerts.training.posthoc.features import Features, Views, cached_features

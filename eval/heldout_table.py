@@ -26,7 +26,7 @@ from facerts.datasets import Source, open_source
 from facerts.embedding.outputs import FaceOutputs
 from facerts.errors import DataError
 from facerts.evaluation.labeled import split_label
-from facerts.evaluation.verification import verification_of
+from facerts.evaluation.pair_verification import verification_of
 from facerts.metrics.all_pairs import AllPairs, all_pairs
 from facerts.metrics.intervals import percentile_interval
 from facerts.report.table import markdown_table

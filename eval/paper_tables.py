@@ -27,9 +27,9 @@ from numpy.typing import NDArray
 from facerts.errors import DataError
 from facerts.evaluation.labeled import SavedResult, load_labeled, split_label
 from facerts.metrics.intervals import Interval
-from facerts.metrics.ood import separation
 from facerts.metrics.paired import compare_pairs, compare_separations
 from facerts.metrics.resample import pair_subjects
+from facerts.metrics.separation import separation
 from facerts.report.figures import Effect, effects, write_svg
 from facerts.report.table import markdown_table
 

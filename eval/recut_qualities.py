@@ -23,8 +23,8 @@ from image_sets import open_image_set
 from facerts.datasets import Source
 from facerts.embedding.embed import score_source
 from facerts.errors import Error
+from facerts.evaluation.evaluation_options import faces_of
 from facerts.evaluation.fiqa.lineup import ComputedQuality, open_qualities
-from facerts.evaluation.options import faces_of
 from facerts.io.files import atomic_write
 
 CHANGES = ("jittered", "tight", "loose")

@@ -24,8 +24,8 @@ from facerts.embedding import load_embedder
 from facerts.embedding.embed import embed_source
 from facerts.embedding.outputs import Embedder
 from facerts.errors import ModelError
-from facerts.evaluation.options import open_without
-from facerts.metrics.ood import separation
+from facerts.evaluation.evaluation_options import open_without
+from facerts.metrics.separation import separation
 from facerts.report.table import markdown_table
 
 SEED = 0

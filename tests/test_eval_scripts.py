@@ -26,11 +26,11 @@ from facerts.datasets import open_source
 from facerts.datasets.synthetic import write_non_faces, write_synthetic_faces
 from facerts.detection.detector import Detection
 from facerts.embedding import FaceOutputs
+from facerts.evaluation.benchmark_runs import run_pairs
 from facerts.evaluation.corruption_benchmark import run_corruptions
+from facerts.evaluation.evaluation_options import EvaluationOptions
 from facerts.evaluation.ood import run_ood
-from facerts.evaluation.options import EvaluationOptions
 from facerts.evaluation.result_folder import load_result
-from facerts.evaluation.run import run_pairs
 from facerts.images.align import TEMPLATE
 from tests.evaluation.conftest import Plain
 from tests.scripts import run_script

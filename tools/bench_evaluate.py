@@ -24,8 +24,8 @@ from facerts.datasets import open_source
 from facerts.datasets.synthetic import write_synthetic_faces
 from facerts.embedding import load_embedder
 from facerts.embedding.onnx_embedder import to_input
-from facerts.evaluation.options import EvaluationOptions
-from facerts.evaluation.run import run_pairs
+from facerts.evaluation.benchmark_runs import run_pairs
+from facerts.evaluation.evaluation_options import EvaluationOptions
 
 BATCH = 64
 

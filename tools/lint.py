@@ -24,7 +24,7 @@ from typer.exceptions import TyperException
 
 from facerts.cli.app import build_app
 from facerts.errors import Error
-from facerts.evaluation.results.base import ResultPart
+from facerts.evaluation.results.result_part import ResultPart
 from facerts.training.methods import METHODS
 from facerts.training.recipe import load_recipe
 from facerts.version import __version__

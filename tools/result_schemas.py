@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from facerts.evaluation.results import Comparison, Result
-from facerts.evaluation.results.base import ResultPart
+from facerts.evaluation.results.result_part import ResultPart
 from facerts.io.files import atomic_write
 
 DOCS = Path(__file__).parents[1] / "docs"

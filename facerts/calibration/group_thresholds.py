@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from facerts.evaluation.group_differences import MIN_IMAGES, Grouping
 from facerts.metrics.all_pairs import AllPairs
-from facerts.metrics.groups import GroupRates, fmr_by_group, fnmr_by_group, in_tail, share_by_group
-from facerts.metrics.ood import keep_threshold
+from facerts.metrics.group_rates import GroupRates, fmr_by_group, fnmr_by_group, in_tail, share_by_group
+from facerts.metrics.separation import keep_threshold
 from facerts.onnx.contract import ErrorRate, GroupThreshold, MatchErrors, QualityThreshold
 
 # Thresholds by attribute, share of the faces, and group.

@@ -24,7 +24,7 @@ from facerts.detection.detector import FaceFinder
 from facerts.embedding import OnnxEmbedder, load_embedder
 from facerts.embedding.aligned import AlignedPhotos
 from facerts.errors import DataError, Error, ModelError
-from facerts.evaluation.groups import Groups
+from facerts.evaluation.image_groups import Groups
 from facerts.hub.registry import find_model
 from facerts.images import CROP_SIZE
 from facerts.onnx.contract import (

@@ -81,7 +81,7 @@ def verification(
     Args:
         far: FAR to measure TAR at; may be repeated. By default all that the number of pairs allows.
     """
-    from facerts.evaluation.run import run_pairs
+    from facerts.evaluation.benchmark_runs import run_pairs
     from facerts.evaluation.similarity import SIMILARITIES
 
     embedder = recognizer.open(batches, scores)
@@ -123,7 +123,7 @@ def reject(
     Args:
         fmr: False match rate of the threshold.
     """
-    from facerts.evaluation.run import run_pairs
+    from facerts.evaluation.benchmark_runs import run_pairs
     from facerts.evaluation.similarity import SIMILARITIES
 
     embedder = recognizer.open(batches, scores)
@@ -159,7 +159,7 @@ def identification(
         unknown: Share of the people who are not enrolled, in a gallery drawn from images with identities.
         seed: Seed of the random choice of a gallery.
     """
-    from facerts.evaluation.run import run_identification
+    from facerts.evaluation.benchmark_runs import run_identification
 
     embedder = recognizer.open(batches)
     options = inputs.evaluation(out, batches, keep_crops=False, flip=flip)

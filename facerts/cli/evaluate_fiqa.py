@@ -133,10 +133,10 @@ def fiqa(
         flip: Add the embedding of the mirror image of each crop; takes twice the time.
         cost: Measure the time per image of each quality.
     """
-    from facerts.evaluation.fiqa.data import open_face_sets
-    from facerts.evaluation.fiqa.options import FiqaOptions
-    from facerts.evaluation.fiqa.run import run_fiqa
-    from facerts.evaluation.options import faces_of, open_without
+    from facerts.evaluation.evaluation_options import faces_of, open_without
+    from facerts.evaluation.fiqa.face_sets import open_face_sets
+    from facerts.evaluation.fiqa.fiqa_options import FiqaOptions
+    from facerts.evaluation.fiqa.league import run_fiqa
 
     options = inputs.evaluation(out, batches, keep_crops=False, flip=flip)
     face_sets = open_face_sets(data, options, listed_pairs=listed_pairs)

@@ -18,7 +18,7 @@ from facerts.io.files import locked
 if TYPE_CHECKING:
     from facerts.detection import Detector
     from facerts.embedding.embed import AnyEmbedder
-    from facerts.evaluation.options import EvaluationOptions
+    from facerts.evaluation.evaluation_options import EvaluationOptions
 
 # Below it, a detector's scores of poor faces would be lost.
 BASELINE_THRESHOLD = 0.02
@@ -130,7 +130,7 @@ class InputOptions(CropOptions):
             Error: options exclude each other, or the detector cannot be opened.
         """
         from facerts.embedding.output_cache import OutputCache
-        from facerts.evaluation.options import EvaluationOptions
+        from facerts.evaluation.evaluation_options import EvaluationOptions
 
         if self.no_cache and self.cache is not None:
             raise Error("give either --cache or --no-cache")

@@ -10,7 +10,7 @@ import typer
 
 if TYPE_CHECKING:
     from facerts.detection import FaceFinder
-    from facerts.evaluation.groups import Groups
+    from facerts.evaluation.image_groups import Groups
     from facerts.scoring import Scorer
 
 _MODEL_HELP = (
@@ -140,7 +140,7 @@ class GroupOptions:
 
     def read(self) -> Groups | None:
         """The groups; None if none are given."""
-        from facerts.evaluation.groups import read_groups
+        from facerts.evaluation.image_groups import read_groups
 
         given = self.groups or self.group_edges
         return read_groups(self.groups or (), self.group_edges or ()) if given else None

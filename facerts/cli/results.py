@@ -10,13 +10,13 @@ from facerts.cli.output import print_sentence, print_table
 
 if TYPE_CHECKING:
     from facerts.evaluation.results import Comparison
-    from facerts.evaluation.results.corruptions import CorruptionResult
-    from facerts.evaluation.results.fiqa import FiqaSection
-    from facerts.evaluation.results.groups import GroupsResult
-    from facerts.evaluation.results.identification import IdentificationResult
-    from facerts.evaluation.results.ood import OodResult
-    from facerts.evaluation.results.reject import RejectResult
-    from facerts.evaluation.results.verification import VerificationResult
+    from facerts.evaluation.results.corruptions_result import CorruptionResult
+    from facerts.evaluation.results.fiqa_result import FiqaSection
+    from facerts.evaluation.results.groups_result import GroupsResult
+    from facerts.evaluation.results.identification_result import IdentificationResult
+    from facerts.evaluation.results.ood_result import OodResult
+    from facerts.evaluation.results.reject_result import RejectResult
+    from facerts.evaluation.results.verification_result import VerificationResult
 
 # Columns of the league with intervals: more would not fit on a terminal; the files have them.
 WITH_INTERVALS = 3

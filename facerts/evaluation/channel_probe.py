@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from facerts.benchmarks.pairs import PairBenchmark
 from facerts.embedding.embed import concatenate, embed_crops
 from facerts.embedding.outputs import Embedder, FaceOutputs
-from facerts.evaluation.options import Kept
+from facerts.evaluation.evaluation_options import Kept
 from facerts.evaluation.similarity import COSINE, Similarity
 from facerts.metrics.verification import best_threshold
 

@@ -19,11 +19,17 @@ from facerts.embedding.outputs import CropScore, Embedder, FaceOutputs
 from facerts.embedding.table import EmbeddingTable
 from facerts.errors import Error
 from facerts.evaluation.baselines import crop_scores
+from facerts.evaluation.evaluation_options import (
+    DEFAULT_OPTIONS,
+    EvaluationOptions,
+    Kept,
+    faces_of,
+    kept_outputs,
+)
 from facerts.evaluation.image_scores import image_scores
-from facerts.evaluation.options import DEFAULT_OPTIONS, EvaluationOptions, Kept, faces_of, kept_outputs
 from facerts.evaluation.result_folder import Arrays, ResultFolder
 from facerts.evaluation.results import Result, Sections
-from facerts.evaluation.results.corruptions import (
+from facerts.evaluation.results.corruptions_result import (
     CorruptedScore,
     CorruptionKind,
     CorruptionResult,

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.errors import Error
-from facerts.evaluation.groups import in_order
-from facerts.evaluation.results.groups import (
+from facerts.evaluation.image_groups import in_order
+from facerts.evaluation.results.groups_result import (
     AcceptedByGroup,
     AttributeGroups,
     ErrorsByGroup,
@@ -23,8 +23,8 @@ from facerts.evaluation.results.groups import (
     PairRate,
 )
 from facerts.metrics.all_pairs import AllPairs
-from facerts.metrics.groups import GroupRates, extremes, fmr_by_group, fnmr_by_group, share_by_group
-from facerts.metrics.ood import keep_threshold
+from facerts.metrics.group_rates import GroupRates, extremes, fmr_by_group, fnmr_by_group, share_by_group
+from facerts.metrics.separation import keep_threshold
 
 MIN_IMAGES = 30
 # A group with fewer expected false matches says nothing about its FMR.

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from facerts.errors import DataError
 from facerts.evaluation.result_folder import Arrays, load_result
 from facerts.evaluation.results import Result
-from facerts.evaluation.results.corruptions import CorruptionResult
-from facerts.evaluation.results.ood import OodResult
-from facerts.evaluation.results.reject import ReliabilitySection
-from facerts.evaluation.results.verification import VerificationResult
+from facerts.evaluation.results.corruptions_result import CorruptionResult
+from facerts.evaluation.results.ood_result import OodResult
+from facerts.evaluation.results.reject_result import ReliabilitySection
+from facerts.evaluation.results.verification_result import VerificationResult
 from facerts.io.redact import redacted_path
 
 Section = TypeVar("Section")

@@ -14,20 +14,20 @@ from facerts.embedding.embed import AnyEmbedder
 from facerts.embedding.outputs import FaceOutputs
 from facerts.embedding.table import EmbeddingTable
 from facerts.errors import Error
-from facerts.evaluation.image_scores import image_arrays, image_scores
-from facerts.evaluation.images import extremes, shown_images
-from facerts.evaluation.options import (
+from facerts.evaluation.evaluation_options import (
     DEFAULT_OPTIONS,
     EvaluationOptions,
     measured_outputs,
     open_without,
     reference_embedding,
 )
+from facerts.evaluation.image_scores import image_arrays, image_scores
+from facerts.evaluation.images import extremes, shown_images
 from facerts.evaluation.result_folder import Arrays, ResultFolder
 from facerts.evaluation.results import Result, Sections
-from facerts.evaluation.results.ood import ExcludedFiles, OodNumbers, OodResult, OodScore
-from facerts.metrics.ood import separation, tnr_interval
+from facerts.evaluation.results.ood_result import ExcludedFiles, OodNumbers, OodResult, OodScore
 from facerts.metrics.pair_intervals import verification_intervals
+from facerts.metrics.separation import separation, tnr_interval
 
 
 def ood_of(

@@ -25,7 +25,7 @@ from facerts.galleries.enroll import (
 )
 from facerts.galleries.match import Match, match_faces
 from facerts.galleries.unmated import SearchThreshold, search_threshold
-from facerts.metrics.templates import pool
+from facerts.metrics.pooling import pool
 from facerts.scoring.row_builder import ScoredFace
 from facerts.scoring.scorer import Scorer
 

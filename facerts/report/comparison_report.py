@@ -11,11 +11,11 @@ import numpy as np
 
 from facerts.errors import DataError, MissingExtraError
 from facerts.evaluation.compare import MethodRuns
-from facerts.evaluation.compare.ood import ood_auroc
-from facerts.evaluation.compare.verification import accuracy_sets, mean_accuracy
+from facerts.evaluation.compare.ood_tables import ood_auroc
+from facerts.evaluation.compare.verification_tables import accuracy_sets, mean_accuracy
 from facerts.evaluation.result_folder import naming_folders
 from facerts.evaluation.results import Comparison
-from facerts.evaluation.results.comparison import ComparedMethod
+from facerts.evaluation.results.comparison_result import ComparedMethod
 from facerts.report.comparison_tables import differences, side_by_side
 from facerts.report.markdown import write_markdown
 from facerts.report.numbers import rate

@@ -5,8 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from facerts.evaluation.compare.verification import TAR_IN_WORDS
-from facerts.evaluation.results.comparison import Comparison, ComparisonTable, PairedDifference, TableCell
+from facerts.evaluation.compare.verification_tables import TAR_IN_WORDS
+from facerts.evaluation.results.comparison_result import (
+    Comparison,
+    ComparisonTable,
+    PairedDifference,
+    TableCell,
+)
 from facerts.report.numbers import complement, interval, percent, points, points_interval, rate
 from facerts.report.page_elements import Figure, PagePart, PageSection
 from facerts.report.table import NONE, Cell, Table, words

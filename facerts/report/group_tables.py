@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from facerts.evaluation.results.groups import (
+from facerts.evaluation.results.groups_result import (
     AttributeGroups,
     ErrorsByGroup,
     GroupContrast,

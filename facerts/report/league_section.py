@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from facerts.evaluation.results.fiqa import FiqaSection
-from facerts.evaluation.results.groups import AttributeGroups, GroupsResult
+from facerts.evaluation.results.fiqa_result import FiqaSection
+from facerts.evaluation.results.groups_result import AttributeGroups, GroupsResult
 from facerts.report import figures
 from facerts.report.figures.groups import accepted_by_group
 from facerts.report.group_tables import accepted_table, errors_table, group_findings

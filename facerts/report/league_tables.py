@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 
-from facerts.evaluation.results.fiqa import (
+from facerts.evaluation.results.fiqa_result import (
     FiqaArea,
     FiqaEnd,
     FiqaSection,
     Milliseconds,
     RejectedUnit,
 )
-from facerts.evaluation.results.reject import Convention
+from facerts.evaluation.results.reject_result import Convention
 from facerts.metrics.intervals import Interval
 from facerts.report.numbers import rate
 from facerts.report.table import NONE, Cell, Table, count, share, words

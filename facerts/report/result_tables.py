@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from facerts.evaluation.results.corruptions import CorruptionResult
-from facerts.evaluation.results.identification import IdentificationResult
-from facerts.evaluation.results.ood import OodResult
-from facerts.evaluation.results.reject import Convention, PairSet, RejectResult
-from facerts.evaluation.results.verification import PairNumbers, VerificationResult
+from facerts.evaluation.results.corruptions_result import CorruptionResult
+from facerts.evaluation.results.identification_result import IdentificationResult
+from facerts.evaluation.results.ood_result import OodResult
+from facerts.evaluation.results.reject_result import Convention, PairSet, RejectResult
+from facerts.evaluation.results.verification_result import PairNumbers, VerificationResult
 from facerts.report.numbers import complement, rate
 from facerts.report.table import NONE, Cell, Table, by_number, count, share, words
 

@@ -6,8 +6,8 @@ import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from facerts.evaluation.results.reject import RejectResult
-from facerts.evaluation.results.verification import PairNumbers, VerificationResult
+from facerts.evaluation.results.reject_result import RejectResult
+from facerts.evaluation.results.verification_result import PairNumbers, VerificationResult
 from facerts.io.redact import redacted_argument
 from facerts.report import figures
 from facerts.report.crops import best_and_worst, worst_pairs

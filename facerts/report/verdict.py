@@ -6,14 +6,14 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from facerts.evaluation.compare.table import joined
-from facerts.evaluation.results.comparison import Comparison, PairedDifference
-from facerts.evaluation.results.corruptions import CorruptionResult
-from facerts.evaluation.results.fiqa import FiqaSection
-from facerts.evaluation.results.identification import IdentificationResult
-from facerts.evaluation.results.ood import OodResult
-from facerts.evaluation.results.reject import RejectResult
-from facerts.evaluation.results.verification import VerificationResult
+from facerts.evaluation.compare.method_tables import joined
+from facerts.evaluation.results.comparison_result import Comparison, PairedDifference
+from facerts.evaluation.results.corruptions_result import CorruptionResult
+from facerts.evaluation.results.fiqa_result import FiqaSection
+from facerts.evaluation.results.identification_result import IdentificationResult
+from facerts.evaluation.results.ood_result import OodResult
+from facerts.evaluation.results.reject_result import RejectResult
+from facerts.evaluation.results.verification_result import VerificationResult
 from facerts.metrics.intervals import Interval
 from facerts.report.comparison_tables import negative
 from facerts.report.league_tables import BOUND, END, areas_of, ranked

@@ -12,10 +12,10 @@ from facerts.benchmarks.listed import load_pair_list
 from facerts.embedding import FaceOutputs
 from facerts.errors import Error
 from facerts.evaluation import embed_source
-from facerts.evaluation.options import EvaluationOptions
+from facerts.evaluation.benchmark_runs import run_pairs
+from facerts.evaluation.evaluation_options import EvaluationOptions
 from facerts.evaluation.result_folder import load_result
-from facerts.evaluation.results.verification import AllPairsResult
-from facerts.evaluation.run import run_pairs
+from facerts.evaluation.results.verification_result import AllPairsResult
 from facerts.metrics.verification import roc
 from tests.evaluation.conftest import Plain
 

@@ -19,13 +19,13 @@ from facerts.evaluation.baselines import (
     neighbor_similarity,
     sharpness,
 )
+from facerts.evaluation.benchmark_runs import run_pairs
 from facerts.evaluation.corruption_benchmark import corruptions_of
+from facerts.evaluation.evaluation_options import EvaluationOptions, measured_outputs
 from facerts.evaluation.image_scores import image_arrays, image_scores
 from facerts.evaluation.ood import run_ood
-from facerts.evaluation.options import EvaluationOptions, measured_outputs
-from facerts.evaluation.reject import calibration_of, reject_of
+from facerts.evaluation.rejection import calibration_of, reject_of
 from facerts.evaluation.result_folder import load_result
-from facerts.evaluation.run import run_pairs
 from facerts.images.corruptions import gaussian_blur
 from tests.evaluation.conftest import Brightest, Plain
 

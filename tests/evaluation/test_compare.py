@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 
 from facerts.embedding import FaceOutputs
 from facerts.errors import DataError
+from facerts.evaluation.benchmark_runs import run_pairs
 from facerts.evaluation.compare import SCHEMA, compare, write_comparison
+from facerts.evaluation.evaluation_options import EvaluationOptions
 from facerts.evaluation.ood import run_ood
-from facerts.evaluation.options import EvaluationOptions
-from facerts.evaluation.results.comparison import Comparison, VerificationDifference
-from facerts.evaluation.run import run_pairs
+from facerts.evaluation.results.comparison_result import Comparison, VerificationDifference
 from facerts.metrics.verification import auroc
 from tests.evaluation.conftest import Plain
 

@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 
 from facerts.embedding import FaceOutputs
 from facerts.errors import DataError
+from facerts.evaluation.benchmark_runs import run_pairs
 from facerts.evaluation.compare import compare
+from facerts.evaluation.evaluation_options import EvaluationOptions
 from facerts.evaluation.ood import run_ood
-from facerts.evaluation.options import EvaluationOptions
 from facerts.evaluation.result_folder import load_result
-from facerts.evaluation.results.comparison import Comparison, ComparisonTable, TableCell
-from facerts.evaluation.run import run_pairs
+from facerts.evaluation.results.comparison_result import Comparison, ComparisonTable, TableCell
 from facerts.metrics.compared_pairs import compare_listed
 from facerts.metrics.error_versus_reject import error_versus_reject
 from tests.evaluation.conftest import Plain

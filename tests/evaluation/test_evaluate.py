@@ -13,15 +13,15 @@ from facerts.datasets import open_source
 from facerts.embedding import FaceOutputs
 from facerts.errors import DataError, Error, ImageError, ModelError
 from facerts.evaluation import embed_source, evaluate_verification
+from facerts.evaluation.benchmark_runs import run_identification, run_pairs
 from facerts.evaluation.compare import compare
+from facerts.evaluation.evaluation_options import EvaluationOptions
 from facerts.evaluation.ood import ood_of, run_ood
-from facerts.evaluation.options import EvaluationOptions
-from facerts.evaluation.reject import reject_of
+from facerts.evaluation.pair_verification import verification_of
+from facerts.evaluation.rejection import reject_of
 from facerts.evaluation.result_folder import ResultFolder, load_result
 from facerts.evaluation.results import Sections
-from facerts.evaluation.results.verification import VerificationResult
-from facerts.evaluation.run import run_identification, run_pairs
-from facerts.evaluation.verification import verification_of
+from facerts.evaluation.results.verification_result import VerificationResult
 from facerts.images import decode_crop
 from facerts.io.redact import redacted_command
 from facerts.metrics.pair_intervals import verification_intervals
@@ -164,8 +164,10 @@ def templates(plain: Plain, benchmark_folder: Path, monkeypatch: pytest.MonkeyPa
     subject[drawn.template] = source.labels
     pairs = np.stack([first, second], axis=1)
     benchmark = replace(drawn, name="pooled", pairs=pairs, same=subject[first] == subject[second])
-    monkeypatch.setattr("facerts.evaluation.run.is_template_benchmark", lambda path: str(path) == "pooled")
-    monkeypatch.setattr("facerts.evaluation.run.open_templates", lambda path: benchmark)
+    monkeypatch.setattr(
+        "facerts.evaluation.benchmark_runs.is_template_benchmark", lambda path: str(path) == "pooled"
+    )
+    monkeypatch.setattr("facerts.evaluation.benchmark_runs.open_templates", lambda path: benchmark)
     return benchmark
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from facerts.errors import Error
 from facerts.evaluation.group_differences import MatchedPairs, groups_of
-from facerts.evaluation.results.groups import GroupsResult
+from facerts.evaluation.results.groups_result import GroupsResult
 from facerts.metrics.all_pairs import AllPairs, all_pairs
 
 PEOPLE, IMAGES = 60, 4

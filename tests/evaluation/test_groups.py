@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from facerts.errors import DataError, Error
-from facerts.evaluation.groups import in_order, read_groups
+from facerts.evaluation.image_groups import in_order, read_groups
 
 
 def table(folder: Path, text: str | bytes) -> str:
@@ -161,7 +161,7 @@ def test_endless_names_and_files_are_not_searched(tmp_path: Path, monkeypatch: p
     assert values["age"].tolist() == ["b", ""]
     with pytest.raises(DataError, match=r"the pattern 'z\(z\)' is in no name, such as '1\.jpg'"):
         read_groups(["age=z(z)"]).of(["1.jpg"])
-    monkeypatch.setattr("facerts.evaluation.groups.MAX_BYTES", 15)
+    monkeypatch.setattr("facerts.evaluation.image_groups.MAX_BYTES", 15)
     with pytest.raises(DataError, match="larger than"):
         read_groups([table(tmp_path, "image,age\n1.jpg,3\n")])
 

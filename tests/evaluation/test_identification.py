@@ -15,7 +15,7 @@ from facerts.datasets.source import Source
 from facerts.embedding import FaceOutputs
 from facerts.embedding.search import Backend, find
 from facerts.errors import DataError, MissingExtraError
-from facerts.evaluation.identification import identification_of
+from facerts.evaluation.probe_search import identification_of
 
 SIZE, REPLICATES = 16, 60
 RANKS, FPIRS = (1, 2, 5), (0.02, 0.1, 0.4)

@@ -19,11 +19,11 @@ from facerts.datasets.synthetic import draw_face
 from facerts.detection.detector import Detection
 from facerts.embedding import OnnxEmbedder, load_embedder
 from facerts.embedding.output_cache import OutputCache
+from facerts.evaluation.benchmark_runs import run_pairs
 from facerts.evaluation.corruption_benchmark import run_corruptions
+from facerts.evaluation.evaluation_options import EvaluationOptions
 from facerts.evaluation.ood import run_ood
-from facerts.evaluation.options import EvaluationOptions
 from facerts.evaluation.result_folder import load_result
-from facerts.evaluation.run import run_pairs
 from facerts.evaluation.similarity import MLS
 from facerts.images import encode_png
 from tests.command import run
@@ -141,7 +141,9 @@ def test_what_changes_the_outputs_makes_new_ones(
     elif change == "detector":
         options = replace(options, detector=Detects("one"))
     else:
-        monkeypatch.setattr("facerts.evaluation.options.installed_versions", lambda: {"numpy": "9"})
+        monkeypatch.setattr(
+            "facerts.evaluation.evaluation_options.installed_versions", lambda: {"numpy": "9"}
+        )
     evaluation_of(named, tmp_path / "c")(model, options)
     assert len(passes) > before
 

@@ -11,8 +11,8 @@ from facerts.datasets.synthetic import draw_face
 from facerts.detection import AutoDetector, Detection
 from facerts.embedding.aligned import AlignedPhotos, alignment_notes
 from facerts.errors import ImageError
-from facerts.evaluation.options import EvaluationOptions
-from facerts.evaluation.run import run_identification, run_pairs
+from facerts.evaluation.benchmark_runs import run_identification, run_pairs
+from facerts.evaluation.evaluation_options import EvaluationOptions
 from facerts.images import encode_png
 from facerts.images.align import TEMPLATE
 from tests.evaluation.conftest import Plain

@@ -14,10 +14,10 @@ from facerts.datasets.fingerprint import hash_images
 from facerts.datasets.source import Source
 from facerts.embedding.embed import outputs_of
 from facerts.evaluation import embed_source
+from facerts.evaluation.benchmark_runs import run_pairs
+from facerts.evaluation.evaluation_options import EvaluationOptions
 from facerts.evaluation.images import SHOWN_IMAGES, extremes, shown_images
-from facerts.evaluation.options import EvaluationOptions
 from facerts.evaluation.result_folder import load_result
-from facerts.evaluation.run import run_pairs
 from facerts.images import decode
 from tests.evaluation.conftest import Pictures, Plain
 

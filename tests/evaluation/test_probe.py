@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 from facerts.benchmarks import PairBenchmark
 from facerts.embedding import FaceOutputs
 from facerts.evaluation import embed_source
+from facerts.evaluation.benchmark_runs import run_pairs
 from facerts.evaluation.channel_probe import channel_probe
 from facerts.evaluation.result_folder import load_result
-from facerts.evaluation.run import run_pairs
 from tests.evaluation.conftest import Pictures, Plain
 
 PEOPLE, TAKES, SIDE = 40, 4, 7
@@ -116,7 +116,7 @@ def test_the_probe_sees_few_pictures_swapped_and_in_batches(in_red: PairBenchmar
 def test_the_sentence_stands_in_the_notes_of_a_result(
     in_red: PairBenchmark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("facerts.evaluation.run.open_benchmarks", lambda path: [in_red])
+    monkeypatch.setattr("facerts.evaluation.benchmark_runs.open_benchmarks", lambda path: [in_red])
     run_pairs(Coarse(0, 0, 1), ["verification"], ["red"], tmp_path / "wrong")
     run_pairs(Coarse(1, 0, 0), ["verification"], ["red"], tmp_path / "right")
     wrong, right = (

@@ -16,14 +16,14 @@ from facerts.datasets.source import Source
 from facerts.embedding import FaceOutputs, load_table
 from facerts.errors import Error, ModelError
 from facerts.evaluation import embed_source
+from facerts.evaluation.benchmark_runs import run_pairs
 from facerts.evaluation.channel_probe import channel_probe
 from facerts.evaluation.compare import compare
-from facerts.evaluation.options import EvaluationOptions
-from facerts.evaluation.reject import calibration_of, reject_of
+from facerts.evaluation.evaluation_options import EvaluationOptions
+from facerts.evaluation.pair_verification import verification_of
+from facerts.evaluation.rejection import calibration_of, reject_of
 from facerts.evaluation.result_folder import load_result
-from facerts.evaluation.run import run_pairs
 from facerts.evaluation.similarity import COSINE, MLS, GaussianEmbedder, variance_of
-from facerts.evaluation.verification import verification_of
 from tests.evaluation.conftest import Plain
 
 BARE = EvaluationOptions(flip=False, keep_crops=False, fmr=0.02)
@@ -263,7 +263,9 @@ def test_all_pairs_and_templates_are_refused_with_the_reason(
     for kind in ("verification", "reject"):
         with pytest.raises(Error, match=r"cannot be compared by mls, only by the cosine, .* matrix product"):
             run_pairs(plain, [kind], [named], tmp_path / "r", replace(BARE, every_pair=True), similarity=MLS)  # type: ignore[list-item]
-    monkeypatch.setattr("facerts.evaluation.run.is_template_benchmark", lambda path: str(path) == "pooled")
+    monkeypatch.setattr(
+        "facerts.evaluation.benchmark_runs.is_template_benchmark", lambda path: str(path) == "pooled"
+    )
     with pytest.raises(Error, match=r"pooled: templates cannot be compared by mls: .* no variance"):
         run_pairs(plain, ["verification"], [named, "pooled"], tmp_path / "r", BARE, similarity=MLS)
     assert not plain.batches

@@ -12,10 +12,10 @@ from facerts.datasets.source import Source
 from facerts.embedding import EmbeddingTable, load_table
 from facerts.errors import DataError
 from facerts.evaluation import embed_source
+from facerts.evaluation.benchmark_runs import run_identification, run_pairs
+from facerts.evaluation.evaluation_options import EvaluationOptions
 from facerts.evaluation.ood import run_ood
-from facerts.evaluation.options import EvaluationOptions
 from facerts.evaluation.result_folder import load_result
-from facerts.evaluation.run import run_identification, run_pairs
 from tests.evaluation.conftest import Plain
 
 OPTIONS = EvaluationOptions(flip=False, every_pair=True, fmr=0.01, keep_crops=False)

@@ -12,7 +12,7 @@ from facerts.benchmarks import Roster, TemplateBenchmark
 from facerts.datasets.source import Source
 from facerts.embedding import FaceOutputs
 from facerts.errors import DataError
-from facerts.evaluation.templates import POOLINGS, pooled, template_verification_of
+from facerts.evaluation.template_verification import POOLINGS, pooled, template_verification_of
 
 SIZE = 32
 FARS = (0.1, 0.01, 0.001)

@@ -34,7 +34,7 @@ from facerts.datasets.synthetic import draw_face, write_synthetic_faces
 from facerts.datasets.synthetic_source import SyntheticSource
 from facerts.embedding import read_description
 from facerts.evaluation.fiqa.score_table import read_scores
-from facerts.evaluation.groups import read_groups
+from facerts.evaluation.image_groups import read_groups
 from facerts.evaluation.result_folder import naming_folders
 from facerts.galleries import best_images, check_gallery, read_gallery
 from facerts.images import decode
@@ -431,8 +431,8 @@ def _read_result(folder: Path) -> None:
 @lru_cache
 def _results() -> list[Files]:
     from facerts.benchmarks import pairs_from_identities
-    from facerts.evaluation.options import EvaluationOptions
-    from facerts.evaluation.run import run_pairs
+    from facerts.evaluation.benchmark_runs import run_pairs
+    from facerts.evaluation.evaluation_options import EvaluationOptions
     from tests.evaluation.conftest import Plain, write_pairs
 
     with TemporaryDirectory() as folder:

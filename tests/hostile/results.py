@@ -157,7 +157,7 @@ KEYS = {
 
 def write_result(folder: Path, benchmark: Path) -> None:
     """A whole result of drawn faces, told from each other by their colors."""
-    from facerts.evaluation.run import run_pairs
+    from facerts.evaluation.benchmark_runs import run_pairs
     from tests.evaluation.conftest import Plain
 
     run_pairs(Plain(), ["verification"], [str(benchmark)], folder)

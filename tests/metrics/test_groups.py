@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from facerts.metrics.all_pairs import AllPairs, all_pairs
-from facerts.metrics.groups import GroupRates, extremes, fmr_by_group, fnmr_by_group, share_by_group
+from facerts.metrics.group_rates import GroupRates, extremes, fmr_by_group, fnmr_by_group, share_by_group
 
 IMAGES, GROUPS = 60, 3
 

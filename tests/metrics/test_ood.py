@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score, roc_auc_score
 
-from facerts.metrics.ood import average_precision, keep_threshold, separation, tnr_at_tpr, tnr_interval
+from facerts.metrics.separation import average_precision, keep_threshold, separation, tnr_at_tpr, tnr_interval
 
 values = st.lists(st.sampled_from([0.0, 0.25, 0.5, 0.75, 1.0]), min_size=1, max_size=25)
 

@@ -3,9 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from facerts.metrics.ood import separation, tnr_at_tpr
 from facerts.metrics.paired import compare_pairs, compare_separations
 from facerts.metrics.resample import pair_weights
+from facerts.metrics.separation import separation, tnr_at_tpr
 from facerts.metrics.verification import auroc, tar_at_far, ten_fold_accuracy
 
 

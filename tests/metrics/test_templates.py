@@ -5,7 +5,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from facerts.metrics.templates import pool, ranked_weights
+from facerts.metrics.pooling import pool, ranked_weights
 
 
 def unit(rows: int, seed: int) -> np.ndarray:
@@ -48,14 +48,14 @@ def test_blocks_do_not_matter_and_never_split_a_template(monkeypatch: pytest.Mon
     )
     vectors, weights, media = unit(200, 6), random.random(200) + 0.1, random.integers(0, 4, 200)
     whole = pool(vectors, template, media=media, weights=weights, templates=20)
-    monkeypatch.setattr("facerts.metrics.templates.BLOCK", block)
+    monkeypatch.setattr("facerts.metrics.pooling.BLOCK", block)
     np.testing.assert_array_equal(pool(vectors, template, media=media, weights=weights, templates=20), whole)
 
 
 def test_memory_does_not_grow_with_all_images(monkeypatch: pytest.MonkeyPatch) -> None:
     images, size = 20_000, 64
     vectors, template = np.ones((images, size), dtype=np.float32), np.arange(images) // 5
-    monkeypatch.setattr("facerts.metrics.templates.BLOCK", 500)
+    monkeypatch.setattr("facerts.metrics.pooling.BLOCK", 500)
     pool(vectors[:10], template[:10])  # let NumPy load what it loads once
     tracemalloc.start()
     try:

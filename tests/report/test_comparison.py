@@ -13,13 +13,13 @@ import pytest
 from matplotlib.axes import Axes
 
 from facerts.errors import DataError
+from facerts.evaluation.benchmark_runs import run_pairs
 from facerts.evaluation.compare import MethodRuns, compare_methods, methods_of
 from facerts.evaluation.corruption_benchmark import run_corruptions
+from facerts.evaluation.evaluation_options import EvaluationOptions
 from facerts.evaluation.labeled import Measured, load_labeled
 from facerts.evaluation.ood import run_ood
-from facerts.evaluation.options import EvaluationOptions
 from facerts.evaluation.results import Comparison
-from facerts.evaluation.run import run_pairs
 from facerts.report import figures
 from facerts.report.comparison_report import subjects_of, write_comparison_report
 from facerts.report.comparison_tables import method_tables

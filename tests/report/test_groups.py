@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 
 from facerts.cli.results import show_groups
-from facerts.evaluation.results.groups import GroupsResult
+from facerts.evaluation.results.groups_result import GroupsResult
 from facerts.report.figures.groups import accepted_by_group
 from facerts.report.group_tables import accepted_table, errors_table, group_findings
 

@@ -21,12 +21,12 @@ from facerts.datasets import open_source
 from facerts.datasets.synthetic import write_synthetic_faces
 from facerts.embedding import FaceOutputs
 from facerts.errors import DataError
+from facerts.evaluation.benchmark_runs import run_identification, run_pairs
 from facerts.evaluation.corruption_benchmark import run_corruptions
+from facerts.evaluation.evaluation_options import EvaluationOptions
 from facerts.evaluation.images import JPEG_QUALITY
 from facerts.evaluation.ood import run_ood
-from facerts.evaluation.options import EvaluationOptions
 from facerts.evaluation.result_folder import load_result
-from facerts.evaluation.run import run_identification, run_pairs
 from facerts.evaluation.similarity import MLS
 from facerts.images import encode_jpeg
 from facerts.images import read as read_crop

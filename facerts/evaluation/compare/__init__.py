@@ -11,16 +11,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from facerts.errors import DataError
+from facerts.evaluation.compare.compared_leagues import fiqa_tables, shared_leagues
 from facerts.evaluation.compare.differences import ood_difference, verification_difference
-from facerts.evaluation.compare.embedding import chosen, on_one_embedding
-from facerts.evaluation.compare.fiqa import fiqa_tables, shared_leagues
-from facerts.evaluation.compare.methods import MethodRuns, methods_of
-from facerts.evaluation.compare.ood import ood_tables
-from facerts.evaluation.compare.reject import reject_tables
-from facerts.evaluation.compare.verification import verification_tables
+from facerts.evaluation.compare.method_runs import MethodRuns, methods_of
+from facerts.evaluation.compare.ood_tables import ood_tables
+from facerts.evaluation.compare.reject_tables import reject_tables
+from facerts.evaluation.compare.shared_embedding import chosen, on_one_embedding
+from facerts.evaluation.compare.verification_tables import verification_tables
 from facerts.evaluation.labeled import SavedResult, load_labeled
 from facerts.evaluation.result_folder import naming_folders
-from facerts.evaluation.results.comparison import SCHEMA, ComparedMethod, ComparedModel, Comparison
+from facerts.evaluation.results.comparison_result import SCHEMA, ComparedMethod, ComparedModel, Comparison
 from facerts.io.files import atomic_write
 
 __all__ = ["SCHEMA", "MethodRuns", "compare", "compare_methods", "methods_of", "write_comparison"]

@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 
 from facerts.evaluation.baselines import BASELINES
 from facerts.evaluation.labeled import SavedResult
-from facerts.evaluation.results.comparison import (
+from facerts.evaluation.pair_verification import FARS
+from facerts.evaluation.results.comparison_result import (
     ComparedModel,
     OodDifference,
     PairedDifference,
     SeparationDifference,
     VerificationDifference,
 )
-from facerts.evaluation.verification import FARS
 from facerts.metrics.paired import Difference, compare_pairs, compare_separations
 from facerts.metrics.resample import pair_subjects
 

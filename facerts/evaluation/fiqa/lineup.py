@@ -19,10 +19,10 @@ from facerts.embedding.outputs import CropScore, FaceOutputs, Scores
 from facerts.embedding.recognizer_scores import RECOGNIZER_SCORES, open_recognizer_scores
 from facerts.errors import DataError, Error, ModelError, did_you_mean
 from facerts.evaluation.baselines import detector_score, sharpness
+from facerts.evaluation.evaluation_options import EvaluationOptions, kept_outputs
 from facerts.evaluation.fiqa.score_table import read_scores
 from facerts.evaluation.labeled import split_label
-from facerts.evaluation.options import EvaluationOptions, kept_outputs
-from facerts.evaluation.results.fiqa import QualityKind
+from facerts.evaluation.results.fiqa_result import QualityKind
 from facerts.hub.registry import find_model
 
 NORM, ORACLE, RANDOM = "norm", "oracle", "random"

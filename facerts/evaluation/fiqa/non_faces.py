@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 
 from facerts.datasets import Source
 from facerts.datasets.fingerprint import hash_images
+from facerts.evaluation.evaluation_options import EvaluationOptions
 from facerts.evaluation.fiqa.lineup import Lineup
 from facerts.evaluation.fiqa.scored import ScoredImages, score_images
 from facerts.evaluation.ood import separation_numbers
-from facerts.evaluation.options import EvaluationOptions
-from facerts.evaluation.results.fiqa import FiqaNonFaces
-from facerts.evaluation.results.ood import OodNumbers
+from facerts.evaluation.results.fiqa_result import FiqaNonFaces
+from facerts.evaluation.results.ood_result import OodNumbers
 
 
 @dataclass(frozen=True)

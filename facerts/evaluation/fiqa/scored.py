@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from facerts.datasets import Source
 from facerts.embedding.outputs import FaceOutputs, Scores
+from facerts.evaluation.evaluation_options import EvaluationOptions
 from facerts.evaluation.fiqa.lineup import NORM, ComputedQuality, Lineup
-from facerts.evaluation.options import EvaluationOptions
 
 
 @dataclass(frozen=True)

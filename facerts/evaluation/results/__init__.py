@@ -4,7 +4,7 @@ The models are the definition of both formats; ``docs/results-schema.md`` and th
 from them (``tools/result_schemas.py``).
 """
 
-from facerts.evaluation.results.comparison import Comparison
+from facerts.evaluation.results.comparison_result import Comparison
 from facerts.evaluation.results.read import parse_result
 from facerts.evaluation.results.result import Result, Sections
 

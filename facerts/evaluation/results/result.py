@@ -6,13 +6,13 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from facerts.evaluation.results.base import ResultPart
-from facerts.evaluation.results.corruptions import CorruptionResult
-from facerts.evaluation.results.fiqa import FiqaSection
-from facerts.evaluation.results.identification import IdentificationResult
-from facerts.evaluation.results.ood import OodResult
-from facerts.evaluation.results.reject import RejectResult, ReliabilitySection
-from facerts.evaluation.results.verification import VerificationResult
+from facerts.evaluation.results.corruptions_result import CorruptionResult
+from facerts.evaluation.results.fiqa_result import FiqaSection
+from facerts.evaluation.results.identification_result import IdentificationResult
+from facerts.evaluation.results.ood_result import OodResult
+from facerts.evaluation.results.reject_result import RejectResult, ReliabilitySection
+from facerts.evaluation.results.result_part import ResultPart
+from facerts.evaluation.results.verification_result import VerificationResult
 
 SCHEMA: Literal["facerts.result/1"] = "facerts.result/1"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from facerts.evaluation.results.groups import AttributeGroups
+from facerts.evaluation.results.groups_result import AttributeGroups
 from facerts.report.figures.style import REFERENCE, SIZE, color, legend_below, new_figure, rate_axes, svg
 
 # Height of one interval and of what is around the rows, in inches.

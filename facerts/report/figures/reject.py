@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from facerts.evaluation.results.reject import Convention, PairSet, RejectResult
+from facerts.evaluation.results.reject_result import Convention, PairSet, RejectResult
 from facerts.report.figures.style import (
     INK,
     REFERENCE,

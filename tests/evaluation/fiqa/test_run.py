@@ -15,10 +15,10 @@ from facerts.embedding.embed import embed_source, score_source
 from facerts.evaluation.baselines import sharpness
 from facerts.evaluation.result_folder import load_result
 from facerts.evaluation.results import Result
-from facerts.evaluation.results.fiqa import FiqaArea, FiqaSection
+from facerts.evaluation.results.fiqa_result import FiqaArea, FiqaSection
 from facerts.metrics.all_pairs import compare_all
 from facerts.metrics.error_versus_reject import ErrorVersusReject, error_versus_reject
-from facerts.metrics.ood import separation
+from facerts.metrics.separation import separation
 from tests.command import run
 
 FMR = 0.01

@@ -19,7 +19,7 @@ from facerts.embedding import FaceOutputs, OnnxEmbedder, load_embedder
 from facerts.embedding.output_cache import OutputCache
 from facerts.hub.registry import find_model
 from facerts.images.corruptions import degrade
-from facerts.metrics.ood import separation
+from facerts.metrics.separation import separation
 from facerts.training.posthoc import HeadSettings
 from facerts.training.posthoc.features import Views, cached_features, features_of
 from facerts.training.posthoc.graft_heads import QualityModule

@@ -11,7 +11,7 @@ from facerts.datasets import Source
 from facerts.embedding import EmbeddingTable
 from facerts.evaluation.cost import Cost, OfCrops, milliseconds_per_face
 from facerts.evaluation.fiqa.lineup import Lineup
-from facerts.evaluation.results.fiqa import Milliseconds
+from facerts.evaluation.results.fiqa_result import Milliseconds
 
 TIMED_CROPS = 32
 

@@ -8,16 +8,16 @@ from typing import Literal
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from facerts.evaluation.results.base import (
+from facerts.evaluation.results.groups_result import GroupsResult
+from facerts.evaluation.results.ood_result import OodNumbers
+from facerts.evaluation.results.reject_result import Convention, PairSet
+from facerts.evaluation.results.result_part import (
     ByRate,
     ByScore,
     Count,
     Interval,
     ResultPart,
 )
-from facerts.evaluation.results.groups import GroupsResult
-from facerts.evaluation.results.ood import OodNumbers
-from facerts.evaluation.results.reject import Convention, PairSet
 
 FiqaEnd = Literal["0.2", "0.3", "0.95"]
 RejectedUnit = Literal["pairs", "images"]

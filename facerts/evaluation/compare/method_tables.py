@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from facerts.evaluation.compare.methods import MeasuredValue, MethodRuns
+from facerts.evaluation.compare.method_runs import MeasuredValue, MethodRuns
 from facerts.evaluation.labeled import SavedResult
 from facerts.evaluation.results import Result
-from facerts.evaluation.results.comparison import ComparisonTable, TableCell, TableRow, Topic
+from facerts.evaluation.results.comparison_result import ComparisonTable, TableCell, TableRow, Topic
 from facerts.metrics.paired import Difference
 
 # A model's own scores of an image; those that need no model stand by themselves.

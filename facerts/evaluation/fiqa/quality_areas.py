@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.evaluation.results.fiqa import (
+from facerts.evaluation.results.fiqa_result import (
     FiqaArea,
     FiqaAreas,
     FiqaConsistency,
@@ -18,7 +18,7 @@ from facerts.evaluation.results.fiqa import (
     FiqaOperatingPoint,
     RejectedUnit,
 )
-from facerts.evaluation.results.reject import Convention
+from facerts.evaluation.results.reject_result import Convention
 from facerts.io.progress import track
 from facerts.metrics.compared_pairs import ComparedPairs
 from facerts.metrics.error_versus_reject import (

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from facerts.evaluation.compare.differences import PairStatistic, differences_of_pairs, same_pairs
-from facerts.evaluation.compare.methods import MeasuredValue, MethodRuns
-from facerts.evaluation.compare.table import (
+from facerts.evaluation.compare.method_runs import MeasuredValue, MethodRuns
+from facerts.evaluation.compare.method_tables import (
     TESTED,
     UNTESTED,
     MethodRow,
@@ -20,8 +20,8 @@ from facerts.evaluation.compare.table import (
     table_of,
 )
 from facerts.evaluation.labeled import Measured, SavedResult, by_cosine, mean_of
-from facerts.evaluation.results.comparison import ComparisonTable
-from facerts.evaluation.results.verification import PairNumbers, VerificationResult
+from facerts.evaluation.results.comparison_result import ComparisonTable
+from facerts.evaluation.results.verification_result import PairNumbers, VerificationResult
 from facerts.metrics.paired import Difference
 
 MEAN = "mean"

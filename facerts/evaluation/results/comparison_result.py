@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from facerts.evaluation.results.base import Count, Interval, Numbers, ResultPart
+from facerts.evaluation.results.result_part import Count, Interval, Numbers, ResultPart
 
 SCHEMA: Literal["facerts.comparison/1"] = "facerts.comparison/1"
 

@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from facerts.evaluation.results.base import ByScore, Count, Interval, ResultPart
+from facerts.evaluation.results.result_part import ByScore, Count, Interval, ResultPart
 
 TprName = Literal["0.90", "0.95"]
 TnrAtTpr = TypedDict("TnrAtTpr", {"0.90": float, "0.95": float})

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 from typing_extensions import TypedDict
 
-from facerts.evaluation.results.base import (
+from facerts.evaluation.results.result_part import (
     ByScore,
     Count,
     Interval,

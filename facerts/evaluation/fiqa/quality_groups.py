@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from facerts.datasets.fingerprint import hash_images
-from facerts.evaluation.fiqa.data import FaceSet
+from facerts.evaluation.evaluation_options import EvaluationOptions
+from facerts.evaluation.fiqa.face_sets import FaceSet
+from facerts.evaluation.fiqa.fiqa_options import FiqaOptions
 from facerts.evaluation.fiqa.lineup import Lineup
-from facerts.evaluation.fiqa.options import FiqaOptions
 from facerts.evaluation.fiqa.scored import ScoredImages, score_images
 from facerts.evaluation.group_differences import MatchedPairs, groups_of
-from facerts.evaluation.groups import Groups
-from facerts.evaluation.options import EvaluationOptions
-from facerts.evaluation.results.fiqa import FiqaSection
-from facerts.evaluation.results.groups import GroupsResult
+from facerts.evaluation.image_groups import Groups
+from facerts.evaluation.results.fiqa_result import FiqaSection
+from facerts.evaluation.results.groups_result import GroupsResult
 from facerts.metrics.all_pairs import AllPairs
 from facerts.metrics.compared_pairs import ComparedPairs
-from facerts.metrics.ood import keep_threshold
+from facerts.metrics.separation import keep_threshold
 
 
 def measure_groups(

@@ -12,7 +12,7 @@ from facerts.embedding.outputs import Embedder, FaceOutputs
 from facerts.errors import Error
 from facerts.evaluation.image_scores import image_arrays
 from facerts.evaluation.result_folder import Arrays
-from facerts.evaluation.results.verification import (
+from facerts.evaluation.results.verification_result import (
     AccuracyResult,
     AllPairsResult,
     TarAtFar,

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from facerts.errors import DataError
 from facerts.evaluation.labeled import SavedResult
-from facerts.evaluation.results.comparison import TableCell
+from facerts.evaluation.results.comparison_result import TableCell
 from facerts.io.redact import redacted_paths
 from facerts.metrics.intervals import Interval
 

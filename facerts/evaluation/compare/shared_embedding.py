@@ -10,12 +10,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from facerts.errors import DataError
-from facerts.evaluation.compare.methods import MeasuredValue, MethodRuns
-from facerts.evaluation.compare.reject import COLUMNS, curve_number
-from facerts.evaluation.compare.table import OWN_SCORES, UNTESTED, reading, rows_of, table_of
+from facerts.evaluation.compare.method_runs import MeasuredValue, MethodRuns
+from facerts.evaluation.compare.method_tables import OWN_SCORES, UNTESTED, reading, rows_of, table_of
+from facerts.evaluation.compare.reject_tables import COLUMNS, curve_number
 from facerts.evaluation.labeled import SavedResult, by_cosine, quality_of
-from facerts.evaluation.reject import FMR, REPLICATES, reject_result
-from facerts.evaluation.results.comparison import ComparisonTable, QualityCurve, QualityCurves
+from facerts.evaluation.rejection import FMR, REPLICATES, reject_result
+from facerts.evaluation.results.comparison_result import ComparisonTable, QualityCurve, QualityCurves
 from facerts.metrics.compared_pairs import ComparedPairs, compare_listed
 from facerts.metrics.error_versus_reject import error_versus_reject
 from facerts.metrics.verification import reachable

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from facerts.evaluation.compare.methods import MeasuredValue, MethodRuns
-from facerts.evaluation.compare.table import reading, rows_of, runs_of, sections_of, table_of
+from facerts.evaluation.compare.method_runs import MeasuredValue, MethodRuns
+from facerts.evaluation.compare.method_tables import reading, rows_of, runs_of, sections_of, table_of
 from facerts.evaluation.labeled import SavedResult
-from facerts.evaluation.results.comparison import ComparisonTable
-from facerts.evaluation.results.fiqa import FiqaArea, FiqaEnd, FiqaSection
+from facerts.evaluation.results.comparison_result import ComparisonTable
+from facerts.evaluation.results.fiqa_result import FiqaArea, FiqaEnd, FiqaSection
 
 END: FiqaEnd = "0.3"
 BOUND = "oracle"

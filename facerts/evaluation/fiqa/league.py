@@ -12,19 +12,19 @@ from facerts.embedding import EmbeddingTable
 from facerts.embedding.aligned import alignment_notes
 from facerts.embedding.outputs import FaceOutputs
 from facerts.errors import Error, ModelError, did_you_mean
-from facerts.evaluation.fiqa.areas import measure_areas
-from facerts.evaluation.fiqa.costs import Costs, measure_costs
-from facerts.evaluation.fiqa.data import FaceSet
-from facerts.evaluation.fiqa.grouped import keep_thresholds, measure_groups
+from facerts.evaluation.evaluation_options import DEFAULT_OPTIONS, EvaluationOptions
+from facerts.evaluation.fiqa.face_sets import FaceSet
+from facerts.evaluation.fiqa.fiqa_options import FMRS, FiqaOptions
 from facerts.evaluation.fiqa.lineup import NORM, ORACLE, Lineup
 from facerts.evaluation.fiqa.non_faces import ScoredNonFaces
-from facerts.evaluation.fiqa.options import FMRS, FiqaOptions
+from facerts.evaluation.fiqa.quality_areas import measure_areas
+from facerts.evaluation.fiqa.quality_costs import Costs, measure_costs
+from facerts.evaluation.fiqa.quality_groups import keep_thresholds, measure_groups
 from facerts.evaluation.fiqa.scored import ScoredImages, score_images
-from facerts.evaluation.options import DEFAULT_OPTIONS, EvaluationOptions
-from facerts.evaluation.reject import check_fmr
+from facerts.evaluation.rejection import check_fmr
 from facerts.evaluation.result_folder import Arrays, ResultFolder
 from facerts.evaluation.results import Result, Sections
-from facerts.evaluation.results.fiqa import FiqaQuality, FiqaRecognizer, FiqaSection
+from facerts.evaluation.results.fiqa_result import FiqaQuality, FiqaRecognizer, FiqaSection
 from facerts.evaluation.similarity import compare_images
 from facerts.metrics.all_pairs import AllPairs, compare_all
 from facerts.metrics.compared_pairs import ComparedPairs, compare_listed

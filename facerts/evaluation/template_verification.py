@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from facerts.benchmarks.templates import TemplateBenchmark
 from facerts.embedding.outputs import FaceOutputs
 from facerts.errors import DataError
-from facerts.evaluation.results.verification import VerificationResult
+from facerts.evaluation.pair_verification import point, rate_name
+from facerts.evaluation.results.verification_result import VerificationResult
 from facerts.evaluation.similarity import COSINE
-from facerts.evaluation.verification import point, rate_name
 from facerts.metrics.pair_intervals import verification_intervals
-from facerts.metrics.templates import pool, ranked_weights
+from facerts.metrics.pooling import pool, ranked_weights
 from facerts.metrics.verification import pair_cosine, reachable, roc
 
 POOLINGS = ("mean", "quality", "inverse_variance", "norm")

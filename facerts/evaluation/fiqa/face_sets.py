@@ -18,7 +18,7 @@ from facerts.datasets import Source, open_source
 from facerts.datasets.changed import degraded_at_random
 from facerts.datasets.fingerprint import ImageHashes, hash_images
 from facerts.errors import Error
-from facerts.evaluation.options import EvaluationOptions
+from facerts.evaluation.evaluation_options import EvaluationOptions
 
 
 @dataclass(frozen=True)

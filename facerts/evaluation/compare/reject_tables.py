@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from facerts.evaluation.compare.methods import MeasuredValue, MethodRuns
-from facerts.evaluation.compare.table import (
+from facerts.evaluation.compare.method_runs import MeasuredValue, MethodRuns
+from facerts.evaluation.compare.method_tables import (
     OWN_SCORES,
     UNTESTED,
     reading,
@@ -15,8 +15,8 @@ from facerts.evaluation.compare.table import (
     table_of,
 )
 from facerts.evaluation.labeled import SavedResult
-from facerts.evaluation.results.comparison import ComparisonTable
-from facerts.evaluation.results.reject import AreaEnd, PairSet, RejectResult
+from facerts.evaluation.results.comparison_result import ComparisonTable
+from facerts.evaluation.results.reject_result import AreaEnd, PairSet, RejectResult
 
 # Columns: shares rejected, and the ends of areas.
 REJECTED = {"0 %": 0.0, "5 %": 0.05, "10 %": 0.1, "20 %": 0.2}

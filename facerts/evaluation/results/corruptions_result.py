@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field, model_validator
 
-from facerts.evaluation.results.base import ByScore, Count, Numbers, ResultPart, check_lengths
+from facerts.evaluation.results.result_part import ByScore, Count, Numbers, ResultPart, check_lengths
 
 
 class Percentiles(ResultPart):

@@ -26,10 +26,7 @@ from facerts.embedding.search import Backend
 from facerts.embedding.table import EmbeddingTable
 from facerts.errors import DataError, Error
 from facerts.evaluation.channel_probe import channel_probe
-from facerts.evaluation.identification import identification_of
-from facerts.evaluation.image_scores import image_scores
-from facerts.evaluation.images import extremes, shown_images
-from facerts.evaluation.options import (
+from facerts.evaluation.evaluation_options import (
     DEFAULT_OPTIONS,
     EvaluationOptions,
     kept_outputs,
@@ -37,13 +34,16 @@ from facerts.evaluation.options import (
     people_of,
     reference_embedding,
 )
-from facerts.evaluation.reject import calibration_of, check_fmr, reject_of
+from facerts.evaluation.image_scores import image_scores
+from facerts.evaluation.images import extremes, shown_images
+from facerts.evaluation.pair_verification import all_pairs_of, verification_of, wanted_fars
+from facerts.evaluation.probe_search import identification_of
+from facerts.evaluation.rejection import calibration_of, check_fmr, reject_of
 from facerts.evaluation.result_folder import ResultFolder
 from facerts.evaluation.results import Result, Sections
-from facerts.evaluation.results.identification import IdentificationResult
+from facerts.evaluation.results.identification_result import IdentificationResult
 from facerts.evaluation.similarity import COSINE, Similarity, compare_images
-from facerts.evaluation.templates import template_verification_of
-from facerts.evaluation.verification import all_pairs_of, verification_of, wanted_fars
+from facerts.evaluation.template_verification import template_verification_of
 from facerts.metrics.all_pairs import AllPairs
 
 Kind = Literal["verification", "reject"]

@@ -9,7 +9,7 @@ from facerts.benchmarks.pairs import PairBenchmark
 from facerts.embedding.outputs import FaceOutputs
 from facerts.errors import Error, ModelError
 from facerts.evaluation.image_scores import image_scores
-from facerts.evaluation.results.reject import (
+from facerts.evaluation.results.reject_result import (
     Areas,
     PairSet,
     RejectResult,

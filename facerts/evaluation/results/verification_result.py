@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from facerts.evaluation.results.base import ByRate, Count, Interval, ResultPart
+from facerts.evaluation.results.result_part import ByRate, Count, Interval, ResultPart
 
 
 class AccuracyResult(ResultPart):

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from facerts.evaluation.baselines import BASELINES
 from facerts.evaluation.compare.differences import differences_of_separations, same_sources
-from facerts.evaluation.compare.methods import MeasuredValue, MethodRuns
-from facerts.evaluation.compare.table import (
+from facerts.evaluation.compare.method_runs import MeasuredValue, MethodRuns
+from facerts.evaluation.compare.method_tables import (
     TESTED,
     UNTESTED,
     MethodRow,
@@ -20,8 +20,8 @@ from facerts.evaluation.compare.table import (
     table_of,
 )
 from facerts.evaluation.labeled import Measured, SavedResult
-from facerts.evaluation.results.comparison import ComparisonTable
-from facerts.evaluation.results.ood import OodNumbers, OodResult, OodScore, TprName
+from facerts.evaluation.results.comparison_result import ComparisonTable
+from facerts.evaluation.results.ood_result import OodNumbers, OodResult, OodScore, TprName
 from facerts.metrics.paired import Difference
 
 # Scores of the images alone belong to no method.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from facerts.datasets import Source
-from facerts.evaluation.groups import Groups
+from facerts.evaluation.image_groups import Groups
 
 FMRS = (1e-2, 1e-3, 1e-4)
 
