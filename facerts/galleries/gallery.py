@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from facerts.curation.identity_means import leave_one_out_cosines, rows_by_label
 from facerts.datasets.open import open_images, open_source
 from facerts.datasets.source import Source, Subset
-from facerts.embedding.search import Backend, find
+from facerts.embedding.search import find
 from facerts.errors import DataError, Error, ModelError
 from facerts.galleries.enroll import (
     ENROLLMENT_KEEP,
@@ -171,7 +171,6 @@ class Gallery:
         k: int = 1,
         min_quality: float | None = None,
         largest: bool = False,
-        backend: Backend = "numpy",
         progress: str = "",
     ) -> list[Match]:
         """The most similar person of each face in each image, and whether it is a match.
@@ -179,7 +178,6 @@ class Gallery:
         Args:
             min_quality: say nothing of faces below this quality; None for the model's threshold that keeps 0.99 of
                 calibration faces, if it has one; -inf for none.
-            backend: search backend, both exact.
 
         Raises:
             DataError: there are no images, or fewer than two people in the gallery.
@@ -190,15 +188,11 @@ class Gallery:
             min_quality = default_threshold(scorer, PROBE_KEEP)
         source = images if isinstance(images, Source) else open_images(images)
         faces = scorer.score_paths(source, min_quality=min_quality, largest=largest, progress=progress)
-        return self.match(list(faces), fpir=fpir, k=k, backend=backend)
+        return self.match(list(faces), fpir=fpir, k=k)
 
-    def match(
-        self, faces: Sequence[ScoredFace], *, fpir: float = 0.01, k: int = 1, backend: Backend = "numpy"
-    ) -> list[Match]:
+    def match(self, faces: Sequence[ScoredFace], *, fpir: float = 0.01, k: int = 1) -> list[Match]:
         """As ``search``, for faces that the gallery's model has scored already."""
-        return match_faces(
-            faces, self.people, self.templates, self.threshold(fpir).cosine, k=k, backend=backend
-        )
+        return match_faces(faces, self.people, self.templates, self.threshold(fpir).cosine, k)
 
     def add(
         self,

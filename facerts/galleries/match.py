@@ -9,7 +9,7 @@ from enum import Enum
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.embedding.search import Backend, find
+from facerts.embedding.search import find
 from facerts.errors import DataError
 from facerts.scoring.row_builder import ScoredFace
 
@@ -52,9 +52,7 @@ def match_faces(
     people: NDArray[np.str_],
     templates: NDArray[np.float32],
     threshold: float,
-    *,
     k: int,
-    backend: Backend,
 ) -> list[Match]:
     """The outcome of a search for each face.
 
@@ -76,7 +74,7 @@ def match_faces(
                 f"the gallery's embeddings have {templates.shape[1]} numbers, and those of its model have "
                 f"{probes.shape[1]}; build it again"
             )
-        nearest = find(templates, probes, k, backend)
+        nearest = find(templates, probes, k, "numpy")
         for names, cosines in zip(people[nearest.templates].tolist(), nearest.scores.tolist(), strict=True):
             candidates.append(tuple(zip(names, cosines, strict=True)))
     best = iter(candidates)

@@ -289,15 +289,7 @@ def test_the_astronauts_face_is_found(scrfd: Detector) -> None:
         assert eyes[:, 1].max() < face.points[2, 1] < mouth[:, 1].min()
 
 
-def test_a_face_is_found_however_much_of_the_photo_it_fills(scrfd: Detector) -> None:
-    photo = skimage.data.astronaut()
-    for margin in (0, 20, 60):
-        close = np.ascontiguousarray(photo[63 - margin : 176 + margin, 178 - margin : 268 + margin])
-        large = cv2.resize(close, None, fx=6, fy=6, interpolation=cv2.INTER_CUBIC).astype(np.uint8)
-        face = scrfd(large)[0]
-        np.testing.assert_allclose(face.box / 6, [margin, margin, 90 + margin, 113 + margin], atol=15)
-
-
+@pytest.mark.slow
 def test_scrfd_agrees_with_yunet_on_real_photos(
     scrfd: Detector, reference_models: Path, facerts_data: Path
 ) -> None:

@@ -28,20 +28,17 @@ def scorer(tmp_path: Path) -> Scorer:
     return facerts.load(path)
 
 
-def test_what_cannot_be_embedded_is_named(scorer: Scorer, crops: Crops) -> None:
-    for images in ([crops[0], crops[1][:50]], ["gone.png"]):
-        with pytest.raises(ImageError, match=r"image 1: 112 x 50 pixels|gone\.png: cannot be read"):
-            scorer.embed(images)
-
-
 def test_embedding_takes_what_scoring_takes(scorer: Scorer, crops: Crops, tmp_path: Path) -> None:
     expected = scorer.embed(crops[:4]).embedding
     (tmp_path / "a.png").write_bytes(encode_png(crops[0]))
     mixed = [tmp_path / "a.png", encode_png(crops[1]), crops[2], Image.fromarray(crops[3])]
     np.testing.assert_array_equal(scorer.embed(mixed).embedding, expected)
-    for one in (str(tmp_path / "a.png"), crops[0], Image.fromarray(crops[0])):
-        np.testing.assert_allclose(scorer.embed(one).embedding, expected[:1], atol=1e-6)
+    for single in (str(tmp_path / "a.png"), crops[0], Image.fromarray(crops[0])):
+        np.testing.assert_allclose(scorer.embed(single).embedding, expected[:1], atol=1e-6)
     assert scorer.embed([]).embedding.shape == (0, expected.shape[1])
+    for images in ([crops[0], crops[1][:50]], ["gone.png"]):
+        with pytest.raises(ImageError, match=r"image 1: 112 x 50 pixels|gone\.png: cannot be read"):
+            scorer.embed(images)
 
 
 def test_embedding_resizes_crops_only_on_request(scorer: Scorer, crops: Crops) -> None:
