@@ -54,15 +54,15 @@ def few_replicates() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def drawn_faces(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder by identity: 8 people, 8 pictures each."""
+    """A folder by identity: 8 people, 8 images each."""
     folder = tmp_path_factory.mktemp("drawn") / "faces"
     write_synthetic_faces(folder, identities=8, images=8, seed=3)
     return folder
 
 
 @pytest.fixture(scope="session")
-def drawn_things(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A flat folder of 24 pictures without faces."""
+def non_faces(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A flat folder of 24 images without faces."""
     folder = tmp_path_factory.mktemp("drawn") / "things"
     write_non_faces(folder, images=24)
     return folder
@@ -71,7 +71,7 @@ def drawn_things(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def crops() -> NDArray[np.uint8]:
     """Twelve drawn crops."""
-    return np.stack([draw_face(identity, picture) for identity in range(4) for picture in range(3)])
+    return np.stack([draw_face(identity, image) for identity in range(4) for image in range(3)])
 
 
 def shared_folder(variable: str, name: str, holds: str) -> Path:

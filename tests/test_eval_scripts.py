@@ -69,7 +69,7 @@ def benchmark(people: Path) -> PairBenchmark:
 
 @pytest.fixture(scope="module")
 def results(
-    tmp_path_factory: pytest.TempPathFactory, data: Path, drawn_faces: Path, drawn_things: Path
+    tmp_path_factory: pytest.TempPathFactory, data: Path, drawn_faces: Path, non_faces: Path
 ) -> dict[str, Path]:
     """A folder with all sections for each of two models."""
     folder = tmp_path_factory.mktemp("results")
@@ -81,7 +81,7 @@ def results(
             embedder, ["verification", "reject"], [data / "first.bin", data / "second.bin"], out, options
         )
         faces = [str(drawn_faces), str(data / "first_people")]
-        run_ood(embedder, faces, [str(drawn_things)], out, options)
+        run_ood(embedder, faces, [str(non_faces)], out, options)
         run_corruptions(embedder, [str(drawn_faces)], out, options, images=40)
     return found
 
@@ -292,9 +292,9 @@ def test_scores_of_scales_are_the_means_and_the_mode_of_the_gamma_with_these_mom
 
 
 def test_scores_of_scales_are_compared_on_models_of_rts_only(
-    tmp_path: Path, drawn_faces: Path, drawn_things: Path
+    tmp_path: Path, drawn_faces: Path, non_faces: Path
 ) -> None:
-    arguments = ["--in", drawn_faces, "--out-of", drawn_things, "--heldout", drawn_faces]
+    arguments = ["--in", drawn_faces, "--out-of", non_faces, "--heldout", drawn_faces]
     header, *rows = table("scale_scores", EVAL.parent / "models" / "facerts-small.onnx", *arguments)
     assert header[:2] == ["score", "models"]
     assert [row[:2] for row in rows] == [[n, "1"] for n in ("arithmetic mean", "geometric mean", "mode of t")]
@@ -353,10 +353,10 @@ def test_photos_are_aligned_by_a_detector_and_others_left_out(
 
 
 def test_several_sources_of_non_faces_are_measured_one_by_one_too(
-    drawn_faces: Path, drawn_things: Path, tmp_path: Path
+    drawn_faces: Path, non_faces: Path, tmp_path: Path
 ) -> None:
     write_non_faces(tmp_path / "more", images=12, seed=9)
-    others = [str(drawn_things), str(tmp_path / "more")]
+    others = [str(non_faces), str(tmp_path / "more")]
     for label, embedder in (("a", Plain("plain", "a" * 64)), ("b", Doubtful("doubtful", "b" * 64))):
         run_ood(
             embedder, [str(drawn_faces)], others, tmp_path / f"{label}_seed1", EvaluationOptions(flip=False)

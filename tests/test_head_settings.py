@@ -42,10 +42,10 @@ def tables(files: Path, non_faces: Path, *arguments: object) -> list[dict[str, l
     return [{name: cells for name, *cells in part} for part in (rows[:half], rows[half:])]
 
 
-def test_heads_are_compared_seed_by_seed(files: Path, drawn_things: Path, tmp_path: Path) -> None:
+def test_heads_are_compared_seed_by_seed(files: Path, non_faces: Path, tmp_path: Path) -> None:
     figure = tmp_path / "heads.svg"
     common = ("--out", tmp_path, "--figure", figure)
-    means, differences = tables(files, drawn_things, FIRST, AGAIN, NONE, "--seeds", 1, 2, *common)
+    means, differences = tables(files, non_faces, FIRST, AGAIN, NONE, "--seeds", 1, 2, *common)
     assert all(f">{name}<" in figure.read_text() for name in ("again", "none", "degraded, AUROC"))
     assert list(means) == ["norm of the embedder", "first", "again", "none"]
     assert list(differences) == ["norm of the embedder", "again", "none"]
@@ -59,28 +59,26 @@ def test_heads_are_compared_seed_by_seed(files: Path, drawn_things: Path, tmp_pa
     embedder = load_embedder(files / "plain.onnx")
     faces, others = (
         embedder(np.stack([source.crop(index) for index in range(len(source))])).norm
-        for source in (open_source(files / "people"), open_source(drawn_things))
+        for source in (open_source(files / "people"), open_source(non_faces))
     )
     auroc = np.mean(faces[:, None] > others) + np.mean(faces[:, None] == others) / 2
     assert means["norm of the embedder"][:2] == ["1", f"{auroc:.4f}"]
 
 
 @pytest.mark.slow
-def test_what_was_measured_is_kept_for_the_same_images(
-    files: Path, drawn_things: Path, tmp_path: Path
-) -> None:
+def test_what_was_measured_is_kept_for_the_same_images(files: Path, non_faces: Path, tmp_path: Path) -> None:
     def numbers() -> dict[str, object]:
         return dict(json.loads((tmp_path / "heads.json").read_bytes())["numbers"])
 
-    tables(files, drawn_things, FIRST, NONE, "--seeds", 1, 2, "--out", tmp_path)
+    tables(files, non_faces, FIRST, NONE, "--seeds", 1, 2, "--out", tmp_path)
     before = numbers()
     # Only the third seed is new, and nothing of the others changes.
-    means, _ = tables(files, drawn_things, FIRST, NONE, "--seeds", 1, 3, "--out", tmp_path)
+    means, _ = tables(files, non_faces, FIRST, NONE, "--seeds", 1, 3, "--out", tmp_path)
     assert means["first"][0] == "2"
     assert (len(before), len(numbers())) == (4, 6)
     assert before.items() <= numbers().items()
     # Of other images nothing is known.
-    tables(files, drawn_things, FIRST, "--seeds", 1, 3, "--out", tmp_path, "--exclude-out-of", "*[0-4].*")
+    tables(files, non_faces, FIRST, "--seeds", 1, 3, "--out", tmp_path, "--exclude-out-of", "*[0-4].*")
     assert len(numbers()) == 2
 
 

@@ -100,7 +100,7 @@ def test_sparsities_are_measured_on_one_half_of_the_people(people: Path, model: 
     assert np.ptp(pruning_stability(load_embedder(model), 0.1)(crops)) > 0
 
 
-def test_images_without_people_are_refused(drawn_things: Path, model: Path) -> None:
-    ran = run_script(SCRIPT, model, "--data", drawn_things)
+def test_images_without_people_are_refused(non_faces: Path, model: Path) -> None:
+    ran = run_script(SCRIPT, model, "--data", non_faces)
     assert ran.returncode
     assert "these images have no identities" in ran.stderr

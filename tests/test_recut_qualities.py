@@ -18,18 +18,18 @@ SCRIPT = Path(__file__).parents[1] / "eval" / "recut_qualities.py"
 
 
 @pytest.fixture(scope="module")
-def table(drawn_things: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def table(non_faces: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("recut") / "recut.csv"
-    done = run_script(SCRIPT, drawn_things, "--quality", "small=facerts-small", "--out", out)
+    done = run_script(SCRIPT, non_faces, "--quality", "small=facerts-small", "--out", out)
     assert done.returncode == 0, done.stderr
     assert "24 images; small jittered, small tight, small loose" in done.stdout
     return out
 
 
-def test_each_image_has_the_quality_of_its_crop_cut_anew(table: Path, drawn_things: Path) -> None:
+def test_each_image_has_the_quality_of_its_crop_cut_anew(table: Path, non_faces: Path) -> None:
     with table.open(encoding="utf-8", newline="") as file:
         rows = {row["image"]: row for row in csv.DictReader(file)}
-    source = open_source(drawn_things)
+    source = open_source(non_faces)
     assert list(rows) == [source.key(index) for index in range(len(source))]
     small = load_embedder(find_model("facerts-small"))
     for index in (0, 7, 23):
@@ -44,8 +44,8 @@ def test_the_evaluation_reads_each_change_as_a_quality(table: Path) -> None:
     assert read_scores(table, "small jittered").columns == ["small jittered"]
 
 
-def test_a_list_of_scores_is_refused(table: Path, drawn_things: Path, tmp_path: Path) -> None:
-    done = run_script(SCRIPT, drawn_things, "--quality", f"{table}:small tight", "--out", tmp_path / "no.csv")
+def test_a_list_of_scores_is_refused(table: Path, non_faces: Path, tmp_path: Path) -> None:
+    done = run_script(SCRIPT, non_faces, "--quality", f"{table}:small tight", "--out", tmp_path / "no.csv")
     assert done.returncode == 2
     assert "a list of scores says nothing about crops that are cut anew" in done.stderr
     assert not (tmp_path / "no.csv").exists()

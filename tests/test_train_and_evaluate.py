@@ -128,7 +128,7 @@ def test_an_interrupted_comparison_continues_to_a_result_for_each_run(data: Path
 
 @pytest.mark.slow
 def test_a_sweep_continues_after_a_failure_and_repeats_only_changed_evaluations(
-    data: Path, drawn_things: Path, tmp_path: Path
+    data: Path, non_faces: Path, tmp_path: Path
 ) -> None:
     arguments = [f"tiny={data / 'rts.yaml'}", "--sweep", "optim.lr=1e30,0.02", "--set", "optim.margin_ramp=0"]
     out = tmp_path / "out"
@@ -139,7 +139,7 @@ def test_a_sweep_continues_after_a_failure_and_repeats_only_changed_evaluations(
     assert "error: tiny_lr_1e30_seed1: train ended with status 3: error: the loss is" in errors
     assert commands(bad) == ["train"]
     assert commands(good) == ["train", "export"]
-    ood = ["--in", data / "people", "--out-of", drawn_things, "--exclude-out-of", "*[01].*"]
+    ood = ["--in", data / "people", "--out-of", non_faces, "--exclude-out-of", "*[01].*"]
     arguments[2] = "optim.lr=0.02"
     status, _, errors = train_and_evaluate(
         out, *arguments, *ood, "--corruptions", data / "people", "--corrupted-images", 4

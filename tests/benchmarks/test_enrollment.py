@@ -88,6 +88,6 @@ def test_a_gallery_of_everybody_is_refused(drawn_faces: Path) -> None:
         templates_from_identities(open_source(drawn_faces), unknown=0.05)
 
 
-def test_a_source_without_identities_is_refused(drawn_things: Path) -> None:
+def test_a_source_without_identities_is_refused(non_faces: Path) -> None:
     with pytest.raises(DataError, match="this source has none"):
-        templates_from_identities(open_source(drawn_things))
+        templates_from_identities(open_source(non_faces))

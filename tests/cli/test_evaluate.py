@@ -91,10 +91,10 @@ SHOWN = {
 
 @pytest.mark.usefixtures("few_replicates")
 def test_all_kinds_share_a_folder_and_print_what_they_write(
-    capsys: pytest.CaptureFixture[str], home: Path, drawn_things: Path, tmp_path: Path
+    capsys: pytest.CaptureFixture[str], home: Path, non_faces: Path, tmp_path: Path
 ) -> None:
     result = tmp_path / "result.json"
-    for kind, rest in commands_of(home, drawn_things).items():
+    for kind, rest in commands_of(home, non_faces).items():
         command = ["evaluate", kind, "--model", home / "bright.onnx", *rest, "--out", tmp_path]
         command += ["--all-pairs"] if kind in ("verification", "reject") else []
         assert printed_json(capsys, *command) == json.loads(result.read_text())[kind]
@@ -119,7 +119,7 @@ def test_all_kinds_share_a_folder_and_print_what_they_write(
 
 
 def test_options_reach_the_evaluation(
-    capsys: pytest.CaptureFixture[str], home: Path, drawn_things: Path, tmp_path: Path
+    capsys: pytest.CaptureFixture[str], home: Path, non_faces: Path, tmp_path: Path
 ) -> None:
     model = ("--model", home / "bright.onnx", "--out", tmp_path)
     pairs = ("evaluate", "verification", *model, "--data", home / "lfw", "--no-crops", "--no-flip")
@@ -127,7 +127,7 @@ def test_options_reach_the_evaluation(
     assert (section["flip"], list(section["tar_at_far"])) == (False, ["0.05", "0.02"])
     with np.load(tmp_path / "arrays.npz") as arrays:
         assert "verification/lfw/shown_jpeg" not in arrays
-    sources = ("--in", home / "faces", "--out-of", drawn_things, "--exclude-out-of", "*[0-8].jpg")
+    sources = ("--in", home / "faces", "--out-of", non_faces, "--exclude-out-of", "*[0-8].jpg")
     ood = ("evaluate", "ood", *model, *sources, "--reference", home / "lfw", "--neighbors", "1")
     section = printed_json(capsys, *ood)
     assert section["out"] == {"things": 2}
@@ -234,7 +234,7 @@ def test_results_and_reports_say_nothing_of_where_they_were_made(
 
 @pytest.mark.slow
 def test_crops_of_another_size_are_measured_and_warned_of_whatever_is_measured(
-    capsys: pytest.CaptureFixture[str], home: Path, drawn_things: Path, tmp_path: Path
+    capsys: pytest.CaptureFixture[str], home: Path, non_faces: Path, tmp_path: Path
 ) -> None:
     faces = tmp_path / "larger"
     for path in (home / "lfw").rglob("*.jpg"):
@@ -243,7 +243,7 @@ def test_crops_of_another_size_are_measured_and_warned_of_whatever_is_measured(
         place.write_bytes(encode_jpeg(cv2.resize(read(path), (128, 128))))
     shutil.copy(home / "lfw" / "pairs.txt", faces)
     model = ("--model", home / "model.onnx", "--out", tmp_path / "results")
-    for kind, rest in commands_of(home, drawn_things).items():
+    for kind, rest in commands_of(home, non_faces).items():
         for wanted in (False, True):
             place = {home / "lfw": faces, home / "faces": faces} if wanted else {}
             assert run("evaluate", kind, *model, *[place.get(one, one) for one in rest]) == 0
@@ -285,12 +285,12 @@ def test_embeddings_computed_elsewhere_give_the_models_numbers(
 
 
 @pytest.fixture(scope="module")
-def results(home: Path, drawn_things: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+def results(home: Path, non_faces: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     folder = tmp_path_factory.mktemp("results")
     for name in ("model", "small"):
         model = ("--model", home / f"{name}.onnx", "--out", folder / name)
         assert run("evaluate", "verification", *model, "--data", home / "lfw") == 0
-        assert run("evaluate", "ood", *model, "--in", home / "faces", "--out-of", drawn_things) == 0
+        assert run("evaluate", "ood", *model, "--in", home / "faces", "--out-of", non_faces) == 0
     return folder / "model", folder / "small"
 
 

@@ -158,10 +158,10 @@ def test_unreadable_images_of_the_benchmark_are_reported(
 
 
 def test_a_source_without_identities_is_refused(
-    drawn_things: Path, benchmark: Path, embedder: SourceEmbedder, tmp_path: Path
+    non_faces: Path, benchmark: Path, embedder: SourceEmbedder, tmp_path: Path
 ) -> None:
     with pytest.raises(DataError, match="no identities to exclude"):
-        exclude_overlap(open_source(drawn_things), [benchmark], OutputSpec(tmp_path / "out"), embedder)
+        exclude_overlap(open_source(non_faces), [benchmark], OutputSpec(tmp_path / "out"), embedder)
 
 
 def test_a_dry_run_explains_why_nobody_remains(faces: Path, embedder: SourceEmbedder, tmp_path: Path) -> None:

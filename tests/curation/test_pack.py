@@ -70,10 +70,10 @@ def test_an_identity_of_broken_pictures_alone_leaves_no_gap(drawn_faces: Path, t
     assert set(records.labels.tolist()) == set(range(7))
 
 
-def test_pictures_without_identities_are_refused_as_records(drawn_things: Path, tmp_path: Path) -> None:
+def test_pictures_without_identities_are_refused_as_records(non_faces: Path, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="needs identities"):
-        pack_records(open_source(drawn_things), tmp_path / "rec")
-    assert pack_shards(open_source(drawn_things), tmp_path / "tar").images == 24
+        pack_records(open_source(non_faces), tmp_path / "rec")
+    assert pack_shards(open_source(non_faces), tmp_path / "tar").images == 24
 
 
 def test_nothing_decodable_writes_nothing(tmp_path: Path) -> None:

@@ -43,9 +43,9 @@ def test_the_order_is_the_seed_s_whatever_the_form_and_the_memory(
     assert {path.name for path in tmp_path.iterdir()} == {out, "s.report.json"}
 
 
-def test_pictures_without_identities_are_shuffled_too(drawn_things: Path, tmp_path: Path) -> None:
-    shuffle(open_source(drawn_things), OutputSpec(tmp_path / "s", 2))
-    assert content(str(tmp_path / "s" / "*.tar")) == content(drawn_things)
+def test_pictures_without_identities_are_shuffled_too(non_faces: Path, tmp_path: Path) -> None:
+    shuffle(open_source(non_faces), OutputSpec(tmp_path / "s", 2))
+    assert content(str(tmp_path / "s" / "*.tar")) == content(non_faces)
 
 
 def test_identities_come_together_again(source: Source, tmp_path: Path) -> None:

@@ -77,9 +77,9 @@ def test_a_split_that_makes_no_sense_is_refused(
     assert files_in(tmp_path) == []
 
 
-def test_a_split_needs_identities(drawn_things: Path, tmp_path: Path) -> None:
+def test_a_split_needs_identities(non_faces: Path, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="needs identities"):
-        split(open_source(drawn_things), OutputSpec(tmp_path / "a"), OutputSpec(tmp_path / "b"), identities=1)
+        split(open_source(non_faces), OutputSpec(tmp_path / "a"), OutputSpec(tmp_path / "b"), identities=1)
 
 
 def parts(drawn_faces: Path, folder: Path) -> tuple[Path, Path]:
@@ -150,13 +150,13 @@ def test_people_who_have_only_numbers_are_not_taken_for_each_other(drawn_faces: 
 
 
 def test_sources_with_and_without_identities_do_not_mix(
-    drawn_faces: Path, drawn_things: Path, tmp_path: Path
+    drawn_faces: Path, non_faces: Path, tmp_path: Path
 ) -> None:
     with pytest.raises(DataError, match="things has no identities"):
-        merge([drawn_faces, drawn_things], OutputSpec(tmp_path / "all.tar"))
+        merge([drawn_faces, non_faces], OutputSpec(tmp_path / "all.tar"))
     with pytest.raises(Error, match="needs identities"):
-        merge([drawn_things], OutputSpec(tmp_path / "all"))
-    merge([drawn_things, drawn_things], OutputSpec(tmp_path / "all.tar"))
+        merge([non_faces], OutputSpec(tmp_path / "all"))
+    merge([non_faces, non_faces], OutputSpec(tmp_path / "all.tar"))
     assert len(open_source(tmp_path / "all.tar")) == 48
 
 

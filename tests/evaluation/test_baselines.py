@@ -96,12 +96,12 @@ def test_neighbors_are_those_of_a_full_sort(known: int, k: int) -> None:
 
 @pytest.mark.slow
 def test_scores_that_need_no_training_stand_beside_the_models_own(
-    plain: Plain, named: Path, drawn_faces: Path, drawn_things: Path, tmp_path: Path
+    plain: Plain, named: Path, drawn_faces: Path, non_faces: Path, tmp_path: Path
 ) -> None:
     reference = open_source(drawn_faces)
     options = EvaluationOptions(fmr=0.01, detector=Brightest(), reference=reference)
     run_pairs(plain, ["verification", "reject"], [named], tmp_path, options)
-    run_ood(plain, [str(drawn_faces)], [str(drawn_things)], tmp_path, options)
+    run_ood(plain, [str(drawn_faces)], [str(non_faces)], tmp_path, options)
     content, arrays = load_result(tmp_path)
     expected = ["quality", "norm", "sharpness", "det_score", "neighbors"]
     assert list(dict.fromkeys(curve.by for curve in content.reject["named"])) == expected
@@ -114,7 +114,7 @@ def test_scores_that_need_no_training_stand_beside_the_models_own(
     np.testing.assert_array_equal(
         arrays["verification/named/det_score"], detector_score(Brightest())(ordered)
     )
-    things = open_source(drawn_things)
+    things = open_source(non_faces)
     apart = np.stack([things.crop(row) for row in range(len(things))])
     known = plain(np.stack([reference.crop(row) for row in range(len(reference))])).embedding
     ordered_things = np.sort(plain(apart).embedding @ known.T, axis=1)[:, ::-1]

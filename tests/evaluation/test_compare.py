@@ -44,14 +44,14 @@ def folders(
     named: Path,
     benchmark_folder: Path,
     drawn_faces: Path,
-    drawn_things: Path,
+    non_faces: Path,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> dict[str, Path]:
     """Results of two models on a list that names people, on a .bin set, and on faces and other things."""
     home = tmp_path_factory.mktemp("compared")
     for name, model in (("plain", Plain()), ("poor", Poor("poor", "b" * 64))):
         run_pairs(model, ["verification"], [named, benchmark_folder / "people.bin"], home / name, BARE)
-        run_ood(model, [str(drawn_faces)], [str(drawn_things)], home / name, BARE)
+        run_ood(model, [str(drawn_faces)], [str(non_faces)], home / name, BARE)
     return {"plain": home / "plain", "poor": home / "poor"}
 
 
@@ -157,13 +157,13 @@ def test_other_pictures_are_left_out_with_a_note(
     named: Path,
     benchmark_folder: Path,
     drawn_faces: Path,
-    drawn_things: Path,
+    non_faces: Path,
     tmp_path: Path,
 ) -> None:
     other, model = tmp_path / "other", Poor("poor", "b" * 64)
     fewer = beside(named, tmp_path / "fewer", named.read_text().splitlines(keepends=True)[:150])
     run_pairs(model, ["verification"], [fewer, benchmark_folder / "people.bin"], other, BARE)
-    run_ood(model, [str(drawn_faces)], [str(drawn_things)], other, BARE, exclude_others="*0.jpg")
+    run_ood(model, [str(drawn_faces)], [str(non_faces)], other, BARE, exclude_others="*0.jpg")
     comparison = compare([folders["plain"], other])
     assert comparison.notes == [
         "named: other was measured on other images or pairs than plain; no difference between them is tested, and "
@@ -193,9 +193,9 @@ def test_other_pairs_of_the_same_pictures_are_left_out_too(
 
 @pytest.mark.slow
 def test_faces_that_are_the_others_elsewhere_are_left_out(
-    folders: dict[str, Path], drawn_faces: Path, drawn_things: Path, named: Path, tmp_path: Path
+    folders: dict[str, Path], drawn_faces: Path, non_faces: Path, named: Path, tmp_path: Path
 ) -> None:
-    run_ood(Plain(), [str(drawn_things)], [str(drawn_faces)], tmp_path / "turned", BARE)
+    run_ood(Plain(), [str(non_faces)], [str(drawn_faces)], tmp_path / "turned", BARE)
     run_pairs(Plain(), ["verification"], [named], tmp_path / "turned", BARE)
     comparison = compare([folders["plain"], tmp_path / "turned"])
     assert comparison.ood == []
@@ -213,9 +213,9 @@ def test_a_set_with_too_few_impostors_for_any_rate_is_compared(named: Path, tmp_
 
 
 def test_results_with_nothing_in_common_are_refused(
-    folders: dict[str, Path], drawn_faces: Path, drawn_things: Path, tmp_path: Path
+    folders: dict[str, Path], drawn_faces: Path, non_faces: Path, tmp_path: Path
 ) -> None:
-    run_ood(Plain(), [str(drawn_faces / "person_0000")], [str(drawn_things)], tmp_path / "ood", BARE)
+    run_ood(Plain(), [str(drawn_faces / "person_0000")], [str(non_faces)], tmp_path / "ood", BARE)
     with pytest.raises(DataError, match=r"nothing in common with .*ood: evaluate them on the same"):
         compare([folders["plain"], tmp_path / "ood"])
     with pytest.raises(DataError, match="at least two"):

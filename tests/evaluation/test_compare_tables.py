@@ -49,7 +49,7 @@ def folders(
     named: Path,
     benchmark_folder: Path,
     drawn_faces: Path,
-    drawn_things: Path,
+    non_faces: Path,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> dict[str, Path]:
     """Plain, far worse noise, and two seeds of a third method, on two benchmarks and on faces and others."""
@@ -59,9 +59,7 @@ def folders(
     for key, model in zip(("plain", "poor", "one", "two"), models, strict=True):
         out = found[key] = home / key
         run_pairs(model, ["verification", "reject"], [named, benchmark_folder / "people.bin"], out, OPTIONS)
-        run_ood(
-            model, [str(drawn_faces), str(benchmark_folder / "people")], [str(drawn_things)], out, OPTIONS
-        )
+        run_ood(model, [str(drawn_faces), str(benchmark_folder / "people")], [str(non_faces)], out, OPTIONS)
     return found
 
 

@@ -120,8 +120,8 @@ def test_corruptions_are_the_same_every_time(plain: Plain, drawn_faces: Path) ->
         )
 
 
-def test_fewer_pictures_than_asked_for_are_all_taken(plain: Plain, drawn_things: Path) -> None:
-    assert corruptions_of(plain, open_source(drawn_things), images=500)[0].images == 24
+def test_fewer_pictures_than_asked_for_are_all_taken(plain: Plain, non_faces: Path) -> None:
+    assert corruptions_of(plain, open_source(non_faces), images=500)[0].images == 24
 
 
 def test_the_embedders_own_outputs_are_left_as_they_are(drawn_faces: Path) -> None:

@@ -266,13 +266,13 @@ def test_ood_measures_every_source_by_itself_and_all_together() -> None:
 
 @pytest.mark.slow
 def test_commands_share_a_folder_and_replace_only_their_own_section(
-    plain: Plain, benchmark_folder: Path, drawn_things: Path, tmp_path: Path
+    plain: Plain, benchmark_folder: Path, non_faces: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "result"
     data = [benchmark_folder / "people.bin"]
     run_pairs(plain, ["verification"], data, out)
     run_pairs(plain, ["reject"], data, out, EvaluationOptions(fmr=0.01))
-    run_ood(plain, [str(benchmark_folder / "people")], [str(drawn_things)], out, exclude_others="*[01].jpg")
+    run_ood(plain, [str(benchmark_folder / "people")], [str(non_faces)], out, exclude_others="*[01].jpg")
     first = load_result(out)[0].verification["people"]
     run_pairs(plain, ["verification"], data, out)
     content, arrays = load_result(out)

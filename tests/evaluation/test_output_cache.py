@@ -76,15 +76,15 @@ def test_a_second_evaluation_runs_no_network_and_gives_the_same_numbers(
     model: Path,
     named: Path,
     drawn_faces: Path,
-    drawn_things: Path,
+    non_faces: Path,
     tmp_path: Path,
     passes: list[int],
 ) -> None:
     data: list[str | Path] = {
-        "verification": ["--data", named, "--all-pairs", "--reference", drawn_things],
+        "verification": ["--data", named, "--all-pairs", "--reference", non_faces],
         "reject": ["--data", named, "--fmr", "0.01"],
         "identification": ["--data", drawn_faces],
-        "ood": ["--in", drawn_faces, "--out-of", drawn_things],
+        "ood": ["--in", drawn_faces, "--out-of", non_faces],
         "corruptions": ["--data", drawn_faces, "--images", "3"],
     }[kind]
     command = ("evaluate", kind, "--model", model, *data)
@@ -227,7 +227,7 @@ def photos(tmp_path: Path) -> Path:
 
 @pytest.mark.slow
 def test_photos_keep_what_was_detected_in_them(
-    model: Path, photos: Path, drawn_things: Path, tmp_path: Path, passes: list[int]
+    model: Path, photos: Path, non_faces: Path, tmp_path: Path, passes: list[int]
 ) -> None:
     options = EvaluationOptions(keep_crops=False, cache=OutputCache(tmp_path / "cache"))
 
@@ -235,7 +235,7 @@ def test_photos_keep_what_was_detected_in_them(
         run_ood(
             load_embedder(model),
             [str(photos)],
-            [str(drawn_things)],
+            [str(non_faces)],
             tmp_path / name,
             replace(options, detector=detector),
         )

@@ -99,21 +99,21 @@ def test_repeated_pictures_keep_their_own_rows_and_their_baselines(
 
 
 def test_a_table_is_searched_and_told_from_others_like_a_model(
-    drawn_faces: Path, drawn_things: Path, tmp_path: Path
+    drawn_faces: Path, non_faces: Path, tmp_path: Path
 ) -> None:
-    table = table_of(tmp_path / "t.npz", open_source(drawn_faces), open_images(drawn_things))
+    table = table_of(tmp_path / "t.npz", open_source(drawn_faces), open_images(non_faces))
     for embedder, name in ((Plain(), "model"), (table, "table")):
         run_identification(embedder, [str(drawn_faces)], tmp_path / name, OPTIONS)
-        run_ood(embedder, [str(drawn_faces)], [str(drawn_things)], tmp_path / name, OPTIONS)
+        run_ood(embedder, [str(drawn_faces)], [str(non_faces)], tmp_path / name, OPTIONS)
     model, other = (load_result(tmp_path / name)[0] for name in ("model", "table"))
     written, expected = other.to_json(), model.to_json()
     for kind in ("identification", "ood"):
         assert written[kind] == approximately(expected[kind])
 
 
-def test_a_reference_needs_rows_too(named: Path, drawn_things: Path, tmp_path: Path) -> None:
+def test_a_reference_needs_rows_too(named: Path, non_faces: Path, tmp_path: Path) -> None:
     images = open_benchmark(named).images
     table = table_of(tmp_path / "t.npz", images)
-    reference = open_images(drawn_things)
+    reference = open_images(non_faces)
     with pytest.raises(DataError, match="images of things have no row"):
         run_pairs(table, ["verification"], [named], tmp_path / "r", EvaluationOptions(reference=reference))

@@ -40,7 +40,7 @@ LOG = [
 
 @pytest.fixture(scope="module")
 def methods(
-    named_folder: tuple[Path, Path], drawn_things: Path, tmp_path_factory: pytest.TempPathFactory
+    named_folder: tuple[Path, Path], non_faces: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> list[MethodRuns]:
     """Two seeds of "A=1" with training logs, and "B", much worse."""
     people, listing = named_folder
@@ -50,7 +50,7 @@ def methods(
     for number, (label, noise) in enumerate((("A=1", 0.02), ("A=1", 0.02), ("B", 0.5))):
         out, model = home / str(number), Seeded(label, number, noise)
         run_pairs(model, ["verification", "reject"], [listing], out, options)
-        run_ood(model, [str(people)], [str(drawn_things)], out, options)
+        run_ood(model, [str(people)], [str(non_faces)], out, options)
         run_corruptions(model, [str(people)], out, options, images=12)
         labeled.append(f"{label}={out}")
     (home / "0" / "log.jsonl").write_text("\n".join(map(json.dumps, LOG)))

@@ -64,7 +64,7 @@ def people(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def result(people: Path, drawn_things: Path) -> Path:
+def result(people: Path, non_faces: Path) -> Path:
     """Every section of a benchmark whose people have names, which also stand in warnings, options and commands."""
     pairs = pairs_from_identities(open_source(people), genuine=40, impostors=40, seed=2)
     listing = write_pairs(pairs, people.parent / "pairs.csv")
@@ -76,7 +76,7 @@ def result(people: Path, drawn_things: Path) -> Path:
     model = ManyScores(LABEL)
     run_pairs(model, ["verification", "reject"], [listing], out, options)
     run_pairs(model, ["verification"], [listing], out, replace(options, every_pair=False), similarity=MLS)
-    run_ood(model, [str(people)], [str(drawn_things)], out, options, exclude_others="Zoë*")
+    run_ood(model, [str(people)], [str(non_faces)], out, options, exclude_others="Zoë*")
     run_corruptions(model, [str(people)], out, options, images=6)
     run_identification(model, [str(people)], out, options, enrolled=2)
     content = json.loads((out / "result.json").read_text(encoding="utf-8"))

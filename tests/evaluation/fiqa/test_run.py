@@ -39,7 +39,7 @@ def folder(
     models: Path,
     scores: Path,
     drawn_faces: Path,
-    drawn_things: Path,
+    non_faces: Path,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Path:
     out = tmp_path_factory.mktemp("league")
@@ -47,7 +47,7 @@ def folder(
         "--quality",
         str(scores),
         "--out-of",
-        str(drawn_things),
+        str(non_faces),
         "--degraded",
         "--all-conventions",
         "--fmr",
@@ -162,13 +162,13 @@ def test_degraded_images_use_the_thresholds_of_the_original_ones(folder: Path, s
 
 
 def test_non_faces_are_separated_by_every_computed_quality(
-    section: FiqaSection, models: Path, drawn_faces: Path, drawn_things: Path
+    section: FiqaSection, models: Path, drawn_faces: Path, non_faces: Path
 ) -> None:
     found = section.non_faces
     assert set(found.by) == {"bright", "Alone", "sharpness"}  # a table has no row of them
     faces, things = (
         score_source(open_source(path), {"sharpness": sharpness})["sharpness"]
-        for path in (drawn_faces, drawn_things)
+        for path in (drawn_faces, non_faces)
     )
     numbers = separation(faces, things)
     assert found.by["sharpness"].auroc == pytest.approx(numbers.auroc)
@@ -176,7 +176,7 @@ def test_non_faces_are_separated_by_every_computed_quality(
     assert found.others == {"things": 24}
     norms = [
         embed_source(load_embedder(models / "two.onnx"), open_source(path), flip=False).norm
-        for path in (drawn_faces, drawn_things)
+        for path in (drawn_faces, non_faces)
     ]
     assert found.by_recognizer["second"]["norm"].auroc == pytest.approx(separation(*norms).auroc)
 
@@ -293,14 +293,14 @@ def test_what_cannot_be_measured_is_refused_before_anything_is_embedded(
     case: str,
     models: Path,
     drawn_faces: Path,
-    drawn_things: Path,
+    non_faces: Path,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("facerts.embedding.onnx_embedder.OnnxEmbedder.__call__", None)
     arguments, message = REFUSED[case]
-    given = [text.format(models=models, faces=drawn_faces, things=drawn_things) for text in arguments]
+    given = [text.format(models=models, faces=drawn_faces, things=non_faces) for text in arguments]
     assert league(models, drawn_faces, tmp_path / "out", *given) == 2
     assert message in " ".join(capsys.readouterr().err.split())
     assert not (tmp_path / "out" / "result.json").exists()
@@ -349,7 +349,7 @@ def test_an_unfit_lineup_does_not_share_a_folder(folder: Path, drawn_faces: Path
 
 
 def test_groups_are_treated_at_one_threshold(
-    folder: Path, models: Path, drawn_faces: Path, drawn_things: Path, tmp_path: Path
+    folder: Path, models: Path, drawn_faces: Path, non_faces: Path, tmp_path: Path
 ) -> None:
     source = open_source(drawn_faces)
     keys = [source.key(row) for row in range(len(source))]
@@ -366,12 +366,12 @@ def test_groups_are_treated_at_one_threshold(
         str(tmp_path / "groups.csv"),
     ]
     out = tmp_path / "out"
-    assert league(models, drawn_faces, out, *more, "--keep", "0.75", "--keep-on", str(drawn_things)) == 0
+    assert league(models, drawn_faces, out, *more, "--keep", "0.75", "--keep-on", str(non_faces)) == 0
     section = load_result(out)[0].fiqa[NAME]
     assert section.groups is not None
     groups = section.groups.by["camera"]
     assert {"sharpness", "Alone", "norm of one", "norm of second"} <= set(groups.accepted)
-    things = score_source(open_source(drawn_things), {"sharpness": sharpness})["sharpness"]
+    things = score_source(open_source(non_faces), {"sharpness": sharpness})["sharpness"]
     faces = score_source(source, {"sharpness": sharpness})["sharpness"]
     threshold = np.sort(things)[24 - 18]  # 75 % of 24
     found = groups.accepted["sharpness"]

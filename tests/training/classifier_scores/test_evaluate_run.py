@@ -32,12 +32,12 @@ def pairs(drawn_faces: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.slow
 def test_every_evaluation_reports_every_score(
-    trained_run: Path, pairs: Path, drawn_faces: Path, drawn_things: Path, tmp_path: Path
+    trained_run: Path, pairs: Path, drawn_faces: Path, non_faces: Path, tmp_path: Path
 ) -> None:
     arguments = ["--model", trained_run, *SCORES, "--ensemble", trained_run / FILE, "--out", tmp_path]
     assert run("evaluate", "verification", *arguments, "--data", pairs) == 0
     assert run("evaluate", "reject", *arguments, "--data", pairs, "--fmr", "0.05") == 0
-    assert run("evaluate", "ood", *arguments, "--in", drawn_faces, "--out-of", drawn_things) == 0
+    assert run("evaluate", "ood", *arguments, "--in", drawn_faces, "--out-of", non_faces) == 0
     assert run("evaluate", "corruptions", *arguments, "--data", drawn_faces, "--images", "2") == 0
     content = json.loads((tmp_path / "result.json").read_text())
     expected = ["quality", "norm", "sharpness", *CLASSIFIER_SCORES]

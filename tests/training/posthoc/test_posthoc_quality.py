@@ -275,10 +275,10 @@ def test_what_cannot_be_done_is_refused(
 
 
 def test_images_without_identities_and_a_missing_norm_are_refused(
-    foreign: Path, drawn_faces: Path, drawn_things: Path, tmp_path: Path
+    foreign: Path, drawn_faces: Path, non_faces: Path, tmp_path: Path
 ) -> None:
     with pytest.raises(DataError, match="no identities"):
-        scored(foreign, drawn_things, tmp_path / "a.onnx")
+        scored(foreign, non_faces, tmp_path / "a.onnx")
     keep_outputs(foreign, unit="LpNormalization")
     write_description(foreign, normalize_embedding=False, outputs={"embedding": "unit"}, quality="none")
     with pytest.raises(ModelError, match="does not output the norm"):
