@@ -10,7 +10,7 @@ Class scores h_j(x) are divided by one number g(x) per image:
 
 At inference g alone is the score. The quality is ± log(g/(1 − g)), which ranks faces as g does but does not saturate
 in float32 as the sigmoid does. The paper also perturbs the input towards a higher score before scoring. That needs
-gradients, which an exported file does not have; see ``classifier_scores.perturb``.
+gradients, which an exported file does not have; see ``classifier_scores.odin``.
 """
 
 from __future__ import annotations
