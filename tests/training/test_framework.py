@@ -18,7 +18,7 @@ from facerts.training.loader import TrainingData
 from facerts.training.loop import train
 from facerts.training.methods import METHODS, Batch
 from facerts.training.methods.arcface import ArcFace
-from facerts.training.methods.base import Centers, Loss, MethodConfig, Outputs
+from facerts.training.methods.method import Centers, Loss, MethodConfig, Outputs
 from facerts.training.methods.rts import RTS
 from facerts.training.recipe import Recipe, RecipeError
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from facerts.training.class_head.partial_fc import ClassCenters
-from facerts.training.methods.base import Margin
+from facerts.training.methods.method import Margin
 
 # A sum of unit embeddings with a smaller norm is a rounding error.
 MIN_SUM_NORM = 1e-5
@@ -56,7 +56,7 @@ class LeaveOneOutMeans(ClassCenters):
             return F.cross_entropy(logits, labels, reduction="none")
 
     def own_and_nearest(self, embedding: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """Cosine to the own mean and maximum cosine to any other; see ``methods.base.Centers``."""
+        """Cosine to the own mean and maximum cosine to any other; see ``methods.method.Centers``."""
         cosine, index = self.cosines(embedding), labels.unsqueeze(1)
         return cosine.gather(1, index).squeeze(1), cosine.scatter(1, index, -2.0).amax(dim=1)
 

@@ -18,7 +18,7 @@ from facerts.training.class_head.chunked_softmax import Chunk, others_and_own
 from facerts.training.class_head.row_updates import RowUpdates
 from facerts.training.device import to_device
 from facerts.training.distributed.collectives import Processes
-from facerts.training.methods.base import Margin
+from facerts.training.methods.method import Margin
 
 # Embeddings of a smaller norm are not normalized to unit length: the gradient of the normalization is unbounded at 0,
 # and a single step could destroy the weights. Embeddings of a network in training have far larger norms.
@@ -84,7 +84,7 @@ class ClassCenters(nn.Module):
         self._used = False
 
     def forward(self, embedding: Tensor, labels: Tensor, margin: Margin, scale: Tensor) -> Tensor:
-        """Softmax cross-entropy of each embedding against every center; see ``methods.base.Centers``.
+        """Softmax cross-entropy of each embedding against every center; see ``methods.method.Centers``.
 
         In float32 (or wider) even under autocast, because margins act on cosines near 1.
 
@@ -128,7 +128,7 @@ class ClassCenters(nn.Module):
 
     @torch.no_grad()
     def own_and_nearest(self, embedding: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """Cosine to the own center and maximum cosine to any other; see ``methods.base.Centers``."""
+        """Cosine to the own center and maximum cosine to any other; see ``methods.method.Centers``."""
         with torch.autocast(embedding.device.type, enabled=False):
             unit = self._processes.all_gather(F.normalize(embedding, eps=MIN_NORM))
             rows = self._rows(labels)

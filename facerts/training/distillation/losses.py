@@ -35,7 +35,7 @@ from facerts.training.class_head.leave_one_out_means import LeaveOneOutMeans
 from facerts.training.device import to_device
 from facerts.training.distillation.teachers import CACHE, TeacherEnsemble
 from facerts.training.methods import Batch, Loss
-from facerts.training.methods.base import Outputs
+from facerts.training.methods.method import Outputs
 from facerts.training.recipe import Recipe
 from facerts.training.recipe import Teacher as TeacherSettings
 

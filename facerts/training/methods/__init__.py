@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from facerts.training.methods.adaface import AdaFace
 from facerts.training.methods.arcface import ArcFace
-from facerts.training.methods.base import Batch, ClassificationMethod, Loss, Method, MethodConfig
 from facerts.training.methods.cosface import CosFace
 from facerts.training.methods.crfiqa import CRFIQA
 from facerts.training.methods.dul import DUL
 from facerts.training.methods.esupcon import ESupCon
 from facerts.training.methods.godin import GODIN
 from facerts.training.methods.magface import MagFace
+from facerts.training.methods.method import Batch, ClassificationMethod, Loss, Method, MethodConfig
 from facerts.training.methods.pfe import PFE
 from facerts.training.methods.relaxed_softmax import RelaxedSoftmax
 from facerts.training.methods.rts import RTS

@@ -17,7 +17,8 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from facerts.training.methods.base import (
+from facerts.training.methods.margin import MarginGradient, clamped_angular
+from facerts.training.methods.method import (
     Batch,
     Centers,
     ClassificationMethod,
@@ -27,7 +28,6 @@ from facerts.training.methods.base import (
     MarginConfig,
     Outputs,
 )
-from facerts.training.methods.margin import MarginGradient, clamped_angular
 
 NORM_RANGE = (1e-3, 100.0)
 # If all norms were equal, ẑ would be 0/0.

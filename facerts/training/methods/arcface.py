@@ -10,7 +10,7 @@ It learns no uncertainty of its own; the norm of the embedding serves as quality
 
 from __future__ import annotations
 
-from facerts.training.methods.base import ClassificationMethod, MarginConfig
+from facerts.training.methods.method import ClassificationMethod, MarginConfig
 
 
 class ArcFace(ClassificationMethod):

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from facerts.training.methods.base import Batch, ClassificationMethod, ImageTerms, Margin, MethodConfig
+from facerts.training.methods.method import Batch, ClassificationMethod, ImageTerms, Margin, MethodConfig
 
 
 class CosFaceConfig(MethodConfig):

@@ -17,7 +17,7 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn import functional as F
 
-from facerts.training.methods.base import Batch, Centers, ClassificationMethod, Loss, MarginConfig, Outputs
+from facerts.training.methods.method import Batch, Centers, ClassificationMethod, Loss, MarginConfig, Outputs
 from facerts.training.nn.twin_heads import HeadSpec
 
 EPSILON = 1e-9

@@ -19,8 +19,8 @@ from pydantic import Field
 from torch import Tensor
 
 from facerts.training.device import to_device
-from facerts.training.methods.base import Batch, ClassificationMethod, ImageTerms, MarginConfig, Outputs
 from facerts.training.methods.kl_prior import normal_kl
+from facerts.training.methods.method import Batch, ClassificationMethod, ImageTerms, MarginConfig, Outputs
 from facerts.training.methods.mls import bounded, harmonic_mean
 from facerts.training.methods.noise import keyed_normal
 from facerts.training.nn.twin_heads import HeadSpec

@@ -20,7 +20,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from facerts.training.methods.base import Batch, Centers, Loss, Outputs
 from facerts.training.methods.contrastive import (
     info_nce,
     log_pool,
@@ -29,6 +28,7 @@ from facerts.training.methods.contrastive import (
     similarities,
     tightness,
 )
+from facerts.training.methods.method import Batch, Centers, Loss, Outputs
 from facerts.training.methods.supcon import ContrastConfig, IdentityContrast
 
 

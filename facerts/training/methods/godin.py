@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from facerts.training.methods.base import Batch, ClassificationMethod, ImageTerms, MarginConfig, Outputs
+from facerts.training.methods.method import Batch, ClassificationMethod, ImageTerms, MarginConfig, Outputs
 from facerts.training.nn.twin_heads import HeadSpec
 
 # The logits are divided by a sigmoid, which can underflow to 0 in float32.

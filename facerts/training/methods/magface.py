@@ -18,7 +18,8 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from facerts.training.methods.base import (
+from facerts.training.methods.margin import MarginGradient, additive_angular
+from facerts.training.methods.method import (
     Batch,
     ClassificationMethod,
     ImageTerms,
@@ -26,7 +27,6 @@ from facerts.training.methods.base import (
     MethodConfig,
     Outputs,
 )
-from facerts.training.methods.margin import MarginGradient, additive_angular
 
 
 class MagFaceConfig(MethodConfig):

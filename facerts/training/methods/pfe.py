@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from facerts.training.device import to_device
-from facerts.training.methods.base import Batch, Centers, Loss, Method, MethodConfig, Outputs
+from facerts.training.methods.method import Batch, Centers, Loss, Method, MethodConfig, Outputs
 from facerts.training.methods.mls import bounded, harmonic_mean, mutual_likelihood
 from facerts.training.nn.twin_heads import HeadSpec
 

@@ -18,7 +18,7 @@ import math
 from torch import Tensor
 from torch.nn import functional as F
 
-from facerts.training.methods.base import Batch, ClassificationMethod, ImageTerms, MarginConfig, Outputs
+from facerts.training.methods.method import Batch, ClassificationMethod, ImageTerms, MarginConfig, Outputs
 from facerts.training.nn.twin_heads import HeadSpec
 
 # softplus(b) = log(1 + exp b) = 1.

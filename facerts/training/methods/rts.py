@@ -26,8 +26,8 @@ from pydantic import Field
 from torch import Tensor
 
 from facerts.training.device import to_device
-from facerts.training.methods.base import Batch, ClassificationMethod, ImageTerms, MarginConfig, Outputs
 from facerts.training.methods.kl_prior import gamma_kl
+from facerts.training.methods.method import Batch, ClassificationMethod, ImageTerms, MarginConfig, Outputs
 from facerts.training.methods.noise import keyed_normal
 from facerts.training.nn.twin_heads import HeadSpec
 

@@ -26,8 +26,8 @@ from __future__ import annotations
 from torch import Tensor
 from torch.nn import functional as F
 
-from facerts.training.methods.base import Batch, Centers, Loss, Outputs
 from facerts.training.methods.contrastive import members, similarities, tightness
+from facerts.training.methods.method import Batch, Centers, Loss, Outputs
 from facerts.training.methods.supcon import ContrastConfig, IdentityContrast
 
 

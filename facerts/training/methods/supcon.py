@@ -18,8 +18,8 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from facerts.training.methods.base import Batch, Centers, Loss, Method, MethodConfig, Outputs
 from facerts.training.methods.contrastive import info_nce, positives, similarities
+from facerts.training.methods.method import Batch, Centers, Loss, Method, MethodConfig, Outputs
 
 
 class ContrastConfig(MethodConfig):

@@ -18,8 +18,8 @@ from pydantic import Field
 from torch import Tensor
 
 from facerts.training.device import to_device
-from facerts.training.methods.base import Batch, Centers, Loss, Method, MethodConfig, Outputs
 from facerts.training.methods.contrastive import info_nce, positives, similarities
+from facerts.training.methods.method import Batch, Centers, Loss, Method, MethodConfig, Outputs
 from facerts.training.nn.twin_heads import HeadSpec
 
 # Smaller u are clamped when τ is reported, so that exp(−u) stays finite in float32.

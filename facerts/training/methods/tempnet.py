@@ -35,7 +35,7 @@ from torch.nn import functional as F
 
 from facerts.errors import Error
 from facerts.training.device import to_device
-from facerts.training.methods.base import Batch, Centers, Loss, Method, MethodConfig, Outputs
+from facerts.training.methods.method import Batch, Centers, Loss, Method, MethodConfig, Outputs
 from facerts.training.methods.moving_denominators import moved, room_for, with_gradient
 from facerts.training.methods.robust_loss import log_denominator
 

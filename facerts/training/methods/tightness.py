@@ -16,8 +16,8 @@ It learns no uncertainty of its own; the norm of the embedding serves as quality
 
 from __future__ import annotations
 
-from facerts.training.methods.base import Batch, Centers, Loss, Outputs
 from facerts.training.methods.contrastive import tightness
+from facerts.training.methods.method import Batch, Centers, Loss, Outputs
 from facerts.training.methods.supcon import SupCon
 
 

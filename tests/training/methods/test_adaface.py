@@ -11,8 +11,8 @@ from facerts.training.class_head.partial_fc import ClassCenters
 from facerts.training.methods import Method
 from facerts.training.methods.adaface import AdaFace, AdaFaceConfig, adaptive_margin, relative_quality
 from facerts.training.methods.arcface import ArcFace
-from facerts.training.methods.base import MarginConfig
 from facerts.training.methods.cosface import CosFace, CosFaceConfig
+from facerts.training.methods.method import MarginConfig
 from tests.losses import batch_of, slow_softmax
 
 M = 0.4

@@ -6,8 +6,8 @@ from torch import Tensor
 
 from facerts.training.class_head.partial_fc import ClassCenters
 from facerts.training.methods.arcface import ArcFace
-from facerts.training.methods.base import MarginConfig
 from facerts.training.methods.crfiqa import CRFIQA, CRFIQAConfig, certainty_ratio
+from facerts.training.methods.method import MarginConfig
 from facerts.training.nn.twin_heads import HeadSpec
 from tests.losses import batch_of, dot, units
 

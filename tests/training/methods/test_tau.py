@@ -9,8 +9,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from facerts.training.class_head.partial_fc import ClassCenters
-from facerts.training.methods.base import Batch
 from facerts.training.methods.contrastive import similarities
+from facerts.training.methods.method import Batch
 from facerts.training.methods.tau import TaU, TaUConfig, temperature
 from facerts.training.nn.twin_heads import HeadSpec
 from facerts.training.posthoc.features import Features
