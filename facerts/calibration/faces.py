@@ -32,7 +32,6 @@ class Faces:
         quality: ``(F,) float64`` as in rows; None if the model has no quality.
         embedding: ``(F, d) float32`` of unit length; None if embeddings were not requested.
         left_out: why the other images could not be read, one sentence each.
-        notes: remarks on the images for the report.
     """
 
     source: Source
@@ -58,12 +57,6 @@ def read_faces(embedder: OnnxEmbedder, source: Source, *, embed: bool, flip: boo
     """Score every image of a source of crops, one face each.
 
     Images that cannot be read, and photos without a face, are left out.
-
-    Args:
-        embedder: the model.
-        source: crops, or ``AlignedPhotos``.
-        embed: keep the embeddings.
-        flip: add the embedding of the mirror image of each crop.
 
     Raises:
         DataError: no image has a face.

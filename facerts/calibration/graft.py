@@ -19,7 +19,6 @@ class GraftedModel:
 
     Attributes:
         description: description of the new file, with its thresholds.
-        parity: differences between the new file and the two models.
         left_out: why faces could not be read, one sentence each.
     """
 
@@ -41,14 +40,10 @@ def graft_quality(
     """Join a recognizer and the quality of another model, and calibrate both together if there are faces.
 
     Args:
-        model: as for ``join_quality``.
-        quality: as there.
         out: path of the .onnx file; nothing is written if the check or the calibration fails.
         faces: aligned faces to choose quality and match thresholds on, in any layout that ``open_source`` accepts; None
             keeps the thresholds that the two models have.
         providers: ONNX Runtime's execution providers by name; None for the CPU.
-        threads: threads of ONNX Runtime.
-        batch_size: crops per batch.
 
     Raises:
         DataError: the faces cannot be opened, or there are too few.

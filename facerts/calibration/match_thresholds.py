@@ -39,9 +39,6 @@ def match_every_pair(
     """Match thresholds on all pairs of faces with known identities; duplicate images count once.
 
     Args:
-        faces: the faces, with embeddings.
-        hashed: the hashes of their images.
-        fmrs: see ``reachable_rates``.
         keep: quality thresholds by name, see ``match_thresholds``.
         flip: whether the embeddings include the mirror images.
 
@@ -82,9 +79,6 @@ def match_listed_pairs(
     """Match thresholds on the pairs of a benchmark, without pairs that have an unreadable image.
 
     Args:
-        faces: the faces of the benchmark's images, with embeddings.
-        benchmark: the pairs.
-        fmrs: see ``reachable_rates``.
         keep: quality thresholds by name, see ``match_thresholds``.
         flip: whether the embeddings include the mirror images.
 
@@ -125,9 +119,6 @@ def reachable_rates(
 
     Args:
         fmrs: the requested rates; None for as many of ``FMRS`` as possible.
-        genuine: number of pairs of the same person.
-        impostors: number of pairs of two people.
-        name: name of the images, for errors.
 
     Raises:
         Error: there are too few pairs for a requested rate.
@@ -175,8 +166,6 @@ def match_thresholds(
     or of pairs if the people are unknown. The same applies if all pairs fail.
 
     Args:
-        pairs: the pairs of N images.
-        fmrs: false match rates.
         quality: ``(N,)`` quality of the images.
         keep: quality thresholds by name; a pair is kept if both of its images reach the threshold.
     """

@@ -93,7 +93,6 @@ def calibrate(
         detector: finds the faces in photos; None if the images are aligned crops.
         providers: ONNX Runtime execution providers; None for the CPU.
         threads: threads per batch; None leaves the choice to ONNX Runtime.
-        batch_size: crops per batch.
 
     Raises:
         DataError: the images cannot be opened, or there are too few.

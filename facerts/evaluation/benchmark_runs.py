@@ -64,11 +64,8 @@ def run_pairs(
     """Embed each benchmark once, and run the requested measurements.
 
     Args:
-        embedder: the model, or a table of embeddings.
         kinds: "verification" and "reject", one or both.
         data: benchmarks, as for ``open_benchmarks`` and ``open_templates``.
-        out: the result folder.
-        options: how to measure.
         similarity: similarity measure; results are stored under ``similarity.title`` of a benchmark's name.
 
     Returns:
@@ -127,14 +124,8 @@ def run_identification(
     """Search people in galleries: IJB's own, or one that is drawn from any images with identities.
 
     Args:
-        embedder: the model, or a table of embeddings.
         data: benchmarks with galleries, as for ``open_templates``, or sources with identities.
-        out: the result folder.
-        options: how to measure.
-        enrolled: images of each person in a drawn gallery.
         unknown: share of the people that a drawn gallery does not have.
-        seed: seed of the random gallery.
-        backend: search backend.
 
     Returns:
         The complete result of the folder.

@@ -34,12 +34,9 @@ def channel_probe(
     pair) and at no lower accuracy.
 
     Args:
-        embedder: the model.
         benchmark: the benchmark; evenly spaced pairs of it are used.
         outputs: outputs for all its images, with the channels in the given order.
         flip: whether ``outputs`` include mirror images.
-        batch_size: crops per call of the embedder.
-        similarity: similarity that separates the pairs.
         kept: takes the outputs of the swapped images from a cache, see ``options.kept_outputs``; None for no cache.
     """
     rows = np.concatenate([_spaced(np.flatnonzero(benchmark.same == flag)) for flag in (True, False)])

@@ -58,12 +58,8 @@ def corruptions_of(
     """Corrupt evenly spaced images by every kind and severity of ``facerts.images.corruptions``.
 
     Args:
-        embedder: the model.
-        source: aligned faces.
         images: number of faces, evenly spaced.
-        batch_size: crops per call of the embedder.
         detector: its score of each crop becomes a baseline; None for no such baseline.
-        seed: seed of the random corruptions, the same for every severity.
         kept: takes the outputs of each step from a cache, see ``options.kept_outputs``; None for no cache.
 
     Returns:

@@ -17,13 +17,7 @@ OfCrops = Callable[[NDArray[np.uint8]], Any]
 
 @dataclass(frozen=True)
 class Cost:
-    """Milliseconds per face over the rounds of a measurement.
-
-    Attributes:
-        median: median of the rounds.
-        low: fastest round.
-        high: slowest round.
-    """
+    """Milliseconds per face over the rounds of a measurement."""
 
     median: float
     low: float
@@ -45,11 +39,7 @@ def milliseconds_per_face(
     than their use of several cores.
 
     Args:
-        scores: scores by name.
         crops: ``(N, 112, 112, 3) uint8`` RGB, at least one.
-        batch_size: crops per call.
-        rounds: number of rounds.
-        clock: returns seconds.
 
     Raises:
         ValueError: there are no crops or no rounds, or the batch size is below 1.

@@ -30,16 +30,11 @@ class EvaluationOptions:
     """How to evaluate, as the commands' options say.
 
     Attributes:
-        flip: add each crop's mirror to its embedding.
-        batch_size: crops per call of the embedder.
         fars: rates at which TAR is measured; None for all that the pairs allow.
         fmr: the rate at which error versus reject and calibration choose their threshold.
-        every_pair: measure every pair of a benchmark's images too.
-        keep_crops: keep the crops that a report shows.
         detector: finds the faces in photos; None if the images are aligned crops.
         detector_baseline: a detector whose score of each crop becomes a baseline; None for no such baseline.
         reference: faces among which the nearest-neighbor baseline searches; never the faces that are measured.
-        neighbors: number of nearest faces that it takes the mean similarity to.
         cache: keeps the model's outputs; None to compute them every time.
     """
 
@@ -90,12 +85,7 @@ def measured_outputs(
     """The embedder's outputs, with the baselines among their extras.
 
     Args:
-        embedder: model or table.
-        source: aligned images, from ``options.crops_of``.
-        options: how to measure.
-        flip: as for ``outputs_of``.
         sha256: hash of the images, if it is known already.
-        first: as for ``outputs_of``.
         reference: embeddings of the reference faces, if there are any.
     """
 
@@ -162,10 +152,7 @@ def kept_outputs(
     for tables, training runs, and sources that make crops in a way of their own.
 
     Args:
-        options: how to measure.
         embedder: model, table or score; without an ``identity`` of everything that it does, nothing is kept.
-        source: the images.
-        compute: computes the outputs.
         rows: ``(N,)`` indices of the images.
         sha256: hash of all images, if it is known already.
         depends_on: what the outputs depend on besides model, detector, images, batch size and installed packages.

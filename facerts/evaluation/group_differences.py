@@ -91,7 +91,6 @@ def groups_of(
         min_images: images that a group needs to be called the worst or the best; for FNMR also genuine pairs.
         notes: notes on the data, such as those of ``Groups.of``.
         replicates: number of bootstrap replicates, see ``share_by_group``.
-        seed: seed of the resampling.
 
     Raises:
         Error: no image has a quality, or a match threshold lies below the tail of the impostor pairs.
@@ -184,13 +183,9 @@ def errors_by_group(
     """FNMR and FMR of the pairs inside each group, and of all pairs.
 
     Args:
-        pairs: all pairs of N images.
         threshold: minimum similarity of a match.
-        grouping: groups of the N images.
         kept: ``(N,) bool`` images that are not rejected; None for all.
-        min_images: images and genuine pairs that a group needs to be called the worst or the best.
         replicates: number of bootstrap replicates, see ``share_by_group``.
-        seed: seed of the resampling.
 
     Raises:
         ValueError: the match threshold lies below the tail of the impostor pairs.

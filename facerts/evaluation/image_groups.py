@@ -39,11 +39,7 @@ ValuesAndNotes = tuple[dict[str, list[str]], list[str]]
 
 
 class GroupRule(Protocol):
-    """Values of one or several attributes for images.
-
-    Attributes:
-        attributes: their names.
-    """
+    """Values of one or several attributes for images."""
 
     @property
     def attributes(self) -> tuple[str, ...]: ...
@@ -59,12 +55,7 @@ class GroupRule(Protocol):
 
 @dataclass(frozen=True)
 class NamePattern:
-    """A value in the images' names: what the first group of a regular expression captures.
-
-    Attributes:
-        attribute: name of the attribute.
-        pattern: searched in each key.
-    """
+    """A value in the images' names: what the first group of a regular expression captures."""
 
     attribute: str
     pattern: re.Pattern[str]
@@ -87,11 +78,7 @@ class GroupTable:
     """A CSV file with a row for each image.
 
     Attributes:
-        path: the file.
         attributes: names of its columns after the first.
-        names: components of the images' names, see ``facerts.embedding.image_names``.
-        rows: the cells of each row, one for each attribute.
-        lines: line of each row in the file.
     """
 
     path: Path
@@ -127,7 +114,6 @@ class Groups:
     """Rules that give images their groups; ``read_groups`` makes them from options.
 
     Attributes:
-        rules: no two of them have an attribute in common.
         edges: ascending edges of the ranges of attributes that are numbers.
     """
 

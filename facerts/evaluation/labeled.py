@@ -35,10 +35,7 @@ class SavedResult:
     """The result folder of one model.
 
     Attributes:
-        label: its name in tables and figures.
-        folder: where it is.
         content: content of result.json.
-        arrays: content of arrays.npz.
         labeled: whether the label was given; otherwise it is the model's name.
     """
 
@@ -152,9 +149,6 @@ def quality_of(saved: SavedResult, first: SavedResult, name: str, score: str) ->
 
     Args:
         saved: result with the qualities.
-        first: result with the images.
-        name: name of the benchmark.
-        score: image score to use as the quality.
 
     Returns:
         ``(N,)``, matched by the images' names.

@@ -37,8 +37,6 @@ def ood_of(
 
     Args:
         faces: outputs of each in-distribution source by its name.
-        others: outputs of each out-of-distribution source by its name.
-        names: the images of every source.
 
     Returns:
         The section ``ood`` of a result, and its arrays by source.
@@ -84,10 +82,7 @@ def run_ood(
     """Measure how well scores separate sources of faces from sources of non-faces.
 
     Args:
-        embedder: the model, or a table of embeddings.
         faces: in-distribution sources, each measured by itself and all together.
-        others: out-of-distribution sources.
-        out: the result folder.
         options: how to measure; the embeddings are of the crop alone.
         exclude_faces: file names (with ``*``) to leave out of the faces.
         exclude_others: file names to leave out of the others, such as those that choices were made on.

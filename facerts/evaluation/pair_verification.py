@@ -59,11 +59,8 @@ def verification_of(
     """Measure embeddings that are there already; see ``evaluate_verification``.
 
     Args:
-        outputs: outputs for the benchmark's images.
-        benchmark: the pairs.
         flip: whether mirrors were added; None where that is not known.
         fars: rates at which TAR is measured; by default those of ``FARS`` for which there are enough impostor pairs.
-        similarity: similarity measure of the pairs.
 
     Raises:
         Error: too few impostor pairs for a rate that was asked for.

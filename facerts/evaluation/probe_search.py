@@ -36,11 +36,7 @@ def identification_of(
 
     Args:
         outputs: outputs for the benchmark's images, in order.
-        benchmark: with galleries and probes.
-        ranks: ranks for the closed set.
         fpirs: rates for the open set; those at which not even one non-mated probe may pass are left out.
-        backend: search backend.
-        replicates: number of bootstrap replicates.
 
     Returns:
         One for each pooling and gallery.

@@ -46,12 +46,8 @@ def reject_of(
     """Curves by every score: on the benchmark's pairs with both conventions, and on every pair with a fixed threshold.
 
     Args:
-        outputs: outputs for the benchmark's images.
-        benchmark: the pairs.
         fmr: false match rate at which the threshold is chosen.
-        similarity: similarity measure of the pairs.
         every: all pairs of its images, where they are to be measured too; compared by the cosine.
-        rows: the images that ``every`` is of.
 
     Returns:
         The section ``reject[NAME]`` of a result.
@@ -106,14 +102,8 @@ def reject_result(
     """A curve as results have it.
 
     Args:
-        by: name of the score.
-        curve: its curve.
         fixed: what was measured with a fixed threshold.
         fmr: false match rate at which the threshold was chosen.
-        similarity: name of the similarity measure.
-        pairs: the pairs.
-        unit: what was resampled.
-        convention: of the curve.
     """
     ci95 = {end: curve.pauc[end].interval() for end in (0.2, 0.95)}
     low, high = ci95[0.2], ci95[0.95]

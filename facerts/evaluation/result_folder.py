@@ -53,7 +53,6 @@ class ResultFolder:
 
     Args:
         path: path of the folder, which is created by the first write.
-        model: the evaluated model or table.
 
     Raises:
         Error: the folder holds results of another model, or something that is no result.
@@ -125,9 +124,6 @@ def naming_folders(folders: Sequence[object]) -> Iterator[None]:
 
     What ``result.json`` says is checked when it is read. The arrays beside it are not checked against it: that one of
     them is missing, or of another length, shows where it is used.
-
-    Args:
-        folders: that the block reads.
 
     Raises:
         DataError: the block cannot make anything of them.

@@ -31,9 +31,7 @@ class Similarity:
     """A way to compare two images; higher is more alike.
 
     Attributes:
-        name: its name on the command line and in results.
         of_pairs: outputs of N images and ``(P, 2)`` row numbers to ``(P,) float64``.
-        suffix: suffix of a benchmark's name in results, to distinguish several similarity measures.
         of_directions: it needs the unit embeddings alone, so that one matrix product gives all pairs, and pooled
             embeddings can be compared like any others.
         wrapped: a model, and whether mirrors are wanted, to a model that adds them itself; None where the embeddings
@@ -65,7 +63,6 @@ class GaussianEmbedder:
     are those of the crop.
 
     Args:
-        embedder: gives ``variance`` among its extras.
         flip: fuse with the mirror; otherwise outputs are as they come, and only checked.
     """
 

@@ -29,7 +29,6 @@ def pooled(outputs: FaceOutputs, benchmark: TemplateBenchmark) -> dict[str, NDAr
 
     Args:
         outputs: outputs for the benchmark's images, in order.
-        benchmark: the templates.
     """
     weights: dict[str, NDArray[np.floating] | None] = {"mean": None}
     if outputs.quality is not None:
@@ -67,7 +66,6 @@ def template_verification_of(
 
     Args:
         outputs: outputs for the benchmark's images, in order.
-        benchmark: with pairs.
         fars: false accept rates; those that the impostor pairs cannot show are left out.
         flip: whether mirrors were added; None where that is not known.
         replicates: number of replicates of the bootstrap over pairs; see ``verification_intervals``.

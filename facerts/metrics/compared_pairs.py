@@ -26,7 +26,6 @@ class ComparedPairs:
         genuine_pairs: ``(G, 2)`` their rows of images.
         tail: ``(K,)`` highest scores of impostor pairs, descending.
         tail_pairs: ``(K, 2)`` their rows of images.
-        impostors: number of impostor pairs.
         people: ``(N,)`` person of each image, numbered without gaps (−1 for an image that is not compared); None if
             unknown.
         tail_order: ``(K,)`` place of each pair of the tail among the impostor pairs of the list; None for all pairs.
@@ -98,9 +97,7 @@ class ComparedPairs:
         """Thresholds on a part of the impostor pairs.
 
         Args:
-            fmrs: false match rates.
             kept: ``(K,)`` which pairs of the tail are left.
-            left: number of impostor pairs that are left.
 
         Returns:
             A threshold for each FMR; NaN if no pair is left or it lies below the tail.

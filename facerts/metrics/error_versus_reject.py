@@ -64,11 +64,8 @@ class ErrorVersusReject:
 
     Attributes:
         threshold: score at or above which pairs are accepted, before any is rejected by its quality.
-        impostors: number of impostor pairs.
         accepted: number of impostor pairs that are accepted; with ``thresholds_on`` that may be more than the FMR.
-        genuine: number of genuine pairs.
         fnmr: FNMR without rejection.
-        by: curves by quality.
     """
 
     threshold: float
@@ -103,11 +100,9 @@ def error_versus_reject(
     """Error versus reject at the recognizer's threshold for each FMR.
 
     Args:
-        pairs: the pairs, see ``compare_all`` and ``compare_listed``.
         qualities: ``(N,)`` qualities of the images by label, higher is better. If pairs are rejected, the best possible
             order is added as "oracle": each pair's own score. No simple order is the best one if images are rejected or
             thresholds are chosen per rate, so there is no oracle then.
-        fmrs: false match rates.
         unit: what is rejected: a share of the genuine pairs, or of the images.
         convention: "fixed" or "per_rate". With "per_rate" the impostor pairs are rejected, too: the same share of them
             by their own quality, or those of rejected images. Where few pairs are left, a threshold may accept none of
@@ -240,7 +235,6 @@ class _Order:
         """Sort once, for all thresholds and replicates.
 
         Args:
-            pairs: the pairs.
             quality: ``(G,)`` quality of each genuine pair.
             rejected_quality: ``(U,)`` quality of what is rejected: genuine pairs or images.
             rejected_units: ``(U,)`` what they are drawn with; None if they count once in each replicate.

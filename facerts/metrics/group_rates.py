@@ -58,9 +58,6 @@ class Extremes:
     Young, "Resampling-Based Multiple Testing", 1993).
 
     Attributes:
-        worst: number of the worst group.
-        best: number of the best group.
-        difference: rate of the worst minus that of the best.
         difference_ci95: its simultaneous 95 % bootstrap interval.
         ratio: rate of the worst over that of the best; None if that is 0.
         ratio_ci95: its simultaneous 95 % bootstrap interval, from the logarithms of the rates; None if either group has
@@ -95,10 +92,8 @@ def share_by_group(
     Args:
         events: ``(N,) bool`` what is counted.
         group: ``(N,)`` group of each, 0 … K − 1; −1 for none.
-        groups: K.
         people: ``(N,)`` person of each; None if unknown.
         replicates: number of replicates; by default 1,000, or 200 for more than 100,000 images.
-        seed: seed of the resampling.
     """
     inside = group >= 0
     place, counted = np.asarray(group)[inside], np.asarray(events, dtype=bool)[inside]
@@ -144,13 +139,10 @@ def fnmr_by_group(
     If no pair fails, the interval extends to 3 / n (the rule of three), n people.
 
     Args:
-        pairs: all pairs of N images.
         group: ``(N,)`` group of each image, 0 … K − 1; −1 for none.
-        groups: K.
         threshold: pairs at or above it match.
         kept: ``(N,) bool`` images that are not rejected; None for all.
         replicates: number of replicates, see ``share_by_group``.
-        seed: seed of the resampling.
     """
     of_pair = _group_of_pairs(pairs.genuine_pairs, _without(group, kept))
     people = pairs.people[pairs.genuine_pairs[:, 0]]
@@ -175,13 +167,10 @@ def fmr_by_group(
     independent, and too low if a few people resemble many others.
 
     Args:
-        pairs: all pairs of N images.
         group: ``(N,)`` group of each image, 0 … K − 1; −1 for none.
-        groups: K.
         threshold: pairs at or above it match; it must lie in the tail.
         kept: ``(N,) bool`` images that are not rejected; None for all.
         replicates: number of replicates; by default 1,000, or 200 for more than 100,000 images or matching pairs.
-        seed: seed of the resampling.
 
     Raises:
         ValueError: the threshold lies below the tail, where single pairs are not kept.
@@ -233,7 +222,6 @@ def extremes(rates: GroupRates, comparable: Flags, *, high_is_worse: bool) -> Ex
     """The worst and the best of the groups that are large enough; None with fewer than two of them.
 
     Args:
-        rates: rates of K groups.
         comparable: ``(K,) bool`` which of them are large enough to be called the worst or the best.
         high_is_worse: True for error rates, False for shares of accepted images.
     """
@@ -272,7 +260,6 @@ class _Cells:
         group: ``(C,)`` group of each cell.
         sizes: ``(C,)`` number of images.
         of_row: ``(M,)`` cell of each image in a group.
-        people: number of people.
     """
 
     person: NDArray[np.int64]
@@ -302,14 +289,8 @@ def _rates(
     """Rates with intervals from resampled people.
 
     Args:
-        events: as in ``GroupRates``.
-        trials: as in ``GroupRates``.
-        people: as in ``GroupRates``.
         units: ``(K,)`` independent units for the rule of three.
         resample: rates ``(K,)`` for how often each person is sampled.
-        number: number of people.
-        replicates: number of replicates.
-        seed: seed of the resampling.
     """
     rate = _divided(events, trials)
     drawn = np.array(
@@ -351,8 +332,6 @@ def _simultaneous_interval(
     Args:
         values: ``(K,)``, NaN where there is none.
         replicates: ``(R, K)`` resampled values, likewise.
-        first: number of the one.
-        second: number of the other.
     """
     deviations = replicates - values
     largest = np.zeros(len(replicates))

@@ -76,7 +76,6 @@ def mate_ranks(
     the result would otherwise rank the right person too high.
 
     Args:
-        found: result of ``search``.
         gallery_subjects: ``(G,)`` subject of each template.
         probe_subjects: ``(P,)`` subject of each probe.
     """
@@ -105,7 +104,6 @@ class OpenSetPoint:
         fnir: share of mated probes missed.
         achieved_fpir: share of non-mated probes that reach the threshold, at most the target.
         threshold: accept at or above.
-        non_mated: number of non-mated probes behind the rate.
     """
 
     fnir: float
@@ -123,7 +121,6 @@ def fnir_at_fpir(
         mated_score: ``(M,)`` best score of each mated probe.
         mated_rank: ``(M,)`` rank of its person; only rank 1 counts as identified.
         non_mated_score: ``(Q,)`` best score of each non-mated probe.
-        target: maximum FPIR.
 
     Raises:
         ValueError: there are no mated or no non-mated probes.

@@ -37,7 +37,6 @@ def mean_interval(values: ArrayLike, *, of_shares: bool = False) -> Interval:
     """Student's 95 % interval of the mean of 2 to 10 independent values, such as those of training runs.
 
     Args:
-        values: the values.
         of_shares: the values are shares, so the interval is cut off at 0 and 1, which their mean cannot pass.
 
     Raises:
@@ -59,7 +58,6 @@ def resampled_rate_interval(values: NDArray[np.float64], rate: float, units: int
 
     Args:
         values: ``(R,)`` resampled rates.
-        rate: the rate of the sample.
         units: n, the number of independent units, such as people.
     """
     low, high = percentile_interval(values) if len(values) else (rate, rate)

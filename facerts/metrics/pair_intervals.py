@@ -28,14 +28,7 @@ THREADS = 4
 
 @dataclass(frozen=True)
 class PairIntervals:
-    """95 % bootstrap intervals of verification metrics.
-
-    Attributes:
-        unit: unit that was resampled.
-        auroc: interval of the area under the ROC.
-        eer: interval of the equal error rate.
-        tar_at_far: intervals of TAR at each FAR.
-    """
+    """95 % bootstrap intervals of verification metrics."""
 
     unit: ResamplingUnit
     auroc: Interval
@@ -57,10 +50,8 @@ def verification_intervals(
     Args:
         scores: ``(P,)``.
         same: ``(P,) bool``.
-        fars: false accept rates.
         subjects: ``(P, 2)`` subjects of each pair, to resample subjects; None to resample pairs.
         replicates: number of replicates; by default 1,000, or 200 for more than a million pairs.
-        seed: seed of the resampling.
 
     Raises:
         ValueError: as for ``check_pairs``, or the subjects contradict ``same``.

@@ -30,11 +30,9 @@ class Difference:
     """A difference, first model minus second.
 
     Attributes:
-        value: the difference.
         ci95: its 95 % percentile bootstrap interval.
         p_value: two-sided p-value of no difference: twice the share of replicates on the other side of 0, at least
             2/(replicates + 1).
-        unit: unit that was resampled.
     """
 
     value: float
@@ -63,8 +61,6 @@ def compare_pairs(
         folds: ``(P,)`` folds for accuracy; each model has its own thresholds.
         far: false accept rate for TAR; each replicate has its own thresholds.
         subjects: ``(P, 2)`` subjects of each pair, to resample subjects; None to resample pairs.
-        replicates: number of bootstrap replicates.
-        seed: seed of the resampling.
 
     Returns:
         Differences under "accuracy", "auroc" and "tar_at_far".
@@ -96,8 +92,6 @@ def compare_separations(
         second_faces: the second score for the faces, in the same order.
         second_others: the second score for the non-faces, in the same order.
         tpr: true positive rate for TNR.
-        replicates: number of bootstrap replicates over images.
-        seed: seed of the resampling.
 
     Returns:
         Differences under "auroc" and "tnr_at_tpr".

@@ -49,9 +49,6 @@ def kendall_tau(first: ArrayLike, second: ArrayLike) -> NDArray[np.float64]:
 def rank_consistency(areas: Mapping[str, Mapping[str, float]]) -> Consistency:
     """Agreement of recognizers on the order of qualities.
 
-    Args:
-        areas: areas by recognizer and quality.
-
     Examples:
         >>> rank_consistency({
         ...     "one": {"sharpness": 0.5, "norm": 0.7, "contrast": 0.9},
@@ -69,11 +66,7 @@ def rank_consistency(areas: Mapping[str, Mapping[str, float]]) -> Consistency:
 
 
 def mean_consistency(areas: Mapping[str, Mapping[str, Estimate]]) -> Estimate:
-    """``rank_consistency(…).mean`` of the values, and in each replicate.
-
-    Args:
-        areas: areas by recognizer and quality, with the same number of replicates.
-    """
+    """``rank_consistency(…).mean`` of the values, and in each replicate."""
     value = rank_consistency(
         {name: {label: area.value for label, area in of.items()} for name, of in areas.items()}
     ).mean

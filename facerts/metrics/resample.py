@@ -39,8 +39,6 @@ def pair_weights(
     Args:
         same: ``(P,) bool``.
         subjects: ``(P, 2)`` subjects of each pair, to resample subjects; None to resample pairs.
-        replicates: number of replicates.
-        seed: seed of the resampling.
 
     Raises:
         ValueError: the subjects contradict ``same``.

@@ -25,7 +25,6 @@ class Separation:
         auroc: ties count half.
         aupr: average precision with faces positive.
         fpr95: share of non-faces kept when 95 % of the faces are; 1 − TNR@TPR95.
-        tnr_at_tpr: TNR at each TPR.
     """
 
     auroc: float

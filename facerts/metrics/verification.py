@@ -66,7 +66,6 @@ class OperatingPoint:
         tar: share of genuine pairs accepted; FNMR is 1 − TAR.
         achieved_far: share of impostors accepted, at most the target.
         threshold: pairs at or above it are accepted; +∞ if no impostor may pass and no genuine pair beats the best one.
-        impostors: number of impostor pairs behind the rate.
     """
 
     tar: float
@@ -83,8 +82,6 @@ class ROC:
         thresholds: ``(K,)`` descending; the first is +∞ (nothing accepted), then every distinct score.
         far: ``(K,)`` share of impostors accepted.
         tar: ``(K,)`` share of genuine pairs accepted.
-        genuine: number of genuine pairs.
-        impostors: number of impostor pairs.
     """
 
     thresholds: NDArray[np.floating]
@@ -210,7 +207,6 @@ class FoldAccuracy:
     """Cross-validated accuracy.
 
     Attributes:
-        value: mean over the folds.
         fold_std: standard deviation over the folds (divided by the number of folds).
         folds: ``(F,)`` accuracy of each fold.
         thresholds: ``(F,)`` threshold of each fold, chosen on the other folds.

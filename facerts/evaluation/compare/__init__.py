@@ -41,7 +41,6 @@ def compare_methods(methods: Sequence[MethodRuns], *, embedding: str | None = No
     Benchmarks that were measured on other data (by their hash) are not tested; a note says so.
 
     Args:
-        methods: with two or more results.
         embedding: label of the method on whose embedding all qualities are measured; the first by default.
 
     Returns:

@@ -87,15 +87,7 @@ def scores_of(result: SavedResult, score: str, sources: Sequence[str]) -> NDArra
 def verification_difference(
     name: str, first: SavedResult, other: SavedResult, model: ComparedModel, notes: list[str]
 ) -> VerificationDifference | None:
-    """One benchmark's differences from the first, or None where the other has it not, or on other images.
-
-    Args:
-        name: name of the benchmark.
-        first: the reference.
-        other: result that is compared with it.
-        model: entry of ``other`` in the comparison.
-        notes: list to which the reason for a missing difference is added.
-    """
+    """One benchmark's differences from the first, or None where the other has it not, or on other images."""
     if name not in other.content.verification:
         return None
     if not all(f"verification/{name}/folds" in result.arrays for result in (first, other)):
@@ -122,14 +114,7 @@ def verification_difference(
 def ood_difference(
     first: SavedResult, other: SavedResult, model: ComparedModel, notes: list[str]
 ) -> OodDifference | None:
-    """Differences of every score from the first, or None where one has no such section, or of other images.
-
-    Args:
-        first: the reference.
-        other: result that is compared with it.
-        model: entry of ``other`` in the comparison.
-        notes: list to which the reason for a missing difference is added.
-    """
+    """Differences of every score from the first, or None where one has no such section, or of other images."""
     if first.content.ood is None or other.content.ood is None:
         return None
     if not same_sources(first, other):

@@ -24,12 +24,7 @@ class MeasuredValue(NamedTuple):
 
 @dataclass(frozen=True)
 class MethodRuns:
-    """One method.
-
-    Attributes:
-        label: name in tables and figures.
-        runs: its results, one for each training run.
-    """
+    """One method."""
 
     label: str
     runs: tuple[SavedResult, ...]

@@ -29,7 +29,6 @@ class MethodRow:
     """Numbers of one method.
 
     Attributes:
-        method: whose.
         score: which score of an image they are of; None where they are of none.
         cells: by column; None where a run lacks the number.
     """
@@ -105,7 +104,6 @@ def reading(methods: Sequence[MethodRuns], intervals: Sequence[str]) -> str:
     """How the numbers of a table are to be read.
 
     Args:
-        methods: methods of its rows.
         intervals: unit that was resampled, as text; empty if there are no intervals.
     """
     sentences = ["In percent."]

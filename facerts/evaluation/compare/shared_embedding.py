@@ -43,7 +43,6 @@ def on_one_embedding(
     Args:
         methods: methods with the qualities.
         embedder: method with the embedding; the first of several runs is used.
-        notes: list to which notes on missing measurements are added.
 
     Returns:
         The tables, and the curves by benchmark.

@@ -26,8 +26,6 @@ class FaceSet:
     """Faces, and the pairs of them that recognizers compare.
 
     Attributes:
-        name: name in results.
-        images: aligned images.
         listed: the pairs to compare; None for all pairs if the people are known, otherwise none.
         original: the same faces before they were degraded, whose impostor pairs determine the thresholds; None for a
             set with thresholds of its own.
@@ -93,7 +91,6 @@ def open_face_sets(
 
     Args:
         paths: as for ``open_benchmarks`` or ``open_source``.
-        options: whose detector aligns photos.
         listed_pairs: compare only the pairs that benchmarks list, instead of all pairs where people are known.
 
     Raises:

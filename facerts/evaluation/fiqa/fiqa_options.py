@@ -17,14 +17,10 @@ class FiqaOptions:
     Attributes:
         fmrs: false match rates of the thresholds; None for those of ``FMRS`` that there are enough pairs for.
         against: label of the quality that the others are compared with; None for the first.
-        degraded: also measure each set with half of its images degraded.
-        replicates: bootstrap resamples of the people.
         groups: groups of images whose acceptance and errors are compared; None for no groups.
         keep: share of faces that each quality's threshold keeps, for groups.
         keep_on: faces that determine these thresholds; None for the images that are in the groups.
-        seed: seed of the bootstrap and of the degradations.
         all_conventions: also reject images, and choose thresholds per rate.
-        cost: measure the time of each quality.
     """
 
     fmrs: tuple[float, ...] | None = None

@@ -47,11 +47,6 @@ def run_fiqa(
     Args:
         lineup: recognizers and qualities.
         data: sets of faces; those without pairs are only separated from non-faces, without the recognizers.
-        out: the result folder.
-        fiqa: how to judge.
-        options: how to embed and score.
-        others: non-faces by name, to separate the faces from.
-        excluded: pattern of the file names that were left out of them.
 
     Returns:
         The complete result of the folder.

@@ -64,8 +64,6 @@ class ComputedQuality:
     """A quality that is computed from crops.
 
     Attributes:
-        kind: where it comes from.
-        score: computes it.
         identity: everything that it depends on besides the crops, for the cache.
         sha256: SHA-256 of its file; None if there is none.
     """
@@ -113,7 +111,6 @@ class Recognizer:
     """A recognizer, and the qualities that it has of its own.
 
     Attributes:
-        embedder: the model, or a table of embeddings.
         own: its training-free scores by name; the norm of its embeddings comes with these.
     """
 
@@ -142,7 +139,6 @@ class Lineup:
     """Recognizers and qualities by label; in a result folder they are one model.
 
     Attributes:
-        recognizers: recognizers by label.
         qualities: qualities that are the same for all recognizers, by label.
     """
 
@@ -197,8 +193,6 @@ def open_recognizers(
     """Open recognizers given as ``[LABEL=]MODEL``.
 
     Args:
-        texts: labels and models, or tables of embeddings.
-        load: opens a model or a table.
         own: names of the training-free scores to measure, of ``RECOGNIZER_SCORES``, or ``EVERY_SCORE``.
 
     Raises:
@@ -228,12 +222,8 @@ def open_qualities(
     """Open qualities given as ``[LABEL=]MODEL`` or ``[LABEL=]SCORES.csv[:COLUMN]``, and those of the crop itself.
 
     Args:
-        texts: labels and models or files.
         descriptions: ``LABEL=FILE.json`` for models without a description in the file or beside it.
         detector: its score of each crop is a quality too; None for no such quality.
-        providers: ONNX Runtime execution providers, by name.
-        threads: threads per forward pass.
-        batch_size: crops per forward pass.
 
     Raises:
         Error: a file cannot be used, or two qualities have the same label.

@@ -59,10 +59,8 @@ class MeasuredAreas:
     """Entries of a result.
 
     Attributes:
-        entries: areas on each recognizer, then their means over the recognizers.
         curves: ``(E, 96)`` FNMR at ``RATES`` of the entries on a recognizer, in their order; NaN where no pair
             is left.
-        points: operating points by recognizer and false match rate.
         consistency: agreement of the recognizers by false match rate; empty for a single one.
     """
 
@@ -86,12 +84,7 @@ def measure_areas(
     """Measure every quality on every recognizer.
 
     Args:
-        pairs: the same pairs, compared by each recognizer.
         qualities: ``(N,)`` qualities by recognizer and label, higher is better; a recognizer's own are among them.
-        fmrs: false match rates.
-        against: label of the quality that the others are compared with.
-        replicates: bootstrap resamples.
-        seed: seed of the bootstrap.
         thresholds_on: pairs of other images of the same people that determine the thresholds.
         all_conventions: measure all of ``CONVENTIONS``, not only the first.
 

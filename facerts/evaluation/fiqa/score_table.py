@@ -24,7 +24,6 @@ def read_scores(path: Path, column: str | None = None) -> EmbeddingTable:
     numbers is one.
 
     Args:
-        path: the file.
         column: the only score to read, whatever others there are.
 
     Returns:

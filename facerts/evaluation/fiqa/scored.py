@@ -19,7 +19,6 @@ class ScoredImages:
     """Outputs for the images of a source.
 
     Attributes:
-        outputs: embeddings by recognizer.
         shared: qualities ``(N,)`` that are the same for all recognizers, by label; without those of tables that have
             none of the images.
         own: the recognizers' own qualities ``(N,)``, by recognizer and label.
@@ -57,12 +56,8 @@ def score_images(
 
     Args:
         lineup: recognizers and qualities.
-        source: aligned images.
-        options: how to embed.
-        sha256: hash of the images.
         first: ``(N,)`` first image with the same crop, from ``fingerprint.hash_images``.
         rows: the images to keep; None for all.
-        embed: run the recognizers too.
     """
     kept = np.arange(len(source)) if rows is None else rows
     recognizers = lineup.recognizers if embed else {}

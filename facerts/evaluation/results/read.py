@@ -20,10 +20,6 @@ MAX_SHOWN = 200
 def parse_result(content: Any, where: object) -> Result:
     """A result from what a JSON file holds.
 
-    Args:
-        content: of the file.
-        where: it comes from, for the error.
-
     Raises:
         DataError: it is not a result, or there is more of something than any result has; the sentence names the key.
     """
