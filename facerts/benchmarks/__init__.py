@@ -2,15 +2,15 @@
 
 from facerts.benchmarks.heldout import pairs_from_identities
 from facerts.benchmarks.listed import load_pair_list
-from facerts.benchmarks.open import (
+from facerts.benchmarks.open_benchmark import (
     is_pair_benchmark,
     is_template_benchmark,
     open_benchmark,
     open_benchmarks,
     open_templates,
 )
-from facerts.benchmarks.pairs import PairBenchmark
-from facerts.benchmarks.templates import Roster, TemplateBenchmark
+from facerts.benchmarks.pair_benchmark import PairBenchmark
+from facerts.benchmarks.template_benchmark import Roster, TemplateBenchmark
 
 __all__ = [
     "PairBenchmark",

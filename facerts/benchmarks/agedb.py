@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.benchmarks.listed import FOLDS, LIST_SUFFIXES, build_benchmark, load_pair_list
-from facerts.benchmarks.pairs import PairBenchmark
+from facerts.benchmarks.pair_benchmark import PairBenchmark
 from facerts.datasets.folder import is_image_name
 from facerts.errors import DataError
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from facerts.benchmarks.listed import FOLDS, equal_folds
-from facerts.benchmarks.pairs import PairBenchmark
+from facerts.benchmarks.pair_benchmark import PairBenchmark
 from facerts.datasets.bin_set import BinSet, write_bin
 from facerts.errors import DataError
 

@@ -11,7 +11,7 @@ import posixpath
 from pathlib import Path
 
 from facerts.benchmarks.listed import FOLDS, build_benchmark, count_notes, numbered_lines
-from facerts.benchmarks.pairs import PairBenchmark
+from facerts.benchmarks.pair_benchmark import PairBenchmark
 from facerts.errors import DataError
 
 FRONTAL, PROFILE = "Protocol/Pair_list_F.txt", "Protocol/Pair_list_P.txt"

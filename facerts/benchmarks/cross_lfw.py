@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from facerts.benchmarks.listed import FOLDS, build_benchmark, count_notes, equal_folds, numbered_lines
-from facerts.benchmarks.pairs import PairBenchmark
+from facerts.benchmarks.pair_benchmark import PairBenchmark
 from facerts.errors import DataError
 
 CALFW_PAIRS, CPLFW_PAIRS = "pairs_CALFW.txt", "pairs_CPLFW.txt"

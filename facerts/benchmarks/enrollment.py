@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from facerts.benchmarks.templates import Roster, TemplateBenchmark
+from facerts.benchmarks.template_benchmark import Roster, TemplateBenchmark
 from facerts.datasets.source import Source
 from facerts.errors import DataError
 

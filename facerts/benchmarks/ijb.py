@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.benchmarks.listed import count_notes, numbered_lines
-from facerts.benchmarks.templates import Roster, TemplateBenchmark
+from facerts.benchmarks.template_benchmark import Roster, TemplateBenchmark
 from facerts.datasets.landmarks import LandmarkedFiles
 from facerts.errors import DataError
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from facerts.benchmarks.listed import build_benchmark, numbered_lines
-from facerts.benchmarks.pairs import PairBenchmark
+from facerts.benchmarks.pair_benchmark import PairBenchmark
 from facerts.errors import DataError
 
 PAIRS, XQLFW_PAIRS = "pairs.txt", "xqlfw_pairs.txt"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.benchmarks.pairs import PairBenchmark
+from facerts.benchmarks.pair_benchmark import PairBenchmark
 
 
 def repeated_images(benchmark: PairBenchmark, first: NDArray[np.int64]) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from facerts.benchmarks.listed import count_notes
-from facerts.benchmarks.templates import Roster, TemplateBenchmark
+from facerts.benchmarks.template_benchmark import Roster, TemplateBenchmark
 from facerts.datasets.folder import Files, open_tree
 from facerts.errors import DataError
 

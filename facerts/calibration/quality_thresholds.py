@@ -35,7 +35,7 @@ from facerts.onnx.contract import (
     QualityThreshold,
     store_description,
 )
-from facerts.onnx.packs import is_pack
+from facerts.onnx.model_pack import is_pack
 from facerts.version import __version__
 
 KEEP = (0.99, 0.95, 0.9, 0.8)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from facerts.curation.output_spec import OutputSpec
 from facerts.curation.staging import Staging, staged
-from facerts.datasets.read_ahead import EncodedImage, count_identities, encoded_images, order_by_identity
+from facerts.datasets.encoded_images import EncodedImage, count_identities, encoded_images, order_by_identity
 from facerts.datasets.source import Source
 from facerts.errors import Error
 from facerts.io.files import atomic_write, writing

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from facerts.curation.staging import staged
 from facerts.datasets import Source
-from facerts.datasets.read_ahead import read_ahead
+from facerts.datasets.encoded_images import read_ahead
 from facerts.detection.detector import FaceFinder
 from facerts.embedding import OnnxEmbedder
 from facerts.embedding.aligned import AlignedPhotos

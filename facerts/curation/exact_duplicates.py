@@ -22,7 +22,7 @@ from facerts.curation.identity_pairs import (
     report_pairs,
 )
 from facerts.curation.output_spec import OutputSpec
-from facerts.datasets.read_ahead import read_ahead, row_slices
+from facerts.datasets.encoded_images import read_ahead, row_slices
 from facerts.datasets.source import Source
 from facerts.errors import Error
 from facerts.images import decode

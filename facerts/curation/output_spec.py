@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from facerts.curation.writers import shard_name, write_records, write_shard, write_shuffled_records
-from facerts.datasets.read_ahead import EncodedImage, runs
+from facerts.datasets.encoded_images import EncodedImage, runs
 from facerts.errors import Error
 
 

@@ -9,7 +9,7 @@ from itertools import chain, islice
 from pathlib import Path, PurePosixPath
 
 from facerts.curation.writers import RECORD_FILES, shard_name, write_records, write_shard
-from facerts.datasets.read_ahead import (
+from facerts.datasets.encoded_images import (
     EncodedImage,
     encoded_image,
     order_by_identity,

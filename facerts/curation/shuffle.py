@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from facerts.curation.curation_job import JobOptions, open_job
 from facerts.curation.output_spec import OutputSpec
-from facerts.datasets.read_ahead import EncodedImage, encoded_image, read_ahead
+from facerts.datasets.encoded_images import EncodedImage, encoded_image, read_ahead
 from facerts.datasets.source import Source
 from facerts.io.files import writing
 from facerts.io.progress import track

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from facerts.datasets.read_ahead import EncodedImage
+from facerts.datasets.encoded_images import EncodedImage
 from facerts.datasets.recordio import pack_labeled, write_record
 from facerts.images import CROP_SIZE
 from facerts.io.files import atomic_write

@@ -13,7 +13,7 @@ from facerts.detection.scrfd import SCRFD, is_scrfd
 from facerts.detection.yunet import YuNet
 from facerts.errors import Error, ModelError, did_you_mean
 from facerts.hub.fetch import downloadable_models, find_or_download
-from facerts.onnx.packs import is_pack, read_signature
+from facerts.onnx.model_pack import is_pack, read_signature
 
 __all__ = [
     "DETECTORS",

@@ -20,7 +20,7 @@ from facerts.detection.detector import Detection, largest_first
 from facerts.detection.nms import nms
 from facerts.errors import ModelError
 from facerts.io.files import sha256_file
-from facerts.onnx.packs import ModelSignature, find_in_pack, is_pack, signature_of
+from facerts.onnx.model_pack import ModelSignature, find_in_pack, is_pack, signature_of
 from facerts.onnx.session import open_session, run_session
 
 Floats = NDArray[np.float64]

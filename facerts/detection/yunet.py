@@ -17,7 +17,7 @@ from facerts.detection.detector import Detection, largest_first
 from facerts.detection.nms import nms
 from facerts.errors import ModelError
 from facerts.onnx.dynamic_shape import make_shape_dynamic
-from facerts.onnx.packs import ModelSignature, signature_of
+from facerts.onnx.model_pack import ModelSignature, signature_of
 from facerts.onnx.session import open_session, run_session
 
 Floats = NDArray[np.float32]

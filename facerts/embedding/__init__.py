@@ -1,9 +1,9 @@
 """Aligned crops to embeddings and quality, through ONNX Runtime or from a table computed elsewhere."""
 
+from facerts.embedding.embedding_table import EmbeddingTable, load_table
 from facerts.embedding.onnx_embedder import OnnxEmbedder, OnnxModel, load_embedder
 from facerts.embedding.onnx_quality import OnnxQuality, load_quality
 from facerts.embedding.outputs import Embedder, FaceOutputs
-from facerts.embedding.table import EmbeddingTable, load_table
 from facerts.onnx.contract import read_description
 
 __all__ = [

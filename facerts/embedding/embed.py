@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.datasets.source import Source
+from facerts.embedding.embedding_table import EmbeddingTable
 from facerts.embedding.outputs import CropScore, Embedder, FaceOutputs, Scores
-from facerts.embedding.table import EmbeddingTable
 from facerts.io.map_ahead import map_ahead
 from facerts.io.progress import track
 

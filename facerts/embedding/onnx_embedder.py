@@ -16,12 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.embedding.outputs import FaceOutputs
-from facerts.embedding.packs import find_recognizer
+from facerts.embedding.pack_recognizer import find_recognizer
 from facerts.errors import ModelError
 from facerts.images import CROP_SIZE
 from facerts.io.files import sha256_file
 from facerts.onnx.contract import Description, InputSpec, find_description
-from facerts.onnx.packs import is_pack
+from facerts.onnx.model_pack import is_pack
 from facerts.onnx.session import metadata_of, open_session, run_session
 
 Floats = NDArray[np.float32]

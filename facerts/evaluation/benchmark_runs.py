@@ -15,15 +15,15 @@ from numpy.typing import NDArray
 from facerts.benchmarks import PairBenchmark, is_template_benchmark, open_benchmarks, open_templates
 from facerts.benchmarks.enrollment import templates_from_identities
 from facerts.benchmarks.repeated import repeated_images
-from facerts.benchmarks.templates import TemplateBenchmark
+from facerts.benchmarks.template_benchmark import TemplateBenchmark
 from facerts.datasets import Source
 from facerts.datasets.fingerprint import ImageHashes, hash_images
 from facerts.datasets.landmarks import LandmarkedFiles
 from facerts.embedding.aligned import alignment_notes
 from facerts.embedding.embed import AnyEmbedder
+from facerts.embedding.embedding_table import EmbeddingTable
 from facerts.embedding.outputs import FaceOutputs
 from facerts.embedding.search import Backend
-from facerts.embedding.table import EmbeddingTable
 from facerts.errors import DataError, Error
 from facerts.evaluation.channel_probe import channel_probe
 from facerts.evaluation.evaluation_options import (

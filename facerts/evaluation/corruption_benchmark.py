@@ -15,8 +15,8 @@ from facerts.datasets.source import Source
 from facerts.detection.detector import Detector
 from facerts.embedding.aligned import alignment_notes
 from facerts.embedding.embed import AnyEmbedder, concatenate
+from facerts.embedding.embedding_table import EmbeddingTable
 from facerts.embedding.outputs import CropScore, Embedder, FaceOutputs
-from facerts.embedding.table import EmbeddingTable
 from facerts.errors import Error
 from facerts.evaluation.baselines import crop_scores
 from facerts.evaluation.evaluation_options import (

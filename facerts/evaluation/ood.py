@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from facerts.datasets.fingerprint import hash_images
 from facerts.embedding.aligned import alignment_notes
 from facerts.embedding.embed import AnyEmbedder
+from facerts.embedding.embedding_table import EmbeddingTable
 from facerts.embedding.outputs import FaceOutputs
-from facerts.embedding.table import EmbeddingTable
 from facerts.errors import Error
 from facerts.evaluation.evaluation_options import (
     DEFAULT_OPTIONS,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from facerts.benchmarks.pairs import PairBenchmark, subjects_of_pairs
+from facerts.benchmarks.pair_benchmark import PairBenchmark, subjects_of_pairs
 from facerts.embedding.embed import embed_source
 from facerts.embedding.outputs import Embedder, FaceOutputs
 from facerts.errors import Error

@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.benchmarks.pairs import PairBenchmark, subjects_of_pairs
+from facerts.benchmarks.pair_benchmark import PairBenchmark, subjects_of_pairs
 from facerts.embedding.embed import AnyEmbedder
+from facerts.embedding.embedding_table import EmbeddingTable
 from facerts.embedding.outputs import Embedder, FaceOutputs
-from facerts.embedding.table import EmbeddingTable
 from facerts.errors import Error, ModelError
 from facerts.io.progress import progress_bar
 from facerts.metrics.all_pairs import AllPairs, all_pairs

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.benchmarks.templates import TemplateBenchmark
+from facerts.benchmarks.template_benchmark import TemplateBenchmark
 from facerts.embedding.outputs import FaceOutputs
 from facerts.errors import DataError
 from facerts.evaluation.pair_verification import point, rate_name

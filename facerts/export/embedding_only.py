@@ -14,7 +14,7 @@ from facerts.embedding import FaceOutputs, OnnxEmbedder, load_embedder
 from facerts.errors import Error, ModelError
 from facerts.export.parity import Parity, check_crops, compare_outputs
 from facerts.onnx.contract import Description, InputSpec, store_description
-from facerts.onnx.graph import keep_outputs, load_graph
+from facerts.onnx.graph_edit import keep_outputs, load_graph
 
 SUFFIX = ".onnx"
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.curation.identity_means import leave_one_out_cosines, rows_by_label
-from facerts.datasets.open import open_images, open_source
+from facerts.datasets.open_source import open_images, open_source
 from facerts.datasets.source import Source, Subset
 from facerts.embedding.search import find
 from facerts.errors import DataError, Error, ModelError

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from facerts.datasets.folder import Files
-from facerts.datasets.open import open_images
+from facerts.datasets.open_source import open_images
 from facerts.datasets.source import Source
 from facerts.detection import AutoDetector, FaceFinder, open_face_finder
 from facerts.embedding import FaceOutputs, OnnxEmbedder, load_embedder

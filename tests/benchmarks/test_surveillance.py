@@ -13,7 +13,7 @@ from facerts.benchmarks import (
     is_template_benchmark,
     open_templates,
 )
-from facerts.benchmarks.templates import Roster
+from facerts.benchmarks.template_benchmark import Roster
 from facerts.datasets.synthetic import draw_face
 from facerts.errors import DataError
 from facerts.images import encode_jpeg

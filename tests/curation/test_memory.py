@@ -16,7 +16,7 @@ from facerts.curation.shuffle import shuffle
 from facerts.curation.split import split
 from facerts.curation.writers import write_shard
 from facerts.datasets import open_source
-from facerts.datasets.read_ahead import EncodedImage
+from facerts.datasets.encoded_images import EncodedImage
 from facerts.datasets.source import Source
 
 PICTURE = 2000

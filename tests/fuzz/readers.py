@@ -29,7 +29,7 @@ from facerts.benchmarks.listed import load_pair_list
 from facerts.curation.pack import pack_records
 from facerts.datasets import Source, open_source
 from facerts.datasets.bin_set import write_bin
-from facerts.datasets.open import open_images
+from facerts.datasets.open_source import open_images
 from facerts.datasets.synthetic import draw_face, write_synthetic_faces
 from facerts.datasets.synthetic_source import SyntheticSource
 from facerts.embedding import read_description

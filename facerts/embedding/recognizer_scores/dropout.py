@@ -13,7 +13,7 @@ from facerts.embedding.onnx_embedder import Floats, OnnxEmbedder, OnnxModel
 from facerts.embedding.outputs import CropScore, Scores
 from facerts.errors import ModelError
 from facerts.images import CROP_SIZE
-from facerts.onnx.graph import WEIGHTED, constant_names, keep_outputs, load_graph, reads
+from facerts.onnx.graph_edit import WEIGHTED, constant_names, keep_outputs, load_graph, reads
 from facerts.onnx.session import open_session, run_session
 
 if TYPE_CHECKING:

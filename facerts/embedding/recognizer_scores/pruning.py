@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from facerts.embedding.onnx_embedder import OnnxEmbedder
 from facerts.embedding.outputs import CropScore, Scores
 from facerts.errors import Error, ModelError
-from facerts.onnx.graph import WEIGHTED, constant_names, constants, load_graph
+from facerts.onnx.graph_edit import WEIGHTED, constant_names, constants, load_graph
 
 if TYPE_CHECKING:
     from onnx import GraphProto, TensorProto

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from facerts.benchmarks import PairBenchmark, is_pair_benchmark, open_benchmarks
 from facerts.benchmarks.listed import LIST_SUFFIXES
-from facerts.benchmarks.pairs import subjects_of_pairs
+from facerts.benchmarks.pair_benchmark import subjects_of_pairs
 from facerts.datasets import Source, open_source
 from facerts.datasets.changed import degraded_at_random
 from facerts.datasets.fingerprint import ImageHashes, hash_images

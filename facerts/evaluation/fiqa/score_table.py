@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
+from facerts.embedding.embedding_table import NAMES, EmbeddingTable
 from facerts.embedding.outputs import FaceOutputs, Scores
-from facerts.embedding.table import NAMES, EmbeddingTable
 from facerts.errors import DataError
 
 NAME_COLUMNS = ("image", *NAMES)

@@ -19,7 +19,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from facerts.errors import ModelError, first_line
 from facerts.onnx.contract import Description, find_description
-from facerts.onnx.graph import load_graph
+from facerts.onnx.graph_edit import load_graph
 from facerts.training.nn.twin_heads import FaceNetwork
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from facerts.embedding import FaceOutputs, OnnxEmbedder
 from facerts.errors import ModelError
-from facerts.export.graph import append, same_opset, tensor_names, unused
+from facerts.export.merge_graphs import append, same_opset, tensor_names, unused
 from facerts.onnx.contract import Description
 from facerts.training.export.onnx_file import write_module
 from facerts.training.posthoc.features import TAP, Features

@@ -16,13 +16,13 @@ from facerts.datasets import Source, open_source
 from facerts.embedding import OnnxEmbedder, load_embedder
 from facerts.embedding.onnx_quality import load_quality
 from facerts.embedding.output_cache import OutputCache
-from facerts.embedding.packs import find_recognizer
+from facerts.embedding.pack_recognizer import find_recognizer
 from facerts.errors import DataError, Error, MissingExtraError, ModelError, did_you_mean, problems_text
 from facerts.export.parity import Parity, check_crops, compare_outputs
 from facerts.hub.registry import find_shipped
 from facerts.images import CROP_SIZE
 from facerts.onnx.contract import Description
-from facerts.onnx.packs import is_pack
+from facerts.onnx.model_pack import is_pack
 from facerts.training.export.onnx_file import add_description, appearing
 from facerts.training.methods import METHODS, Method
 from facerts.training.plain_yaml import parse_yaml

@@ -7,7 +7,7 @@ from pathlib import Path
 from facerts.errors import MissingExtraError
 from facerts.images import CROP_SIZE
 from facerts.onnx.contract import SCHEMA, Description, InputSpec
-from facerts.onnx.packs import ModelSignature, find_in_pack
+from facerts.onnx.model_pack import ModelSignature, find_in_pack
 
 # Recognizers of insightface's own packs, whose graphs do not normalize the crops themselves.
 KNOWN = frozenset({"w600k_r50", "w600k_mbf", "glintr100"})

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from facerts.errors import ModelError
-from facerts.onnx import packs
-from facerts.onnx.packs import ModelSignature, find_in_pack, is_pack
+from facerts.onnx.model_pack import ModelSignature, find_in_pack, is_pack
 from tests.foreign import SIZE, write_embedder
 
 
@@ -87,7 +86,7 @@ def test_only_the_onnx_files_of_a_zip_are_unpacked_up_to_a_limit(
         "one.onnx",
         "two.onnx",
     }
-    monkeypatch.setattr(packs, "MAX_PACK_BYTES", 1000)
+    monkeypatch.setattr(model_pack, "MAX_PACK_BYTES", 1000)
     with pytest.raises(
         ModelError, match=r"buffalo\.zip: its \.onnx files have .* more than the limit of 1,000"
     ):

@@ -13,9 +13,9 @@ from facerts.benchmarks.cross_lfw import CALFW_PAIRS, CPLFW_PAIRS, load_calfw, l
 from facerts.benchmarks.ijb import is_ijb, load_ijb
 from facerts.benchmarks.lfw import PAIRS, XQLFW_PAIRS, load_lfw, load_xqlfw
 from facerts.benchmarks.listed import LIST_SUFFIXES, load_pair_list
-from facerts.benchmarks.pairs import PairBenchmark
+from facerts.benchmarks.pair_benchmark import PairBenchmark
 from facerts.benchmarks.surveillance import is_scface, is_tinyface, load_scface, load_tinyface
-from facerts.benchmarks.templates import TemplateBenchmark
+from facerts.benchmarks.template_benchmark import TemplateBenchmark
 from facerts.errors import DataError
 
 
