@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from facerts.curation.staging import staged
 from facerts.datasets import Source
 from facerts.datasets.encoded_images import read_ahead
+from facerts.datasets.source import WrappedSource
 from facerts.detection.detector import FaceFinder
 from facerts.embedding import OnnxEmbedder
 from facerts.embedding.aligned import AlignedPhotos
@@ -120,22 +121,12 @@ def images_sha256(source: Source) -> str:
     return digest.hexdigest()
 
 
-class _BlackIfUnreadable(Source):
+class _BlackIfUnreadable(WrappedSource):
     """A source whose unreadable images are black; ``problems`` has the reasons."""
 
     def __init__(self, source: Source) -> None:
-        self.name, self.labels, self.identities = source.name, source.labels, source.identities
+        super().__init__(source)
         self.problems: dict[int, str] = {}
-        self._source = source
-
-    def __len__(self) -> int:
-        return len(self._source)
-
-    def key(self, index: int) -> str:
-        return self._source.key(index)
-
-    def read(self, index: int) -> bytes:
-        return self._source.read(index)
 
     def crop(self, index: int) -> NDArray[np.uint8]:
         try:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 
 import numpy as np
 
-from facerts.datasets.source import Source
+from facerts.datasets.source import Source, WrappedSource
 
 
-class Relabeled(Source):
+class Relabeled(WrappedSource):
     """A source whose identities are renamed.
 
     Args:
@@ -21,27 +21,14 @@ class Relabeled(Source):
 
     def __init__(self, source: Source, names: Sequence[str], prefixes: Sequence[str]) -> None:
         assert source.labels is not None
-        self.name = source.name
-        self._source = source
+        super().__init__(source)
         self._prefixes = list(prefixes)
         self.identities = sorted(set(names))
         number = {name: label for label, name in enumerate(self.identities)}
         self.labels = np.array([number[name] for name in names], dtype=np.int64)[source.labels]
-
-    def __len__(self) -> int:
-        return len(self._source)
 
     def key(self, index: int) -> str:
         assert self._source.labels is not None
         prefix = self._prefixes[self._source.labels[index]]
         key = PurePosixPath(self._source.key(index))
         return str(key.with_name(prefix + key.name)) if prefix else str(key)
-
-    def location(self, index: int) -> str:
-        return self._source.location(index)
-
-    def file_of(self, index: int) -> Path | None:
-        return self._source.file_of(index)
-
-    def read(self, index: int) -> bytes:
-        return self._source.read(index)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.datasets.source import Source
+from facerts.datasets.source import Source, WrappedSource
 from facerts.images import encode_png
 from facerts.images.corruptions import degrade
 
@@ -20,7 +20,7 @@ DEGRADED_BY = ("blur", "low_resolution", "jpeg", "noise", "occlusion", "light")
 _CHOICE, _DEGRADATION = 0xF19A, 0xF19B
 
 
-class ChangedCrops(Source):
+class ChangedCrops(WrappedSource):
     """The crops of another source, each changed in a reproducible way.
 
     Args:
@@ -30,18 +30,9 @@ class ChangedCrops(Source):
     """
 
     def __init__(self, source: Source, name: str, change: Change, identity: str | None = None) -> None:
+        super().__init__(source)
         self.name = f"{source.name}, {name}"
-        self.labels, self.identities, self.other_files = source.labels, source.identities, source.other_files
-        self._source, self._change, self._identity = source, change, identity
-
-    def __len__(self) -> int:
-        return len(self._source)
-
-    def key(self, index: int) -> str:
-        return self._source.key(index)
-
-    def location(self, index: int) -> str:
-        return self._source.location(index)
+        self._change, self._identity = change, identity
 
     def read(self, index: int) -> bytes:
         return encode_png(self.crop(index))

@@ -73,6 +73,30 @@ class Source(ABC):
         return "" if type(self).crop is Source.crop else None
 
 
+class WrappedSource(Source):
+    """The images of another source, of which a subclass changes something."""
+
+    def __init__(self, source: Source) -> None:
+        self.name, self.other_files = source.name, source.other_files
+        self.labels, self.identities = source.labels, source.identities
+        self._source = source
+
+    def __len__(self) -> int:
+        return len(self._source)
+
+    def key(self, index: int) -> str:
+        return self._source.key(index)
+
+    def location(self, index: int) -> str:
+        return self._source.location(index)
+
+    def file_of(self, index: int) -> Path | None:
+        return self._source.file_of(index)
+
+    def read(self, index: int) -> bytes:
+        return self._source.read(index)
+
+
 class Subset(Source):
     """A subset of another source's images, in the given order; labels are renumbered without gaps."""
 

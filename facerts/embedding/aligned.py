@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.datasets import Joined, Source, Subset
+from facerts.datasets.source import WrappedSource
 from facerts.detection.detector import FaceFinder
 from facerts.errors import Error
 from facerts.images import CROP_SIZE, decode, fit_crop
@@ -15,30 +16,17 @@ from facerts.images.align import TEMPLATE, align
 _READ_AS_CROPS = (Source.crop, Subset.crop, Joined.crop)
 
 
-class AlignedPhotos(Source):
+class AlignedPhotos(WrappedSource):
     """A source of photos as a source of crops: the largest face of each photo is detected and aligned.
 
     If no face is found, the center of the photo is cropped.
     """
 
     def __init__(self, photos: Source, detector: FaceFinder) -> None:
-        self.name, self.labels, self.identities = photos.name, photos.labels, photos.identities
-        self._photos = photos
+        super().__init__(photos)
         self._detector = detector
         # Distance between the eyes by photo; None if no face was found.
         self._sizes: dict[int, float | None] = {}
-
-    def __len__(self) -> int:
-        return len(self._photos)
-
-    def key(self, index: int) -> str:
-        return self._photos.key(index)
-
-    def location(self, index: int) -> str:
-        return self._photos.location(index)
-
-    def read(self, index: int) -> bytes:
-        return self._photos.read(index)
 
     def crop(self, index: int) -> NDArray[np.uint8]:
         image = decode(self.read(index), where=self.location(index))

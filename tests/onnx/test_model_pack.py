@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from facerts.errors import ModelError
+from facerts.onnx import model_pack
 from facerts.onnx.model_pack import ModelSignature, find_in_pack, is_pack
 from tests.foreign import SIZE, write_embedder
 
