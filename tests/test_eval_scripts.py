@@ -20,7 +20,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from facerts.benchmarks import PairBenchmark, pairs_from_identities
+from facerts.benchmarks import pairs_from_identities
 from facerts.benchmarks.bin_sets import save_bin
 from facerts.datasets import open_source
 from facerts.datasets.synthetic import write_non_faces, write_synthetic_faces
@@ -32,17 +32,16 @@ from facerts.evaluation.evaluation_options import EvaluationOptions
 from facerts.evaluation.ood import run_ood
 from facerts.evaluation.result_folder import load_result
 from facerts.images.align import TEMPLATE
+from facerts.metrics.resample import subject_counts
 from tests.evaluation.conftest import Plain
 from tests.scripts import run_script
 from tests.shipped import write_model
-
-pytestmark = pytest.mark.slow
 
 EVAL = Path(__file__).parents[1] / "eval"
 FMR = 0.05
 
 
-class Doubtful(Plain):
+class RedOnly(Plain):
     """Sees red alone, in its v too, which it has as RTS has it: its quality is −log v."""
 
     method = "rts"
@@ -54,17 +53,13 @@ class Doubtful(Plain):
 
 
 @pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two benchmarks of drawn people: "first" and "second"."""
+def data(tmp_path_factory: pytest.TempPathFactory, few_replicates: None) -> Path:
+    """A benchmark of synthetic people."""
     folder = tmp_path_factory.mktemp("benchmarks")
-    for name, seed in (("first", 11), ("second", 12)):
-        write_synthetic_faces(folder / f"{name}_people", identities=20, images=4, seed=seed)
-        save_bin(benchmark(folder / f"{name}_people"), folder / f"{name}.bin")
+    write_synthetic_faces(folder / "first_people", identities=20, images=4, seed=11)
+    pairs = pairs_from_identities(open_source(folder / "first_people"), genuine=100, impostors=100, seed=2)
+    save_bin(pairs, folder / "first.bin")
     return folder
-
-
-def benchmark(people: Path) -> PairBenchmark:
-    return pairs_from_identities(open_source(people), genuine=100, impostors=100, seed=2)
 
 
 @pytest.fixture(scope="module")
@@ -75,14 +70,12 @@ def results(
     folder = tmp_path_factory.mktemp("results")
     options = EvaluationOptions(fmr=FMR, flip=False)
     found = {}
-    for embedder in (Plain("plain", "a" * 64), Doubtful("doubtful", "b" * 64)):
+    for embedder in (Plain("plain", "a" * 64), RedOnly("red", "b" * 64)):
         out = found[embedder.name] = folder / embedder.name
-        run_pairs(
-            embedder, ["verification", "reject"], [data / "first.bin", data / "second.bin"], out, options
-        )
+        run_pairs(embedder, ["verification", "reject"], [data / "first.bin"], out, options)
         faces = [str(drawn_faces), str(data / "first_people")]
         run_ood(embedder, faces, [str(non_faces)], out, options)
-        run_corruptions(embedder, [str(drawn_faces)], out, options, images=40)
+        run_corruptions(embedder, [str(drawn_faces)], out, options, images=12)
     return found
 
 
@@ -126,23 +119,22 @@ def module(monkeypatch: pytest.MonkeyPatch) -> Any:
     return load
 
 
-def test_the_density_of_t_has_its_area_mode_and_mean_where_the_paper_says(module: Any) -> None:
+def test_the_density_of_t_has_its_area_mode_and_mean_where_the_paper_says(
+    module: Any, tmp_path: Path
+) -> None:
     density = module("fig3_temperature_density").temperature_density
-    t = np.linspace(1e-4, 200, 2_000_001)
+    t = np.linspace(1e-4, 200, 400_001)
     for delta, v in ((3, 0.7), (8, 2.0), (16, 1.0), (32, 0.5)):
         values, step = density(t, delta, v), t[1] - t[0]
         assert values.sum() * step == pytest.approx(1, abs=2e-3)
         assert t[np.argmax(values)] == pytest.approx(v, abs=2 * step)
         assert (t * values).sum() * step == pytest.approx(v * delta / (delta - 2), rel=2e-3)
-
-
-def test_figure_3_names_every_delta_and_v(tmp_path: Path) -> None:
     ran = script("fig3_temperature_density", "--delta", 4, 64, "--v", 0.25, 3, "--out", tmp_path / "f.svg")
     assert ran.returncode == 0, ran.stderr
     assert all(label in texts(tmp_path / "f.svg") for label in ("δ = 4", "δ = 64", "v = 0.25", "v = 3"))
 
 
-def test_figure_6_shows_the_kept_pictures_from_the_lowest_uncertainty_to_the_highest(
+def test_figure_6_shows_the_kept_images_from_the_lowest_uncertainty_to_the_highest(
     tmp_path: Path, results: dict[str, Path]
 ) -> None:
     ran = script("fig6_sorted_faces", results["plain"], "--of", "ood/faces", "--out", tmp_path / "f.html")
@@ -153,13 +145,14 @@ def test_figure_6_shows_the_kept_pictures_from_the_lowest_uncertainty_to_the_hig
     rows, ends = arrays["ood/faces/shown_rows"], arrays["ood/faces/shown_ends"]
     order = np.argsort(arrays["ood/faces/uncertainty"][rows], kind="stable")
     assert re.findall(r'title="([^"]*)"', page) == arrays["ood/faces/names"][rows][order].tolist()
-    pictures = [
-        b64encode(one.tobytes()).decode() for one in np.split(arrays["ood/faces/shown_jpeg"], ends[:-1])
+    images = [
+        b64encode(data.tobytes()).decode() for data in np.split(arrays["ood/faces/shown_jpeg"], ends[:-1])
     ]
-    assert re.findall(r"base64,([^\"]*)", page) == [pictures[place] for place in order]
+    assert re.findall(r"base64,([^\"]*)", page) == [images[place] for place in order]
 
 
-def test_crops_of_the_packages_pictures_are_squares_of_them_and_the_same_every_time(
+@pytest.mark.slow
+def test_crops_of_the_packages_images_are_squares_of_them_and_the_same_every_time(
     tmp_path: Path, module: Any
 ) -> None:
     ran = script("sample_images", "--out", tmp_path / "a", "--crops", 2)
@@ -171,7 +164,7 @@ def test_crops_of_the_packages_pictures_are_squares_of_them_and_the_same_every_t
     plane = np.arange(90, dtype=np.uint8)[:, None, None] * np.ones((1, 200, 3), dtype=np.uint8)
     for seed in range(20):
         square = module("sample_images").square(plane, np.random.default_rng(seed))
-        # A square is no less high than wide: rows rise as in the picture, over 32 to 90 of them.
+        # A square is no less high than wide: rows rise as in the image, over 32 to 90 of them.
         assert (np.diff(square[:, 0, 0].astype(int)) >= 0).all()
         assert 30 <= np.ptp(square[:, 0, 0]) <= 89
 
@@ -181,7 +174,7 @@ def seeds(tmp_path_factory: pytest.TempPathFactory, results: dict[str, Path]) ->
     """Two methods with two training runs each, of which the second runs are the same model."""
     folder = tmp_path_factory.mktemp("seeds")
     for name, model in (
-        ("a_seed1", "plain"), ("a_seed2", "doubtful"), ("b_seed1", "doubtful"), ("b_seed2", "doubtful")
+        ("a_seed1", "plain"), ("a_seed2", "red"), ("b_seed1", "red"), ("b_seed2", "red")
     ):  # fmt: skip
         shutil.copytree(results[model], folder / name)
     return folder
@@ -221,7 +214,7 @@ def test_a_paper_table_has_means_over_seeds_and_paired_differences(
     means, differences = paper_tables(
         seeds, "reference=a", "b", "its norm=a:norm", *PAPER_TABLE, "--figure", tmp_path / "f.svg"
     )
-    plain, doubtful = (content(results[name]) for name in ("plain", "doubtful"))
+    plain, red = (content(results[name]) for name in ("plain", "red"))
     header, reference, b, norm = means
     assert header == [
         *("", "seeds", "first, accuracy", "non-faces, AUROC", "non-faces, TNR@TPR95"),
@@ -243,26 +236,27 @@ def test_a_paper_table_has_means_over_seeds_and_paired_differences(
 
     places = [2, 3, 4, 5, 6, 8]
     for row, score in ((reference, "quality"), (norm, "norm")):
-        expected = [student(both, ".2f") for both in zip(of(plain, score), of(doubtful, score), strict=True)]
+        expected = [student(both, ".2f") for both in zip(of(plain, score), of(red, score), strict=True)]
         assert [row[place] for place in places] == expected
     assert [row[:2] for row in differences[1:]] == [["b", "2"], ["its norm", "2"]]
-    for place, ours, theirs in zip(places, of(doubtful), of(plain), strict=True):
+    for place, ours, theirs in zip(places, of(red), of(plain), strict=True):
         assert differences[1][place].partition(" {")[0] == student([ours - theirs, 0], "+.2f")
         assert ("{" in differences[1][place]) == (place < 8)
     # The second runs are the same, so that half of the difference of the first ones remains, on any images.
     low, high = differences[1][3].partition(" {")[2].rstrip("}").split(", ")
-    assert float(low) <= 50 * (of(doubtful)[1] - of(plain)[1]) <= float(high)
+    assert float(low) <= 50 * (of(red)[1] - of(plain)[1]) <= float(high)
     shown = texts(tmp_path / "f.svg")
     assert all(label in shown for label in ("difference from reference", "its norm", "degraded, AUROC"))
 
 
+@pytest.mark.slow
 def test_clean_faces_are_separated_from_degraded_ones_of_all_kinds_and_of_one(
     seeds: Path, results: dict[str, Path]
 ) -> None:
     columns = ["--measures", "blur/0.6, AUROC", "degraded, AUROC"]
     means, _ = paper_tables(seeds, "a", "b", *PAPER_TABLE, "--steps", "blur/0.6", *columns)
     assert means[0] == ["", "seeds", *columns[1:]]
-    _, arrays = load_result(results["doubtful"])
+    _, arrays = load_result(results["red"])
     steps = {
         "degraded, AUROC": r"corruptions/faces/\w+/(0\.[468]|1)/quality",
         "blur/0.6, AUROC": "corruptions/faces/blur/0.6/quality",
@@ -274,12 +268,8 @@ def test_clean_faces_are_separated_from_degraded_ones_of_all_kinds_and_of_one(
         assert means[2][means[0].index(name)] == student([expected, expected], ".2f")
 
 
-@pytest.fixture
-def scales(module: Any) -> Any:
-    return module("scale_scores")
-
-
-def test_scores_of_scales_are_the_means_and_the_mode_of_the_gamma_with_these_moments(scales: Any) -> None:
+def test_scores_of_scales_are_the_means_and_the_mode_of_the_gamma_with_these_moments(module: Any) -> None:
+    scales = module("scale_scores")
     v = np.random.default_rng(3).gamma(4.0, size=(50, 16))
     found = {name: score(np.log(v)) for name, score in scales.SCORES.items()}
     np.testing.assert_allclose(np.exp(found["arithmetic mean"]), v.mean(axis=1))
@@ -291,6 +281,7 @@ def test_scores_of_scales_are_the_means_and_the_mode_of_the_gamma_with_these_mom
     np.testing.assert_allclose(scales.SCORES["mode of t"](equal), 1.7)
 
 
+@pytest.mark.slow
 def test_scores_of_scales_are_compared_on_models_of_rts_only(
     tmp_path: Path, drawn_faces: Path, non_faces: Path
 ) -> None:
@@ -304,6 +295,7 @@ def test_scores_of_scales_are_compared_on_models_of_rts_only(
     assert "has no output log_scale; only models trained with rts do" in rejected.stderr
 
 
+@pytest.mark.slow
 def test_a_paper_table_needs_runs_with_a_common_seed(seeds: Path, tmp_path: Path) -> None:
     ran = script("paper_tables", seeds, "c")
     assert ran.returncode == 2
@@ -352,12 +344,13 @@ def test_photos_are_aligned_by_a_detector_and_others_left_out(
     assert written == sorted(str(Path(people.key(index)).with_suffix("")) for index in kept)
 
 
+@pytest.mark.slow
 def test_several_sources_of_non_faces_are_measured_one_by_one_too(
     drawn_faces: Path, non_faces: Path, tmp_path: Path
 ) -> None:
     write_non_faces(tmp_path / "more", images=12, seed=9)
     others = [str(non_faces), str(tmp_path / "more")]
-    for label, embedder in (("a", Plain("plain", "a" * 64)), ("b", Doubtful("doubtful", "b" * 64))):
+    for label, embedder in (("a", Plain("plain", "a" * 64)), ("b", RedOnly("red", "b" * 64))):
         run_ood(
             embedder, [str(drawn_faces)], others, tmp_path / f"{label}_seed1", EvaluationOptions(flip=False)
         )
@@ -366,3 +359,24 @@ def test_several_sources_of_non_faces_are_measured_one_by_one_too(
         by = content(tmp_path / f"{label}_seed1")["ood"]["by"]["quality"]["per_out_source"]
         for name in ("things", "more"):
             assert row[means[0].index(f"non-faces {name}, AUROC")] == f"{100 * by[name]['auroc']:.2f}"
+
+
+def test_a_rate_of_pairs_is_resampled_by_people(module: Any) -> None:
+    """Against a loop over the resamples: a pair of one person counts as often as it, others as often as both."""
+    random = np.random.default_rng(0)
+    first, second = random.integers(0, 5, (2, 60))
+    counted, among = random.random((2, 60)) > 0.4
+    shares = []
+    for counts in subject_counts(5, 1000, seed=0):
+        weights = np.where(first == second, counts[first], counts[first] * counts[second]) * among
+        if weights.sum():
+            shares.append(np.average(counted, weights=weights))
+    low, high = np.quantile(shares, [0.025, 0.975])
+    rate = module("common").rate_of_pairs
+    assert rate(counted, among, (first, second)) == f"{counted[among].mean():.4f} [{low:.4f}, {high:.4f}]"
+    nothing = np.zeros(60, dtype=bool)
+    assert rate(nothing, among, (first, second), rule_of_three=True) == "0.0000 [0.0000, 0.6000]"
+    assert rate(counted, nothing, (first, second)) == "–"
+    by_person = module("common").resampled_rate(np.array([1.0, 0, 2]), np.array([1.0, 2, 3]))
+    assert by_person[0] == 0.5
+    assert ((by_person >= 0) & (by_person <= 1)).all()

@@ -49,10 +49,11 @@ def test_areas_and_correlations_are_those_of_slow_loops(people: Path, model: Pat
     clean = np.stack([source.crop(index) for index in range(len(source))])
     degraded, severities, kinds = [], [], []
     for index, crop in enumerate(clean):
-        random = np.random.default_rng((0, index, 0xDE61))
+        random = np.random.default_rng((0, index, 0xF19A))
+        random.random()
         kinds.append(KINDS[random.integers(6)])
-        severities.append(random.random())
-        degraded.append(degrade(crop, kinds[-1], severities[-1], (0, index, 0xDE62)))
+        severities.append(1 - random.random())
+        degraded.append(degrade(crop, kinds[-1], severities[-1], (0, index, 0xF19B)))
     mirror = open_recognizer_scores(embedder, ["mirror"])["mirror"]
     qualities = [mirror(clean), mirror(np.stack(degraded))]
     embeddings = [embedder(clean).embedding, embedder(np.stack(degraded)).embedding]

@@ -185,6 +185,8 @@ def test_errors_are_found_before_anything_is_trained(
 def plan(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     """The script's module and the runs that it plans for the given arguments."""
     monkeypatch.syspath_prepend(SCRIPT.parent)
+    for name in ("FACERTS_DATA", "FACERTS_MODELS", "ALIGNED"):
+        monkeypatch.setenv(name, f"/{name.lower()}")
     script = importlib.import_module("train_and_evaluate")
 
     def planned(*arguments: object) -> Any:
@@ -257,11 +259,7 @@ def test_only_changed_steps_run_again(
     assert started == ["train", "export", "train"]
 
 
-def test_the_papers_runs_have_complete_recipes_that_differ(
-    monkeypatch: pytest.MonkeyPatch, plan: Callable[..., Any]
-) -> None:
-    for name in ("FACERTS_DATA", "FACERTS_MODELS", "ALIGNED"):
-        monkeypatch.setenv(name, f"/{name.lower()}")
+def test_the_papers_runs_have_complete_recipes_that_differ(plan: Callable[..., Any]) -> None:
     papers = SCRIPT.parent / "papers"
     for path in sorted(set(papers.glob("*.args")) - {papers / "common.args"}):
         common = f"@{papers / 'common.args'}"

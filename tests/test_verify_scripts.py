@@ -7,7 +7,6 @@ from itertools import combinations
 from pathlib import Path
 
 import numpy as np
-import pytest
 from numpy.typing import NDArray
 
 from facerts.images import encode_jpeg, encode_png
@@ -50,7 +49,6 @@ def brightness(crops: Crop) -> NDArray[np.float64]:
     return (crops.reshape(len(crops), -1).mean(axis=1) - 127.5) / 127.5
 
 
-@pytest.mark.slow
 def test_the_table_of_lfw_has_the_error_rates_of_the_pairs_that_are_decided(tmp_path: Path) -> None:
     model = write_matcher(tmp_path / "matcher.onnx")
     for person, name in enumerate(PEOPLE):
@@ -88,7 +86,6 @@ def test_the_table_of_lfw_has_the_error_rates_of_the_pairs_that_are_decided(tmp_
     assert "LFW, crops: 0 pairs with an error" in ran.stdout
 
 
-@pytest.mark.slow
 def test_the_quality_limit_is_measured_on_both_halves(tmp_path: Path) -> None:
     model = write_matcher(tmp_path / "matcher.onnx")
     for person, name in enumerate(PEOPLE):
