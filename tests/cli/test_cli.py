@@ -15,14 +15,6 @@ from facerts.cli.app import build_app
 from facerts.datasets.synthetic import draw_face
 from facerts.images import encode_png
 from tests.command import run
-from tests.foreign import write_description, write_embedder
-
-
-@pytest.fixture
-def model(tmp_path: Path) -> Path:
-    path = write_embedder(tmp_path / "model.onnx")
-    write_description(path)
-    return path
 
 
 def leaves(command: Any, *names: str) -> Iterator[tuple[str, ...]]:

@@ -11,14 +11,6 @@ from facerts.curation.pack import unpack
 from facerts.datasets import open_source
 from tests.command import run
 from tests.contents import content, files_in
-from tests.foreign import write_description, write_embedder
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = write_embedder(tmp_path_factory.mktemp("foreign") / "small.onnx")
-    write_description(path)
-    return path
 
 
 def test_split_and_merge_and_shuffle(

@@ -19,16 +19,8 @@ from facerts.datasets.synthetic import draw_face
 from facerts.errors import Error
 from facerts.images import encode_png
 from tests.command import run
-from tests.foreign import write_description, write_embedder
 
 ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture
-def model(tmp_path: Path) -> Path:
-    path = write_embedder(tmp_path / "model.onnx")
-    write_description(path)
-    return path
 
 
 @pytest.fixture

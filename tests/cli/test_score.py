@@ -15,14 +15,6 @@ from facerts.cli import score
 from facerts.datasets.synthetic import draw_face
 from facerts.images import encode_png
 from tests.command import run
-from tests.foreign import write_description, write_embedder
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = write_embedder(tmp_path_factory.mktemp("model") / "m.onnx", quality=True)
-    write_description(path, quality="output:bright")
-    return path
 
 
 @pytest.fixture

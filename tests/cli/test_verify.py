@@ -169,18 +169,6 @@ def test_lists_with_labels_are_read_too(images: Path) -> None:
         ]
 
 
-def test_rows_are_written_as_parquet_with_their_types(images: Path) -> None:
-    parquet = pytest.importorskip("pyarrow.parquet")
-    (images / "list.csv").write_text("a.png,same.png\na.png,gone.png\n")
-    out = images / "rows.parquet"
-    assert run("verify", "--pairs", images / "list.csv", "--model", images / "model.onnx", "--out", out) == 1
-    table = parquet.read_table(out)
-    types = {name: str(table.schema.field(name).type) for name in ("similarity", "first_faces", "decision")}
-    assert types == {"similarity": "double", "first_faces": "int32", "decision": "string"}
-    assert table.column("fnmr_ci95").to_pylist()[0] == pytest.approx([0.115, 0.135])
-    assert table.column("similarity").null_count == 1
-
-
 def test_a_list_that_is_none_writes_nothing(images: Path, capsys: Captured) -> None:
     for name, content, message in (
         ("list.xls", b"a,b\n", "must be a .csv, .tsv or .txt file"),
