@@ -115,18 +115,18 @@ class SCRFD:
         self.identity = f"scrfd {digest}, threshold {threshold:g}, side {size}"
 
     def __call__(self, image: NDArray[np.uint8]) -> list[Detection]:
-        found = self._search(image, self._full)
-        ranks = found[0]
+        candidates = self._search(image, self._full)
+        ranks = candidates[0]
         if self._coarse is not None:
             coarse = self._search(image, self._coarse)
             sides = np.max(coarse[1][:, 2:] - coarse[1][:, :2], axis=1, initial=0)
             large = sides * self._full.factor(image) >= LARGE
             # For a face found at both scales, rank the full scale first: its points are more precise.
             ranks = np.concatenate([ranks, coarse[0][large] - 1])
-            found = tuple(
-                np.concatenate([fine, more[large]]) for fine, more in zip(found, coarse, strict=True)
+            candidates = tuple(
+                np.concatenate([fine, more[large]]) for fine, more in zip(candidates, coarse, strict=True)
             )
-        scores, boxes, points = found
+        scores, boxes, points = candidates
         return largest_first(
             Detection(boxes[face], points[face], float(scores[face])) for face in nms(boxes, ranks, MAX_IOU)
         )
@@ -137,7 +137,7 @@ class SCRFD:
         outputs = self._run(canvas)
         if tuple(output.shape for output in outputs) != scale.shapes:
             raise ModelError(f"{self._model}: output shapes vary for inputs of the same size; {EXPECTED}")
-        found = []
+        levels = []
         for head in scale.heads:
             scores = outputs[head.scores].reshape(-1).astype(np.float64)
             for what, values in (
@@ -153,8 +153,8 @@ class SCRFD:
             corners = location + outputs[head.boxes].reshape(-1, 2, 2)[kept] * [[[-1.0], [1.0]]]
             points = location + outputs[head.points].reshape(-1, 5, 2)[kept]
             pixels = head.stride * factor
-            found.append((scores[kept], (corners * pixels).reshape(-1, 4), points * pixels))
-        return tuple(np.concatenate(of_strides) for of_strides in zip(*found, strict=True))
+            levels.append((scores[kept], (corners * pixels).reshape(-1, 4), points * pixels))
+        return tuple(np.concatenate(of_strides) for of_strides in zip(*levels, strict=True))
 
     def _run(self, canvas: NDArray[np.uint8]) -> list[NDArray[np.float32]]:
         # Channels are transposed as bytes, then converted to floats in one pass.

@@ -90,9 +90,9 @@ def share_outside(detection: Detection, height: int, width: int) -> float:
     return float(np.mean((x < -0.5) | (y < -0.5) | (x > width - 0.5) | (y > height - 0.5)))
 
 
-def in_order(found: Iterable[str]) -> tuple[str, ...]:
+def in_order(reasons: Iterable[str]) -> tuple[str, ...]:
     """Reasons in the order in which rows list them."""
-    return tuple(sorted(found, key=REASONS.index))
+    return tuple(sorted(reasons, key=REASONS.index))
 
 
 @dataclass(frozen=True)
@@ -134,5 +134,5 @@ def model_reasons(sha256: str, outputs: FaceOutputs) -> list[tuple[str, ...]]:
     return [_names({NOT_A_FACE: value > 0}) for value in probe(outputs).tolist()]
 
 
-def _names(found: dict[str, bool]) -> tuple[str, ...]:
-    return tuple(name for name, is_found in found.items() if is_found)
+def _names(reasons: dict[str, bool]) -> tuple[str, ...]:
+    return tuple(name for name, applies in reasons.items() if applies)

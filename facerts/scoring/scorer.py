@@ -156,8 +156,10 @@ class Scorer:
         """
         rule = self.match_rule(fmr=fmr, keep=keep, min_quality=min_quality)
         images = (lazy_input(first, "the first image"), lazy_input(second, "the second image"))
-        (one,), (other,) = self._score(images, self.row_builder(min_quality=rule.min_quality), largest=True)
-        return rule.verify(one, other)
+        (first_face,), (second_face,) = self._score(
+            images, self.row_builder(min_quality=rule.min_quality), largest=True
+        )
+        return rule.verify(first_face, second_face)
 
     def verify_pairs(
         self,
@@ -300,13 +302,13 @@ class Scorer:
             return self.embedder.description.thresholds[share].quality
         calibration = self.embedder.description.calibration
         of_attribute = calibration.groups.get(group[0], {}) if calibration else {}
-        found = of_attribute.get(share, {}).get(group[1])
-        if found is None or found.quality is None:
+        threshold = of_attribute.get(share, {}).get(group[1])
+        if threshold is None or threshold.quality is None:
             raise ModelError(
                 f"{self.embedder.name} has no threshold for {group[0]} {group[1]}; calibrate it with "
                 "facerts calibrate --groups, on enough faces of the group"
             )
-        return found.quality
+        return threshold.quality
 
     def _keep_name(self, keep: float) -> str:
         """The share as the model's description writes it."""

@@ -74,10 +74,10 @@ def split_parts(body: bytes, boundary: bytes, max_parts: int) -> list[Part]:
     raise MultipartError("the form is truncated: its closing boundary is missing")
 
 
-def _find(body: bytes, wanted: bytes, start: int) -> int:
-    """Where it is found, or the end of the body."""
-    found = body.find(wanted, start)
-    return len(body) if found < 0 else found
+def _find(body: bytes, delimiter: bytes, start: int) -> int:
+    """Position of the next delimiter, or the end of the body."""
+    position = body.find(delimiter, start)
+    return len(body) if position < 0 else position
 
 
 def _part(body: bytes, start: int, end: int, number: int) -> Part:

@@ -105,6 +105,18 @@ def test_a_threshold_allows_for_one_person_more_and_its_interval_is_over_people(
     assert wide.ci95[1] - wide.ci95[0] > 1.5 * (two.ci95[1] - two.ci95[0])
 
 
+def test_a_threshold_continues_the_highest_scores_of_people_among_the_others() -> None:
+    gallery = gallery_of(draw(6, 5, spread=1.5))
+    cosines = gallery.enrollments.embedding.astype(np.float64) @ gallery.templates.T.astype(np.float64)
+    cosines[np.arange(30), np.arange(30) // 5] = -1
+    highest = np.sort(cosines.max(axis=1))[::-1]
+    for fpir in (0.2, 0.1):
+        rate = 1 - (1 - fpir) ** (5 / 6)  # among five others instead of six
+        excess = (highest[:10] - highest[10]).mean()
+        expected = highest[10] + excess * np.log(10 / 30 / rate)
+        assert gallery.threshold(fpir).cosine == pytest.approx(float(expected), abs=1e-6)
+
+
 def test_a_search_says_match_unknown_or_too_poor() -> None:
     images = draw(50, 3)
     gallery = gallery_of(images)

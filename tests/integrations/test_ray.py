@@ -150,10 +150,9 @@ def test_killed_workers_lose_nothing(
     assert capfd.readouterr().out == ""
 
 
-@pytest.mark.parametrize("first", ["ray", "local"])
 @pytest.mark.slow
-def test_a_run_begun_on_one_engine_is_finished_on_the_other(
-    ray_here: Any, folder: Path, model: Path, tmp_path: Path, expected: bytes, first: str
+def test_a_run_begun_here_is_finished_on_ray(
+    ray_here: Any, folder: Path, model: Path, tmp_path: Path, expected: bytes
 ) -> None:
     job = new_job(folder, model, tmp_path / "rows.csv")
 
@@ -161,20 +160,13 @@ def test_a_run_begun_on_one_engine_is_finished_on_the_other(
         if job.finished():
             raise KeyboardInterrupt
 
-    def on_ray(advance: Any = None) -> None:
-        run_job_on_ray(partial(scorer_of, model), partial(open_images, folder), job, Task(), advance=advance)
-
-    def locally(advance: Any = None) -> None:
-        run_job(scorer_of(model), open_images(folder), job, Task(), advance)
-
-    begin, resume = (on_ray, locally) if first == "ray" else (locally, on_ray)
     with pytest.raises(KeyboardInterrupt):
-        begin(stop)
+        run_job(scorer_of(model), open_images(folder), job, Task(), stop)
     assert job.finished()
     assert job.missing()
     job.close()
     again = new_job(folder, model, tmp_path / "rows.csv")
-    resume()
+    run_job_on_ray(partial(scorer_of, model), partial(open_images, folder), again, Task())
     assert finished(again) == expected
 
 

@@ -71,10 +71,10 @@ def test_what_a_crop_shows(change: object, expected: tuple[str, ...]) -> None:
 def test_a_face_with_more_than_10_percent_of_it_outside_the_photo_is_cut_off() -> None:
     """The face region is 80 of the crop's 112 pixels wide and begins at 16."""
     for part, outside in ((0.5, 0.5), (0.25, 0.25), (0.0, 0.0), (1.0, 1.0)):
-        face = detection(left=-16 - part * 80)
-        assert share_outside(face, 500, 500) == pytest.approx(outside, abs=0.06)
+        left, right = detection(left=-16 - part * 80), detection(left=400 - 96 + part * 80)
         below = detection(top=500 - 108 + part * 84)
-        assert share_outside(below, 500, 500) == pytest.approx(outside, abs=0.06)
+        for face in (left, right, below):
+            assert share_outside(face, 500, 400) == pytest.approx(outside, abs=0.06)
     assert detection_reasons(detection(left=-16 - 0.2 * 80), 500, 500) == ("cut_off",)
     assert detection_reasons(detection(left=-16 - 0.05 * 80), 500, 500) == ()
 

