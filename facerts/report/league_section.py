@@ -9,7 +9,7 @@ import numpy as np
 from facerts.evaluation.results.fiqa_result import FiqaSection
 from facerts.evaluation.results.groups_result import AttributeGroups, GroupsResult
 from facerts.report import figures
-from facerts.report.figures.groups import accepted_by_group
+from facerts.report.figures.accepted_shares import accepted_by_group
 from facerts.report.group_tables import accepted_table, errors_table, group_findings
 from facerts.report.league_tables import (
     BOUND,

@@ -107,7 +107,7 @@ def ood(subjects: Sequence[Subject]) -> PageSection:
         ]
         drawn = [
             Figure(
-                figures.score_histograms(subject, score),
+                figures.score_panels([subject], score),
                 f"Distribution of {score}: faces as lines, non-faces filled. The less they overlap, the better.",
             )
             for score in section.by
@@ -156,7 +156,9 @@ def training(subjects: Sequence[Subject]) -> PageSection:
     if runs := having("train", "v_p50"):
         label = "uncertainty v of the training faces"
         caption = f"{label.capitalize()}: median, and the band from the 5th to the 95th percentile."
-        drawn.append(Figure(figures.percentile_band(runs, "v", label), caption))
+        drawn.append(
+            Figure(figures.percentile_bands([(run.label, [run]) for run in runs], "v", label), caption)
+        )
     degraded = {
         subject.label: sets for subject in subjects if (sets := validation_scores([subject], "uncertainty"))
     }

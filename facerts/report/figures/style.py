@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
+from numpy.typing import ArrayLike
 
 # Distinct for most eyes, on white and on black.
 COLORS = (
@@ -116,6 +118,22 @@ def legend_below(figure: Figure, axes: Axes, columns: int = 3) -> None:
         fontsize=9,
         labelcolor=INK,
     )
+
+
+def finish_panels(figure: Figure, grid: Sequence[Axes], columns: int = 3) -> str:
+    """Panels as SVG, with one legend: that of the panel with the most labels, inside the only panel or under all."""
+    if len(grid) == 1:
+        legend(grid[0])
+    else:
+        legend_below(figure, max(grid, key=lambda axes: len(axes.get_legend_handles_labels()[1])), columns)
+    return svg(figure)
+
+
+def reject_references(axes: Axes, rejected: ArrayLike, best: ArrayLike, *, label: bool = True) -> None:
+    """Draw the best possible and the random order into error versus reject."""
+    look: Any = {"color": REFERENCE, "linewidth": 1.2}
+    axes.plot(rejected, best, linestyle=":", label="best possible" if label else None, **look)
+    axes.axhline(np.asarray(best)[0], linestyle="--", label="at random" if label else None, **look)
 
 
 def color(number: int) -> str:

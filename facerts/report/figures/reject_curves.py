@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from facerts.evaluation.results.reject_result import Convention, PairSet, RejectResult
+from facerts.evaluation.results.reject_result import Convention, PairSet
 from facerts.report.figures.style import (
     INK,
-    REFERENCE,
     color,
+    finish_panels,
     legend,
-    legend_below,
     line,
     new_figure,
     panels,
     rate_axes,
+    reject_references,
     svg,
 )
 from facerts.report.numbers import rate
@@ -39,7 +38,11 @@ def reject_curves(
     figure, axes = new_figure()
     alone = len(subjects) == 1
     for number, subject in enumerate(subjects):
-        curves = chosen_curves(subject, benchmark, convention, pairs)
+        curves = [
+            curve
+            for curve in subject.sections.reject[benchmark]
+            if (curve.convention, curve.pairs) == (convention, pairs)
+        ]
         shown = [curve for curve in curves if alone or curve.by in OWN_SCORES]
         for order, curve in enumerate(shown):
             look = {"color": color(order)} if alone else {"color": color(number), "linestyle": line(order)}
@@ -50,11 +53,7 @@ def reject_curves(
                     curve.rejected, *curve.fnmr_ci95, color=look["color"], alpha=0.15, linewidth=0
                 )
         if curves:
-            first = number == 0
-            look = {"color": REFERENCE, "linewidth": 1.2}
-            best = "best possible" if first else None
-            axes.plot(curves[0].rejected, curves[0].oracle_fnmr, linestyle=":", label=best, **look)
-            axes.axhline(curves[0].fnmr[0], linestyle="--", label="at random" if first else None, **look)
+            reject_references(axes, curves[0].rejected, curves[0].oracle_fnmr, label=number == 0)
     fmr = subjects[0].sections.reject[benchmark][0].fmr
     axes.set(
         xlabel="genuine pairs left out", ylabel=f"FNMR at FMR {rate(fmr)}", xlim=(0, 0.95), ylim=(0, None)
@@ -62,17 +61,6 @@ def reject_curves(
     rate_axes(axes, "xy")
     legend(axes)
     return svg(figure)
-
-
-def chosen_curves(
-    subject: Subject, benchmark: str, convention: Convention, pairs: PairSet
-) -> list[RejectResult]:
-    """A subject's curves of one convention and one set of pairs."""
-    return [
-        curve
-        for curve in subject.sections.reject[benchmark]
-        if curve.convention == convention and curve.pairs == pairs
-    ]
 
 
 def one_embedding_curves(
@@ -90,7 +78,6 @@ def one_embedding_curves(
         best: ``(R,)`` the best curve that there can be.
         label: of the FNMR.
     """
-    reference: Any = {"color": REFERENCE, "linewidth": 1.2}
     figure, every = panels(len(curves_of), share=True)
     for axes, (title, methods) in zip(every, curves_of.items(), strict=True):
         for number, (name, curves) in enumerate(methods):
@@ -100,15 +87,13 @@ def one_embedding_curves(
             if len(curves) > 1:
                 ends = curves.min(axis=0), curves.max(axis=0)
                 axes.fill_between(rejected, *ends, color=color(number), alpha=0.15, linewidth=0)
-        axes.plot(rejected, best, linestyle=":", label="best possible", **reference)
-        axes.axhline(np.asarray(best)[0], linestyle="--", label="at random", **reference)
+        reject_references(axes, rejected, best)
         axes.set(xlabel="genuine pairs left out", xlim=(0, 0.95), ylim=(0, None))
         rate_axes(axes, "xy")
         if len(every) > 1:
             axes.set_title(title, loc="left", fontsize=10, color=INK)
     every[0].set_ylabel(label)
-    legend_below(figure, max(every, key=lambda axes: len(axes.get_legend_handles_labels()[1])), columns=3)
-    return svg(figure)
+    return finish_panels(figure, every)
 
 
 def reliability(subjects: Sequence[Subject], benchmark: str) -> str:

@@ -12,12 +12,12 @@ from facerts.report.figures.style import (
     INK,
     REFERENCE,
     color,
-    legend,
-    legend_below,
+    finish_panels,
     line,
     new_figure,
     panels,
     rate_axes,
+    reject_references,
     svg,
 )
 
@@ -49,20 +49,13 @@ def league_curves(
                 axes.plot(rejected[inside], by_quality[quality][inside], label=quality, **look)
         if bound in by_quality:
             best = by_quality[bound]
-            axes.plot(
-                rejected[inside], best[inside], ":", color=REFERENCE, linewidth=1.2, label="best possible"
-            )
-            axes.axhline(best[0], linestyle="--", color=REFERENCE, linewidth=1.2, label="at random")
+            reject_references(axes, rejected[inside], best[inside])
         axes.set(xlim=(0, MAX_REJECTED), ylim=(0, None))
         axes.set_title(recognizer, loc="left", fontsize=10, color=INK)
         rate_axes(axes, "xy")
     every[0].set_ylabel(label)
     every[-1].set_xlabel("genuine pairs rejected")
-    if len(every) == 1:
-        legend(every[0])
-    else:
-        legend_below(figure, every[0], columns=3)
-    return svg(figure)
+    return finish_panels(figure, every)
 
 
 def two_uses(points: Mapping[str, tuple[float, float]], others: str) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
-from facerts.report.figures.style import INK, color, legend, legend_below, new_figure, panels, rate_axes, svg
+from facerts.report.figures.style import INK, color, finish_panels, legend, new_figure, panels, rate_axes, svg
 from facerts.report.subject import Subject
 
 
@@ -39,13 +39,8 @@ def training_curves(subjects: Sequence[Subject], kind: str, field: str, label: s
     return svg(figure)
 
 
-def percentile_band(subjects: Sequence[Subject], field: str, label: str) -> str:
-    """Median of a logged number, and the band from its 5th to its 95th percentile, over the epochs."""
-    return percentile_bands([(subject.label, [subject]) for subject in subjects], field, label)
-
-
 def percentile_bands(methods: Sequence[tuple[str, Sequence[Subject]]], field: str, label: str) -> str:
-    """``percentile_band`` of methods with several runs, which share a color and a label (the RTS paper's Fig. 4)."""
+    """Median and band from the 5th to the 95th percentile of a logged number; runs of a method share a color."""
     figure, axes = new_figure()
     for number, (name, runs) in enumerate(methods):
         text: str | None = f"{name}: median, 5 to 95 %"
@@ -84,8 +79,7 @@ def quality_panels(methods: Mapping[str, Mapping[str, Sequence[NDArray[np.floati
         axes.set(xlabel="training step", xlim=(0, None), ylim=(low - space, high + space))
         axes.set_title(method, loc="left", fontsize=10, color=INK)
     grid[0].set_ylabel(label)
-    legend_below(figure, max(grid, key=lambda axes: len(axes.get_legend_handles_labels()[1])))
-    return svg(figure)
+    return finish_panels(figure, grid)
 
 
 def _band(
