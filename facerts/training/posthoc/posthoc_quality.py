@@ -141,7 +141,7 @@ def add_quality(
         out: path of the .onnx file; written only if it passes the parity check.
         overrides: settings of the method, of the form ``key=value``.
         views: number of views of each image, the original included; by default 1, or 4 if the method compares views.
-        augmentation: augmentation of the views; by default ``views.AUGMENTATION``.
+        augmentation: augmentation of the views; by default ``features.AUGMENTATION``.
         tap: name of an intermediate tensor of the graph, as a further input of the heads.
         cache: folder that keeps the features; by default next to ``out``.
         terms: terms of use of the images; the file carries them in addition to the embedder's own.
