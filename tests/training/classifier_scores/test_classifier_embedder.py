@@ -22,6 +22,7 @@ from facerts.training.classifier_scores.classifier_embedder import ClassifierEmb
 from facerts.training.classifier_scores.ensemble import SoftmaxEnsemble
 from facerts.training.classifier_scores.max_softmax import MaxSoftmax
 from facerts.training.classifier_scores.mc_dropout import DEFAULT_RATE, keyed_masks
+from facerts.training.classifier_scores.odin import perturbed
 from facerts.training.learner import Learner
 from facerts.training.network_embedder import NetworkEmbedder, to_network_input
 from facerts.training.recipe import Recipe
@@ -109,14 +110,11 @@ def test_mc_dropout_and_ser_fiq_against_a_loop_over_masks(
     np.testing.assert_allclose(extras["ser_fiq"], 2 / (1 + np.exp(np.mean(distances, axis=0))), rtol=1e-4)
 
 
-def test_perturbation_increases_the_scores_of_each_image(trained_run: Path, crops: Crops) -> None:
-    still = scored(
-        trained_run,
-        crops,
-        "odin:epsilon=0,temperature=10",
-        "max_softmax:temperature=10",
-        "perturbed_quality:epsilon=0",
-    )
+def test_perturbation_increases_the_scores_of_each_image(
+    classifier: Classifier, trained_run: Path, crops: Crops
+) -> None:
+    plain = ("odin:epsilon=0,temperature=10", "max_softmax:temperature=10", "perturbed_quality:epsilon=0")
+    still = scored(trained_run, crops, *plain)
     np.testing.assert_allclose(still["odin"], still["max_softmax"], rtol=1e-5)
     np.testing.assert_allclose(still["perturbed_quality"], load_run(trained_run)(crops).quality, atol=1e-5)  # type: ignore[arg-type]
     moved = scored(
@@ -124,6 +122,12 @@ def test_perturbation_increases_the_scores_of_each_image(trained_run: Path, crop
     )
     for name in PERTURBED:
         assert (moved[name] > still[name]).mean() > 0.9
+    # ε is a share of a pixel's range, which is 2 in the network's input.
+    images = to_network_input(torch.from_numpy(crops))
+    quality = classifier.image_quality(perturbed(classifier.image_quality, images, 0.001))
+    np.testing.assert_allclose(
+        moved["perturbed_quality"], quality, atol=0.02 * np.std(still["perturbed_quality"])
+    )
 
 
 def test_the_dropout_rate_is_that_of_the_run_by_default(classifier: Classifier, crops: Crops) -> None:
