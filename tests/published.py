@@ -1,4 +1,4 @@
-"""Files of weights as insightface's arcface_torch saves them, drawn."""
+"""Random weights in the form in which insightface's arcface_torch saves them."""
 
 from __future__ import annotations
 
@@ -18,12 +18,7 @@ def draw_published(
 ) -> dict[str, Tensor]:
     """A state dict of random weights and BatchNorm statistics, in the order that the published network has them.
 
-    Args:
-        blocks: of each of the four stages.
-        channels: likewise.
-        embedding_size: d.
-        dtype: of the weights.
-        seed: of what is drawn.
+    There is a number of blocks and of channels for each of the four stages.
     """
     generator = torch.Generator().manual_seed(seed)
     weights: dict[str, Tensor] = {}

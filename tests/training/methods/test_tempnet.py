@@ -194,7 +194,6 @@ def test_a_run_with_the_papers_optimizer(
     assert [group["lr"] for group in groups] == pytest.approx([rates[-1], rates[-1] / 4, rates[-1] / 4])
     assert [group["weight_decay"] for group in groups] == [0.02, 0.02, 0.0]
     assert state["per_sample"]["log_denominator"].isfinite().all()
-    assert lines[-1]["tau_p5"] <= lines[-1]["tau_mean"] <= lines[-1]["tau_p95"]
     assert f", tau {lines[-1]['tau_mean']:.4f}\n" in capsys.readouterr().err
 
 
