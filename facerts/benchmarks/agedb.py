@@ -111,7 +111,7 @@ def _assign_folds(
 ) -> NDArray[np.int64]:
     """The fold of each person; people with genuine pairs are assigned first, so that every fold has some."""
     seen = set(zip(person.tolist(), age.tolist(), strict=True))
-    eligible = sorted({one for one, years in seen if (one, years + YEARS) in seen})
+    eligible = sorted({who for who, years in seen if (who, years + YEARS) in seen})
     if len(eligible) < FOLDS:
         raise DataError(
             f"{folder}: only {len(eligible)} people have images {YEARS} years apart, too few for {FOLDS} folds"

@@ -87,11 +87,13 @@ def load_ijb(folder: str | Path) -> TemplateBenchmark:
 
 
 def _prefix(folder: Path) -> str:
-    found = sorted({path.name[:4] for path in (folder / META).glob("ijb[bc]_*")})
-    if len(found) != 1:
-        problem = "contains lists of both IJB-B and IJB-C" if found else "contains no list of IJB-B or IJB-C"
+    prefixes = sorted({path.name[:4] for path in (folder / META).glob("ijb[bc]_*")})
+    if len(prefixes) != 1:
+        problem = (
+            "contains lists of both IJB-B and IJB-C" if prefixes else "contains no list of IJB-B or IJB-C"
+        )
         raise DataError(f"{folder / META}: {problem}; give a folder with {META} and {IMAGES} of one of them")
-    return found[0]
+    return prefixes[0]
 
 
 def _read_named(
@@ -149,7 +151,7 @@ def _table(
 
 def _line(path: Path, row: int) -> int:
     """The line number of a row of a table."""
-    return next(number for found, (number, _) in enumerate(numbered_lines(path)) if found == row)
+    return next(number for place, (number, _) in enumerate(numbered_lines(path)) if place == row)
 
 
 def _points(path: Path, names: list[str], listing: Path) -> NDArray[np.float32]:

@@ -89,11 +89,11 @@ def open_benchmark(path: str | Path) -> PairBenchmark:
     Raises:
         DataError: as there, or the path contains several benchmarks.
     """
-    found = open_benchmarks(path)
-    if len(found) > 1:
-        names = ", ".join(benchmark.name for benchmark in found)
+    benchmarks = open_benchmarks(path)
+    if len(benchmarks) > 1:
+        names = ", ".join(benchmark.name for benchmark in benchmarks)
         raise DataError(f"{path}: it contains several benchmarks ({names}), but only one can be used here")
-    return found[0]
+    return benchmarks[0]
 
 
 def is_pair_benchmark(path: str | Path) -> bool:

@@ -85,8 +85,8 @@ def load_scface(folder: str | Path) -> TemplateBenchmark:
         DataError: there are no probes, or the name of an image does not give its person.
     """
     folder = Path(folder)
-    one = folder.name in DISTANCES
-    root, distances = (folder.parent, [folder.name]) if one else (folder, DISTANCES)
+    is_distance = folder.name in DISTANCES
+    root, distances = (folder.parent, [folder.name]) if is_distance else (folder, DISTANCES)
     mugshots = next(name for name in MUGSHOTS if (root / name).is_dir())
     cameras = [f"{distance}/{camera}" for distance in distances for camera in CAMERAS]
     probes = [key for name in cameras if (root / name).is_dir() for key in _keys(root, name)]
@@ -99,7 +99,7 @@ def load_scface(folder: str | Path) -> TemplateBenchmark:
         *count_notes(len(gallery), SCFACE_PEOPLE, "mugshots"),
         *count_notes(len(probes), SCFACE_PEOPLE * len(cameras), "probes"),
     ]
-    name = f"scface_distance_{folder.name[-1]}" if one else "scface"
+    name = f"scface_distance_{folder.name[-1]}" if is_distance else "scface"
     return _search(name, root, gallery, enrolled, probes, people, notes)
 
 

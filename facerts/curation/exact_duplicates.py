@@ -143,17 +143,17 @@ def _pairs_sharing_images(source: Source, duplicates: ExactDuplicates) -> list[I
     images = np.bincount(source.labels)
     shared: defaultdict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
     for group in duplicates.groups:
-        first: dict[int, int] = {}
+        image_of: dict[int, int] = {}
         for index in group:
-            first.setdefault(int(source.labels[index]), index)
-        for one, other in combinations(sorted(first), 2):
-            shared[one, other].append((first[one], first[other]))
+            image_of.setdefault(int(source.labels[index]), index)
+        for first, second in combinations(sorted(image_of), 2):
+            shared[first, second].append((image_of[first], image_of[second]))
     pairs = []
-    for (one, other), equal in shared.items():
-        share = len(equal) / int(min(images[one], images[other]))
+    for (first, second), equal in shared.items():
+        share = len(equal) / int(min(images[first], images[second]))
         example = [source.location(index) for index in equal[0]]
         details = {"equal_images": len(equal), "share": round(share, 4), "example": example}
-        pairs.append(IdentityPair(one, other, share >= SHARED, len(equal), details))
+        pairs.append(IdentityPair(first, second, share >= SHARED, len(equal), details))
     return pairs
 
 

@@ -86,12 +86,12 @@ def _shared_images(
     for block in similar_pairs(
         EmbeddingSubset(embedding, rows), threshold, "comparing images of different identities", backend
     ):
-        one, other = rows[block.first], rows[block.second]
-        swapped = labels[one] > labels[other]
-        one, other = np.where(swapped, other, one), np.where(swapped, one, other)
-        across = labels[one] != labels[other]
+        earlier, later = rows[block.first], rows[block.second]
+        swapped = labels[earlier] > labels[later]
+        earlier, later = np.where(swapped, later, earlier), np.where(swapped, earlier, later)
+        across = labels[earlier] != labels[later]
         for first, second, cosine in zip(
-            one[across].tolist(), other[across].tolist(), block.cosine[across].tolist(), strict=True
+            earlier[across].tolist(), later[across].tolist(), block.cosine[across].tolist(), strict=True
         ):
             pair = shared.setdefault((int(labels[first]), int(labels[second])), _SharedImages())
             pair.first.add(first)

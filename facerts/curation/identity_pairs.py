@@ -80,9 +80,9 @@ def merge_labels(pairs: Sequence[IdentityPair], images: NDArray[np.integer]) -> 
     for pair in pairs:
         if not pair.one_person:
             continue
-        one, other = find(pair.first), find(pair.second)
+        first_root, second_root = find(pair.first), find(pair.second)
         # The root is always the label that is kept.
-        kept, gone = sorted((one, other), key=lambda label: (-images[label], label))
+        kept, gone = sorted((first_root, second_root), key=lambda label: (-images[label], label))
         root[gone] = kept
     return np.array([find(label) for label in range(len(images))], dtype=np.int64)
 

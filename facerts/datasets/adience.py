@@ -81,8 +81,8 @@ def _faces(folder: Path) -> list[AdienceFace]:
     images = next((name for name in IMAGES if (folder / name).is_dir()), None)
     if images is None:
         raise DataError(f"{folder}: neither {' nor '.join(IMAGES)}, the images of {FOLDS[0]}")
-    found = [face for name in FOLDS for face in _read(folder / name, f"{images}/{{}}/{IMAGES[images]}")]
-    return list({face.key: face for face in found}.values())
+    faces = [face for name in FOLDS for face in _read(folder / name, f"{images}/{{}}/{IMAGES[images]}")]
+    return list({face.key: face for face in faces}.values())
 
 
 def _read(path: Path, form: str) -> Iterator[AdienceFace]:

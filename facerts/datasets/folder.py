@@ -119,11 +119,11 @@ def open_tree(path: Path) -> Files:
         other_files += len(names) - len(images)
         formats.update(unsupported_format(name) for name in names)
     if not keys:
-        found = ", ".join(sorted(IMAGE_SUFFIXES))
+        suffixes = ", ".join(sorted(IMAGE_SUFFIXES))
         unread = " and ".join(sorted(formats - {""}))
         advice = f"; convert {unread} to JPEG or PNG" if unread else ""
         others = f", only {other_files:,} other file{'s' * (other_files > 1)}{advice}" if other_files else ""
-        raise DataError(f"{path}: no images found ({found}){others}")
+        raise DataError(f"{path}: no images found ({suffixes}){others}")
     return Files(path.name, path, sorted(keys), None, other_files=other_files)
 
 

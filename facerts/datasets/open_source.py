@@ -115,7 +115,7 @@ def open_images(spec: str | Path | Sequence[str | Path]) -> Source:
 
 def _open_all(spec: str | Path | Sequence[str | Path], open_one: Callable[[Path], Source]) -> Source:
     specs = [spec] if isinstance(spec, str | Path) else list(spec)
-    paths = [path for one in specs for path in _matches(str(one))]
+    paths = [path for entry in specs for path in _matches(str(entry))]
     if not paths:
         raise DataError("no source given")
     sources = [open_one(path) for path in paths]

@@ -128,14 +128,14 @@ def encode_record(payload: bytes) -> bytes:
     Raises:
         DataError: the payload is too large.
     """
-    parts, begin, found = [], 0, payload.find(_MAGIC_BYTES)
-    while found >= 0:
-        if found % 4 == 0:
-            parts.append(payload[begin:found])
-            begin = found + 4
-            found = payload.find(_MAGIC_BYTES, begin)
+    parts, begin, position = [], 0, payload.find(_MAGIC_BYTES)
+    while position >= 0:
+        if position % 4 == 0:
+            parts.append(payload[begin:position])
+            begin = position + 4
+            position = payload.find(_MAGIC_BYTES, begin)
         else:
-            found = payload.find(_MAGIC_BYTES, found + 1)
+            position = payload.find(_MAGIC_BYTES, position + 1)
     parts.append(payload[begin:])
     if max(map(len, parts)) > MAX_PART_BYTES:
         raise DataError(f"a record of {len(payload):,} bytes is too large for RecordIO")

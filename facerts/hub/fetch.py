@@ -90,12 +90,12 @@ def find_downloaded(name: str) -> Path:
         ModelError: there is no model of that name, or it has not been downloaded.
     """
     model = _named(name)
-    found = locate(model)
-    if found is None:
+    path = locate(model)
+    if path is None:
         raise ModelError(
             f"the model {name} is not downloaded: run facerts models pull {name}{_other_files(model)}"
         )
-    return found
+    return path
 
 
 def find_or_download(name: str, *, otherwise: str = "") -> Path:
@@ -109,9 +109,9 @@ def find_or_download(name: str, *, otherwise: str = "") -> Path:
         MissingModelError: the model is not on this machine, and the download failed or is not allowed.
     """
     model = _named(name)
-    found = locate(model)
-    if found is not None:
-        return found
+    path = locate(model)
+    if path is not None:
+        return path
     try:
         return _fetch(model, cache_folder() / model.file, progress=False)
     except (ModelError, WriteError) as error:

@@ -52,12 +52,12 @@ def load_graph(path: Path, purpose: str) -> ModelProto:
 
 def constants(graph: GraphProto) -> dict[str, Any]:
     """The tensors of initializers and of ``Constant`` nodes by name; changing one changes the graph."""
-    found = {tensor.name: tensor for tensor in graph.initializer}
+    tensors = {tensor.name: tensor for tensor in graph.initializer}
     for node in graph.node:
         for attribute in node.attribute:
             if (node.op_type, attribute.name) == ("Constant", "value"):
-                found[node.output[0]] = attribute.t
-    return found
+                tensors[node.output[0]] = attribute.t
+    return tensors
 
 
 def constant_names(graph: GraphProto) -> set[str]:

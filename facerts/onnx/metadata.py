@@ -28,10 +28,10 @@ def read_entry(path: Path, key: str) -> str | None:
         ModelError: the file cannot be read, is not an ONNX model or is truncated; the message names the byte.
     """
     with _open(path) as file:
-        found = _entries(file, key)
-        if not found:
+        entries = _entries(file, key)
+        if not entries:
             return None
-        values = file.find([VALUE], found[-1])
+        values = file.find([VALUE], entries[-1])
         return file.text(values[-1]) if values else ""
 
 
@@ -48,21 +48,21 @@ def replace_entry(path: Path, out: Path, key: str, value: str) -> None:
     entry = _delimited(KEY, key.encode()) + _delimited(VALUE, value.encode())
     entry = _delimited(METADATA_PROPS, entry)
     with _open(path) as file:
-        found = _entries(file, key)
-        size = file.size + len(entry) - sum(field.end - field.start for field in found)
+        entries = _entries(file, key)
+        size = file.size + len(entry) - sum(field.end - field.start for field in entries)
         if size > MAX_FILE:
             raise ModelError(
                 f"{path}: with the metadata it would have {size:,} bytes, but ONNX files are limited to 2 GiB"
             )
         with atomic_write(out) as target:
             at = 0
-            for field in found:
+            for field in entries:
                 file.copy(at, field.start, target)
-                if field is found[0]:
+                if field is entries[0]:
                     target.write(entry)
                 at = field.end
             file.copy(at, file.size, target)
-            if not found:
+            if not entries:
                 target.write(entry)
 
 
@@ -78,14 +78,14 @@ def _open(path: Path) -> Iterator[WireReader]:
 
 def _entries(file: WireReader, key: str) -> list[WireField]:
     """The metadata entries with a key, in order."""
-    found, graphs = [], 0
+    entries, graphs = [], 0
     for field in file.fields():
         graphs += field.number == GRAPH
         if field.number == METADATA_PROPS and _key(file, field) == key.encode():
-            found.append(field)
+            entries.append(field)
     if not graphs:
         raise ModelError(f"{file.where}: it contains no graph; not an ONNX model")
-    return found
+    return entries
 
 
 def _key(file: WireReader, entry: WireField) -> bytes | None:

@@ -92,14 +92,14 @@ def find_in_pack(
         raise ModelError(f"{path}: no such model pack")
     folder = path if path.is_dir() else _unpack(path, scratch)
     networks = {model: read_signature(model) for model in sorted(folder.rglob("*.onnx"))}
-    found = [model for model, network in networks.items() if fits(network)]
-    if len(found) != 1:
+    models = [model for model, network in networks.items() if fits(network)]
+    if len(models) != 1:
         listed = "; ".join(f"{model.relative_to(folder)}: {network}" for model, network in networks.items())
         raise ModelError(
-            f"{path}: a model pack must have one {wanted}, but this one has {len(found) or 'none'} "
+            f"{path}: a model pack must have one {wanted}, but this one has {len(models) or 'none'} "
             f"({listed or 'no .onnx files'}); give the .onnx file instead{otherwise}"
         )
-    return found[0], networks[found[0]]
+    return models[0], networks[models[0]]
 
 
 def _tensors(nodes: Any) -> list[TensorSpec]:

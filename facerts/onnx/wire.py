@@ -73,10 +73,10 @@ class WireReader:
 
     def find(self, path: Sequence[int], message: WireField | None = None) -> list[WireField]:
         """All fields at the end of a path of field numbers through nested messages."""
-        found: list[WireField | None] = [message]
+        matches: list[WireField | None] = [message]
         for number in path:
-            found = [field for each in found for field in self.fields(each) if field.number == number]
-        return [field for field in found if field is not None]
+            matches = [field for parent in matches for field in self.fields(parent) if field.number == number]
+        return [field for field in matches if field is not None]
 
     def read(self, start: int, size: int) -> bytes:
         """``size`` bytes from the offset ``start``."""

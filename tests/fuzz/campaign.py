@@ -90,7 +90,8 @@ def fuzz(name: str, *, examples: int | None = None, seconds: float | None = None
     """
     tally, begin, number = Tally(), time.monotonic(), 0
     reader = READERS[name]
-    with Sandbox(reader.read, reader.whole(reader.seeds()[0])) as sandbox:
+    first = reader.whole(reader.seeds()[0])
+    with Sandbox(reader.read, first, preload="tests.fuzz.readers") as sandbox:
         while True:
             if examples is not None and tally.outcomes.total() >= examples:
                 return tally

@@ -66,13 +66,15 @@ class Sandbox:
         read: reads a folder with a case's files; a function that another process can import.
         first: files that can be read.
         kill_after: wall time for a case, in seconds.
+        preload: module that the fork server imports once, so that starting a sandbox's process is fast.
     """
 
-    def __init__(self, read: Read, first: Files, *, kill_after: float = KILL_AFTER) -> None:
+    def __init__(
+        self, read: Read, first: Files, *, kill_after: float = KILL_AFTER, preload: str = __name__
+    ) -> None:
         self._read, self._first, self._kill_after = read, first, kill_after
-        # The fork server imports the readers once, so that starting a sandbox's process is fast.
         self._context = multiprocessing.get_context("forkserver")
-        self._context.set_forkserver_preload(["tests.fuzz.readers"])
+        self._context.set_forkserver_preload([preload])
         self._process: Any = None
         self._connection: Connection | None = None
 

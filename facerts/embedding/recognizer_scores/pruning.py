@@ -89,7 +89,7 @@ def _weights(graph: GraphProto, path: Path) -> list[TensorProto]:
 
     stored, constant = constants(graph), constant_names(graph)
     casts = {node.output[0]: node.input[0] for node in graph.node if node.op_type == "Cast"}
-    found = {}
+    weights = {}
     for node in graph.node:
         if node.op_type not in WEIGHTED or node.input[1] not in constant:
             continue
@@ -100,7 +100,7 @@ def _weights(graph: GraphProto, path: Path) -> list[TensorProto]:
                 f"{path}: the weight {name!r} is not stored in floating point, so it cannot be pruned; give the "
                 "model as it was before quantization"
             )
-        found[name] = tensor
-    if not found:
+        weights[name] = tensor
+    if not weights:
         raise ModelError(f"{path}: it has no convolutions or linear layers whose weights could be pruned")
-    return list(found.values())
+    return list(weights.values())
