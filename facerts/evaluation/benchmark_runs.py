@@ -34,8 +34,7 @@ from facerts.evaluation.evaluation_options import (
     people_of,
     reference_embedding,
 )
-from facerts.evaluation.image_scores import image_scores
-from facerts.evaluation.images import extremes, shown_images
+from facerts.evaluation.image_scores import extremes, image_scores, shown_images
 from facerts.evaluation.pair_verification import all_pairs_of, verification_of, wanted_fars
 from facerts.evaluation.probe_search import identification_of
 from facerts.evaluation.rejection import calibration_of, check_fmr, reject_of

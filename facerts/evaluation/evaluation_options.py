@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fnmatch import fnmatch
 from pathlib import Path, PurePosixPath
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,14 +61,8 @@ DEFAULT_OPTIONS = EvaluationOptions()
 _FOUND, _WITHOUT_FACE = "found_size", "without_face"
 
 
-class Kept(Protocol):
-    """``kept_outputs`` of a model and a source: takes outputs from a cache, or computes and keeps them."""
-
-    def __call__(
-        self, compute: Callable[[], FaceOutputs], rows: NDArray[np.integer], **depends_on: object
-    ) -> FaceOutputs:
-        """The outputs of some of the images; see ``kept_outputs``."""
-        ...
+# ``kept_outputs`` of a model and a source: takes outputs from a cache, or computes and keeps them.
+Kept = Callable[..., FaceOutputs]
 
 
 def measured_outputs(

@@ -14,7 +14,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,21 +35,6 @@ _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?")
 
 # Values of each attribute for the images, "" where unknown; and remarks for the report.
 ValuesAndNotes = tuple[dict[str, list[str]], list[str]]
-
-
-class GroupRule(Protocol):
-    """Values of one or several attributes for images."""
-
-    @property
-    def attributes(self) -> tuple[str, ...]: ...
-
-    def values(self, keys: Sequence[str]) -> ValuesAndNotes:
-        """Values of each attribute for images with these keys.
-
-        Raises:
-            DataError: the rule fits none of the images, or says two things about one.
-        """
-        ...
 
 
 @dataclass(frozen=True)
@@ -107,6 +91,10 @@ class GroupTable:
         notes = [f"{self.path.name}: {unused:,} of {len(self.names):,} rows name no image."] if unused else []
         columns = zip(*chosen, strict=True) if chosen else ((),) * len(self.attributes)
         return {name: list(column) for name, column in zip(self.attributes, columns, strict=True)}, notes
+
+
+# Gives images values of one or several attributes; a DataError says that it fits none of them, or says two things.
+GroupRule = NamePattern | GroupTable
 
 
 @dataclass(frozen=True)

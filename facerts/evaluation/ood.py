@@ -21,8 +21,7 @@ from facerts.evaluation.evaluation_options import (
     open_without,
     reference_embedding,
 )
-from facerts.evaluation.image_scores import image_arrays, image_scores
-from facerts.evaluation.images import extremes, shown_images
+from facerts.evaluation.image_scores import extremes, image_arrays, image_scores, shown_images
 from facerts.evaluation.result_folder import Arrays, ResultFolder
 from facerts.evaluation.results import Result, Sections
 from facerts.evaluation.results.ood_result import ExcludedFiles, OodNumbers, OodResult, OodScore

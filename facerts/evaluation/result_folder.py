@@ -33,19 +33,11 @@ class Named(Protocol):
     """The evaluated model, table or league, as a result records it."""
 
     @property
-    def name(self) -> str:
-        """Name of the model."""
-        ...
-
+    def name(self) -> str: ...
     @property
-    def method(self) -> str:
-        """The training method."""
-        ...
-
+    def method(self) -> str: ...
     @property
-    def sha256(self) -> str:
-        """SHA-256 of the file."""
-        ...
+    def sha256(self) -> str: ...
 
 
 class ResultFolder:

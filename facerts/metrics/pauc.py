@@ -27,7 +27,7 @@ def pauc(fnmr: ArrayLike, rates: Sequence[float], end: float) -> NDArray[np.floa
         ValueError: the rates do not begin at 0, or ``end`` is not one of them.
 
     Examples:
-        >>> float(pauc([0.4, 0.2, 0.0], rates=[0.0, 0.1, 0.2], end=0.2))
+        >>> round(float(pauc([0.4, 0.2, 0.0], rates=[0.0, 0.1, 0.2], end=0.2)), 4)
         0.2
     """
     shares, curves = np.asarray(rates, dtype=np.float64), np.asarray(fnmr, dtype=np.float64)

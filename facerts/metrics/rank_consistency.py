@@ -3,27 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from facerts.metrics.intervals import Estimate
-
-
-@dataclass(frozen=True)
-class Consistency:
-    """Agreement of recognizers on the order of qualities.
-
-    Attributes:
-        taus: Kendall's tau-b of each pair of recognizers, over the qualities that both have: 1 for the same order, −1
-            for the reverse one; NaN if one of them does not tell any two apart.
-        mean: their mean, of those that are defined; NaN if none is.
-    """
-
-    taus: Mapping[tuple[str, str], float]
-    mean: float
 
 
 def kendall_tau(first: ArrayLike, second: ArrayLike) -> NDArray[np.float64]:
@@ -46,44 +31,35 @@ def kendall_tau(first: ArrayLike, second: ArrayLike) -> NDArray[np.float64]:
     return np.asarray(np.divide(concordance, size, out=np.full(np.shape(size), np.nan), where=size > 0))
 
 
-def rank_consistency(areas: Mapping[str, Mapping[str, float]]) -> Consistency:
+def rank_consistency(
+    areas: Mapping[str, Mapping[str, Estimate]],
+) -> tuple[dict[tuple[str, str], float], Estimate]:
     """Agreement of recognizers on the order of qualities.
 
+    Args:
+        areas: areas by recognizer and quality, with the same number of replicates.
+
+    Returns:
+        Kendall's tau-b of each pair of recognizers, over the qualities that both have: 1 for the same order, −1 for the
+        reverse one; NaN if one of them does not tell any two apart. And the mean of those that are defined.
+
     Examples:
-        >>> rank_consistency({
-        ...     "one": {"sharpness": 0.5, "norm": 0.7, "contrast": 0.9},
-        ...     "two": {"sharpness": 0.6, "norm": 0.9, "contrast": 0.8},
-        ... }).taus
+        >>> def areas(*values: float) -> dict[str, Estimate]:
+        ...     return {name: Estimate(value, np.empty(0)) for name, value in zip(("a", "b", "c"), values)}
+        >>> rank_consistency({"one": areas(0.5, 0.7, 0.9), "two": areas(0.6, 0.9, 0.8)})[0]
         {('one', 'two'): 0.3333333333333333}
     """
-    taus = {}
-    for one, other in combinations(areas, 2):
-        shared = [label for label in areas[one] if label in areas[other]]
-        values = ([areas[recognizer][label] for label in shared] for recognizer in (one, other))
-        taus[one, other] = float(kendall_tau(*values))
-    defined = [tau for tau in taus.values() if np.isfinite(tau)]
-    return Consistency(taus, float(np.mean(defined)) if defined else float("nan"))
-
-
-def mean_consistency(areas: Mapping[str, Mapping[str, Estimate]]) -> Estimate:
-    """``rank_consistency(…).mean`` of the values, and in each replicate."""
-    value = rank_consistency(
-        {name: {label: area.value for label, area in of.items()} for name, of in areas.items()}
-    ).mean
-    taus = []
-    for one, other in combinations(areas, 2):
-        shared = [label for label in areas[one] if label in areas[other]]
+    taus, replicates = {}, []
+    for first, second in combinations(areas, 2):
+        shared = [label for label in areas[first] if label in areas[second]]
+        both = [[areas[recognizer][label] for label in shared] for recognizer in (first, second)]
+        taus[first, second] = float(kendall_tau(*([area.value for area in each] for each in both)))
         if shared:
-            taus.append(
-                kendall_tau(
-                    *(
-                        np.stack([areas[recognizer][label].replicates for label in shared], axis=-1)
-                        for recognizer in (one, other)
-                    )
-                )
-            )
-    if not taus:
-        return Estimate(value, np.empty(0))
-    defined = np.isfinite(taus)
-    total, count = np.nansum(taus, axis=0), defined.sum(axis=0)
-    return Estimate(value, np.divide(total, count, out=np.full(len(total), np.nan), where=count > 0))
+            resampled = (np.stack([area.replicates for area in each], axis=-1) for each in both)
+            replicates.append(kendall_tau(*resampled))
+    defined = [tau for tau in taus.values() if np.isfinite(tau)]
+    value = float(np.mean(defined)) if defined else float("nan")
+    if not replicates:
+        return taus, Estimate(value, np.empty(0))
+    total, count = np.nansum(replicates, axis=0), np.isfinite(replicates).sum(axis=0)
+    return taus, Estimate(value, np.divide(total, count, out=np.full(len(total), np.nan), where=count > 0))

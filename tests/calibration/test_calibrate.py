@@ -20,11 +20,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import facerts
-from facerts.benchmarks import pairs_from_identities
-from facerts.benchmarks.bin_sets import write_bin
 from facerts.calibration.match_thresholds import match_thresholds
 from facerts.calibration.quality_thresholds import calibrate, quality_quantiles, quality_thresholds
-from facerts.curation.pack import pack_shards
 from facerts.datasets import open_source
 from facerts.datasets.fingerprint import hash_images
 from facerts.datasets.synthetic import draw_face, write_synthetic_faces
@@ -40,7 +37,6 @@ from facerts.metrics.resample import pair_weights
 from facerts.onnx.contract import Calibration, Matching, MatchThreshold
 from facerts.scoring.row import Row
 from tests.command import run
-from tests.evaluation.conftest import write_pairs
 from tests.foreign import write_description, write_embedder
 from tests.shipped import write_entry, write_manifest
 
@@ -262,43 +258,6 @@ def test_error_rates_equal_those_of_all_pairs_counted_one_by_one(
         facerts.load(model).match_threshold(0.01)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("known", [True, False])
-def test_error_rates_equal_those_of_listed_pairs_counted_one_by_one(
-    model: Path, people: Path, tmp_path: Path, known: bool
-) -> None:
-    shutil.copytree(people, tmp_path / "people")
-    benchmark = pairs_from_identities(open_source(tmp_path / "people"), genuine=150, impostors=300, seed=2)
-    listing = write_pairs(benchmark, tmp_path / "people" / "list.csv")
-    if not known:
-        listing = tmp_path / "list.bin"
-        images = [benchmark.images.read(int(row)) for row in benchmark.pairs.reshape(-1)]
-        write_bin(listing, images, benchmark.same.tolist())
-    faces = tmp_path / "flat"
-    faces.mkdir()
-    for number in range(100):
-        (faces / f"{number:03}.png").write_bytes(encode_png(draw_face(100 + number, 0)))
-    done = calibrate(model, faces, pairs=listing, fmr=[0.1, 0.05], keep=[0.9, 0.5])
-    matching = matching_of(model)
-    assert (matching.pairs, matching.data) == ("listed", "list")
-    assert matching.identities == (PEOPLE if known else None)
-    assert matching.interval == f"bootstrap over {'subjects' if known else 'pairs'}"
-    outputs = embed_source(load_embedder(model), benchmark.images, flip=False, progress=False)
-    assert outputs.quality is not None
-    cosine = np.array([float(outputs.embedding[a] @ outputs.embedding[b]) for a, b in benchmark.pairs])
-    worse = outputs.quality[benchmark.pairs].min(axis=1)
-    same = benchmark.same
-    minimums = {share: threshold.quality for share, threshold in done.description.thresholds.items()}
-    assert list(minimums) == ["0.9", "0.5"]
-    for fmr in (0.1, 0.05):
-        check_threshold(
-            matching.thresholds[str(fmr)], fmr, cosine[~same], cosine[same], worse[same], minimums
-        )
-    calibration = calibration_of(model)
-    assert (calibration.data, calibration.faces, calibration.identities) == ("flat", 100, None)
-    assert calibration.data_sha256 != matching.data_sha256
-
-
 def test_intervals_equal_those_of_the_metrics() -> None:
     random = np.random.default_rng(1)
     labels = np.repeat(np.arange(20), 6)
@@ -363,13 +322,6 @@ def test_duplicate_images_make_no_pairs(model: Path, people: Path, tmp_path: Pat
     assert (calibration.faces, matching_of(tmp_path / "out.onnx").images) == (121, 120)
     assert matching_of(tmp_path / "out.onnx").thresholds["0.01"].genuine == 420
     assert calibration.notes[0] == "1 duplicate images are left out of the pairs."
-
-
-def test_shards_have_identities_too(model: Path, people: Path, calibrated: Path, tmp_path: Path) -> None:
-    packed = pack_shards(open_source(people), tmp_path / "shards", images_per_shard=70)
-    assert len(packed.files) == 2
-    calibrate(model, [str(file) for file in packed.files])
-    assert matching_of(model).thresholds == matching_of(calibrated).thresholds
 
 
 # Unreadable images, and too few faces or pairs
@@ -558,28 +510,6 @@ def test_a_description_inside_a_model_is_rewritten_inside_it(
     assert list(matching_of(model).thresholds["0.01"].kept) == ["0.7"]
 
 
-def test_a_description_beside_a_model_is_rewritten_beside_it(
-    model: Path, people: Path, tmp_path: Path, calibrated: Path
-) -> None:
-    content = model.read_bytes()
-    beside = json.loads(model.with_suffix(".json").read_text())
-    done = calibrate(model, people, out=tmp_path / "other.onnx")
-    assert done.file == tmp_path / "other.json"
-    assert (tmp_path / "other.onnx").read_bytes() == content
-    assert json.loads(model.with_suffix(".json").read_text()) == beside
-    assert calibrate(model, people).file == model.with_suffix(".json")
-    assert model.read_bytes() == content
-    after = json.loads(model.with_suffix(".json").read_text())
-    assert after == json.loads(done.file.read_text())
-    # The rest of the description is unchanged.
-    assert {key: after.pop(key) for key in ("thresholds", "calibration")}
-    assert after == beside
-    assert sorted(path.name for path in tmp_path.iterdir()) == [
-        *("model.json", "model.onnx", "other.json", "other.onnx"),
-    ]
-    assert calibration_of(model) == calibration_of(calibrated)
-
-
 def test_an_interrupted_calibration_leaves_the_old_description(
     model: Path, people: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -636,16 +566,6 @@ def test_photos_without_a_face_are_left_out(
     # Aligning a crop by the template's own landmarks only interpolates it.
     aligned, original = matching_of(model).thresholds["0.01"], matching_of(calibrated).thresholds["0.01"]
     assert aligned.similarity == pytest.approx(original.similarity, abs=0.02)
-
-
-def test_images_that_look_like_photos_give_a_warning(model: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "large"
-    folder.mkdir()
-    for number in range(100):
-        face = np.kron(draw_face(number, 0), np.ones((2, 2, 1), dtype=np.uint8))
-        (folder / f"{number:03}.png").write_bytes(encode_png(face))
-    calibrate(model, folder)
-    assert "use --detector" in calibration_of(model).notes[0]
 
 
 # The command

@@ -185,9 +185,3 @@ def test_rejected_duplicates_do_not_shift_the_groups() -> None:
         "0.8"
     ]
     assert list(found["a"].errors) == list(found["a"].own_errors) == ["0.01"]
-
-
-def test_calibrations_from_before_groups_are_read() -> None:
-    content = {"data": "d", "data_sha256": "0", "faces": 1, "identities": None}
-    calibration = Calibration.model_validate(content)
-    assert (calibration.groups, calibration.non_faces) == ({}, None)

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 
@@ -15,7 +14,6 @@ from facerts.evaluation import embed_source
 from facerts.evaluation.benchmark_runs import run_pairs
 from facerts.evaluation.evaluation_options import EvaluationOptions
 from facerts.evaluation.result_folder import load_result
-from facerts.evaluation.results.verification_result import AllPairsResult
 from facerts.metrics.verification import roc
 from tests.evaluation.conftest import Plain
 
@@ -85,18 +83,6 @@ def test_numbers_are_those_of_every_pair_one_by_one(repeated: Path, tmp_path: Pa
     assert (np.diff(tar) >= 0).all()
 
 
-def test_intervals_are_over_people_and_hold_their_value(repeated: Path, tmp_path: Path) -> None:
-    run_pairs(Plain(), ["verification"], [repeated], tmp_path, EVERY)
-    section = load_result(tmp_path)[0].verification["named"].all_pairs
-    assert section.interval == "bootstrap over subjects"
-    for point in section.tar_at_far.values():
-        low, high = point.ci95
-        assert low <= point.value <= high
-        assert low < high
-    written = json.loads(json.dumps(section.to_json(), allow_nan=False))
-    assert AllPairsResult.model_validate(written) == section
-
-
 def test_without_identities_all_pairs_are_refused_by_name(
     plain: Plain, benchmark_folder: Path, tmp_path: Path
 ) -> None:
@@ -139,24 +125,6 @@ def test_an_fmr_that_no_threshold_has_is_refused(
     with pytest.raises(Error, match=r"not a valid FMR; .* between 0 and 1"):
         run_pairs(plain, ["reject"], [named], tmp_path / "r", EvaluationOptions(fmr=fmr))
     assert not plain.batches
-
-
-def test_an_fmr_beyond_the_pairs_names_itself_and_how_many_it_needs(
-    plain: Plain, named: Path, tmp_path: Path
-) -> None:
-    with pytest.raises(Error, match=r"named: FMR 0\.001 needs at least 1,000 impostor pairs, .* 100"):
-        run_pairs(plain, ["reject"], [named], tmp_path / "r")
-
-
-def test_rates_asked_for_are_those_of_all_pairs_where_these_are_measured(
-    plain: Plain, named: Path, tmp_path: Path
-) -> None:
-    options = EvaluationOptions(every_pair=True, fars=(0.2, 0.001), keep_crops=False)
-    run_pairs(plain, ["verification"], [named], tmp_path, options)
-    section = load_result(tmp_path)[0].verification["named"]
-    assert list(section.all_pairs.tar_at_far) == ["0.2", "0.001"]
-    # The list's own 100 impostors cannot show 0.001; they are measured at what they can.
-    assert list(section.tar_at_far) == ["0.1", "0.01"]
 
 
 def test_reject_on_every_pair_is_that_of_the_pairs_one_by_one(repeated: Path, tmp_path: Path) -> None:

@@ -13,21 +13,17 @@ from facerts.datasets.landmarks import LandmarkedFiles
 from facerts.detection.detector import Detection
 from facerts.evaluation.baselines import (
     BASELINES,
-    crop_scores,
     detector_score,
     face_sizes,
     neighbor_similarity,
     sharpness,
 )
 from facerts.evaluation.benchmark_runs import run_pairs
-from facerts.evaluation.corruption_benchmark import corruptions_of
 from facerts.evaluation.evaluation_options import EvaluationOptions, measured_outputs
 from facerts.evaluation.image_scores import image_arrays, image_scores
-from facerts.evaluation.ood import run_ood
 from facerts.evaluation.rejection import calibration_of, reject_of
 from facerts.evaluation.result_folder import load_result
-from facerts.images.corruptions import gaussian_blur
-from tests.evaluation.conftest import Brightest, Plain
+from tests.evaluation.conftest import Plain
 
 # Gray of ITU-R BT.601, and the Laplacian of four neighbors.
 GREY = (0.299, 0.587, 0.114)
@@ -46,14 +42,6 @@ def test_sharpness_is_the_variance_of_a_slow_laplacian(crops: NDArray[np.uint8])
     np.testing.assert_allclose(sharpness(crops), expected, rtol=5e-3)
 
 
-def test_sharpness_falls_with_blur_and_is_nothing_without_edges(crops: NDArray[np.uint8]) -> None:
-    blurred = [np.stack([gaussian_blur(crop, radius) for crop in crops]) for radius in (0.0, 1.0, 2.0)]
-    steps = [sharpness(step) for step in blurred]
-    assert (steps[0] > steps[1]).all()
-    assert (steps[1] > steps[2]).all()
-    assert sharpness(np.full((2, 112, 112, 3), 90, dtype=np.uint8)).tolist() == [0, 0]
-
-
 def test_the_surest_face_is_the_detectors_score_and_no_face_is_0() -> None:
     def detector(image: NDArray[np.uint8]) -> list[Detection]:
         """As many faces as the crop's color says, the largest first, which is not the surest."""
@@ -65,11 +53,6 @@ def test_the_surest_face_is_the_detectors_score_and_no_face_is_0() -> None:
     scores = detector_score(detector)(crops)
     np.testing.assert_allclose(scores, [0.3, 0.8, 0.0, 0.8], atol=1e-6)
     assert scores.dtype == np.float32
-
-
-def test_the_detector_is_a_baseline_only_where_there_is_one() -> None:
-    assert list(crop_scores(None)) == ["sharpness"]
-    assert list(crop_scores(Brightest())) == ["sharpness", "det_score"]
 
 
 def test_face_sizes_are_the_distances_between_the_eyes_before_alignment(drawn_faces: Path) -> None:
@@ -94,56 +77,6 @@ def test_neighbors_are_those_of_a_full_sort(known: int, k: int) -> None:
     np.testing.assert_allclose(found, ordered[:, :k].mean(axis=1), atol=1e-6)
 
 
-@pytest.mark.slow
-def test_scores_that_need_no_training_stand_beside_the_models_own(
-    plain: Plain, named: Path, drawn_faces: Path, non_faces: Path, tmp_path: Path
-) -> None:
-    reference = open_source(drawn_faces)
-    options = EvaluationOptions(fmr=0.01, detector=Brightest(), reference=reference)
-    run_pairs(plain, ["verification", "reject"], [named], tmp_path, options)
-    run_ood(plain, [str(drawn_faces)], [str(non_faces)], tmp_path, options)
-    content, arrays = load_result(tmp_path)
-    expected = ["quality", "norm", "sharpness", "det_score", "neighbors"]
-    assert list(dict.fromkeys(curve.by for curve in content.reject["named"])) == expected
-    assert list(content.calibration["named"].by) == expected
-    assert list(content.ood.by) == expected
-    images = open_source(named.parent)
-    crops = {images.key(row): images.crop(row) for row in range(len(images))}
-    ordered = np.stack([crops[name] for name in arrays["verification/named/names"]])
-    np.testing.assert_allclose(arrays["verification/named/sharpness"], sharpness(ordered), rtol=1e-5)
-    np.testing.assert_array_equal(
-        arrays["verification/named/det_score"], detector_score(Brightest())(ordered)
-    )
-    things = open_source(non_faces)
-    apart = np.stack([things.crop(row) for row in range(len(things))])
-    known = plain(np.stack([reference.crop(row) for row in range(len(reference))])).embedding
-    ordered_things = np.sort(plain(apart).embedding @ known.T, axis=1)[:, ::-1]
-    np.testing.assert_allclose(arrays["ood/things/neighbors"], ordered_things[:, :10].mean(axis=1), atol=1e-5)
-    np.testing.assert_allclose(arrays["ood/things/sharpness"], sharpness(apart), rtol=1e-5)
-    # The reference are the faces themselves, so that each is its own nearest neighbor.
-    assert content.ood.by["neighbors"].auroc > 0.8
-
-
-def test_the_flip_of_the_references_is_that_of_the_pictures(
-    plain: Plain, named: Path, drawn_faces: Path, tmp_path: Path
-) -> None:
-    reference = open_source(drawn_faces)
-    known = np.stack([reference.crop(row) for row in range(len(reference))])
-    for flip in (False, True):
-        options = EvaluationOptions(flip=flip, reference=reference, keep_crops=False)
-        run_pairs(plain, ["verification"], [named], tmp_path / str(flip), options)
-        arrays = load_result(tmp_path / str(flip))[1]
-        images = open_source(named.parent)
-        crops = {images.key(row): images.crop(row) for row in range(len(images))}
-        own = np.stack([crops[name] for name in arrays["verification/named/names"]])
-        vectors = [plain(given).embedding for given in (own, known)]
-        if flip:
-            turned = [plain(np.ascontiguousarray(given[:, :, ::-1])).embedding for given in (own, known)]
-            vectors = [unit(one + other) for one, other in zip(vectors, turned, strict=True)]
-        nearest = np.sort(vectors[0] @ vectors[1].T, axis=1)[:, -10:].mean(axis=1)
-        np.testing.assert_allclose(arrays["verification/named/neighbors"], nearest, atol=1e-5)
-
-
 def test_face_size_is_a_baseline_where_the_points_are_known(plain: Plain, drawn_faces: Path) -> None:
     folder = open_source(drawn_faces)
     keys = [folder.key(row) for row in range(len(folder))]
@@ -163,12 +96,6 @@ def test_face_size_is_a_baseline_where_the_points_are_known(plain: Plain, drawn_
     assert [c.by for c in curves if c.convention == "fixed"][-1] == "face_size"
     assert "face_size" in calibration_of(outputs, benchmark, fmr=0.01).by
     assert set(BASELINES) >= {"sharpness", "face_size"}
-
-
-def test_a_ladder_has_the_baselines_of_crops(plain: Plain, drawn_faces: Path) -> None:
-    section, _ = corruptions_of(plain, open_source(drawn_faces), images=4, detector=Brightest())
-    assert list(section.kinds["blur"].by) == ["quality", "norm", "sharpness", "det_score"]
-    assert section.kinds["blur"].by["sharpness"].monotone
 
 
 def test_a_score_that_is_the_same_everywhere_is_no_better_than_chance(

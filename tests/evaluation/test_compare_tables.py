@@ -89,12 +89,6 @@ def row(found: ComparisonTable, method: str, score: str | None = None) -> dict[s
     return cells
 
 
-def test_rows_stand_in_the_order_of_the_labels(comparison: Comparison) -> None:
-    assert [method.label for method in comparison.methods] == ["good", "seeded", "bad"]
-    found = table(comparison, "Verification accuracy")
-    assert [(one.method, one.runs) for one in found.rows] == [("good", 1), ("seeded", 2), ("bad", 1)]
-
-
 def test_accuracy_of_one_run_is_the_results_with_its_interval(
     comparison: Comparison, folders: dict[str, Path]
 ) -> None:
@@ -274,11 +268,6 @@ def test_runs_of_one_label_must_be_of_one_method_on_the_same_data(
     assert "other images" in refused(other)
     of_rts = changed(folders["two"], tmp_path / "rts", lambda told: told["model"].update(method="rts"))
     assert "of method unknown" in refused(of_rts)
-
-
-def test_folders_of_one_name_without_labels_are_methods_of_their_own(folders: dict[str, Path]) -> None:
-    found = compare([folders["one"], folders["two"]])
-    assert [method.label for method in found.methods] == ["one", "two"]
 
 
 def test_an_embedding_of_no_label_is_refused(folders: dict[str, Path]) -> None:

@@ -5,11 +5,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from facerts.datasets import open_source
 from facerts.datasets.fingerprint import hash_images
-from facerts.embedding import FaceOutputs, load_table
+from facerts.embedding import load_table
 from facerts.errors import Error
 from facerts.evaluation.corruption_benchmark import PERCENTILES, SEVERITIES, corruptions_of, run_corruptions
 from facerts.evaluation.result_folder import load_result
@@ -46,20 +45,6 @@ def test_every_kind_severity_and_score_is_measured(plain: Plain, drawn_faces: Pa
 
 
 @pytest.mark.slow
-def test_the_first_step_is_the_clean_picture(plain: Plain, drawn_faces: Path) -> None:
-    source = open_source(drawn_faces)
-    section, arrays = corruptions_of(plain, source, images=len(source))
-    clean = plain(np.stack([source.crop(row) for row in range(len(source))]))
-    np.testing.assert_allclose(arrays["clean/quality"], clean.quality, atol=1e-6)  # type: ignore[arg-type]
-    for kind in section.kinds.values():
-        assert [getattr(kind.cosine, f"p{at}")[0] for at in PERCENTILES] == [1.0, 1.0, 1.0]
-        for at in PERCENTILES:
-            assert getattr(kind.by["norm"], f"p{at}")[0] == pytest.approx(
-                float(np.percentile(clean.norm, at))
-            )  # type: ignore[arg-type]
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", list(KINDS))
 def test_a_step_is_each_picture_degraded_and_measured_by_itself(
     plain: Plain, drawn_faces: Path, kind: str
@@ -85,30 +70,6 @@ def test_a_step_is_each_picture_degraded_and_measured_by_itself(
     assert told.by["quality"].auroc[place - 1] == pytest.approx(above.mean() + ties.mean() / 2)
 
 
-def test_contrast_falls_with_blur_step_by_step(plain: Plain, drawn_faces: Path) -> None:
-    section, _ = corruptions_of(plain, open_source(drawn_faces), images=20)
-    quality = section.kinds["blur"].by["quality"]
-    for at in PERCENTILES:
-        assert (np.diff(getattr(quality, f"p{at}")) < 0).all()
-    assert quality.monotone is True
-    assert (np.diff(quality.auroc) >= 0).all()
-    assert quality.auroc[-1] > 0.55
-    assert (np.diff(section.kinds["blur"].cosine.p50) < 0).all()
-    # Noise adds contrast, so by contrast a noisy face would be a better one.
-    assert section.kinds["noise"].by["quality"].monotone is False
-    assert section.kinds["noise"].by["quality"].auroc[-1] < 0.5
-
-
-def test_a_score_that_stays_the_same_does_not_fall(drawn_faces: Path) -> None:
-    def constant(crops: NDArray[np.uint8]) -> FaceOutputs:
-        embedding = np.ones((len(crops), 1), dtype=np.float32)
-        return FaceOutputs(embedding, quality=np.full(len(crops), 2, dtype=np.float32))
-
-    section, _ = corruptions_of(constant, open_source(drawn_faces), images=3)  # type: ignore[arg-type]
-    assert section.kinds["light"].by["quality"].monotone is False
-    assert section.kinds["light"].by["quality"].auroc == [0.5] * len(SEVERITIES)
-
-
 def test_corruptions_are_the_same_every_time(plain: Plain, drawn_faces: Path) -> None:
     source = open_source(drawn_faces)
     first, second = (corruptions_of(plain, source, images=5, batch_size=size)[0] for size in (2, 64))
@@ -118,21 +79,6 @@ def test_corruptions_are_the_same_every_time(plain: Plain, drawn_faces: Path) ->
             second.kinds[kind].by["norm"].p50,
             rtol=1e-5,
         )
-
-
-def test_fewer_pictures_than_asked_for_are_all_taken(plain: Plain, non_faces: Path) -> None:
-    assert corruptions_of(plain, open_source(non_faces), images=500)[0].images == 24
-
-
-def test_the_embedders_own_outputs_are_left_as_they_are(drawn_faces: Path) -> None:
-    given: list[FaceOutputs] = []
-
-    def remembering(crops: NDArray[np.uint8]) -> FaceOutputs:
-        given.append(Plain()(crops))
-        return given[-1]
-
-    corruptions_of(remembering, open_source(drawn_faces), images=3)  # type: ignore[arg-type]
-    assert all(not outputs.extras for outputs in given)
 
 
 def test_embeddings_computed_elsewhere_are_refused(drawn_faces: Path, tmp_path: Path) -> None:

@@ -55,13 +55,6 @@ def test_a_cost_is_the_median_of_the_rounds_after_a_warm_up(clock: Clock) -> Non
     assert costs["a"].median == pytest.approx(150)
 
 
-def test_the_last_batch_may_be_smaller(clock: Clock) -> None:
-    score = clock.score("a", [50, 0.3, 0.1, 0.1])
-    costs = milliseconds_per_face({"a": score}, blank(5), batch_size=2, rounds=1, clock=clock)
-    assert costs["a"].median == pytest.approx(100)
-    assert clock.calls == [("a", 2), ("a", 2), ("a", 2), ("a", 1)]
-
-
 def test_several_scores_take_turns_in_each_round(clock: Clock) -> None:
     scores = {"a": clock.score("a", [50, 0.2, 0.6, 0.1, 0.3]), "b": clock.score("b", [70, 4, 2, 8, 6])}
     costs = milliseconds_per_face(scores, blank(2), rounds=4, clock=clock)
@@ -70,16 +63,6 @@ def test_several_scores_take_turns_in_each_round(clock: Clock) -> None:
     for cost, expected in ((costs["a"], (125, 50, 300)), (costs["b"], (2500, 1000, 4000))):
         assert isinstance(cost, Cost)
         assert (cost.median, cost.low, cost.high) == pytest.approx(expected)
-
-
-def test_sixteen_crops_and_seven_rounds_are_the_default(clock: Clock) -> None:
-    milliseconds_per_face({"a": clock.score("a", [1.0] * 15)}, blank(20), clock=clock)
-    assert clock.calls == [("a", 16), *[("a", 16), ("a", 4)] * 7]
-
-
-def test_without_a_clock_it_is_that_of_the_machine() -> None:
-    costs = milliseconds_per_face({"a": lambda crops: crops.sum()}, blank(2), rounds=1)
-    assert costs["a"].low > 0
 
 
 @pytest.mark.parametrize(("crops", "rounds", "batch_size"), [(0, 1, 1), (1, 0, 1), (1, 1, 0)])

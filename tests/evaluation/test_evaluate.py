@@ -23,20 +23,8 @@ from facerts.evaluation.result_folder import ResultFolder, load_result
 from facerts.evaluation.results import Sections
 from facerts.evaluation.results.verification_result import VerificationResult
 from facerts.images import decode_crop
-from facerts.io.redact import redacted_command
 from facerts.metrics.pair_intervals import verification_intervals
 from tests.evaluation.conftest import Plain
-
-
-def test_pictures_are_embedded_in_order_whatever_the_batch(plain: Plain, drawn_faces: Path) -> None:
-    source = open_source(drawn_faces)
-    crops = np.stack([decode_crop(source.read(i), where="x") for i in range(len(source))])
-    expected = plain(crops).embedding
-    for batch_size in (1, 7, 64, 1000):
-        outputs = embed_source(plain, source, flip=False, batch_size=batch_size, progress=False)
-        np.testing.assert_allclose(outputs.embedding, expected, atol=1e-6)
-    chosen = embed_source(plain, source, flip=False, indices=[5, 2, 63], progress=False)
-    np.testing.assert_allclose(chosen.embedding, expected[[5, 2, 63]], atol=1e-6)
 
 
 def test_with_flip_the_mirrors_embedding_is_added_and_quality_is_the_crops(
@@ -144,16 +132,6 @@ def test_pairs_that_no_threshold_can_be_chosen_on_are_refused_before_anything_is
     assert not plain.batches
 
 
-def test_a_command_is_told_once_however_much_it_measures(
-    plain: Plain, named: Path, benchmark_folder: Path, tmp_path: Path
-) -> None:
-    data = [named, benchmark_folder / "people.bin"]
-    run_pairs(plain, ["verification", "reject"], data, tmp_path, EvaluationOptions(fmr=0.01))
-    content, _ = load_result(tmp_path)
-    assert set(content.verification) == set(content.reject) == {"named", "people"}
-    assert content.command == [redacted_command()]
-
-
 @pytest.fixture
 def templates(plain: Plain, benchmark_folder: Path, monkeypatch: pytest.MonkeyPatch) -> TemplateBenchmark:
     """What the path "pooled" opens: templates of one picture, and every pair of some of them."""
@@ -169,17 +147,6 @@ def templates(plain: Plain, benchmark_folder: Path, monkeypatch: pytest.MonkeyPa
     )
     monkeypatch.setattr("facerts.evaluation.benchmark_runs.open_templates", lambda path: benchmark)
     return benchmark
-
-
-def test_templates_are_measured_with_each_pooling(
-    plain: Plain, templates: TemplateBenchmark, named: Path, tmp_path: Path
-) -> None:
-    run_pairs(plain, ["verification"], ["pooled", named], tmp_path, EvaluationOptions(fars=(0.1, 0.05)))
-    content, _ = load_result(tmp_path)
-    names = ["pooled (mean)", "pooled (quality)", "pooled (norm)", "named"]
-    assert sorted(content.verification) == sorted(names)
-    for name in names:
-        assert list(content.verification[name].tar_at_far) == ["0.1", "0.05"]
 
 
 def test_what_templates_cannot_be_asked_for_is_refused_and_not_left_out(
@@ -208,17 +175,6 @@ def test_what_templates_cannot_be_asked_for_is_refused_and_not_left_out(
     assert not plain.batches
     with pytest.raises(Error, match="two benchmarks are called 'pooled'"):
         run_pairs(plain, ["verification"], ["pooled", "pooled"], tmp_path / "r")
-
-
-def test_random_embeddings_are_chance(drawn_benchmark: PairBenchmark) -> None:
-    def noise(crops: np.ndarray) -> FaceOutputs:
-        vector = np.random.default_rng(len(crops)).normal(size=(len(crops), 64)).astype(np.float32)
-        return FaceOutputs(vector / np.linalg.norm(vector, axis=1, keepdims=True))
-
-    section, _ = evaluate_verification(noise, drawn_benchmark, progress=False)  # type: ignore[arg-type]
-    low, high = section.accuracy.ci95
-    assert low - 0.08 < 0.5 < high + 0.08
-    assert section.auroc == pytest.approx(0.5, abs=0.15)
 
 
 def test_reject_has_each_score_with_both_conventions(plain: Plain, drawn_benchmark: PairBenchmark) -> None:
@@ -290,23 +246,6 @@ def test_commands_share_a_folder_and_replace_only_their_own_section(
     assert len(content.command) == 4
     assert len(content.verification["people"].data_sha256) == 64
     assert {"verification/people/scores", "ood/things/quality"} <= arrays.keys()
-
-
-def test_benchmarks_are_embedded_once_for_several_measurements(
-    plain: Plain, benchmark_folder: Path, tmp_path: Path
-) -> None:
-    data = benchmark_folder / "people.bin"
-    source = open_source(data)
-    different = len({source.read(row) for row in range(len(source))})
-    assert different < len(source) == 400
-    run_pairs(plain, ["reject"], [data], tmp_path / "once", EvaluationOptions(flip=False, fmr=0.01))
-    assert sum(plain.batches) == different
-    # Verification looks at 64 pairs of each kind with their colors swapped; in a .bin set that is 256 pictures.
-    plain.batches.clear()
-    run_pairs(
-        plain, ["verification", "reject"], [data], tmp_path / "r", EvaluationOptions(flip=False, fmr=0.01)
-    )
-    assert sum(plain.batches) == different + 256
 
 
 def test_results_of_two_models_do_not_mix(plain: Plain, benchmark_folder: Path, tmp_path: Path) -> None:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 
 from facerts.errors import Error
 from facerts.evaluation.group_differences import MatchedPairs, groups_of
-from facerts.evaluation.results.groups_result import GroupsResult
 from facerts.metrics.all_pairs import AllPairs, all_pairs
 
 PEOPLE, IMAGES = 60, 4
@@ -155,12 +152,3 @@ def test_what_cannot_be_measured_is_named(
     short = all_pairs(vectors / np.linalg.norm(vectors, axis=1, keepdims=True), people, tail=100)
     with pytest.raises(Error, match=r"net: the threshold 0\.1 lies below the tail.*; choose a higher"):
         groups_of(values, {"q": quality}, compared={"net": MatchedPairs(short, 0.1)})
-
-
-def test_the_section_is_the_same_after_a_file(
-    values: dict[str, np.ndarray], quality: np.ndarray, people: np.ndarray, pairs: AllPairs
-) -> None:
-    compared = {"net": MatchedPairs(pairs, 0.6)}
-    found = groups_of(values, {"q": quality}, people=people, compared=compared, replicates=20)
-    content = json.loads(json.dumps(found.to_json()))
-    assert GroupsResult.model_validate(content) == found

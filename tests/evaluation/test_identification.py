@@ -174,15 +174,6 @@ def test_ties_that_go_on_beyond_the_search_do_not_help() -> None:
     assert [point.value for point in entry.rank.values()] == [0, 0]
 
 
-def test_targets_that_the_non_mated_probes_cannot_show_are_left_out(
-    case: tuple[FaceOutputs, TemplateBenchmark],
-) -> None:
-    outputs, benchmark = case
-    entry = identification_of(outputs, benchmark, fpirs=(0.001, 0.1), replicates=5)[0]
-    assert entry.non_mated < 1000
-    assert list(entry.fnir_at_fpir) == ["0.1"]
-
-
 def test_without_non_mated_probes_there_are_ranks_alone(case: tuple[FaceOutputs, TemplateBenchmark]) -> None:
     outputs, benchmark = case
     probes, gallery = benchmark.probes, benchmark.galleries[0]
@@ -205,17 +196,6 @@ def test_a_threshold_that_lets_everybody_pass_is_null(case: tuple[FaceOutputs, T
     np.testing.assert_allclose(sorted(1 - np.array(point.ci95)), sorted(entry.rank["1"].ci95), atol=1e-12)
 
 
-def test_there_is_an_entry_for_each_pooling_and_gallery(case: tuple[FaceOutputs, TemplateBenchmark]) -> None:
-    outputs, benchmark = case
-    scored = replace(outputs, quality=outputs.embedding[:, 0], norm=np.ones(len(outputs), dtype=np.float32))
-    entries = identification_of(scored, benchmark, replicates=2)
-    assert [(entry.pooling, entry.gallery) for entry in entries] == [
-        *(("mean", "G1"), ("mean", "G2")),
-        *(("quality", "G1"), ("quality", "G2")),
-        *(("norm", "G1"), ("norm", "G2")),
-    ]
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -235,14 +215,6 @@ def test_nothing_to_search_is_refused(
         identification_of(outputs, replace(benchmark, **change))
 
 
-@pytest.mark.parametrize("backend", ["numpy", "faiss"])
-def test_scores_are_cosines_with_the_highest_first(backend: Backend) -> None:
-    gallery = np.array([[0, 1], [-1, 0], [1, 0], [0.6, 0.8]], dtype=np.float32)
-    found = find(gallery, np.array([[1, 0]], dtype=np.float32), 4, backend)
-    assert found.templates.tolist() == [[2, 3, 0, 1]]
-    np.testing.assert_allclose(found.scores, [[1, 0.6, 0, -1]], atol=1e-7)
-
-
 @pytest.mark.parametrize("k", [1, 7, 500])
 def test_faiss_finds_the_same_templates_as_numpy(k: int) -> None:
     random = np.random.default_rng(8)
@@ -252,19 +224,6 @@ def test_faiss_finds_the_same_templates_as_numpy(k: int) -> None:
     np.testing.assert_array_equal(fast.templates, plain.templates)
     np.testing.assert_allclose(fast.scores, plain.scores, atol=1e-6)
     assert (fast.scores.dtype, fast.templates.dtype) == (np.float32, np.int64)
-
-
-def test_identification_by_faiss_gives_the_same_numbers(case: tuple[FaceOutputs, TemplateBenchmark]) -> None:
-    plain, fast = (
-        identification_of(*case, backend=backend, replicates=20)[0] for backend in ("numpy", "faiss")
-    )
-    assert (plain.backend, fast.backend) == ("numpy", "faiss")
-    assert plain.rank == fast.rank
-    assert plain.fnir_at_fpir.keys() == fast.fnir_at_fpir.keys()
-    for name, point in plain.fnir_at_fpir.items():
-        assert point.value == fast.fnir_at_fpir[name].value
-        assert point.ci95 == fast.fnir_at_fpir[name].ci95
-        assert point.threshold == pytest.approx(fast.fnir_at_fpir[name].threshold, abs=1e-6)
 
 
 @pytest.mark.parametrize("backend", ["numpy", "faiss"])

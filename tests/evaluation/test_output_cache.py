@@ -13,8 +13,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from facerts.datasets import open_source
-from facerts.datasets.landmarks import LandmarkedFiles
 from facerts.datasets.synthetic import draw_face
 from facerts.detection.detector import Detection
 from facerts.embedding import OnnxEmbedder, load_embedder
@@ -24,10 +22,8 @@ from facerts.evaluation.corruption_benchmark import run_corruptions
 from facerts.evaluation.evaluation_options import EvaluationOptions
 from facerts.evaluation.ood import run_ood
 from facerts.evaluation.result_folder import load_result
-from facerts.evaluation.similarity import MLS
 from facerts.images import encode_png
 from tests.command import run
-from tests.evaluation.conftest import Plain
 from tests.foreign import write_description, write_embedder
 
 Evaluate = Callable[[Path, EvaluationOptions], object]
@@ -98,16 +94,6 @@ def test_a_second_evaluation_runs_no_network_and_gives_the_same_numbers(
     assert not (tmp_path / "none" / "cache").exists()
     assert not (tmp_path / "other" / "cache").exists()
     assert content(tmp_path / "none") == content(tmp_path / "first") == content(tmp_path / "other")
-
-
-def test_kinds_of_evaluation_share_what_was_kept(
-    model: Path, named: Path, tmp_path: Path, passes: list[int]
-) -> None:
-    out = ("--data", named, "--out", tmp_path / "out")
-    assert run("evaluate", "verification", "--model", model, *out) == 0
-    before = len(passes)
-    assert run("evaluate", "reject", "--model", model, *out, "--fmr", "0.01") == 0
-    assert len(passes) == before
 
 
 def evaluation_of(data: Path, out: Path) -> Evaluate:
@@ -189,17 +175,6 @@ def test_a_damaged_file_is_noticed_and_made_again(
         assert file.read_bytes() == good
 
 
-def test_models_and_sources_that_do_not_say_what_they_depend_on_are_asked_every_time(
-    named: Path, tmp_path: Path
-) -> None:
-    plain, options = Plain(), EvaluationOptions(fmr=0.01, cache=OutputCache(tmp_path / "cache"))
-    for name in ("a", "b"):
-        run_pairs(plain, ["reject"], [named], tmp_path / name, options)
-    assert len(plain.batches) > 0
-    assert len(plain.batches) % 2 == 0
-    assert not (tmp_path / "cache").exists()
-
-
 class Detects:
     """A detector that finds a face of the given width in bright images alone."""
 
@@ -259,25 +234,6 @@ def test_photos_keep_what_was_detected_in_them(
     assert wider[1]["ood/photos/face_size"][1] == 50.0
 
 
-def test_landmarks_are_part_of_the_images(photos: Path) -> None:
-    keys, points = ["1.png", "2.png"], np.arange(20, dtype=np.float32).reshape(2, 5, 2)
-    moved = points.copy()
-    moved[1, 2, 0] += 1
-    identities = [LandmarkedFiles("x", photos, keys, p).crop_identity() for p in (points, moved, points)]
-    assert identities[0] != identities[1]
-    assert identities[0] == identities[2]
-    assert open_source(photos).crop_identity() == ""
-
-
-def test_mutual_likelihood_does_not_take_what_the_cosine_kept(
-    model: Path, named: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    embedder = load_embedder(model)
-    wrapped = [MLS.ready(embedder, flip)[0].identity for flip in (False, True)]  # type: ignore[union-attr]
-    assert len({*wrapped, embedder.identity}) == 3
-    assert MLS.ready(Plain(), True)[0].identity is None  # type: ignore[union-attr]
-
-
 def test_a_folder_that_cannot_be_written_costs_the_cache_alone(
     model: Path, named: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -286,8 +242,3 @@ def test_a_folder_that_cannot_be_written_costs_the_cache_alone(
     evaluation_of(named, tmp_path / "a")(model, options)
     assert "are not kept" in capsys.readouterr().err
     assert (tmp_path / "a" / "result.json").is_file()
-
-
-def test_cache_and_no_cache_exclude_each_other(model: Path, named: Path, tmp_path: Path) -> None:
-    out = ("--data", named, "--out", tmp_path / "o", "--cache", tmp_path / "c", "--no-cache")
-    assert run("evaluate", "verification", "--model", model, *out) == 2

@@ -8,10 +8,9 @@ from numpy.typing import NDArray
 
 from facerts.datasets import Subset, open_source
 from facerts.datasets.synthetic import draw_face
-from facerts.detection import AutoDetector, Detection
+from facerts.detection import Detection
 from facerts.embedding.aligned import AlignedPhotos, alignment_notes
-from facerts.errors import ImageError
-from facerts.evaluation.benchmark_runs import run_identification, run_pairs
+from facerts.evaluation.benchmark_runs import run_pairs
 from facerts.evaluation.evaluation_options import EvaluationOptions
 from facerts.images import encode_png
 from facerts.images.align import TEMPLATE
@@ -66,14 +65,6 @@ def test_the_largest_face_is_aligned_and_not_a_smaller_one_nearer_the_middle(pho
     assert source.labels is not None
 
 
-def test_auto_takes_an_image_of_the_size_of_a_crop_as_it_is(photos: Path, tmp_path: Path) -> None:
-    (tmp_path / "crop.png").write_bytes(encode_png(draw_face(0, 0)))
-    source = AlignedPhotos(open_source([tmp_path / "crop.png", photos]), AutoDetector(Knows()))
-    np.testing.assert_array_equal(source.crop(0), draw_face(0, 0))
-    assert source.face_size(0) == pytest.approx(float(np.hypot(*(TEMPLATE[1] - TEMPLATE[0]))))
-    assert np.abs(source.crop(1).astype(int) - draw_face(0, 0)).mean() < 2
-
-
 def test_the_middle_is_taken_where_no_face_is_found_and_that_is_said(tmp_path: Path) -> None:
     (tmp_path / "gray.png").write_bytes(encode_png(np.full((60, 90, 3), 7, dtype=np.uint8)))
     source = AlignedPhotos(open_source(tmp_path), Knows())
@@ -83,12 +74,6 @@ def test_the_middle_is_taken_where_no_face_is_found_and_that_is_said(tmp_path: P
     assert alignment_notes(source) == [
         "No face was found in 1 photos, the first is gray.png; their center was cropped."
     ]
-
-
-def test_a_photo_too_small_for_a_face_is_named(tmp_path: Path) -> None:
-    (tmp_path / "tiny.png").write_bytes(encode_png(np.full((15, 90, 3), 7, dtype=np.uint8)))
-    with pytest.raises(ImageError, match=r"tiny\.png: 15 x 15 pixels are too few"):
-        AlignedPhotos(open_source(tmp_path), Knows()).crop(0)
 
 
 def test_photos_that_are_taken_for_crops_are_warned_of(tmp_path: Path) -> None:
@@ -130,24 +115,3 @@ def test_a_benchmark_of_photos_is_measured_as_one_of_crops(
     got = result.verification["pairs"]
     assert got.auroc == pytest.approx(expected.verification["pairs"].auroc, abs=0.03)
     assert "face_size" in {curve.by for curve in result.reject["pairs"]}
-
-
-def test_a_gallery_of_photos_is_searched_as_one_of_crops(plain: Plain, tmp_path: Path) -> None:
-    """SCface as photos with faces in them, and as the crops of these faces."""
-    for who in range(1, 5):
-        for key in (
-            f"mugshot_frontal_cropped_all/{who:03d}_frontal.png",
-            f"surveillance_cameras_distance_1/cam_1/{who:03d}_cam1_1.png",
-        ):
-            for kind, image in (("photos", photo(who, len(key))), ("crops", draw_face(who, len(key)))):
-                (tmp_path / kind / key).parent.mkdir(parents=True, exist_ok=True)
-                (tmp_path / kind / key).write_bytes(encode_png(image))
-    rank = {}
-    for kind, detector in (("crops", None), ("photos", Knows())):
-        options = EvaluationOptions(flip=False, detector=detector)
-        result = run_identification(plain, [str(tmp_path / kind)], tmp_path / f"of {kind}", options)
-        assert result.identification is not None
-        (search, *_) = result.identification["scface"].searches
-        assert (search.gallery_people, search.probes, search.mated) == (4, 4, 4)
-        rank[kind] = search.rank["1"].value
-    assert rank["photos"] == rank["crops"] > 0.25

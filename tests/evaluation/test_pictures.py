@@ -16,9 +16,7 @@ from facerts.embedding.embed import outputs_of
 from facerts.evaluation import embed_source
 from facerts.evaluation.benchmark_runs import run_pairs
 from facerts.evaluation.evaluation_options import EvaluationOptions
-from facerts.evaluation.images import SHOWN_IMAGES, extremes, shown_images
 from facerts.evaluation.result_folder import load_result
-from facerts.images import decode
 from tests.evaluation.conftest import Pictures, Plain
 
 
@@ -85,29 +83,6 @@ def test_pictures_that_stay_in_their_fold_and_pair_give_no_note(tmp_path: Path) 
     assert repeated_images(benchmark, hash_images(source).first) == ()
 
 
-def test_what_is_repeated_stands_in_the_notes_of_a_result(
-    plain: Plain, benchmark_folder: Path, tmp_path: Path
-) -> None:
-    people = tmp_path / "people"
-    source = open_source(benchmark_folder / "people")
-    lines = ["first,second,same,fold,first_subject,second_subject"]
-    for person in range(0, 24, 2):
-        for row in (4 * person, 4 * person + 1, 4 * person + 4):
-            path = people / source.key(row)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(source.read(row))
-        a, b = f"person_{person:04d}", f"person_{person + 1:04d}"
-        lines.append(f"{a}/0000.jpg,{a}/0001.jpg,1,{person % 10},{a},{a}")
-        lines.append(f"{a}/0000.jpg,{b}/0000.jpg,0,{person % 10},{a},{b}")
-    (people / "person_0003" / "0000.jpg").write_bytes((people / "person_0002" / "0000.jpg").read_bytes())
-    (people / "list.csv").write_text("\n".join(lines))
-    run_pairs(plain, ["verification"], [people / "list.csv"], tmp_path / "result")
-    notes = load_result(tmp_path / "result")[0].verification["list"].notes
-    first = "person_0002/0000.jpg"
-    expected = f"1 impostor pairs consist of the same image twice, the first is {first}: they are mislabeled."
-    assert expected in notes
-
-
 @pytest.mark.parametrize("flip", [False, True])
 def test_repeated_pictures_go_through_the_embedder_once_and_all_have_outputs(
     plain: Plain, drawn_faces: Path, flip: bool
@@ -131,25 +106,6 @@ def test_repeated_pictures_go_through_the_embedder_once_and_all_have_outputs(
     for name in ("embedding", "norm", "quality", "uncertainty"):
         np.testing.assert_allclose(getattr(outputs, name), getattr(expected, name), atol=1e-6)
     np.testing.assert_allclose(outputs.extras["mean"], crops.mean(axis=(1, 2, 3)), rtol=1e-5)
-
-
-def test_shown_pictures_are_their_crops_each_once_and_in_order(drawn_faces: Path) -> None:
-    source = open_source(drawn_faces)
-    arrays = shown_images(source, [40, 3, 40, 17])
-    assert arrays["shown_rows"].tolist() == [3, 17, 40]
-    data, ends = arrays["shown_jpeg"].tobytes(), arrays["shown_ends"].tolist()
-    assert ends[-1] == len(data)
-    for row, start, end in zip((3, 17, 40), [0, *ends], ends, strict=False):
-        crop = decode(data[start:end], where="shown")
-        assert np.abs(crop.astype(int) - source.crop(row)).mean() < 4
-
-
-def test_extremes_are_the_lowest_and_the_highest() -> None:
-    values = np.random.default_rng(0).normal(size=100).astype(np.float32)
-    low, high = extremes(values)
-    assert values[low].tolist() == np.sort(values)[:SHOWN_IMAGES].tolist()
-    assert values[high].tolist() == np.sort(values)[-SHOWN_IMAGES:].tolist()
-    assert [sorted(end.tolist()) for end in extremes(values[:3])] == [[0, 1, 2]] * 2
 
 
 def test_a_result_keeps_the_crops_of_the_worst_pairs_unless_told_not_to(

@@ -11,17 +11,14 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from facerts.benchmarks import PairBenchmark, open_benchmark
+from facerts.benchmarks import open_benchmark
 from facerts.datasets.source import Source
 from facerts.embedding import FaceOutputs, load_table
 from facerts.errors import Error, ModelError
 from facerts.evaluation import embed_source
 from facerts.evaluation.benchmark_runs import run_pairs
-from facerts.evaluation.channel_probe import channel_probe
-from facerts.evaluation.compare import compare
 from facerts.evaluation.evaluation_options import EvaluationOptions
 from facerts.evaluation.pair_verification import verification_of
-from facerts.evaluation.rejection import calibration_of, reject_of
 from facerts.evaluation.result_folder import load_result
 from facerts.evaluation.similarity import COSINE, MLS, GaussianEmbedder, variance_of
 from tests.evaluation.conftest import Plain
@@ -36,14 +33,6 @@ class Gaussian(Plain):
         outputs = super().__call__(crops)
         variance = 1e-3 + np.square(outputs.embedding) + np.abs(np.roll(outputs.embedding, 1, axis=1)) / 50
         return replace(outputs, extras={"variance": variance.astype(np.float32)})
-
-
-class Even(Plain):
-    """Plain, with one variance for everything."""
-
-    def __call__(self, crops: NDArray[np.uint8]) -> FaceOutputs:
-        outputs = super().__call__(crops)
-        return replace(outputs, extras={"variance": np.full_like(outputs.embedding, 0.01)})
 
 
 def outputs_of(embedder: Plain, source: Source) -> FaceOutputs:
@@ -88,28 +77,6 @@ def test_scores_are_scipys_log_densities_and_numbers_are_made_from_them(named: P
     assert calibration.by["quality"].spearman == pytest.approx(correlation)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("flip", [False, True])
-def test_one_variance_for_all_ranks_pairs_as_the_cosine_does(flip: bool, named: Path, tmp_path: Path) -> None:
-    options = replace(BARE, flip=flip)
-    for similarity in (COSINE, MLS):
-        run_pairs(Even(), ["verification", "reject"], [named], tmp_path, options, similarity=similarity)
-    content, arrays = load_result(tmp_path)
-    by_cosine, by_mls = (content.verification[name] for name in ("named", "named (mls)"))
-    assert (by_cosine.similarity, by_mls.similarity) == ("cosine", "mls")
-    assert by_cosine.flip is by_mls.flip is flip
-    for key in ("auroc", "eer"):
-        assert getattr(by_mls, key) == pytest.approx(getattr(by_cosine, key), abs=1e-9)
-    assert by_mls.accuracy == by_cosine.accuracy
-    for far, point in by_cosine.tar_at_far.items():
-        assert by_mls.tar_at_far[far].value == pytest.approx(point.value)
-    for mine, other in zip(content.reject["named (mls)"], content.reject["named"], strict=True):
-        assert mine.fnmr == other.fnmr
-    scores = [arrays[f"verification/{name}/scores"].astype(np.float64) for name in ("named", "named (mls)")]
-    assert stats.spearmanr(*scores).statistic == pytest.approx(1, abs=1e-6)
-    assert abs(scores[1]).max() > 1
-
-
 def test_mirrors_are_fused_by_their_variances_and_only_for_mls(named: Path, tmp_path: Path) -> None:
     benchmark = open_benchmark(named)
     crops = np.stack([benchmark.images.crop(row) for row in range(len(benchmark.images))])
@@ -146,57 +113,6 @@ def test_opposite_means_fuse_to_nothing_and_to_no_nan() -> None:
     outputs = GaussianEmbedder(Turning(), True)(crops)
     np.testing.assert_array_equal(outputs.embedding, [[0, 0]])
     np.testing.assert_array_equal(outputs.extras["variance"], [[0.5, 0.5]])
-
-
-def test_the_pictures_kept_are_those_of_the_similaritys_own_mistakes(named: Path, tmp_path: Path) -> None:
-    benchmark = open_benchmark(named)
-    run_pairs(Gaussian(), ["verification"], [named], tmp_path, EvaluationOptions(flip=False), similarity=MLS)
-    arrays = load_result(tmp_path)[1]
-    scores, same = arrays["verification/named (mls)/scores"], benchmark.same
-    worst = np.concatenate(
-        [
-            np.flatnonzero(same)[np.argsort(scores[same])[:12]],
-            np.flatnonzero(~same)[np.argsort(-scores[~same])[:12]],
-        ]
-    )
-    assert set(benchmark.pairs[worst].ravel()) <= set(arrays["verification/named (mls)/shown_rows"])
-
-
-def test_the_channels_are_probed_by_the_same_similarity(drawn_benchmark: PairBenchmark) -> None:
-    """Embeddings alike throughout: only the variances tell who is who, and only where red and blue are swapped."""
-    people = np.asarray(drawn_benchmark.images.labels)
-    seen = {drawn_benchmark.images.crop(row).tobytes(): people[row] for row in range(len(people))}
-
-    class Told(Plain):
-        def __call__(self, crops: NDArray[np.uint8]) -> FaceOutputs:
-            variance = np.ones((len(crops), 64), dtype=np.float32)
-            for row, crop in enumerate(crops):
-                person = seen.get(np.ascontiguousarray(crop[..., ::-1]).tobytes())
-                if person is not None:
-                    variance[row, 2 * person : 2 * person + 2] = 1e-3
-            embedding = np.full((len(crops), 64), 0.125, dtype=np.float32)
-            return FaceOutputs(embedding, extras={"variance": variance})
-
-    outputs = outputs_of(Told(), drawn_benchmark.images)
-    told: dict[str, Any] = {"flip": False, "batch_size": 64}
-    sentence = channel_probe(Told(), drawn_benchmark, outputs, similarity=MLS, **told)
-    assert sentence is not None
-    assert "With red and blue swapped" in sentence
-    assert channel_probe(Told(), drawn_benchmark, outputs, **told) is None
-
-
-@pytest.mark.slow
-def test_comparisons_go_by_the_similarity_too(named: Path, tmp_path: Path) -> None:
-    for model, name in ((Gaussian(), "a"), (Even("even", "b" * 64), "b")):
-        for similarity in (COSINE, MLS):
-            run_pairs(model, ["verification"], [named], tmp_path / name, BARE, similarity=similarity)
-    found = compare([tmp_path / "a", tmp_path / "b"]).verification
-    assert set(found) == {"named", "named (mls)"}
-    sections = [load_result(tmp_path / name)[0].verification["named (mls)"] for name in "ab"]
-    difference = found["named (mls)"][0].auroc.value
-    assert difference == pytest.approx(sections[1].auroc - sections[0].auroc, abs=1e-5)
-    assert found["named"][0].auroc.value == 0
-    assert difference != 0
 
 
 def test_a_table_with_variances_gives_what_its_model_gives(named: Path, tmp_path: Path) -> None:
@@ -269,12 +185,3 @@ def test_all_pairs_and_templates_are_refused_with_the_reason(
     with pytest.raises(Error, match=r"pooled: templates cannot be compared by mls: .* no variance"):
         run_pairs(plain, ["verification"], [named, "pooled"], tmp_path / "r", BARE, similarity=MLS)
     assert not plain.batches
-
-
-def test_the_functions_behind_compare_by_the_cosine_unless_told(drawn_benchmark: PairBenchmark) -> None:
-    outputs = outputs_of(Gaussian(), drawn_benchmark.images)
-    assert verification_of(outputs, drawn_benchmark, flip=False)[0].similarity == "cosine"
-    assert reject_of(outputs, drawn_benchmark, fmr=0.02)[0].similarity == "cosine"
-    assert calibration_of(outputs, drawn_benchmark, fmr=0.02).similarity == "cosine"
-    with pytest.raises(ModelError, match="without a variance"):
-        calibration_of(replace(outputs, extras={}), drawn_benchmark, fmr=0.02, similarity=MLS)

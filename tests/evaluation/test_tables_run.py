@@ -7,14 +7,13 @@ import numpy as np
 import pytest
 
 from facerts.benchmarks import open_benchmark
-from facerts.datasets import open_images, open_source
+from facerts.datasets import open_images
 from facerts.datasets.source import Source
 from facerts.embedding import EmbeddingTable, load_table
 from facerts.errors import DataError
 from facerts.evaluation import embed_source
-from facerts.evaluation.benchmark_runs import run_identification, run_pairs
+from facerts.evaluation.benchmark_runs import run_pairs
 from facerts.evaluation.evaluation_options import EvaluationOptions
-from facerts.evaluation.ood import run_ood
 from facerts.evaluation.result_folder import load_result
 from tests.evaluation.conftest import Plain
 
@@ -78,37 +77,6 @@ def test_a_table_of_flipped_embeddings_is_taken_as_it_is(named: Path, tmp_path: 
         scores.append(load_result(tmp_path / f"table{flip}")[1]["verification/named/scores"])
     np.testing.assert_allclose(scores[1], scores[0], atol=1e-5)
     np.testing.assert_array_equal(scores[1], scores[2])
-
-
-def test_repeated_pictures_keep_their_own_rows_and_their_baselines(
-    benchmark_folder: Path, tmp_path: Path
-) -> None:
-    """A .bin set repeats pictures; a table has a row for each, which need not be the same."""
-    images = open_benchmark(benchmark_folder / "people.bin").images
-    outputs = embed_source(Plain(), images, flip=False, progress=False)
-    quality = np.arange(len(images), dtype=np.float32)
-    np.savez(tmp_path / "rows.npz", embeddings=outputs.embedding, quality=quality)
-    table = load_table(tmp_path / "rows.npz")
-    run_pairs(table, ["verification"], [benchmark_folder / "people.bin"], tmp_path / "table")
-    run_pairs(Plain(), ["verification"], [benchmark_folder / "people.bin"], tmp_path / "model")
-    mine, arrays = (load_result(tmp_path / name)[1] for name in ("table", "model"))
-    np.testing.assert_array_equal(mine["verification/people/quality"], quality)
-    np.testing.assert_array_equal(
-        mine["verification/people/sharpness"], arrays["verification/people/sharpness"]
-    )
-
-
-def test_a_table_is_searched_and_told_from_others_like_a_model(
-    drawn_faces: Path, non_faces: Path, tmp_path: Path
-) -> None:
-    table = table_of(tmp_path / "t.npz", open_source(drawn_faces), open_images(non_faces))
-    for embedder, name in ((Plain(), "model"), (table, "table")):
-        run_identification(embedder, [str(drawn_faces)], tmp_path / name, OPTIONS)
-        run_ood(embedder, [str(drawn_faces)], [str(non_faces)], tmp_path / name, OPTIONS)
-    model, other = (load_result(tmp_path / name)[0] for name in ("model", "table"))
-    written, expected = other.to_json(), model.to_json()
-    for kind in ("identification", "ood"):
-        assert written[kind] == approximately(expected[kind])
 
 
 def test_a_reference_needs_rows_too(named: Path, non_faces: Path, tmp_path: Path) -> None:

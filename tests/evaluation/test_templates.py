@@ -159,24 +159,6 @@ def test_a_section_holds_what_a_slow_reading_of_the_pairs_gives() -> None:
     json.dumps(section.to_json(), allow_nan=False)
 
 
-def test_rates_that_the_impostors_cannot_show_are_left_out() -> None:
-    outputs, benchmark = noisy(people=4)
-    section = template_verification_of(outputs, benchmark, (0.1, 0.02, 0.01), replicates=5)["mean"]
-    assert section.impostors == 54
-    assert list(section.tar_at_far) == ["0.1", "0.02"]
-
-
-def test_the_number_of_replicates_is_passed_on() -> None:
-    outputs, benchmark = noisy(people=10)
-    few, many = (
-        template_verification_of(outputs, benchmark, (0.1,), replicates=count)["mean"] for count in (1, 50)
-    )
-    low, high = few.tar_at_far["0.1"].ci95
-    assert low == high
-    low, high = many.tar_at_far["0.1"].ci95
-    assert low < high
-
-
 def test_a_benchmark_without_both_kinds_of_pairs_is_refused() -> None:
     outputs, benchmark = noisy(people=2)
     bare = replace(benchmark, pairs=np.empty((0, 2), dtype=np.int64), same=np.empty(0, dtype=bool))
@@ -185,11 +167,3 @@ def test_a_benchmark_without_both_kinds_of_pairs_is_refused() -> None:
     alike = replace(benchmark, pairs=benchmark.pairs[benchmark.same], same=benchmark.same[benchmark.same])
     with pytest.raises(DataError, match=r"there are 6 and 0"):
         template_verification_of(outputs, alike, FARS)
-
-
-def test_inverse_variance_beats_the_mean_where_the_variance_is_known() -> None:
-    outputs, benchmark = noisy()
-    sections = template_verification_of(outputs, benchmark, (0.01,), replicates=200)
-    mean, weighted = (sections[name].tar_at_far["0.01"] for name in ("mean", "inverse_variance"))
-    assert weighted.ci95[0] > mean.ci95[1]
-    assert sections["inverse_variance"].eer < sections["mean"].eer / 2

@@ -109,14 +109,6 @@ def test_intervals_are_limited_to_the_tail() -> None:
         assert low < found.tar_at_far(far).tar < high
 
 
-def test_the_order_of_images_does_not_matter() -> None:
-    vectors, labels = case(400, 50)
-    order = np.random.default_rng(0).permutation(400)
-    one, other = all_pairs(vectors, labels), all_pairs(vectors[order], labels[order])
-    np.testing.assert_allclose(np.sort(one.genuine), np.sort(other.genuine), atol=4e-7)
-    assert one.tar_at_far(0.01).tar == other.tar_at_far(0.01).tar
-
-
 def test_invalid_input_is_refused() -> None:
     vectors, labels = case(20, 5)
     broken = vectors.copy()
@@ -131,10 +123,3 @@ def test_invalid_input_is_refused() -> None:
         all_pairs(vectors, np.arange(20))
     with pytest.raises(ValueError, match="19 labels"):
         all_pairs(vectors, labels[:19])
-
-
-def test_progress_covers_every_pair() -> None:
-    vectors, labels = case(600, 50)
-    done: list[int] = []
-    found = all_pairs(vectors, labels, progress=done.append)
-    assert sum(done) == found.impostors

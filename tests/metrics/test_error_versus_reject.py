@@ -432,32 +432,6 @@ def test_impostor_pairs_below_the_tail_are_counted_without_scores(
     assert np.isnan(curve).sum() > np.isnan(full).sum()
 
 
-@pytest.mark.parametrize("unit", UNITS)
-@pytest.mark.parametrize("convention", CONVENTIONS)
-def test_only_the_order_of_a_quality_matters(
-    every: ComparedPairs, qualities: dict[str, Any], unit: Unit, convention: Convention
-) -> None:
-    found = error_versus_reject(every, qualities, [0.05], unit=unit, convention=convention, replicates=20)[
-        0.05
-    ]
-    np.testing.assert_array_equal(found.by["good"].fnmr, found.by["same order"].fnmr)
-    for end in (0.2, 0.3, 0.95):
-        one, other = (found.by[label].area[end] for label in ("good", "same order"))
-        np.testing.assert_array_equal(one.value, other.value)
-        np.testing.assert_array_equal(one.replicates, other.replicates)
-    assert not np.array_equal(found.by["good"].fnmr, found.by["nearly"].fnmr)
-
-
-@pytest.mark.parametrize("unit", UNITS)
-def test_a_random_order_has_an_area_of_1_in_expectation(every: ComparedPairs, unit: Unit) -> None:
-    random = np.random.default_rng(11)
-    orders = {f"{i}": random.random(PEOPLE * IMAGES) for i in range(300)}
-    found = error_versus_reject(every, orders, [0.05], unit=unit, replicates=0)[0.05]
-    areas = [found.by[label].area[0.3].value for label in orders]
-    assert np.mean(areas) == pytest.approx(1, abs=4 * np.std(areas) / np.sqrt(len(areas)))
-    assert np.std(areas) < 0.15
-
-
 def test_no_order_is_better_than_the_oracle(every: ComparedPairs, qualities: dict[str, Any]) -> None:
     for areas in error_versus_reject(every, qualities, FMRS, replicates=50).values():
         for label in qualities:

@@ -65,14 +65,6 @@ def test_accepted_shares_by_hand() -> None:
     assert np.isnan([found.rate[2], found.low[2], found.high[2]]).all()
 
 
-def test_shares_of_images_are_resampled_within_their_groups() -> None:
-    accepted = np.repeat([True, False, True, False], [80, 20, 30, 20])
-    found = share_by_group(accepted, np.repeat([0, 1], [100, 50]), 2, replicates=4000)
-    assert found.replicates.mean(axis=0) == pytest.approx([0.8, 0.6], abs=0.005)
-    expected = [np.sqrt(0.8 * 0.2 / 100), np.sqrt(0.6 * 0.4 / 50)]
-    assert found.replicates.std(axis=0) == pytest.approx(expected, rel=0.05)
-
-
 def slow_replicates(
     events: NDArray[np.bool_], group: NDArray[np.int64], person_pairs: list[set[int]], seed: int
 ) -> NDArray[np.float64]:

@@ -69,36 +69,6 @@ def test_far_is_exact_to_a_fifth_of_a_percent_with_wide_bins(monkeypatch: pytest
         assert allowed[0] <= curve.tar_at_far(far).tar <= allowed[1]
 
 
-def test_resampling_people_gives_wider_intervals_if_people_differ() -> None:
-    scores, same, subjects = case(3, pairs=6000, people=25, digits=6)
-    by_pairs = verification_intervals(scores, same, [0.1]).auroc
-    by_people = verification_intervals(scores, same, [0.1], subjects=subjects).auroc
-    assert by_people[1] - by_people[0] > 2 * (by_pairs[1] - by_pairs[0])
-
-
-@pytest.mark.slow
-def test_intervals_over_people_cover_the_truth_but_those_over_pairs_do_not() -> None:
-    truth = np.mean(
-        [roc(*case(seed, pairs=4000, people=4000, digits=6)[:2]).auroc() for seed in range(1000, 1020)]
-    )
-    covered = {"pairs": 0, "subjects": 0}
-    for seed in range(60):
-        scores, same, subjects = case(seed, pairs=4000, people=25, digits=6)
-        for given in (None, subjects):
-            found = verification_intervals(scores, same, [0.1], subjects=given, replicates=120)
-            covered[found.unit] += found.auroc[0] <= truth <= found.auroc[1]
-    assert covered["subjects"] >= 50
-    assert covered["pairs"] <= 42
-
-
-def test_perfect_scores_have_an_interval_of_zero_width() -> None:
-    same = np.array([True, False] * 20)
-    found = verification_intervals(same * 1.0, same, [0.1])
-    assert found.auroc == (1.0, 1.0)
-    assert found.eer == (0.0, 0.0)
-    assert found.tar_at_far[0.1] == (1.0, 1.0)
-
-
 def test_the_interval_of_accuracy_keeps_the_proportion_of_classes() -> None:
     same = np.array([True] * 10 + [False] * 30)
     right = ~same  # every impostor pair right, every genuine pair wrong

@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import kendalltau
 
 from facerts.metrics.intervals import Estimate
-from facerts.metrics.rank_consistency import kendall_tau, mean_consistency, rank_consistency
+from facerts.metrics.rank_consistency import kendall_tau, rank_consistency
 
 
 @pytest.mark.parametrize("values", [3, 6, 1000])
@@ -38,32 +38,35 @@ AREAS = {
 }
 
 
+def estimates(areas: dict[str, dict[str, float]]) -> dict[str, dict[str, Estimate]]:
+    return {name: {q: Estimate(a, np.empty(0)) for q, a in by.items()} for name, by in areas.items()}
+
+
 def test_consistency_is_the_mean_over_pairs_of_recognizers_of_what_both_have() -> None:
-    found = rank_consistency(AREAS)
+    taus, mean = rank_consistency(estimates(AREAS))
     # a b c against b a c: two of three pairs agree; against c b a: none; b a c against c b a: one.
-    assert found.taus["one", "two"] == pytest.approx(1 / 3)
-    assert found.taus["one", "three"] == pytest.approx(-1)
-    assert found.taus["two", "three"] == pytest.approx(-1 / 3)
-    assert np.isnan(found.taus["one", "apart"])
-    assert len(found.taus) == 6
-    assert found.mean == pytest.approx(-1 / 3)
-    assert np.isnan(rank_consistency({"one": AREAS["one"]}).mean)
+    assert taus["one", "two"] == pytest.approx(1 / 3)
+    assert taus["one", "three"] == pytest.approx(-1)
+    assert taus["two", "three"] == pytest.approx(-1 / 3)
+    assert np.isnan(taus["one", "apart"])
+    assert len(taus) == 6
+    assert mean.value == pytest.approx(-1 / 3)
+    assert np.isnan(rank_consistency(estimates({"one": AREAS["one"]}))[1].value)
 
 
 def test_the_mean_has_a_value_in_each_replicate() -> None:
     random = np.random.default_rng(0)
     areas = {
-        name: {label: Estimate(value, random.integers(0, 4, 30).astype(float)) for label, value in of.items()}
-        for name, of in AREAS.items()
+        name: {label: Estimate(value, random.integers(0, 4, 30).astype(float)) for label, value in by.items()}
+        for name, by in AREAS.items()
     }
     areas["one"]["b"].replicates[7] = np.nan
-    found = mean_consistency(areas)
-    assert found.value == pytest.approx(-1 / 3)
+    mean = rank_consistency(areas)[1]
     for replicate in range(30):
         of_replicate = {
-            name: {label: float(area.replicates[replicate]) for label, area in of.items()}
-            for name, of in areas.items()
+            name: {label: float(area.replicates[replicate]) for label, area in by.items()}
+            for name, by in areas.items()
         }
-        expected = rank_consistency(of_replicate).mean
-        assert found.replicates[replicate] == pytest.approx(expected, nan_ok=True)
-    assert mean_consistency({"one": areas["one"]}).replicates.shape == (0,)
+        expected = rank_consistency(estimates(of_replicate))[1].value
+        assert mean.replicates[replicate] == pytest.approx(expected, nan_ok=True)
+    assert rank_consistency({"one": areas["one"]})[1].replicates.shape == (0,)

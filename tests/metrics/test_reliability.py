@@ -41,16 +41,6 @@ def test_bins_are_of_equal_size_and_never_separate_ties() -> None:
     assert reliability([5.0] * 3, [True, False, False]).pairs.tolist() == [3]
 
 
-def test_every_pair_is_in_one_bin() -> None:
-    random = np.random.default_rng(0)
-    quality, error = random.normal(size=997), random.random(997) < 0.2
-    found = reliability(quality, error)
-    assert found.pairs.sum() == 997
-    assert np.sum(found.error * found.pairs) == pytest.approx(error.sum())
-    assert (found.low <= found.error).all()
-    assert (found.error <= found.high).all()
-
-
 def test_invalid_input_is_refused() -> None:
     with pytest.raises(ValueError, match="finite"):
         spearman([1.0, np.nan], [1.0, 2.0])

@@ -38,13 +38,6 @@ def test_auroc_matches_scikit_learn(case: Case) -> None:
 
 
 @given(cases())
-def test_auroc_is_the_probability_of_the_right_order(case: Case) -> None:
-    scores, same = case
-    wins = [(g > i) + 0.5 * (g == i) for g in scores[same] for i in scores[~same]]
-    assert auroc(scores, same) == pytest.approx(np.mean(wins), abs=1e-12)
-
-
-@given(cases())
 def test_roc_matches_scikit_learn(case: Case) -> None:
     scores, same = case
     curve = roc(scores, same)
@@ -93,34 +86,11 @@ def test_the_best_threshold_has_the_highest_accuracy(case: Case) -> None:
 
 
 @given(cases())
-def test_the_order_of_pairs_does_not_matter(case: Case) -> None:
-    scores, same = case
-    assert best_threshold(scores, same) == best_threshold(scores[::-1], same[::-1])
-    assert eer(scores, same) == eer(scores[::-1], same[::-1])
-
-
-@given(cases())
-def test_rates_are_invariant_to_monotone_transforms_of_the_scores(case: Case) -> None:
-    scores, same = case
-    one, other = roc(scores, same), roc(np.exp(3 * scores), same)
-    np.testing.assert_array_equal(one.far, other.far)
-    np.testing.assert_array_equal(one.tar, other.tar)
-
-
-@given(cases())
 def test_float32_scores_give_the_same_curve(case: Case) -> None:
     scores, same = case
     one, other = roc(scores.astype(np.float32), same), roc(scores.astype(np.float32).astype(float), same)
     np.testing.assert_array_equal(one.far, other.far)
     np.testing.assert_array_equal(one.thresholds, other.thresholds)
-
-
-def test_reversed_scores_give_one_minus_the_area() -> None:
-    same = np.array([True] * 3 + [False] * 4)
-    scores = np.array([0.9, 0.8, 0.7, 0.3, 0.2, 0.1, 0.0])
-    assert (auroc(scores, same), eer(scores, same)) == (1.0, 0.0)
-    assert (auroc(-scores, same), eer(-scores, same)) == (0.0, 1.0)
-    assert (auroc([0.5, 0.5], [True, False]), eer([0.5, 0.5], [True, False])) == (0.5, 0.5)
 
 
 def test_a_thinned_curve_keeps_ends_and_points() -> None:
@@ -157,15 +127,6 @@ def test_ten_fold_accuracy_matches_a_slow_reference() -> None:
     np.testing.assert_allclose(got.folds, accuracies)
     assert got.value == pytest.approx(np.mean(accuracies))
     assert got.fold_std == pytest.approx(np.std(accuracies))
-
-
-def test_random_scores_perform_at_chance() -> None:
-    random = np.random.default_rng(1)
-    scores, same = random.normal(size=20_000), random.random(20_000) < 0.5
-    folds = np.arange(20_000) % 10
-    assert auroc(scores, same) == pytest.approx(0.5, abs=0.02)
-    assert eer(scores, same) == pytest.approx(0.5, abs=0.02)
-    assert ten_fold_accuracy(scores, same, folds).value == pytest.approx(0.5, abs=0.02)
 
 
 def test_pair_cosine_chunks_agree_with_the_plain_product() -> None:

@@ -24,7 +24,7 @@ from facerts.errors import DataError
 from facerts.evaluation.benchmark_runs import run_identification, run_pairs
 from facerts.evaluation.corruption_benchmark import run_corruptions
 from facerts.evaluation.evaluation_options import EvaluationOptions
-from facerts.evaluation.images import JPEG_QUALITY
+from facerts.evaluation.image_scores import JPEG_QUALITY
 from facerts.evaluation.ood import run_ood
 from facerts.evaluation.result_folder import load_result
 from facerts.evaluation.similarity import MLS

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -36,29 +36,6 @@ Item = TypeVar("Item")
 _CSV_COLUMN = re.compile(r"(.+\.csv)(?::([^:/\\]+))?", re.IGNORECASE)
 
 
-class Quality(Protocol):
-    """A score of each image, higher is better."""
-
-    @property
-    def kind(self) -> QualityKind:
-        """Where it comes from."""
-        ...
-
-    @property
-    def sha256(self) -> str | None:
-        """SHA-256 of its file; None if there is none."""
-        ...
-
-    @property
-    def score(self) -> CropScore | None:
-        """Computes it from crops; None if it was computed elsewhere."""
-        ...
-
-    def of(self, source: Source, options: EvaluationOptions, sha256: str) -> Scores | None:
-        """The quality ``(N,)`` of a source's images, whose bytes have this hash; None if it has none of them."""
-        ...
-
-
 @dataclass(frozen=True)
 class ComputedQuality:
     """A quality that is computed from crops.
@@ -74,7 +51,7 @@ class ComputedQuality:
     sha256: str | None = None
 
     def of(self, source: Source, options: EvaluationOptions, sha256: str) -> Scores:
-        """As for ``Quality``; never None."""
+        """The quality ``(N,)`` of a source's images, whose bytes have this hash."""
 
         def compute() -> FaceOutputs:
             scores = score_source(source, {"quality": self.score}, batch_size=options.batch_size)
@@ -100,10 +77,14 @@ class ListedQuality:
         return self.table.sha256
 
     def of(self, source: Source, options: EvaluationOptions, sha256: str) -> Scores | None:
-        """As for ``Quality``."""
+        """The quality ``(N,)`` of a source's images; None if the table has none of them."""
         if not self.table.has_any(source):
             return None
         return _column(self.table.outputs(source), self.column)
+
+
+# A score of each image, higher is better.
+Quality = ComputedQuality | ListedQuality
 
 
 @dataclass(frozen=True)

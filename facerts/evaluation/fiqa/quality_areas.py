@@ -30,7 +30,7 @@ from facerts.metrics.error_versus_reject import (
     error_versus_reject,
 )
 from facerts.metrics.intervals import Estimate, mean_estimate
-from facerts.metrics.rank_consistency import mean_consistency, rank_consistency
+from facerts.metrics.rank_consistency import rank_consistency
 
 # What is rejected and which threshold is used; the first is the one that tables show.
 CONVENTIONS: tuple[tuple[RejectedUnit, Convention], ...] = (
@@ -202,8 +202,7 @@ def _consistency(tables: Mapping[str, ErrorVersusReject]) -> FiqaConsistency | N
         name: {label: curve.area[END] for label, curve in table.by.items() if label != ORACLE}
         for name, table in tables.items()
     }
-    values = {name: {label: area.value for label, area in of.items()} for name, of in areas.items()}
-    taus, mean_tau = rank_consistency(values).taus, mean_consistency(areas)
+    taus, mean_tau = rank_consistency(areas)
     if not math.isfinite(mean_tau.value):
         return None
     return FiqaConsistency(

@@ -14,7 +14,6 @@ from facerts.embedding import load_embedder, load_quality, read_description
 from facerts.embedding.embed import embed_source, score_source
 from facerts.evaluation.baselines import sharpness
 from facerts.evaluation.result_folder import load_result
-from facerts.evaluation.results import Result
 from facerts.evaluation.results.fiqa_result import FiqaArea, FiqaSection
 from facerts.metrics.all_pairs import compare_all
 from facerts.metrics.error_versus_reject import ErrorVersusReject, error_versus_reject
@@ -127,11 +126,6 @@ def test_means_are_over_the_recognizers(section: FiqaSection) -> None:
     assert one["norm"].area["0.3"] != two["norm"].area["0.3"]
 
 
-def test_a_constant_quality_is_as_good_as_a_random_order(section: FiqaSection) -> None:
-    for recognizer in ("one", "second", None):
-        assert entries(section, recognizer)["flat"].area["0.3"] == pytest.approx(1)
-
-
 def test_every_convention_is_measured(section: FiqaSection, folder: Path) -> None:
     kinds = {(one.unit, one.convention, one.fmr) for one in section.areas}
     assert len(kinds) == 8
@@ -205,18 +199,6 @@ def test_a_second_run_needs_no_forward_pass_and_gives_the_same(
     assert league(models, drawn_faces, tmp_path, *more) == 0
     again = entries(load_result(tmp_path)[0].fiqa[NAME], "second")
     assert again["Alone"].area == entries(load_result(folder)[0].fiqa[NAME], "second")["Alone"].area
-
-
-def test_json_is_the_section(
-    models: Path, drawn_faces: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert league(models, drawn_faces, tmp_path, "--no-cost", "--json") == 0
-    printed = json.loads(capsys.readouterr().out)
-    assert Result.model_fields["fiqa"].annotation is not None
-    assert list(printed) == [NAME]
-    assert printed[NAME]["against"] == "bright"
-    # 1,792 impostor pairs do not resolve 0.0001.
-    assert set(printed[NAME]["recognizers"]["one"]["at_fmr"]) == {"0.01", "0.001"}
 
 
 def test_a_table_of_embeddings_is_a_recognizer_with_qualities(
