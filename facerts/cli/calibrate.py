@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from facerts.cli.options import BatchOptions, CropOptions, GroupOptions, Json, Model
 from facerts.cli.output import EXIT_SOME_FAILED, fields_table, print_json, rows_table, warn
+from facerts.cli.shared_options import BatchOptions, CropOptions, GroupOptions, Json, Model
 
 if TYPE_CHECKING:
     from facerts.onnx.contract import Calibration, Description, ErrorRate, KeptPairs, MatchThreshold

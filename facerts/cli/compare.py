@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from facerts.cli.options import Json
 from facerts.cli.output import print_json, warn
 from facerts.cli.results import show_comparison
+from facerts.cli.shared_options import Json
 
 
 def compare(

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from facerts.cli.options import BatchOptions, CropOptions, Json, ModelOrDefault
 from facerts.cli.output import EXIT_SOME_FAILED, fields_table, print_json, rows_table, warn
+from facerts.cli.shared_options import BatchOptions, CropOptions, Json, ModelOrDefault
 from facerts.errors import Error
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ import typer
 
 from facerts.cli.curate import Sources, dedup, exclude_overlap, merge, shuffle, split
 from facerts.cli.option_groups import Commands
-from facerts.cli.options import Json
 from facerts.cli.output import EXIT_SOME_FAILED, fields_table, print_json, warn
+from facerts.cli.shared_options import Json
 
 if TYPE_CHECKING:
     from facerts.curation.pack import PackResult

@@ -7,8 +7,8 @@ from importlib import import_module, metadata
 from typing import Any
 
 from facerts.cli.ending import OPTIONAL, install_command
-from facerts.cli.options import Json
 from facerts.cli.output import fields_table, print_json
+from facerts.cli.shared_options import Json
 from facerts.version import __version__
 
 

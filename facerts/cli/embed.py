@@ -7,8 +7,8 @@ from pathlib import Path
 
 import typer
 
-from facerts.cli.options import Images, Json, ScorerOptions
 from facerts.cli.output import EXIT_SOME_FAILED, fields_table, print_json, warn
+from facerts.cli.shared_options import Images, Json, ScorerOptions
 
 
 def embed(paths: Images, *, out: Path, options: ScorerOptions, json: Json = False) -> None:

@@ -24,8 +24,8 @@ from facerts.cli.evaluate_options import (
     warn_of_notes,
 )
 from facerts.cli.option_groups import Commands
-from facerts.cli.options import BatchOptions, Json
 from facerts.cli.output import print_json
+from facerts.cli.shared_options import BatchOptions, Json
 
 if TYPE_CHECKING:
     from facerts.evaluation.results import Result

@@ -17,9 +17,9 @@ from facerts.cli.evaluate_options import (
     open_model,
     warn_of_notes,
 )
-from facerts.cli.options import BatchOptions, GroupOptions, Json
 from facerts.cli.output import print_json, warn
 from facerts.cli.results import show_fiqa
+from facerts.cli.shared_options import BatchOptions, GroupOptions, Json
 from facerts.errors import Error, MissingExtraError
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import typer
 
-from facerts.cli.options import BatchOptions, CropOptions
 from facerts.cli.output import warn
+from facerts.cli.shared_options import BatchOptions, CropOptions
 from facerts.errors import Error
 from facerts.io.files import locked
 

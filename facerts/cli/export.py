@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from facerts.cli.options import Json
 from facerts.cli.output import fields_table, print_json
+from facerts.cli.shared_options import Json
 from facerts.errors import Error
 
 

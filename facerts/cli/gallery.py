@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from facerts.cli.option_groups import Commands
-from facerts.cli.options import Images, Json, ScorerOptions
 from facerts.cli.output import EXIT_SOME_FAILED, fields_table, print_json, rows_table, warn, warn_first
+from facerts.cli.shared_options import Images, Json, ScorerOptions
 from facerts.errors import Error
 
 if TYPE_CHECKING:

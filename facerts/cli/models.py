@@ -10,8 +10,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from facerts.cli.option_groups import Commands
-from facerts.cli.options import Json
 from facerts.cli.output import EXIT_UNUSABLE, fields_table, print_json, stdout, warn
+from facerts.cli.shared_options import Json
 
 NO_MODELS = "no model ships with this copy of facerts"
 

@@ -10,8 +10,8 @@ import typer
 from typer.core import TyperGroup
 
 from facerts.cli.option_groups import Commands
-from facerts.cli.options import BatchOptions, Json, Model
 from facerts.cli.output import EXIT_SOME_FAILED, fields_table, print_json, warn
+from facerts.cli.shared_options import BatchOptions, Json, Model
 
 METHOD = "METHOD"
 

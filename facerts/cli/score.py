@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from facerts.cli.options import Images, Json, ScorerOptions
 from facerts.cli.output import EXIT_SOME_FAILED, SHOWN_ERRORS, fields_table, print_json, warn
 from facerts.cli.row_table import print_rows
+from facerts.cli.shared_options import Images, Json, ScorerOptions
 from facerts.io.console import stderr
 from facerts.io.progress import progress_bar
 

@@ -11,8 +11,8 @@ from typing import Annotated
 
 import typer
 
-from facerts.cli.options import ScorerOptions
 from facerts.cli.output import warn
+from facerts.cli.shared_options import ScorerOptions
 from facerts.errors import Error
 
 TOKEN_VARIABLE = "FACERTS_TOKEN"

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from facerts.cli.options import Json, ScorerOptions
 from facerts.cli.output import (
     EXIT_DIFFERENT,
     EXIT_INCONCLUSIVE,
@@ -21,6 +20,7 @@ from facerts.cli.output import (
     print_sentence,
     warn,
 )
+from facerts.cli.shared_options import Json, ScorerOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
