@@ -120,25 +120,29 @@ def test_a_threshold_continues_the_highest_scores_of_people_among_the_others() -
 def test_a_search_says_match_unknown_or_too_poor() -> None:
     images = draw(50, 3)
     gallery = gallery_of(images)
-    probes = draw(50, 4).embedding[0::4][:1]
+    known, stranger, poor = faces_of(
+        np.vstack([images.embedding[6], draw(1, 1, seed=9).embedding[0], images.embedding[9]])
+    )
     faces = [
-        *faces_of(np.vstack([images.embedding[6:7], draw(1, 1, seed=9).embedding])),
-        replace(faces_of(probes)[0], row=Row("poor.jpg", face=0, quality=-3.0, accepted=False)),
+        # Before the others, whose candidates it must not take.
+        replace(poor, row=Row("poor.jpg", face=0, quality=-3.0, accepted=False)),
+        known,
         ScoredFace(Row("empty.jpg", reason="no face found")),
         ScoredFace(Row("broken.jpg", error="broken.jpg: not an image")),
+        stranger,
     ]
     matches = gallery.match(faces, fpir=0.01, k=3)
-    decisions = ["match", "unknown", "too poor to say", "no face", "error"]
+    decisions = ["too poor to say", "match", "no face", "error", "unknown"]
     assert [match.decision.value for match in matches] == decisions
-    assert matches[0].person == "p002"
-    assert [len(match.candidates) for match in matches] == [3, 3, 0, 0, 0]
-    cosines = gallery.templates @ images.embedding[6]
-    assert matches[0].cosine == pytest.approx(float(cosines.max()), abs=1e-6)
-    assert matches[4].error == "broken.jpg: not an image"
+    assert matches[1].person == "p002"
+    assert [len(match.candidates) for match in matches] == [0, 3, 0, 0, 3]
+    for match, embedding in ((matches[1], known.embedding), (matches[4], stranger.embedding)):
+        assert match.cosine == pytest.approx(float((gallery.templates @ embedding).max()), abs=1e-6)
+    assert matches[3].error == "broken.jpg: not an image"
     with ThreadPoolExecutor(4) as pool:
         fresh = gallery_of(images)
-        for found in pool.map(lambda _: fresh.match(faces, fpir=0.01, k=3), range(8)):
-            assert found == matches
+        for again in pool.map(lambda _: fresh.match(faces, fpir=0.01, k=3), range(8)):
+            assert again == matches
 
 
 def test_rates_that_are_possible_and_not() -> None:
