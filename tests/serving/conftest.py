@@ -7,7 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +26,6 @@ from facerts.scoring import Scorer
 from facerts.serving import Settings, build, listen
 from facerts.serving.server import make_server
 from tests.shipped import write_model
-
-Serve = Callable[..., AbstractContextManager[httpx.Client]]
 
 # Of a gallery: its people, and the number of images of each.
 NAMES = ["Anna", "Ben", "Carla", "Dora", "Emil", "<b>Frida"]
@@ -148,11 +146,6 @@ def running(scorer: Scorer, settings: Settings) -> Iterator[httpx.Client]:
     """The client alone."""
     with started(scorer, settings) as (_, client):
         yield client
-
-
-@pytest.fixture(scope="module")
-def serve() -> Serve:
-    return running
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,7 @@ import pytest
 from facerts.scoring import Scorer
 from facerts.serving import Settings, build
 from tests.command import run
-from tests.serving.conftest import Serve, address, crop, talk
+from tests.serving.conftest import address, crop, running, talk
 
 OWN = ("127.0.0.1", "localhost", "LOCALHOST", "localhost.", "127.8.9.10", "[::1]", "[::ffff:127.0.0.1]")
 FOREIGN = (
@@ -91,12 +91,12 @@ def test_what_is_no_browsers_post_needs_no_origin(client: httpx.Client) -> None:
     assert post(client, own, "http://evil.example").status_code == 403
 
 
-def test_names_and_origins_may_be_added(scorer: Scorer, serve: Serve) -> None:
+def test_names_and_origins_may_be_added(scorer: Scorer) -> None:
     settings = Settings(
         allowed_hosts=("Faces.Example", "192.0.2.7", "[2001:db8::7]"),
         allowed_origins=("https://App.example:8443", "https://outside.example"),
     )
-    with serve(scorer, settings) as client:
+    with running(scorer, settings) as client:
         for host in (*OWN, "faces.example", "FACES.example:443", "192.0.2.7:80", "[2001:DB8:0::7]:1"):
             assert get(client, host) == 200, host
         for host in (*FOREIGN, "www.faces.example", "192.0.2.8"):
@@ -117,11 +117,11 @@ def test_names_and_origins_may_be_added(scorer: Scorer, serve: Serve) -> None:
             assert post(client, origin, host=host).status_code == status, (origin, host)
 
 
-def test_each_check_can_be_switched_off(scorer: Scorer, serve: Serve) -> None:
-    with serve(scorer, Settings(allowed_hosts=("*",))) as client:
+def test_each_check_can_be_switched_off(scorer: Scorer) -> None:
+    with running(scorer, Settings(allowed_hosts=("*",))) as client:
         assert {get(client, host) for host in (*FOREIGN, "anything")} == {200}
         assert post(client, "http://evil.example").status_code == 403
-    with serve(scorer, Settings(allowed_origins=("*",))) as client:
+    with running(scorer, Settings(allowed_origins=("*",))) as client:
         assert post(client, "http://evil.example").status_code == post(client, "null").status_code == 200
         assert get(client, "evil.example") == 421
 

@@ -12,7 +12,7 @@ import pytest
 
 from facerts.scoring import Scorer
 from facerts.serving import Settings
-from tests.serving.conftest import Serve, address, alive, crop, head, started, until
+from tests.serving.conftest import address, alive, crop, head, running, started, until
 
 HEADERS, TIMEOUT = 1.0, 3.0
 # Seconds after which a slow machine, too, would have closed a connection; without a limit it stays for ever.
@@ -20,8 +20,8 @@ PATIENCE = 30.0
 
 
 @pytest.fixture(scope="module")
-def client(scorer: Scorer, serve: Serve) -> Iterator[httpx.Client]:
-    with serve(scorer, Settings(header_timeout=HEADERS, timeout=TIMEOUT)) as client:
+def client(scorer: Scorer) -> Iterator[httpx.Client]:
+    with running(scorer, Settings(header_timeout=HEADERS, timeout=TIMEOUT)) as client:
         yield client
 
 

@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from facerts.scoring import Scorer
 from facerts.serving import Settings
-from tests.serving.conftest import Serve, crop, post
+from tests.serving.conftest import crop, post, running
 
 TOKEN = "correct-horse-battery-staple"
 GUARDED = {
@@ -23,8 +23,8 @@ GUARDED = {
 WRONG = ("", "Bearer", f"Bearer {TOKEN}x", f"Bearer {TOKEN[:-1]}", f"Basic {TOKEN}", TOKEN, "Bearer \xfc")
 
 
-def test_a_token_opens_what_it_guards_and_nothing_else_does(scorer: Scorer, serve: Serve) -> None:
-    with serve(scorer, Settings(token=TOKEN, max_bytes=1000)) as client:
+def test_a_token_opens_what_it_guards_and_nothing_else_does(scorer: Scorer) -> None:
+    with running(scorer, Settings(token=TOKEN, max_bytes=1000)) as client:
         for path, method in GUARDED.items():
             for given in (None, *WRONG):
                 headers = {} if given is None else {"authorization": given.encode("latin-1")}
@@ -86,8 +86,8 @@ def test_pages_need_nothing_from_anywhere(client: httpx.Client, path: str) -> No
     assert not re.findall(r"\sstyle=|\son\w+=", response.text), "the policy would not let them work"
 
 
-def test_metrics_count_what_was_done(photo_scorer: Scorer, serve: Serve) -> None:
-    with serve(photo_scorer, Settings(min_quality=0.0)) as client:
+def test_metrics_count_what_was_done(photo_scorer: Scorer) -> None:
+    with running(photo_scorer, Settings(min_quality=0.0)) as client:
         assert post(client, crop(9), crop(200), crop(210), aligned=1).status_code == 200
         assert post(client, crop(9), b"no").status_code == 200
         assert post(client, b"no").status_code == 422

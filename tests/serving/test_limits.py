@@ -24,7 +24,6 @@ from facerts.serving.body_limits import BodyLimits
 from facerts.serving.error_responses import RequestError
 from tests.matching import write_matcher
 from tests.serving.conftest import (
-    Serve,
     Wrapped,
     address,
     alive,
@@ -107,10 +106,10 @@ def test_lengths_that_are_too_short_or_no_numbers(small: httpx.Client) -> None:
     assert alive(small)
 
 
-def test_a_body_that_does_not_arrive_is_given_up(scorer: Scorer, serve: Serve) -> None:
+def test_a_body_that_does_not_arrive_is_given_up(scorer: Scorer) -> None:
     data = crop(9)
     form = head("Transfer-Encoding: chunked", content_type="multipart/form-data; boundary=X")
-    with serve(scorer, Settings(timeout=0.4)) as client:
+    with running(scorer, Settings(timeout=0.4)) as client:
         for pieces in (
             [head(f"Content-Length: {len(data) + 5}") + data],
             [head("Content-Length: 5000"), *[b"\0"] * 6],
@@ -175,9 +174,9 @@ def unfinished(client: httpx.Client, size: int) -> socket.socket:
     return complete(client, bytes(size), size + 1)
 
 
-def test_more_requests_than_places_are_turned_away_until_there_are_some(scorer: Scorer, serve: Serve) -> None:
+def test_more_requests_than_places_are_turned_away_until_there_are_some(scorer: Scorer) -> None:
     model = Wrapped(scorer)
-    with serve(Scorer(model), Settings(queue=2)) as client:  # type: ignore[arg-type]
+    with running(Scorer(model), Settings(queue=2)) as client:  # type: ignore[arg-type]
         assert client.get("/readyz").json() == {"status": "ready"}
         model.free.clear()
         others = [complete(client, crop(9)) for _ in range(2)]
@@ -195,8 +194,8 @@ def test_more_requests_than_places_are_turned_away_until_there_are_some(scorer: 
         assert alive(client)
 
 
-def test_who_sends_slowly_keeps_no_place_from_others(scorer: Scorer, serve: Serve) -> None:
-    with serve(scorer, Settings(queue=2)) as client:
+def test_who_sends_slowly_keeps_no_place_from_others(scorer: Scorer) -> None:
+    with running(scorer, Settings(queue=2)) as client:
         others = [unfinished(client, 10) for _ in range(20)]
         assert until(lambda: metric(client, "facerts_held_bytes") == 200)
         assert client.get("/readyz").status_code == 200
@@ -205,8 +204,8 @@ def test_who_sends_slowly_keeps_no_place_from_others(scorer: Scorer, serve: Serv
             other.close()
 
 
-def test_the_bodies_of_all_requests_together_have_a_limit(scorer: Scorer, serve: Serve) -> None:
-    with serve(scorer, Settings(max_bytes=10_000)) as client:
+def test_the_bodies_of_all_requests_together_have_a_limit(scorer: Scorer) -> None:
+    with running(scorer, Settings(max_bytes=10_000)) as client:
         others = [unfinished(client, 9_500) for _ in range(8)]
         assert until(lambda: metric(client, "facerts_held_bytes") == 8 * 9_500)
         response = client.post("/v1/score", content=bytes(9_000), headers={"content-type": "image/png"})
@@ -256,7 +255,7 @@ def test_a_refused_body_makes_room_while_the_rest_of_it_is_taken_in() -> None:
 
 
 def test_a_response_that_takes_too_long_is_given_up_and_frees_its_place(
-    scorer: Scorer, searcher: Scorer, gallery_file: Path, tmp_path: Path, serve: Serve
+    scorer: Scorer, searcher: Scorer, gallery_file: Path, tmp_path: Path
 ) -> None:
     matcher = facerts.load(write_matcher(tmp_path / "matcher.onnx"), detector="none", threads=1)
     searching = Settings(timeout=0.3, gallery=gallery_file)
@@ -266,7 +265,7 @@ def test_a_response_that_takes_too_long_is_given_up_and_frees_its_place(
         ("verify", matcher, Settings(timeout=0.3), [crop(200), crop(200)]),
     ):
         model = Wrapped(opened)
-        with serve(Scorer(model), settings) as client:  # type: ignore[arg-type]
+        with running(Scorer(model), settings) as client:  # type: ignore[arg-type]
             model.free.clear()
             response = post(client, *images, to=to)
             assert problem(response) == (504, "timeout")
@@ -276,10 +275,10 @@ def test_a_response_that_takes_too_long_is_given_up_and_frees_its_place(
             assert until(lambda: post(client, *images, to=to).status_code == 200)  # noqa: B023
 
 
-def test_what_nobody_waits_for_is_not_worked_on(scorer: Scorer, serve: Serve) -> None:
+def test_what_nobody_waits_for_is_not_worked_on(scorer: Scorer) -> None:
     model = Wrapped(scorer)
     model.batch_size = 1
-    with serve(Scorer(model), Settings()) as client:  # type: ignore[arg-type]
+    with running(Scorer(model), Settings()) as client:  # type: ignore[arg-type]
         model.free.clear()
         runs = model.runs
         body = crop(9)

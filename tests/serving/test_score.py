@@ -19,7 +19,7 @@ from facerts.images.align import TEMPLATE
 from facerts.scoring import Scorer
 from facerts.serving import Settings, build
 from tests.foreign import slow_embedding, write_description, write_embedder
-from tests.serving.conftest import Serve, Wrapped, crop, photo, post, problem
+from tests.serving.conftest import Wrapped, crop, photo, post, problem, running
 
 
 def quality(level: float) -> float:
@@ -105,7 +105,7 @@ def test_crops_are_not_searched_where_they_are_said_to_be_crops(photo_client: ht
 
 
 def test_photos_are_not_taken_for_crops_unless_that_is_asked_for(
-    client: httpx.Client, photo_client: httpx.Client, scorer: Scorer, serve: Serve
+    client: httpx.Client, photo_client: httpx.Client, scorer: Scorer
 ) -> None:
     square = encode_png(np.full((250, 250, 3), 60, dtype=np.uint8))
     for response in (post(client, square), post(photo_client, square, aligned=True)):
@@ -115,7 +115,7 @@ def test_photos_are_not_taken_for_crops_unless_that_is_asked_for(
     ((found,),) = faces(post(client, square, resize_crops=True))
     assert found["quality"] == pytest.approx(quality(60), abs=1e-4)
     assert len(faces(post(photo_client, square, aligned=True, resize_crops=True))[0]) == 1
-    with serve(Scorer(scorer.embedder, resize_crops=True), Settings()) as resizing:
+    with running(Scorer(scorer.embedder, resize_crops=True), Settings()) as resizing:
         assert len(faces(post(resizing, square))[0]) == 1
         assert post(resizing, square, resize_crops=False).status_code == 422
 
@@ -130,10 +130,10 @@ def test_a_service_without_a_detector_does_not_pretend(client: httpx.Client) -> 
     assert wide.json()["images"][0]["width"] == 400
 
 
-def test_a_service_that_chooses_takes_crops_and_photos(photo_scorer: Scorer, serve: Serve) -> None:
+def test_a_service_that_chooses_takes_crops_and_photos(photo_scorer: Scorer) -> None:
     assert photo_scorer.detector is not None
     chooses = Scorer(photo_scorer.embedder, AutoDetector(photo_scorer.detector))  # type: ignore[arg-type]
-    with serve(chooses, Settings(max_faces=2)) as client:
+    with running(chooses, Settings(max_faces=2)) as client:
         assert client.get("/v1/model").json()["detector"] == "auto"
         bright = crop(250)
         taken, searched = post(client, bright, encode_png(photo([250] * 3))).json()["images"]
@@ -160,8 +160,8 @@ def test_bad_images_have_errors_and_a_request_of_nothing_else_is_one(client: htt
     assert small.json()["images"][0]["error"].startswith("1 x 1 pixels are too few for a face")
 
 
-def test_thresholds_come_from_the_request_or_else_from_the_service(scorer: Scorer, serve: Serve) -> None:
-    with serve(scorer, Settings(keep=0.95)) as client:
+def test_thresholds_come_from_the_request_or_else_from_the_service(scorer: Scorer) -> None:
+    with running(scorer, Settings(keep=0.95)) as client:
         assert post(client, crop(100)).json()["min_quality"] == -0.5
         assert [found[0]["accepted"] for found in faces(post(client, crop(20), crop(200)))] == [False, True]
         (found,) = faces(post(client, crop(200), min_quality=0.9))
@@ -257,11 +257,11 @@ def test_the_model_is_described_with_its_thresholds(photo_client: httpx.Client, 
     assert photo_client.get("/v1/model").json() == expected
 
 
-def test_a_model_without_quality_gives_embeddings_and_decides_nothing(tmp_path: Path, serve: Serve) -> None:
+def test_a_model_without_quality_gives_embeddings_and_decides_nothing(tmp_path: Path) -> None:
     model = write_embedder(tmp_path / "plain.onnx", batch=4)
     write_description(model, quality="none", input_batch=4)
     scorer = facerts.load(model, detector="none")
-    with serve(scorer, Settings()) as client:
+    with running(scorer, Settings()) as client:
         assert client.get("/v1/model").json()["has_quality"] is False
         (((face,),),) = [faces(post(client, crop(9), embeddings=True))]
         assert face["quality"] is None
@@ -276,10 +276,8 @@ def test_a_model_without_quality_gives_embeddings_and_decides_nothing(tmp_path: 
 @pytest.mark.parametrize(
     "error", [ModelError("/secret/place/model.onnx: not a finite number"), RuntimeError("/secret/place")]
 )
-def test_a_model_that_fails_is_said_to_without_its_path(
-    serve: Serve, scorer: Scorer, error: Exception
-) -> None:
-    with serve(Scorer(Wrapped(scorer, error)), Settings()) as client:  # type: ignore[arg-type]
+def test_a_model_that_fails_is_said_to_without_its_path(scorer: Scorer, error: Exception) -> None:
+    with running(Scorer(Wrapped(scorer, error)), Settings()) as client:  # type: ignore[arg-type]
         response = post(client, crop(100), crop(250))
         assert problem(response) == (500, "internal")
         assert "secret" not in response.text

@@ -19,7 +19,6 @@ from facerts.serving import Settings, build
 from tests.serving.conftest import (
     NAMES,
     BrightSquares,
-    Serve,
     crop,
     photo,
     post,
@@ -67,8 +66,8 @@ def test_candidates_and_decisions_are_those_of_the_gallery(
     assert len(search(client, probes[0]).json()["images"][0]["faces"][0]["candidates"]) == 1
 
 
-def test_an_answer_has_all_that_scores_have(searcher: Scorer, gallery_file: Path, serve: Serve) -> None:
-    with serve(
+def test_an_answer_has_all_that_scores_have(searcher: Scorer, gallery_file: Path) -> None:
+    with running(
         Scorer(searcher.embedder, BrightSquares()), Settings(gallery=gallery_file, max_faces=2)
     ) as client:
         images = b"no image", encode_png(photo([])), encode_png(photo([150, 0, 200, 250]))
@@ -90,7 +89,7 @@ def test_an_answer_has_all_that_scores_have(searcher: Scorer, gallery_file: Path
 
 
 def test_too_poor_is_below_the_threshold_of_the_request_the_service_or_the_model(
-    client: httpx.Client, searcher: Scorer, gallery_file: Path, serve: Serve
+    client: httpx.Client, searcher: Scorer, gallery_file: Path
 ) -> None:
     def outcome(client: httpx.Client, level: int, **options: Any) -> tuple[Any, str, int]:
         answer = search(client, crop(level), **options).json()
@@ -102,28 +101,28 @@ def test_too_poor_is_below_the_threshold_of_the_request_the_service_or_the_model
     assert outcome(client, 40)[2] == 1
     assert outcome(client, 40, keep=0.95) == (-0.5, "too poor to say", 0)
     assert outcome(client, 15, min_quality=-1)[2] == 1
-    with serve(searcher, Settings(gallery=gallery_file, keep=0.95)) as strict:
+    with running(searcher, Settings(gallery=gallery_file, keep=0.95)) as strict:
         assert outcome(strict, 40) == (-0.5, "too poor to say", 0)
-    with serve(searcher, Settings(gallery=gallery_file, min_quality=-1)) as lax:
+    with running(searcher, Settings(gallery=gallery_file, min_quality=-1)) as lax:
         assert outcome(lax, 15)[2] == 1
 
 
 def test_the_model_s_page_tells_of_the_gallery_and_nothing_tells_names(
-    client: httpx.Client, searcher: Scorer, gallery_file: Path, serve: Serve
+    client: httpx.Client, searcher: Scorer, gallery_file: Path
 ) -> None:
     told = client.get("/v1/model").json()["gallery"]
     assert told.pop("threshold") == read_gallery(gallery_file).threshold(0.2).cosine
     assert told == {"people": 6, "images": 18, "fpir": 0.2, "min_quality": -0.85}
     for path in ("/", "/docs", "/openapi.json", "/v1/model", "/metrics"):
         assert not [name for name in NAMES if name in client.get(path).text]
-    with serve(searcher, Settings(gallery=gallery_file)) as other:
+    with running(searcher, Settings(gallery=gallery_file)) as other:
         threshold = other.get("/v1/model").json()["gallery"]["threshold"]
         assert threshold == read_gallery(gallery_file).threshold(0.01).cosine
         assert search(other, crop(200)).json()["threshold"] == threshold
 
 
-def test_without_a_gallery(searcher: Scorer, serve: Serve) -> None:
-    with serve(searcher, Settings()) as client:
+def test_without_a_gallery(searcher: Scorer) -> None:
+    with running(searcher, Settings()) as client:
         assert client.get("/v1/model").json()["gallery"] is None
         response = search(client, crop(200))
         assert problem(response) == (422, "invalid")
@@ -174,18 +173,18 @@ def test_impossible_options_are_refused(client: httpx.Client) -> None:
         assert problem(search(client, crop(200), **options)) == (422, "invalid"), options
 
 
-def test_names_that_json_cannot_hold_are_escaped(searcher: Scorer, serve: Serve, tmp_path: Path) -> None:
+def test_names_that_json_cannot_hold_are_escaped(searcher: Scorer, tmp_path: Path) -> None:
     images = one_each(["\ud800", "<b>"])
     write_gallery(
         tmp_path / "odd.npz", Gallery.from_enrollments("searcher", searcher.embedder.sha256, images)
     )
-    with serve(searcher, Settings(gallery=tmp_path / "odd.npz")) as client:
+    with running(searcher, Settings(gallery=tmp_path / "odd.npz")) as client:
         (face,) = search(client, crop(200), k=9).json()["images"][0]["faces"]
     assert sorted(candidate["person"] for candidate in face["candidates"]) == ["<b>", r"\ud800"]
 
 
-def test_searches_are_counted(searcher: Scorer, gallery_file: Path, serve: Serve) -> None:
-    with serve(searcher, Settings(gallery=gallery_file, fpir=0.2, min_quality=-0.5)) as client:
+def test_searches_are_counted(searcher: Scorer, gallery_file: Path) -> None:
+    with running(searcher, Settings(gallery=gallery_file, fpir=0.2, min_quality=-0.5)) as client:
         known, stranger = encode_png(variant(0, 0)), encode_png(variant(8, 0))
         assert search(client, known, known, stranger, crop(0), b"no image").status_code == 200
         assert search(client, b"no image").json()["code"] == "unusable_images"

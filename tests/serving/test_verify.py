@@ -16,7 +16,7 @@ from facerts.images import encode_png
 from facerts.scoring import Scorer
 from facerts.serving import Settings, build
 from tests.matching import write_matcher
-from tests.serving.conftest import BrightSquares, Serve, crop, metric, photo, post, problem, running
+from tests.serving.conftest import BrightSquares, crop, metric, photo, post, problem, running
 
 
 @pytest.fixture(scope="module")
@@ -68,10 +68,8 @@ def test_poor_images_are_inconclusive(client: httpx.Client) -> None:
     assert verify(client, crop(200), crop(20), min_quality=-1).json()["decision"] == "different"
 
 
-def test_the_service_s_own_rate_and_quality_decide_where_a_request_sets_none(
-    matcher: Scorer, serve: Serve
-) -> None:
-    with serve(matcher, Settings(fmr=0.01, min_quality=0.3)) as client:
+def test_the_service_s_own_rate_and_quality_decide_where_a_request_sets_none(matcher: Scorer) -> None:
+    with running(matcher, Settings(fmr=0.01, min_quality=0.3)) as client:
         assert client.get("/v1/model").json()["fmr"] == 0.01
         answer = verify(client, crop(200), crop(150)).json()
         assert (answer["fmr"], answer["threshold"], answer["min_quality"]) == (0.01, 0.2, 0.3)
@@ -80,7 +78,7 @@ def test_the_service_s_own_rate_and_quality_decide_where_a_request_sets_none(
         assert (answer["threshold"], answer["min_quality"], answer["decision"]) == (0.5, -0.5, "same")
 
 
-def test_what_the_model_lacks(client: httpx.Client, matcher: Scorer, scorer: Scorer, serve: Serve) -> None:
+def test_what_the_model_lacks(client: httpx.Client, matcher: Scorer, scorer: Scorer) -> None:
     response = verify(client, crop(200), crop(200), fmr=1e-5)
     assert problem(response) == (422, "invalid")
     assert "only for 0.01, 0.001" in response.json()["error"]
@@ -90,7 +88,7 @@ def test_what_the_model_lacks(client: httpx.Client, matcher: Scorer, scorer: Sco
     with pytest.raises(ModelError, match="no match threshold"):
         build(matcher, Settings(fmr=1e-5))
     # A model without match thresholds still scores.
-    with serve(scorer, Settings()) as unmatched:
+    with running(scorer, Settings()) as unmatched:
         assert unmatched.get("/v1/model").json()["fmr"] is None
         response = verify(unmatched, crop(200), crop(200))
         assert response.status_code == 422
@@ -98,9 +96,9 @@ def test_what_the_model_lacks(client: httpx.Client, matcher: Scorer, scorer: Sco
         assert post(unmatched, crop(200)).status_code == 200
 
 
-def test_images_that_cannot_be_compared_are_named(matcher: Scorer, serve: Serve) -> None:
+def test_images_that_cannot_be_compared_are_named(matcher: Scorer) -> None:
     photos = Scorer(matcher.embedder, BrightSquares())
-    with serve(photos, Settings(max_faces=2)) as client:
+    with running(photos, Settings(max_faces=2)) as client:
         response = verify(client, b"no image", encode_png(photo([])))
         assert problem(response) == (422, "unusable_images")
         assert response.json()["error"].startswith("the first image: not ")
