@@ -56,6 +56,7 @@ def main() -> None:
     faults = [
         *(fault for page in pages() for fault in page_faults(page)),
         *(fault for page in pages() for fault in command_faults(page, commands(page))),
+        *(fault for page in pages() for fault in script_faults(page, commands(page, "python "))),
         *recipe_file_faults(ROOT / "docs" / "training.md"),
         *setting_faults(ROOT / "docs" / "methods.md"),
         *reference_faults(ROOT / "docs" / "api"),
@@ -101,8 +102,8 @@ def page_faults(page: Path) -> Iterator[Fault]:
                 yield page, number, f"not a word of the field, or not American English: {word}"
 
 
-def commands(page: Path) -> Iterator[tuple[int, str]]:
-    """Whole ``facerts`` commands in code blocks, with their first lines."""
+def commands(page: Path, program: str = "facerts ") -> Iterator[tuple[int, str]]:
+    """Whole commands of a program in code blocks, with their first lines."""
     start, whole = 0, ""
     for number, line, code in lines(page):
         if not code or FENCE.match(line):
@@ -114,7 +115,7 @@ def commands(page: Path) -> Iterator[tuple[int, str]]:
             whole = whole.removesuffix("\\")
             continue
         for command in re.split(r"\s{3,}(?=facerts)", whole.split("  #")[0].strip()):
-            if command.startswith("facerts ") and not SUMMARY.search(command):
+            if command.startswith(program) and not SUMMARY.search(re.sub(r"'[^']*'|\"[^\"]*\"", "", command)):
                 yield start, re.sub(r" >>? \S+$|\s+\(.*\)$", "", command)
         whole = ""
 
@@ -126,6 +127,23 @@ def command_faults(page: Path, documented: Iterator[tuple[int, str]]) -> Iterato
             parse(shlex.split(command, comments=True)[1:], recipes=page.name in TRAINING_PAGES)
         except (TyperException, Error, ValueError) as error:
             yield page, number, f"{command}: {error}"
+
+
+def script_faults(page: Path, documented: Iterator[tuple[int, str]]) -> Iterator[Fault]:
+    """Commands ``python SCRIPT …`` whose script does not exist, or does not name an option in its code."""
+    for number, command in documented:
+        _, name, *arguments = shlex.split(command, comments=True)
+        if name.startswith("-"):
+            continue
+        script = ROOT / name
+        if not script.exists():
+            yield page, number, f"no script {name}"
+            continue
+        shared = (script.with_name(name) for name in ("common.py", "bench.py"))  # options of several scripts
+        code = "".join(file.read_text("utf-8") for file in (script, *shared) if file.exists())
+        for argument in arguments:
+            if argument.startswith("--") and f'"{argument.partition("=")[0]}"' not in code:
+                yield page, number, f"{name} has no option {argument}"
 
 
 APP: Any = typer.main.get_command(build_app())
