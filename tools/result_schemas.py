@@ -3,7 +3,7 @@
 python tools/result_schemas.py
 
 The models are in facerts/evaluation/results/; their descriptions are the text of the tables that
-docs/results-schema.md has on the site (``print_tables``).
+docs/results-schema.md has on the site (``key_tables``).
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ def schemas() -> dict[Path, str]:
     }
 
 
-def print_tables(name: str) -> None:
-    """Print the keys of ``result`` or ``comparison`` as Markdown, for the site."""
-    print(tables(MODELS[name].model_json_schema()))
+def key_tables(name: str) -> str:
+    """The keys of ``result`` or ``comparison`` as Markdown, for the site."""
+    return tables(MODELS[name].model_json_schema())
 
 
 def tables(schema: Schema) -> str:
