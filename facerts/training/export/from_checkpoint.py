@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import torch
@@ -18,9 +19,10 @@ from facerts.export.parity import EXACT, Parity, Tolerance, check_crops, compare
 from facerts.export.quantize import quantize, store_weights_as_float16
 from facerts.images import CROP_SIZE
 from facerts.io.files import sha256_file
-from facerts.onnx.contract import SCHEMA, Description
+from facerts.onnx.contract import METADATA_KEY, SCHEMA, Description
+from facerts.onnx.metadata import replace_entry
 from facerts.training.checkpoint import ScoringNetwork, TrainedNetwork
-from facerts.training.export.onnx_file import add_description, appearing, write_module
+from facerts.training.export.onnx_file import write_module
 from facerts.training.init_weights import PretrainedNetwork, open_network
 from facerts.training.network_embedder import NetworkEmbedder
 from facerts.training.nn import for_inference
@@ -99,14 +101,16 @@ def export_run(
     source = open_source(data) if data else _recipe_images(trained)
     faces = _calibration_faces(source) if precision == "int8" else None
     crops = check_crops(source)
-    with appearing(out) as part:
+    with TemporaryDirectory() as scratch:
+        part = Path(scratch, out.name)
         _write(trained, names, part)
         if precision == "fp16":
             store_weights_as_float16(part)
         if faces is not None:
             quantize(part, faces)
-        add_description(part, description)
-        return check_parity(trained, OnnxEmbedder(part), crops)
+        parity = check_parity(trained, OnnxEmbedder(part, description=description), crops)
+        replace_entry(part, out, METADATA_KEY, description.to_json())
+    return parity
 
 
 def check_parity(trained: ScoringNetwork, exported: OnnxEmbedder, crops: NDArray[np.uint8]) -> Parity:

@@ -1,43 +1,18 @@
-"""Writes ONNX files from PyTorch modules: atomically, and with the description inside."""
+"""Writes ONNX files from PyTorch modules."""
 
 from __future__ import annotations
 
 import logging
-import os
-import tempfile
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
 from facerts.errors import MissingExtraError
-from facerts.io.files import writing
-from facerts.onnx.contract import METADATA_KEY, Description
 
 OPSET = 18
-
-
-@contextmanager
-def appearing(out: Path) -> Iterator[Path]:
-    """Yield a temporary path that is renamed to ``out`` if the block ends without an error, and removed otherwise.
-
-    Raises:
-        WriteError: the file cannot be written.
-    """
-    with writing(out):
-        out.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{out.name}.", suffix=".part.onnx", dir=out.parent)
-        os.close(handle)
-        part = Path(name)
-        try:
-            yield part
-            part.chmod(0o644)
-            part.replace(out)
-        finally:
-            part.unlink(missing_ok=True)
 
 
 def write_module(
@@ -86,17 +61,4 @@ def _remove_source_locations(path: Path) -> None:
     for part in (graph, *graph.node, *graph.initializer, *graph.input, *graph.output, *graph.value_info):
         del part.metadata_props[:]
         part.doc_string = ""
-    onnx.save(model, str(path))
-
-
-def add_description(path: Path, description: Description) -> None:
-    """Write a description into an ONNX file, replacing the existing one if there is any."""
-    import onnx
-
-    model = onnx.load(str(path))
-    kept = [entry for entry in model.metadata_props if entry.key != METADATA_KEY]
-    del model.metadata_props[:]
-    model.metadata_props.extend(kept)
-    entry = model.metadata_props.add()
-    entry.key, entry.value = METADATA_KEY, description.to_json()
     onnx.save(model, str(path))

@@ -21,9 +21,9 @@ from facerts.errors import DataError, Error, MissingExtraError, ModelError, did_
 from facerts.export.parity import Parity, check_crops, compare_outputs
 from facerts.hub.registry import find_shipped
 from facerts.images import CROP_SIZE
-from facerts.onnx.contract import Description
+from facerts.onnx.contract import METADATA_KEY, Description
+from facerts.onnx.metadata import replace_entry
 from facerts.onnx.model_pack import is_pack
-from facerts.training.export.onnx_file import add_description, appearing
 from facerts.training.methods import METHODS, Method
 from facerts.training.plain_yaml import parse_yaml
 from facerts.training.posthoc.features import (
@@ -184,12 +184,15 @@ def add_quality(
     trained = train_heads(built, features, source.labels, settings)
     quality = QualityModule(trained)
     crops = check_crops(source)
-    with appearing(out) as part:
+    with TemporaryDirectory() as scratch:
+        part = Path(scratch, out.name)
         names = graft(graph, tensors, quality, part)
-        add_description(part, _describe(description, names, trained, source, out.stem, terms))
+        grafted = _describe(description, names, trained, source, out.stem, terms)
         parity = compare_outputs(
-            quality.outputs(features_of(feature_embedder(crops))), OnnxEmbedder(part)(crops)
+            quality.outputs(features_of(feature_embedder(crops))),
+            OnnxEmbedder(part, description=grafted)(crops),
         )
+        replace_entry(part, out, METADATA_KEY, grafted.to_json())
     comparisons: tuple[HeadComparison, ...] = ()
     if trained.measured.any():
         comparisons = measure_head(

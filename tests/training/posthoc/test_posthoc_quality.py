@@ -168,7 +168,8 @@ def test_a_tapped_tensor_is_a_feature(
     out = tmp_path / "scored.onnx"
     done = scored(foreign, drawn_faces, out, tap=tap)
     assert done.trained.heads.sizes == (SIZE, size)
-    with np.load(done.cache) as stored:
+    (cached,) = done.cache.glob("*.npz")
+    with np.load(cached) as stored:
         assert stored["tap"].shape == (64, size)
         # The mean over a map, or the tensor itself; here both are the brightness of an image.
         crop = open_source(drawn_faces).crop(5).astype(np.float64) / 127.5 - 1
