@@ -12,13 +12,7 @@ from facerts.curation.curation_job import CurationJob, JobOptions, identity_of, 
 from facerts.curation.embeddings import SourceEmbedder, SourceEmbeddings
 from facerts.curation.identities import similar_identities
 from facerts.curation.identity_means import leave_one_out_cosines, rows_by_label
-from facerts.curation.identity_pairs import (
-    IdentityAction,
-    drop_identities,
-    merge_labels,
-    relabel,
-    report_pairs,
-)
+from facerts.curation.identity_pairs import IdentityAction, resolve_pairs
 from facerts.curation.output_spec import OutputSpec
 from facerts.curation.pairwise import EmbeddingSubset, check_threshold, find_near_duplicates
 from facerts.datasets import Source
@@ -104,16 +98,15 @@ def dedup(
                 image_threshold=thresholds.threshold if thresholds.images_across else None,
                 backend=embedder.search,
             )
-            report_pairs(job, pairs, identity_action)
-            if identity_action is IdentityAction.DROP:
-                drop_identities(job, pairs)
-            elif identity_action is IdentityAction.MERGE:
-                images = np.bincount(source.labels[job.kept], minlength=len(source.identities))
-                new_labels = merge_labels(pairs, images)
+
+            def drop_merged(new_labels: NDArray[np.int64]) -> None:
+                assert source.labels is not None
                 for rows in rows_by_label(new_labels[source.labels]):
                     if len(np.unique(source.labels[rows])) > 1:
                         _drop_near_duplicates(job, embeddings, rows, thresholds, embedder)
-                output_source = relabel(source, new_labels)
+
+            images = np.bincount(source.labels[job.kept], minlength=len(source.identities))
+            output_source = resolve_pairs(job, pairs, identity_action, images, drop_merged)
         job.write(out, output_source, job.kept)
     return job.report
 

@@ -12,15 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.curation.curation_job import CurationJob, JobOptions, open_job
-from facerts.curation.identity_pairs import (
-    SHARED,
-    IdentityAction,
-    IdentityPair,
-    drop_identities,
-    merge_labels,
-    relabel,
-    report_pairs,
-)
+from facerts.curation.identity_pairs import SHARED, IdentityAction, IdentityPair, resolve_pairs
 from facerts.curation.output_spec import OutputSpec
 from facerts.datasets.encoded_images import read_ahead, row_slices
 from facerts.datasets.source import Source
@@ -113,14 +105,13 @@ def dedup(
         _drop_duplicates(job, duplicates, labels, reason)
         output_source = source
         if source.labels is not None:
-            pairs = _pairs_sharing_images(source, duplicates)
-            report_pairs(job, pairs, identity_action)
-            if identity_action is IdentityAction.DROP:
-                drop_identities(job, pairs)
-            elif identity_action is IdentityAction.MERGE:
-                new_labels = merge_labels(pairs, np.bincount(labels))
-                _drop_duplicates(job, duplicates, new_labels[labels], reason)
-                output_source = relabel(source, new_labels)
+            output_source = resolve_pairs(
+                job,
+                _pairs_sharing_images(source, duplicates),
+                identity_action,
+                np.bincount(labels),
+                lambda new_labels: _drop_duplicates(job, duplicates, new_labels[labels], reason),
+            )
         job.write(out, output_source, job.kept)
     return job.report
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
@@ -113,6 +113,32 @@ def drop_identities(job: CurationJob, pairs: Sequence[IdentityPair]) -> None:
         pair = dropped[int(labels[index])]
         other = pair.second if labels[index] == pair.first else pair.first
         job.drop(index, "identity resembles another", resembles=job.source.identities[other], **pair.details)
+
+
+def resolve_pairs(
+    job: CurationJob,
+    pairs: Sequence[IdentityPair],
+    action: IdentityAction,
+    images: NDArray[np.integer],
+    drop_duplicates: Callable[[NDArray[np.int64]], None],
+) -> Source:
+    """Report the pairs of a job's source, and merge or drop identities if ``action`` says so.
+
+    Args:
+        images: ``(C,)`` number of images of each identity, which decides whose name is kept.
+        drop_duplicates: drops the duplicates within merged identities, given the new label ``(C,)`` of each.
+
+    Returns:
+        The source of the images to write.
+    """
+    report_pairs(job, pairs, action)
+    if action is IdentityAction.DROP:
+        drop_identities(job, pairs)
+    if action is not IdentityAction.MERGE:
+        return job.source
+    new_labels = merge_labels(pairs, images)
+    drop_duplicates(new_labels)
+    return relabel(job.source, new_labels)
 
 
 def relabel(source: Source, new_labels: NDArray[np.int64]) -> Source:

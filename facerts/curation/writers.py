@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import io
 import tarfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, Any, NamedTuple
 
 from facerts.datasets.encoded_images import EncodedImage
 from facerts.datasets.recordio import pack_labeled, write_record
@@ -38,13 +39,7 @@ def write_records(folder: Path, images: Iterable[EncodedImage]) -> Written:
     """
     ranges: list[tuple[int, int]] = []
     key, last = 1, -1
-    rec_file, idx_file, lst_file, property_file = (folder / name for name in RECORD_FILES)
-    with (
-        atomic_write(rec_file) as rec,
-        atomic_write(idx_file, "w") as idx,
-        atomic_write(lst_file, "w") as lst,
-        atomic_write(property_file, "w") as prop,
-    ):
+    with _record_files(folder) as (rec, idx, lst, prop):
         # The two numbers of the header are known only at the end; this is a placeholder of the same length.
         write_record(rec, idx, 0, pack_labeled((0.0, 0.0), 0, b""))
         for image in images:
@@ -87,6 +82,16 @@ def write_shuffled_records(folder: Path, images: Iterable[EncodedImage]) -> Writ
             identities.add(image.identity)
         prop.write(f"{len(identities)},{CROP_SIZE},{CROP_SIZE}\n")
     return Written(key, len(identities))
+
+
+@contextmanager
+def _record_files(folder: Path) -> Iterator[list[IO[Any]]]:
+    """The files of ``RECORD_FILES``, open to write; they appear when the block ends without an error."""
+    with ExitStack() as files:
+        yield [
+            files.enter_context(atomic_write(folder / name, "wb" if name.endswith(".rec") else "w"))
+            for name in RECORD_FILES
+        ]
 
 
 def _list_entry(name: str) -> str:

@@ -36,11 +36,11 @@ def test_every_image_is_in_the_gallery_or_a_probe(people: Source, enrolled: int,
     assert people.labels is not None
     assert enrolled_people(benchmark) < set(able)
     assert len(gallery.templates) == len(able) // 2
-    pictures_of = [np.flatnonzero(benchmark.template == row) for row in range(len(benchmark.template_ids))]
+    images_of = [np.flatnonzero(benchmark.template == row) for row in range(len(benchmark.template_ids))]
     for row, subject in zip(gallery.templates, gallery.subjects, strict=True):
-        assert people.labels[pictures_of[row]].tolist() == [subject] * enrolled
+        assert people.labels[images_of[row]].tolist() == [subject] * enrolled
     for row, subject in zip(probes.templates, probes.subjects, strict=True):
-        assert people.labels[pictures_of[row]].tolist() == [subject]
+        assert people.labels[images_of[row]].tolist() == [subject]
     assert sorted([*gallery.templates, *probes.templates]) == list(range(len(benchmark.template_ids)))
     assert enrolled_people(benchmark) <= set(probes.subjects.tolist())
 

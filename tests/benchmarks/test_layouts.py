@@ -120,7 +120,7 @@ def test_a_folder_with_two_benchmarks_is_not_one(cfp: Path) -> None:
             r"Pair_list_F.txt, line 2: the number 1 is listed twice",
         ),
     ],
-    ids=["picture", "comma", "number", "fold", "list", "outside", "twice"],
+    ids=["image", "comma", "number", "fold", "list", "outside", "twice"],
 )
 def test_a_broken_cfp_is_named(cfp: Path, spoil: Callable[[Path], object], message: str) -> None:
     spoil(cfp)
@@ -418,25 +418,6 @@ def test_a_broken_xqlfw_is_named(xqlfw: Path) -> None:
     images.rename(xqlfw / "elsewhere")
     with pytest.raises(DataError, match="neither xqlfw_aligned_112 nor lfw_original"):
         open_benchmark(xqlfw)
-
-
-def test_the_error_on_an_unknown_path_lists_every_layout(tmp_path: Path) -> None:
-    for path in (tmp_path, tmp_path / "nothing.bin", tmp_path / "nothing.csv"):
-        with pytest.raises(DataError) as caught:
-            open_benchmarks(path)
-        for layout in (
-            ".bin",
-            ".csv",
-            "CFP",
-            "CALFW",
-            "CPLFW",
-            "XQLFW",
-            "AgeDB",
-            "IJB-C",
-            "TinyFace",
-            "SCface",
-        ):
-            assert layout in str(caught.value)
 
 
 def test_no_more_agedb_pairs_are_sampled_than_the_protocol_has(tmp_path: Path) -> None:

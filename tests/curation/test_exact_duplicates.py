@@ -1,4 +1,4 @@
-"""Equal pictures: found as a comparison of each with each finds them, and dealt with as was asked."""
+"""Equal images: found as a comparison of each with each finds them, and dealt with as was asked."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ Make = Callable[..., dict[str, Any]]
 def repeated(drawn_faces: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The drawn faces with copies.
 
-    Of person 1 two pictures again (one of them twice); one of person 2 with person 3; most of person 4 again as a
-    person of another name, who has one picture of their own; one of person 5 as PNG, pixel for pixel the same.
+    Of person 1 two images again (one of them twice); one of person 2 with person 3; most of person 4 again as a
+    person of another name, who has one image of their own; one of person 5 as PNG, pixel for pixel the same.
     """
     folder = tmp_path_factory.mktemp("repeated") / "faces"
     unpack(open_source(drawn_faces), folder)
@@ -65,7 +65,7 @@ def dropped_list(folder: Path) -> list[dict[str, Any]]:
 
 
 def equal_to_each_other(source: Source, by: By) -> set[frozenset[int]]:
-    """Pairs of equal pictures, each compared with each."""
+    """Pairs of equal images, each compared with each."""
     every = [source.read(index) for index in range(len(source))]
     pixels = [decode(data, where="") for data in every]
     return {
@@ -80,7 +80,7 @@ def equal_to_each_other(source: Source, by: By) -> set[frozenset[int]]:
 def test_copies_are_those_that_a_comparison_of_all_finds(
     repeated: Path, by: By, short: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Short digests collide; whole ones have to tell such pictures apart.
+    # Short digests collide; whole ones have to tell such images apart.
     monkeypatch.setattr(duplicates, "_PREFIX_BYTES", short)
     source = open_source(repeated)
     found = find_duplicates(source, by)
@@ -121,11 +121,11 @@ def test_one_person_of_two_names_can_be_merged(make: Make, tmp_path: Path) -> No
     merged_one = [row for row in content(source) if row[0] == "person_0004"]
     assert len(merged_one) == 9  # eight of its own and the other's own
     assert "person_0004/another_own.jpg" in [source.key(index) for index in range(len(source))]
-    # The picture that two people share says nothing of who is on it.
+    # The image that two people share says nothing of who is on it.
     assert {"person_0002", "person_0003"} <= set(source.identities)
 
 
-def test_or_the_one_with_fewer_pictures_be_dropped(make: Make, repeated: Path, tmp_path: Path) -> None:
+def test_or_the_one_with_fewer_images_be_dropped(make: Make, repeated: Path, tmp_path: Path) -> None:
     report = make(identity_action=IdentityAction.DROP)
     assert set(open_source(tmp_path / "once.tar").identities) == set(open_source(repeated).identities) - {
         "another"
@@ -139,7 +139,7 @@ def test_or_the_one_with_fewer_pictures_be_dropped(make: Make, repeated: Path, t
 def test_what_cannot_be_decoded_is_left_out_where_pixels_count(drawn_faces: Path, tmp_path: Path) -> None:
     unpack(open_source(drawn_faces), tmp_path / "faces")
     for person in ("person_0001", "person_0002"):
-        (tmp_path / "faces" / person / "0001.jpg").write_bytes(b"not a picture")
+        (tmp_path / "faces" / person / "0001.jpg").write_bytes(b"not an image")
     source = open_source(tmp_path / "faces")
     report = dedup(source, OutputSpec(tmp_path / "once.tar"), by="pixels")
     assert report["dropped"]["by_reason"] == {"cannot be decoded": 2}
@@ -153,7 +153,7 @@ def pair(first: int, second: int, sure: float, one_person: bool = True) -> Ident
     return IdentityPair(first, second, one_person, sure)
 
 
-def test_whoever_hangs_together_becomes_the_one_with_the_most_pictures() -> None:
+def test_whoever_hangs_together_becomes_the_one_with_the_most_images() -> None:
     images = np.array([2, 5, 5, 9, 1, 1, 3])
     becomes = merge_labels(
         [pair(0, 1, 1), pair(1, 2, 1), pair(4, 5, 1), pair(3, 6, 9, one_person=False)], images

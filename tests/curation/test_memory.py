@@ -1,4 +1,4 @@
-"""Memory does not grow with the data: pictures pass through, and a few numbers stay of each."""
+"""Memory does not grow with the data: images pass through, and a few numbers stay of each."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from facerts.datasets import open_source
 from facerts.datasets.encoded_images import EncodedImage
 from facerts.datasets.source import Source
 
-PICTURE = 2000
+IMAGE = 2000
 FEW, MANY = 2_000, 10_000
-# Far below a picture, and above what arrays of several numbers for each take.
+# Far below an image, and above what arrays of several numbers for each take.
 BYTES_EACH = 100
 
 
 class Numbered(Source):
-    """Pictures that are made as they are asked for, ten of each identity."""
+    """Images that are made as they are asked for, ten of each identity."""
 
     name = "numbered"
 
@@ -42,7 +42,7 @@ class Numbered(Source):
         return f"p{index // 10}/{index}.jpg"
 
     def read(self, index: int) -> bytes:
-        return index.to_bytes(8, "big") * (PICTURE // 8)
+        return index.to_bytes(8, "big") * (IMAGE // 8)
 
 
 def peak(run: Callable[[], object]) -> int:
@@ -63,13 +63,13 @@ COMMANDS: dict[str, Callable[[Source, Path], object]] = {
         source, OutputSpec(folder / "a"), OutputSpec(folder / "b.tar"), share=0.5
     ),
     "dedup": lambda source, folder: dedup(source, OutputSpec(folder / "a.tar")),
-    "shuffle": lambda source, folder: shuffle(source, OutputSpec(folder / "a", 2), pile_bytes=100 * PICTURE),
+    "shuffle": lambda source, folder: shuffle(source, OutputSpec(folder / "a", 2), pile_bytes=100 * IMAGE),
 }
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_command_keeps_a_few_numbers_of_each_picture(command: str, tmp_path: Path) -> None:
+def test_a_command_keeps_a_few_numbers_of_each_image(command: str, tmp_path: Path) -> None:
     few, many = (
         peak(lambda count=count: COMMANDS[command](Numbered(count), Path(mkdtemp(dir=tmp_path)) / "out"))
         for count in (FEW, MANY)

@@ -13,7 +13,7 @@ from facerts.errors import DataError, Error
 
 
 def content(source: Source) -> Counter[tuple[str, str, bytes]]:
-    """Identity, file name and bytes of every picture, whatever the order."""
+    """Identity, file name and bytes of every image, whatever the order."""
     assert source.labels is not None
     return Counter(
         (str(source.identities[source.labels[i]]), Path(source.key(i)).name, source.read(i))
@@ -44,7 +44,7 @@ def test_folder_to_shards_to_records_loses_nothing(drawn_faces: Path, tmp_path: 
     assert content(open_source(tmp_path / "rec")) == content(folder)
 
 
-def test_a_broken_picture_is_left_out_and_named(drawn_faces: Path, tmp_path: Path) -> None:
+def test_a_broken_image_is_left_out_and_named(drawn_faces: Path, tmp_path: Path) -> None:
     broken = tmp_path / "faces"
     unpack(open_source(drawn_faces), broken)
     victim = sorted((broken / "person_0003").iterdir())[2]
@@ -57,11 +57,11 @@ def test_a_broken_picture_is_left_out_and_named(drawn_faces: Path, tmp_path: Pat
     assert len(open_source(tmp_path / "rec")) == 63
 
 
-def test_an_identity_of_broken_pictures_alone_leaves_no_gap(drawn_faces: Path, tmp_path: Path) -> None:
+def test_an_identity_of_broken_images_alone_leaves_no_gap(drawn_faces: Path, tmp_path: Path) -> None:
     broken = tmp_path / "faces"
     unpack(open_source(drawn_faces), broken)
-    for picture in (broken / "person_0003").iterdir():
-        picture.write_bytes(b"not a picture")
+    for image in (broken / "person_0003").iterdir():
+        image.write_bytes(b"not an image")
     packed = pack_records(open_source(broken), tmp_path / "rec")
     assert packed.identities == 7
     records = open_source(tmp_path / "rec")
@@ -70,7 +70,7 @@ def test_an_identity_of_broken_pictures_alone_leaves_no_gap(drawn_faces: Path, t
     assert set(records.labels.tolist()) == set(range(7))
 
 
-def test_pictures_without_identities_are_refused_as_records(non_faces: Path, tmp_path: Path) -> None:
+def test_images_without_identities_are_refused_as_records(non_faces: Path, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="needs identities"):
         pack_records(open_source(non_faces), tmp_path / "rec")
     assert pack_shards(open_source(non_faces), tmp_path / "tar").images == 24
@@ -109,16 +109,16 @@ def test_a_name_that_points_outside_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_hostile_tar_member_stays_inside(tmp_path: Path, drawn_faces: Path) -> None:
-    picture = next(drawn_faces.rglob("*.jpg"))
+    image = next(drawn_faces.rglob("*.jpg"))
     with tarfile.open(tmp_path / "evil.tar", "w") as tar:
-        tar.add(picture, arcname="../../escaped/x.jpg")
-        tar.add(picture, arcname="/absolute/y.jpg")
+        tar.add(image, arcname="../../escaped/x.jpg")
+        tar.add(image, arcname="/absolute/y.jpg")
     unpack(open_source(tmp_path / "evil.tar"), tmp_path / "deep" / "down" / "out")
     assert not (tmp_path / "escaped").exists()
     assert sorted(p.name for p in (tmp_path / "deep" / "down" / "out").rglob("*.jpg")) == ["x.jpg", "y.jpg"]
 
 
-def test_pictures_of_one_name_are_not_overwritten(tmp_path: Path, drawn_faces: Path) -> None:
+def test_images_of_one_name_are_not_overwritten(tmp_path: Path, drawn_faces: Path) -> None:
     first, second = sorted(drawn_faces.rglob("*.jpg"))[:2]
     with tarfile.open(tmp_path / "twice.tar", "w") as tar:
         tar.add(first, arcname="a/1.jpg")

@@ -1,4 +1,4 @@
-"""A random order, read one after the other: every picture once, the same order whatever it is written as."""
+"""A random order, read one after the other: every image once, the same order whatever it is written as."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from facerts.curation.curation_job import JobOptions
-from facerts.curation.merge import merge
 from facerts.curation.output_spec import OutputSpec
 from facerts.curation.shuffle import shuffle
 from facerts.datasets import open_source
@@ -22,7 +20,7 @@ def source(drawn_faces: Path) -> Source:
 
 
 def expected(source: Source, seed: int) -> list[tuple[str, str, bytes]]:
-    """The order as it is promised: picture i at place i of the seed's permutation."""
+    """The order as it is promised: image i at place i of the seed's permutation."""
     given = rows(source)
     places = np.random.default_rng(seed).permutation(len(given))
     return [given[index] for index in np.argsort(places)]
@@ -43,23 +41,9 @@ def test_the_order_is_the_seed_s_whatever_the_form_and_the_memory(
     assert {path.name for path in tmp_path.iterdir()} == {out, "s.report.json"}
 
 
-def test_pictures_without_identities_are_shuffled_too(non_faces: Path, tmp_path: Path) -> None:
+def test_images_without_identities_are_shuffled_too(non_faces: Path, tmp_path: Path) -> None:
     shuffle(open_source(non_faces), OutputSpec(tmp_path / "s", 2))
     assert content(str(tmp_path / "s" / "*.tar")) == content(non_faces)
-
-
-def test_identities_come_together_again(source: Source, tmp_path: Path) -> None:
-    shuffle(source, OutputSpec(tmp_path / "s.tar"), seed=3)
-    for form in ("m", "m.tar"):
-        merge(
-            [tmp_path / "s.tar"],
-            OutputSpec(tmp_path / form),
-            options=JobOptions(report=tmp_path / f"{form}.json"),
-        )
-        assert content(tmp_path / form) == content(source)
-        labels = open_source(tmp_path / form).labels
-        assert labels is not None
-        assert (np.diff(labels) >= 0).all()
 
 
 def test_a_mixed_record_set_says_who_is_who_in_each_record(source: Source, tmp_path: Path) -> None:

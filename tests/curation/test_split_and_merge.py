@@ -54,10 +54,10 @@ def test_nobody_is_in_both_parts_and_nothing_is_lost(
 
 def test_a_dry_run_writes_its_report_alone(drawn_faces: Path, tmp_path: Path) -> None:
     out, held = OutputSpec(tmp_path / "a"), OutputSpec(tmp_path / "b")
-    told = split(open_source(drawn_faces), out, held, identities=2, options=JobOptions(dry_run=True))
+    planned = split(open_source(drawn_faces), out, held, identities=2, options=JobOptions(dry_run=True))
     assert files_in(tmp_path) == ["a.dry-run.json"]
     real = split(open_source(drawn_faces), out, held, identities=2)
-    assert real["written"] == told["written"]
+    assert real["written"] == planned["written"]
 
 
 @pytest.mark.parametrize(
@@ -85,13 +85,13 @@ def test_a_split_needs_identities(non_faces: Path, tmp_path: Path) -> None:
 def parts(drawn_faces: Path, folder: Path) -> tuple[Path, Path]:
     """The drawn faces in two folders, of which both have person_0003, under the same file names."""
     for person in sorted(drawn_faces.iterdir()):
-        for number, picture in enumerate(sorted(person.iterdir())):
+        for number, image in enumerate(sorted(person.iterdir())):
             for part, there in (("one", person.name <= "person_0003"), ("two", person.name >= "person_0003")):
                 both = person.name == "person_0003"
                 if there and (not both or (number < 4) == (part == "one")):
-                    place = folder / part / person.name / (f"{number % 4}.jpg" if both else picture.name)
+                    place = folder / part / person.name / (f"{number % 4}.jpg" if both else image.name)
                     place.parent.mkdir(parents=True, exist_ok=True)
-                    place.write_bytes(picture.read_bytes())
+                    place.write_bytes(image.read_bytes())
     return folder / "one", folder / "two"
 
 
@@ -142,7 +142,7 @@ def test_people_who_have_only_numbers_are_not_taken_for_each_other(drawn_faces: 
         merge(both, OutputSpec(tmp_path / "all"))
     merge(both, OutputSpec(tmp_path / "all"), prefix_sources=True)
     assert len(people(tmp_path / "all")) == 16
-    # Records without names of files are still found in a tar file, where names decide what is a picture.
+    # Records without names of files are still found in a tar file, where names decide what is an image.
     merge([both[0]], OutputSpec(tmp_path / "one.tar"))
     assert sorted(data for *_, data in rows(tmp_path / "one.tar")) == sorted(
         data for *_, data in rows(both[0])
@@ -161,14 +161,14 @@ def test_sources_with_and_without_identities_do_not_mix(
 
 
 def test_names_may_be_anything_that_files_are_called(drawn_faces: Path, tmp_path: Path) -> None:
-    picture = (drawn_faces / "person_0001" / "0001.jpg").read_bytes()
+    image = (drawn_faces / "person_0001" / "0001.jpg").read_bytes()
     odd = [b"line\nbreak", b"tab\tbed", "Zo\u00eb \u674e".encode(), b"no \xff text"]
     for name in odd:
         folder = os.path.join(os.fsencode(tmp_path), b"faces", name)
         os.makedirs(folder)
         for number in (b"1", b"2"):
             with open(os.path.join(folder, number + b"\n.jpg"), "wb") as file:
-                file.write(picture + number)
+                file.write(image + number)
     source = open_source(tmp_path / "faces")
     for form in ("a", "a.tar"):
         settings = JobOptions(report=tmp_path / f"{form}.json")
@@ -178,7 +178,7 @@ def test_names_may_be_anything_that_files_are_called(drawn_faces: Path, tmp_path
         assert len(read.identities) == 4
         assert "Zo\u00eb \u674e" in read.identities
     assert set(open_source(tmp_path / "a.tar").identities) == {os.fsdecode(name) for name in odd}
-    (tmp_path / "faces" / os.fsdecode(odd[3]) / "3.jpg").write_bytes(picture + b"1")
+    (tmp_path / "faces" / os.fsdecode(odd[3]) / "3.jpg").write_bytes(image + b"1")
     dedup(open_source(tmp_path / "faces"), OutputSpec(tmp_path / "once.tar"))
     (line,) = (tmp_path / "once.dropped.jsonl").read_text().splitlines()
     assert json.loads(line)["identity"] == os.fsdecode(odd[3])

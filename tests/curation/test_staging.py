@@ -101,7 +101,7 @@ def test_a_killed_command_leaves_nothing_and_does_not_stand_in_the_way(
         assert {path.name for path in out.iterdir()} == set(RECORD_FILES)
 
 
-def test_a_picture_that_cannot_be_had_leaves_nothing(drawn_faces: Path, tmp_path: Path) -> None:
+def test_an_image_that_cannot_be_had_leaves_nothing(drawn_faces: Path, tmp_path: Path) -> None:
     source = open_source(drawn_faces)
     read = source.read
 

@@ -173,15 +173,6 @@ def test_rows_without_names_are_taken_in_order_if_images_are_numbered(
         short.outputs(numbered)
 
 
-def test_numbered_images_are_found_only_by_their_keys(tmp_path: Path, numbered: Source) -> None:
-    keys = [numbered.key(index) for index in range(4)]
-    table = load_table(write_npz(tmp_path / "t.npz", names=keys[::-1], embeddings=vectors()[::-1]))
-    np.testing.assert_allclose(table.outputs(numbered).embedding, unit(vectors()), atol=1e-6)
-    others = load_table(write_npz(tmp_path / "t.npz", names=KEYS, embeddings=vectors()))
-    with pytest.raises(DataError, match=r"4 of 4 .* the first is 000000; names must be the images' keys"):
-        others.outputs(numbered)
-
-
 @pytest.mark.parametrize("kind", ["list", "large_list", "fixed_size_list"])
 def test_a_parquet_table_is_read_like_an_npz(tmp_path: Path, faces: Source, kind: str) -> None:
     embeddings = vectors()

@@ -103,17 +103,6 @@ def test_verify_compares_the_manifest_with_the_models_descriptions(shipped: Path
     assert "method is 'rts' in the file, but 'arcface' in the manifest" in found["large"]
 
 
-def test_verify_finds_a_file_that_is_not_a_model_and_one_under_another_name(shipped: Path) -> None:
-    entry = write_entry(shipped, "large")
-    (shipped / "large.onnx").write_bytes(b"no")
-    entry |= {"sha256": hashlib.sha256(b"no").hexdigest(), "bytes": 2}
-    other = write_entry(shipped, "tiny-small")
-    write_manifest(shipped, entry, other | {"name": "renamed"}, default="renamed")
-    found = verify_shipped()
-    assert "cannot load" in found["large"][0]
-    assert found["renamed"] == ["name is 'tiny-small' in the file, but 'renamed' in the manifest"]
-
-
 def test_without_shipped_models_the_error_says_what_to_do(shipped: Path) -> None:
     write_manifest(shipped)
     with pytest.raises(
