@@ -78,7 +78,7 @@ def generate(
         seed: Seed of the faces.
     """
     from facerts.curation.pack import pack_records, pack_shards
-    from facerts.datasets.synthetic_source import SyntheticSource
+    from facerts.datasets.synthetic import SyntheticSource
 
     source = SyntheticSource(identities, images, people=people, seed=seed)
     write = pack_records if layout == "rec" else pack_shards

@@ -13,6 +13,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from facerts.datasets.source import Source
 from facerts.images import CROP_SIZE, encode_jpeg
 from facerts.images.corruptions import degrade
 
@@ -153,6 +154,36 @@ def write_non_faces(folder: str | Path, *, images: int, seed: int = 0) -> None:
     for number in range(images):
         data = encode_jpeg(draw_non_face(number, seed=seed), 90)
         (Path(folder) / f"thing_{number:04d}.jpg").write_bytes(data)
+
+
+class SyntheticSource(Source):
+    """Synthetic faces; each image is drawn when it is first read, and cached.
+
+    Args:
+        people: number of different people; identity ``i`` looks like ``i mod people``, so drawing a set of millions
+            takes no longer than drawing a thousand people.
+    """
+
+    def __init__(self, identities: int, images: int, *, people: int = 1000, seed: int = 0) -> None:
+        self.name = "synthetic"
+        self.identities = [f"{identity:07d}" for identity in range(identities)]
+        self.labels = np.repeat(np.arange(identities), images)
+        self._images, self._people, self._seed = images, people, seed
+        self._cache: dict[tuple[int, int], bytes] = {}
+
+    def __len__(self) -> int:
+        return len(self.identities) * self._images
+
+    def key(self, index: int) -> str:
+        identity, number = divmod(index, self._images)
+        return f"{self.identities[identity]}/{number:04d}.jpg"
+
+    def read(self, index: int) -> bytes:
+        identity, number = divmod(index, self._images)
+        face = identity % self._people, number
+        if face not in self._cache:
+            self._cache[face] = encode_jpeg(draw_face(*face, seed=self._seed), 90)
+        return self._cache[face]
 
 
 def _at(x: float, y: float) -> tuple[int, int]:

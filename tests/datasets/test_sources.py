@@ -11,7 +11,7 @@ from facerts.curation.pack import pack_records
 from facerts.datasets import Subset, open_images, open_source
 from facerts.datasets.bin_set import write_bin
 from facerts.datasets.sampler import hold_out_identities
-from facerts.datasets.synthetic_source import SyntheticSource
+from facerts.datasets.synthetic import SyntheticSource
 from facerts.errors import DataError, ImageError
 from facerts.images import decode_crop, encode_png
 

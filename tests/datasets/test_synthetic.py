@@ -8,8 +8,7 @@ import pytest
 
 from facerts.curation.pack import pack_records
 from facerts.datasets import open_source
-from facerts.datasets.synthetic import draw_face, draw_non_face
-from facerts.datasets.synthetic_source import SyntheticSource
+from facerts.datasets.synthetic import SyntheticSource, draw_face, draw_non_face
 from facerts.images import encode_jpeg
 from tests.command import run
 

@@ -30,8 +30,7 @@ from facerts.curation.pack import pack_records
 from facerts.datasets import Source, open_source
 from facerts.datasets.bin_set import write_bin
 from facerts.datasets.open_source import open_images
-from facerts.datasets.synthetic import draw_face, write_synthetic_faces
-from facerts.datasets.synthetic_source import SyntheticSource
+from facerts.datasets.synthetic import SyntheticSource, draw_face, write_synthetic_faces
 from facerts.embedding import read_description
 from facerts.evaluation.fiqa.score_table import read_scores
 from facerts.evaluation.image_groups import read_groups
