@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import parser_of, run
+from common import add_figure, add_sources, parser_of, run
 from image_sets import open_image_set
 from numpy.typing import NDArray
 
@@ -155,18 +155,12 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--model", type=Path, required=True, help="The frozen embedder, an ONNX file.")
     parser.add_argument("--data", required=True, help="Training faces with identities.")
-    parser.add_argument("--heldout", required=True, help="Faces of other people, with identities.")
-    parser.add_argument("--in", dest="faces", action="append", required=True, help="Faces; repeatable.")
-    parser.add_argument(
-        "--out-of", dest="others", action="append", required=True, help="Non-faces; repeatable."
-    )
-    parser.add_argument("--exclude-out-of", help="Pattern of file names to leave out of the non-faces.")
+    add_sources(parser)
     parser.add_argument("--views", type=int, default=2, help="Views of each training image (default: 2).")
     parser.add_argument("--epochs", type=int, default=8, help="Maximum number of epochs (default: 8).")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1], help="Seeds (default: 1).")
-    parser.add_argument("--threads", type=int, default=1, help="CPU threads of the embedder (default: 1).")
     parser.add_argument("--out", type=Path, required=True, help="Folder of the cached features.")
-    parser.add_argument("--figure", type=Path, metavar="PATH", help="SVG file of the differences.")
+    add_figure(parser)
     return parser.parse_args()
 
 

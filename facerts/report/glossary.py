@@ -84,6 +84,8 @@ TERMS = (
         "unless stated otherwise. An uninformative quality does not change FNMR, like random rejection; the best "
         "possible quality leaves out the misses first.",
     ),
+    Term("pAUC", r"pAUC", "Partial area under the curve of error versus reject, divided by its width: the mean FNMR "
+        "while 0 to 20 % (or 95 %) are left out."),
     Term("Mated", r"\bmated", "A search for a person who is in the gallery; non-mated: for a person who is not."),
     Term("Rank k", r"\brank \d", "The person searched for is among the k most similar people of the gallery."),
     Term("FPIR", r"FPIR", "False positive identification rate: the share of searches for people outside the "
