@@ -109,7 +109,7 @@ def _errors(
 ) -> dict[str, list[MatchErrors]]:
     """Errors of each group among the pairs of faces that are kept, at each false match rate that is low enough."""
     number = len(grouping.names)
-    found = {}
+    errors_by_fmr = {}
     for fmr, similarity in compared.thresholds.items():
         if not in_tail(compared.pairs, similarity):
             continue
@@ -119,10 +119,10 @@ def _errors(
             )
             for measure in (fnmr_by_group, fmr_by_group)
         )
-        found[fmr] = [
+        errors_by_fmr[fmr] = [
             MatchErrors(fnmr=_rate(fnmr_rates, row), fmr=_rate(fmr_rates, row)) for row in range(number)
         ]
-    return found
+    return errors_by_fmr
 
 
 def _rate(rates: GroupRates, row: int) -> ErrorRate:

@@ -48,8 +48,8 @@ def detector_score(detector: Detector) -> CropScore:
     """
 
     def of_crops(crops: NDArray[np.uint8]) -> Scores:
-        found = [[face.score for face in detector(crop)] for crop in crops]
-        return np.array([max(scores, default=0.0) for scores in found], dtype=np.float32)
+        scores_of_faces = [[face.score for face in detector(crop)] for crop in crops]
+        return np.array([max(scores, default=0.0) for scores in scores_of_faces], dtype=np.float32)
 
     return of_crops
 

@@ -83,7 +83,7 @@ def measured_outputs(
     """
 
     def compute() -> FaceOutputs:
-        found = outputs_of(
+        outputs = outputs_of(
             embedder,
             source,
             flip=flip,
@@ -92,7 +92,7 @@ def measured_outputs(
             also=crop_scores(options.detector_baseline),
         )
         sizes = face_sizes(source)
-        return found if sizes is None else replace(found, extras={**found.extras, "face_size": sizes})
+        return outputs if sizes is None else replace(outputs, extras={**outputs.extras, "face_size": sizes})
 
     repeated = None if first is None else hashlib.sha256(first.tobytes()).hexdigest()
     outputs = kept_outputs(
@@ -170,11 +170,11 @@ def kept_outputs(
 
     def with_faces() -> FaceOutputs:
         outputs, missing = compute(), source.without_face()
-        found = {
+        detected = {
             _FOUND: np.array([source.face_size(int(row)) for row in rows], dtype=np.float32),
             _WITHOUT_FACE: np.isin(rows, missing).astype(np.float32),
         }
-        return replace(outputs, extras={**outputs.extras, **found})
+        return replace(outputs, extras={**outputs.extras, **detected})
 
     outputs = options.cache.outputs(key, len(rows), with_faces)
     extras = dict(outputs.extras)

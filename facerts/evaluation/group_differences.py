@@ -241,15 +241,15 @@ def _rate(rates: GroupRates, row: int) -> PairRate:
 def _contrast(
     names: Sequence[str], rates: GroupRates, comparable: NDArray[np.bool_], *, high_is_worse: bool
 ) -> GroupContrast | None:
-    found = extremes(rates, comparable, high_is_worse=high_is_worse)
-    if found is None:
+    contrast = extremes(rates, comparable, high_is_worse=high_is_worse)
+    if contrast is None:
         return None
     return GroupContrast(
-        worst=names[found.worst],
-        best=names[found.best],
-        difference=found.difference,
-        difference_ci95=found.difference_ci95,
-        ratio=found.ratio,
-        ratio_ci95=found.ratio_ci95,
-        over_mean=found.over_mean,
+        worst=names[contrast.worst],
+        best=names[contrast.best],
+        difference=contrast.difference,
+        difference_ci95=contrast.difference_ci95,
+        ratio=contrast.ratio,
+        ratio_ci95=contrast.ratio_ci95,
+        over_mean=contrast.over_mean,
     )

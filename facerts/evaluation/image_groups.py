@@ -49,12 +49,12 @@ class NamePattern:
         return (self.attribute,)
 
     def values(self, keys: Sequence[str]) -> ValuesAndNotes:
-        found = [self.pattern.search(key) if len(key) <= MAX_KEY else None for key in keys]
-        if keys and not any(found):
+        matches = [self.pattern.search(key) if len(key) <= MAX_KEY else None for key in keys]
+        if keys and not any(matches):
             raise DataError(
                 f"{self.attribute}: the pattern {self.pattern.pattern!r} is in no name, such as {printable(keys[0])!r}"
             )
-        return {self.attribute: [(match and match.group(1)) or "" for match in found]}, []
+        return {self.attribute: [(match and match.group(1)) or "" for match in matches]}, []
 
 
 @dataclass(frozen=True)
@@ -160,14 +160,14 @@ class Groups:
             ranges = _ranges(edges, whole=all(number.is_integer() for number in known.values()))
             place = {value: ranges[bisect_right(edges, number)] for value, number in known.items()}
             stripped = [place[value] if value else "" for value in stripped]
-        found = set(stripped) - {""}
-        if edges is None and len(found) > MAX_NUMBERS and all(_number(value) is not None for value in found):
+        names = set(stripped) - {""}
+        if edges is None and len(names) > MAX_NUMBERS and all(_number(value) is not None for value in names):
             raise DataError(
-                f"{attribute} has {len(found)} different numbers; {advice} to put them into ranges"
+                f"{attribute} has {len(names)} different numbers; {advice} to put them into ranges"
             )
-        if len(found) > MAX_GROUPS:
+        if len(names) > MAX_GROUPS:
             raise DataError(
-                f"{attribute} has {len(found)} groups, {MAX_GROUPS} at most; {advice} if it is a number"
+                f"{attribute} has {len(names)} groups, {MAX_GROUPS} at most; {advice} if it is a number"
             )
         return stripped
 

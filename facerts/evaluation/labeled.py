@@ -92,12 +92,12 @@ class SavedResult:
             )
         return self.arrays[key]
 
-    def _section(self, kind: str, found: Mapping[str, Section], name: str) -> Section:
-        if not found:
+    def _section(self, kind: str, sections: Mapping[str, Section], name: str) -> Section:
+        if not sections:
             raise self._missing(kind)
-        if name not in found:
-            raise self._missing(kind, f" of {name!r}, only of {', '.join(found)}")
-        return found[name]
+        if name not in sections:
+            raise self._missing(kind, f" of {name!r}, only of {', '.join(sections)}")
+        return sections[name]
 
     def _missing(self, kind: str, which: str = "") -> DataError:
         return DataError(

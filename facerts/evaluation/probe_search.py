@@ -56,8 +56,8 @@ def identification_of(
             mated = np.isin(benchmark.probes.subjects, gallery.subjects)
             if not mated.any():
                 raise DataError(f"{benchmark.name}: {gallery.name} contains none of the probes' people")
-            found = _search(templates, gallery, benchmark.probes, max(ranks), backend)
-            by_rank, by_fpir = _rates(*found, mated, benchmark.probes.subjects, ranks, fpirs, replicates)
+            searched = _search(templates, gallery, benchmark.probes, max(ranks), backend)
+            by_rank, by_fpir = _rates(*searched, mated, benchmark.probes.subjects, ranks, fpirs, replicates)
             entries.append(
                 GallerySearch(
                     pooling=name,
@@ -82,8 +82,8 @@ def _search(
     # Whoever has rank r has fewer than r × most templates of others ahead. One more shows whether a tie goes on beyond.
     most = int(np.unique(gallery.subjects, return_counts=True)[1].max())
     depth = max_rank * most + 1
-    found = find(templates[gallery.templates], templates[probes.templates], depth, backend)
-    return found.scores[:, 0], mate_ranks(found, gallery.subjects, probes.subjects)
+    result = find(templates[gallery.templates], templates[probes.templates], depth, backend)
+    return result.scores[:, 0], mate_ranks(result, gallery.subjects, probes.subjects)
 
 
 def _rates(

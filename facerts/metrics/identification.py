@@ -67,11 +67,11 @@ def search(gallery: ArrayLike, probes: ArrayLike, k: int) -> SearchResult:
 
 
 def mate_ranks(
-    found: SearchResult, gallery_subjects: ArrayLike, probe_subjects: ArrayLike
+    result: SearchResult, gallery_subjects: ArrayLike, probe_subjects: ArrayLike
 ) -> NDArray[np.int64]:
     """``(P,)`` rank of each probe's own person among the people found, from 1; 0 if the person was not found.
 
-    Ranks are exact only up to the number of people that ``found`` must contain: its k templates divided by the maximum
+    Ranks are exact only up to the number of people that ``result`` must contain: its k templates divided by the maximum
     number that a person has in the gallery. Search for one more than the rank requires: a tie that continues beyond
     the result would otherwise rank the right person too high.
 
@@ -79,13 +79,13 @@ def mate_ranks(
         gallery_subjects: ``(G,)`` subject of each template.
         probe_subjects: ``(P,)`` subject of each probe.
     """
-    people = np.asarray(gallery_subjects)[found.templates]
+    people = np.asarray(gallery_subjects)[result.templates]
     own = people == np.asarray(probe_subjects)[:, None]
     first = np.where(own.any(axis=1), own.argmax(axis=1), -1)
     ranks = np.zeros(len(people), dtype=np.int64)
     for probe in np.flatnonzero(first >= 0):
-        score = found.scores[probe, first[probe]]
-        ahead = people[probe, (found.scores[probe] >= score) & ~own[probe]]
+        score = result.scores[probe, first[probe]]
+        ahead = people[probe, (result.scores[probe] >= score) & ~own[probe]]
         ranks[probe] = 1 + len(np.unique(ahead))
     return ranks
 

@@ -47,7 +47,7 @@ class Brightest:
         return [Detection(np.zeros(4), np.zeros((5, 2)), float(score)) for score in (levels[0], levels[2])]
 
 
-class Pictures(Source):
+class Images(Source):
     """Crops in memory, kept without loss."""
 
     def __init__(
@@ -95,7 +95,7 @@ def benchmark_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def named(benchmark_folder: Path) -> Path:
-    """The same pairs as a list that names the people, so that all pairs of the pictures can be measured."""
+    """The same pairs as a list that names the people, so that all pairs of the images can be measured."""
     return benchmark_folder / "people" / "named.csv"
 
 

@@ -22,7 +22,7 @@ EVERY = EvaluationOptions(every_pair=True, keep_crops=False, flip=False, fmr=0.0
 
 @pytest.fixture(scope="module")
 def repeated(named: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The list of pairs, over pictures of which one stands twice by another name of the same person."""
+    """The list of pairs, over images of which one stands twice by another name of the same person."""
     folder = tmp_path_factory.mktemp("repeated")
     shutil.copytree(named.parent, folder / "people")
     listing = folder / "people" / named.name
@@ -34,7 +34,7 @@ def repeated(named: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def slow_pairs(
     listing: Path,
 ) -> tuple[FaceOutputs, NDArray[np.int64], NDArray[np.bool_], NDArray[np.float64]]:
-    """Every pair of the pictures that differ, one by one: outputs, rows, same, cosine."""
+    """Every pair of the images that differ, one by one: outputs, rows, same, cosine."""
     benchmark = load_pair_list(listing)
     images, labels = benchmark.images, benchmark.images.labels
     assert labels is not None
@@ -151,7 +151,7 @@ def test_reject_on_every_pair_is_that_of_the_pairs_one_by_one(repeated: Path, tm
     assert {curve.interval for curve in curves if curve.interval is not None} == {"bootstrap over subjects"}
 
 
-def test_people_without_two_different_pictures_make_no_genuine_pairs(
+def test_people_without_two_different_images_make_no_genuine_pairs(
     plain: Plain, named: Path, tmp_path: Path
 ) -> None:
     lines = ["first,second,same,fold,first_subject,second_subject"]
@@ -159,8 +159,8 @@ def test_people_without_two_different_pictures_make_no_genuine_pairs(
         a, b = f"person_{person:04d}", f"person_{(person + 1) % 20:04d}"
         folder = tmp_path / "people" / a
         folder.mkdir(parents=True)
-        for picture in ("0000.jpg", "0001.jpg"):
-            shutil.copy(named.parent / a / "0000.jpg", folder / picture)
+        for image in ("0000.jpg", "0001.jpg"):
+            shutil.copy(named.parent / a / "0000.jpg", folder / image)
         lines.append(f"{a}/0000.jpg,{a}/0001.jpg,1,{person % 10},{a},{a}")
         lines.append(f"{a}/0000.jpg,{b}/0000.jpg,0,{person % 10},{a},{b}")
     listing = tmp_path / "people" / "twice.csv"

@@ -97,7 +97,7 @@ def test_a_worse_model_has_differences_below_0_and_small_p(folders: dict[str, Pa
 
 
 def beside(named: Path, folder: Path, lines: list[str]) -> Path:
-    """Another list of the same name over the same pictures."""
+    """Another list of the same name over the same images."""
     folder.mkdir()
     for person in named.parent.iterdir():
         if person.is_dir():
@@ -106,7 +106,7 @@ def beside(named: Path, folder: Path, lines: list[str]) -> Path:
     return folder / named.name
 
 
-def test_other_pairs_of_the_same_pictures_are_left_out_too(
+def test_other_pairs_of_the_same_images_are_left_out_too(
     folders: dict[str, Path], named: Path, tmp_path: Path
 ) -> None:
     lines = named.read_text().splitlines(keepends=True)

@@ -107,7 +107,7 @@ def test_accuracy_of_one_run_is_the_results_with_its_interval(
     assert "100 genuine and 100 impostor pairs" in found.note
 
 
-def test_seeds_are_told_by_their_mean_and_range(comparison: Comparison, folders: dict[str, Path]) -> None:
+def test_seeds_are_shown_by_their_mean_and_range(comparison: Comparison, folders: dict[str, Path]) -> None:
     first, second = (
         content(folders[key])["verification"]["named"]["tar_at_far"]["0.1"]["value"] for key in ("one", "two")
     )
@@ -134,7 +134,7 @@ def test_rejection_of_others_is_told_pooled_and_by_source(
         assert cells["AUROC"].value == told["auroc"]
         assert cells["TNR@TPR90"].value == told["tnr_at_tpr"]["0.90"]
         assert cells["TNR@TPR95"].ci95 == tuple(told["ci95"]["0.95"])
-    # Sharpness is of the pictures alone: it is nobody's, and stands once.
+    # Sharpness is of the images alone: it is nobody's, and stands once.
     scores = [(one.method, one.score) for one in table(comparison, "All faces against things").rows]
     assert [method for method, score in scores if score == "sharpness"] == ["any"]
 

@@ -46,7 +46,7 @@ def test_every_kind_severity_and_score_is_measured(plain: Plain, drawn_faces: Pa
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", list(KINDS))
-def test_a_step_is_each_picture_degraded_and_measured_by_itself(
+def test_a_step_is_each_image_degraded_and_measured_by_itself(
     plain: Plain, drawn_faces: Path, kind: str
 ) -> None:
     source = open_source(drawn_faces)

@@ -41,7 +41,7 @@ def test_with_flip_the_mirrors_embedding_is_added_and_quality_is_the_crops(
     np.testing.assert_array_equal(outputs.quality, own.quality)  # type: ignore[arg-type]
 
 
-def test_a_broken_picture_ends_an_evaluation_and_is_named(plain: Plain, tmp_path: Path) -> None:
+def test_a_broken_image_ends_an_evaluation_and_is_named(plain: Plain, tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "broken.jpg").write_bytes(b"\xff\xd8\xff")
     with pytest.raises(ImageError, match=r"a/broken\.jpg"):
@@ -134,7 +134,7 @@ def test_pairs_that_no_threshold_can_be_chosen_on_are_refused_before_anything_is
 
 @pytest.fixture
 def templates(plain: Plain, benchmark_folder: Path, monkeypatch: pytest.MonkeyPatch) -> TemplateBenchmark:
-    """What the path "pooled" opens: templates of one picture, and every pair of some of them."""
+    """What the path "pooled" opens: templates of one image, and every pair of some of them."""
     source = open_source(benchmark_folder / "people")
     drawn = templates_from_identities(source)
     first, second = np.triu_indices(60, 1)

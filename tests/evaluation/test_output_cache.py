@@ -60,9 +60,9 @@ def content(folder: Path) -> tuple[Any, dict[str, Any]]:
 @pytest.mark.parametrize(
     "kind",
     [
-        "verification",
         "reject",
-        "identification",
+        pytest.param("verification", marks=pytest.mark.slow),
+        pytest.param("identification", marks=pytest.mark.slow),
         pytest.param("ood", marks=pytest.mark.slow),
         pytest.param("corruptions", marks=pytest.mark.slow),
     ],

@@ -19,10 +19,10 @@ from tests.evaluation.conftest import Plain
 PLACE = (60, 30)  # of the crop's corner in the photo: x, y
 
 
-def photo(identity: int, picture: int) -> NDArray[np.uint8]:
+def photo(identity: int, image: int) -> NDArray[np.uint8]:
     """A drawn face somewhere in a gray photo of 240 x 180."""
     whole = np.full((180, 240, 3), 120, dtype=np.uint8)
-    whole[PLACE[1] : PLACE[1] + 112, PLACE[0] : PLACE[0] + 112] = draw_face(identity, picture)
+    whole[PLACE[1] : PLACE[1] + 112, PLACE[0] : PLACE[0] + 112] = draw_face(identity, image)
     return whole
 
 

@@ -12,7 +12,7 @@ from facerts.evaluation import embed_source
 from facerts.evaluation.benchmark_runs import run_pairs
 from facerts.evaluation.channel_probe import channel_probe
 from facerts.evaluation.result_folder import load_result
-from tests.evaluation.conftest import Pictures
+from tests.evaluation.conftest import Images
 
 PEOPLE, TAKES, SIDE = 40, 4, 7
 RED, GREEN, BLUE = 0, 1, 2
@@ -38,7 +38,7 @@ class Coarse:
 
 @pytest.fixture(scope="module")
 def in_red() -> PairBenchmark:
-    """Who it is lies in red, with noise; green and blue are of the picture alone."""
+    """Who it is lies in red, with noise; green and blue are of the image alone."""
     random = np.random.default_rng(0)
     people = random.uniform(0, 255, (PEOPLE, SIDE, SIDE))
     grids = random.uniform(0, 255, (PEOPLE, TAKES, SIDE, SIDE, 3))
@@ -50,7 +50,7 @@ def in_red() -> PairBenchmark:
     rows = np.concatenate([np.flatnonzero(same), random.choice(np.flatnonzero(~same), same.sum(), False)])
     pairs = np.stack([first, second], axis=1)[rows]
     folds = np.arange(len(rows)) % 10
-    return PairBenchmark("red", Pictures(crops, name="red", labels=person), pairs, same[rows], folds)
+    return PairBenchmark("red", Images(crops, name="red", labels=person), pairs, same[rows], folds)
 
 
 def probed(
@@ -62,7 +62,7 @@ def probed(
 
 
 @pytest.mark.parametrize("flip", [False, True])
-def test_a_model_that_is_given_its_colors_the_wrong_way_round_is_told(
+def test_a_model_that_is_given_its_colors_the_wrong_way_round_is_noted(
     in_red: PairBenchmark, flip: bool
 ) -> None:
     sentence = probed(Coarse(0, 0, 1), in_red, flip=flip)

@@ -27,7 +27,7 @@ BARE = EvaluationOptions(flip=False, keep_crops=False, fmr=0.02)
 
 
 class Gaussian(Plain):
-    """Plain, with variances that differ between pictures, entries and a crop's two mirrors."""
+    """Plain, with variances that differ between images, entries and a crop's two mirrors."""
 
     def __call__(self, crops: NDArray[np.uint8]) -> FaceOutputs:
         outputs = super().__call__(crops)
@@ -95,7 +95,7 @@ def test_mirrors_are_fused_by_their_variances_and_only_for_mls(named: Path, tmp_
     summed /= np.linalg.norm(summed, axis=1, keepdims=True)
     cosines = (summed[benchmark.pairs[:, 0]] * summed[benchmark.pairs[:, 1]]).sum(axis=1)
     np.testing.assert_allclose(arrays["verification/named/scores"], cosines, atol=1e-6)
-    # Scores of a picture are the crop's own.
+    # Scores of a image are the crop's own.
     np.testing.assert_allclose(arrays["verification/named (mls)/quality"], one.quality, rtol=1e-5)
 
 
@@ -138,7 +138,7 @@ def test_a_table_with_variances_gives_what_its_model_gives(named: Path, tmp_path
 
 WRONG = {
     "none": (None, "the embeddings come without a variance"),
-    "one a picture": (np.ones(3), r"each entry of the embedding, \(3, 2\), and the variance is \(3,\)"),
+    "one a image": (np.ones(3), r"each entry of the embedding, \(3, 2\), and the variance is \(3,\)"),
     "too many": (np.ones((3, 4)), r"each entry of the embedding, \(3, 2\), and the variance is \(3, 4\)"),
     "zero": ([[1, 1], [1, 0], [1, 1]], "above 0, and entry 1 of image 1 has 0"),
     "below": ([[1, 1], [1, 1], [-2, 1]], "above 0, and entry 0 of image 2 has -2"),

@@ -21,7 +21,7 @@ OPTIONS = EvaluationOptions(flip=False, every_pair=True, fmr=0.01, keep_crops=Fa
 
 
 def table_of(path: Path, *sources: Source, flip: bool = False) -> EmbeddingTable:
-    """What Plain says of pictures, in another order, as somebody else's file."""
+    """What Plain says of images, in another order, as somebody else's file."""
     names: list[str] = []
     columns: dict[str, list[Any]] = {"embeddings": [], "quality": [], "norm": [], "uncertainty": []}
     for source in sources:

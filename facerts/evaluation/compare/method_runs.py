@@ -35,14 +35,14 @@ class MethodRuns:
 
     def cell(self, measure: Callable[[SavedResult], MeasuredValue | None]) -> TableCell | None:
         """The mean over the runs of a number that all of them have; None where a run lacks it."""
-        found = [one for one in map(measure, self.runs) if one is not None]
-        if len(found) < len(self.runs):
+        measured = [value for value in map(measure, self.runs) if value is not None]
+        if len(measured) < len(self.runs):
             return None
-        values = [one.value for one in found]
-        alone = len(found) == 1
+        values = [value.value for value in measured]
+        alone = len(measured) == 1
         return TableCell(
             value=fmean(values),
-            ci95=found[0].ci95 if alone else None,
+            ci95=measured[0].ci95 if alone else None,
             range=None if alone else (min(values), max(values)),
             values=values,
             best=False,

@@ -125,11 +125,11 @@ def sections_of(
     methods: Sequence[MethodRuns], sections: Callable[[Result], Mapping[str, Section]]
 ) -> dict[str, Section]:
     """Every benchmark that a run has a section of, with the section of the first run that has it."""
-    found: dict[str, Section] = {}
+    first_sections: dict[str, Section] = {}
     for run in runs_of(methods):
         for name, section in sections(run.content).items():
-            found.setdefault(name, section)
-    return found
+            first_sections.setdefault(name, section)
+    return first_sections
 
 
 def joined(names: Sequence[str]) -> str:

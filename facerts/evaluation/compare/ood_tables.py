@@ -71,12 +71,12 @@ class _Sides:
 
     def numbers(self, run: SavedResult, score: str | None) -> OodNumbers | None:
         """What a run has of a score."""
-        found = _of_score(run, score)
-        if found is None or self.everything:
-            return found
+        of_score = _of_score(run, score)
+        if of_score is None or self.everything:
+            return of_score
         if self.source is not None:
-            return found.per_source.get(self.source)
-        return found.per_out_source.get(self.out_source or "")
+            return of_score.per_source.get(self.source)
+        return of_score.per_out_source.get(self.out_source or "")
 
     def measure(self, run: SavedResult, score: str | None, column: str) -> MeasuredValue | None:
         numbers = self.numbers(run, score)
@@ -92,22 +92,24 @@ class _Sides:
         first, second = one.method.runs[0], other.method.runs[0]
         if one.score is None or other.score is None or not same_sources(first, second):
             return None
-        found = differences_of_separations(
+        differences = differences_of_separations(
             (first, one.score),
             (second, other.score),
             self.faces,
             self.others,
             tpr=float(TPRS.get(column, "0.95")),
         )
-        return found["tnr_at_tpr" if column in TPRS else "auroc"]
+        return differences["tnr_at_tpr" if column in TPRS else "auroc"]
 
 
 def _table(methods: Sequence[MethodRuns], first: OodResult, sides: _Sides) -> ComparisonTable:
     shared = _shared(methods, sides)
     rows = []
     for method in methods:
-        found = [score for run in method.runs if run.content.ood is not None for score in run.content.ood.by]
-        scores = [score for score in dict.fromkeys(found) if score not in shared]
+        all_scores = [
+            score for run in method.runs if run.content.ood is not None for score in run.content.ood.by
+        ]
+        scores = [score for score in dict.fromkeys(all_scores) if score not in shared]
         rows += rows_of(method, scores, COLUMNS, sides.measure)
     for score, run in shared.items():
         rows += rows_of(MethodRuns(EVERY, (run,)), [score], COLUMNS, sides.measure)
@@ -134,9 +136,9 @@ def _table(methods: Sequence[MethodRuns], first: OodResult, sides: _Sides) -> Co
 
 def _shared(methods: Sequence[MethodRuns], sides: _Sides) -> dict[str, SavedResult]:
     """Scores of the images alone, whose numbers are the same for every method, and a run that has them."""
-    found = {}
+    shared = {}
     for score in OF_IMAGES:
         having = [run for run in runs_of(methods) if sides.numbers(run, score) is not None]
         if having and all(sides.numbers(run, score) == sides.numbers(having[0], score) for run in having):
-            found[score] = having[0]
-    return found
+            shared[score] = having[0]
+    return shared

@@ -52,8 +52,8 @@ def _table(methods: Sequence[MethodRuns], name: str, pairs: PairSet, first: Reje
 
     rows = []
     for method in methods:
-        found = {curve.by for run in method.runs for curve in _curves(run, name, pairs)}
-        scores = [score for score in OWN_SCORES if score in found]
+        rejecting = {curve.by for run in method.runs for curve in _curves(run, name, pairs)}
+        scores = [score for score in OWN_SCORES if score in rejecting]
         rows += rows_of(method, scores, COLUMNS, measure)
     every = pairs == "all"
     intervals = [] if first.interval is None else [first.interval]

@@ -38,7 +38,7 @@ def verification_tables(methods: Sequence[MethodRuns]) -> list[ComparisonTable]:
     for name, section in sections.items():
         tables.append(_tar(methods, name, section, every=False))
         with_all = [
-            found for run in runs_of(methods) if (found := _numbers(run, name, every=True)) is not None
+            numbers for run in runs_of(methods) if (numbers := _numbers(run, name, every=True)) is not None
         ]
         if with_all:
             tables.append(_tar(methods, name, with_all[0], every=True))
@@ -71,8 +71,8 @@ def _accuracy(methods: Sequence[MethodRuns], sections: Mapping[str, Verification
     columns = [*names, MEAN] if len(averaged) > 1 else names
 
     def measure(run: SavedResult, _: str | None, column: str) -> MeasuredValue | None:
-        found = mean_accuracy(run, averaged) if column == MEAN else accuracy_of(run, column)
-        return None if found is None else MeasuredValue(found.value, (found.low, found.high))
+        numbers = mean_accuracy(run, averaged) if column == MEAN else accuracy_of(run, column)
+        return None if numbers is None else MeasuredValue(numbers.value, (numbers.low, numbers.high))
 
     rows = [row_of(method, None, columns, measure) for method in methods]
     tested = mark_best(rows, names, _paired(lambda column: (column, 1e-3, "accuracy")))
@@ -95,18 +95,20 @@ def _accuracy(methods: Sequence[MethodRuns], sections: Mapping[str, Verification
 
 
 def _tar(methods: Sequence[MethodRuns], name: str, section: PairNumbers, *, every: bool) -> ComparisonTable:
-    having = [found for run in runs_of(methods) if (found := _numbers(run, name, every=every)) is not None]
-    fars = {far for found in having for far in found.tar_at_far}
+    having = [
+        numbers for run in runs_of(methods) if (numbers := _numbers(run, name, every=every)) is not None
+    ]
+    fars = {far for numbers in having for far in numbers.tar_at_far}
     rates = {f"TAR at FAR {far}": far for far in sorted(fars, key=float, reverse=True)}
     columns = [*rates, AUROC]
 
     def measure(run: SavedResult, _: str | None, column: str) -> MeasuredValue | None:
-        found = _numbers(run, name, every=every)
-        if found is None:
+        numbers = _numbers(run, name, every=every)
+        if numbers is None:
             return None
         if column == AUROC:
-            return MeasuredValue(found.auroc, None if found.ci95 is None else found.ci95.auroc)
-        point = found.tar_at_far.get(rates[column])
+            return MeasuredValue(numbers.auroc, None if numbers.ci95 is None else numbers.ci95.auroc)
+        point = numbers.tar_at_far.get(rates[column])
         return None if point is None else MeasuredValue(point.value, point.ci95)
 
     def tested_as(column: str) -> tuple[str, float, PairStatistic]:

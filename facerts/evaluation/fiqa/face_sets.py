@@ -96,7 +96,7 @@ def open_face_sets(
     Raises:
         Error: two sets have the same name.
     """
-    found: list[FaceSet] = []
+    face_sets: list[FaceSet] = []
     for path in paths:
         place = Path(path)
         if is_pair_benchmark(place) if place.is_dir() else place.suffix.lower() in (".bin", *LIST_SUFFIXES):
@@ -104,11 +104,11 @@ def open_face_sets(
                 one = replace(benchmark, images=options.crops_of(benchmark.images))
                 has_people = subjects_of_pairs(one) is not None
                 keeps_list = listed_pairs or not has_people
-                found.append(FaceSet(one.name, one.images, one if keeps_list else None, notes=one.notes))
+                face_sets.append(FaceSet(one.name, one.images, one if keeps_list else None, notes=one.notes))
         else:
             source = options.crops_of(open_source(path))
-            found.append(FaceSet(source.name, source))
-    name, count = Counter(one.name for one in found).most_common(1)[0]
+            face_sets.append(FaceSet(source.name, source))
+    name, count = Counter(one.name for one in face_sets).most_common(1)[0]
     if count > 1:
         raise Error(f"{count} sets of faces are called {name!r}; results are stored by name, so rename one")
-    return found
+    return face_sets

@@ -58,9 +58,9 @@ class ComputedQuality:
             return FaceOutputs(np.empty((len(source), 0), dtype=np.float32), quality=scores["quality"])
 
         rows = np.arange(len(source))
-        found = kept_outputs(options, self, source, compute, rows, sha256=sha256, gives="quality").quality
-        assert found is not None
-        return found
+        quality = kept_outputs(options, self, source, compute, rows, sha256=sha256, gives="quality").quality
+        assert quality is not None
+        return quality
 
 
 @dataclass(frozen=True)
@@ -104,10 +104,10 @@ class Recognizer:
         """Embeddings, norms and qualities of a source's images; ``first`` is that of ``hash_images``."""
 
         def compute() -> FaceOutputs:
-            found = outputs_of(
+            outputs = outputs_of(
                 self.embedder, source, flip=options.flip, first=first, batch_size=options.batch_size
             )
-            return FaceOutputs(found.embedding, norm=found.norm, quality=found.quality)
+            return FaceOutputs(outputs.embedding, norm=outputs.norm, quality=outputs.quality)
 
         rows = np.arange(len(source))
         return kept_outputs(
@@ -246,18 +246,18 @@ def open_qualities(
 
 def columns_of(recognizers: Mapping[str, Recognizer]) -> dict[str, Quality]:
     """The qualities that tables of embeddings have beside the embeddings, by label."""
-    found: dict[str, Quality] = {}
+    qualities: dict[str, Quality] = {}
     for label, recognizer in recognizers.items():
         table = recognizer.embedder
         if isinstance(table, EmbeddingTable):
             for column in table.columns:
                 _add(
-                    found,
+                    qualities,
                     column if len(recognizers) == 1 else f"{label} {column}",
                     ListedQuality(table, column),
                     "qualities",
                 )
-    return found
+    return qualities
 
 
 def _own_scores(embedder: AnyEmbedder, names: Sequence[str]) -> dict[str, ComputedQuality]:
@@ -282,7 +282,7 @@ def _column(outputs: FaceOutputs, column: str) -> Scores:
     return values
 
 
-def _add(found: dict[str, Item], label: str, value: Item, what: str) -> None:
-    if label in found:
+def _add(labeled: dict[str, Item], label: str, value: Item, what: str) -> None:
+    if label in labeled:
         raise DataError(f"two {what} are called {label!r}; give each its own label, LABEL=FILE")
-    found[label] = value
+    labeled[label] = value

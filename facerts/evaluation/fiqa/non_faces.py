@@ -43,7 +43,7 @@ class ScoredNonFaces:
             )
             for name, source in others.items()
         }
-        return cls(scored, {name: found.sha256 for name, found in hashes.items()}, excluded)
+        return cls(scored, {name: hashed.sha256 for name, hashed in hashes.items()}, excluded)
 
     def against(self, faces: ScoredImages) -> FiqaNonFaces:
         """How well the faces' qualities separate them from all non-faces."""

@@ -46,12 +46,14 @@ def measure_costs(lineup: Lineup, source: Source, batch_size: int) -> Costs:
         },
     }
     costs = milliseconds_per_face(timed, crops, batch_size=min(batch_size, TIMED_CROPS))
-    found = {key: _milliseconds(cost) for key, cost in costs.items()}
+    milliseconds = {key: _milliseconds(cost) for key, cost in costs.items()}
     return Costs(
-        {label: cost for (kind, label, _), cost in found.items() if kind == "recognizer"},
-        {label: cost for (kind, label, _), cost in found.items() if kind == "quality"},
+        {label: cost for (kind, label, _), cost in milliseconds.items() if kind == "recognizer"},
+        {label: cost for (kind, label, _), cost in milliseconds.items() if kind == "quality"},
         {
-            label: {name: cost for (kind, of, name), cost in found.items() if (kind, of) == ("own", label)}
+            label: {
+                name: cost for (kind, of, name), cost in milliseconds.items() if (kind, of) == ("own", label)
+            }
             for label in lineup.recognizers
         },
     )

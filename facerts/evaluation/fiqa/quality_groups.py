@@ -51,6 +51,6 @@ def keep_thresholds(lineup: Lineup, fiqa: FiqaOptions, options: EvaluationOption
     """Thresholds of the qualities that keep a share of the given faces; none if no faces are given."""
     if fiqa.keep_on is None or fiqa.groups is None:
         return {}
-    found = hash_images(fiqa.keep_on)
-    scored = score_images(lineup, fiqa.keep_on, options, sha256=found.sha256, first=found.first)
+    hashed = hash_images(fiqa.keep_on)
+    scored = score_images(lineup, fiqa.keep_on, options, sha256=hashed.sha256, first=hashed.first)
     return {label: keep_threshold(quality, fiqa.keep) for label, quality in scored.by_name().items()}

@@ -46,12 +46,12 @@ def read_scores(path: Path, column: str | None = None) -> EmbeddingTable:
     if column is not None and (column not in header or column == named):
         raise DataError(f"{path}: no score {column!r}, only {', '.join(header)}")
     scores = {name: _numbers(path, name, rows, header, named, required=column is not None) for name in wanted}
-    found = {name: values for name, values in scores.items() if values is not None}
-    if not found:
+    columns = {name: values for name, values in scores.items() if values is not None}
+    if not columns:
         raise DataError(f"{path}: no column of numbers beside {named!r}")
     place = header.index(named)
     no_embedding = np.empty((len(rows), 0), dtype=np.float32)
-    return EmbeddingTable(path, [row[place] for row in rows], FaceOutputs(no_embedding, extras=found))
+    return EmbeddingTable(path, [row[place] for row in rows], FaceOutputs(no_embedding, extras=columns))
 
 
 def _read(path: Path) -> tuple[list[str], list[list[str]]]:

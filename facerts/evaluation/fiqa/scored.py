@@ -66,9 +66,9 @@ def score_images(
     }
     # A model that is a recognizer, too, has given its quality with the embedding.
     given = {
-        getattr(recognizers[label].embedder, "identity", None): found.quality
-        for label, found in outputs.items()
-        if found.quality is not None
+        getattr(recognizers[label].embedder, "identity", None): of_images.quality
+        for label, of_images in outputs.items()
+        if of_images.quality is not None
     }
     shared = {}
     for label, quality in lineup.qualities.items():

@@ -19,32 +19,32 @@ FARS = (0.1, 0.01, 0.001)
 
 
 class Unread(Source):
-    """Pictures that are only counted."""
+    """Images that are only counted."""
 
     name, labels, identities = "unread", None, ()
 
-    def __init__(self, pictures: int) -> None:
-        self.pictures = pictures
+    def __init__(self, images: int) -> None:
+        self.images = images
 
     def __len__(self) -> int:
-        return self.pictures
+        return self.images
 
     def key(self, index: int) -> str:
         return str(index)
 
     def read(self, index: int) -> bytes:
-        raise AssertionError("templates are made of outputs, not of pictures")
+        raise AssertionError("templates are made of outputs, not of images")
 
 
 def unit(vectors: NDArray[np.floating]) -> NDArray[np.float32]:
     return np.asarray(vectors / np.linalg.norm(vectors, axis=-1, keepdims=True), dtype=np.float32)
 
 
-def noisy(people: int = 60, templates: int = 3, pictures: int = 5) -> tuple[FaceOutputs, TemplateBenchmark]:
-    """Templates of people whose pictures are off by noise of known variance, and every pair of templates."""
+def noisy(people: int = 60, templates: int = 3, images: int = 5) -> tuple[FaceOutputs, TemplateBenchmark]:
+    """Templates of people whose images are off by noise of known variance, and every pair of templates."""
     random = np.random.default_rng(5)
     subjects = np.repeat(np.arange(people), templates)
-    template = np.repeat(np.arange(len(subjects)), pictures)
+    template = np.repeat(np.arange(len(subjects)), images)
     centers = unit(random.normal(size=(people, SIZE)))
     variance = random.choice([0.01, 1.0], size=len(template))
     noise = random.normal(size=(len(template), SIZE)) * np.sqrt(variance)[:, None]
@@ -77,13 +77,13 @@ def slowly(outputs: FaceOutputs, benchmark: TemplateBenchmark, weights: list[flo
         total = np.zeros(SIZE)
         inside = np.flatnonzero(benchmark.template == row)
         for medium in set(benchmark.media[inside].tolist()):
-            pictures = [i for i in inside if benchmark.media[i] == medium]
-            total += sum(weights[i] * outputs.embedding[i] for i in pictures) / len(pictures)
+            images = [i for i in inside if benchmark.media[i] == medium]
+            total += sum(weights[i] * outputs.embedding[i] for i in images) / len(images)
         rows.append(total / np.linalg.norm(total))
     return np.array(rows)
 
 
-def test_each_pooling_weighs_pictures_as_it_says() -> None:
+def test_each_pooling_weighs_images_as_it_says() -> None:
     outputs, benchmark = noisy(people=6)
     benchmark = replace(benchmark, media=benchmark.media // 2)
     assert outputs.norm is not None

@@ -22,21 +22,21 @@ RANKS, FPIRS = (1, 2, 5), (0.02, 0.1, 0.4)
 
 
 class Unread(Source):
-    """Pictures that are only counted."""
+    """Images that are only counted."""
 
     name, labels, identities = "unread", None, ()
 
-    def __init__(self, pictures: int) -> None:
-        self.pictures = pictures
+    def __init__(self, images: int) -> None:
+        self.images = images
 
     def __len__(self) -> int:
-        return self.pictures
+        return self.images
 
     def key(self, index: int) -> str:
         return str(index)
 
     def read(self, index: int) -> bytes:
-        raise AssertionError("templates are made of outputs, not of pictures")
+        raise AssertionError("templates are made of outputs, not of images")
 
 
 def unit(vectors: NDArray[np.floating]) -> NDArray[np.float32]:
@@ -46,7 +46,7 @@ def unit(vectors: NDArray[np.floating]) -> NDArray[np.float32]:
 def benchmark_of(
     subjects: NDArray[np.int64], gallery: Sequence[NDArray[np.int64]], probes: NDArray[np.int64] | None
 ) -> TemplateBenchmark:
-    """One picture a template; galleries and probes are rows of templates."""
+    """One image a template; galleries and probes are rows of templates."""
     rows = np.arange(len(subjects))
     return TemplateBenchmark(
         "drawn",

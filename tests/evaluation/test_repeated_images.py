@@ -17,7 +17,7 @@ from facerts.evaluation import embed_source
 from facerts.evaluation.benchmark_runs import run_pairs
 from facerts.evaluation.evaluation_options import EvaluationOptions
 from facerts.evaluation.result_folder import load_result
-from tests.evaluation.conftest import Pictures, Plain
+from tests.evaluation.conftest import Images, Plain
 
 
 def folder_of(path: Path, **files: bytes) -> Source:
@@ -53,7 +53,7 @@ def test_the_hash_knows_names_bytes_and_order_alone(tmp_path: Path) -> None:
     assert len(hashes | {given}) == 5
 
 
-def test_one_picture_twice_in_a_genuine_pair_is_told(tmp_path: Path) -> None:
+def test_one_image_twice_in_a_genuine_pair_is_noted(tmp_path: Path) -> None:
     source = folder_of(tmp_path / "x", a=b"1", b=b"2", c=b"2", d=b"3")
     benchmark = pairs_of(source, [(0, 1), (1, 2), (3, 3), (0, 3)], [1, 1, 1, 0], [0, 0, 0, 0])
     assert repeated_images(benchmark, hash_images(source).first) == (
@@ -61,7 +61,7 @@ def test_one_picture_twice_in_a_genuine_pair_is_told(tmp_path: Path) -> None:
     )
 
 
-def test_one_picture_twice_in_an_impostor_pair_is_a_wrong_label(tmp_path: Path) -> None:
+def test_one_image_twice_in_an_impostor_pair_is_a_wrong_label(tmp_path: Path) -> None:
     source = folder_of(tmp_path / "x", a=b"1", b=b"2", c=b"2", d=b"3")
     benchmark = pairs_of(source, [(0, 3), (1, 2), (0, 1), (3, 3)], [1, 0, 0, 0], [0, 0, 0, 0])
     assert repeated_images(benchmark, hash_images(source).first) == (
@@ -69,7 +69,7 @@ def test_one_picture_twice_in_an_impostor_pair_is_a_wrong_label(tmp_path: Path) 
     )
 
 
-def test_a_picture_in_several_folds_is_told_with_the_folds(tmp_path: Path) -> None:
+def test_a_image_in_several_folds_is_noted_with_the_folds(tmp_path: Path) -> None:
     source = folder_of(tmp_path / "x", a=b"1", b=b"2", c=b"3", d=b"2", e=b"4", f=b"3")
     pairs = [(0, 1), (0, 2), (4, 3), (4, 5), (0, 3)]
     benchmark = pairs_of(source, pairs, [1, 0, 1, 0, 0], [7, 7, 2, 2, 7])
@@ -77,19 +77,19 @@ def test_a_picture_in_several_folds_is_told_with_the_folds(tmp_path: Path) -> No
     assert note.startswith("2 images occur in more than one fold, the first is b.jpg in folds 2, 7: ")
 
 
-def test_pictures_that_stay_in_their_fold_and_pair_give_no_note(tmp_path: Path) -> None:
+def test_images_that_stay_in_their_fold_and_pair_give_no_note(tmp_path: Path) -> None:
     source = folder_of(tmp_path / "x", a=b"1", b=b"2", c=b"3", d=b"4", e=b"5")
     benchmark = pairs_of(source, [(0, 1), (0, 2), (3, 4)], [1, 0, 0], [7, 7, 2])
     assert repeated_images(benchmark, hash_images(source).first) == ()
 
 
 @pytest.mark.parametrize("flip", [False, True])
-def test_repeated_pictures_go_through_the_embedder_once_and_all_have_outputs(
+def test_repeated_images_go_through_the_embedder_once_and_all_have_outputs(
     plain: Plain, drawn_faces: Path, flip: bool
 ) -> None:
     faces = open_source(drawn_faces)
     crops = np.stack([faces.crop(row) for row in (5, 9, 5, 20, 9, 5, 33)])
-    source = Pictures(crops)
+    source = Images(crops)
     first = hash_images(source).first
     assert first.tolist() == [0, 1, 0, 3, 1, 0, 6]
     outputs = outputs_of(
@@ -128,5 +128,5 @@ def test_a_result_keeps_the_crops_of_the_worst_pairs_unless_told_not_to(
         assert {values.argmin(), values.argmax()} <= set(rows.tolist())
     images = load_pair_list(named).images
     end = arrays["verification/named/shown_ends"][0]
-    picture = cv2.imdecode(arrays["verification/named/shown_jpeg"][:end], cv2.IMREAD_COLOR)[..., ::-1]
-    assert np.abs(picture.astype(int) - images.crop(int(rows[0]))).mean() < 4
+    image = cv2.imdecode(arrays["verification/named/shown_jpeg"][:end], cv2.IMREAD_COLOR)[..., ::-1]
+    assert np.abs(image.astype(int) - images.crop(int(rows[0]))).mean() < 4
