@@ -34,6 +34,11 @@ class ReferenceFace(NamedTuple):
     score: float
 
 
+def cells(stride: int) -> dict[str, Any]:
+    """Attributes of a pooling over the cells of a stride."""
+    return {"kernel_shape": [stride, stride], "strides": [stride, stride]}
+
+
 def write_scrfd(
     path: Path,
     *,
@@ -50,16 +55,11 @@ def write_scrfd(
     """Write the SCRFD network.
 
     Args:
-        path: the file to write.
         sides: height and width of the input.
-        batch: batch size of the input.
         batch_axis: whether outputs are (1, A, C) rather than (A, C).
         order: order of the outputs; by default the scores of all strides come first, then boxes, then points.
-        strides: strides of the three levels.
-        outputs: number of outputs.
         points: number of points per face.
         distances: (stride, anchor, side).
-        not_a_number: whether scores are NaN.
     """
     nodes, weights = [], {}
     names: dict[str, list[str]] = {"score": [], "box": [], "points": []}
@@ -68,13 +68,7 @@ def write_scrfd(
         weights[f"channel{level}"] = np.array([level], dtype=np.int64)
         nodes += [
             helper.make_node("Gather", ["image", f"channel{level}"], [f"plane{level}"], axis=1),
-            helper.make_node(
-                "AveragePool",
-                [f"plane{level}"],
-                [f"pool{level}"],
-                kernel_shape=[stride, stride],
-                strides=[stride, stride],
-            ),
+            helper.make_node("AveragePool", [f"plane{level}"], [f"pool{level}"], **cells(stride)),
         ]
         # Brightness from 0 to 1 of an input normalized as (x - 127.5) / 128.
         score = np.array([1, SECOND], dtype=np.float32)
@@ -123,7 +117,6 @@ def write_yunet(
     """Write the YuNet network, with the names of YuNet's outputs.
 
     Args:
-        path: the file to write.
         sides: height and width of the input.
         columns: number of columns of cls, obj, bbox and kps.
         level: added to cls.
@@ -145,27 +138,16 @@ def write_yunet(
             weights[f"channel_{name}"] = np.zeros((len(factor), 3, 1, 1))
             weights[f"channel_{name}"][:, number, 0, 0] = factor / 255
             weights[f"offset_{name}"] = offset
+            inputs = [f"pool_{name}", f"channel_{name}", f"offset_{name}"]
             nodes += [
-                helper.make_node(
-                    "AveragePool",
-                    ["input"],
-                    [f"pool_{name}"],
-                    kernel_shape=[stride, stride],
-                    strides=[stride, stride],
-                ),
-                helper.make_node(
-                    "Conv",
-                    [f"pool_{name}", f"channel_{name}", f"offset_{name}"],
-                    [f"map_{name}"],
-                    kernel_shape=[1, 1],
-                ),
+                helper.make_node("AveragePool", ["input"], [f"pool_{name}"], **cells(stride)),
+                helper.make_node("Conv", inputs, [f"map_{name}"], kernel_shape=[1, 1]),
                 helper.make_node("Transpose", [f"map_{name}"], [f"last_{name}"], perm=[0, 2, 3, 1]),
                 helper.make_node("Reshape", [f"last_{name}", f"shape_{name}"], [name]),
             ]
-            cells = int(np.prod(sides)) // stride**2 if isinstance(sides[0], int) else f"cells_{stride}"
-            output_infos.append(
-                helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, cells, len(factor)])
-            )
+            count = int(np.prod(sides)) // stride**2 if isinstance(sides[0], int) else f"cells_{stride}"
+            shape = [1, count, len(factor)]
+            output_infos.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, shape))
     initial = [numpy_helper.from_array(values.astype(np.float32), name) for name, values in weights.items()]
     initial += [
         numpy_helper.from_array(np.array([1, -1, len(factor)]), f"shape_{kind}_{stride}")
@@ -181,7 +163,7 @@ def write_yunet(
 
 def reference_faces(canvas: NDArray[np.uint8], threshold: float, max_iou: float = 0.4) -> list[ReferenceFace]:
     """The faces that the SCRFD network must detect in an image of the input's size, best first."""
-    found = []
+    candidates = []
     for level, stride in enumerate(STRIDES):
         for row in range(canvas.shape[0] // stride):
             for column in range(canvas.shape[1] // stride):
@@ -193,10 +175,10 @@ def reference_faces(canvas: NDArray[np.uint8], threshold: float, max_iou: float 
                         continue
                     distance = DISTANCES[level, anchor].astype(np.float64) * stride
                     box = np.array([left, top, left, top]) + distance * [-1, -1, 1, 1]
-                    found.append(ReferenceFace(box, np.array([left, top]) + POINTS * stride, score))
-    found.sort(key=lambda face: -face.score)
+                    candidates.append(ReferenceFace(box, np.array([left, top]) + POINTS * stride, score))
+    candidates.sort(key=lambda face: -face.score)
     kept: list[ReferenceFace] = []
-    for face in found:
+    for face in candidates:
         if all(iou(face.box, better.box) <= max_iou for better in kept):
             kept.append(face)
     return kept
@@ -207,5 +189,5 @@ def iou(box: NDArray[Any], other: NDArray[Any]) -> float:
     width = min(box[2], other[2]) - max(box[0], other[0])
     height = min(box[3], other[3]) - max(box[1], other[1])
     shared = max(width, 0) * max(height, 0)
-    sizes = [max(one[2] - one[0], 0) * max(one[3] - one[1], 0) for one in (box, other)]
+    sizes = [max(each[2] - each[0], 0) * max(each[3] - each[1], 0) for each in (box, other)]
     return float(shared / (sum(sizes) - shared)) if sum(sizes) else 0.0
