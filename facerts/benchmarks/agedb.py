@@ -138,7 +138,6 @@ def _sample_pairs(
 
     Args:
         group: what both images of a pair have in common: the person or the sex, for every image.
-        same: whether both images of a pair are of the same person.
 
     Returns:
         ``(P, 2) int64`` without duplicates.

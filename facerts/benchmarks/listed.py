@@ -73,7 +73,6 @@ def build_benchmark(
     """Build a benchmark from pairs of image files.
 
     Args:
-        subjects: the subject of every key, if the list or the file names give them.
         notes: notes on the benchmark; one is added if ``same`` and ``subjects`` disagree.
 
     Raises:

@@ -29,7 +29,6 @@ class TemplateBenchmark:
     """Images grouped into templates, pairs of templates, and searches for probes in galleries.
 
     Attributes:
-        images: the images; their crops are aligned.
         template: ``(N,) int64`` row of each image's template.
         media: ``(N,) int64`` medium of each image; frames of the same video share it.
         template_ids: ``(T,) int64`` templates, as the benchmark numbers them.

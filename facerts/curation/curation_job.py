@@ -115,10 +115,6 @@ class CurationJob:
     ) -> None:
         """Add a data set to the report, and write it unless this is a dry run.
 
-        Args:
-            kept: ``(M,)`` mask of the images to write; None for all.
-            shuffled: all images, already read, in any order.
-
         Raises:
             Error: the format cannot hold the images, or one of them cannot be read.
         """

@@ -66,10 +66,6 @@ def dedup(
     images, are reported, and merged or dropped by ``identity_action``. Images that cannot be read are dropped. Without
     identities, all images are compared with each other.
 
-    Args:
-        source: aligned crops, or photos with ``detector``.
-        detector: finds the faces in photos; None if the images are aligned crops.
-
     Raises:
         Error: a data set cannot be read or written, or the model cannot be used.
     """

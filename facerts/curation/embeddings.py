@@ -63,7 +63,6 @@ class SourceEmbedder:
 
     Attributes:
         cache: a folder that keeps embeddings for later commands; None for temporary files.
-        search: NumPy or FAISS; both are exact.
     """
 
     embedder: OnnxEmbedder
@@ -75,7 +74,6 @@ class SourceEmbedder:
         """Embed a source, or take its embeddings from the cache.
 
         Args:
-            source: aligned crops, or photos with ``detector``.
             detector: finds the faces in photos; None if the images are aligned crops.
 
         Raises:

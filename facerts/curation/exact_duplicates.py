@@ -89,7 +89,6 @@ def dedup(
 
     Args:
         source: the images; without identities, duplicates are removed from the whole source.
-        by: see ``find_duplicates``.
         identity_action: what to do with identities that share images.
 
     Raises:

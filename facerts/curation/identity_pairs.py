@@ -33,8 +33,6 @@ class IdentityPair:
     """Two identities that may be one person.
 
     Attributes:
-        first: the label of the first identity.
-        second: the label of the second identity, above the first.
         one_person: whether they are considered one person; otherwise they only have images in common.
         certainty: higher is more certain; comparable between pairs that were found in the same way.
     """

@@ -66,7 +66,6 @@ class OutputSpec:
 
         Args:
             path: the temporary path to write to instead of ``self.path``.
-            images: the images, grouped by identity unless ``shuffled``.
         """
         if self.in_one_file:
             write_shard(path, images)

@@ -27,11 +27,7 @@ SHARD_IMAGES = 10_000
 
 @dataclass
 class PackResult:
-    """The result of a conversion.
-
-    Attributes:
-        identities: number of identities written; 0 if unknown.
-    """
+    """The result of a conversion."""
 
     images: int
     identities: int

@@ -103,7 +103,6 @@ def similar_pairs(
     Args:
         embedding: ``(N, d)`` of unit length, may be memory-mapped; FAISS loads all of it into memory.
         threshold: minimum cosine similarity.
-        text: label of the progress bar.
 
     Raises:
         MissingExtraError: the backend is FAISS, which is not installed.

@@ -65,7 +65,6 @@ def write_shuffled_records(folder: Path, images: Iterable[EncodedImage]) -> Writ
     of its image. Keys start at 0, by which readers recognize the format.
 
     Args:
-        folder: see ``write_records``.
         images: their identities are numbered from 0 without gaps.
     """
     rec_file, idx_file, lst_file, property_file = (folder / name for name in RECORD_FILES)

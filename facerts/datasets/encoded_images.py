@@ -33,7 +33,6 @@ class EncodedImage(NamedTuple):
     Attributes:
         identity: label of its identity; 0 without identities.
         name: ``IDENTITY/FILE``, or ``FILE`` without identities.
-        data: the encoded bytes.
     """
 
     identity: int
@@ -48,7 +47,6 @@ def read_ahead(
 
     Args:
         order: ``(N,)`` indices of images.
-        unit: unit of the progress bar.
     """
 
     def loaded(start: int) -> list[Item]:

@@ -18,12 +18,7 @@ IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp"})
 
 
 class Files(Source):
-    """Image files below a folder.
-
-    Args:
-        keys: paths of the files relative to ``root``.
-        other_files: number of files skipped because their names are not those of images.
-    """
+    """Image files below a folder."""
 
     def __init__(
         self,

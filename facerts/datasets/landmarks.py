@@ -19,7 +19,6 @@ class LandmarkedFiles(Files):
     """Image files below a folder, each with the five landmarks of its face.
 
     Args:
-        keys: paths of the files relative to ``root``.
         points: ``(N, 5, 2)`` x and y in pixels: eyes, nose, corners of the mouth, left to right in the image.
 
     Attributes:

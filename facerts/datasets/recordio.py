@@ -37,9 +37,6 @@ class RecordReader:
 
     The index takes 24 bytes of memory per record.
 
-    Args:
-        path: the ``.rec`` file; the ``.idx`` file lies beside it.
-
     Attributes:
         keys: ``(R,) int64``, ascending.
 

@@ -28,12 +28,6 @@ class Records(Source):
     If a list file (``train.lst``: number, label and path on each line) lies beside it, keys and identities have the
     names in it; otherwise they are numbers.
 
-    Args:
-        path: the ``.rec`` file.
-
-    Attributes:
-        named: whether identities have names rather than numbers.
-
     Raises:
         DataError: the record set is missing or broken, or contains no images.
     """

@@ -34,13 +34,6 @@ UNIT_TOLERANCE = 1e-3
 class EmbeddingTable:
     """Outputs by the names of their images; ``load_table`` reads a table from a file.
 
-    Args:
-        names: names of the N rows; None if the table has none.
-
-    Attributes:
-        name: name of the file, without its suffix.
-        method: "unknown".
-
     Raises:
         DataError: two rows have the same name.
     """
@@ -83,9 +76,6 @@ class EmbeddingTable:
         A row belongs to an image if its name is the image's key, or else ends with the key, path component by path
         component: ``/data/lfw/Ann/Ann_0001.jpg`` is ``Ann/Ann_0001.jpg``. Rows without names are taken in order, for
         sources whose images are named by number.
-
-        Args:
-            source: the images, which are not read.
 
         Raises:
             DataError: an image has no row or several, or rows without names cannot be assigned.
@@ -185,7 +175,6 @@ class _Content:
 
     Attributes:
         embedding: ``(N, d)``, finite.
-        names: N names, or None.
 
     Raises:
         DataError: there are no embeddings, they have a wrong shape or are not finite, or names are not text.

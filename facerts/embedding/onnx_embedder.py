@@ -44,17 +44,11 @@ class OnnxModel:
     """Runs an ONNX model on aligned crops according to its description. May be shared by threads.
 
     Args:
-        path: the .onnx file.
         content: content of the file if it was changed; the path then only names it in errors.
         description: description to use instead of the model's own.
         providers: ONNX Runtime's execution providers by name, in order of preference; None for the CPU.
         threads: threads per forward pass; None for ONNX Runtime's default.
         batch_size: crops per forward pass, if the model accepts any number.
-
-    Attributes:
-        path: the .onnx file.
-        name: name of the model, or of its file.
-        providers: the execution providers in use, in order.
 
     Raises:
         ModelError: the file does not exist, is not an ONNX model, or does not match its description.

@@ -49,9 +49,6 @@ def load_quality(
 ) -> OnnxQuality:
     """Open an ONNX model for its quality.
 
-    Args:
-        path: the .onnx file.
-
     Raises:
         ModelError: the file does not exist, is not an ONNX model, does not match its description, or has no quality.
     """

@@ -54,7 +54,6 @@ class Embedder(Protocol):
     """Crops in, outputs out: the interface that evaluation, scoring and validation during training use.
 
     Attributes:
-        method: the training method by its registry name, or "unknown".
         sha256: SHA-256 of the model's file; empty for a network in training.
         identity: optional; everything that the outputs depend on besides the crops. Those of an embedder without one
             are not kept for later.

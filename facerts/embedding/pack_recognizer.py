@@ -20,9 +20,6 @@ def find_recognizer(path: Path, scratch: Path) -> tuple[Path, Description]:
     A recognizer takes ``(N, 3, 112, 112)`` and outputs only ``(N, d)`` with d of 128 or more. Crops are RGB (the packs'
     own reader swaps the channels of its BGR images), normalized as (x − 127.5) / 127.5 unless the graph does so itself.
 
-    Args:
-        path: the folder or .zip.
-
     Returns:
         The .onnx file, and its description.
 

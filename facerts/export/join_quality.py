@@ -55,7 +55,6 @@ def join_quality(
         quality: an ONNX model with a quality and its description, or the name of a shipped model.
         out: path of the .onnx file; written only if it gives the embedding and the quality of the two models.
         providers: ONNX Runtime's execution providers by name, for the check; None for the CPU.
-        threads: threads of ONNX Runtime.
 
     Raises:
         ModelError: a model cannot be opened, the second has no quality, the graphs cannot be in one file, or the new

@@ -53,11 +53,7 @@ class DownloadList(StrictModel):
 
 
 class _FetchError(ModelError):
-    """A download failed.
-
-    Attributes:
-        temporary: whether another attempt may succeed.
-    """
+    """A download failed."""
 
     def __init__(self, reason: str, *, temporary: bool) -> None:
         super().__init__(reason)

@@ -24,11 +24,7 @@ class StrictModel(BaseModel):
 
 
 class ListedModel(StrictModel):
-    """A model in a list.
-
-    Attributes:
-        file: name of the .onnx file.
-    """
+    """A model in a list."""
 
     name: Name
     file: Annotated[str, StringConstraints(pattern=r"^[\w.-]+\.onnx$")]

@@ -36,7 +36,6 @@ class Manifest(StrictModel):
 
     Attributes:
         default: name of the model to use if none is named; None if there are no models.
-        models: the models, in order.
     """
 
     schema_: Literal["facerts.models/1"] = Field(default=SCHEMA, alias="schema")

@@ -115,7 +115,6 @@ def degrade(image: ImageArray, kind: str, severity: float, seed: int | tuple[int
 
     Args:
         image: ``(H, W, 3) uint8`` RGB.
-        kind: name of the corruption in ``KINDS``.
         severity: 0 to 1.
 
     Raises:

@@ -43,7 +43,6 @@ def decode(data: bytes, *, where: str, max_pixels: int = MAX_PIXELS) -> NDArray[
     """Decode an image.
 
     Args:
-        data: the encoded bytes.
         max_pixels: images whose header claims more pixels are refused.
 
     Returns:

@@ -64,10 +64,8 @@ def atomic_write(
 
     Args:
         path: the file; missing parent folders are created.
-        mode: "wb" or "w".
         sync_name: also sync the folder, so that the file's name is on disk. A caller that writes many files can pass
             False and call ``sync_names`` once at the end, which halves the time.
-        advice: what the user can do if the file cannot be written, for the error message.
 
     Raises:
         Error: the path is a folder.

@@ -25,9 +25,6 @@ def read_json(path: Path, *, error: type[Error] = DataError) -> Any:
 def parse_json(text: str | bytes, where: object, *, error: type[Error] = DataError) -> Any:
     """Parse a JSON text.
 
-    Args:
-        text: the text, or its bytes in UTF-8.
-
     Raises:
         Error: as the class given: the text is not JSON.
     """

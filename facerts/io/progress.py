@@ -33,10 +33,6 @@ class ProgressBar(Progress):
 
     A task may have been partly completed before, in a run that is continued: ``add_task(…, completed=N)``. The rate and
     the remaining time do not count that part.
-
-    Args:
-        lines: print lines instead of a bar.
-        options: those of rich's ``Progress``.
     """
 
     def __init__(self, *columns: ProgressColumn, lines: bool, **options: Any) -> None:

@@ -86,7 +86,6 @@ class QualityThreshold(DescriptionPart):
 
     Attributes:
         quality: accept faces at or above it; higher is better, whatever the model's own polarity.
-        data_sha256: SHA-256 of the faces on which it was chosen.
         kept: share of those faces that it accepts; with tied qualities this can exceed the requested share.
     """
 
@@ -113,7 +112,6 @@ class MatchThreshold(DescriptionPart):
     Attributes:
         similarity: cosine similarity; two faces match at or above it.
         achieved_fmr: share of the impostor pairs that match, at most the target FMR.
-        genuine: number of genuine pairs behind ``fnmr``.
         fnmr: false non-match rate, the share of the genuine pairs that do not match.
         kept: FNMR at the same threshold after rejecting low-quality faces, by the share of faces kept.
     """
@@ -233,9 +231,6 @@ class Calibration(DescriptionPart):
 
         Exact to one percentage point plus the share of one face. The result is 0 at or below the lowest quality and
         100 above the highest.
-
-        Args:
-            quality: quality of a face, higher is better.
         """
         if not self.quantiles:
             return None
@@ -258,7 +253,6 @@ class Description(DescriptionPart):
         quality: where quality comes from: "output:TENSOR", "norm" or "none".
         polarity: whether higher or lower raw quality values mean better images.
         thresholds: quality thresholds by the share of faces that they keep, from ``facerts calibrate``.
-        recipe_sha256: SHA-256 of the training recipe.
     """
 
     schema_: Literal["facerts.model/1"] = Field(alias="schema")
@@ -352,7 +346,6 @@ def store_description(model: Path, description: Description, out: Path) -> Path:
     """Replace a model's description where the model keeps it: in its metadata, or in the file beside it.
 
     Args:
-        model: the .onnx file.
         out: the .onnx file to write; ``model`` itself to change only its description. A model that is described by a
             file beside it is copied to ``out``, and the description is written beside the copy.
 

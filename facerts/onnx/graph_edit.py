@@ -18,9 +18,6 @@ WEIGHTED = ("Conv", "Gemm", "MatMul")
 def load_graph(path: Path, purpose: str) -> ModelProto:
     """Read a model with its weights, to change it.
 
-    Args:
-        path: the .onnx file.
-
     Raises:
         ModelError: the file does not exist or is broken, or keeps its weights in other files.
         MissingExtraError: onnx is not installed.

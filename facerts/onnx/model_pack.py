@@ -78,7 +78,6 @@ def find_in_pack(
     """The only model of a given kind in a pack.
 
     Args:
-        path: the folder or .zip.
         fits: whether a model is of that kind, from its inputs and outputs.
 
     Returns:

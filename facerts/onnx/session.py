@@ -25,7 +25,6 @@ def open_session(
     """Open an ONNX Runtime session of a model file.
 
     Args:
-        path: the .onnx file.
         content: content of the file if it was already read or changed; the path then only names it in errors.
         providers: execution providers by name, in order of preference; None for the CPU.
         inference: False to inspect only the inputs and outputs, without optimizing the graph or logging errors.
@@ -85,9 +84,6 @@ def run_session(
     session: Any, path: Path, outputs: Sequence[str] | None, feeds: Mapping[str, Any]
 ) -> list[Any]:
     """Run a forward pass and return the outputs.
-
-    Args:
-        outputs: names of the outputs to compute; None for all.
 
     Raises:
         ModelError: the forward pass failed.

@@ -27,7 +27,6 @@ def open_recognizer_scores(
     Args:
         embedder: the recognizer; all scores but "mirror" read its file again.
         names: names from ``RECOGNIZER_SCORES``; None for all that its graph allows.
-        seed: seed of the masks of "dropout".
 
     Returns:
         The scores by name, in the given order.

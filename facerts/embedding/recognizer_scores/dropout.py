@@ -44,7 +44,6 @@ def dropout_stability(
         embedder: the recognizer; its file is read again.
         passes: T, at least 2.
         rate: share of the features that a pass drops; the others are divided by 1 − rate.
-        seed: seed of the masks.
 
     Returns:
         The score; it takes one forward pass, and T of the layers after the dropout.

@@ -64,7 +64,6 @@ def prune(weights: Sequence[TensorProto], sparsity: float) -> None:
     """Set the smallest weights of each layer to zero.
 
     Args:
-        weights: the weights of the layers, which are changed in place.
         sparsity: share of the weights of each layer to set to zero; fewer, where weights of the same magnitude would
             have to be told apart.
     """
