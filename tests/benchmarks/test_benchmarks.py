@@ -62,6 +62,7 @@ def test_a_broken_pairs_file_is_refused_with_its_line(lfw: Path, change: object,
         open_benchmark(lfw)
 
 
+@pytest.mark.slow
 def test_the_real_lfw_has_its_published_numbers(facerts_data: Path) -> None:
     benchmark = open_benchmark(facerts_data / "lfw")
     assert (len(benchmark.same), int(benchmark.same.sum()), len(benchmark.images)) == (6000, 3000, 7701)
