@@ -39,6 +39,13 @@ def scored(model: Path, faces: Path, out: Path, method: str = "rts", **options: 
     return add_quality(method, model, faces, out, **{"settings": SHORT, **options})
 
 
+def kept(cache: Path, name: str) -> NDArray[np.float32]:
+    """An array of the only file in a cache of features."""
+    (path,) = cache.glob("*.npz")
+    with np.load(path) as stored:
+        return np.asarray(stored[name])
+
+
 def keep_outputs(path: Path, **outputs: str) -> None:
     """Make the outputs of an embedder those of given names and nodes, on its tensor ``vector``."""
     model = onnx.load(str(path))
@@ -168,12 +175,11 @@ def test_a_tapped_tensor_is_a_feature(
     out = tmp_path / "scored.onnx"
     done = scored(foreign, drawn_faces, out, tap=tap)
     assert done.trained.heads.sizes == (SIZE, size)
-    (cached,) = done.cache.glob("*.npz")
-    with np.load(cached) as stored:
-        assert stored["tap"].shape == (64, size)
-        # The mean over a map, or the tensor itself; here both are the brightness of an image.
-        crop = open_source(drawn_faces).crop(5).astype(np.float64) / 127.5 - 1
-        np.testing.assert_allclose(stored["tap"][5].mean(), crop.mean(), atol=1e-5)
+    tapped = kept(done.cache, "tap")
+    assert tapped.shape == (64, size)
+    # The mean over a map, or the tensor itself; here both are the brightness of an image.
+    crop = open_source(drawn_faces).crop(5).astype(np.float64) / 127.5 - 1
+    np.testing.assert_allclose(tapped[5].mean(), crop.mean(), atol=1e-5)
     assert np.array_equal(load_embedder(foreign)(crops).embedding, load_embedder(out)(crops).embedding)
     assert set(load_embedder(out)(crops).extras) == {"log_scale"}
 
@@ -183,12 +189,11 @@ def test_views_are_cached_and_recomputed_if_they_change(
     foreign: Path, drawn_faces: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def again(method: str = "tau", **options: Any) -> GraftResult:
-        settings = {"cache": tmp_path / "cache.npz", "views": 3, **options}
+        settings = {"cache": tmp_path / "cache", "views": 3, **options}
         return scored(foreign, drawn_faces, tmp_path / "a.onnx", method, **settings)
 
     first = again()
-    with np.load(tmp_path / "cache.npz") as stored:
-        views = stored["unit"].reshape(3, 64, SIZE)
+    views = kept(tmp_path / "cache", "unit").reshape(3, 64, SIZE)
     source = open_source(drawn_faces)
     crops = np.stack([source.crop(index) for index in range(len(source))])
     np.testing.assert_allclose(views[0], load_embedder(foreign)(crops).embedding, atol=1e-6)
@@ -297,7 +302,7 @@ def test_too_few_held_out_people_to_contrast_are_refused(
 
 @pytest.mark.slow
 def test_the_command(foreign: Path, drawn_faces: Path, tmp_path: Path) -> None:
-    cache, out = tmp_path / "cache.npz", tmp_path / "a.onnx"
+    cache, out = tmp_path / "cache", tmp_path / "a.onnx"
     files = f"--model {foreign} --data {drawn_faces} --cache {cache} --out {out} --terms drawn"
     options = "--views 2 --no-flip --scale 0 --shift 0 --rotation 0 --corruption 0"
     short = "--hidden 8 --epochs 1 --train-batch 16 --holdout 0.25 --norm --json"
@@ -308,6 +313,5 @@ def test_the_command(foreign: Path, drawn_faces: Path, tmp_path: Path) -> None:
     assert len(result["loss"]) == len(result["heldout_loss"]) == 1
     assert load_embedder(out).description.terms == "ask; drawn"
     # Without any augmentation both views are equal.
-    with np.load(cache) as stored:
-        first, second = stored["unit"].reshape(2, 64, SIZE)
+    first, second = kept(cache, "unit").reshape(2, 64, SIZE)
     np.testing.assert_array_equal(first, second)
