@@ -31,7 +31,8 @@ SHORT = HeadSettings(hidden=16, epochs=2, batch_size=16, holdout=0.25)
 @pytest.fixture
 def foreign(tmp_path: Path) -> Path:
     model = write_embedder(tmp_path / "theirs.onnx")
-    write_description(model, license="theirs", terms="ask", source="a friend")
+    thresholds = {"0.95": {"quality": 0.0, "data_sha256": "0" * 64}}
+    write_description(model, license="theirs", terms="ask", source="a friend", thresholds=thresholds)
     return model
 
 
@@ -81,6 +82,9 @@ def test_the_file_has_their_embedding_and_our_quality(
     assert (description.license, description.source) == ("theirs", "a friend")
     assert description.terms == "ask; drawn"
     assert description.embedding_size == SIZE
+    # Thresholds of the embedder's own quality do not hold for the new one.
+    assert before.description.thresholds
+    assert description.thresholds == {}
     assert "48 images of 6 identities" in description.training_data
     assert facerts.load(out).score(list(crops))[0].quality == pytest.approx(float(ours.quality[0]), abs=1e-6)
     assert sorted(path.name for path in out.parent.iterdir()) == ["scored.features", "scored.onnx"]
