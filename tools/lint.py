@@ -56,6 +56,7 @@ def main() -> None:
     faults = [
         *(fault for page in pages() for fault in page_faults(page)),
         *(fault for page in pages() for fault in command_faults(page, commands(page))),
+        *(fault for page in pages() for fault in name_faults(page)),
         *(fault for page in pages() for fault in script_faults(page, commands(page, "python "))),
         *recipe_file_faults(ROOT / "docs" / "training.md"),
         *setting_faults(ROOT / "docs" / "methods.md"),
@@ -100,6 +101,28 @@ def page_faults(page: Path) -> Iterator[Fault]:
         if not code:
             for word in UNUSUAL.findall(QUOTED.sub("", line)):
                 yield page, number, f"not a word of the field, or not American English: {word}"
+
+
+NAMED_PATH = re.compile(r"`((?:docs|eval|facerts|recipes|tests|tools)/[\w./-]+)`")
+NAMED_OBJECT = re.compile(r"`(facerts\.[a-z][\w.]*\w)\b[^`/]*`|^from (facerts[\w.]*) import (\w+(?:, \w+)*)")
+
+
+def name_faults(page: Path) -> Iterator[Fault]:
+    """Files that a page names and that do not exist, and modules, functions and classes likewise."""
+    for number, line, _ in lines(page):
+        if (
+            "NAME" in line or "normface" in line
+        ):  # a placeholder; the method that docs/adding-a-method.md adds
+            continue
+        for path in NAMED_PATH.findall(line):
+            if not (ROOT / path).exists():
+                yield page, number, f"no such file: {path}"
+        for name, module, imported in NAMED_OBJECT.findall(line):
+            for each in [name] if name else [f"{module}.{part}" for part in imported.split(", ")]:
+                try:
+                    resolve(each)
+                except ImportError:
+                    yield page, number, f"no such name: {each}"
 
 
 def commands(page: Path, program: str = "facerts ") -> Iterator[tuple[int, str]]:
@@ -213,10 +236,14 @@ def reference_faults(folder: Path) -> Iterator[Fault]:
 
 
 def resolve(name: str) -> object:
-    """A module, or a name in one."""
+    """A module, or a name in one, or a name in that."""
     parent, _, last = name.rpartition(".")
-    module = importlib.import_module(parent)
-    return getattr(module, last) if hasattr(module, last) else importlib.import_module(name)
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError:
+        if not parent or not hasattr(resolve(parent), last):
+            raise
+        return getattr(resolve(parent), last)
 
 
 def schema_faults() -> Iterator[Fault]:
