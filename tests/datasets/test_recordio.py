@@ -46,6 +46,8 @@ def test_the_encoding_matches_the_specification() -> None:
     last = struct.pack("<II", 0xCED7230A, 3 << 29 | 1) + b"z\0\0\0"
     assert encode_record(payload) == first + last
     assert encode_record(b"hello") == struct.pack("<II", 0xCED7230A, 5) + b"hello\0\0\0"
+    # Not at a multiple of four, it does not split the record.
+    assert encode_record(b"abc" + MAGIC) == struct.pack("<II", 0xCED7230A, 7) + b"abc" + MAGIC + b"\0"
 
 
 def test_labels_and_images_round_trip() -> None:
