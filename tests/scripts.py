@@ -22,5 +22,6 @@ def run_script(path: Path, *arguments: object) -> CompletedProcess[str]:
         try:
             runpy.run_path(command[0], run_name="__main__")
         except SystemExit as ended:
-            status = int(ended.code or 0)
+            status = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+            errors.write(ended.code if isinstance(ended.code, str) else "")
     return CompletedProcess(command, status, out.getvalue(), errors.getvalue())

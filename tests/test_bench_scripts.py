@@ -14,7 +14,7 @@ TOOLS = Path(__file__).parents[1] / "tools"
 FAST = "facerts-small-noteacher"
 # The script's arguments, and what it prints; {model} and {faces} are replaced.
 SCRIPTS = {
-    "bench_embed": ("{model} facerts-small --batch 1 --rounds 2", r"facerts-small: [\d.]+ ms a crop .* of foreign"),
+    "bench_embed": ("{model} facerts-small --batch 1 --rounds 2", r"facerts-small: [\d.]+ .* ms a crop, .* of foreign"),
     "bench_scoring": ("--model {model} --crops 4 --rounds 1", r"facerts score keeps [\d.]+ of the speed"),
 }  # fmt: skip
 SLOW = {
@@ -26,6 +26,11 @@ SLOW = {
     "bench_classes": (
         "--identities 64 --size 16 --batch 4 --device cpu --steps 1 --implementations 'in chunks'",
         r"64 in chunks .* loss [\d.]+",
+    ),
+    "bench_train": (
+        "--identities 16 --steps 2 --images 100 --price 2 compute.device=cpu compute.compile=false "
+        "optim.batch_size=4 backbone.name=mobilefacenet backbone.width=0.125 backbone.embedding_size=16",
+        r"estimate: .* at 2 per hour",
     ),
 }  # fmt: skip
 

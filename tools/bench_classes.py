@@ -15,7 +15,6 @@ of forward pass, backward pass and SGD update, after a warm-up step. The impleme
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
 import subprocess
@@ -32,55 +31,36 @@ from facerts.training.class_head.row_updates import RowUpdates
 from facerts.training.methods.margin import additive_angular
 
 IMPLEMENTATIONS = ("B x C", "a tenth of B x C", "in chunks", "in chunks, gathered", "a tenth in chunks")
-TENTH = 0.1
+TENTH, CHUNK = 0.1, 16_384
 SCALE, MARGIN = 64.0, 0.5
 
 
 def main() -> None:
-    parser = parser_of(__doc__)
-    parser.add_argument(
-        "--identities",
-        type=int,
-        nargs="+",
-        default=[10_000, 181_000, 1_000_000],
-        help="Numbers of identities.",
+    parser = parser_of(
+        __doc__,
+        {
+            "--identities": ([10_000, 181_000, 1_000_000], "numbers of identities"),
+            "--batch": (128, "batch size"),
+            "--size": (512, "embedding size"),
+            "--steps": (3, "number of timed steps"),
+            "--momentum": (0.0, "momentum of SGD"),
+            "--device": ("cuda" if torch.cuda.is_available() else "cpu", "device; a GPU if there is one"),
+            "--json": (Path, "file for the numbers"),
+        },
     )
-    parser.add_argument("--batch", type=int, default=128, help="Batch size.")
-    parser.add_argument("--size", type=int, default=512, help="Embedding size.")
-    parser.add_argument("--chunk", type=int, default=16_384, help="Classes per chunk.")
-    parser.add_argument("--steps", type=int, default=3, help="Number of timed steps.")
-    parser.add_argument("--momentum", type=float, default=0.0, help="Momentum of SGD (default: 0).")
-    parser.add_argument("--json", type=Path, metavar="PATH", help="File for the numbers.")
-    parser.add_argument(
-        "--device",
-        default="cuda" if torch.cuda.is_available() else "cpu",
-        help="Device; a GPU if there is one.",
-    )
-    parser.add_argument(
-        "--implementations",
-        choices=IMPLEMENTATIONS,
-        nargs="+",
-        default=IMPLEMENTATIONS,
-        help="Implementations to measure.",
-    )
-    parser.add_argument("--implementation", choices=IMPLEMENTATIONS, help=argparse.SUPPRESS)
+    parser.add_argument("--implementations", choices=IMPLEMENTATIONS, nargs="+", default=IMPLEMENTATIONS)
     options = parser.parse_args()
-    if options.implementation:
-        print(json.dumps(measure(options, options.identities[0])))
-        return
     print(
         f"batch {options.batch}, embedding size {options.size}, {options.device}, "
         f"{torch.get_num_threads()} threads, {machine()}"
     )
+    common = (options.batch, options.size, options.steps, options.momentum, options.device)
     rows = []
     for identities in options.identities:
         for implementation in options.implementations:
             row = f"{identities:>9,} {implementation:20}"
-            arguments = ["--implementation", implementation, "--identities", str(identities)]
-            for name in ("batch", "size", "chunk", "steps", "momentum", "device"):
-                arguments += [f"--{name}", str(getattr(options, name))]
             try:
-                result = in_process(__file__, arguments)
+                result = in_process(measure, implementation, identities, *common)
             except subprocess.CalledProcessError as error:
                 print(f"{row}: failed ({error.stderr.strip().splitlines()[-1:]})", flush=True)
                 continue
@@ -94,22 +74,23 @@ def main() -> None:
         options.json.write_text(json.dumps({"batch": options.batch, "size": options.size, "rows": rows}))
 
 
-def measure(options: argparse.Namespace, identities: int) -> dict[str, float]:
+def measure(
+    implementation: str, identities: int, batch: int, size: int, steps: int, momentum: float, where: str
+) -> dict[str, float]:
     """Memory in MiB, time in ms and loss of one implementation."""
-    device = torch.device(options.device)
+    device = torch.device(where)
     torch.manual_seed(0)
-    ours, tenth = "chunks" in options.implementation, "tenth" in options.implementation
-    sample = TENTH if ours and tenth else None
-    centers = ClassCenters(identities, options.size, chunk=options.chunk, sample=sample).to(device)
-    embedding = torch.randn(options.batch, options.size, device=device, requires_grad=True)
-    labels = torch.randint(0, identities, (options.batch,), device=device)
-    optimizer = torch.optim.SGD(centers.parameters(), lr=0.1, momentum=options.momentum, fused=True)
-    if ours and "gathered" not in options.implementation:
+    ours, tenth = "chunks" in implementation, "tenth" in implementation
+    centers = ClassCenters(identities, size, chunk=CHUNK, sample=TENTH if ours and tenth else None).to(device)
+    embedding = torch.randn(batch, size, device=device, requires_grad=True)
+    labels = torch.randint(0, identities, (batch,), device=device)
+    optimizer = torch.optim.SGD(centers.parameters(), lr=0.1, momentum=momentum, fused=True)
+    if ours and "gathered" not in implementation:
         centers.row_updates = RowUpdates(optimizer, centers.weight)
     loss = chunked_step if ours else (sampled_step if tenth else full_step)
     base = peak_memory(device)
     times = []
-    for step in range(options.steps + 1):
+    for step in range(steps + 1):
         start = time.perf_counter()
         centers.begin(step)
         optimizer.zero_grad(set_to_none=True)

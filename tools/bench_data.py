@@ -29,20 +29,17 @@ from facerts.training.recipe import load_recipe
 
 
 def main() -> None:
-    parser = parser_of(__doc__, rounds=5)
-    parser.add_argument(
-        "--data", nargs="*", default=[], help="Images with identities; synthetic faces by default."
+    parser = parser_of(
+        __doc__,
+        {
+            "--images": (12_000, "maximum number of images to read"),
+            "--processes": (2, "processes that read and decode"),
+            "--workers": ([0, 1, 2, 4], "numbers of worker processes that load training batches"),
+            "--json": (Path, "file for the numbers"),
+        },
+        rounds=5,
     )
-    parser.add_argument("--images", type=int, default=12_000, help="Maximum number of images to read.")
-    parser.add_argument("--processes", type=int, default=2, help="Processes that read and decode.")
-    parser.add_argument(
-        "--workers",
-        type=int,
-        nargs="+",
-        default=[0, 1, 2, 4],
-        help="Numbers of worker processes that load training batches.",
-    )
-    parser.add_argument("--json", type=Path, metavar="PATH", help="File for the numbers.")
+    parser.add_argument("--data", nargs="*", help="images with identities; synthetic faces by default")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         scratch, processes = Path(folder), options.processes
@@ -57,40 +54,23 @@ def main() -> None:
         }
         limit = f"decode, {processes} processes"
         readers: dict[str, Callable[[], float]] = {
-            **{
-                f"read and decode, {name}, {processes} processes": partial(
-                    read_rate, records, order, processes
-                )
-                for name, order in orders.items()
-            },
-            **{
-                f"training batches, {workers} workers": partial(batch_rate, scratch / "rec", count, workers)
-                for workers in options.workers
-            },
+            f"read and decode, {name}, {processes} processes": partial(read_rate, records, order, processes)
+            for name, order in orders.items()
         }
-        measures: dict[str, Callable[[], float]] = {
-            **{f"bytes, {name}": partial(bytes_rate, records, order) for name, order in orders.items()},
-            "decode, 1 process": partial(decode_rate, records, count, 1),
-            limit: partial(decode_rate, records, count, processes),
-            **readers,
-        }
-        rates = alternate(measures, options.rounds, warm_up=0)
+        for workers in options.workers:
+            readers[f"training batches, {workers} workers"] = partial(
+                batch_rate, scratch / "rec", count, workers
+            )
+        decode = {limit: partial(decode_rate, records, count, processes)}
+        rates = alternate({**decode, **readers}, options.rounds, warm_up=0)
     print(f"{count:,} images, median of {options.rounds} rounds, images/s; {machine()}")
     for name, values in rates.items():
         print(f"  {name:42} {spread(values, ',.0f')}")
-    medians = {name: statistics.median(values) for name, values in rates.items()}
-    if options.json:
-        options.json.write_text(json.dumps({"images": count, "images_per_s": medians}))
     for name in readers:
         print(f"{name} / {limit}: {spread(ratios(rates[name], rates[limit]), '.3f')}")
-
-
-def bytes_rate(source: Source, order: np.ndarray) -> float:
-    """Images/s that one process reads without decoding."""
-    start = time.perf_counter()
-    for index in order:
-        source.read(int(index))
-    return len(order) / (time.perf_counter() - start)
+    if options.json:
+        medians = {name: statistics.median(values) for name, values in rates.items()}
+        options.json.write_text(json.dumps({"images": count, "images_per_s": medians}))
 
 
 def decode_rate(source: Source, count: int, processes: int) -> float:

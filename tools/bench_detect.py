@@ -9,14 +9,13 @@ overlap by half), and from those that the detector itself has for it in the phot
 
 from __future__ import annotations
 
-import statistics
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
 import cv2
 import numpy as np
-from bench import machine, parser_of
+from bench import machine, parser_of, with_quartiles
 from numpy.typing import NDArray
 
 from facerts.datasets import open_images
@@ -28,7 +27,7 @@ MIRRORED = [1, 0, 2, 4, 3]
 
 
 def main() -> None:
-    parser = parser_of(__doc__)
+    parser = parser_of(__doc__, {})
     parser.add_argument("photos", nargs="+", help="whatever facerts score takes")
     parser.add_argument(
         "--detector",
@@ -36,40 +35,36 @@ def main() -> None:
         required=True,
         help="name, file or pack, then :SIZE if not its own; the others are held against the first",
     )
-    parser.add_argument(
-        "--threshold", type=float, help="least score of a face, in place of each detector's own"
-    )
     options = parser.parse_args()
     cv2.setNumThreads(1)
-    detectors = [_open(given, options.threshold) for given in options.detector]
+    detectors = [_open(given) for given in options.detector]
     source = open_images(options.photos)
     found: list[list[list[Detection]]] = [[] for _ in detectors]
-    turned: list[list[list[Detection]]] = [[] for _ in detectors]
+    mirrored: list[list[list[Detection]]] = [[] for _ in detectors]
     taken: list[list[float]] = [[] for _ in detectors]
     for index in range(len(source)):
         photo = decode(source.read(index), where=source.location(index))
         mirror = np.ascontiguousarray(photo[:, ::-1])
         for which, detector in enumerate(detectors):
-            turned[which].append([_mirrored(face, photo.shape[1]) for face in detector(mirror)])
+            mirrored[which].append([_mirrored(face, photo.shape[1]) for face in detector(mirror)])
             began = time.perf_counter()
             found[which].append(detector(photo))
             taken[which].append((time.perf_counter() - began) * 1000)
     print(machine())
     names = [Path(given).name for given in options.detector]
-    for name, faces, mirrored, times in zip(names, found, turned, taken, strict=True):
+    for name, faces, in_mirror, times in zip(names, found, mirrored, taken, strict=True):
         print(
             f"{name}: {sum(map(len, faces))} faces, at least one in {sum(map(bool, faces))} of {len(source)} photos; "
-            f"{statistics.median(times):.1f} ms a photo "
-            f"(quartiles {' to '.join(f'{q:.1f}' for q in statistics.quantiles(times, n=4)[::2])})"
+            f"{with_quartiles(times, '.1f')} ms a photo"
         )
-        print(f"  points {_summary(faces, mirrored)} of its own in the mirror")
+        print(f"  points {_summary(faces, in_mirror)} of its own in the mirror")
         if faces is not found[0]:
             print(f"  points {_summary(faces, found[0])} of {names[0]}")
 
 
-def _open(given: str, threshold: float | None) -> Detector:
+def _open(given: str) -> Detector:
     name, _, size = given.partition(":")
-    return open_detector(name, threshold=threshold, size=int(size) if size else None, threads=1)
+    return open_detector(name, size=int(size) if size else None, threads=1)
 
 
 def _mirrored(face: Detection, width: int) -> Detection:

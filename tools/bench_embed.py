@@ -1,7 +1,7 @@
 """Models beside each other on one core, or more, in one run: crops in, embedding and quality out.
 
 The models take turns, round by round, so that what else the machine does meets all of them alike. Preparing the input
-is included; decoding is not. In brackets: the 95 % interval of the median ratio.
+is included; decoding is not. In brackets: the 95 % interval of the median ratio to the first model.
 
     python tools/bench_embed.py mobilefacenet.onnx facerts-small --threads 1 --batch 1 --rounds 1000
 """
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
-from bench import alternate, machine, parser_of, ratios
+from bench import alternate, machine, parser_of, ratios, with_quartiles
 
 from facerts.datasets.synthetic import draw_face
 from facerts.embedding import OnnxEmbedder, load_embedder
@@ -22,10 +22,10 @@ from facerts.metrics.intervals import Interval, percentile_interval
 
 
 def main() -> None:
-    parser = parser_of(__doc__, rounds=30)
+    parser = parser_of(
+        __doc__, {"--threads": (1, "of each model"), "--batch": (32, "crops in a call")}, rounds=30
+    )
     parser.add_argument("models", nargs="+", help="the first is what the others are compared with")
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--batch", type=int, default=32, help="crops in a call")
     options = parser.parse_args()
     taken = time_models(options.models, options.batch, options.rounds, options.threads)
     print(machine())
@@ -33,9 +33,8 @@ def main() -> None:
     for name, times in taken.items():
         compared = ratios(times, taken[first])
         print(
-            f"{name}: {statistics.median(times):.2f} ms a crop (quartiles "
-            f"{' to '.join(f'{q:.2f}' for q in statistics.quantiles(times, n=4)[::2])}), "
-            f"{1000 / statistics.median(times):.0f} crops/s, {statistics.median(compared):.3f} of {first} "
+            f"{name}: {with_quartiles(times)} ms a crop, {1000 / statistics.median(times):.0f} crops/s, "
+            f"{statistics.median(compared):.3f} of {first} "
             f"[{', '.join(f'{end:.3f}' for end in median_interval(compared))}]"
         )
 

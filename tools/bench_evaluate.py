@@ -9,7 +9,6 @@ bare network gets its input ready made; only its runs are timed. Memory is the p
 
 from __future__ import annotations
 
-import json
 import tempfile
 import time
 from functools import partial
@@ -31,41 +30,31 @@ BATCH = 64
 
 
 def main() -> None:
-    parser = parser_of(__doc__, rounds=3)
-    parser.add_argument("--model", required=True)
-    parser.add_argument("--data", help="any benchmark of pairs; drawn people by default")
-    parser.add_argument("--no-flip", dest="flip", action="store_false")
-    parser.add_argument(
-        "--only", choices=("bare", "whole"), help="run one of both and print seconds and peak MiB"
+    parser = parser_of(
+        __doc__,
+        {
+            "--data": (str, "any benchmark of pairs; drawn people by default"),
+            "--no-flip": (False, "one view only"),
+        },
+        rounds=3,
     )
+    parser.add_argument("--model", required=True)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        data = options.data or draw(Path(folder))
-        if options.only:
-            run = {"bare": bare, "whole": whole}[options.only]
-            seconds = run(options.model, data, options.flip)
-            print(json.dumps([seconds, peak_mib()]))
-            return
-        arguments = ["--model", options.model, "--data", data, *([] if options.flip else ["--no-flip"])]
-        taken = alternate(
-            {
-                which: partial(in_process, __file__, [*arguments, "--only", which])
-                for which in ("bare", "whole")
-            },
-            options.rounds,
-            warm_up=0,
-        )
+        arguments = (options.model, options.data or draw(Path(folder)), not options.no_flip)
+        candidates = {run.__name__: partial(in_process, run, *arguments) for run in (bare, whole)}
+        taken = alternate(candidates, options.rounds, warm_up=0)
     print(machine())
-    seconds = {which: [run[0] for run in runs] for which, runs in taken.items()}
-    peaks = {which: max(run[1] for run in runs) for which, runs in taken.items()}
-    for which in taken:
-        print(f"{which}: {spread(seconds[which])} s, peak {peaks[which]:,.0f} MiB")
+    seconds = {name: [run[0] for run in runs] for name, runs in taken.items()}
+    peaks = {name: max(run[1] for run in runs) for name, runs in taken.items()}
+    for name in taken:
+        print(f"{name}: {spread(seconds[name])} s, peak {peaks[name]:,.0f} MiB")
     print(f"whole / bare: {spread(ratios(seconds['whole'], seconds['bare']), '.3f')}")
     print(f"memory beyond the bare network: {peaks['whole'] - peaks['bare']:,.0f} MiB")
 
 
-def bare(model: str, data: str, flip: bool) -> float:
-    """Seconds that the session itself runs, batch by batch; decoding and preparing the input do not count.
+def bare(model: str, data: str, flip: bool) -> tuple[float, float]:
+    """Seconds that the session itself runs, without decoding and preparing the input, and peak MiB.
 
     Images that a benchmark repeats are run once, as in an evaluation.
     """
@@ -82,17 +71,17 @@ def bare(model: str, data: str, flip: bool) -> float:
             began = time.perf_counter()
             session.run(None, feed)
             seconds += time.perf_counter() - began
-    return seconds
+    return seconds, peak_mib()
 
 
-def whole(model: str, data: str, flip: bool) -> float:
-    """Seconds of the whole evaluation."""
+def whole(model: str, data: str, flip: bool) -> tuple[float, float]:
+    """Seconds of the whole evaluation, and peak MiB."""
     with tempfile.TemporaryDirectory() as out:
         named = open_benchmark(data).images.labels is not None
         options = EvaluationOptions(flip=flip, batch_size=BATCH, every_pair=named)
         began = time.perf_counter()
         run_pairs(load_embedder(model), ["verification", "reject"], [data], out, options)
-        return time.perf_counter() - began
+        return time.perf_counter() - began, peak_mib()
 
 
 def draw(folder: Path) -> str:

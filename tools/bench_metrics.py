@@ -2,7 +2,7 @@
 
     ijbc     IJB-C's 1:1 pairs, 15,658,489 of 3,531 people; roc with AUROC, EER, TAR at 1e-6 to 1e-1 beside roc_curve
     billion  every pair of 45,000 images of 5,000 people, 1.01e9 of them impostors
-    search   the ten best of a gallery of 200,000 for 10,000 probes; faiss: IndexFlatIP
+    searches the ten best of a gallery of 200,000 for 10,000 probes; faiss: IndexFlatIP
 
 All data is drawn. Every measure runs in a process of its own; drawing (and filling an index) does not count in its
 seconds. Peak memory is the whole process's; how high it was when the clock started stands beside it. The plain loops
@@ -13,13 +13,12 @@ take a part of the rows, enough for a rate; of the pairs the first rows, where t
 
 from __future__ import annotations
 
-import json
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from functools import partial
 from importlib import import_module, util
+from typing import Any
 
 import numpy as np
 from bench import alternate, in_process, machine, parser_of, peak_mib, ratios, spread
@@ -35,34 +34,21 @@ PAIRS, GENUINE, SUBJECTS = 15_658_489, 19_557, 3_531
 PEOPLE, IMAGES, PLAIN_ROWS, BLOCK = 5_000, 9, 2_000, 1_000
 GALLERY, PROBES, PLAIN_PROBES, BEST, SIZE = 200_000, 10_000, 500, 10, 128
 
-# What a measure took, in MiB and seconds.
-MEASURED: dict[str, float] = {}
-
 
 def main() -> None:
-    parser = parser_of(__doc__, rounds=3)
-    parser.add_argument("--quick", action="store_true", help="a tenth of the sizes, to see that it runs")
-    parser.add_argument("--only", metavar="NAME", help="run one measure and print its numbers")
+    parser = parser_of(__doc__, {"--quick": (False, "a tenth of the sizes, to see that it runs")}, rounds=3)
     options = parser.parse_args()
-    if options.only:
-        run = next(run for run, names in PARTS.values() if options.only in names)
-        items = run(10 if options.quick else 1, options.only)
-        print(json.dumps({"items": items, **MEASURED}))
-        return
     print(f"{machine()}, median of {options.rounds} rounds (lowest to highest)")
-    for part, (_, names) in PARTS.items():
-        print(part)
-        run_part(names, "searches/s" if part == "search" else "pairs/s", options.rounds, options.quick)
+    for part, names in PARTS.items():
+        print(part.__name__)
+        run_part(part, names, options.rounds, 10 if options.quick else 1)
 
 
-def run_part(names: Sequence[str], unit: str, rounds: int, quick: bool) -> None:
+def run_part(part: Callable[..., Any], names: Sequence[str], rounds: int, share: int) -> None:
+    unit = "searches/s" if part is searches else "pairs/s"
     present = [name for name in names if util.find_spec(PLAIN.get(name, "numpy"))]
-    arguments = ["--quick"] if quick else []
-    taken = alternate(
-        {name: partial(in_process, __file__, ["--only", name, *arguments]) for name in present},
-        rounds,
-        warm_up=0,
-    )
+    candidates = {name: partial(in_process, part, share, name) for name in present}
+    taken = alternate(candidates, rounds, warm_up=0)
     rates = {name: [run["items"] / run["seconds"] for run in runs] for name, runs in taken.items()}
     for name, runs in taken.items():
         before, seconds, peaks = ([run[key] for run in runs] for key in ("before", "seconds", "peak"))
@@ -77,12 +63,11 @@ def run_part(names: Sequence[str], unit: str, rounds: int, quick: bool) -> None:
             print(f"  {name:25} skipped: {PLAIN[name]} cannot be imported")
 
 
-@contextmanager
-def clock() -> Iterator[None]:
-    """Measure a block into ``MEASURED``."""
+def clocked(work: Callable[[], int]) -> dict[str, float]:
+    """Seconds of some work, which returns its number of items, and the peak of memory in MiB before and after."""
     before, began = peak_mib(), time.perf_counter()
-    yield
-    MEASURED.update(before=before, seconds=time.perf_counter() - began, peak=peak_mib())
+    items = work()
+    return {"items": items, "before": before, "seconds": time.perf_counter() - began, "peak": peak_mib()}
 
 
 def draw_pairs(share: int) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
@@ -102,7 +87,7 @@ def draw_unit(people: int, images: int, seed: int = 1) -> NDArray[np.float32]:
     return noise
 
 
-def ijbc(share: int, how: str) -> int:
+def ijbc(share: int, how: str) -> dict[str, float]:
     (scores, same), subjects = draw_pairs(share), None
     if how == "intervals over people":
         people = SUBJECTS // share
@@ -110,7 +95,8 @@ def ijbc(share: int, how: str) -> int:
         subjects[:, 1] = (subjects[:, 0] + 1 + subjects[:, 1] % (people - 1)) % people
         subjects[same, 1] = subjects[same, 0]
     roc_curve = import_module("sklearn.metrics").roc_curve if how == "scikit-learn" else None
-    with clock():
+
+    def work() -> int:
         if how == "roc":
             curve = roc(scores, same)
             curve.auroc(), curve.eer(), [curve.tar_at_far(far) for far in FARS]
@@ -118,13 +104,16 @@ def ijbc(share: int, how: str) -> int:
             roc_curve(same, scores, drop_intermediate=False)
         else:
             verification_intervals(scores, same, FARS, subjects=subjects)
-    return len(scores)
+        return len(scores)
+
+    return clocked(work)
 
 
-def billion(share: int, how: str) -> int:
+def billion(share: int, how: str) -> dict[str, float]:
     people = np.repeat(np.arange(PEOPLE // share), IMAGES)
     embedding, numbers = draw_unit(PEOPLE // share, IMAGES), np.arange(len(people))
-    with clock():
+
+    def work() -> int:
         if how != "plain NumPy":
             pairs = all_pairs(embedding, people)
             if how == "all_pairs, far_intervals":
@@ -137,28 +126,33 @@ def billion(share: int, how: str) -> int:
             counts += np.histogram(chosen, bins=65536, range=(-1.0, 1.0))[0]
         return int(counts.sum())
 
+    return clocked(work)
 
-def searches(share: int, how: str) -> int:
+
+def searches(share: int, how: str) -> dict[str, float]:
     asked = PLAIN_PROBES if how == "plain argsort" else PROBES
     gallery, probes = draw_unit(GALLERY // share, 1), draw_unit(asked // share, 1, seed=2)
     if how == "faiss":
         index = import_module("faiss").IndexFlatIP(SIZE)
         index.add(gallery)
-    with clock():
+
+    def work() -> int:
         if how == "search":
             search(gallery, probes, BEST)
         elif how == "plain argsort":
             np.argsort(-(probes @ gallery.T), axis=1)[:, :BEST]
         else:
             index.search(probes, BEST)
-    return len(probes)
+        return len(probes)
+
+    return clocked(work)
 
 
 # The first of each part is set against those of its names that stand among the plain ones, with what they need.
-PARTS: dict[str, tuple[Callable[[int, str], int], Sequence[str]]] = {
-    "ijbc": (ijbc, ("roc", "intervals over pairs", "intervals over people", "scikit-learn")),
-    "billion": (billion, ("all_pairs", "all_pairs, far_intervals", "plain NumPy")),
-    "search": (searches, ("search", "plain argsort", "faiss")),
+PARTS: dict[Callable[[int, str], dict[str, float]], Sequence[str]] = {
+    ijbc: ("roc", "intervals over pairs", "intervals over people", "scikit-learn"),
+    billion: ("all_pairs", "all_pairs, far_intervals", "plain NumPy"),
+    searches: ("search", "plain argsort", "faiss"),
 }
 PLAIN = {"scikit-learn": "sklearn", "plain NumPy": "numpy", "plain argsort": "numpy", "faiss": "faiss"}
 

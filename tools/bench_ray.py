@@ -8,96 +8,82 @@ workers, which open the model and the images, are measured separately. The rows 
 
 from __future__ import annotations
 
-import argparse
 import logging
 import statistics
 import tempfile
-import time
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from bench import machine, parser_of, ratios, spread, write_faces
+from bench import alternate, machine, parser_of, ratios, seconds_of, spread, write_faces
 
-from facerts.datasets import Source, open_images
+from facerts.datasets import open_images
 from facerts.integrations.ray import OBJECT_STORE_BYTES, Workers, import_ray, run_job_on_ray
 from facerts.scoring import Job, Task, load, run_job
 
+BLOCK_SIZE = 250
+
 
 def main() -> None:
-    parser = parser_of(__doc__, rounds=3)
-    parser.add_argument(
-        "images",
-        nargs="*",
-        help="aligned crops, anything that facerts score accepts; by default synthetic faces",
+    parser = parser_of(
+        __doc__,
+        {
+            "--count": (4000, "number of synthetic crops"),
+            "--model": ("facerts-small-noteacher", "model of both engines"),
+            "--workers": (2, "processes of Ray"),
+        },
+        rounds=3,
     )
-    parser.add_argument("--count", type=int, default=4000, help="number of synthetic crops")
-    parser.add_argument("--model", default="facerts-small-noteacher")
-    parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--block-size", "--block", type=int, default=250, help="crops per block")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as scratch:
-        images = options.images or [str(write_faces(Path(scratch) / "synthetic", options.count))]
-        measure(images, Path(scratch), options)
+    with tempfile.TemporaryDirectory() as folder:
+        scratch = Path(folder)
+        images = str(write_faces(scratch / "synthetic", options.count))
+        measure(images, scratch, options.model, Workers(count=options.workers), options.rounds)
 
 
-def measure(images: list[str], scratch: Path, options: argparse.Namespace) -> None:
-    open_scorer, open_source = partial(load, options.model, threads=1), partial(open_images, images)
+def measure(images: str, scratch: Path, model: str, workers: Workers, rounds: int) -> None:
+    open_scorer, open_source = partial(load, model, threads=1), partial(open_images, images)
     scorer, source = open_scorer(), open_source()
-    settings = {**scorer.settings(), **Task().settings()}
-    workers = Workers(count=options.workers)
-
-    def new_job(name: str, source: Source, block_size: int) -> Job:
-        job = Job(scratch / f"{name}.jsonl", source, settings, block_size)
-        job.begin(resume=False)
-        return job
-
+    # One image per worker, so that the time is that of starting the workers.
+    few = partial(open_images, [source.location(index) for index in range(workers.count)])
     ray = import_ray(workers)
-    ray_start = seconds(
+    ray_start = seconds_of(
         lambda: ray.init(
             address="local",
-            num_cpus=options.workers,
+            num_cpus=workers.count,
             include_dashboard=False,
             object_store_memory=OBJECT_STORE_BYTES,
             log_to_driver=False,
             logging_level=logging.ERROR,
         )
     )
-    # One image per worker, so that the time is that of starting the workers.
-    few = partial(open_images, [source.location(index) for index in range(options.workers)])
-    startup, local, ray_total = [], [], []
-    for turn in range(options.rounds):
-        nearly_empty = new_job(f"few{turn}", few(), 1)
-        startup.append(
-            seconds(lambda job=nearly_empty: run_job_on_ray(open_scorer, few, job, Task(), workers))
-        )
-        jobs = [new_job(f"{engine}{turn}", source, options.block_size) for engine in ("local", "ray")]
-        local.append(seconds(lambda job=jobs[0]: run_job(scorer, source, job, Task())))
-        ray_total.append(
-            seconds(lambda job=jobs[1]: run_job_on_ray(open_scorer, open_source, job, Task(), workers))
-        )
-        for job in jobs:
-            list(job.finish())
-        if jobs[0].out.read_bytes() != jobs[1].out.read_bytes():
-            raise SystemExit("the two engines wrote different rows")
+
+    def run(engine: str) -> float:
+        images, size = (few, 1) if engine == "start" else (open_source, BLOCK_SIZE)
+        job = Job(scratch / f"{engine}.jsonl", images(), {**scorer.settings(), **Task().settings()}, size)
+        job.begin(resume=False)
+        if engine == "local":
+            seconds = seconds_of(lambda: run_job(scorer, source, job, Task()))
+        else:
+            seconds = seconds_of(lambda: run_job_on_ray(open_scorer, images, job, Task(), workers))
+        list(job.finish())
+        return seconds
+
+    taken = alternate(
+        {engine: partial(run, engine) for engine in ("start", "local", "ray")}, rounds, warm_up=0
+    )
     ray.shutdown()
-    count = len(source)
-    scoring = [total - start for total, start in zip(ray_total, startup, strict=True)]
-    print(f"{count} crops, {scorer.embedder.name}, {machine()}, {options.workers} workers")
+    if (scratch / "local.jsonl").read_bytes() != (scratch / "ray.jsonl").read_bytes():
+        raise SystemExit("the two engines wrote different rows")
+    scoring = [total - start for total, start in zip(taken["ray"], taken["start"], strict=True)]
+    print(f"{len(source)} crops, {scorer.embedder.name}, {machine()}, {workers.count} workers")
     for name, durations in (
-        ("local", local),
+        ("local", taken["local"]),
         ("ray, without starting workers", scoring),
-        ("ray, with starting workers", ray_total),
+        ("ray, with starting workers", taken["ray"]),
     ):
-        rates = spread([count / duration for duration in durations], ".0f")
-        print(f"{name}: {rates} rows/s, {spread(ratios(local, durations))} of local")
-    print(f"start of Ray {ray_start:.1f} s, of its workers {statistics.median(startup):.1f} s")
-
-
-def seconds(work: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    work()
-    return time.perf_counter() - start
+        rates = spread([len(source) / duration for duration in durations], ".0f")
+        print(f"{name}: {rates} rows/s, {spread(ratios(taken['local'], durations))} of local")
+    print(f"start of Ray {ray_start:.1f} s, of its workers {statistics.median(taken['start']):.1f} s")
 
 
 if __name__ == "__main__":

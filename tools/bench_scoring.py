@@ -23,7 +23,6 @@ import resource
 import shutil
 import statistics
 import subprocess
-import sys
 import tarfile
 import tempfile
 from collections.abc import Callable, Iterator
@@ -37,50 +36,44 @@ from bench import alternate, machine, parser_of, peak_mib, ratios, spread, write
 from facerts.datasets import open_images
 from facerts.detection import open_detector
 from facerts.embedding import load_embedder
+from facerts.export.embedding_only import keep_embedding
+from facerts.hub.registry import find_model
 from facerts.images import read
 from facerts.images.align import align
 from facerts.scoring import Job, Scorer, Task, load, run_job
 
 # Runs in the interpreter with insightface: for each input line it processes all photos, and prints time and faces.
 INSIGHTFACE = """
-import json, sys, time
+import json, sys
 import cv2
 from insightface.app import FaceAnalysis
-pack, photos = sys.argv[1], json.load(open(sys.argv[2]))
-from pathlib import Path
-app = FaceAnalysis(name=Path(pack).name, root=str(Path(pack).parent.parent), providers=["CPUExecutionProvider"])
+folder, photos = sys.argv[1], json.load(open(sys.argv[2]))
+app = FaceAnalysis(name="pack", root=folder, providers=["CPUExecutionProvider"])
 app.prepare(ctx_id=-1, det_thresh=0.5, det_size=(640, 640))
 print("ready", flush=True)
 for _ in sys.stdin:
-    began = time.perf_counter()
-    faces = [len(app.get(cv2.imread(photo))) for photo in photos]
-    print(json.dumps([time.perf_counter() - began, faces]), flush=True)
+    print(json.dumps([len(app.get(cv2.imread(photo))) for photo in photos]), flush=True)
 """
 
 
 def main() -> None:
-    parser = parser_of(__doc__, rounds=5)
-    parser.add_argument("--model", default="facerts-small")
-    parser.add_argument("--crops", type=int, default=2000)
-    parser.add_argument("--photos", help="photos to score, instead of crops")
-    parser.add_argument("--yunet", type=Path)
-    parser.add_argument("--scrfd", type=Path)
-    parser.add_argument(
-        "--insightface", help="Python interpreter with insightface, to compare with its own loop"
-    )
-    parser.add_argument(
-        "--memory",
-        type=int,
-        help="number of crops to score while watching memory, instead of measuring speed",
+    parser = parser_of(
+        __doc__,
+        {
+            "--model": ("facerts-small", "name or file"),
+            "--crops": (2000, "number of crops to score"),
+            "--photos": (str, "photos to score, instead of crops"),
+            "--yunet": (Path, "file of the detector, for --photos"),
+            "--scrfd": (Path, "file of the detector of the loop, for --photos"),
+            "--insightface": (str, "Python interpreter with insightface, to compare with its own loop"),
+            "--memory": (int, "number of crops to score while watching memory, instead of measuring speed"),
+        },
+        rounds=5,
     )
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
-        if options.memory:
-            memory(options, Path(scratch))
-        elif options.photos:
-            photos(options, Path(scratch))
-        else:
-            crops(options, Path(scratch))
+        run = memory if options.memory else photos if options.photos else crops
+        run(options, Path(scratch))
 
 
 def crops(options: argparse.Namespace, scratch: Path) -> None:
@@ -165,36 +158,29 @@ def peer(
     pack = scratch / "models" / "pack"
     pack.mkdir(parents=True)
     shutil.copy(options.scrfd, pack / "detector.onnx")
-    command = [
-        sys.executable,
-        "-m",
-        "facerts",
-        "export",
-        str(load(options.model).embedder.path),
-        "--embedding-only",
-    ]
-    subprocess.run([*command, "--out", str(pack / "recognizer.onnx")], check=True, stdout=subprocess.DEVNULL)
+    keep_embedding(find_model(options.model), pack / "recognizer.onnx")
     listed = scratch / "photos.json"
     listed.write_text(json.dumps([os.path.abspath(path) for path in paths]))
     with subprocess.Popen(
-        [options.insightface, "-c", INSIGHTFACE, str(pack), str(listed)],
+        [options.insightface, "-c", INSIGHTFACE, str(scratch), str(listed)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
         cwd=scratch,
     ) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        while process.stdout.readline().strip() != "ready":
-            pass
+        asked, answers = process.stdin, process.stdout
+        assert asked is not None
+        assert answers is not None
+        if not any(line.strip() == "ready" for line in answers):
+            raise SystemExit(f"{options.insightface}: ended without insightface")
 
         def ask() -> list[int]:
-            process.stdin.write("go\n")  # type: ignore[union-attr]
-            process.stdin.flush()  # type: ignore[union-attr]
-            return list(json.loads(process.stdout.readline())[1])  # type: ignore[union-attr]
+            asked.write("go\n")
+            asked.flush()
+            return list(json.loads(answers.readline()))
 
         yield "insightface's FaceAnalysis", ask
-        process.stdin.close()
+        asked.close()
 
 
 def memory(options: argparse.Namespace, scratch: Path) -> None:

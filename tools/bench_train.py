@@ -15,8 +15,6 @@ rate:
 
 For each recipe it prints:
 - images/s;
-- the time of each phase, measured in further steps that synchronize after each phase ("backward" includes the update
-  of the class centers, if they are updated there);
 - peak memory of a few steps, above the memory of the process before the network is built, in a process of its own;
 - the share of the best measured rate of a matrix product. A step counts 6 operations per multiply-add of the network
   and of the computed logits (2 for a frozen network), without recomputation.
@@ -28,11 +26,7 @@ import argparse
 import json
 import os
 import statistics
-import sys
 import time
-from collections import defaultdict
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -51,89 +45,85 @@ from facerts.training.recipe import Recipe, load_recipe
 WARM_UP = 3
 # Cost of the passes: the gradients of inputs and of weights each cost as much as the forward pass.
 FORWARD, BACKWARD = 1, 2
-PHASES = ("network", "loss", "backward", "optimizer")
 
 
 def main() -> None:
     options = read_options()
     # Recipes name files, which the benchmark does not read.
     os.environ.setdefault("FACERTS_DATA", "data")
-    recipes = [load_recipe(options.recipe, [*options.overrides, *options.change])]
-    plain = options.against == "plain"
-    recipes.append(load_recipe(options.recipe if plain else options.against, options.overrides))
-    kinds = (Learner, PlainLearner if plain else Learner)
-    if options.memory_of is not None:
-        print(json.dumps(memory(kinds[options.memory_of], recipes[options.memory_of], options.identities)))
-        return
+    plain, identities = options.against == "plain", options.identities
+    names = [" ".join([options.recipe, *options.change]), "plain loop" if plain else options.against]
+    sources = [
+        (False, options.recipe, [*options.overrides, *options.change]),
+        (plain, options.recipe if plain else options.against, options.overrides),
+    ]
     # First, because a child process inherits the peak memory of its parent.
-    peaks = [in_process(sys.argv[0], [*sys.argv[1:], "--memory-of", str(index)]) for index in (0, 1)]
-    names = [" ".join([recipes[0].name, *options.change]), "plain loop" if plain else recipes[1].name]
-    if threads := recipes[0].compute.threads:
-        torch.set_num_threads(threads)
+    peaks = [in_process(memory, *source, identities) for source in sources]
     # As in our training loop and in conventional ones.
     torch.backends.cudnn.benchmark = True
-    learners = [kind(recipe, options.identities) for kind, recipe in zip(kinds, recipes, strict=True)]
-    times = step_times(learners, options.identities, options.steps)
-    phases = [phase_times(learner, options.identities, max(3, options.steps // 4)) for learner in learners]
-    limit = max_rate(recipes[0], learners[0].device)
-
+    learners = [build_learner(*source, identities) for source in sources]
+    recipes, device = [learner.recipe for learner in learners], learners[0].device
+    times = step_times(learners, identities, options.steps)
+    compared = sorted(ratios(*times))
+    limit = max_rate(recipes[0], device)
     size = recipes[0].optim.batch_size
+    medians = [statistics.median(values) for values in times]
+    result = {
+        "device": str(device),
+        "batch": size,
+        "identities": identities,
+        "product_tflops": limit / 1e12,
+        "learners": [
+            {
+                "name": name,
+                "images_per_s": size / duration,
+                "mib": peak,
+                "share_of_product": size * operations(recipe, identities) / duration / limit,
+            }
+            for name, recipe, duration, peak in zip(names, recipes, medians, peaks, strict=True)
+        ],
+        "ratio": {
+            "median": statistics.median(compared),
+            "quartiles": [compared[len(compared) // 4], compared[(3 * len(compared)) // 4]],
+            "pairs": len(compared),
+        },
+    }
     print(
-        f"{learners[0].device}, {torch.get_num_threads()} threads, batch {size}, {options.identities:,} identities; "
-        f"{machine()}"
+        f"{device}, {torch.get_num_threads()} threads, batch {size}, {identities:,} identities; {machine()}"
     )
     print(f"matrix product: at most {limit / 1e12:.2f} TFLOP/s")
-    measured = []
-    for index, recipe in enumerate(recipes):
-        duration = statistics.median(times[index])
-        share = size * operations(recipe, options.identities) / duration / limit
-        measured.append(
-            {
-                "name": names[index],
-                "images_per_s": size / duration,
-                "phases_s": phases[index],
-                "mib": peaks[index],
-                "share_of_product": share,
-            }
-        )
-        print(f"{names[index]}: median {1000 * duration:.1f} ms per step, {size / duration:.1f} images/s")
-        print("  " + ", ".join(f"{phase} {1000 * value:.1f} ms" for phase, value in phases[index].items()))
-        print(f"  {peaks[index]:,.0f} MiB, {share:.1%} of the matrix product's rate")
+    for learner, recipe, duration in zip(result["learners"], recipes, medians, strict=True):
+        rate = learner["images_per_s"]
+        print(f"{learner['name']}: median {1000 * duration:.1f} ms per step, {rate:.1f} images/s")
+        print(f"  {learner['mib']:,.0f} MiB, {learner['share_of_product']:.1%} of the matrix product's rate")
         if options.images:
-            print(f"  {estimate(recipe, options.images, size / duration, options.price)}")
-    compared = sorted(ratios(*times))
-    low, high = compared[len(compared) // 4], compared[(3 * len(compared)) // 4]
+            print(f"  {estimate(recipe, options.images, rate, options.price)}")
+    low, high = result["ratio"]["quartiles"]
     print(
         f"ratio {names[0]} / {names[1]} over {len(compared)} pairs of steps: "
-        f"median {statistics.median(compared):.4f}, quartiles {low:.4f} to {high:.4f}; "
-        f"ratio of medians {statistics.median(times[0]) / statistics.median(times[1]):.4f}"
+        f"median {result['ratio']['median']:.4f}, quartiles {low:.4f} to {high:.4f}; "
+        f"ratio of medians {medians[0] / medians[1]:.4f}"
     )
     if options.json:
-        result = {
-            "device": str(learners[0].device),
-            "batch": size,
-            "identities": options.identities,
-            "product_tflops": limit / 1e12,
-            "learners": measured,
-            "ratio": {
-                "median": statistics.median(compared),
-                "quartiles": [low, high],
-                "pairs": len(compared),
-            },
-        }
         options.json.write_text(json.dumps(result))
 
 
 def read_options() -> argparse.Namespace:
-    parser = parser_of(__doc__)
-    parser.add_argument("--recipe", default="faces_small_rts", help="Recipe to measure.")
-    parser.add_argument(
-        "--against",
-        default="faces_small_arcface",
-        help='Recipe to compare with, or "plain" for a conventional loop on the network of --recipe.',
+    parser = parser_of(
+        __doc__,
+        {
+            "--recipe": ("faces_small_rts", "recipe to measure"),
+            "--against": (
+                "faces_small_arcface",
+                'recipe to compare with, or "plain" for a conventional loop on the network of --recipe',
+            ),
+            "--identities": (8648, "number of identities"),
+            "--steps": (40, "number of timed steps of each recipe"),
+            "--images": (int, "number of training images, to estimate the duration of a training"),
+            "--price": (float, "price of this machine per hour, to estimate the cost of a training"),
+            "--json": (Path, "file for the numbers"),
+        },
     )
-    parser.add_argument("--identities", type=int, default=8648, help="Number of identities.")
-    parser.add_argument("--steps", type=int, default=40, help="Number of timed steps of each recipe.")
     parser.add_argument(
         "--change",
         action="append",
@@ -142,17 +132,16 @@ def read_options() -> argparse.Namespace:
         help="Change a field of --recipe only; repeatable.",
     )
     parser.add_argument(
-        "--images", type=int, help="Number of training images, to estimate the duration of a training."
-    )
-    parser.add_argument(
-        "--price", type=float, help="Price of this machine per hour, to estimate the cost of a training."
-    )
-    parser.add_argument("--json", type=Path, metavar="PATH", help="File for the numbers.")
-    parser.add_argument("--memory-of", type=int, choices=(0, 1), help=argparse.SUPPRESS)
-    parser.add_argument(
         "overrides", nargs="*", help="Recipe fields to change in both, e.g. backbone.width=0.5."
     )
     return parser.parse_args()
+
+
+def build_learner(plain: bool, recipe: str, overrides: list[str], identities: int) -> Any:
+    loaded = load_recipe(recipe, overrides)
+    if threads := loaded.compute.threads:
+        torch.set_num_threads(threads)
+    return (PlainLearner if plain else Learner)(loaded, identities)
 
 
 def step_times(learners: list[Any], identities: int, steps: int) -> list[list[float]]:
@@ -190,62 +179,12 @@ def synchronize(device: torch.device) -> None:
         torch.cuda.synchronize()
 
 
-def phase_times(learner: Any, identities: int, steps: int) -> dict[str, float]:
-    """Median seconds of each phase of a step; "other" is the rest (copies, checks)."""
-    times: dict[str, list[float]] = defaultdict(list)
-    for step in range(steps + 1):
-        crops, labels = random_batch(learner.recipe, identities, step)
-        with timed(learner) as phases:
-            total = seconds(learner, crops, labels, step)
-        # The first step may compile again.
-        if step:
-            for phase in PHASES:
-                times[phase].append(phases[phase])
-            times["other"].append(total - sum(phases.values()))
-    return {phase: statistics.median(values) for phase, values in times.items()}
-
-
-@contextmanager
-def timed(learner: Any) -> Iterator[dict[str, float]]:
-    """Yield the seconds of each phase, summed over the steps in the block."""
-    phases: dict[str, float] = defaultdict(float)
-    functions = [
-        (learner, "forward", "network"),
-        (learner, "_loss", "loss"),
-        (torch.Tensor, "backward", "backward"),
-        (learner.optimizer, "step", "optimizer"),
-    ]
-    originals = [getattr(owner, name) for owner, name, _ in functions]
-
-    def measured(function: Callable[..., Any], phase: str) -> Callable[..., Any]:
-        def run(*arguments: Any, **options: Any) -> Any:
-            synchronize(learner.device)
-            start = time.perf_counter()
-            result = function(*arguments, **options)
-            synchronize(learner.device)
-            phases[phase] += time.perf_counter() - start
-            return result
-
-        return run
-
-    for (owner, name, phase), original in zip(functions, originals, strict=True):
-        setattr(owner, name, measured(original, phase))
-    try:
-        yield phases
-    finally:
-        for (owner, name, _), original in zip(functions, originals, strict=True):
-            setattr(owner, name, original)
-
-
-def memory(kind: Callable[[Recipe, int], Any], recipe: Recipe, identities: int) -> float:
+def memory(plain: bool, recipe: str, overrides: list[str], identities: int) -> float:
     """Peak memory of a few steps in MiB, above the memory of the process before."""
-    if threads := recipe.compute.threads:
-        torch.set_num_threads(threads)
     before = peak_mib()
-    learner = kind(recipe, identities)
+    learner = build_learner(plain, recipe, overrides, identities)
     for step in range(WARM_UP):
-        crops, labels = random_batch(recipe, identities, step)
-        seconds(learner, crops, labels, step)
+        seconds(learner, *random_batch(learner.recipe, identities, step), step)
     if learner.device.type == "cuda":
         return torch.cuda.max_memory_allocated() / (1 << 20)
     return peak_mib() - before

@@ -1,4 +1,4 @@
-"""Lint the documentation: links, lines, words, commands, names and generated files, without pytest.
+"""Lint the documentation (links, lines, words, commands, names, generated files) and the structure of the package.
 
 python tools/lint.py
 
@@ -18,6 +18,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import lint_structure
 import typer
 import yaml
 from typer.exceptions import TyperException
@@ -66,7 +67,10 @@ def main() -> None:
     ]
     for path, line, message in faults:
         print(f"{path.relative_to(ROOT) if path.is_relative_to(ROOT) else path}:{line}: {message}")
-    sys.exit(1 if faults else 0)
+    structure = lint_structure.faults(ROOT)
+    for problem in structure:
+        print(problem)
+    sys.exit(bool(faults or structure))
 
 
 def pages() -> list[Path]:

@@ -1,4 +1,4 @@
-"""Check the structure of the package: `make check` prints every fault, one a line, and fails if there is any.
+"""The structure of the package, which tools/lint.py checks with the documentation.
 
 Imports point down the floors of docs/architecture.md, without a circle; only training imports PyTorch; metrics need no
 files and no models; no file name and no public class name is used twice; every package is listed for the wheel.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import configparser
-import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -164,9 +163,3 @@ def faults(root: Path) -> list[str]:
     """Every fault in the structure of a repository."""
     package = Package(root)
     return [fault for check in CHECKS for fault in check(package)]
-
-
-if __name__ == "__main__":
-    problems = faults(ROOT)
-    print("\n".join(problems) or "structure: no faults")
-    sys.exit(bool(problems))
