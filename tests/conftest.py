@@ -22,6 +22,7 @@ from hypothesis import settings
 from facerts.datasets.synthetic import draw_face, write_non_faces, write_synthetic_faces
 from facerts.metrics.pair_intervals import share_interval, verification_intervals
 from facerts.metrics.paired import compare_pairs, compare_separations
+from tests.foreign import write_description, write_embedder
 
 # No test may fail for want of speed.
 settings.register_profile("facerts", deadline=None)
@@ -96,6 +97,14 @@ def facerts_data() -> Path:
 def reference_models() -> Path:
     """The reference models beside the real images: FACERTS_MODELS, or ../shared/models."""
     return shared_folder("FACERTS_MODELS", "models", "mobilefacenet.onnx")
+
+
+@pytest.fixture(scope="session")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small embedder whose quality is the brightness of a crop, to be read only."""
+    path = write_embedder(tmp_path_factory.mktemp("model") / "model.onnx", quality=True)
+    write_description(path, quality="output:bright")
+    return path
 
 
 @pytest.fixture(scope="session")

@@ -5,9 +5,25 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from tests.foreign import slow_embedding
 from tests.shipped import write_model
 
 HASH = "0" * 64
+
+
+def blocks(seed: int) -> NDArray[np.uint8]:
+    """A crop of random blocks of the size that the model averages, so that embeddings differ."""
+    small = np.random.default_rng(seed).integers(60, 256, (7, 7, 3), dtype=np.uint8)
+    return small.repeat(16, axis=0).repeat(16, axis=1)
+
+
+def cosine(first: NDArray[np.uint8], second: NDArray[np.uint8]) -> float:
+    """The cosine of two crops, from embeddings that NumPy computes."""
+    left, right = slow_embedding(np.stack([first, second]))
+    return float(left @ right / np.linalg.norm(left) / np.linalg.norm(right))
 
 
 def matching(**changes: Any) -> dict[str, Any]:

@@ -9,24 +9,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from facerts.images import encode_png
 from tests.command import run
-from tests.foreign import slow_embedding, write_description, write_embedder
-from tests.matching import write_matcher
+from tests.foreign import write_description, write_embedder
+from tests.matching import blocks, cosine, write_matcher
 
 Captured = pytest.CaptureFixture[str]
-
-
-def blocks(seed: int) -> NDArray[np.uint8]:
-    small = np.random.default_rng(seed).integers(60, 256, (7, 7, 3), dtype=np.uint8)
-    return small.repeat(16, axis=0).repeat(16, axis=1)
-
-
-def cosine(first: NDArray[np.uint8], second: NDArray[np.uint8]) -> float:
-    one, other = slow_embedding(np.stack([first, second]))
-    return float(one @ other / np.linalg.norm(one) / np.linalg.norm(other))
 
 
 # Blocks that are unlike those of seed 0, and a mixture that is like them but no copy.

@@ -21,7 +21,6 @@ from facerts.hub import fetch
 from facerts.images import encode_png
 from tests.command import run
 from tests.detectors import write_yunet
-from tests.foreign import write_description, write_embedder
 
 Pixels = NDArray[np.uint8]
 
@@ -31,13 +30,6 @@ def photo(height: int = 96, width: int = 128) -> Pixels:
     image = np.zeros((height, width, 3), dtype=np.uint8)
     image[32:64, 32:64, 0] = 255
     return image
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = write_embedder(tmp_path_factory.mktemp("model") / "m.onnx", quality=True)
-    write_description(path, quality="output:bright")
-    return path
 
 
 @pytest.fixture

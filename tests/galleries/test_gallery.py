@@ -54,9 +54,7 @@ def faces_of(embedding: NDArray[np.float32]) -> list[ScoredFace]:
 
 
 @pytest.fixture(scope="module")
-def scorer(tmp_path_factory: pytest.TempPathFactory) -> Scorer:
-    model = write_embedder(tmp_path_factory.mktemp("model") / "model.onnx", quality=True)
-    write_description(model, quality="output:bright")
+def scorer(model: Path) -> Scorer:
     return facerts.load(model, detector="none")
 
 

@@ -43,17 +43,6 @@ class Grid:
 
 
 @pytest.fixture
-def model(tmp_path: Path) -> Path:
-    path = write_embedder(tmp_path / "model.onnx", quality=True)
-    write_description(
-        path,
-        quality="output:bright",
-        thresholds={"0.95": {"quality": 0.0, "data_sha256": "0" * 64}},
-    )
-    return path
-
-
-@pytest.fixture
 def detector_calls(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """The arguments of `open_detector`, which is replaced by one that returns `Grid`."""
     calls: list[dict[str, Any]] = []

@@ -29,7 +29,6 @@ from facerts.integrations.ray import OBJECT_STORE_BYTES, BlockScorer, Workers, i
 from facerts.scoring import Copies, Job, Scorer, Task, load, run_job
 from facerts.version import __version__
 from tests.command import run
-from tests.foreign import write_description, write_embedder
 
 BLOCK_SIZE = 40
 NO_RAY = "Ray is not installed: pip install 'facerts[ray]'"
@@ -63,13 +62,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (root / f"{number:03d}.jpg").write_bytes(encode_jpeg(draw_face(number, 0)))
     (root / "100.jpg").write_bytes(b"\xff\xd8 cut")
     return root
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = write_embedder(tmp_path_factory.mktemp("model") / "m.onnx")
-    write_description(path)
-    return path
 
 
 @pytest.fixture(scope="module")

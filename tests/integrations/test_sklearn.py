@@ -31,15 +31,6 @@ Crops = NDArray[np.uint8]
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = write_embedder(tmp_path_factory.mktemp("model") / "model.onnx", quality=True)
-    write_description(
-        path, quality="output:bright", thresholds={"0.95": {"quality": 0.0, "data_sha256": "0" * 64}}
-    )
-    return path
-
-
-@pytest.fixture(scope="module")
 def faces() -> tuple[Crops, NDArray[np.str_]]:
     """Six images of each of four people, and the names of the people."""
     crops = np.stack([draw_face(person, number) for person in range(4) for number in range(6)])

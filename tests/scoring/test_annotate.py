@@ -16,7 +16,6 @@ from facerts.images import encode_jpeg, encode_png, read
 from facerts.scoring import Row
 from facerts.scoring.annotate import label
 from tests.command import run
-from tests.foreign import write_description, write_embedder
 
 Pixels = NDArray[np.uint8]
 GREEN, RED, BLUE = (0, 158, 115), (213, 94, 0), (0, 114, 178)
@@ -123,13 +122,6 @@ def test_every_kind_of_input_gives_the_same(tmp_path: Path) -> None:
     np.testing.assert_array_equal(facerts.annotate(image[..., ::-1], [FACE], color="BGR"), expected)
     with pytest.raises(ImageError, match=r"nope\.jpg: cannot be read"):
         facerts.annotate("nope.jpg", [FACE])
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = write_embedder(tmp_path_factory.mktemp("model") / "m.onnx", quality=True)
-    write_description(path, quality="output:bright")
-    return path
 
 
 def names(folder: Path) -> list[str]:

@@ -14,18 +14,10 @@ from facerts.datasets.synthetic import draw_face
 from facerts.images import encode_png, fit_crop
 from facerts.integrations.sklearn import FaceEmbedder
 from tests.command import run
-from tests.foreign import write_description, write_embedder
 
 
 def face(height: int, width: int) -> NDArray[np.uint8]:
     return np.asarray(cv2.resize(draw_face(0, 0), (width, height)), dtype=np.uint8)
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = write_embedder(tmp_path_factory.mktemp("model") / "m.onnx", quality=True)
-    write_description(path, quality="output:bright")
-    return path
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,6 @@ from facerts.datasets.synthetic import draw_face
 from facerts.errors import DataError, Error
 from facerts.images import encode_jpeg
 from facerts.scoring import Copies, Job, Scorer, Task, load, run_job
-from tests.foreign import write_description, write_embedder
 
 
 @pytest.fixture(scope="module")
@@ -35,9 +34,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def scorer(tmp_path_factory: pytest.TempPathFactory) -> Scorer:
-    model = write_embedder(tmp_path_factory.mktemp("model") / "m.onnx")
-    write_description(model)
+def scorer(model: Path) -> Scorer:
     return load(model, threads=1, batch_size=4)
 
 
@@ -273,9 +270,7 @@ main()
 
 
 @pytest.mark.slow
-def test_a_killed_command_can_be_resumed(folder: Path, tmp_path: Path) -> None:
-    model = write_embedder(tmp_path / "m.onnx")
-    write_description(model)
+def test_a_killed_command_can_be_resumed(folder: Path, model: Path, tmp_path: Path) -> None:
     command = ["score", str(folder), "--model", str(model), "--batch-size", "4", "--out"]
     whole = [sys.executable, "-c", KILLED.replace("0.3", "0"), *command, str(tmp_path / "whole.parquet")]
     subprocess.run(whole, check=False, capture_output=True)

@@ -19,15 +19,12 @@ from facerts.images.corruptions import degrade
 from facerts.scoring import Row, Scorer, reasons
 from facerts.scoring.blocks import Block, read_rows, write_block
 from facerts.scoring.reasons import crop_reasons, detection_reasons, share_outside
-from tests.foreign import write_description, write_embedder
 
 DOCS = Path(__file__).parents[2] / "docs"
 
 
 @pytest.fixture
-def scorer(tmp_path: Path) -> Scorer:
-    model = write_embedder(tmp_path / "model.onnx")
-    write_description(model)
+def scorer(model: Path) -> Scorer:
     return facerts.load(model)
 
 

@@ -16,8 +16,8 @@ from facerts.errors import ModelError
 from facerts.images import encode_png
 from facerts.images.align import TEMPLATE
 from facerts.scoring import Scorer
-from tests.foreign import slow_embedding, write_description, write_embedder
-from tests.matching import matching, write_matcher
+from tests.foreign import write_description, write_embedder
+from tests.matching import blocks, cosine, matching, write_matcher
 from tests.serving.conftest import BrightSquares, photo
 
 
@@ -30,16 +30,6 @@ def scorer(tmp_path_factory: pytest.TempPathFactory) -> Scorer:
 
 def noise(seed: int, low: int = 60) -> NDArray[np.uint8]:
     return np.random.default_rng(seed).integers(low, 256, (112, 112, 3), dtype=np.uint8)
-
-
-def blocks(seed: int) -> NDArray[np.uint8]:
-    """Random blocks of the size that the model averages, so that embeddings differ."""
-    return noise(seed)[:7, :7].repeat(16, axis=0).repeat(16, axis=1)
-
-
-def cosine(first: NDArray[np.uint8], second: NDArray[np.uint8]) -> float:
-    left, right = slow_embedding(np.stack([first, second]))
-    return float(left @ right / np.linalg.norm(left) / np.linalg.norm(right))
 
 
 def brightness(crop: NDArray[np.uint8]) -> float:

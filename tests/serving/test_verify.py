@@ -6,16 +6,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import httpx
-import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 import facerts
 from facerts.errors import ModelError
 from facerts.images import encode_png
 from facerts.scoring import Scorer
 from facerts.serving import Settings, build
-from tests.matching import write_matcher
+from tests.matching import blocks, write_matcher
 from tests.serving.conftest import BrightSquares, crop, metric, photo, post, problem, running
 
 
@@ -29,11 +27,6 @@ def matcher(tmp_path_factory: pytest.TempPathFactory) -> Scorer:
 def client(matcher: Scorer) -> Iterator[httpx.Client]:
     with running(matcher, Settings()) as client:
         yield client
-
-
-def blocks(seed: int) -> NDArray[np.uint8]:
-    small = np.random.default_rng(seed).integers(60, 256, (7, 7, 3), dtype=np.uint8)
-    return small.repeat(16, axis=0).repeat(16, axis=1)
 
 
 def verify(client: httpx.Client, *images: bytes, **options: Any) -> httpx.Response:

@@ -1,4 +1,4 @@
-"""What the tests of commands share."""
+"""What the tests of integrations share."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from tests.foreign import write_description, write_embedder
 
 @pytest.fixture(scope="session")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A small embedder with a quality, to be read only."""
+    """A small embedder with a quality and a threshold, to be read only."""
     path = write_embedder(tmp_path_factory.mktemp("model") / "model.onnx", quality=True)
-    write_description(path, quality="output:bright")
+    thresholds = {"0.95": {"quality": 0.0, "data_sha256": "0" * 64}}
+    write_description(path, quality="output:bright", thresholds=thresholds)
     return path
