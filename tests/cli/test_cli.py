@@ -98,28 +98,6 @@ def test_pack_inspect_unpack_by_command(
     assert run("data", "pack", tmp_path / "again", "--out", tmp_path / "less") == 1
 
 
-def test_lfw_becomes_a_bin_set(tmp_path: Path) -> None:
-    folder = tmp_path / "lfw"
-    lines = ["10\t1"]
-    for number in range(20):
-        person = folder / f"P{number}"
-        person.mkdir(parents=True)
-        for image in (1, 2):
-            face = encode_png(draw_face(number, image))
-            (person / f"P{number}_{image:04d}.jpg").write_bytes(face)
-    for fold in range(10):
-        lines += [f"P{fold}\t1\t2", f"P{fold}\t1\tP{fold + 10}\t2"]
-    (folder / "pairs.txt").write_text("\n".join(lines))
-    assert run("data", "bin", folder, "--out", tmp_path / "lfw.bin") == 0
-    from facerts.benchmarks import open_benchmark
-
-    original, copy = open_benchmark(folder), open_benchmark(tmp_path / "lfw.bin")
-    assert copy.same.tolist() == original.same.tolist()
-    assert copy.folds.tolist() == original.folds.tolist()
-    for one, other in zip(original.pairs.reshape(-1), copy.pairs.reshape(-1), strict=True):
-        assert original.images.read(int(one)) == copy.images.read(int(other))
-
-
 @pytest.mark.slow
 def test_doctor_lists_installed_packages(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("doctor", "--json") == 0

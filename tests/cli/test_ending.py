@@ -23,17 +23,6 @@ from tests.command import run
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture
-def images(tmp_path: Path) -> Path:
-    """Two people with two images each."""
-    for identity in range(2):
-        folder = tmp_path / "faces" / f"person_{identity}"
-        folder.mkdir(parents=True)
-        for number in range(2):
-            (folder / f"{number}.png").write_bytes(encode_png(draw_face(identity, number)))
-    return tmp_path / "faces"
-
-
 def run_process(*arguments: str | Path, max_file_size: int | None = None) -> subprocess.CompletedProcess[str]:
     """Run a command in a process that cannot write larger files, as on a full disk."""
 
@@ -109,16 +98,16 @@ def test_a_traceback_is_shown_on_request(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_full_disk_gives_a_message(model: Path, images: Path, tmp_path: Path) -> None:
+def test_a_full_disk_gives_a_message(model: Path, drawn_faces: Path, tmp_path: Path) -> None:
     for out, command in {
-        "rows.csv": ["score", images, "--model", model],
-        "rows.parquet": ["score", images, "--model", model],
-        "embeddings.npz": ["embed", images, "--model", model],
-        "records": ["data", "pack", images],
-        "shards": ["data", "pack", images, "--format", "tar"],
-        "folder": ["data", "unpack", images],
-        "once": ["data", "dedup", images],
-        "shuffled.tar": ["data", "shuffle", images],
+        "rows.csv": ["score", drawn_faces, "--model", model],
+        "rows.parquet": ["score", drawn_faces, "--model", model],
+        "embeddings.npz": ["embed", drawn_faces, "--model", model],
+        "records": ["data", "pack", drawn_faces],
+        "shards": ["data", "pack", drawn_faces, "--format", "tar"],
+        "folder": ["data", "unpack", drawn_faces],
+        "once": ["data", "dedup", drawn_faces],
+        "shuffled.tar": ["data", "shuffle", drawn_faces],
     }.items():
         process = run_process(*command, "--out", tmp_path / out, max_file_size=100)
         assert process.returncode == 2, (out, process.stderr)
@@ -135,7 +124,7 @@ def test_a_full_disk_gives_a_message(model: Path, images: Path, tmp_path: Path) 
 def test_an_unwritable_path_gives_a_message(
     under: str,
     model: Path,
-    images: Path,
+    drawn_faces: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -150,13 +139,13 @@ def test_an_unwritable_path_gives_a_message(
 
         monkeypatch.setattr(Path, "mkdir", refuse)
     for out, command in {
-        "rows.csv": ["score", images, "--model", model],
-        "embeddings.npz": ["embed", images, "--model", model],
-        "records": ["data", "pack", images],
-        "folder": ["data", "unpack", images],
-        "parts": ["data", "merge", images],
-        "deep/once": ["data", "dedup", images],
-        "set.tar": ["data", "shuffle", images],
+        "rows.csv": ["score", drawn_faces, "--model", model],
+        "embeddings.npz": ["embed", drawn_faces, "--model", model],
+        "records": ["data", "pack", drawn_faces],
+        "folder": ["data", "unpack", drawn_faces],
+        "parts": ["data", "merge", drawn_faces],
+        "deep/once": ["data", "dedup", drawn_faces],
+        "set.tar": ["data", "shuffle", drawn_faces],
     }.items():
         assert run(*command, "--out", home / out) == 2, out
         message = capsys.readouterr().err

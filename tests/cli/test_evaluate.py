@@ -258,6 +258,14 @@ def test_embeddings_computed_elsewhere_give_the_models_numbers(
             assert point["value"] == pytest.approx(other["tar_at_far"][far]["value"], abs=1e-6)
 
 
+def test_lfw_becomes_a_bin_set(home: Path, tmp_path: Path) -> None:
+    assert run("data", "bin", home / "lfw", "--out", tmp_path / "lfw.bin") == 0
+    original, copy = open_benchmark(home / "lfw"), open_benchmark(tmp_path / "lfw.bin")
+    assert (copy.same.tolist(), copy.folds.tolist()) == (original.same.tolist(), original.folds.tolist())
+    pairs = zip(original.pairs.ravel().tolist(), copy.pairs.ravel().tolist(), strict=True)
+    assert all(original.images.read(one) == copy.images.read(other) for one, other in pairs)
+
+
 @pytest.fixture(scope="module")
 def results(home: Path, non_faces: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     folder = tmp_path_factory.mktemp("results")

@@ -6,9 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from facerts.cli.app import build_app
 from facerts.datasets.synthetic import write_synthetic_faces
 from facerts.embedding import load_embedder
 from tests.command import run
@@ -22,12 +20,6 @@ def models(tmp_path: Path) -> tuple[str, ...]:
     theirs = write_embedder(tmp_path / "theirs.onnx")
     write_description(theirs)
     return "--model", str(theirs), "--quality", str(write_model(tmp_path / "ours.onnx"))
-
-
-def test_the_help_shows_methods_and_graft() -> None:
-    shown = CliRunner().invoke(build_app(), ["posthoc", "--help"]).output
-    assert "METHOD" in shown
-    assert "graft" in shown
 
 
 def test_any_other_word_is_a_method(capsys: pytest.CaptureFixture[str]) -> None:

@@ -137,19 +137,3 @@ def test_what_a_new_user_may_try_is_answered(
     for options in (("--resume",), ("--engine", "ray"), ("--resume", "--out", "-")):
         assert run("score", "empty", "--model", model, *options) == 2
         assert "require --out FILE" in " ".join(capsys.readouterr().err.split())
-
-
-def test_a_file_of_another_format_is_named_whatever_its_suffix(
-    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for content, kind in (
-        (b"\0\0\0\x18ftypheic\0\0\0\0", "HEIC"),
-        (b"\0\0\0\x18ftypmif1\0\0\0\0", "HEIC"),
-        (b"\0\0\0\x18ftypavif\0\0\0\0", "AVIF"),
-        (b"II*\0\0\0", "TIFF"),
-        (b"MM\0*\0\0", "TIFF"),
-        (b"%PDF-1.7", "PDF"),
-    ):
-        (tmp_path / "a.jpg").write_bytes(content)
-        assert run("score", tmp_path / "a.jpg", "--model", model) == 1
-        assert f"{kind} is not read; convert it to JPEG or PNG" in capsys.readouterr().out

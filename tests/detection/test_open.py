@@ -1,20 +1,27 @@
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
+import cv2
 import numpy as np
 import pytest
 import skimage.data
+from numpy.typing import NDArray
 
 import facerts
-from facerts.detection import SCRFD, Detector, YuNet, open_detector, open_face_finder
+from facerts.detection import SCRFD, YuNet, open_detector, open_face_finder
 from facerts.errors import Error, ModelError
 from facerts.hub.fetch import pull
 from tests.detectors import write_scrfd, write_yunet
 from tests.foreign import write_description, write_embedder
 
 YUNET = "face_detection_yunet_2023mar.onnx"
+Kind = Callable[..., SCRFD | YuNet]
+KINDS = pytest.mark.parametrize(("kind", "write"), [(SCRFD, write_scrfd), (YuNet, write_yunet)])
 
 
 @pytest.fixture(autouse=True)
@@ -42,16 +49,68 @@ def test_detectors_need_a_model(tmp_path: Path) -> None:
         open_face_finder("yunett")
 
 
-@pytest.mark.parametrize(("kind", "write"), [(SCRFD, write_scrfd), (YuNet, write_yunet)])
-def test_settings_reach_the_detector(
-    tmp_path: Path, kind: Callable[..., Detector], write: Callable[[Path], Path]
-) -> None:
+@KINDS
+def test_settings_reach_the_detector(tmp_path: Path, kind: Kind, write: Callable[..., Path]) -> None:
     model = write(tmp_path / "m.onnx")
+    identities = set()
     for options in ({}, {"threshold": 0.9}, {"size": 320}, {"threshold": 0.2, "size": 96}):
         detector = open_detector(model, **options)  # type: ignore[arg-type]
-        assert detector.identity == kind(model, **options).identity
-    with pytest.raises(ModelError, match="has no NoSuchProvider here"):
-        open_detector(model, providers=["NoSuchProvider"])
+        assert detector.identity == kind(model, **options, threads=2).identity
+        assert hashlib.sha256(model.read_bytes()).hexdigest() in detector.identity
+        identities.add(detector.identity)
+    # It covers all that detections depend on.
+    assert len({*identities, kind(write(tmp_path / "other.onnx", sides=(96, 96))).identity}) == 5
+    default = {"threshold": 0.5, "size": 640} if kind is SCRFD else {"threshold": 0.6, "size": 1024}
+    assert kind(model, **default).identity in identities
+    for opened in (open_detector, kind):
+        with pytest.raises(ModelError, match="has no NoSuchProvider here"):
+            opened(model, providers=["NoSuchProvider"])
+
+
+@KINDS
+def test_threads_can_share_a_detector(tmp_path: Path, kind: Kind, write: Callable[..., Path]) -> None:
+    detector = kind(write(tmp_path / "m.onnx"), threads=1, threshold=0.3, size=160)
+    squares = np.random.default_rng(0).integers(0, 256, (24, 16, 24, 3), dtype=np.uint8)
+    images = [squares[row].repeat(8, axis=0).repeat(8, axis=1)[: 128 - row] for row in range(24)]
+
+    def detect(image: NDArray[np.uint8]) -> list[tuple[float, ...]]:
+        return [(*face.box, *face.points.ravel(), face.score) for face in detector(image)]
+
+    alone = [detect(image) for image in images]
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(detect, images)) == alone
+    assert all(alone)
+
+
+@KINDS
+def test_files_that_are_not_detectors_are_refused(
+    tmp_path: Path, kind: Kind, write: Callable[..., Path]
+) -> None:
+    (tmp_path / "text.onnx").write_text("hello")
+    (tmp_path / "empty.onnx").write_bytes(b"")
+    for name, message in (
+        ("text.onnx", r"text\.onnx: ONNX Runtime cannot load it"),
+        ("empty.onnx", r"empty\.onnx: ONNX Runtime cannot load it"),
+        ("gone.onnx", r"gone\.onnx: no such (model file|detector model)"),
+    ):
+        with pytest.raises(ModelError, match=message):
+            kind(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("kind", "write", "form", "message"),
+    [
+        (SCRFD, write_scrfd, {"not_a_number": True}, "scores of stride 8 are not finite"),
+        (YuNet, write_yunet, {"level": np.nan}, "scores are not finite"),
+        (YuNet, write_yunet, {"largest": 1e4}, "boxes or points are not finite"),
+    ],
+)
+def test_outputs_that_are_not_finite_are_refused(
+    tmp_path: Path, kind: Kind, write: Callable[..., Path], form: dict[str, Any], message: str
+) -> None:
+    detector = kind(write(tmp_path / "m.onnx", **form), size=160)
+    with pytest.raises(ModelError, match=rf"m\.onnx: {message}"):
+        detector(np.random.default_rng(0).integers(0, 256, (64, 64, 3), dtype=np.uint8))
 
 
 def test_load_passes_the_providers_to_the_detector(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,6 +142,23 @@ def test_photos_are_scored_with_the_detector_of_a_pack(tmp_path: Path) -> None:
     assert [row.reason for row in rows] == [None, "no face found"]
     assert rows[0].box == pytest.approx([320, 160, 352, 192])
     assert rows[0].det_score == pytest.approx(1)
+
+
+@pytest.mark.parametrize(("kind", "file"), [(SCRFD, "scrfd_500m_kps.onnx"), (YuNet, YUNET)])
+def test_the_astronauts_face_is_found(reference_models: Path, kind: Kind, file: str) -> None:
+    detector = kind(reference_models / file, threads=1)
+    photo = np.ascontiguousarray(skimage.data.astronaut())
+    gray = np.repeat(cv2.cvtColor(photo, cv2.COLOR_RGB2GRAY)[..., None], 3, axis=2).astype(np.uint8)
+    for image in (photo, gray):
+        (face,) = detector(image)
+        np.testing.assert_allclose(face.box, [178, 63, 268, 176], atol=15)
+        assert face.score > 0.7
+        eyes, mouth = face.points[:2], face.points[3:]
+        assert eyes[0, 0] < eyes[1, 0]
+        assert mouth[0, 0] < mouth[1, 0]
+        assert eyes[:, 1].max() < face.points[2, 1] < mouth[:, 1].min()
+    for level, shape in ((128, (200, 300, 3)), (0, (1, 1, 3))):
+        assert detector(np.full(shape, level, dtype=np.uint8)) == []
 
 
 def test_once_downloaded_yunet_needs_no_file(reference_models: Path) -> None:

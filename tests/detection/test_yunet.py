@@ -1,8 +1,6 @@
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
@@ -15,7 +13,7 @@ from onnx import TensorProto, helper, save
 
 from facerts.datasets import open_images
 from facerts.datasets.synthetic import draw_face
-from facerts.detection import Detection, Detector, YuNet
+from facerts.detection import Detection, YuNet
 from facerts.errors import ModelError
 from facerts.images import decode
 from tests.detectors import write_scrfd, write_yunet
@@ -122,36 +120,12 @@ def test_each_side_is_rescaled_by_its_own_factor(model: Path) -> None:
     assert sorted(lefts) == pytest.approx(sorted(expected[:, 4] * 333 / 160), abs=0.01)
 
 
-def test_threads_can_share_a_detector(model: Path) -> None:
-    detector = YuNet(model, threads=1, threshold=0.3)
-    images = [draw_squares(60 + 9 * seed, 200 - 7 * seed, seed) for seed in range(24)]
-
-    def detect(image: Image) -> list[tuple[float, ...]]:
-        return [(*face.box, *face.points.ravel(), face.score) for face in detector(image)]
-
-    alone = [detect(image) for image in images]
-    with ThreadPoolExecutor(4) as pool:
-        assert list(pool.map(detect, images)) == alone
-    assert all(alone)
-
-
 def test_the_requested_threads_and_providers_are_used(model: Path) -> None:
     session = YuNet(model, threads=3, providers=["CPUExecutionProvider"])._session
     assert session.get_session_options().intra_op_num_threads == 3
     # Otherwise memory would grow with the number of different photo sizes.
     assert not session.get_session_options().enable_mem_pattern
     assert session.get_providers() == ["CPUExecutionProvider"]
-    with pytest.raises(ModelError, match="has no NoSuchProvider here"):
-        YuNet(model, providers=["NoSuchProvider"])
-
-
-def test_the_identity_covers_all_that_detections_depend_on(tmp_path: Path, model: Path) -> None:
-    other = write_yunet(tmp_path / "m.onnx", sides=(96, 96))
-    detectors = [YuNet(model), YuNet(model, threshold=0.4), YuNet(model, size=320), YuNet(other)]
-    assert len({detector.identity for detector in detectors}) == 4
-    assert YuNet(model, threshold=0.6, size=1024, threads=2).identity == detectors[0].identity
-    digest = hashlib.sha256(model.read_bytes()).hexdigest()
-    assert digest in detectors[0].identity
 
 
 def write_older(path: Path) -> Path:
@@ -182,34 +156,9 @@ def test_other_networks_are_refused_with_the_expected_interface(tmp_path: Path, 
         YuNet(write(tmp_path / "m.onnx"))
 
 
-def test_files_and_outputs_that_are_not_detectors_are_refused(tmp_path: Path) -> None:
-    (tmp_path / "text.onnx").write_text("hello")
-    (tmp_path / "empty.onnx").write_bytes(b"")
-    for name in ("text.onnx", "empty.onnx"):
-        with pytest.raises(ModelError, match=rf"{name}: ONNX Runtime cannot load it"):
-            YuNet(tmp_path / name)
-    with pytest.raises(ModelError, match=r"gone\.onnx: no such detector model"):
-        YuNet(tmp_path / "gone.onnx")
-    with pytest.raises(ModelError, match="cannot be read"):
-        YuNet(tmp_path)
-    unusable = (
-        ({"level": np.nan}, "scores are not finite"),
-        ({"largest": 1e4}, "boxes or points are not finite"),
-    )
-    for form, words in unusable:
-        detector = YuNet(write_yunet(tmp_path / "m.onnx", **form))  # type: ignore[arg-type]
-        with pytest.raises(ModelError, match=rf"m\.onnx: {words}"):
-            detector(draw_squares(64, 64))
-
-
 @pytest.fixture(scope="module")
 def published(reference_models: Path) -> Path:
     return reference_models / "face_detection_yunet_2023mar.onnx"
-
-
-@pytest.fixture(scope="module")
-def yunet(published: Path) -> Detector:
-    return YuNet(published, threads=1)
 
 
 def sample_images() -> Iterator[tuple[str, Image, int]]:
@@ -255,16 +204,3 @@ def test_on_real_photos_it_finds_the_same_faces_as_opencv(
         image = decode(source.read(index), where=source.location(index))
         faces += assert_as_in_opencv(published, detector(image), image, 0.6)
     assert faces >= len(source)
-
-
-def test_the_astronauts_face_is_found(yunet: Detector) -> None:
-    (face,) = yunet(np.ascontiguousarray(skimage.data.astronaut()))
-    left, top, right, bottom = face.box
-    np.testing.assert_allclose([left, top, right, bottom], [178, 63, 268, 176], atol=10)
-    assert face.score > 0.8
-    eyes, mouth = face.points[:2], face.points[3:]
-    assert eyes[0, 0] < eyes[1, 0]
-    assert mouth[0, 0] < mouth[1, 0]
-    assert eyes[:, 1].max() < face.points[2, 1] < mouth[:, 1].min()
-    assert yunet(np.full((200, 300, 3), 128, dtype=np.uint8)) == []
-    assert yunet(np.zeros((1, 1, 3), dtype=np.uint8)) == []

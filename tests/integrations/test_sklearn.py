@@ -20,11 +20,10 @@ from sklearn.utils.estimator_checks import check_estimator
 
 import facerts
 from facerts.datasets.synthetic import draw_face
-from facerts.detection import Detection
 from facerts.errors import Error, ImageError, ModelError
 from facerts.images import encode_png
-from facerts.images.align import TEMPLATE
 from facerts.integrations.sklearn import FaceEmbedder
+from tests.detectors import TwoFaces
 from tests.foreign import SIZE, slow_embedding, write_description, write_embedder
 
 Crops = NDArray[np.uint8]
@@ -194,27 +193,13 @@ def test_an_invalid_parameter_is_named_by_fit(model: Path, faces: Any) -> None:
             FaceEmbedder(model).set_params(**{name: "coulmn"}).fit(faces[0])
 
 
-class Halves:
-    """A detector that finds the two halves of a wide image, right half first, and nothing in others."""
-
-    identity = "halves"
-
-    def __call__(self, image: Crops) -> list[Detection]:
-        if image.shape[1] != 224:
-            return []
-        return [
-            Detection(np.array([left, 0.0, left + 112, 112]), TEMPLATE + np.array([left, 0]), 0.9)
-            for left in (112.0, 0.0)
-        ]
-
-
 def test_the_largest_face_of_a_photo_is_embedded(
     model: Path, faces: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     crops = faces[0]
     embedder = FaceEmbedder(model, unreadable="nan")
-    monkeypatch.setattr(embedder.scorer, "detector", Halves())
-    photo = np.concatenate([crops[0], crops[7]], axis=1)
+    monkeypatch.setattr(embedder.scorer, "detector", TwoFaces())
+    photo = np.concatenate([crops[7], crops[0]], axis=1)
     table = embedder.transform([photo, crops[0]])
     np.testing.assert_allclose(table[0], facerts.load(model).embed(crops[7:8]).embedding[0], atol=1e-6)
     assert np.isnan(table[1]).all()

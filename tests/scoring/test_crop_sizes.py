@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 import facerts
 from facerts.datasets.synthetic import draw_face
+from facerts.errors import ImageError
 from facerts.images import encode_png, fit_crop
 from facerts.integrations.sklearn import FaceEmbedder
 from tests.command import run
@@ -42,6 +43,10 @@ def test_a_square_of_another_size_is_refused_with_advice_or_resized(model: Path)
         )
         (row,), (expected,) = resizing.score(image), facerts.load(model).score(fit_crop(image))
         assert (row.quality, row.error) == (expected.quality, None)
+        embeddings = [resizing.embed([given]).embedding for given in (image, fit_crop(image))]
+        np.testing.assert_array_equal(*embeddings)
+        with pytest.raises(ImageError, match=f"image 0: {side} x {side} pixels are not an aligned crop"):
+            aligned.embed([image])
     # An image that is not square is never a crop.
     for scorer in (aligned, resizing):
         (row,) = scorer.score(face(112, 150))

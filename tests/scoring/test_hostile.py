@@ -5,9 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
-import struct
 import tarfile
-import zlib
 from pathlib import Path
 
 import pyarrow.parquet
@@ -16,19 +14,9 @@ import pytest
 from facerts.datasets.synthetic import draw_face
 from facerts.images import encode_jpeg, encode_png
 from tests.command import run
+from tests.hostile.images import png, png_header
 
 FACE = encode_jpeg(draw_face(0, 0))
-
-
-def huge_png() -> bytes:
-    """A header of 30,000 x 30,000 pixels with almost no data."""
-
-    def chunk(kind: bytes, data: bytes) -> bytes:
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-
-    header = struct.pack(">IIBBBBB", 30_000, 30_000, 8, 2, 0, 0, 0)
-    chunks = chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"")) + chunk(b"IEND", b"")
-    return b"\x89PNG\r\n\x1a\n" + chunks
 
 
 # Name, contents, and a part of the error in the row; None for an image that is scored.
@@ -37,7 +25,7 @@ FILES = [
     ("zero.jpg", b"", "empty"),
     ("text.jpg", b"not an image", "not a JPEG"),
     ("a_png.jpg", encode_png(draw_face(1, 0)), None),
-    ("huge.png", huge_png(), "30000 x 30000 pixels are more"),
+    ("huge.png", png(png_header(30_000, 30_000)), "30000 x 30000 pixels are more"),
     ("pickle.webp", b"\x80\x04\x95", "not a JPEG"),
     ("with\nnewline.jpg", FACE, None),
     ('qu"ote, comma.jpg', FACE, None),

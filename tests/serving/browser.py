@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import shutil
@@ -101,13 +100,6 @@ class Tab:
             for node in nodes
             if not node["ignored"]
         ]
-
-    def shoot(self, path: Path, *, width: int = 1280, height: int = 900, dark: bool = False) -> None:
-        """An image of the whole page."""
-        self.size(width, height)
-        self.scheme("dark" if dark else "light")
-        shot = self.call("Page.captureScreenshot", captureBeyondViewport=True)["data"]
-        path.write_bytes(base64.b64decode(shot))
 
     def size(self, width: int, height: int = 900, *, mobile: bool = False) -> None:
         """Set the size of the window."""

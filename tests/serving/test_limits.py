@@ -22,6 +22,7 @@ from facerts.scoring import Scorer
 from facerts.serving import Settings, listen
 from facerts.serving.body_limits import BodyLimits
 from facerts.serving.error_responses import RequestError
+from tests.hostile.images import GRAY, chunk, png, png_header
 from tests.matching import write_matcher
 from tests.serving.conftest import (
     Wrapped,
@@ -55,15 +56,9 @@ def parse(response: bytes) -> tuple[int, dict[str, str], dict[str, Any]]:
     return int(first.split()[1]), headers, json.loads(body)
 
 
-def png(width: int, height: int, data: bytes) -> bytes:
+def bits(width: int, height: int, data: bytes) -> bytes:
     """A PNG of one bit for each pixel."""
-
-    def chunk(kind: bytes, content: bytes) -> bytes:
-        check = zlib.crc32(kind + content)
-        return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", check)
-
-    header = struct.pack(">IIBBBBB", width, height, 1, 0, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", data) + chunk(b"IEND", b"")
+    return png(png_header(width, height, depth=1, color=GRAY), chunk(b"IDAT", data))
 
 
 def too_large(response: bytes) -> None:
@@ -139,9 +134,9 @@ def test_images_are_counted(small: httpx.Client) -> None:
 
 def test_images_with_too_many_pixels_are_refused_by_their_header(small: httpx.Client) -> None:
     for data in (
-        png(30_000, 30_000, b""),
-        png(2**31 - 1, 2**31 - 1, b""),
-        png(201, 200, zlib.compress(bytes(26 * 200))),
+        bits(30_000, 30_000, b""),
+        bits(2**31 - 1, 2**31 - 1, b""),
+        bits(201, 200, zlib.compress(bytes(26 * 200))),
         b"BM" + struct.pack("<IHHIIii", 54, 0, 0, 54, 40, 10**6, -(10**6)) + bytes(40),
     ):
         response = post(small, data)
@@ -152,7 +147,7 @@ def test_images_with_too_many_pixels_are_refused_by_their_header(small: httpx.Cl
 
 @pytest.mark.slow
 def test_a_bomb_does_not_go_off(client: httpx.Client) -> None:
-    bomb = png(30_000, 30_000, zlib.compress(bytes(3751 * 30_000), 1))
+    bomb = bits(30_000, 30_000, zlib.compress(bytes(3751 * 30_000), 1))
     assert len(bomb) < 2_000_000, "it is small, and 2.7 GB of pixels"
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     for _ in range(5):

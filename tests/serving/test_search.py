@@ -9,13 +9,13 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from facerts.errors import DataError, ModelError
 from facerts.galleries import Enrollments, Gallery, read_gallery, write_gallery
 from facerts.images import encode_png
 from facerts.scoring import Scorer
 from facerts.serving import Settings, build
+from tests.galleries.test_gallery import unit
 from tests.serving.conftest import (
     NAMES,
     BrightSquares,
@@ -36,10 +36,6 @@ def client(searcher: Scorer, gallery_file: Path) -> Iterator[httpx.Client]:
 
 def search(client: httpx.Client, *images: bytes, **options: Any) -> httpx.Response:
     return post(client, *images, to="search", **options)
-
-
-def unit(vectors: NDArray[Any]) -> NDArray[Any]:
-    return np.asarray(vectors / np.linalg.norm(vectors, axis=-1, keepdims=True))
 
 
 def test_candidates_and_decisions_are_those_of_the_gallery(
