@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.curation.curation_job import PAIRS, CurationJob
-from facerts.curation.relabeled import Relabeled
-from facerts.datasets.source import Source
+from facerts.datasets.source import Relabeled, Source
 
 # The report shows only the most certain pairs.
 MAX_SHOWN = 20

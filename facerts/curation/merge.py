@@ -9,10 +9,9 @@ from typing import Any
 
 from facerts.curation.curation_job import JobOptions, open_job
 from facerts.curation.output_spec import OutputSpec
-from facerts.curation.relabeled import Relabeled
 from facerts.datasets.open_source import Joined, open_source
 from facerts.datasets.records import Records
-from facerts.datasets.source import Source
+from facerts.datasets.source import Relabeled, Source
 from facerts.errors import DataError
 
 

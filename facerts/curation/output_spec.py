@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
 
 from facerts.curation.writers import shard_name, write_records, write_shard, write_shuffled_records
-from facerts.datasets.encoded_images import EncodedImage, runs
+from facerts.datasets.encoded_images import EncodedImage
 from facerts.errors import Error
 
 
@@ -71,8 +72,8 @@ class OutputSpec:
             write_shard(path, images)
         elif self.shards is not None:
             sizes = np.diff(np.linspace(0, count, self.shards + 1).astype(np.int64)).tolist()
-            for number, shard in enumerate(runs(images, sizes)):
-                write_shard(path / shard_name(number), shard)
+            for number, size in enumerate(sizes):
+                write_shard(path / shard_name(number), islice(images, size))
             # Exhausting the iterator completes its progress bar.
             next(images, None)
         elif shuffled:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from pathlib import Path, PurePosixPath
 
+from facerts.curation.staging import staged
 from facerts.curation.writers import RECORD_FILES, shard_name, write_records, write_shard
 from facerts.datasets.encoded_images import (
     EncodedImage,
     encoded_image,
     order_by_identity,
     read_ahead,
-    require_any,
 )
 from facerts.datasets.source import Source
 from facerts.errors import DataError, Error
@@ -80,11 +79,8 @@ def unpack(source: Source, folder: Path) -> PackResult:
     Raises:
         Error: the folder exists, a name in the source points outside of it, or two images have the same name.
     """
-    if folder.exists():
-        raise Error(f"{folder} exists; choose a new folder")
-    part = folder.with_name(f".{folder.name}.part")
-    shutil.rmtree(part, ignore_errors=True)
-    try:
+    with staged([folder]) as staging:
+        part = staging.temporary(folder)
         for index in track(range(len(source)), f"unpacking {source.name}"):
             data = source.read(index)
             path = part / _safe_path(encoded_image(source, index, data).name, source.name)
@@ -93,11 +89,6 @@ def unpack(source: Source, folder: Path) -> PackResult:
             with writing(folder):
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(data)
-        with writing(folder):
-            part.rename(folder)
-    except BaseException:
-        shutil.rmtree(part, ignore_errors=True)
-        raise
     return PackResult(len(source), len(source.identities), [folder])
 
 
@@ -117,14 +108,15 @@ def _read_checked(source: Source, left_out: list[str], check: bool) -> Iterator[
                 return str(error)
         return encoded_image(source, index, data)
 
-    def readable() -> Iterator[EncodedImage]:
-        for loaded in read_ahead(order_by_identity(source), load, f"packing {source.name}"):
-            if isinstance(loaded, str):
-                left_out.append(loaded)
-            else:
-                yield loaded
-
-    return require_any(readable(), f"{source.name}: none of its images can be decoded")
+    is_empty = True
+    for loaded in read_ahead(order_by_identity(source), load, f"packing {source.name}"):
+        if isinstance(loaded, str):
+            left_out.append(loaded)
+        else:
+            is_empty = False
+            yield loaded
+    if is_empty:
+        raise DataError(f"{source.name}: none of its images can be decoded")
 
 
 def _safe_path(name: str, source: str) -> PurePosixPath:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from importlib import import_module
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.embedding.search import Backend, find
-from facerts.errors import Error, MissingExtraError
+from facerts.embedding.search import Backend, find, import_faiss
+from facerts.errors import Error
 from facerts.io.progress import progress_bar
 
 Floats = NDArray[np.float32]
@@ -164,13 +163,7 @@ def _by_numpy(embedding: Floats | EmbeddingSubset, threshold: float) -> Iterator
 
 
 def _by_faiss(embedding: Floats | EmbeddingSubset, threshold: float) -> Iterator[tuple[int, SimilarPairs]]:
-    try:
-        faiss = import_module("faiss")
-    except ImportError as error:
-        raise MissingExtraError(
-            "searching with FAISS needs faiss-cpu: pip install 'facerts[faiss]'"
-        ) from error
-    index = faiss.IndexFlatIP(embedding.shape[1])
+    index = import_faiss().IndexFlatIP(embedding.shape[1])
     # FAISS returns only similarities above the limit, not at it.
     limit = float(np.nextafter(np.float32(threshold), np.float32(-np.inf)))
     for top in range(0, len(embedding), BLOCK):

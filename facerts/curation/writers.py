@@ -67,14 +67,8 @@ def write_shuffled_records(folder: Path, images: Iterable[EncodedImage]) -> Writ
     Args:
         images: their identities are numbered from 0 without gaps.
     """
-    rec_file, idx_file, lst_file, property_file = (folder / name for name in RECORD_FILES)
     key, identities = 0, set[int]()
-    with (
-        atomic_write(rec_file) as rec,
-        atomic_write(idx_file, "w") as idx,
-        atomic_write(lst_file, "w") as lst,
-        atomic_write(property_file, "w") as prop,
-    ):
+    with _record_files(folder) as (rec, idx, lst, prop):
         for key, image in enumerate(images, 1):
             write_record(rec, idx, key - 1, pack_labeled(float(image.identity), key - 1, image.data))
             lst.write(f"{key - 1}\t{image.identity}\t{_list_entry(image.name)}\n")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from itertools import chain, islice
+from itertools import chain
 from pathlib import PurePosixPath
 from typing import NamedTuple, TypeVar
 
@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from facerts.datasets.folder import IMAGE_SUFFIXES
 from facerts.datasets.source import Source
-from facerts.errors import DataError
 from facerts.io.map_ahead import map_ahead
 from facerts.io.progress import track
 
@@ -83,20 +82,6 @@ def encoded_image(source: Source, index: int, data: bytes) -> EncodedImage:
     return EncodedImage(label, f"{source.identities[label]}/{name}", data)
 
 
-def require_any(images: Iterable[EncodedImage], message: str) -> Iterator[EncodedImage]:
-    """Pass images through, and make sure that there is at least one.
-
-    Raises:
-        DataError: with the message, if there is none.
-    """
-    is_empty = True
-    for image in images:
-        is_empty = False
-        yield image
-    if is_empty:
-        raise DataError(message)
-
-
 def order_by_identity(source: Source, kept: NDArray[np.bool_] | None = None) -> NDArray[np.int64]:
     """``(M,)`` indices of a source's images, grouped by identity and otherwise in the source's order.
 
@@ -134,13 +119,6 @@ def count_identities(source: Source, kept: NDArray[np.bool_] | None = None) -> i
 def row_slices(count: int) -> Iterator[slice]:
     """Slices that together cover ``count`` rows, so that computing on each needs little memory."""
     return (slice(start, start + SLICE) for start in range(0, count, SLICE))
-
-
-def runs(items: Iterable[Item], sizes: Iterable[int]) -> Iterator[Iterator[Item]]:
-    """Split items into consecutive runs of the given sizes; each run must be consumed before the next."""
-    iterator = iter(items)
-    for size in sizes:
-        yield islice(iterator, size)
 
 
 def _image_suffix(data: bytes) -> str:

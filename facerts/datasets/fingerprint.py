@@ -35,7 +35,8 @@ def hash_images(source: Source) -> ImageHashes:
     first = np.empty(len(source), dtype=np.int64)
     for index in range(len(source)):
         data = source.read(index)
-        whole.update(f"{source.key(index)}\0{len(data)}\0".encode())
+        # File names need not be valid text.
+        whole.update(f"{source.key(index)}\0{len(data)}\0".encode("utf-8", "surrogateescape"))
         whole.update(data)
         first[index] = seen.setdefault(hashlib.blake2b(data, digest_size=16).digest(), index)
     return ImageHashes(whole.hexdigest(), first)

@@ -8,13 +8,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from facerts.datasets.adience import is_adience, open_adience
 from facerts.datasets.bin_set import BinSet
 from facerts.datasets.folder import IMAGE_SUFFIXES, Files, open_folder, open_list, open_tree
 from facerts.datasets.records import open_records
-from facerts.datasets.source import Source
+from facerts.datasets.source import DerivedSource, Source
 from facerts.datasets.tar import TarShard
 from facerts.errors import DataError
 from facerts.images import unsupported_format
@@ -23,7 +22,7 @@ from facerts.io.files import address_problem
 LIST_SUFFIXES = frozenset({".txt", ".lst"})
 
 
-class Joined(Source):
+class Joined(DerivedSource):
     """Several sources, one after another; identities with the same name are the same identity."""
 
     def __init__(self, sources: Sequence[Source]) -> None:
@@ -56,22 +55,6 @@ class Joined(Source):
         key = source.key(inner)
         # An image that was given by itself is no folder.
         return key if key == source.name else f"{source.name}/{key}"
-
-    def location(self, index: int) -> str:
-        source, inner = self._find(index)
-        return source.location(inner)
-
-    def file_of(self, index: int) -> Path | None:
-        source, inner = self._find(index)
-        return source.file_of(inner)
-
-    def read(self, index: int) -> bytes:
-        source, inner = self._find(index)
-        return source.read(inner)
-
-    def crop(self, index: int) -> NDArray[np.uint8]:
-        source, inner = self._find(index)
-        return source.crop(inner)
 
     def crop_identity(self) -> str | None:
         parts = [(len(source), source.crop_identity()) for source in self._sources]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,7 +73,35 @@ class Source(ABC):
         return "" if type(self).crop is Source.crop else None
 
 
-class WrappedSource(Source):
+class DerivedSource(Source):
+    """Images of other sources, which stay where they are."""
+
+    @abstractmethod
+    def _find(self, index: int) -> tuple[Source, int]:
+        """The source of an image, and its index in that source."""
+
+    def key(self, index: int) -> str:
+        source, inner = self._find(index)
+        return source.key(inner)
+
+    def location(self, index: int) -> str:
+        source, inner = self._find(index)
+        return source.location(inner)
+
+    def file_of(self, index: int) -> Path | None:
+        source, inner = self._find(index)
+        return source.file_of(inner)
+
+    def read(self, index: int) -> bytes:
+        source, inner = self._find(index)
+        return source.read(inner)
+
+    def crop(self, index: int) -> NDArray[np.uint8]:
+        source, inner = self._find(index)
+        return source.crop(inner)
+
+
+class WrappedSource(DerivedSource):
     """The images of another source, of which a subclass changes something."""
 
     def __init__(self, source: Source) -> None:
@@ -84,20 +112,35 @@ class WrappedSource(Source):
     def __len__(self) -> int:
         return len(self._source)
 
+    def _find(self, index: int) -> tuple[Source, int]:
+        return self._source, index
+
+
+class Relabeled(WrappedSource):
+    """A source whose identities are renamed.
+
+    Args:
+        names: ``(C,)`` the new name of each identity; identities with the same name are merged.
+        prefixes: ``(C,)`` the prefix for the file names of each identity, so that the file names of merged identities
+            stay unique; may be "".
+    """
+
+    def __init__(self, source: Source, names: Sequence[str], prefixes: Sequence[str]) -> None:
+        assert source.labels is not None
+        super().__init__(source)
+        self._prefixes = list(prefixes)
+        self.identities = sorted(set(names))
+        number = {name: label for label, name in enumerate(self.identities)}
+        self.labels = np.array([number[name] for name in names], dtype=np.int64)[source.labels]
+
     def key(self, index: int) -> str:
-        return self._source.key(index)
-
-    def location(self, index: int) -> str:
-        return self._source.location(index)
-
-    def file_of(self, index: int) -> Path | None:
-        return self._source.file_of(index)
-
-    def read(self, index: int) -> bytes:
-        return self._source.read(index)
+        assert self._source.labels is not None
+        prefix = self._prefixes[self._source.labels[index]]
+        key = PurePosixPath(self._source.key(index))
+        return str(key.with_name(prefix + key.name)) if prefix else str(key)
 
 
-class Subset(Source):
+class Subset(DerivedSource):
     """A subset of another source's images, in the given order; labels are renumbered without gaps."""
 
     def __init__(self, source: Source, indices: Sequence[int] | NDArray[np.integer]) -> None:
@@ -113,21 +156,9 @@ class Subset(Source):
     def __len__(self) -> int:
         return len(self._indices)
 
-    def key(self, index: int) -> str:
-        return self._source.key(int(self._indices[index]))
-
-    def read(self, index: int) -> bytes:
-        return self._source.read(int(self._indices[index]))
-
-    def crop(self, index: int) -> NDArray[np.uint8]:
-        return self._source.crop(int(self._indices[index]))
+    def _find(self, index: int) -> tuple[Source, int]:
+        return self._source, int(self._indices[index])
 
     def crop_identity(self) -> str | None:
         inner = self._source.crop_identity()
         return f"{inner} rows {hashlib.sha256(self._indices.tobytes()).hexdigest()}" if inner else inner
-
-    def location(self, index: int) -> str:
-        return self._source.location(int(self._indices[index]))
-
-    def file_of(self, index: int) -> Path | None:
-        return self._source.file_of(int(self._indices[index]))

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from facerts.detection.auto_detector import AutoDetector, LazyDetector
+from facerts.detection.auto_detector import AutoDetector
 from facerts.detection.detector import Detection, Detector, FaceFinder
 from facerts.detection.scrfd import SCRFD, is_scrfd
 from facerts.detection.yunet import YuNet
@@ -22,7 +22,6 @@ __all__ = [
     "Detection",
     "Detector",
     "FaceFinder",
-    "LazyDetector",
     "YuNet",
     "open_detector",
     "open_face_finder",
@@ -101,7 +100,7 @@ def open_face_finder(
         return opening()
     (pinned,) = [model for model in downloadable_models() if model.name == DEFAULT_DETECTOR]
     minimum = "" if threshold is None else f", threshold {threshold:g}"
-    return AutoDetector(LazyDetector(opening, f"{DEFAULT_DETECTOR} {pinned.sha256}{minimum}"))
+    return AutoDetector(opening, f"{DEFAULT_DETECTOR} {pinned.sha256}{minimum}")
 
 
 def _downloaded_model(name: str) -> Path:

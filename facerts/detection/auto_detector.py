@@ -1,4 +1,4 @@
-"""Aligned crop or photo: the decision for each image, by its size; the detector is opened for the first photo."""
+"""Aligned crop or photo: the decision for each image, by its size."""
 
 from __future__ import annotations
 
@@ -14,35 +14,27 @@ from facerts.images import CROP_SIZE
 
 
 class AutoDetector:
-    """Finds the faces in photos, and takes images of 112 x 112 as aligned crops; see ``FaceFinder``."""
+    """Finds the faces in photos, and takes images of 112 x 112 as aligned crops; see ``FaceFinder``.
 
-    def __init__(self, detector: Detector) -> None:
-        self.detector = detector
-        self.identity = f"auto, {detector.identity}"
-
-    def __call__(self, image: NDArray[np.uint8]) -> list[Detection] | None:
-        """The faces of a photo, the largest first; None if the image is itself an aligned crop."""
-        return None if image.shape[:2] == (CROP_SIZE, CROP_SIZE) else self.detector(image)
-
-
-class LazyDetector:
-    """Opens a detector, perhaps downloading its model, for the first image that it is given; see ``Detector``.
+    The detector is opened, and its model perhaps downloaded, for the first photo.
 
     Args:
         identity: everything that the detections depend on, known before the detector is open.
     """
 
     def __init__(self, open_detector: Callable[[], Detector], identity: str) -> None:
-        self.identity = identity
+        self.identity = f"auto, {identity}"
         self._open_detector = open_detector
         self._opening: Future[Detector] | None = None
         self._lock = Lock()
 
-    def __call__(self, image: NDArray[np.uint8]) -> list[Detection]:
-        return self._opened()(image)
+    def __call__(self, image: NDArray[np.uint8]) -> list[Detection] | None:
+        """The faces of a photo, the largest first; None if the image is itself an aligned crop."""
+        return None if image.shape[:2] == (CROP_SIZE, CROP_SIZE) else self.detector(image)
 
-    def _opened(self) -> Detector:
-        """The detector. Threads that wait for it share one attempt; after a failure the next image tries again."""
+    @property
+    def detector(self) -> Detector:
+        """The detector, opened if it is not. Threads share one attempt; after a failure the next call tries again."""
         with self._lock:
             first = self._opening is None
             opening = self._opening = self._opening or Future()

@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.datasets import Joined, Source, Subset
-from facerts.datasets.source import WrappedSource
+from facerts.datasets import Source
+from facerts.datasets.source import DerivedSource, WrappedSource
 from facerts.detection.detector import FaceFinder
 from facerts.errors import Error
 from facerts.images import CROP_SIZE, decode, fit_crop
 from facerts.images.align import TEMPLATE, align
 
 # Sources that treat their images as crops, whatever their size.
-_READ_AS_CROPS = (Source.crop, Subset.crop, Joined.crop)
+_READ_AS_CROPS = (Source.crop, DerivedSource.crop)
 
 
 class AlignedPhotos(WrappedSource):

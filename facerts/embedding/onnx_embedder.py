@@ -16,12 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.embedding.outputs import FaceOutputs
-from facerts.embedding.pack_recognizer import find_recognizer
 from facerts.errors import ModelError
 from facerts.images import CROP_SIZE
 from facerts.io.files import sha256_file
 from facerts.onnx.contract import Description, InputSpec, find_description
-from facerts.onnx.model_pack import is_pack
+from facerts.onnx.model_pack import find_recognizer, is_pack
 from facerts.onnx.session import metadata_of, open_session, run_session
 
 Floats = NDArray[np.float32]
@@ -259,6 +258,32 @@ class OnnxEmbedder(OnnxModel):
             )
 
 
+class OnnxQuality(OnnxModel):
+    """Quality of crops from a described ONNX model. May be shared by threads."""
+
+    def __call__(self, crops: NDArray[np.uint8]) -> Floats:
+        """Quality of aligned crops.
+
+        Args:
+            crops: ``(N, 112, 112, 3) uint8`` RGB.
+
+        Returns:
+            ``(N,) float32``, higher is better.
+
+        Raises:
+            ModelError: as for ``OnnxModel.tensors``.
+        """
+        quality = self.quality_of(self.tensors(crops))
+        assert quality is not None  # checked by _check_description
+        return quality
+
+    def _check_description(self) -> None:
+        if self.description.quality != "norm" and not self.description.gives_quality_output:
+            raise ModelError(
+                f'{self.path}: the model has no quality; its description must say "quality": "output:TENSOR" or "norm"'
+            )
+
+
 def load_embedder(
     path: str | Path,
     *,
@@ -283,6 +308,24 @@ def load_embedder(
     with tempfile.TemporaryDirectory() as scratch:
         model, own_description = find_recognizer(path, Path(scratch))
         return open_model(model, description=description or own_description)
+
+
+def load_quality(
+    path: str | Path,
+    *,
+    description: Description | None = None,
+    providers: Sequence[str] | None = None,
+    threads: int | None = None,
+    batch_size: int = 64,
+) -> OnnxQuality:
+    """Open an ONNX model for its quality.
+
+    Raises:
+        ModelError: the file does not exist, is not an ONNX model, does not match its description, or has no quality.
+    """
+    return OnnxQuality(
+        path, description=description, providers=providers, threads=threads, batch_size=batch_size
+    )
 
 
 def to_input(crops: NDArray[np.uint8], spec: InputSpec) -> Floats:

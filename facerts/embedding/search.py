@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,14 +30,23 @@ def find(gallery: NDArray[np.float32], probes: NDArray[np.float32], k: int, back
     """
     if backend == "numpy":
         return search(gallery, probes, k)
-    try:
-        faiss = import_module("faiss")
-    except ImportError as error:
-        raise MissingExtraError(
-            "searching with FAISS needs faiss-cpu: pip install 'facerts[faiss]'"
-        ) from error
+    faiss = import_faiss()
     search(gallery, probes[:0], k)  # validates the arguments, on which FAISS would fail silently
     index = faiss.IndexFlatIP(gallery.shape[1])
     index.add(np.ascontiguousarray(gallery, dtype=np.float32))
     scores, templates = index.search(np.ascontiguousarray(probes, dtype=np.float32), min(k, len(gallery)))
     return SearchResult(scores, templates)
+
+
+def import_faiss() -> Any:
+    """The module ``faiss``.
+
+    Raises:
+        MissingExtraError: FAISS is not installed.
+    """
+    try:
+        return import_module("faiss")
+    except ImportError as error:
+        raise MissingExtraError(
+            "searching with FAISS needs faiss-cpu: pip install 'facerts[faiss]'"
+        ) from error

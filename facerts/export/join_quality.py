@@ -9,9 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from facerts.embedding import OnnxEmbedder, load_embedder
-from facerts.embedding.onnx_embedder import OnnxModel
-from facerts.embedding.onnx_quality import OnnxQuality, load_quality
-from facerts.embedding.pack_recognizer import find_recognizer
+from facerts.embedding.onnx_embedder import OnnxModel, OnnxQuality, load_quality
 from facerts.errors import Error, ModelError
 from facerts.export.crop_nodes import OPSET, prepend_preprocessing
 from facerts.export.merge_graphs import add_length, append, same_opset
@@ -20,7 +18,7 @@ from facerts.hub.registry import find_model
 from facerts.onnx.contract import METADATA_KEY, Calibration, Description, Matching
 from facerts.onnx.graph_edit import keep_outputs, load_graph
 from facerts.onnx.metadata import replace_entry
-from facerts.onnx.model_pack import is_pack
+from facerts.onnx.model_pack import find_recognizer, is_pack
 from facerts.version import __version__
 
 if TYPE_CHECKING:

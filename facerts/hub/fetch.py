@@ -21,7 +21,7 @@ from urllib.request import HTTPRedirectHandler, Request, build_opener
 from pydantic import Field, StringConstraints
 
 from facerts.errors import MissingModelError, ModelError, WriteError, did_you_mean
-from facerts.hub.listing import ListedModel, StrictModel, read_list
+from facerts.hub.registry import ListedModel, StrictModel, read_list
 from facerts.io.console import stderr
 from facerts.io.files import atomic_write
 from facerts.io.progress import progress_bar

@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 
 from facerts.curation import embeddings
 from facerts.curation.curation_job import JobOptions
-from facerts.curation.dedup import DedupThresholds, dedup
+from facerts.curation.dedup import DedupThresholds, dedup, similar_identities
 from facerts.curation.embeddings import SourceEmbedder
-from facerts.curation.identities import similar_identities
 from facerts.curation.identity_pairs import IdentityAction
 from facerts.curation.output_spec import OutputSpec
 from facerts.curation.pack import unpack

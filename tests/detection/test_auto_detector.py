@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 import facerts
 from facerts.datasets.synthetic import draw_face
-from facerts.detection import Detection, LazyDetector
+from facerts.detection import AutoDetector, Detection
 from facerts.errors import Error, MissingModelError
 from facerts.hub import fetch
 from facerts.images import encode_png
@@ -177,7 +177,7 @@ def test_threads_share_one_attempt_to_open_a_detector() -> None:
             raise MissingModelError("no network")
         return found
 
-    lazy = LazyDetector(open_detector, "lazy")  # type: ignore[arg-type]
+    lazy = AutoDetector(open_detector, "lazy")  # type: ignore[arg-type]
 
     def detect() -> str:
         meeting.wait(10)

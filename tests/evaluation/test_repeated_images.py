@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import cv2
@@ -51,6 +52,11 @@ def test_the_hash_knows_names_bytes_and_order_alone(tmp_path: Path) -> None:
     }
     hashes = {hash_images(folder_of(tmp_path / name, **files)).sha256 for name, files in others.items()}
     assert len(hashes | {given}) == 5
+
+
+def test_a_name_that_is_not_valid_text_is_hashed(tmp_path: Path) -> None:
+    (tmp_path / os.fsdecode(b"\xff.jpg")).write_bytes(b"one")
+    assert len(hash_images(open_images(tmp_path)).sha256) == 64
 
 
 def test_one_image_twice_in_a_genuine_pair_is_noted(tmp_path: Path) -> None:

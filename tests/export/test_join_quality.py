@@ -16,7 +16,7 @@ from onnx import TensorProto, helper, numpy_helper, version_converter
 
 import facerts
 from facerts.embedding import load_embedder
-from facerts.embedding.onnx_quality import load_quality
+from facerts.embedding.onnx_embedder import load_quality
 from facerts.errors import Error, ModelError
 from facerts.export import join_quality as join_module
 from facerts.export.crop_nodes import prepend_preprocessing

@@ -14,7 +14,7 @@ from facerts.datasets.changed import degraded_at_random
 from facerts.datasets.fingerprint import hash_images
 from facerts.embedding import OnnxEmbedder
 from facerts.embedding.embed import embed_source, score_source
-from facerts.embedding.onnx_quality import OnnxQuality
+from facerts.embedding.onnx_embedder import OnnxQuality
 from facerts.embedding.output_cache import Arrays, OutputCache
 from facerts.metrics.all_pairs import compare_all
 from facerts.metrics.error_versus_reject import error_versus_reject

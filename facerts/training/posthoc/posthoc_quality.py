@@ -14,16 +14,15 @@ from pydantic import ValidationError
 
 from facerts.datasets import Source, open_source
 from facerts.embedding import OnnxEmbedder, load_embedder
-from facerts.embedding.onnx_quality import load_quality
+from facerts.embedding.onnx_embedder import load_quality
 from facerts.embedding.output_cache import OutputCache
-from facerts.embedding.pack_recognizer import find_recognizer
 from facerts.errors import DataError, Error, MissingExtraError, ModelError, did_you_mean, problems_text
 from facerts.export.parity import Parity, check_crops, compare_outputs
 from facerts.hub.registry import find_shipped
 from facerts.images import CROP_SIZE
 from facerts.onnx.contract import METADATA_KEY, Description
 from facerts.onnx.metadata import replace_entry
-from facerts.onnx.model_pack import is_pack
+from facerts.onnx.model_pack import find_recognizer, is_pack
 from facerts.training.methods import METHODS, Method
 from facerts.training.plain_yaml import parse_yaml
 from facerts.training.posthoc.features import (

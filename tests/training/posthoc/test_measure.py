@@ -15,7 +15,7 @@ from facerts.datasets import open_source
 from facerts.datasets.synthetic import draw_face
 from facerts.embedding import load_embedder
 from facerts.embedding.embed import embed_source
-from facerts.embedding.onnx_quality import load_quality
+from facerts.embedding.onnx_embedder import load_quality
 from facerts.embedding.output_cache import OutputCache
 from facerts.images import encode_png
 from facerts.training.posthoc import posthoc_quality
