@@ -246,9 +246,11 @@ class _Order:
         self.units = pairs.genuine_units[order]
         self.rejected = len(rejected_quality)
         self.rejected_units = None if rejected_units is None else rejected_units[rejected_order]
-        # Where each tie ends.
-        self.ends = np.searchsorted(quality[order], levels, side="right")
-        self.rejected_ends = np.searchsorted(rejected_quality[rejected_order], levels, side="right")
+        # Where each tie ends, after the start of the first.
+        self.ends = np.append(0, np.searchsorted(quality[order], levels, side="right"))
+        self.rejected_ends = np.append(
+            0, np.searchsorted(rejected_quality[rejected_order], levels, side="right")
+        )
 
     def curves(
         self, thresholds: Floats, rates: Sequence[float], drawn: NDArray[np.float32] | None = None
@@ -272,33 +274,35 @@ class _Order:
         return fnmr
 
     def _chunk(self, thresholds: Floats, rates: Sequence[float], drawn: NDArray[np.float32] | None) -> Floats:
-        replicates = thresholds.shape[1]
-        once = np.ones((replicates, 1))
-        pair_weights = once if drawn is None else drawn[:, self.units]
-        rejected_weights = (
-            once if drawn is None or self.rejected_units is None else drawn[:, self.rejected_units]
-        )
-        rejected = _running(rejected_weights, self.rejected, self.rejected_ends)
+        weights = np.ones((1, self.units.max() + 1), dtype=np.float32) if drawn is None else drawn
+        running = _running(weights[:, self.units])
+        if drawn is None or self.rejected_units is None:
+            rejected = np.tile(self.rejected_ends.astype(np.float64), (len(weights), 1))
+        elif np.array_equal(self.rejected_units, self.units):
+            rejected = running[:, self.rejected_ends]
+        else:
+            rejected = _running(weights[:, self.rejected_units])[:, self.rejected_ends]
         amounts = np.asarray(rates) * rejected[:, -1:]
         if drawn is None:
             amounts = np.minimum(np.floor(amounts + 1e-9), rejected[:, -1:] - 1)
         places = [_place(*row) for row in zip(rejected, amounts, strict=True)]
-        left = _left(_running(pair_weights, len(self.scores), self.ends), places)
+        left = _left(running, self.ends, places)
         fnmr = []
         for limits in thresholds:
-            wrong = pair_weights * (self.scores < limits[:, None])
-            errors = _left(_running(wrong, len(self.scores), self.ends), places)
+            # Most pairs are right at every threshold; the others are counted.
+            wrong = np.flatnonzero(self.scores < np.fmax.reduce(limits, initial=-np.inf))
+            wrong_weights = weights[:, self.units[wrong]] * (self.scores[wrong] < limits[:, None])
+            errors = _left(_running(wrong_weights), np.searchsorted(wrong, self.ends), places)
             fnmr.append(np.divide(errors, left, out=np.full_like(left, np.nan), where=left > 1e-9))
             fnmr[-1][np.isnan(limits)] = np.nan
         return np.array(fnmr)
 
 
-def _running(weights: NDArray[np.floating], count: int, ends: NDArray[np.intp]) -> Floats:
-    """``(B, L + 1)`` weight up to the end of each tie, from 0, of ``(B, count)`` or ``(B, 1)`` weights."""
-    every = np.broadcast_to(weights, (len(weights), count))
-    running = np.zeros((len(weights), count + 1))
-    np.cumsum(every, axis=1, dtype=np.float64, out=running[:, 1:])
-    return running[:, np.concatenate([[0], ends])]
+def _running(weights: NDArray[np.floating]) -> Floats:
+    """``(B, K + 1)`` weight of the first 0 to K of ``(B, K)``."""
+    running = np.zeros((len(weights), weights.shape[1] + 1))
+    np.cumsum(weights, axis=1, dtype=np.float64, out=running[:, 1:])
+    return running
 
 
 def _place(rejected: Floats, amounts: Floats) -> tuple[NDArray[np.intp], Floats]:
@@ -308,11 +312,13 @@ def _place(rejected: Floats, amounts: Floats) -> tuple[NDArray[np.intp], Floats]
     return tie, np.divide(amounts - rejected[tie], size, out=np.zeros_like(amounts), where=size > 0)
 
 
-def _left(running: Floats, places: Sequence[tuple[NDArray[np.intp], Floats]]) -> Floats:
-    """``(B, R)`` weight that is left at each place."""
+def _left(
+    running: Floats, ends: NDArray[np.intp], places: Sequence[tuple[NDArray[np.intp], Floats]]
+) -> Floats:
+    """``(B, R)`` weight that is left at each place, from the running weight and where each tie ends in it."""
     return np.array(
         [
-            row[-1] - row[tie] - part * (row[tie + 1] - row[tie])
+            row[-1] - row[ends[tie]] - part * (row[ends[tie + 1]] - row[ends[tie]])
             for row, (tie, part) in zip(running, places, strict=True)
         ]
     )
