@@ -53,10 +53,10 @@ def accuracy(saved: SavedResult, name: str) -> float:
     Raises:
         DataError: the benchmark was not measured, or has no folds.
     """
-    measured = saved.verification(name).accuracy
+    measured = saved.section("verification", name).accuracy
     if measured is None:
         raise DataError(f"{saved.folder}: {name} has no cross-validated accuracy")
-    return measured.value
+    return float(measured.value)
 
 
 def corruption_source(saved: SavedResult) -> str:

@@ -227,16 +227,16 @@ def measures(options: argparse.Namespace, rows: Sequence[Row]) -> Iterator[Measu
     found = False
     if all(options.benchmark in saved.content.verification for saved in results):
         found = True
-        check_same_data(results, lambda saved: saved.verification(options.benchmark).data_sha256)
+        check_same_data(results, lambda saved: saved.section("verification", options.benchmark).data_sha256)
         yield verification(options.benchmark, options.replicates)
     if all(saved.content.ood is not None for saved in results):
         found = True
-        check_same_data(results, lambda saved: saved.ood.data_sha256)
+        check_same_data(results, lambda saved: saved.section("ood").data_sha256)
         yield from separations(options, results[0])
     if all(saved.content.corruptions for saved in results):
         found = True
         source = corruption_source(results[0])
-        check_same_data(results, lambda saved: saved.corruptions(source).data_sha256)
+        check_same_data(results, lambda saved: saved.section("corruptions", source).data_sha256)
         yield from degradations(results[0], source, options)
     if all(saved.content.reject.get(options.benchmark) for saved in results):
         found = True
@@ -293,21 +293,21 @@ def verification(benchmark: str, replicates: int) -> Measure:
 
 def separations(options: argparse.Namespace, first: SavedResult) -> Iterator[Measure]:
     """Faces against non-faces: those of ``--faces`` together, and each source of either by itself."""
-    others = [f"ood/{name}" for name in first.ood.others]
-    pooled = [f"ood/{name}" for name in options.faces if name in first.ood.faces]
+    others = [f"ood/{name}" for name in first.section("ood").others]
+    pooled = [f"ood/{name}" for name in options.faces if name in first.section("ood").faces]
     if len(pooled) == len(options.faces):
         yield separating("non-faces, AUROC", pooled, others, options.replicates)
         yield separating("non-faces, TNR@TPR95", pooled, others, options.replicates, "tnr_at_tpr")
         if len(others) > 1:
-            for name in first.ood.others:
+            for name in first.section("ood").others:
                 yield separating(f"non-faces {name}, AUROC", pooled, [f"ood/{name}"], options.replicates)
-    for name in first.ood.faces:
+    for name in first.section("ood").faces:
         yield separating(f"{name}, AUROC", [f"ood/{name}"], others, options.replicates)
 
 
 def degradations(first: SavedResult, source: str, options: argparse.Namespace) -> Iterator[Measure]:
     """Clean faces against the same faces degraded: all kinds and severities together, and those asked for alone."""
-    section = first.corruptions(source)
+    section = first.section("corruptions", source)
     every = [
         f"{kind}/{severity:g}"
         for kind in section.kinds

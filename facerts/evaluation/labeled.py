@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
 from facerts.errors import DataError
 from facerts.evaluation.result_folder import Arrays, load_result
 from facerts.evaluation.results import Result
-from facerts.evaluation.results.corruptions_result import CorruptionResult
-from facerts.evaluation.results.ood_result import OodResult
 from facerts.evaluation.results.reject_result import ReliabilitySection
 from facerts.evaluation.results.verification_result import VerificationResult
 from facerts.io.redact import redacted_path
-
-Section = TypeVar("Section")
 
 
 class Measured(NamedTuple):
@@ -50,32 +46,23 @@ class SavedResult:
         """The folder as others may see it."""
         return redacted_path(self.folder)
 
-    def verification(self, benchmark: str) -> VerificationResult:
-        """Verification on a benchmark.
+    def section(self, kind: str, name: str | None = None) -> Any:
+        """The section of a kind: of this name, or the only one.
 
         Raises:
             DataError: it was not measured.
         """
-        return self._section("verification", self.content.verification, benchmark)
-
-    def corruptions(self, source: str) -> CorruptionResult:
-        """The corruption benchmark on a source of faces.
-
-        Raises:
-            DataError: it was not measured.
-        """
-        return self._section("corruptions", self.content.corruptions, source)
-
-    @property
-    def ood(self) -> OodResult:
-        """Faces against non-faces.
-
-        Raises:
-            DataError: they were not measured.
-        """
-        if self.content.ood is None:
-            raise self._missing("ood")
-        return self.content.ood
+        measured = getattr(self.content, kind)
+        which = ""
+        if measured and name is not None:
+            if name in measured:
+                return measured[name]
+            which = f" of {name!r}, only of {', '.join(measured)}"
+        elif measured:
+            return measured
+        raise DataError(
+            f"{self.folder}: no section {kind!r}{which}; `facerts evaluate {kind} … --out {self.folder}` adds it"
+        )
 
     def array(self, key: str) -> NDArray[Any]:
         """An array by its whole key.
@@ -91,18 +78,6 @@ class SavedResult:
                 "evaluate again, or ask for another score"
             )
         return self.arrays[key]
-
-    def _section(self, kind: str, sections: Mapping[str, Section], name: str) -> Section:
-        if not sections:
-            raise self._missing(kind)
-        if name not in sections:
-            raise self._missing(kind, f" of {name!r}, only of {', '.join(sections)}")
-        return sections[name]
-
-    def _missing(self, kind: str, which: str = "") -> DataError:
-        return DataError(
-            f"{self.folder}: no section {kind!r}{which}; `facerts evaluate {kind} … --out {self.folder}` adds it"
-        )
 
 
 def split_label(text: str) -> tuple[str, str]:

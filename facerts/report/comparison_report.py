@@ -125,9 +125,7 @@ def _balance(material: Material) -> list[Figure]:
     points: list[tuple[str, list[figures.Point]]] = []
     for method in material.methods:
         both = [(ood_auroc(run, score), mean_accuracy(run, sets)) for run in method.runs]
-        points.append(
-            (method.label, [figures.Point(x, y) for x, y in both if x is not None and y is not None])
-        )
+        points.append((method.label, [(x, y) for x, y in both if x is not None and y is not None]))
     if not any(runs for _, runs in points):
         return []
     caption = (

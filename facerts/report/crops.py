@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,53 +13,21 @@ from facerts.report.subject import Subject
 PAIRS, IMAGES = 12, 12
 
 
-@dataclass(frozen=True)
-class Shown:
-    """An image with what is to be said of it.
-
-    Attributes:
-        source: a data URI.
-        name: of the image.
-        text: its number or numbers.
-    """
+class Crop(NamedTuple):
+    """The data URI of an image, and its name."""
 
     source: str
     name: str
-    text: str
-
-    @property
-    def images(self) -> list[Shown]:
-        """Itself."""
-        return [self]
-
-    @property
-    def lines(self) -> list[str]:
-        """What stands under it."""
-        return [self.text]
 
 
-@dataclass(frozen=True)
-class ShownPair:
-    """Two images, and how alike they are by which similarity."""
+class Shown(NamedTuple):
+    """An image or a pair, and the lines under it."""
 
-    first: Shown
-    second: Shown
-    similarity: str
-    score: float
-
-    @property
-    def images(self) -> list[Shown]:
-        """Both."""
-        return [self.first, self.second]
-
-    @property
-    def lines(self) -> list[str]:
-        """What stands under them."""
-        quality = [f"quality {self.first.text}, {self.second.text}"] if self.first.text else []
-        return [f"{self.similarity} {self.score:.3f}", *quality]
+    images: list[Crop]
+    lines: list[str]
 
 
-def worst_pairs(subject: Subject, benchmark: str) -> dict[str, list[ShownPair]]:
+def worst_pairs(subject: Subject, benchmark: str) -> dict[str, list[Shown]]:
     """The genuine pairs least alike and the impostor pairs most alike, the worst first; nothing without images."""
     prefix = f"verification/{benchmark}/"
     crops = _crops(subject, prefix)
@@ -67,19 +35,22 @@ def worst_pairs(subject: Subject, benchmark: str) -> dict[str, list[ShownPair]]:
         return {}
     similarity = subject.sections.verification[benchmark].similarity
     scores, same, pairs = (subject.arrays[prefix + key] for key in ("scores", "same", "pairs"))
-    found = {}
+    quality = subject.arrays.get(prefix + "quality")
+    walls = {}
     for heading, rows in (
         ("Genuine pairs least alike", np.flatnonzero(same)[np.argsort(scores[same], kind="stable")]),
         ("Impostor pairs most alike", np.flatnonzero(~same)[np.argsort(-scores[~same], kind="stable")]),
     ):
         shown = []
         for row in rows[:PAIRS]:
-            first, second = (int(image) for image in pairs[row])
-            if first in crops and second in crops:
-                one, other = (_shown(subject, prefix, crops, image, "quality") for image in (first, second))
-                shown.append(ShownPair(one, other, similarity, float(scores[row])))
-        found[heading] = shown
-    return found
+            images = [int(image) for image in pairs[row]]
+            if all(image in crops for image in images):
+                lines = [f"{similarity} {scores[row]:.3f}"]
+                if quality is not None:
+                    lines.append(f"quality {', '.join(f'{quality[image]:.3g}' for image in images)}")
+                shown.append(Shown([crops[image] for image in images], lines))
+        walls[heading] = shown
+    return walls
 
 
 def best_and_worst(subject: Subject, prefix: str, score: str) -> dict[str, list[Shown]]:
@@ -94,7 +65,7 @@ def best_and_worst(subject: Subject, prefix: str, score: str) -> dict[str, list[
         return {}
     order = np.argsort(values, kind="stable")
     return {
-        heading: [_shown(subject, prefix, crops, int(row), score) for row in rows if int(row) in crops]
+        heading: [Shown([crops[row]], [f"{values[row]:.3g}"]) for row in rows.tolist() if row in crops]
         for heading, rows in (
             (f"lowest {score}", order[:IMAGES]),
             (f"highest {score}", order[::-1][:IMAGES]),
@@ -102,20 +73,16 @@ def best_and_worst(subject: Subject, prefix: str, score: str) -> dict[str, list[
     }
 
 
-def _crops(subject: Subject, prefix: str) -> dict[int, str]:
-    """Data URIs by row."""
+def _crops(subject: Subject, prefix: str) -> dict[int, Crop]:
+    """The crops by row."""
     if prefix + "shown_rows" not in subject.arrays:
         return {}
-    rows, ends = subject.arrays[prefix + "shown_rows"], subject.arrays[prefix + "shown_ends"]
+    rows, ends, names = (subject.arrays[prefix + key] for key in ("shown_rows", "shown_ends", "names"))
     data: NDArray[np.uint8] = subject.arrays[prefix + "shown_jpeg"]
     begins = np.concatenate([[0], ends[:-1]])
     return {
-        int(row): "data:image/jpeg;base64," + base64.b64encode(data[begin:end].tobytes()).decode()
+        int(row): Crop(
+            "data:image/jpeg;base64," + base64.b64encode(data[begin:end].tobytes()).decode(), str(names[row])
+        )
         for row, begin, end in zip(rows, begins, ends, strict=True)
     }
-
-
-def _shown(subject: Subject, prefix: str, crops: dict[int, str], row: int, score: str) -> Shown:
-    values = subject.arrays.get(prefix + score)
-    text = "" if values is None else f"{values[row]:.3g}"
-    return Shown(crops[row], str(subject.arrays[prefix + "names"][row]), text)

@@ -14,7 +14,6 @@ from facerts.report.group_tables import accepted_table, errors_table, group_find
 from facerts.report.league_tables import (
     BOUND,
     END,
-    areas_of,
     detail_tables,
     league_table,
 )
@@ -89,7 +88,7 @@ def _figures(subject: Subject, name: str, section: FiqaSection) -> list[Figure]:
         svg = figures.league_curves(curves, rejected, order, BOUND, label)
         drawn.append(Figure(svg, caption, f"league_{name}"))
         if section.non_faces is not None:
-            means = areas_of(section, fmr).get(None, {})
+            means = section.areas_of(fmr).get(None, {})
             by = section.non_faces.by
             points = {
                 quality: (by[quality].tnr_at_tpr["0.95"], area)

@@ -28,26 +28,10 @@ CONVENTIONS: dict[tuple[RejectedUnit, Convention], str] = {
 }
 
 
-def areas_of(
-    section: FiqaSection,
-    fmr: float,
-    unit: RejectedUnit = "pairs",
-    convention: Convention = "fixed",
-) -> dict[str | None, dict[str, FiqaArea]]:
-    """Areas by recognizer and quality; under None their means, or those of the only recognizer."""
-    found: dict[str | None, dict[str, FiqaArea]] = {}
-    for entry in section.areas:
-        if (entry.fmr, entry.unit, entry.convention) == (fmr, unit, convention):
-            found.setdefault(entry.recognizer, {})[entry.quality] = entry
-    if len(section.recognizers) == 1 and found:
-        found[None] = next(iter(found.values()))
-    return found
-
-
 def ranked(section: FiqaSection) -> list[str]:
     """Qualities from the lowest mean area to the highest, the bound last."""
     fmr = section.headline_fmr
-    means = {} if fmr is None else areas_of(section, fmr).get(None, {})
+    means = {} if fmr is None else section.areas_of(fmr).get(None, {})
 
     def place(label: str) -> tuple[bool, float]:
         entry = means.get(label)
@@ -60,7 +44,7 @@ def ranked(section: FiqaSection) -> list[str]:
 def league_table(section: FiqaSection) -> Table:
     """A row for each quality: areas, separation from non-faces and cost; no rows if only groups were measured."""
     fmr = section.headline_fmr
-    areas = {} if fmr is None else areas_of(section, fmr)
+    areas = {} if fmr is None else section.areas_of(fmr)
     recognizers = list(section.recognizers) if areas and len(section.recognizers) > 1 else []
     columns = ["quality"]
     if areas:
@@ -93,7 +77,7 @@ def detail_tables(section: FiqaSection) -> Iterator[Table]:
     """Areas at every rate, to every end and by every convention; recognizers; their agreement."""
     fmrs = sorted({entry.fmr for entry in section.areas}, reverse=True)
     for fmr in fmrs:
-        areas = areas_of(section, fmr)
+        areas = section.areas_of(fmr)
         rows = [
             [
                 *words(name or "mean", _name(section, label)),
@@ -108,7 +92,7 @@ def detail_tables(section: FiqaSection) -> Iterator[Table]:
         yield Table(columns, rows, words=2, title=f"Areas at FMR {rate(fmr)}", folded=True)
     headline = section.headline_fmr
     if headline is not None:
-        by_convention = {key: areas_of(section, headline, *key).get(None, {}) for key in CONVENTIONS}
+        by_convention = {key: section.areas_of(headline, *key).get(None, {}) for key in CONVENTIONS}
         measured = {key: found for key, found in by_convention.items() if found}
         rows = [
             [*words(_name(section, label)), *(_area(found.get(label)) for found in measured.values())]

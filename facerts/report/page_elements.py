@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from facerts.report.crops import Shown, ShownPair
+from facerts.report.crops import Shown
 from facerts.report.table import Table
 
 
@@ -23,7 +23,7 @@ class Wall:
     """Images under headings, opened by a click on its title; ``people`` says whether they show people."""
 
     title: str
-    images: Mapping[str, Sequence[Shown | ShownPair]]
+    images: Mapping[str, Sequence[Shown]]
     people: bool = True
     open: bool = False
 

@@ -16,7 +16,7 @@ from facerts.evaluation.results.reject_result import RejectResult
 from facerts.evaluation.results.verification_result import VerificationResult
 from facerts.metrics.intervals import Interval
 from facerts.report.comparison_tables import negative
-from facerts.report.league_tables import BOUND, END, areas_of, ranked
+from facerts.report.league_tables import BOUND, END, ranked
 from facerts.report.numbers import complement, interval, percent, points, points_interval, rate
 from facerts.report.sections import headline_curve, headline_fmr
 from facerts.report.subject import Subject, by_name
@@ -180,7 +180,7 @@ def _league(section: FiqaSection) -> Iterator[str]:
     fmr = section.headline_fmr
     if fmr is None:
         return
-    means = areas_of(section, fmr).get(None, {})
+    means = section.areas_of(fmr).get(None, {})
     reference = means.get(section.against)
     if reference is None or (area := reference.area[END]) is None:
         return

@@ -8,7 +8,7 @@ from facerts.evaluation.compare.method_runs import MeasuredValue, MethodRuns
 from facerts.evaluation.compare.method_tables import reading, rows_of, runs_of, sections_of, table_of
 from facerts.evaluation.labeled import SavedResult
 from facerts.evaluation.results.comparison_result import ComparisonTable
-from facerts.evaluation.results.fiqa_result import FiqaArea, FiqaEnd, FiqaSection
+from facerts.evaluation.results.fiqa_result import FiqaEnd, FiqaSection
 
 END: FiqaEnd = "0.3"
 BOUND = "oracle"
@@ -29,7 +29,9 @@ def _table(methods: Sequence[MethodRuns], name: str, first: FiqaSection) -> Comp
     columns = {f"area at FMR {fmr:g}": fmr for fmr in fmrs}
 
     def measure(run: SavedResult, score: str | None, column: str) -> MeasuredValue | None:
-        entry = _mean(run.content.fiqa.get(name), score, columns[column])
+        section = run.content.fiqa.get(name)
+        means = {} if section is None else section.areas_of(columns[column]).get(None, {})
+        entry = means.get(score or "")
         if entry is None or (area := entry.area[END]) is None:
             return None
         return MeasuredValue(area, entry.ci95 and entry.ci95[END])
@@ -45,19 +47,6 @@ def _table(methods: Sequence[MethodRuns], name: str, first: FiqaSection) -> Comp
     if not _comparable(having, name):
         notes.append("The folders have other images or recognizers: their numbers cannot be compared.")
     return table_of("fiqa", f"Quality league on {name}", list(columns), rows, " ".join(notes))
-
-
-def _mean(section: FiqaSection | None, quality: str | None, fmr: float) -> FiqaArea | None:
-    """The mean over the recognizers, or the area on the only one."""
-    if section is None:
-        return None
-    for entry in section.areas:
-        key = (entry.quality, entry.fmr, entry.unit, entry.convention)
-        if key == (quality, fmr, "pairs", "fixed") and (
-            entry.recognizer is None or len(section.recognizers) == 1
-        ):
-            return entry
-    return None
 
 
 def _qualities(method: MethodRuns, name: str) -> list[str]:

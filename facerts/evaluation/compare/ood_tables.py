@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from facerts.evaluation.baselines import BASELINES
 from facerts.evaluation.compare.differences import differences_of_separations, same_sources
@@ -37,11 +38,11 @@ def ood_tables(methods: Sequence[MethodRuns]) -> list[ComparisonTable]:
     if first is None:
         return []
     faces, others = tuple(first.faces), tuple(first.others)
-    sides = [_Sides(faces, others)]
+    sides = [_Sides(faces, others, "all")]
     if len(faces) > 1:
-        sides += [_Sides((name,), others, source=name) for name in faces]
+        sides += [_Sides((name,), others, "per_source") for name in faces]
     if len(others) > 1:
-        sides += [_Sides(faces, (name,), out_source=name) for name in others]
+        sides += [_Sides(faces, (name,), "per_out_source") for name in others]
     return [_table(methods, first, one) for one in sides]
 
 
@@ -61,22 +62,16 @@ class _Sides:
 
     faces: tuple[str, ...]
     others: tuple[str, ...]
-    source: str | None = None
-    out_source: str | None = None
-
-    @property
-    def everything(self) -> bool:
-        """Whether they are all faces and all others."""
-        return self.source is None and self.out_source is None
+    which: Literal["all", "per_source", "per_out_source"]
 
     def numbers(self, run: SavedResult, score: str | None) -> OodNumbers | None:
         """What a run has of a score."""
         of_score = _of_score(run, score)
-        if of_score is None or self.everything:
+        if of_score is None or self.which == "all":
             return of_score
-        if self.source is not None:
-            return of_score.per_source.get(self.source)
-        return of_score.per_out_source.get(self.out_source or "")
+        if self.which == "per_source":
+            return of_score.per_source.get(self.faces[0])
+        return of_score.per_out_source.get(self.others[0])
 
     def measure(self, run: SavedResult, score: str | None, column: str) -> MeasuredValue | None:
         numbers = self.numbers(run, score)
@@ -126,11 +121,11 @@ def _table(methods: Sequence[MethodRuns], first: OodResult, sides: _Sides) -> Co
     read = (
         "TNR@TPR95: the share of the non-faces below the threshold that keeps 95 % of the faces. A quality that is the "
         f"embedding's norm stands once, as quality. {reading(methods, [first.interval])}"
-        if sides.everything
+        if sides.which == "all"
         else "The columns are those of the table of all faces."
     )
     note = f"{counted} {read} {TESTED if tested else UNTESTED}"
-    faces = joined(sides.faces) if sides.source is not None else "All faces"
+    faces = joined(sides.faces) if sides.which == "per_source" else "All faces"
     return table_of("ood", f"{faces} against {joined(sides.others)}", COLUMNS, rows, note)
 
 

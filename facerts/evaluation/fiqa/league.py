@@ -62,7 +62,7 @@ def run_fiqa(
         if one is not None and one.has_pairs
     }
     folder = ResultFolder(out, lineup)
-    costs = measure_costs(lineup, data[0].images, options.batch_size) if fiqa.cost else Costs()
+    costs = measure_costs(lineup, data[0].images, options.batch_size) if fiqa.cost else {}
     any_pairs = any(faces.has_pairs for faces in data)
     non_faces = ScoredNonFaces.read(lineup, others or {}, options, excluded, embed=any_pairs)
     thresholds = keep_thresholds(lineup, fiqa, options)
@@ -119,7 +119,7 @@ def _section(lineup: Lineup, faces: FaceSet, scored: ScoredImages, costs: Costs,
     own = list(dict.fromkeys(name for qualities in scored.own.values() for name in qualities))
     qualities = {
         **{
-            label: FiqaQuality(kind=one.kind, sha256=one.sha256, milliseconds=costs.qualities.get(label))
+            label: FiqaQuality(kind=one.kind, sha256=one.sha256, milliseconds=costs.get(("quality", label)))
             for label, one in lineup.qualities.items()
             if label in scored.shared
         },
@@ -127,14 +127,16 @@ def _section(lineup: Lineup, faces: FaceSet, scored: ScoredImages, costs: Costs,
             name: FiqaQuality(
                 kind="recognizer",
                 milliseconds_by_recognizer={
-                    label: cost[name] for label, cost in costs.own.items() if name in cost
+                    label: costs[key]
+                    for label in lineup.recognizers
+                    if (key := ("own", label, name)) in costs
                 },
             )
             for name in own
         },
     }
     recognizers = {
-        label: FiqaRecognizer(sha256=one.embedder.sha256, milliseconds=costs.recognizers.get(label))
+        label: FiqaRecognizer(sha256=one.embedder.sha256, milliseconds=costs.get(("recognizer", label)))
         for label, one in lineup.recognizers.items()
     }
     computed_here = any(not isinstance(one.embedder, EmbeddingTable) for one in lineup.recognizers.values())

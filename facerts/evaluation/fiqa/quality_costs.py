@@ -2,62 +2,78 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from time import perf_counter
+from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from facerts.datasets import Source
 from facerts.embedding import EmbeddingTable
-from facerts.evaluation.cost import Cost, OfCrops, milliseconds_per_face
 from facerts.evaluation.fiqa.lineup import Lineup
 from facerts.evaluation.results.fiqa_result import Milliseconds
 
 TIMED_CROPS = 32
 
-
-@dataclass(frozen=True)
-class Costs:
-    """Times by label; those of the recognizers' own scores by recognizer and name."""
-
-    recognizers: Mapping[str, Milliseconds] = field(default_factory=dict)
-    qualities: Mapping[str, Milliseconds] = field(default_factory=dict)
-    own: Mapping[str, Mapping[str, Milliseconds]] = field(default_factory=dict)
+Key = TypeVar("Key")
+# A model, or a score of crops; what it returns is not used.
+OfCrops = Callable[[NDArray[np.uint8]], Any]
+# By "recognizer" and label, by "quality" and label, or by "own", a recognizer's label and the name of its own score.
+Costs = Mapping[tuple[str, ...], Milliseconds]
 
 
 def measure_costs(lineup: Lineup, source: Source, batch_size: int) -> Costs:
     """Measure everything in turn on the first images of a source, so that a busy machine slows all of it alike."""
     crops = np.stack([source.crop(index) for index in range(min(len(source), TIMED_CROPS))])
-    timed: dict[tuple[str, str, str], OfCrops] = {
-        **{
-            ("recognizer", label, ""): one.embedder
-            for label, one in lineup.recognizers.items()
-            if not isinstance(one.embedder, EmbeddingTable)
-        },
-        **{
-            ("quality", label, ""): one.score
-            for label, one in lineup.qualities.items()
-            if one.score is not None
-        },
-        **{
-            ("own", label, name): score.score
-            for label, one in lineup.recognizers.items()
-            for name, score in one.own.items()
-        },
-    }
-    costs = milliseconds_per_face(timed, crops, batch_size=min(batch_size, TIMED_CROPS))
-    milliseconds = {key: _milliseconds(cost) for key, cost in costs.items()}
-    return Costs(
-        {label: cost for (kind, label, _), cost in milliseconds.items() if kind == "recognizer"},
-        {label: cost for (kind, label, _), cost in milliseconds.items() if kind == "quality"},
-        {
-            label: {
-                name: cost for (kind, of, name), cost in milliseconds.items() if (kind, of) == ("own", label)
-            }
-            for label in lineup.recognizers
-        },
-    )
+    timed: dict[tuple[str, ...], OfCrops] = {}
+    for label, recognizer in lineup.recognizers.items():
+        if not isinstance(recognizer.embedder, EmbeddingTable):
+            timed["recognizer", label] = recognizer.embedder
+        for name, own in recognizer.own.items():
+            timed["own", label, name] = own.score
+    for label, quality in lineup.qualities.items():
+        if quality.score is not None:
+            timed["quality", label] = quality.score
+    return milliseconds_per_face(timed, crops, batch_size=min(batch_size, TIMED_CROPS))
 
 
-def _milliseconds(cost: Cost) -> Milliseconds:
-    return Milliseconds(median=cost.median, low=cost.low, high=cost.high)
+def milliseconds_per_face(
+    scores: Mapping[Key, OfCrops],
+    crops: NDArray[np.uint8],
+    *,
+    batch_size: int = 16,
+    rounds: int = 7,
+    clock: Callable[[], float] = perf_counter,
+) -> dict[Key, Milliseconds]:
+    """Measure the wall time of scores per crop.
+
+    In each round every score goes through all crops in turn, so that whatever else the machine does slows all of them
+    alike. Before the first round each score sees one batch. Open models with one thread to compare their work rather
+    than their use of several cores.
+
+    Args:
+        crops: ``(N, 112, 112, 3) uint8`` RGB, at least one.
+
+    Raises:
+        ValueError: there are no crops or no rounds, or the batch size is below 1.
+    """
+    if not len(crops) or rounds < 1 or batch_size < 1:
+        raise ValueError(
+            f"{len(crops)} crops in {rounds} rounds, {batch_size} at a time: each must be at least 1"
+        )
+    batches = [crops[start : start + batch_size] for start in range(0, len(crops), batch_size)]
+    for of_crops in scores.values():
+        of_crops(batches[0])
+    seconds: dict[Key, list[float]] = {name: [] for name in scores}
+    for _ in range(rounds):
+        for name, of_crops in scores.items():
+            begin = clock()
+            for batch in batches:
+                of_crops(batch)
+            seconds[name].append(clock() - begin)
+    return {name: _milliseconds(np.array(taken) * 1000 / len(crops)) for name, taken in seconds.items()}
+
+
+def _milliseconds(rounds: NDArray[np.float64]) -> Milliseconds:
+    return Milliseconds(median=float(np.median(rounds)), low=float(rounds.min()), high=float(rounds.max()))

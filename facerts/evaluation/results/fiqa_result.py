@@ -167,3 +167,15 @@ class FiqaSection(ResultPart):
     def headline_fmr(self) -> float | None:
         """The rate that people look at first: 0.001, or the nearest that was measured; None without pairs."""
         return min({one.fmr for one in self.areas}, key=lambda fmr: abs(math.log10(fmr) + 3), default=None)
+
+    def areas_of(
+        self, fmr: float, unit: RejectedUnit = "pairs", convention: Convention = "fixed"
+    ) -> dict[str | None, dict[str, FiqaArea]]:
+        """Areas by recognizer and quality; under None their means, or those of the only recognizer."""
+        areas: dict[str | None, dict[str, FiqaArea]] = {}
+        for entry in self.areas:
+            if (entry.fmr, entry.unit, entry.convention) == (fmr, unit, convention):
+                areas.setdefault(entry.recognizer, {})[entry.quality] = entry
+        if len(self.recognizers) == 1 and areas:
+            areas[None] = next(iter(areas.values()))
+        return areas

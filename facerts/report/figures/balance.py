@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from statistics import fmean
 
 from facerts.evaluation.labeled import Measured
 from facerts.report.figures.labels import write_labels
 from facerts.report.figures.style import color, new_figure, rate_axes, svg
 
-
-@dataclass(frozen=True)
-class Point:
-    """A training run: AUROC of faces against non-faces, and accuracy, both shares."""
-
-    auroc: Measured
-    accuracy: Measured
+# A training run: AUROC of faces against non-faces, and accuracy, both shares.
+Point = tuple[Measured, Measured]
 
 
 def balance(methods: Sequence[tuple[str, Sequence[Point]]], score: str, sets: Sequence[str]) -> str:
@@ -35,7 +29,7 @@ def balance(methods: Sequence[tuple[str, Sequence[Point]]], score: str, sets: Se
     for number, (label, points) in enumerate(methods):
         if not points:
             continue
-        x, y = _center([point.auroc for point in points]), _center([point.accuracy for point in points])
+        x, y = (_center(numbers) for numbers in zip(*points, strict=True))
         axes.errorbar(
             x.value,
             y.value,
@@ -48,7 +42,7 @@ def balance(methods: Sequence[tuple[str, Sequence[Point]]], score: str, sets: Se
             clip_on=False,
         )
         if len(points) > 1:
-            values = [(point.auroc.value, point.accuracy.value) for point in points]
+            values = [(auroc.value, accuracy.value) for auroc, accuracy in points]
             axes.plot(
                 *zip(*values, strict=True), "o", color=color(number), markersize=2.5, alpha=0.6, clip_on=False
             )
