@@ -1,4 +1,4 @@
-"""Shared by the scripts of this folder: arguments, tables in percent, and rates with resampled people."""
+"""Shared by the scripts of this folder: arguments, images, numbers with intervals, and rates with resampled people."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.cli.ending import ending
+from facerts.datasets import Joined, Source, open_source
+from facerts.datasets.changed import degraded_at_random
 from facerts.errors import DataError
+from facerts.evaluation.evaluation_options import open_without
 from facerts.evaluation.labeled import SavedResult
-from facerts.metrics.intervals import Interval, mean_interval, percentile_interval
+from facerts.metrics.intervals import mean_interval, percentile_interval
 from facerts.metrics.resample import subject_counts
 
 Counts = NDArray[np.float64]
@@ -47,6 +50,29 @@ def add_figure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--figure", type=Path, metavar="PATH", help="SVG file of the differences.")
 
 
+def open_people(paths: str | Sequence[str]) -> tuple[Source, NDArray[np.int64]]:
+    """Open images with identities, and the number of the person on each.
+
+    Raises:
+        DataError: they have no identities.
+    """
+    source = open_source(paths)
+    if source.labels is None:
+        raise DataError(f"{source.name}: these images have no identities; use a source with identities")
+    return source, source.labels
+
+
+def open_sources(options: argparse.Namespace) -> dict[str, Source]:
+    """The faces, the others, and the held-out faces clean and degraded, of the arguments of ``add_sources``."""
+    heldout, _ = open_people(options.heldout)
+    return {
+        "faces": Joined([open_source(path) for path in options.faces]),
+        "others": Joined([open_without(path, options.exclude_out_of) for path in options.others]),
+        "clean": heldout,
+        "degraded": degraded_at_random(heldout, seed=0),
+    }
+
+
 def accuracy(saved: SavedResult, name: str) -> float:
     """Cross-validated accuracy on one benchmark.
 
@@ -76,10 +102,15 @@ def corruption_source(saved: SavedResult) -> str:
 # Numbers with intervals.
 
 
-def percent(value: float, interval: Interval | None = None, *, form: str = ".2f") -> str:
-    """A value with its interval in percent, e.g. "99.43 [99.21, 99.60]"."""
-    text = f"{100 * value:{form}}"
-    return text if interval is None else f"{text} [{', '.join(f'{100 * end:{form}}' for end in interval)}]"
+def number(value: float, interval: Sequence[float] | None = None, *, form: str = ".4f") -> str:
+    """A value with its interval, e.g. "0.9943 [0.9921, 0.9960]"."""
+    text = f"{value:{form}}"
+    return text if interval is None else f"{text} [{', '.join(f'{end:{form}}' for end in interval)}]"
+
+
+def percent(value: float, interval: Sequence[float] | None = None, *, form: str = ".2f") -> str:
+    """A share with its interval in percent, e.g. "99.43 [99.21, 99.60]"."""
+    return number(100 * value, None if interval is None else [100 * end for end in interval], form=form)
 
 
 def over_runs(values: Sequence[float], *, form: str = ".2f", of_shares: bool = True) -> str:
@@ -114,7 +145,7 @@ def resampled_rate(counted: Counts, total: Counts, *, replicates: int = 1000) ->
 def rate_of_pairs(
     counted: NDArray[np.bool_],
     among: NDArray[np.bool_],
-    people: tuple[NDArray[np.int64], NDArray[np.int64]],
+    people: Sequence[NDArray[np.int64]],
     *,
     rule_of_three: bool = False,
 ) -> str:
@@ -123,14 +154,19 @@ def rate_of_pairs(
     Args:
         counted: for each pair.
         among: which pairs the share is of.
-        people: numbers of the first and of the second person of each pair, which broadcast to the pairs' shape. All
-            people from 0 to the highest are resampled.
+        people: numbers of the first and of the second person of each pair, which broadcast to the pairs' shape; all
+            of them are resampled.
         rule_of_three: whether the interval of a rate of 0 reaches at least 3 / n, n being the number of people.
     """
     if not among.any():
         return "–"
-    first, second = (np.broadcast_to(side, among.shape) for side in people)
-    count = 1 + max(int(first.max()), int(second.max()))
+    names, numbers = np.unique(np.concatenate([side.ravel() for side in people]), return_inverse=True)
+    sides = np.split(numbers, [people[0].size])
+    first, second = (
+        np.broadcast_to(side.reshape(given.shape), among.shape)
+        for side, given in zip(sides, people, strict=True)
+    )
+    count = len(names)
     shares = resampled_rate(
         *(
             np.bincount(first[mask] * count + second[mask], minlength=count * count)
@@ -142,4 +178,4 @@ def rate_of_pairs(
     low, high = percentile_interval(shares[1:])
     if rule_of_three and shares[0] == 0:
         high = max(high, min(1, 3 / count))
-    return f"{shares[0]:.4f} [{low:.4f}, {high:.4f}]"
+    return number(shares[0], (low, high))

@@ -16,25 +16,20 @@ seed by seed. Features and finished heads are kept in --out, so that the same co
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import add_figure, add_sources, parser_of, run
-from image_sets import open_image_set
+from common import add_figure, add_sources, number, open_people, open_sources, parser_of, run
 from numpy.typing import NDArray
 
-from facerts.datasets import Joined, open_source
 from facerts.datasets.fingerprint import hash_images
 from facerts.embedding import OnnxEmbedder, load_embedder
 from facerts.embedding.output_cache import OutputCache
-from facerts.errors import DataError, Error
-from facerts.evaluation.evaluation_options import open_without
-from facerts.io.files import atomic_write
-from facerts.io.json_file import read_json
+from facerts.errors import Error
 from facerts.metrics.all_pairs import compare_all
 from facerts.metrics.compared_pairs import ComparedPairs
 from facerts.metrics.error_versus_reject import error_versus_reject
@@ -42,16 +37,15 @@ from facerts.metrics.intervals import mean_interval
 from facerts.metrics.separation import separation
 from facerts.report.figures import Effect, effects, write_svg
 from facerts.report.table import markdown_table
+from facerts.training.methods.method import Method
 from facerts.training.posthoc.features import Features, Views, cached_features
 from facerts.training.posthoc.graft_heads import QualityModule
 from facerts.training.posthoc.posthoc_quality import build_method, configure
 from facerts.training.posthoc.train_heads import HeadSettings, train_heads
 
-SEED = 0
 FMR, END = 1e-3, 0.3
 HEADER = ["head", "seeds", "non-faces, AUROC", "degraded, AUROC", "area of error versus reject"]
 
-Numbers = tuple[float, float, float]
 QualityOf = Callable[[Features], NDArray[np.float32]]
 
 
@@ -71,43 +65,18 @@ class Measured:
     pairs: ComparedPairs
     key: str
 
-    def numbers(self, quality_of: QualityOf) -> Numbers:
+    def numbers(self, quality_of: QualityOf) -> NDArray[np.float64]:
         """The three numbers of a quality."""
         quality = {name: quality_of(features) for name, features in self.parts.items()}
         mixed = np.where(self.degraded, quality["degraded"], quality["clean"])
         (measured,) = error_versus_reject(self.pairs, {"": mixed}, [FMR], replicates=0).values()
-        return (
-            separation(quality["faces"], quality["others"]).auroc,
-            separation(quality["clean"], quality["degraded"]).auroc,
-            measured.by[""].area[END].value,
+        return np.array(
+            [
+                separation(quality["faces"], quality["others"]).auroc,
+                separation(quality["clean"], quality["degraded"]).auroc,
+                measured.by[""].area[END].value,
+            ]
         )
-
-
-class Finished:
-    """The numbers of finished heads, in a file.
-
-    Args:
-        path: a JSON file; numbers in it that were measured otherwise are dropped.
-        key: what all numbers depend on.
-    """
-
-    def __init__(self, path: Path, key: str) -> None:
-        content = read_json(path) if path.exists() else {}
-        if not isinstance(content, dict):
-            raise DataError(f"{path}: was not written by this script; remove it to start again")
-        self._path, self._key = path, key
-        self._numbers: dict[str, Numbers] = content.get("numbers", {}) if content.get("key") == key else {}
-
-    def __contains__(self, head: str) -> bool:
-        return head in self._numbers
-
-    def __getitem__(self, head: str) -> Numbers:
-        return self._numbers[head]
-
-    def __setitem__(self, head: str, numbers: Numbers) -> None:
-        self._numbers[head] = numbers
-        with atomic_write(self._path, "w") as file:
-            json.dump({"key": self._key, "numbers": self._numbers}, file, indent=1)
 
 
 def main() -> None:
@@ -115,26 +84,25 @@ def main() -> None:
     heads = [_parse(text) for text in options.heads]
     embedder = load_embedder(options.model, threads=options.threads)
     options.out.mkdir(parents=True, exist_ok=True)
-    training = open_source(options.data)
-    if training.labels is None:
-        raise DataError(f"{training.name}: has no identities, but training a head needs them")
+    training, people = open_people(options.data)
     cache = OutputCache(options.out / "features")
     features = cached_features(embedder, training, cache, Views(options.views))
     measured = measure(embedder, options, cache)
-    finished = Finished(
-        options.out / "heads.json", f"{measured.key} {hash_images(training).sha256} {options.views} views"
-    )
-    numbers = {"norm of the embedder": np.array([measured.numbers(lambda part: part.norm)])}
+    finished = OutputCache(options.out / "heads")
+    images = f"{measured.key} {hash_images(training).sha256} {options.views} views"
+
+    def train(built: Method, settings: HeadSettings) -> dict[str, NDArray[np.float64]]:
+        head = QualityModule(train_heads(built, features, people, settings))
+        return {"numbers": measured.numbers(head.quality_of)}
+
+    numbers = {"norm of the embedder": measured.numbers(lambda part: part.norm)[None]}
     for name, method, config in heads:
         values = []
         for seed in options.seeds:
             built = build_method(method, config, features.unit.shape[1], seed)
             settings = HeadSettings(seed=seed, epochs=options.epochs, norm=bool(built.heads()))
-            key = f"{method} {config!r} {settings!r}"
-            if key not in finished:
-                head = QualityModule(train_heads(built, features, training.labels, settings))
-                finished[key] = measured.numbers(head.quality_of)
-            values.append(finished[key])
+            key = {"images": images, "head": f"{method} {config!r} {settings!r}"}
+            values.append(finished.arrays(key, partial(train, built, settings))["numbers"])
         numbers[name] = np.array(values)
     reference = heads[0][0]
     print(markdown_table(HEADER, [line(name, values) for name, values in numbers.items()]))
@@ -142,7 +110,11 @@ def main() -> None:
     differences = {name: values - numbers[reference] for name, values in numbers.items() if name != reference}
     print(markdown_table(HEADER, [line(name, values, sign="+") for name, values in differences.items()]))
     if options.figure:
-        write_svg(options.figure, figure(differences, reference))
+        drawn = {
+            name: dict(zip(HEADER[2:], map(Effect.of_runs, values.T.tolist()), strict=True))
+            for name, values in differences.items()
+        }
+        write_svg(options.figure, effects(drawn, reference))
 
 
 def arguments() -> argparse.Namespace:
@@ -164,56 +136,26 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def figure(differences: dict[str, NDArray[np.float64]], reference: str) -> str:
-    """Differences from the reference, a panel for each number, as SVG.
-
-    Args:
-        differences: ``(seeds, 3)`` for each head.
-        reference: name of the reference.
-    """
-    drawn = {
-        name: {
-            measure: Effect.of_runs(runs) for measure, runs in zip(HEADER[2:], values.T.tolist(), strict=True)
-        }
-        for name, values in differences.items()
-    }
-    return effects(drawn, reference)
-
-
 def measure(embedder: OnnxEmbedder, options: argparse.Namespace, cache: OutputCache) -> Measured:
-    """Compute the features of the images that the heads are measured on, or read them from the cache.
-
-    Raises:
-        DataError: the held-out faces have no identities.
-    """
-    heldout = open_source(options.heldout)
-    if heldout.labels is None:
-        raise DataError(f"{heldout.name}: has no identities, but error versus reject needs them")
-    sources = {
-        "faces": Joined([open_source(path) for path in options.faces]),
-        "others": Joined([open_without(path, options.exclude_out_of) for path in options.others]),
-        "clean": heldout,
-        "degraded": open_image_set("degraded", heldout, SEED),
-    }
+    """Compute the features of the images that the heads are measured on, or read them from the cache."""
+    sources = open_sources(options)
     degraded_cache = OutputCache(cache.folder / "degraded")
     parts = {
         name: cached_features(embedder, source, degraded_cache if name == "degraded" else cache, Views())
         for name, source in sources.items()
     }
-    degraded = np.arange(len(heldout)) % 2 == 1
+    degraded = np.arange(len(sources["clean"])) % 2 == 1
     mixed = np.where(degraded[:, None], parts["degraded"].unit, parts["clean"].unit)
     key = " ".join([embedder.identity, *(hash_images(source).sha256 for source in sources.values())])
-    return Measured(parts, degraded, compare_all(mixed, heldout.labels), key)
+    return Measured(parts, degraded, compare_all(mixed, sources["clean"].labels), key)
 
 
 def line(name: str, values: NDArray[np.float64], sign: str = "") -> list[str]:
     """The row of a head: means over the seeds with their intervals."""
-    cells = []
-    for column in values.T:
-        text = f"{column.mean():{sign}.4f}"
-        if len(column) > 1:
-            text += " [{:{sign}.4f}, {:{sign}.4f}]".format(*mean_interval(column), sign=sign)
-        cells.append(text)
+    cells = [
+        number(column.mean(), mean_interval(column) if len(column) > 1 else None, form=f"{sign}.4f")
+        for column in values.T
+    ]
     return [name, str(len(values)), *cells]
 
 

@@ -18,13 +18,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-from common import parser_of, percent, run
+from common import open_people, parser_of, percent, run
 from numpy.typing import NDArray
 
 from facerts.benchmarks import pairs_from_identities
 from facerts.datasets import Source, open_source
 from facerts.embedding.outputs import FaceOutputs
-from facerts.errors import DataError
 from facerts.evaluation.labeled import split_label
 from facerts.evaluation.pair_verification import verification_of
 from facerts.metrics.all_pairs import AllPairs, all_pairs
@@ -38,12 +37,10 @@ Embedding = NDArray[np.float32]
 
 def main() -> None:
     options = arguments()
-    source = open_source(options.data)
-    if source.labels is None:
-        raise DataError(f"{source.name}: these images have no identities; use a source with identities")
+    source, people = open_people(options.data)
     rows, first = [], None
     for label, embedding in embeddings(options, source):
-        pairs = all_pairs(embedding, source.labels)
+        pairs = all_pairs(embedding, people)
         tars = resampled_tars(pairs, options.far, options.replicates, options.seed)
         first = tars if first is None else first
         cells = [label, accuracy_of(embedding, source, options.seed)]

@@ -19,19 +19,19 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from fnmatch import fnmatch
 from pathlib import Path
 from time import process_time
 
 import cv2
 import numpy as np
-from common import parser_of, run
+from common import open_people, parser_of, percent, run
 from degraded_faces import CHOSEN_ON, CONFIRMED_ON, OCCLUDED, Degradation
 from numpy.typing import NDArray
 
 import facerts
-from facerts.datasets import Source, open_images, open_source
+from facerts.datasets import Source, open_images
 from facerts.detection import Detection, Detector, open_detector
 from facerts.detection.pose import MODEL, head_pose
 from facerts.embedding import FaceOutputs
@@ -44,6 +44,7 @@ from facerts.scoring import Scorer, reasons
 Image = NDArray[np.uint8]
 Crops = NDArray[np.uint8]
 SECTIONS = ("crops", "photos", "clean", "pose", "time")
+FORMULA = "lowest component of the formula"
 KEEP, FMR = 0.95, 0.001
 SEVERITIES = 0.5, 1.0
 # Photos are three crops wide; eyes are this many pixels apart in a crop.
@@ -109,9 +110,7 @@ def arguments() -> argparse.Namespace:
 
 def held_out(data: Sequence[str], images: int) -> tuple[Crops, NDArray[np.bool_]]:
     """Up to so many crops of each person, and whether they are of the first half of the people."""
-    source = open_source(data)
-    assert source.labels is not None
-    labels = np.asarray(source.labels)
+    source, labels = open_people(data)
     chosen = np.concatenate([np.flatnonzero(labels == label)[:images] for label in np.unique(labels)])
     return read_crops(source, chosen), labels[chosen] < np.median(np.unique(labels))
 
@@ -121,12 +120,6 @@ def non_faces(folder: str, pattern: str) -> Crops:
     return read_crops(
         source, [index for index in range(len(source)) if fnmatch(source.location(index), pattern)]
     )
-
-
-def sample(folder: str, most: int, seed: int) -> tuple[Source, NDArray[np.int64]]:
-    source = open_images(folder)
-    random = np.random.default_rng(seed)
-    return source, np.sort(random.permutation(len(source))[:most])
 
 
 def read_crops(source: Source, indices: Sequence[int] | NDArray[np.integer]) -> Crops:
@@ -152,25 +145,19 @@ def fit(scorer: Scorer, crops: Crops, pets: Crops, options: argparse.Namespace) 
     from sklearn.model_selection import GroupKFold
 
     clean = scorer.embed(crops)
-    features, kinds, groups = [inputs_of(clean)], ["clean"] * len(crops), [np.arange(len(crops))]
-    right = dict.fromkeys(["clean"], "") | {name: reason for name, (reason, _) in CHOSEN_ON.items()}
-    shown = [[reasons.crop_reasons(crop) for crop in crops]]
-    for number, (name, (_, degradation)) in enumerate(CHOSEN_ON.items()):
+    parts = [("clean", "", crops, clean, np.arange(len(crops)))]
+    for number, (name, (reason, degradation)) in enumerate(CHOSEN_ON.items()):
         changed = degrade_all(crops, degradation, (options.seed, number, 1))
         outputs = scorer.embed(changed)
         poor = np.flatnonzero(is_poor(scorer, outputs, clean))
-        features.append(inputs_of(outputs.take(poor)))
-        kinds += [name] * len(poor)
-        groups.append(poor)
-        shown.append([reasons.crop_reasons(changed[index]) for index in poor])
-    features.append(inputs_of(scorer.embed(pets)))
-    kinds += ["non-faces"] * len(pets)
-    right["non-faces"] = reasons.NOT_A_FACE
-    shown.append([reasons.crop_reasons(crop) for crop in pets])
-    groups.append(len(crops) + np.arange(len(pets)))
-    x, kind, group = np.concatenate(features), np.array(kinds), np.concatenate(groups)
-    pixels = np.array([names[0] if names else "" for part in shown for names in part])
-    target = np.array([right[name] for name in kinds])
+        parts.append((name, reason, changed[poor], outputs.take(poor), poor))
+    groups = len(crops) + np.arange(len(pets))
+    parts.append(("non-faces", reasons.NOT_A_FACE, pets, scorer.embed(pets), groups))
+    kinds, right, images, outputs_of, groups_of = zip(*parts, strict=True)
+    counts = list(map(len, images))
+    x, group = np.concatenate(list(map(inputs_of, outputs_of))), np.concatenate(groups_of)
+    kind, target = np.repeat(kinds, counts), np.repeat(right, counts)
+    pixels = np.array(["".join(reasons.crop_reasons(crop)[:1]) for part in images for crop in part])
     folds = list(GroupKFold(5).split(x, groups=group))
     probed: dict[str, NDArray[np.float64]] = {}
     for reason, share in ((reasons.NOT_A_FACE, 0.005), (OCCLUDED, 0.02)):
@@ -185,10 +172,11 @@ def fit(scorer: Scorer, crops: Crops, pets: Crops, options: argparse.Namespace) 
             write_probe(options.fit, scorer.embedder.sha256, weights, bias - limit)
     first = np.where(probed[reasons.NOT_A_FACE] > 0, reasons.NOT_A_FACE, pixels)
     first = np.where((first == "") & (probed[OCCLUDED] > 0), OCCLUDED, first)
-    rows = []
-    for name in dict.fromkeys(kinds):
-        here = kind == name
-        rows.append([name, right[name] or "none", rate(first[here] == right[name])])
+    rows = [
+        [name, reason or "none", rate((first == reason)[kind == name])]
+        for name, reason in zip(kinds, right, strict=True)
+        if name in kind
+    ]
     print(f"First reasons on {len(crops)} crops of the people to choose on; probes in five folds of people\n")
     print(markdown_table(["kind", "right reason", "right, %"], rows))
 
@@ -227,13 +215,7 @@ def confirm(
     scorer: Scorer, detector: Detector, crops: Crops, pets: Crops, options: argparse.Namespace
 ) -> None:
     """Print the tables of docs/results/use.md."""
-    header = [
-        "degradation",
-        "right reason",
-        "poor faces",
-        "right, %",
-        "lowest component of the formula right, %",
-    ]
+    header = ["degradation", "right reason", "poor faces", "right, %", f"{FORMULA} right, %"]
     if "crops" in options.only:
         print(f"Right reason first, on {len(crops)} crops of the people to confirm on\n")
         print(markdown_table(header, list(crop_rows(scorer, detector, crops, pets, options.seed))))
@@ -253,9 +235,25 @@ def confirm(
         print(markdown_table(["model, ms", "reasons, ms", "more, %"], [time_row(scorer, crops[:TIMED])]))
 
 
+def row(name: str, reason: str, found: list[list[str]], formula: list[str]) -> list[str]:
+    """How often the first of the found reasons is the right one, and the formula's."""
+    right = np.array([names[:1] == [reason] for names in found])
+    return [
+        name,
+        reason,
+        str(len(found)),
+        rate(right),
+        rate(np.array([name == reason for name in formula], dtype=bool)),
+    ]
+
+
 def crop_rows(
     scorer: Scorer, detector: Detector, crops: Crops, pets: Crops, seed: int
 ) -> Iterator[list[str]]:
+    def crop_row(name: str, reason: str, crops: Crops, outputs: FaceOutputs) -> list[str]:
+        formula = [lowest_component(photo_of(crop), detector) for crop in crops]
+        return row(name, reason, crop_names(scorer, crops, outputs), formula)
+
     clean = scorer.embed(crops)
     for number, (name, (reason, degradation)) in enumerate(CONFIRMED_ON.items()):
         changed = degrade_all(crops, degradation, (seed, number, 2))
@@ -263,8 +261,8 @@ def crop_rows(
         poor = np.flatnonzero(is_poor(scorer, outputs, clean))
         label = f"{name} (chosen on)" if name in CHOSEN_ON else name
         if reason in reasons.REASONS:
-            yield crop_row(label, reason, changed[poor], outputs.take(poor), scorer, detector)
-    yield crop_row("pets", reasons.NOT_A_FACE, pets, scorer.embed(pets), scorer, detector)
+            yield crop_row(label, reason, changed[poor], outputs.take(poor))
+    yield crop_row("pets", reasons.NOT_A_FACE, pets, scorer.embed(pets))
 
 
 def photo_rows(scorer: Scorer, detector: Detector, crops: Crops, seed: int) -> Iterator[list[str]]:
@@ -273,29 +271,42 @@ def photo_rows(scorer: Scorer, detector: Detector, crops: Crops, seed: int) -> I
         ("small in the photo", reasons.TOO_SMALL, small_photo),
         ("cut by the photo's border", reasons.CUT_OFF, cut_photo),
     ):
-        yield photo_row(name, reason, change, crops, clean, scorer, detector, seed)
+        random = np.random.default_rng((seed, 3))
+        photos = [change(photo_of(crop), random) for crop in crops]
+        faces = [detector(photo)[:1] for photo in photos]
+        found = np.flatnonzero([bool(face) for face in faces])
+        aligned = np.stack([align(photos[index], faces[index][0].points) for index in found])
+        outputs = scorer.embed(aligned)
+        names = crop_names(scorer, aligned, outputs)
+        # Few found faces are poor, so those that were poor before would count.
+        poor = is_poor(scorer, outputs, clean.take(found)) & ~is_poor(scorer, clean, clean)[found]
+        places = [(place, found[place]) for place in np.flatnonzero(poor)]
+        yield row(
+            name,
+            reason,
+            [in_photo(names[place], faces[index][0], photos[index]) for place, index in places],
+            [lowest_component(photos[index], detector) for _, index in places],
+        )
 
 
 def false_rows(
     scorer: Scorer, detector: Detector, crops: Crops, options: argparse.Namespace
 ) -> Iterator[list[str]]:
+    def false_row(name: str, found: list[list[str]]) -> list[str]:
+        counts = {reason: sum(reason in names for names in found) for reason in reasons.REASONS}
+        listed = ", ".join(f"{reason} {count}" for reason, count in counts.items() if count)
+        return [name, str(len(found)), rate(np.array([bool(names) for names in found])), listed or "–"]
+
     yield false_row("held-out people", crop_names(scorer, crops))
-    for folder in options.clean:
-        source, chosen = sample(folder, options.most, options.seed)
-        yield false_row(source.name, crop_names(scorer, read_crops(source, chosen)))
-    for folder in options.photos:
-        source, chosen = sample(folder, options.most, options.seed)
-        images = (decode(source.read(int(index)), where=source.location(int(index))) for index in chosen)
-        yield false_row(f"photos {source.name}", photo_names(scorer, detector, images))
-
-
-def crop_row(
-    name: str, reason: str, crops: Crops, outputs: FaceOutputs, scorer: Scorer, detector: Detector
-) -> list[str]:
-    names = crop_names(scorer, crops, outputs)
-    right = np.array([found[:1] == [reason] for found in names])
-    rival = np.array([lowest_component(photo_of(crop), detector) == reason for crop in crops])
-    return [name, reason, str(len(crops)), rate(right), rate(rival)]
+    folders = [(folder, False) for folder in options.clean] + [(folder, True) for folder in options.photos]
+    for folder, of_photos in folders:
+        source = open_images(folder)
+        chosen = np.sort(np.random.default_rng(options.seed).permutation(len(source))[: options.most])
+        if not of_photos:
+            yield false_row(source.name, crop_names(scorer, read_crops(source, chosen)))
+        else:
+            images = (decode(source.read(int(index)), where=source.location(int(index))) for index in chosen)
+            yield false_row(f"photos {source.name}", photo_names(scorer, detector, images))
 
 
 def crop_names(scorer: Scorer, crops: Crops, outputs: FaceOutputs | None = None) -> list[list[str]]:
@@ -303,33 +314,6 @@ def crop_names(scorer: Scorer, crops: Crops, outputs: FaceOutputs | None = None)
     outputs = scorer.embed(crops) if outputs is None else outputs
     by_model = reasons.model_reasons(scorer.embedder.sha256, outputs)
     return [[*names, *reasons.crop_reasons(crop)] for names, crop in zip(by_model, crops, strict=True)]
-
-
-def photo_row(
-    name: str,
-    reason: str,
-    change: Callable[[Image, np.random.Generator], Image],
-    crops: Crops,
-    clean: FaceOutputs,
-    scorer: Scorer,
-    detector: Detector,
-    seed: int,
-) -> list[str]:
-    random = np.random.default_rng((seed, 3))
-    photos = [change(photo_of(crop), random) for crop in crops]
-    faces = [detector(photo)[:1] for photo in photos]
-    found = np.flatnonzero([bool(face) for face in faces])
-    aligned = np.stack([align(photos[index], faces[index][0].points) for index in found])
-    outputs = scorer.embed(aligned)
-    names = crop_names(scorer, aligned, outputs)
-    # Few found faces are poor, so those that were poor before would count.
-    poor = is_poor(scorer, outputs, clean.take(found)) & ~is_poor(scorer, clean, clean)[found]
-    right, rival = [], []
-    for place in np.flatnonzero(poor):
-        photo, (face,) = photos[found[place]], faces[found[place]]
-        right.append(in_photo(names[place], face, photo)[:1] == [reason])
-        rival.append(lowest_component(photo, detector) == reason)
-    return [name, reason, str(len(right)), rate(np.array(right)), rate(np.array(rival))]
 
 
 def photo_names(scorer: Scorer, detector: Detector, photos: Iterator[Image]) -> list[list[str]]:
@@ -362,12 +346,6 @@ def cut_photo(photo: Image, random: np.random.Generator) -> Image:
     lost = MARGIN + round(random.uniform(*CUTS) * CROP_SIZE)
     turns = int(random.integers(4))
     return np.ascontiguousarray(np.rot90(np.rot90(photo, turns)[lost:], -turns))
-
-
-def false_row(name: str, found: list[list[str]]) -> list[str]:
-    counts = {reason: sum(reason in names for names in found) for reason in reasons.REASONS}
-    listed = ", ".join(f"{reason} {count}" for reason, count in counts.items() if count)
-    return [name, str(len(found)), rate(np.array([bool(names) for names in found])), listed or "–"]
 
 
 def lowest_component(photo: Image, detector: Detector) -> str:
@@ -439,7 +417,7 @@ def rate(hits: NDArray[np.bool_]) -> str:
         return "–"
     share = float(np.mean(hits))
     low, high = wilson(np.array([share]), np.array([count]))
-    return f"{100 * share:.1f} [{100 * abs(low.item()):.1f}, {100 * high.item():.1f}]"
+    return percent(share, (abs(low.item()), high.item()), form=".1f")
 
 
 if __name__ == "__main__":

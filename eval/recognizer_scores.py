@@ -17,18 +17,17 @@ import argparse
 from collections.abc import Sequence
 
 import numpy as np
-from common import parser_of, run
+from common import number, open_people, parser_of, run
 from image_sets import open_image_set
 from numpy.typing import NDArray
 
-from facerts.datasets import Source, Subset, open_source
+from facerts.datasets import Source, Subset
 from facerts.datasets.changed import DEGRADED_BY, degradation
 from facerts.embedding import OnnxEmbedder, load_embedder
 from facerts.embedding.embed import embed_source
 from facerts.embedding.outputs import CropScore, FaceOutputs
 from facerts.embedding.recognizer_scores import open_recognizer_scores
 from facerts.embedding.recognizer_scores.pruning import pruning_stability
-from facerts.errors import DataError
 from facerts.metrics.all_pairs import compare_all
 from facerts.metrics.error_versus_reject import error_versus_reject
 from facerts.metrics.intervals import Estimate
@@ -41,7 +40,9 @@ END = 0.3
 
 def main() -> None:
     options = arguments()
-    source = chosen_people(open_source(options.data), options.people)
+    source, people = open_people(options.data)
+    if options.people != "all":
+        source = Subset(source, np.flatnonzero(people % 2 == ("even", "odd").index(options.people)))
     rows = []
     for path in options.models:
         embedder = load_embedder(path, threads=options.threads)
@@ -65,6 +66,7 @@ def arguments() -> argparse.Namespace:
         "--sparsity",
         nargs="+",
         type=float,
+        default=[],
         metavar="SHARE",
         help="Measure only the score 'pruning', with each of these shares of the weights removed.",
     )
@@ -75,22 +77,11 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def chosen_people(source: Source, people: str) -> Source:
-    """All people of a source, or every second one.
-
-    Raises:
-        DataError: the source has no identities.
-    """
-    if source.labels is None:
-        raise DataError(f"{source.name}: these images have no identities; use a source with identities")
-    if people == "all":
-        return source
-    return Subset(source, np.flatnonzero(source.labels % 2 == ("even", "odd").index(people)))
-
-
 def rows_of(embedder: OnnxEmbedder, source: Source, options: argparse.Namespace) -> list[list[str]]:
     """A row of the table for each score of a recognizer."""
-    scores = scores_of(embedder, options.sparsity)
+    scores: dict[str, CropScore] = {
+        f"pruning {share:g}": pruning_stability(embedder, share) for share in options.sparsity
+    } or open_recognizer_scores(embedder)
     clean, degraded = (
         embed_source(embedder, open_image_set(name, source, options.seed), flip=False, also=scores)
         for name in SETS
@@ -100,17 +91,11 @@ def rows_of(embedder: OnnxEmbedder, source: Source, options: argparse.Namespace)
         [
             embedder.name,
             name,
-            *(cell(area[name]) for area in areas),
+            *(number(area[name].value, area[name].interval(), form=".3f") for area in areas),
             f"{correlation(degraded.extras[name], options.seed):+.3f}",
         ]
         for name in scores
     ]
-
-
-def scores_of(embedder: OnnxEmbedder, sparsities: Sequence[float] | None) -> dict[str, CropScore]:
-    if sparsities:
-        return {f"pruning {share:g}": pruning_stability(embedder, share) for share in sparsities}
-    return open_recognizer_scores(embedder)
 
 
 def area_of(
@@ -130,11 +115,6 @@ def area_of(
         thresholds_on=compare_all(clean.embedding, people),
     )[options.fmr]
     return {name: measured.by[name].area[END] for name in names}
-
-
-def cell(area: Estimate) -> str:
-    interval = area.interval()
-    return f"{area.value:.3f}" + ("" if interval is None else f" [{interval[0]:.3f}, {interval[1]:.3f}]")
 
 
 def correlation(scores: NDArray[np.float32], seed: int) -> float:

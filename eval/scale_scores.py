@@ -11,24 +11,20 @@ interval. The arithmetic mean is the score that facerts exports.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from common import add_sources, over_runs, parser_of, run
-from image_sets import open_image_set
+from common import add_sources, open_sources, over_runs, parser_of, run
 from numpy.typing import NDArray
 
-from facerts.datasets import Source, open_source
+from facerts.datasets import Source
 from facerts.embedding import load_embedder
 from facerts.embedding.embed import embed_source
 from facerts.embedding.outputs import Embedder
 from facerts.errors import ModelError
-from facerts.evaluation.evaluation_options import open_without
 from facerts.metrics.separation import separation
 from facerts.report.table import markdown_table
-
-SEED = 0
 
 # From log scales ``(N, δ)`` to scores ``(N,)``.
 ScaleScore = Callable[[NDArray[np.float64]], NDArray[np.float64]]
@@ -68,19 +64,13 @@ SCORES: dict[str, ScaleScore] = {
 
 def main() -> None:
     options = arguments()
-    heldout = open_source(options.heldout)
-    sources = {
-        "faces": [open_source(path) for path in options.faces],
-        "others": [open_without(path, options.exclude_out_of) for path in options.others],
-        "clean": [heldout],
-        "degraded": [open_image_set("degraded", heldout, SEED)],
-    }
+    sources = open_sources(options)
     found: dict[str, list[tuple[float, float]]] = {name: [] for name in SCORES}
     for path in options.models:
         embedder = load_embedder(path, threads=options.threads)
-        scales = {name: np.concatenate(list(log_scales(embedder, some))) for name, some in sources.items()}
+        scales = {name: log_scales(embedder, source) for name, source in sources.items()}
         for name, score in SCORES.items():
-            quality = {source: -score(z) for source, z in scales.items()}
+            quality = {part: -score(z) for part, z in scales.items()}
             found[name].append(
                 (
                     separation(quality["faces"], quality["others"]).auroc,
@@ -102,17 +92,16 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def log_scales(embedder: Embedder, sources: list[Source]) -> Iterator[NDArray[np.float64]]:
-    """The log scales ``(N, δ)`` of the images of each source.
+def log_scales(embedder: Embedder, source: Source) -> NDArray[np.float64]:
+    """The log scales ``(N, δ)`` of the images of a source.
 
     Raises:
         ModelError: the model is not one of RTS.
     """
-    for source in sources:
-        outputs = embed_source(embedder, source, flip=False)
-        if "log_scale" not in outputs.extras:
-            raise ModelError(f"{embedder.name}: has no output log_scale; only models trained with rts do")
-        yield outputs.extras["log_scale"].astype(np.float64)
+    outputs = embed_source(embedder, source, flip=False)
+    if "log_scale" not in outputs.extras:
+        raise ModelError(f"{embedder.name}: has no output log_scale; only models trained with rts do")
+    return outputs.extras["log_scale"].astype(np.float64)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
-from common import parser_of, rate_of_pairs, run
+from common import open_people, parser_of, rate_of_pairs, run
 from image_sets import open_image_set
 from numpy.typing import NDArray
 
@@ -46,22 +46,20 @@ class Images:
 def main() -> None:
     options = arguments()
     scorer = load(options.model)
-    source, non_faces = open_source(options.faces), open_source(options.non_faces)
-    if source.labels is None:
-        raise DataError(f"{source.name}: these images have no identities; use a source with identities")
+    (source, person), non_faces = open_people(options.faces), open_source(options.non_faces)
     rows = [i for i in range(len(non_faces)) if re.search(options.development, Path(non_faces.key(i)).stem)]
     if not rows:
         raise DataError(f"{non_faces.name}: no name matches --development {options.development!r}")
     original = np.arange(len(source))
-    clean = embed(scorer, source, source.labels, original)
+    clean = embed(scorer, source, person, original)
     copies = [
-        embed(scorer, open_image_set("degraded", source, seed), source.labels, original)
+        embed(scorer, open_image_set("degraded", source, seed), person, original)
         for seed in range(options.copies)
     ]
     degraded = Images(
         np.concatenate([copy.embedding for copy in copies]),
         np.concatenate([copy.quality for copy in copies]),
-        np.tile(source.labels, len(copies)),
+        np.tile(person, len(copies)),
         np.tile(original, len(copies)),
     )
     # Every non-face is somebody of its own, and nobody among the people.
@@ -137,8 +135,7 @@ def rows_of(
     once = first.original[:, None] != second.original
     if first is second:
         once = np.triu(once)
-    numbers = np.unique(np.concatenate([first.person, second.person]), return_inverse=True)[1]
-    people = numbers[: len(first.person), None], numbers[None, len(first.person) :]
+    people = first.person[:, None], second.person[None]
     limits = [-np.inf, *(scorer.threshold(keep) for keep in options.keep), np.inf]
     names = ["", *(f"{keep:g}" for keep in options.keep), ""]
     for (low, high), (above, below) in zip(pairwise(limits), pairwise(names), strict=True):

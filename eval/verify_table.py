@@ -19,7 +19,7 @@ from itertools import combinations
 from pathlib import Path
 
 import numpy as np
-from common import parser_of, rate_of_pairs, run
+from common import number, parser_of, rate_of_pairs, run
 from numpy.typing import NDArray
 
 from facerts.benchmarks.lfw import load_lfw
@@ -120,15 +120,9 @@ def rows_of(scorer: Scorer, labeled: Labeled, fmrs: list[float]) -> Iterator[lis
     genuine = labeled.people[:, 0] == labeled.people[:, 1]
     for quality, among in (("keep 0.95", decided), ("any quality", compared)):
         for fmr in fmrs:
-            limited = (
-                scorer.match_rule(fmr=fmr)
-                if among is decided
-                else scorer.match_rule(fmr=fmr, min_quality=-9e9)
-            )
+            limited = scorer.match_rule(fmr=fmr, min_quality=None if among is decided else -9e9)
             matched = similarity >= limited.threshold
             assert limited.fnmr is not None
-            assert limited.fnmr_ci95 is not None
-            low, high = limited.fnmr_ci95
             yield [
                 labeled.name,
                 quality,
@@ -139,19 +133,13 @@ def rows_of(scorer: Scorer, labeled: Labeled, fmrs: list[float]) -> Iterator[lis
                 rate(matched, among & ~genuine, labeled.people),
                 f"{np.sum(among & genuine):,}",
                 rate(~matched, among & genuine, labeled.people),
-                f"{limited.fnmr:.4f} [{low:.4f}, {high:.4f}]",
+                number(limited.fnmr, limited.fnmr_ci95),
             ]
 
 
 def rate(counted: NDArray[np.bool_], among: NDArray[np.bool_], people: NDArray[np.int64]) -> str:
     """The share of some pairs that are counted, with its interval."""
-    if not among.any():
-        return "–"
-    _, numbers = np.unique(people[among], return_inverse=True)
-    sides = numbers.reshape(-1, 2).T
-    return rate_of_pairs(
-        counted[among], np.ones(among.sum(), dtype=bool), (sides[0], sides[1]), rule_of_three=True
-    )
+    return rate_of_pairs(counted[among], among[among], list(people[among].T), rule_of_three=True)
 
 
 if __name__ == "__main__":

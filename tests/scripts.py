@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import importlib
 import io
 import runpy
 import sys
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from subprocess import CompletedProcess
+from typing import Any
 
 import pytest
+
+EVAL = Path(__file__).parents[1] / "eval"
 
 
 def run_script(path: Path, *arguments: object) -> CompletedProcess[str]:
@@ -25,3 +29,16 @@ def run_script(path: Path, *arguments: object) -> CompletedProcess[str]:
             status = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
             errors.write(ended.code if isinstance(ended.code, str) else "")
     return CompletedProcess(command, status, out.getvalue(), errors.getvalue())
+
+
+def load_script(name: str) -> Any:
+    """A script of eval/ as a module."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(EVAL))
+        return importlib.import_module(name)
+
+
+def cells_of(printed: str) -> list[list[str]]:
+    """The cells of the rows of all printed Markdown tables, their headings too."""
+    lines = [line for line in printed.splitlines() if line.startswith("|") and "| ---" not in line]
+    return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import math
 import re
@@ -11,7 +10,6 @@ import subprocess
 from base64 import b64encode
 from collections.abc import Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 from xml.etree import ElementTree
 
@@ -34,10 +32,9 @@ from facerts.evaluation.result_folder import load_result
 from facerts.images.align import TEMPLATE
 from facerts.metrics.resample import subject_counts
 from tests.evaluation.conftest import Plain
-from tests.scripts import run_script
+from tests.scripts import EVAL, cells_of, load_script, run_script
 from tests.shipped import write_model
 
-EVAL = Path(__file__).parents[1] / "eval"
 FMR = 0.05
 
 
@@ -87,9 +84,7 @@ def table(name: str, *arguments: object) -> list[list[str]]:
     """Cells of the table that a script prints, its header first."""
     ran = script(name, *arguments)
     assert ran.returncode == 0, ran.stderr
-    lines = [line for line in ran.stdout.splitlines() if line.startswith("|")]
-    assert re.fullmatch(r"\|( -+ \|)+( -+: \|)+", lines.pop(1))
-    return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines]
+    return cells_of(ran.stdout)
 
 
 def texts(path: Path) -> str:
@@ -104,25 +99,8 @@ def content(folder: Path) -> dict[str, Any]:
     return dict(json.loads((folder / "result.json").read_text(encoding="utf-8")))
 
 
-def cell(value: float, interval: Sequence[float]) -> str:
-    return f"{100 * value:.2f} [{100 * interval[0]:.2f}, {100 * interval[1]:.2f}]"
-
-
-@pytest.fixture
-def module(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Import a script, for what no command shows."""
-    monkeypatch.syspath_prepend(str(EVAL))
-
-    def load(name: str) -> ModuleType:
-        return importlib.import_module(name)
-
-    return load
-
-
-def test_the_density_of_t_has_its_area_mode_and_mean_where_the_paper_says(
-    module: Any, tmp_path: Path
-) -> None:
-    density = module("fig3_temperature_density").temperature_density
+def test_the_density_of_t_has_its_area_mode_and_mean_where_the_paper_says(tmp_path: Path) -> None:
+    density = load_script("fig3_temperature_density").temperature_density
     t = np.linspace(1e-4, 200, 400_001)
     for delta, v in ((3, 0.7), (8, 2.0), (16, 1.0), (32, 0.5)):
         values, step = density(t, delta, v), t[1] - t[0]
@@ -153,17 +131,17 @@ def test_figure_6_shows_the_kept_images_from_the_lowest_uncertainty_to_the_highe
 
 @pytest.mark.slow
 def test_crops_of_the_packages_images_are_squares_of_them_and_the_same_every_time(
-    tmp_path: Path, module: Any
+    tmp_path: Path,
 ) -> None:
     ran = script("sample_images", "--out", tmp_path / "a", "--crops", 2)
     assert ran.returncode == 0, ran.stderr
     script("sample_images", "--out", tmp_path / "b", "--crops", 2)
     first, second = (open_source(tmp_path / name) for name in "ab")
-    assert len(first) == 2 * len(module("sample_images").image_files()) > 30
+    assert len(first) == 2 * len(load_script("sample_images").image_files()) > 30
     assert all(np.array_equal(first.crop(i), second.crop(i)) for i in range(0, len(first), 7))
     plane = np.arange(90, dtype=np.uint8)[:, None, None] * np.ones((1, 200, 3), dtype=np.uint8)
     for seed in range(20):
-        square = module("sample_images").square(plane, np.random.default_rng(seed))
+        square = load_script("sample_images").square(plane, np.random.default_rng(seed))
         # A square is no less high than wide: rows rise as in the image, over 32 to 90 of them.
         assert (np.diff(square[:, 0, 0].astype(int)) >= 0).all()
         assert 30 <= np.ptp(square[:, 0, 0]) <= 89
@@ -188,14 +166,7 @@ def paper_tables(*arguments: object) -> tuple[list[list[str]], list[list[str]]]:
     ran = script("paper_tables", *arguments)
     assert ran.returncode == 0, ran.stderr
     means, _, differences = ran.stdout.partition("Difference from")
-    return tuple(
-        [
-            [cell.strip() for cell in line.strip("|").split(" | ")]
-            for line in text.splitlines()
-            if line.startswith("|") and "---" not in line
-        ]
-        for text in (means, differences)
-    )
+    return cells_of(means), cells_of(differences)
 
 
 def student(values: Sequence[float], form: str) -> str:
@@ -268,8 +239,8 @@ def test_clean_faces_are_separated_from_degraded_ones_of_all_kinds_and_of_one(
         assert means[2][means[0].index(name)] == student([expected, expected], ".2f")
 
 
-def test_scores_of_scales_are_the_means_and_the_mode_of_the_gamma_with_these_moments(module: Any) -> None:
-    scales = module("scale_scores")
+def test_scores_of_scales_are_the_means_and_the_mode_of_the_gamma_with_these_moments() -> None:
+    scales = load_script("scale_scores")
     v = np.random.default_rng(3).gamma(4.0, size=(50, 16))
     found = {name: score(np.log(v)) for name, score in scales.SCORES.items()}
     np.testing.assert_allclose(np.exp(found["arithmetic mean"]), v.mean(axis=1))
@@ -321,9 +292,9 @@ def test_a_paper_table_needs_runs_with_a_common_seed(seeds: Path, tmp_path: Path
 
 
 def test_photos_are_aligned_by_a_detector_and_others_left_out(
-    tmp_path: Path, drawn_faces: Path, module: Any, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, drawn_faces: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    align_crops = module("align_crops")
+    align_crops = load_script("align_crops")
     people = open_source(drawn_faces)
     kept = range(0, len(people), 2)
     images = {people.crop(index).tobytes() for index in kept}
@@ -361,7 +332,7 @@ def test_several_sources_of_non_faces_are_measured_one_by_one_too(
             assert row[means[0].index(f"non-faces {name}, AUROC")] == f"{100 * by[name]['auroc']:.2f}"
 
 
-def test_a_rate_of_pairs_is_resampled_by_people(module: Any) -> None:
+def test_a_rate_of_pairs_is_resampled_by_people() -> None:
     """Against a loop over the resamples: a pair of one person counts as often as it, others as often as both."""
     random = np.random.default_rng(0)
     first, second = random.integers(0, 5, (2, 60))
@@ -372,11 +343,11 @@ def test_a_rate_of_pairs_is_resampled_by_people(module: Any) -> None:
         if weights.sum():
             shares.append(np.average(counted, weights=weights))
     low, high = np.quantile(shares, [0.025, 0.975])
-    rate = module("common").rate_of_pairs
+    rate = load_script("common").rate_of_pairs
     assert rate(counted, among, (first, second)) == f"{counted[among].mean():.4f} [{low:.4f}, {high:.4f}]"
     nothing = np.zeros(60, dtype=bool)
     assert rate(nothing, among, (first, second), rule_of_three=True) == "0.0000 [0.0000, 0.6000]"
     assert rate(counted, nothing, (first, second)) == "–"
-    by_person = module("common").resampled_rate(np.array([1.0, 0, 2]), np.array([1.0, 2, 3]))
+    by_person = load_script("common").resampled_rate(np.array([1.0, 0, 2]), np.array([1.0, 2, 3]))
     assert by_person[0] == 0.5
     assert ((by_person >= 0) & (by_person <= 1)).all()

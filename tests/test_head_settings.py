@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import re
 from pathlib import Path
 
 import numpy as np
@@ -13,10 +11,10 @@ from facerts.datasets import open_source
 from facerts.datasets.synthetic import write_synthetic_faces
 from facerts.embedding import load_embedder
 from tests.foreign import write_description, write_embedder
-from tests.scripts import run_script
+from tests.scripts import EVAL, cells_of, run_script
 
 pytest.importorskip("torch")
-SCRIPT = Path(__file__).parents[1] / "eval" / "head_settings.py"
+SCRIPT = EVAL / "head_settings.py"
 FIRST, AGAIN, NONE = "first=rts", "again=rts", "none=rts temperature=none"
 
 
@@ -36,8 +34,7 @@ def tables(files: Path, non_faces: Path, *arguments: object) -> list[dict[str, l
     options = ["--model", files / "plain.onnx", *data, "--epochs", 1, "--views", 1]
     ran = run_script(SCRIPT, *arguments, *options)
     assert ran.returncode == 0, ran.stderr
-    lines = [re.split(r" *\| *", line.strip("| ")) for line in ran.stdout.splitlines() if line[:1] == "|"]
-    rows = [line for line in lines if line[0] not in ("head", "---")]
+    rows = [row for row in cells_of(ran.stdout) if row[0] != "head"]
     half = next(number for number, row in enumerate(rows[1:], 1) if row[0] == rows[0][0])
     return [{name: cells for name, *cells in part} for part in (rows[:half], rows[half:])]
 
@@ -67,19 +64,19 @@ def test_heads_are_compared_seed_by_seed(files: Path, non_faces: Path, tmp_path:
 
 @pytest.mark.slow
 def test_what_was_measured_is_kept_for_the_same_images(files: Path, non_faces: Path, tmp_path: Path) -> None:
-    def numbers() -> dict[str, object]:
-        return dict(json.loads((tmp_path / "heads.json").read_bytes())["numbers"])
+    def heads() -> dict[str, bytes]:
+        return {path.name: path.read_bytes() for path in (tmp_path / "heads").iterdir()}
 
     tables(files, non_faces, FIRST, NONE, "--seeds", 1, 2, "--out", tmp_path)
-    before = numbers()
+    before = heads()
     # Only the third seed is new, and nothing of the others changes.
     means, _ = tables(files, non_faces, FIRST, NONE, "--seeds", 1, 3, "--out", tmp_path)
     assert means["first"][0] == "2"
-    assert (len(before), len(numbers())) == (4, 6)
-    assert before.items() <= numbers().items()
+    assert (len(before), len(heads())) == (4, 6)
+    assert before.items() <= heads().items()
     # Of other images nothing is known.
     tables(files, non_faces, FIRST, "--seeds", 1, 3, "--out", tmp_path, "--exclude-out-of", "*[0-4].*")
-    assert len(numbers()) == 2
+    assert len(heads()) == 8
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -12,10 +12,10 @@ from facerts.datasets import open_source
 from facerts.datasets.synthetic import write_synthetic_faces
 from facerts.embedding import load_embedder
 from tests.foreign import write_description, write_embedder
-from tests.scripts import run_script
+from tests.scripts import EVAL, cells_of, run_script
 
 pytest.importorskip("torch")
-SCRIPT = Path(__file__).parents[1] / "eval" / "heldout_table.py"
+SCRIPT = EVAL / "heldout_table.py"
 
 
 @pytest.fixture(scope="module")
@@ -41,8 +41,7 @@ def table(*arguments: object) -> dict[str, list[str]]:
     """The script's rows by their labels."""
     done = run_script(SCRIPT, *arguments, "--replicates", 50)
     assert done.returncode == 0, done.stderr
-    rows = [line.strip("| ").split(" | ") for line in done.stdout.splitlines()[2:]]
-    return {label: cells for label, *cells in rows}
+    return {label: cells for label, *cells in cells_of(done.stdout)[1:]}
 
 
 def tar_of_all_pairs(cosines: np.ndarray, labels: np.ndarray, far: float) -> float:
@@ -83,10 +82,7 @@ def test_all_directions_keep_every_cosine_and_few_do_not(
 
 
 def test_images_without_identities_are_refused(people: Path, models: list[Path], tmp_path: Path) -> None:
-    image = next(people.rglob("*.jpg"))
-    flat = tmp_path / "flat"
-    flat.mkdir()
-    (flat / "a.jpg").write_bytes(image.read_bytes())
-    done = run_script(SCRIPT, models[0], "--data", flat)
+    shutil.copy(next(people.rglob("*.jpg")), tmp_path)
+    done = run_script(SCRIPT, models[0], "--data", tmp_path)
     assert done.returncode == 2
-    assert re.search("use a source with identities", done.stderr)
+    assert "use a source with identities" in done.stderr

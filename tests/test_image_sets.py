@@ -2,29 +2,16 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from facerts.datasets import Subset, open_source
 from facerts.images.align import TEMPLATE
+from tests.scripts import load_script
 
-EVAL = Path(__file__).parents[1] / "eval"
-
-
-def load(name: str) -> Any:
-    sys.path.insert(0, str(EVAL))
-    try:
-        return importlib.import_module(name)
-    finally:
-        sys.path.remove(str(EVAL))
-
-
-image_sets = load("image_sets")
+image_sets = load_script("image_sets")
 
 
 @pytest.mark.parametrize("name", ["degraded", "misaligned", "jittered"])

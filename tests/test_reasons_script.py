@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,19 +15,9 @@ from facerts.datasets.synthetic import draw_face
 from facerts.detection import Detection
 from facerts.images.align import TEMPLATE
 from facerts.scoring.reasons import REASONS
+from tests.scripts import load_script
 
-EVAL = Path(__file__).parents[1] / "eval"
-
-
-def load(name: str) -> Any:
-    sys.path.insert(0, str(EVAL))
-    try:
-        return importlib.import_module(name)
-    finally:
-        sys.path.remove(str(EVAL))
-
-
-kinds, script = map(load, ("degraded_faces", "reasons"))
+kinds, script = map(load_script, ("degraded_faces", "reasons"))
 EVERY_KIND = {**kinds.CHOSEN_ON, **kinds.CONFIRMED_ON}
 
 

@@ -13,9 +13,8 @@ from facerts.images import encode_jpeg, encode_png
 from facerts.images.corruptions import gaussian_blur
 from tests.foreign import slow_embedding
 from tests.matching import write_matcher
-from tests.scripts import run_script
+from tests.scripts import EVAL, cells_of, run_script
 
-EVAL = Path(__file__).parents[1] / "eval"
 PEOPLE = [f"Person_{number}" for number in range(6)]
 IMAGES = 3
 Crop = NDArray[np.uint8]
@@ -29,14 +28,6 @@ def face(person: int, image: int) -> Crop:
     )
     mixed = (0.55 * own + 0.45 * other) / (8 if image == 2 and person % 2 else 1)
     return mixed.astype(np.uint8).repeat(16, axis=0).repeat(16, axis=1)
-
-
-def rows(printed: str) -> list[list[str]]:
-    return [
-        [cell.strip() for cell in line.strip("|").split("|")]
-        for line in printed.splitlines()
-        if line.startswith("| ") and "---" not in line
-    ]
 
 
 def unit(crops: Crop) -> NDArray[np.float64]:
@@ -65,7 +56,7 @@ def test_the_table_of_lfw_has_the_error_rates_of_the_pairs_that_are_decided(tmp_
         EVAL / "verify_table.py", "--model", model, "--lfw", tmp_path / "lfw", "--fmr", "0.01", "0.001"
     )
     assert ran.returncode == 0, ran.stderr
-    header, *table = rows(ran.stdout)
+    header, *table = cells_of(ran.stdout)
     by_row = {(row[1], row[2]): dict(zip(header, row, strict=True)) for row in table}
     pairs = [*same, *different]
     first, second = (np.stack([face(*pair[at : at + 2]) for pair in pairs]) for at in (0, 2))
@@ -104,7 +95,7 @@ def test_the_quality_limit_is_measured_on_both_halves(tmp_path: Path) -> None:
     assert ran.returncode == 0, ran.stderr
     sizes = re.findall(r"(\w+): (\d+) people, (\d+) non-faces", ran.stdout)
     assert sizes == [("choose", "3", "3"), ("confirm", "3", "3")]
-    table = [row for row in rows(ran.stdout) if row[0] != "pair"]
+    table = [row for row in cells_of(ran.stdout) if row[0] != "pair"]
     chosen = np.random.default_rng(0).permutation(6)[:3]
     crops = np.stack([face(person, image) for person in chosen for image in range(IMAGES)])
     person = chosen.repeat(IMAGES)
