@@ -17,10 +17,6 @@ def batch_of(labels: list[int], views: int = 1, *, ramp: float = 1.0, step: int 
     return Batch(torch.tensor(labels * views), samples, step, seed=7, ramp=ramp)
 
 
-def permuted(batch: Batch, order: Tensor) -> Batch:
-    return Batch(batch.labels[order], batch.samples[order], batch.step, batch.seed)
-
-
 def units(rows: Tensor) -> list[list[float]]:
     """Rows divided by their norms, as lists of floats."""
     return [[x / math.sqrt(sum(y * y for y in row)) for x in row] for row in rows.tolist()]

@@ -10,9 +10,11 @@ import yaml
 
 from facerts.training.recipe import Recipe, load_recipe
 
+MakeRecipe = Callable[..., Recipe]
+
 
 @pytest.fixture
-def make_recipe(drawn_faces: Path, tmp_path: Path) -> Callable[..., Recipe]:
+def make_recipe(drawn_faces: Path, tmp_path: Path) -> MakeRecipe:
     """Make a tiny recipe on the synthetic faces; overrides as on the command line."""
 
     def make(*overrides: str) -> Recipe:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+
+from tests.training.conftest import MakeRecipe
 
 pytest.importorskip("albumentations")
 
@@ -28,7 +29,6 @@ from facerts.training.loop import train
 from facerts.training.recipe import Augmentation, Recipe
 from tests.command import run
 
-MakeRecipe = Callable[..., Recipe]
 FACE = draw_face(3, 0)
 EYES = float(np.hypot(*(TEMPLATE[1] - TEMPLATE[0])))
 CENTER = np.array([55.5, 55.5])
@@ -93,13 +93,6 @@ def fit(points: np.ndarray, target: np.ndarray) -> np.ndarray:
     rows = np.vstack([np.stack([x, -y, one, zero], axis=1), np.stack([y, x, zero, one], axis=1)])
     a, b, right, down = np.linalg.lstsq(rows, np.concatenate([target[:, 0], target[:, 1]]), rcond=None)[0]
     return np.array([[a, -b, right], [b, a, down]])
-
-
-def test_jittered_points_are_brought_back_onto_the_template_by_least_squares() -> None:
-    for n in range(20):
-        noise = np.random.default_rng(n).standard_normal((5, 2))
-        drawn = geometry(points_jitter=0.1).matrix(Chosen(noise, [0.5, 0.5], [0.0] * 5))
-        assert drawn == pytest.approx(fit(TEMPLATE + 0.1 * EYES * noise, TEMPLATE), abs=1e-9)
 
 
 def test_zoom_moves_a_dot_as_computed() -> None:
@@ -182,15 +175,6 @@ def test_enabling_an_option_does_not_change_the_other_draws() -> None:
         place = geometry(shift=0.1, rotation=10).matrix(np.random.default_rng(key))
         product = np.vstack([place, [0, 0, 1]]) @ np.vstack([zoom, [0, 0, 1]])
         assert both == pytest.approx(product[:2], abs=1e-9)
-
-
-def test_scale_shift_and_rotation_have_their_full_range() -> None:
-    drawn = matrices(scale=0.2, shift=0.05, rotation=12)
-    scales, degrees = factors(drawn), np.degrees(np.arctan2(drawn[:, 1, 0], drawn[:, 0, 0]))
-    shifts = moved(drawn, CENTER[None])[:, 0] - CENTER
-    for values, reach in ((scales - 1, 0.2), (degrees, 12), (shifts[:, 0], 5.6), (shifts[:, 1], 5.6)):
-        assert np.abs(values).max() <= reach + 1e-9
-        assert values.std() == pytest.approx(reach / np.sqrt(3), rel=0.05)
 
 
 def test_without_new_options_the_draws_are_those_of_albumentations() -> None:
@@ -331,14 +315,9 @@ def test_values_out_of_range_and_unknown_names_are_rejected() -> None:
             Augmentation(**wrong)
 
 
-def test_images_are_mirrored_and_corrupted_with_their_probability() -> None:
-    keys = [(0, 0, n) for n in range(400)]
-    flip, corrupt, nothing = augmenter(flip=True), augmenter(corruption=0.3), augmenter()
-    mirrored = sum(np.array_equal(flip(FACE, key), FACE[:, ::-1]) for key in keys)
-    assert mirrored + sum(np.array_equal(flip(FACE, key), FACE) for key in keys) == 400
-    assert 150 < mirrored < 250
-    assert 85 < sum(not np.array_equal(corrupt(FACE, key), FACE) for key in keys) < 155
-    assert np.array_equal(nothing(FACE, keys[0]), FACE)
+def test_images_are_corrupted_with_their_probability() -> None:
+    corrupt = augmenter(corruption=0.3)
+    assert 85 < sum(not np.array_equal(corrupt(FACE, (0, 0, n)), FACE) for n in range(400)) < 155
 
 
 @pytest.mark.parametrize("options", [{"shift": 0.1, "rotation": 20.0}, {"zoom": 1.0, "points_jitter": 0.1}])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,12 +15,10 @@ from facerts.datasets import open_source
 from facerts.embedding import FaceOutputs
 from facerts.errors import DataError
 from facerts.images.corruptions import degrade
-from facerts.training.log import RunLog
 from facerts.training.loop import train
-from facerts.training.recipe import Recipe
 from facerts.training.validation import DegradedFaces
+from tests.training.conftest import MakeRecipe
 
-MakeRecipe = Callable[..., Recipe]
 KINDS = ["blur", "low_resolution", "jpeg", "noise", "occlusion", "light"]
 SETS = ["clean", *(f"{kind}/0.8" for kind in KINDS)]
 # Four steps in an epoch: validation after steps 2, 4, 6 and 8.
@@ -104,15 +101,3 @@ def test_a_run_logs_quality_before_its_first_step_and_at_every_validation(
 def test_without_held_out_faces_there_is_nothing_to_measure(make_recipe: MakeRecipe, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"validation\.degraded.*set validation\.heldout"):
         train(make_recipe("validation.degraded=6"), tmp_path / "run")
-
-
-def test_each_set_has_curves_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    curves = {}
-    with RunLog(tmp_path, 0) as log:
-        monkeypatch.setattr(log._board, "add_scalar", lambda name, value, step: curves.update({name: value}))
-        for number, name in enumerate(["clean", "blur/0.8"]):
-            log.write("quality", 0, name="people", corruption=name, uncertainty_p50=float(number))
-    assert curves == {
-        "quality/people/clean/uncertainty_p50": 0.0,
-        "quality/people/blur/0.8/uncertainty_p50": 1.0,
-    }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,7 @@ import torch
 from facerts.training.device import choose_device, choose_precision
 from facerts.training.learner import Learner
 from facerts.training.loop import train
-from facerts.training.recipe import Recipe
+from tests.training.conftest import MakeRecipe
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
 
@@ -39,7 +38,7 @@ def test_a_gpu_is_used_if_there_is_one(monkeypatch: pytest.MonkeyPatch, there: b
 )
 def test_a_cpu_trains_in_bf16_only_if_it_has_units_for_it(
     monkeypatch: pytest.MonkeyPatch,
-    make_recipe: Callable[..., Recipe],
+    make_recipe: MakeRecipe,
     capabilities: dict[str, bool],
     expected: str,
 ) -> None:
@@ -66,7 +65,7 @@ def test_a_run_says_at_its_start_that_bf16_is_only_imitated(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     tmp_path: Path,
-    make_recipe: Callable[..., Recipe],
+    make_recipe: MakeRecipe,
     units: bool,
     warned: bool,
 ) -> None:

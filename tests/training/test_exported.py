@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -24,8 +23,8 @@ from facerts.training.loader import TrainingData
 from facerts.training.loop import train
 from facerts.training.network_embedder import NetworkEmbedder, to_network_input
 from facerts.training.recipe import Recipe
+from tests.training.conftest import MakeRecipe
 
-MakeRecipe = Callable[..., Recipe]
 BACKBONES = {
     "iresnet18_lite": "{name: iresnet18_lite, width: 0.25, embedding_size: 16}",
     "iresnet18_se": "{name: iresnet18_se, width: 0.25, embedding_size: 16}",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -20,9 +19,8 @@ from facerts.training.methods import METHODS, Batch
 from facerts.training.methods.arcface import ArcFace
 from facerts.training.methods.method import Centers, Loss, MethodConfig, Outputs
 from facerts.training.methods.rts import RTS
-from facerts.training.recipe import Recipe, RecipeError
-
-MakeRecipe = Callable[..., Recipe]
+from facerts.training.recipe import RecipeError
+from tests.training.conftest import MakeRecipe
 
 
 class TwoViews(ArcFace):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -19,9 +19,8 @@ from facerts.errors import Error, RecipeError
 from facerts.training.harder_data import kept_images, noisy_labels
 from facerts.training.loader import TrainingData
 from facerts.training.loop import train
-from facerts.training.recipe import Recipe
+from tests.training.conftest import MakeRecipe
 
-MakeRecipe = Callable[..., Recipe]
 Labels = NDArray[np.int64]
 
 # The synthetic faces: eight identities of eight images, in order.

@@ -1,16 +1,12 @@
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 import torch
 
 from facerts.errors import NonFiniteLossError
 from facerts.training.learner import Learner
 from facerts.training.methods import Batch
-from facerts.training.recipe import Recipe
-
-MakeRecipe = Callable[..., Recipe]
+from tests.training.conftest import MakeRecipe
 
 
 def crops(count: int = 8) -> torch.Tensor:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,9 +12,8 @@ from facerts.curation.output_spec import OutputSpec
 from facerts.curation.shuffle import shuffle
 from facerts.datasets import open_source
 from facerts.training.loader import TrainingData
-from facerts.training.recipe import Recipe
+from tests.training.conftest import MakeRecipe
 
-MakeRecipe = Callable[..., Recipe]
 Batches = list[tuple[Tensor, Tensor, Tensor]]
 
 # Two epochs of four batches each, and into the third.

@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,9 +19,8 @@ from facerts.io.files import locked
 from facerts.training import checkpoint
 from facerts.training.loop import train
 from facerts.training.methods.rts import RTS
-from facerts.training.recipe import Recipe
+from tests.training.conftest import MakeRecipe
 
-MakeRecipe = Callable[..., Recipe]
 # Required for images other than the recipe's.
 SLOW = (("fp32", 2), ("bf16", 0), ("bf16", 1))
 NAMED = ("data.name=drawn", "data.terms=none")

@@ -4,7 +4,6 @@ import functools
 import itertools
 import json
 import math
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,9 +14,7 @@ from facerts.training import loop
 from facerts.training.checkpoint import load_checkpoint
 from facerts.training.distributed.collectives import Processes
 from facerts.training.pace import Pace
-from facerts.training.recipe import Recipe
-
-MakeRecipe = Callable[..., Recipe]
+from tests.training.conftest import MakeRecipe
 
 
 class Clock:

@@ -15,8 +15,9 @@ from facerts.training.checkpoint import FILE, load_checkpoint
 from facerts.training.compose import SHIPPED, shipped_recipes
 from facerts.training.loop import train
 from facerts.training.methods import METHODS
-from facerts.training.recipe import Recipe, changed_fields, load_recipe
+from facerts.training.recipe import changed_fields, load_recipe
 from tests.command import run
+from tests.training.conftest import MakeRecipe
 
 ROOT = Path(__file__).parents[2]
 # Bases name no method of their own.
@@ -273,7 +274,7 @@ def test_a_circle_of_several_files_is_found_and_so_are_bases_without_end(write: 
 
 
 def test_a_run_needs_nothing_that_its_recipe_was_made_of(
-    make_recipe: Callable[..., Recipe], write: Write, tmp_path: Path
+    make_recipe: MakeRecipe, write: Write, tmp_path: Path
 ) -> None:
     base = tmp_path / "tiny.yaml"
     base.write_text(make_recipe("optim.epochs=0.25", "optim.milestones=[]").to_yaml())

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,10 +12,9 @@ from facerts.training.distributed.collectives import Processes
 from facerts.training.learner import Learner
 from facerts.training.loop import train
 from facerts.training.methods import Batch, Loss
-from facerts.training.recipe import Recipe
 from facerts.training.step_reports import GROUP, StepReport, StepReports
+from tests.training.conftest import MakeRecipe
 
-MakeRecipe = Callable[..., Recipe]
 BROKEN_STEP = 3
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 import torch
@@ -13,9 +13,9 @@ from facerts.training.learner import Learner
 from facerts.training.methods import METHODS, Batch
 from facerts.training.recipe import Recipe
 from facerts.training.step_reports import GROUP
+from tests.training.conftest import MakeRecipe
 from tests.training.fake_device import META, Waits, use_fake_device
 
-MakeRecipe = Callable[..., Recipe]
 PEOPLE, IMAGES = 1000, 16
 # The number of pairs or of people in a batch is known to the device alone.
 WAIT_EACH_STEP = {"pfe", "esupcon", "spce"}

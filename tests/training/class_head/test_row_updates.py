@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 import torch
 from torch import Tensor, nn
@@ -15,6 +13,7 @@ from facerts.training.loader import TrainingData
 from facerts.training.methods import METHODS, Batch, ClassificationMethod
 from facerts.training.recipe import Recipe
 from tests.training.class_head.test_partial_fc import differentiate, stepping
+from tests.training.conftest import MakeRecipe
 
 CLASSIFY = sorted(name for name, method in METHODS.items() if issubclass(method, ClassificationMethod))
 # Clips nothing, but needs the full gradient.
@@ -82,7 +81,7 @@ def learn(recipe: Recipe, steps: int = 3) -> Learner:
     "name", [pytest.param(name, marks=() if name == "rts" else pytest.mark.slow) for name in CLASSIFY]
 )
 def test_row_updates_train_every_classification_method_like_ordinary_steps(
-    make_recipe: Callable[..., Recipe], name: str
+    make_recipe: MakeRecipe, name: str
 ) -> None:
     overrides = (f"method={{name: {name}}}", "compute.class_chunk=3")
     by_rows, ordinary = learn(make_recipe(*overrides)), learn(make_recipe(*overrides, DENSE))
@@ -113,7 +112,7 @@ def test_row_updates_train_every_classification_method_like_ordinary_steps(
     ],
 )
 def test_settings_that_need_the_full_gradient_disable_row_updates(
-    make_recipe: Callable[..., Recipe], override: str
+    make_recipe: MakeRecipe, override: str
 ) -> None:
     overrides = [override, "data.per_identity=2"] if "supcon" in override else [override]
     assert Learner(make_recipe(*overrides), 24).centers.row_updates is None

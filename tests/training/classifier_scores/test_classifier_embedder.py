@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,6 +25,7 @@ from facerts.training.classifier_scores.odin import perturbed
 from facerts.training.learner import Learner
 from facerts.training.network_embedder import NetworkEmbedder, to_network_input
 from facerts.training.recipe import Recipe
+from tests.training.conftest import MakeRecipe
 
 Crops = NDArray[np.uint8]
 FEW = ["mc_dropout:passes=5", "ser_fiq:passes=5"]
@@ -215,7 +215,7 @@ def test_a_run_has_the_name_of_its_folder_or_checkpoint(trained_run: Path, tmp_p
 
 
 def test_a_method_without_logits_is_refused_except_for_scores_that_need_none(
-    make_recipe: Callable[..., Recipe], tmp_path: Path
+    make_recipe: MakeRecipe, tmp_path: Path
 ) -> None:
     recipe = make_recipe("method.name=supcon")
     save_checkpoint(tmp_path / FILE, recipe, {"step": 1, "position": 1.0, **Learner(recipe, 8).state_dict()})

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +13,7 @@ from facerts.embedding import load_embedder
 from facerts.errors import Error
 from facerts.hub.registry import find_model
 from facerts.training.checkpoint import load_network
-from facerts.training.distillation.losses import Distillation, open_distillation, principal_directions
+from facerts.training.distillation.losses import Distillation, open_distillation
 from facerts.training.distillation.teachers import TeacherEnsemble
 from facerts.training.learner import Learner
 from facerts.training.loader import TrainingData
@@ -23,8 +22,8 @@ from facerts.training.methods import Batch, Loss
 from facerts.training.network_embedder import to_network_input
 from facerts.training.recipe import Recipe, Teacher, load_recipe
 from tests.foreign import write_description, write_embedder
+from tests.training.conftest import MakeRecipe
 
-MakeRecipe = Callable[..., Recipe]
 SIZE = 16
 OTHER_SIZE = 12
 SHORT = ("optim.epochs=1", "optim.milestones=[]")
@@ -153,23 +152,15 @@ def test_the_loss_of_two_teachers_against_a_loop() -> None:
     assert loss.total.item() == pytest.approx(3 * distance + 7 * np.mean(errors) + 0.5 * 2.0, rel=1e-5)
 
 
-def test_no_other_directions_keep_the_cosines_better() -> None:
-    random = np.random.default_rng(0)
-    values = random.normal(size=(200, 12)) * np.linspace(3, 0.2, 12)
-    values = (values @ np.linalg.qr(random.normal(size=(12, 12)))[0]).astype(np.float32)
-    chosen = principal_directions(values, 5)
-    assert chosen.T @ chosen == pytest.approx(np.eye(5), abs=1e-9)
-
-    def lost(directions: np.ndarray) -> float:
-        kept = values @ directions
-        return float(np.square(values @ values.T - kept @ kept.T).sum())
-
-    others = [np.linalg.qr(random.normal(size=(12, 5)))[0] for _ in range(20)]
-    near = [np.linalg.qr(chosen + 0.05 * random.normal(size=chosen.shape))[0] for _ in range(20)]
-    assert lost(chosen) < min(lost(directions) for directions in others + near)
-
-
 UNLABELED = ("data.unlabeled_share=0.25", "optim.batch_size=16", "data.name=drawn", "data.terms=none")
+
+
+def first_step(recipe: Recipe, folder: Path) -> tuple[TrainingData, Learner, torch.Tensor, Batch]:
+    """The data, a learner with its teachers, and the first batch's crops and keys."""
+    data = TrainingData(recipe)
+    teacher = open_distillation(recipe, data.source, data.unlabeled, folder)
+    crops, labels, samples = next(data.batches(0, 1))
+    return data, Learner(recipe, data.identities, teacher), crops, Batch(labels, samples, step=0, seed=5)
 
 
 @pytest.fixture
@@ -190,22 +181,18 @@ def test_unlabeled_images_do_not_change_the_loss_of_the_method(
     recipe = make_recipe(
         f"teacher={{models: [{teacher_model}]}}", f"data.unlabeled={unlabeled_faces}", *UNLABELED, *SHORT
     )
-    data = TrainingData(recipe)
-    teacher = open_distillation(recipe, data.source, data.unlabeled, tmp_path)
-    learner = Learner(recipe, data.identities, teacher)
-    crops, labels, samples = next(data.batches(0, 1))
-    assert labels.tolist()[12:] == [-1] * 4
-    assert (labels[:12] >= 0).all()
+    _, learner, crops, batch = first_step(recipe, tmp_path)
+    assert batch.labels.tolist()[12:] == [-1] * 4
+    assert (batch.labels[:12] >= 0).all()
     outputs = {
         "embedding": torch.randn(16, SIZE, requires_grad=True),
         "log_scale": torch.randn(16, 16, requires_grad=True),
     }
-    batch = Batch(labels, samples, step=3, seed=5)
     whole = learner._loss(outputs, batch, crops)
     whole.total.backward()
-    known = Batch(labels[:12], samples[:12], step=3, seed=5)
+    known = Batch(batch.labels[:12], batch.samples[:12], step=0, seed=5)
     alone = learner.method.loss(
-        {name: value[:12] for name, value in outputs.items()}, known, teacher.centers_for(known)
+        {name: value[:12] for name, value in outputs.items()}, known, learner.teacher.centers_for(known)
     )
     for name, value in alone.parts.items():
         assert torch.equal(whole.parts[name], value), name
@@ -223,11 +210,10 @@ def test_with_teachers_embeddings_an_unlabeled_image_is_a_person_of_its_own(
         *UNLABELED,
         *SHORT,
     )
-    data = TrainingData(recipe)
-    teacher = open_distillation(recipe, data.source, data.unlabeled, tmp_path)
-    crops, labels, samples = next(data.batches(0, 1))
-    batch = teacher.method_batch(Batch(labels, samples, step=0, seed=5))
-    assert torch.equal(batch.labels[:12], labels[:12])
+    data, learner, crops, given = first_step(recipe, tmp_path)
+    teacher, samples = learner.teacher, given.samples
+    batch = teacher.method_batch(given)
+    assert torch.equal(batch.labels[:12], given.labels[:12])
     assert batch.labels[12:].tolist() == (data.identities + samples[12:] - len(data)).tolist()
     assert teacher.centers.identities == data.identities + 10
     views = teacher.embed_views(crops)
@@ -240,9 +226,8 @@ def test_with_teachers_embeddings_an_unlabeled_image_is_a_person_of_its_own(
     view = torch.from_numpy(alone.embed_crops(crops[12:].numpy()))
     torch.testing.assert_close(found[12:], (view * target).sum(dim=1), atol=1e-4, rtol=1e-4)
 
-    learner = Learner(recipe, data.identities, teacher)
     outputs = {"embedding": torch.randn(16, SIZE), "log_scale": torch.zeros(16, 16, requires_grad=True)}
-    learner._loss(outputs, Batch(labels, samples, step=0, seed=5), crops).total.backward()
+    learner._loss(outputs, given, crops).total.backward()
     assert outputs["log_scale"].grad[12:].abs().sum(dim=1).min() > 0
 
 
@@ -292,14 +277,12 @@ def test_teachers_embed_each_view_independently(
         *SHORT,
         "data.augmentation.corruption=1",
     )
-    data = TrainingData(recipe)
-    learner = Learner(recipe, data.identities, open_distillation(recipe, data.source, None, tmp_path))
-    crops, labels, samples = next(data.batches(0, 1))
+    _, learner, crops, batch = first_step(recipe, tmp_path)
     outputs = {
         "embedding": torch.randn(16, SIZE, requires_grad=True),
         "log_scale": torch.zeros(16, 16, requires_grad=True),
     }
-    loss = learner._loss(outputs, Batch(labels, samples, step=0, seed=5), crops)
+    loss = learner._loss(outputs, batch, crops)
     views = torch.from_numpy(TeacherEnsemble(recipe.teacher.models).embed_crops(crops.numpy()))
     target = F.normalize(views @ learner.teacher.projection)
     expected = 1 - F.cosine_similarity(outputs["embedding"].detach(), target).mean()
@@ -308,8 +291,8 @@ def test_teachers_embed_each_view_independently(
     reached = torch.autograd.grad(
         learner.method.loss(
             learner.teacher.method_outputs(outputs, views),
-            Batch(labels, samples, step=0, seed=5),
-            learner.teacher.centers_for(Batch(labels, samples, step=0, seed=5)),
+            batch,
+            learner.teacher.centers_for(batch),
         ).total,
         (outputs["embedding"], outputs["log_scale"]),
         allow_unused=True,
@@ -326,11 +309,9 @@ def test_teachers_need_not_see_the_zoom_of_a_view(
         *SHORT,
         "data.augmentation={flip: false, zoom: 1}",
     )
-    data = TrainingData(recipe)
-    learner = Learner(recipe, data.identities, open_distillation(recipe, data.source, None, tmp_path))
-    crops, labels, samples = next(data.batches(0, 1))
+    data, learner, crops, batch = first_step(recipe, tmp_path)
     zoomed, originals = crops.unbind(dim=1)
-    for crop, index in zip(originals, samples.tolist(), strict=True):
+    for crop, index in zip(originals, batch.samples.tolist(), strict=True):
         assert np.array_equal(crop, data.source.crop(index))
     assert not torch.equal(zoomed, originals)
 
@@ -338,7 +319,7 @@ def test_teachers_need_not_see_the_zoom_of_a_view(
     learner.forward = lambda images: seen.setdefault("outputs", learner.network(images))
     embed_views = learner.teacher.embed_views
     learner.teacher.embed_views = lambda views: seen.setdefault("views", embed_views(views))
-    learner.step(crops, Batch(labels, samples, step=0, seed=5), 0.1)
+    learner.step(crops, batch, 0.1)
     expected = TeacherEnsemble(recipe.teacher.models).embed_crops(originals.numpy())
     assert np.array_equal(seen["views"].numpy(), expected)
     # The network saw the zoomed crops: its first loss is that of a fresh learner on them alone.

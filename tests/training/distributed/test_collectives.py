@@ -35,6 +35,7 @@ from facerts.training.network_embedder import to_network_input
 from facerts.training.nn import FaceNetwork
 from facerts.training.recipe import Recipe
 from tests.ports import free_port
+from tests.training.conftest import MakeRecipe
 
 CLASSIFY = sorted(name for name, method in METHODS.items() if issubclass(method, ClassificationMethod))
 BATCH, IDENTITIES, FEATURES, SIZE, STEPS = 12, 11, 6, 5, 3
@@ -178,9 +179,7 @@ def learn(processes: Processes, recipes: dict[str, str]) -> dict[str, dict[str, 
 
 
 @pytest.mark.slow
-def test_several_processes_train_the_same_network_as_one(
-    make_recipe: Callable[..., Recipe], tmp_path: Path
-) -> None:
+def test_several_processes_train_the_same_network_as_one(make_recipe: MakeRecipe, tmp_path: Path) -> None:
     start = make_recipe("backbone.dropout=0")
     save_checkpoint(
         tmp_path / "start.pt", start, {"step": 0, "position": 0.0, **Learner(start, IDENTITIES).state_dict()}
@@ -202,40 +201,6 @@ def test_several_processes_train_the_same_network_as_one(
             torch.testing.assert_close(
                 together[way][name], value, rtol=1e-8, atol=1e-10, msg=f"{way}: {name}"
             )
-
-
-@pytest.mark.parametrize("name", CLASSIFY)
-def test_chunks_change_nothing(alone: dict[str, list[Tensor]], name: str) -> None:
-    for chunk in (1, 3, 100):
-        for mine, expected in zip(gradients_of(name, Processes(), chunk), alone[name], strict=True):
-            torch.testing.assert_close(mine, expected, rtol=1e-10, atol=1e-10)
-
-
-@pytest.mark.parametrize("chunk", [1, 3, 11, 50])
-def test_the_gradient_of_the_chunked_softmax_is_correct(chunk: int) -> None:
-    generator = torch.Generator().manual_seed(1)
-    embedding = torch.randn(4, SIZE, generator=generator, dtype=torch.float64, requires_grad=True)
-    scale = (torch.rand(4, generator=generator, dtype=torch.float64) * 8 + 1).requires_grad_()
-    labels = torch.tensor([0, 10, 3, 3])
-    centers = ClassCenters(IDENTITIES, SIZE, chunk=chunk).double()
-    centers.weight.data.mul_(100)
-
-    def entropy(embedding: Tensor, weight: Tensor, scale: Tensor) -> Tensor:
-        changed = torch.func.functional_call(
-            centers, {"weight": weight}, (embedding, labels, lambda cosine: 0.7 * cosine - 0.2, scale)
-        )
-        assert isinstance(changed, Tensor)
-        return changed
-
-    weight = centers.weight.detach().clone().requires_grad_()
-    assert torch.autograd.gradcheck(entropy, (embedding, weight, scale))
-    # The usual implementation with the whole matrix of logits.
-    cosine = F.normalize(embedding) @ F.normalize(weight).T
-    own = F.one_hot(labels, IDENTITIES)
-    logits = torch.where(own.bool(), 0.7 * cosine - 0.2, cosine) * scale.unsqueeze(1)
-    torch.testing.assert_close(
-        entropy(embedding, weight, scale), F.cross_entropy(logits, labels, reduction="none")
-    )
 
 
 def test_a_sample_of_centers_includes_those_of_the_batch_and_changes_with_the_step() -> None:
@@ -264,27 +229,6 @@ def test_a_sample_of_centers_includes_those_of_the_batch_and_changes_with_the_st
     centers(embedding, labels, lambda cosine: cosine, torch.tensor(9.0)).sum().backward()
     assert centers.weight.grad is not None
     assert int((centers.weight.grad.abs().sum(dim=1) > 0).sum()) == 5
-
-
-def test_no_tensor_is_as_large_as_all_logits() -> None:
-    centers = ClassCenters(4000, 8, chunk=100)
-    embedding = torch.randn(64, 8, requires_grad=True)
-    sizes: list[int] = []
-
-    class Watch(torch.utils._python_dispatch.TorchDispatchMode):  # type: ignore[misc]
-        def __torch_dispatch__(self, function, types, arguments=(), options=None):  # type: ignore[no-untyped-def]
-            out = function(*arguments, **(options or {}))
-            sizes.extend(
-                value.numel()
-                for value in (out if isinstance(out, tuple) else (out,))
-                if isinstance(value, Tensor)
-            )
-            return out
-
-    with Watch():
-        entropy = centers(embedding, torch.arange(64), lambda cosine: cosine, torch.tensor(30.0))
-        entropy.mean().backward()
-    assert max(sizes) == 4000 * 8 < 64 * 4000
 
 
 OVERRIDES = ("optim.epochs=6", "optim.milestones=[]", "logging.checkpoint_steps=2", "backbone.dropout=0")
@@ -330,7 +274,7 @@ def test_training_recovers_from_the_death_of_a_process(
     assert state["step"] == 6 * (len(TrainingData(recipe)) // recipe.optim.batch_size)
 
 
-def test_the_shares_of_all_processes_are_the_batch(make_recipe: Callable[..., Recipe]) -> None:
+def test_the_shares_of_all_processes_are_the_batch(make_recipe: MakeRecipe) -> None:
     recipe = make_recipe()
     whole = next(iter(TrainingData(recipe).batches(3, 4)))
     parts = [next(iter(TrainingData(recipe, Processes(rank, 4)).batches(3, 4))) for rank in range(4)]
@@ -341,7 +285,7 @@ def test_the_shares_of_all_processes_are_the_batch(make_recipe: Callable[..., Re
 
 
 def test_a_batch_in_parts_has_the_gradients_of_the_whole(
-    make_recipe: Callable[..., Recipe], monkeypatch: pytest.MonkeyPatch
+    make_recipe: MakeRecipe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wide = lambda crops, channels_last: to_network_input(crops).double()  # noqa: E731
     monkeypatch.setattr("facerts.training.learner.to_network_input", wide)
@@ -362,7 +306,7 @@ def test_a_batch_in_parts_has_the_gradients_of_the_whole(
 
 
 def test_methods_that_need_all_images_or_centers_train_in_one_process(
-    make_recipe: Callable[..., Recipe],
+    make_recipe: MakeRecipe,
 ) -> None:
     recipe = make_recipe("method={name: tightness}")
     with pytest.raises(Error, match="tightness trains in a single process only"):
@@ -371,7 +315,7 @@ def test_methods_that_need_all_images_or_centers_train_in_one_process(
         Learner(make_recipe("compute.precision=fp16"), 8, processes=Processes(0, 2))
 
 
-def test_an_average_of_the_weights_is_what_is_validated(make_recipe: Callable[..., Recipe]) -> None:
+def test_an_average_of_the_weights_is_what_is_validated(make_recipe: MakeRecipe) -> None:
     recipe = make_recipe("optim.average=0.5")
     data = TrainingData(recipe)
     learner = Learner(recipe, data.identities)

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -19,8 +18,8 @@ from facerts.training.export import from_checkpoint as export_module
 from facerts.training.export.from_checkpoint import check_parity, export_run
 from facerts.training.loop import train
 from facerts.training.network_embedder import NetworkEmbedder
-from facerts.training.recipe import Recipe
 from tests.command import run
+from tests.training.conftest import MakeRecipe
 
 
 def test_the_file_follows_the_contract(exported: Path) -> None:
@@ -128,7 +127,7 @@ def test_a_folder_without_a_run_is_named(tmp_path: Path) -> None:
 
 
 def test_a_network_is_trained_exported_and_scores_images(
-    make_recipe: Callable[..., Recipe], drawn_faces: Path, tmp_path: Path
+    make_recipe: MakeRecipe, drawn_faces: Path, tmp_path: Path
 ) -> None:
     train(make_recipe("optim.lr=0.001"), tmp_path / "run")
     assert run("export", tmp_path / "run", "--out", tmp_path / "m.onnx") == 0

@@ -8,11 +8,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from facerts.training.class_head.partial_fc import ClassCenters
-from facerts.training.methods import Method
 from facerts.training.methods.adaface import AdaFace, AdaFaceConfig, adaptive_margin, relative_quality
-from facerts.training.methods.arcface import ArcFace
-from facerts.training.methods.cosface import CosFace, CosFaceConfig
-from facerts.training.methods.method import MarginConfig
 from tests.losses import batch_of, slow_softmax
 
 M = 0.4
@@ -31,29 +27,10 @@ def with_statistics(mean: float, std: float) -> AdaFace:
     return method
 
 
-def test_margins_worked_out_by_hand() -> None:
-    cosine = torch.full((3,), 0.5, dtype=torch.float64)
-    f = adaptive_margin(cosine, torch.tensor([-1.0, 0.0, 0.5], dtype=torch.float64), M)
-    third = math.pi / 3
-    expected = [math.cos(third + 0.4), 0.5 - 0.4, math.cos(third - 0.2) - 0.6]
-    torch.testing.assert_close(f, torch.tensor(expected, dtype=torch.float64), rtol=1e-9, atol=0)
-
-
 def test_the_logit_never_rises_with_the_angle() -> None:
     angle = torch.linspace(0, math.pi, 20001, dtype=torch.float64)
     for z in (-1.0, -0.3, 0.0, 0.7, 1.0):
         assert (adaptive_margin(angle.cos(), torch.full_like(angle, z), M).diff() <= 1e-9).all()
-
-
-@pytest.mark.parametrize(
-    ("mean", "same"), [(30.0, CosFace(CosFaceConfig(margin=M))), (60.0, ArcFace(MarginConfig(margin=M)))]
-)
-def test_the_loss_at_zero_is_cosface_and_at_minus_one_arcface(mean: float, same: Method) -> None:
-    torch.manual_seed(0)
-    centers, outputs = ClassCenters(9, 6).double(), {"embedding": of_lengths(30, 30, 30, 30)}
-    batch = batch_of([0, 8, 3, 3])
-    loss = with_statistics(mean, 2.0).loss(outputs, batch, centers)
-    torch.testing.assert_close(loss.total, same.loss(outputs, batch, centers).total)
 
 
 @pytest.mark.parametrize("ramp", [1.0, 0.5])

@@ -16,13 +16,6 @@ from tests.losses import batch_of, slow_softmax
 MARGIN = 0.5
 
 
-def test_angles_worked_out_by_hand() -> None:
-    cosine = torch.tensor([1.0, 0.5, 0.0, -0.5], dtype=torch.float64)
-    angles = [0.0, math.pi / 3, math.pi / 2, 2 * math.pi / 3]
-    expected = [math.cos(angle + MARGIN) for angle in angles]
-    np.testing.assert_allclose(additive_angular(cosine, MARGIN), expected, atol=1e-5)
-
-
 def test_the_logit_never_rises_with_the_angle() -> None:
     angle = torch.linspace(0, math.pi, 20001, dtype=torch.float64)
     for margin in (0.0, 0.1, 0.5, 1.0):

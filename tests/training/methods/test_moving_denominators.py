@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -21,9 +20,8 @@ from facerts.training.methods import Batch
 from facerts.training.methods.moving_denominators import UNSEEN, moved, with_gradient
 from facerts.training.methods.robust_loss import log_denominator
 from facerts.training.methods.tempnet import TempNet, TempNetConfig
-from facerts.training.recipe import Recipe
+from tests.training.conftest import MakeRecipe
 
-MakeRecipe = Callable[..., Recipe]
 Floats = NDArray[np.float64]
 
 RHO = 0.4
@@ -120,14 +118,6 @@ def test_a_rate_of_one_is_the_loss_of_the_batch() -> None:
         torch.autograd.grad(moving.sum(), inputs), torch.autograd.grad(own.sum(), inputs), strict=True
     ):
         torch.testing.assert_close(a, b, rtol=1e-13, atol=0)
-
-
-def test_the_average_approaches_the_denominator_of_the_whole_data_set() -> None:
-    estimates = torch.from_numpy(np.random.default_rng(5).gamma(2.0, 1.5, size=(500, 100)))
-    log_u = torch.full((100,), UNSEEN, dtype=torch.float64)
-    for estimate in estimates:
-        log_u = moved(log_u, estimate.log(), 0.02)
-    assert log_u.exp().mean().item() == pytest.approx(3.0, rel=0.05)
 
 
 def test_far_exponents_stay_finite() -> None:

@@ -17,7 +17,6 @@ from facerts.training.methods.robust_loss import (
     newton_temperature,
     second_derivative,
 )
-from facerts.training.methods.tempnet import TemperatureNetwork, TempNetConfig
 
 TAU_MIN = 1e-3
 
@@ -49,12 +48,6 @@ def test_the_loss_by_a_slow_loop() -> None:
     np.testing.assert_allclose(robust_loss(*arguments, mask), expected, rtol=1e-12)
     everything = robust_loss(*arguments, torch.ones_like(mask))
     torch.testing.assert_close(robust_loss(*arguments), everything)
-
-
-def test_a_temperature_of_one_is_cross_entropy() -> None:
-    logits, labels = 5 * cosines(8, 11), torch.arange(8)
-    actual = robust_loss(logits, logits[labels, labels], torch.ones(8, dtype=torch.float64), 0.0)
-    torch.testing.assert_close(actual, F.cross_entropy(logits, labels, reduction="none") - math.log(11))
 
 
 def test_derivatives_are_those_of_autograd_and_autograds_those_of_the_formula() -> None:
@@ -158,37 +151,7 @@ def test_too_large_a_rho_and_equal_logits_put_the_minimum_at_the_smallest_temper
         assert (newton_temperature(torch.randn(4, 1), rho, TAU_MIN) == TAU_MIN).all()
 
 
-def test_half_of_two_logits_worked_out_by_hand() -> None:
-    # With two logits a apart, KL(p ‖ uniform) = log 2 − H(p), and p = sigmoid(a/τ).
-    p = 0.9
-    rho = math.log(2) + p * math.log(p) + (1 - p) * math.log(1 - p)
-    tau = newton_temperature(torch.tensor([[0.3, -0.1]], dtype=torch.float64), rho, TAU_MIN)
-    assert tau.item() == pytest.approx(0.4 / math.log(p / (1 - p)), rel=1e-10)
-
-
 def test_without_rho_there_is_no_temperature() -> None:
     for rho, tau_min in ((0.0, TAU_MIN), (-1.0, TAU_MIN), (1.0, 0.0)):
         with pytest.raises(ValueError, match="above 0"):
             newton_temperature(cosines(2, 3), rho, tau_min)
-
-
-def test_no_network_beats_newton_and_training_brings_it_there() -> None:
-    # Images in a dense cluster and isolated ones have different optimal temperatures, which the network must learn.
-    torch.manual_seed(6)
-    crowd = F.normalize(torch.tensor([3.0, 0, 0, 0, 0, 0, 0, 0]) + 0.5 * torch.randn(40, 8))
-    embedding = torch.cat([crowd, F.normalize(torch.randn(40, 8))])
-    logits, positive = embedding @ F.normalize(torch.randn(60, 8)).T, torch.zeros(80)
-    best = newton_temperature(logits, 1.5, TAU_MIN)
-    minimum = robust_loss(logits, positive, best.float(), 1.5)
-    network = TemperatureNetwork(8, TempNetConfig(rho=1.5, tau_max=0.6, hidden=64, references=32))
-    optimizer = torch.optim.SGD(network.parameters(), lr=1.0, momentum=0.9)
-    means = []
-    for _ in range(300):
-        losses = robust_loss(logits, positive, network(embedding), 1.5)
-        assert (minimum <= losses + 1e-5).all()
-        means.append(losses.mean().item())
-        optimizer.zero_grad()
-        losses.mean().backward()
-        optimizer.step()
-    assert means[-1] < minimum.mean() + 0.1 * (means[0] - minimum.mean())
-    assert np.corrcoef(network(embedding).detach().numpy(), best.numpy())[0, 1] > 0.8

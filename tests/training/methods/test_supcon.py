@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import itertools
 import math
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -23,17 +22,13 @@ from facerts.training.learner import Learner
 from facerts.training.methods import METHODS, Batch, Method
 from facerts.training.methods.contrastive import (
     info_nce,
-    log_pool,
-    members,
     positives,
     similarities,
 )
 from facerts.training.methods.esupcon import prototype_loss
 from facerts.training.posthoc.posthoc_quality import configure
-from facerts.training.recipe import Recipe
-from tests.losses import batch_of, dot, permuted, slow_info_nce, slow_nt_xent, units
-
-MakeRecipe = Callable[..., Recipe]
+from tests.losses import batch_of, dot, slow_info_nce, slow_nt_xent, units
+from tests.training.conftest import MakeRecipe
 
 NAMES = ["supcon", "esupcon", "tightness", "spce"]
 PROJECTING = ["supcon", "tightness"]
@@ -68,22 +63,6 @@ def test_cosines_have_at_least_single_precision() -> None:
         assert actual.dtype == (torch.float64 if dtype == torch.float64 else torch.float32)
         exact = F.normalize(embedding.double()) @ F.normalize(embedding.double()).T
         torch.testing.assert_close(actual.double(), exact, atol=1e-6, rtol=0)
-
-
-def test_a_row_is_not_its_own_positive_and_classes_are_the_batchs() -> None:
-    labels = torch.tensor([7, 2, 7, 900])
-    expected = torch.zeros(4, 4, dtype=torch.bool)
-    expected[0, 2] = expected[2, 0] = True
-    assert torch.equal(positives(labels), expected)
-    assert members(labels).int().tolist() == [[0, 1, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1]]
-
-
-def test_pools_and_info_nce_by_hand() -> None:
-    logits = torch.log(torch.tensor([[9.0, 1.0, 2.0], [3.0, 9.0, 4.0], [5.0, 6.0, 9.0]], dtype=torch.float64))
-    torch.testing.assert_close(log_pool(logits), torch.tensor([3.0, 7.0, 11.0], dtype=torch.float64).log())
-    positive = torch.tensor([[False, True, True], [False, False, True], [False, False, False]])
-    expected = [-(math.log(1 / 3) + math.log(2 / 3)) / 2, -math.log(4 / 7), 0.0]
-    torch.testing.assert_close(info_nce(logits, positive), torch.tensor(expected, dtype=torch.float64))
 
 
 @pytest.mark.parametrize("rows", [1, 3])
@@ -216,19 +195,6 @@ def test_gradients_of_embeddings_and_prototypes_by_gradcheck(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_neither_the_order_of_the_batch_nor_norms_change_the_loss(name: str) -> None:
-    centers, embedding, batch = example()
-    before = build(name).loss({"embedding": embedding}, batch, centers).total
-    order = torch.randperm(len(embedding))
-    after = build(name).loss({"embedding": embedding[order]}, permuted(batch, order), centers).total
-    torch.testing.assert_close(before, after)
-    lengths = torch.rand(len(embedding), 1, dtype=torch.float64) + 0.5
-    torch.testing.assert_close(
-        before, build(name).loss({"embedding": lengths * embedding}, batch, centers).total
-    )
-
-
-@pytest.mark.parametrize("name", NAMES)
 def test_odd_batches_give_a_finite_loss_and_gradient(name: str) -> None:
     cases = ("same views", "no positive", "one person", "one row")
     for case, rounding, temperature in itertools.product(
@@ -249,23 +215,6 @@ def test_odd_batches_give_a_finite_loss_and_gradient(name: str) -> None:
         for value in (loss.total, embedding.grad, centers.weight.grad, *loss.parts.values()):
             assert value is not None
             assert value.isfinite().all(), (case, rounding, temperature)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_training_clusters_people_and_aligns_their_prototypes(name: str) -> None:
-    centers, embedding, batch = example(size=8, dtype=torch.float32)
-    embedding.requires_grad_()
-    optimizer = torch.optim.Adam([embedding, centers.weight], lr=0.1)
-    for _ in range(80):
-        loss = build(name).loss({"embedding": embedding}, batch, centers).total
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-    member = members(batch.labels).to(embedding)
-    to_class = similarities(embedding.detach()) @ member / member.sum(dim=0)
-    assert to_class[member.bool()].min() > to_class[~member.bool()].max() + 0.3
-    if name != "supcon":
-        assert torch.equal(centers.cosines(embedding.detach()).argmax(dim=1), batch.labels)
 
 
 # The projection network

@@ -9,13 +9,12 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from facerts.training.class_head.partial_fc import ClassCenters
-from facerts.training.methods.contrastive import similarities
 from facerts.training.methods.method import Batch
 from facerts.training.methods.tau import TaU, TaUConfig, temperature
 from facerts.training.nn.twin_heads import HeadSpec
 from facerts.training.posthoc.features import Features
 from facerts.training.posthoc.train_heads import HeadSettings, train_heads
-from tests.losses import batch_of, permuted, slow_info_nce, slow_nt_xent
+from tests.losses import batch_of, slow_info_nce
 
 IMAGES = 5
 CENTERS = ClassCenters(3, 4)  # which the loss does not use
@@ -32,15 +31,6 @@ def build(tau_min: float = 0.1) -> TaU:
     return TaU(TaUConfig(tau_min=tau_min))
 
 
-@pytest.mark.parametrize("u", [-2.0, 0.0, 1.5])
-def test_a_constant_u_gives_simclrs_loss_at_its_temperature(u: float) -> None:
-    outputs, batch = example()
-    outputs["log_odds"] = torch.full_like(outputs["log_odds"], u)
-    loss = build(0.2).loss(outputs, batch, CENTERS).total.item()
-    tau = 0.2 * (1 + math.exp(-u))
-    assert loss == pytest.approx(slow_nt_xent(outputs["embedding"], tau), rel=1e-10)
-
-
 def test_every_view_has_its_own_temperature() -> None:
     outputs, batch = example()
     loss = build(0.3).loss(outputs, batch, CENTERS)
@@ -49,31 +39,6 @@ def test_every_view_has_its_own_temperature() -> None:
     slow = slow_info_nce(outputs["embedding"], positive, taus)
     assert loss.total.item() == pytest.approx(sum(slow) / len(slow), rel=1e-10)
     torch.testing.assert_close(loss.per_image["temperature"], torch.tensor(taus, dtype=torch.float64))
-
-
-def test_neither_labels_nor_the_order_of_the_batch_have_an_effect() -> None:
-    outputs, batch = example()
-    loss = build().loss(outputs, batch, CENTERS).total
-    relabeled = Batch(torch.arange(2 * IMAGES) % 3, batch.samples, batch.step, batch.seed)
-    assert torch.equal(loss, build().loss(outputs, relabeled, CENTERS).total)
-    order = torch.randperm(2 * IMAGES)
-    shuffled = {name: value[order] for name, value in outputs.items()}
-    torch.testing.assert_close(loss, build().loss(shuffled, permuted(batch, order), CENTERS).total)
-
-
-def test_the_gradient_of_u_by_hand() -> None:
-    outputs, batch = example()
-    u = outputs["log_odds"].requires_grad_()
-    (slope,) = torch.autograd.grad(build(0.5).loss(outputs, batch, CENTERS).total, u)
-    # ∂ℓ_i/∂u_i = σ'(u)/τ_min · (E_pool[s_ik] − s_ip)
-    s = similarities(outputs["embedding"])
-    sigmoid = torch.sigmoid(u.detach()).squeeze(1)
-    for i in range(2 * IMAGES):
-        others = [k for k in range(2 * IMAGES) if k != i]
-        p = (s[i, others] * sigmoid[i] / 0.5).softmax(dim=0)
-        surplus = (p * s[i, others]).sum() - s[i, (i + IMAGES) % (2 * IMAGES)]
-        expected = sigmoid[i] * (1 - sigmoid[i]) / 0.5 * surplus / (2 * IMAGES)
-        torch.testing.assert_close(slope[i, 0], expected)
 
 
 def test_the_temperature_is_bounded_from_below_and_always_finite() -> None:
@@ -109,23 +74,6 @@ def test_loss_and_gradient_are_finite_for_odd_batches(case: str) -> None:
         for value in (loss.total, loss.per_image["temperature"], embedding.grad, log_odds.grad):
             assert value is not None
             assert value.isfinite().all()
-
-
-def test_an_image_whose_other_view_is_lost_learns_a_higher_temperature() -> None:
-    outputs, batch = example(size=12, dtype=torch.float32)
-    embedding = outputs["embedding"]
-    embedding[IMAGES:] = embedding[:IMAGES] + 0.1 * torch.randn(IMAGES, 12)
-    embedding[IMAGES] = -embedding[0]
-    u = torch.zeros(2 * IMAGES, 1, requires_grad=True)
-    optimizer = torch.optim.SGD([u], lr=1.0)
-    for _ in range(50):
-        loss = build().loss({"embedding": embedding, "log_odds": u}, batch, CENTERS).total
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-    lost = torch.arange(2 * IMAGES) % IMAGES == 0
-    quality = build().score({"embedding": embedding, "log_odds": u.detach()})["quality"]
-    assert quality[lost].max() < 0 < quality[~lost].min()
 
 
 def test_post_hoc_only_u_is_trained(monkeypatch: pytest.MonkeyPatch) -> None:

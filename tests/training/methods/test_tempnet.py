@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -15,8 +14,8 @@ from facerts.training.checkpoint import load_checkpoint
 from facerts.training.class_head.partial_fc import ClassCenters
 from facerts.training.loop import train
 from facerts.training.methods.tempnet import TemperatureNetwork, TempNet, TempNetConfig, batch_contrast
-from facerts.training.recipe import Recipe
 from tests.losses import batch_of
+from tests.training.conftest import MakeRecipe
 
 LABELS = [0, 1, 4]
 
@@ -179,7 +178,7 @@ def test_the_temperature_network_has_groups_of_its_own() -> None:
 
 @pytest.mark.slow
 def test_a_run_with_the_papers_optimizer(
-    make_recipe: Callable[..., Recipe], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    make_recipe: MakeRecipe, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     optim = "{epochs: 2, batch_size: 16, algorithm: adamw, lr: 0.0002, weight_decay: 0.02, schedule: cosine, "
     settings = "{name: tempnet, rho: 8, temperature_lr: 0.25, denominator_rate: 0.8}"
