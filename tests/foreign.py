@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import cv2
 import numpy as np
 import onnx
 from numpy.typing import NDArray
@@ -82,6 +83,12 @@ def write_quality(path: Path, *, size: int = 96, numbers: int = 1) -> Path:
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
     onnx.save(model, str(path))
     return path
+
+
+def slow_quality(crops: NDArray[np.uint8], size: int = 96) -> NDArray[np.float64]:
+    """The quality of the model from ``write_quality``, computed in NumPy."""
+    resized = np.stack([cv2.resize(crop, (size, size)) for crop in crops]).astype(np.float64)
+    return np.einsum("nhwc,hwc->n", (resized - 128) / 128, quality_weights(size).astype(np.float64))
 
 
 def quality_description(size: int = 96, **changes: Any) -> dict[str, Any]:

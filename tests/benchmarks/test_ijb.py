@@ -15,6 +15,7 @@ from facerts.datasets.synthetic import draw_face
 from facerts.errors import DataError, ImageError
 from facerts.images import encode_png
 from facerts.images.align import TEMPLATE
+from tests.benchmarks.test_layouts import change, write
 
 SCALE, SHIFT = 1.7, np.array([31.0, 12.0])
 POINTS = TEMPLATE * SCALE + SHIFT
@@ -33,16 +34,6 @@ def loose(crop: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 def points_line(name: str, points: NDArray[np.float64] = POINTS) -> str:
     return " ".join([name, *(f"{value:.4f}" for value in points.reshape(-1)), "0.99"])
-
-
-def write(path: Path, lines: list[str]) -> None:
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-
-
-def change(path: Path, old: str, new: str) -> None:
-    text = path.read_text(encoding="utf-8")
-    assert old in text
-    path.write_text(text.replace(old, new, 1), encoding="utf-8")
 
 
 @pytest.fixture

@@ -10,15 +10,12 @@ import pytest
 from facerts.curation.pack import pack_records, pack_shards, unpack
 from facerts.datasets import Source, open_source
 from facerts.errors import DataError, Error
+from tests.contents import rows
 
 
 def content(source: Source) -> Counter[tuple[str, str, bytes]]:
     """Identity, file name and bytes of every image, whatever the order."""
-    assert source.labels is not None
-    return Counter(
-        (str(source.identities[source.labels[i]]), Path(source.key(i)).name, source.read(i))
-        for i in range(len(source))
-    )
+    return Counter(rows(source))
 
 
 def test_folder_to_records_to_folder_loses_nothing(drawn_faces: Path, tmp_path: Path) -> None:

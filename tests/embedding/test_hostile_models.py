@@ -35,12 +35,11 @@ def test_hostile_models_are_refused_within_bounds(tmp_path: Path) -> None:
         assert message.startswith(str(path)), what
 
 
-@pytest.mark.parametrize("what", ["it fails at run time", "metadata that is not UTF-8", "one row for all"])
 def test_a_command_reports_what_is_wrong_with_its_model(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], what: str
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "face.png").write_bytes(encode_png(draw_face(0, 0)))
-    onnx_files.MODELS[what](tmp_path / "m.onnx")
+    onnx_files.MODELS["it fails at run time"](tmp_path / "m.onnx")
     command = ("score", tmp_path / "face.png", "--model", tmp_path / "m.onnx", "--out", tmp_path / "rows.csv")
     assert run(*command) == 2
     stderr = capfd.readouterr().err

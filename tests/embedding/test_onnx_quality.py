@@ -16,18 +16,13 @@ from facerts.errors import ModelError
 from facerts.onnx.contract import parse_description
 from tests.foreign import (
     quality_description,
-    quality_weights,
+    slow_quality,
     write_description,
     write_embedder,
     write_quality,
 )
 
 Crops = NDArray[np.uint8]
-
-
-def slow_quality(crops: Crops, size: int = 96) -> NDArray[np.float64]:
-    resized = np.stack([cv2.resize(crop, (size, size)) for crop in crops]).astype(np.float64)
-    return np.einsum("nhwc,hwc->n", (resized - 128) / 128, quality_weights(size).astype(np.float64))
 
 
 @pytest.mark.parametrize("polarity", ["higher_is_better", "lower_is_better"])

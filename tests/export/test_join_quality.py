@@ -23,11 +23,12 @@ from facerts.export.crop_nodes import prepend_preprocessing
 from facerts.export.join_quality import join_quality
 from facerts.hub.registry import find_shipped
 from facerts.onnx.contract import InputSpec
+from tests.embedding.test_onnx_embedder import IMAGENET
 from tests.export.test_embedding_only import CALIBRATED, outputs
 from tests.foreign import (
     quality_description,
-    quality_weights,
     slow_embedding,
+    slow_quality,
     write_description,
     write_embedder,
     write_quality,
@@ -35,7 +36,6 @@ from tests.foreign import (
 from tests.shipped import write_model
 
 Crops = NDArray[np.uint8]
-IMAGENET = {"input_mean": [123.675, 116.28, 103.53], "input_std": [58.395, 57.12, 57.375]}
 
 
 @pytest.fixture
@@ -49,11 +49,6 @@ def quality_model(folder: Path, size: int = 96, **changes: Any) -> Path:
     model = write_quality(folder / "quality.onnx", size=size)
     model.with_suffix(".json").write_text(json.dumps(quality_description(size, **changes)))
     return model
-
-
-def expected_quality(crops: Crops, size: int) -> NDArray[Any]:
-    resized = np.stack([cv2.resize(crop, (size, size), interpolation=cv2.INTER_LINEAR) for crop in crops])
-    return (((resized.astype(np.float64) - 128) / 128) * quality_weights(size)).sum(axis=(1, 2, 3))
 
 
 @pytest.mark.parametrize(
@@ -83,7 +78,7 @@ def test_the_file_has_their_embedding_and_the_quality_of_the_same_crops(
     got = load_embedder(tmp_path / "joined.onnx")(crops)
     raw = slow_embedding(crops, **oracle)
     np.testing.assert_allclose(got.embedding, raw / np.linalg.norm(raw, axis=1, keepdims=True), atol=2e-6)
-    np.testing.assert_allclose(got.quality, expected_quality(crops, size), atol=2e-4)
+    np.testing.assert_allclose(got.quality, slow_quality(crops, size), atol=2e-4)
     np.testing.assert_array_equal(got.quality, load_quality(quality)(crops))
 
 
@@ -204,7 +199,7 @@ def test_weights_in_16_bits_and_another_opset(theirs: Path, tmp_path: Path, crop
     join_quality(theirs, quality_model(tmp_path), tmp_path / "joined.onnx")
     got, before = load_embedder(tmp_path / "joined.onnx")(crops), load_embedder(theirs)(crops)
     np.testing.assert_array_equal(got.embedding, before.embedding)
-    np.testing.assert_allclose(got.quality, expected_quality(crops, 96), atol=2e-4)
+    np.testing.assert_allclose(got.quality, slow_quality(crops, 96), atol=2e-4)
 
 
 def fixed_batch(quality: Path, batch: int) -> None:
@@ -222,7 +217,7 @@ def test_a_fixed_batch_of_the_quality_is_that_of_the_file(theirs: Path, tmp_path
     fixed_batch(quality, 2)
     assert join_quality(theirs, quality, tmp_path / "joined.onnx").description.input.batch == 2
     got = load_embedder(tmp_path / "joined.onnx")(crops[:5])
-    np.testing.assert_allclose(got.quality, expected_quality(crops[:5], 96), atol=2e-4)
+    np.testing.assert_allclose(got.quality, slow_quality(crops[:5], 96), atol=2e-4)
 
 
 def test_two_different_fixed_batches_are_refused(tmp_path: Path) -> None:

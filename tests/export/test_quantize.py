@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,7 +14,6 @@ import pytest
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
-from facerts.cli import main
 from facerts.datasets.synthetic import write_synthetic_faces
 from facerts.embedding import FaceOutputs, load_embedder
 from facerts.embedding.onnx_embedder import to_input
@@ -26,6 +24,7 @@ from facerts.onnx.contract import InputSpec
 from facerts.training.checkpoint import load_network
 from facerts.training.export import from_checkpoint as export_module
 from facerts.training.export.from_checkpoint import TOLERANCES, check_parity, export_run
+from tests.command import run
 from tests.foreign import write_embedder
 
 
@@ -196,13 +195,9 @@ def test_the_description_and_the_parity_report_the_precision(
 
 @pytest.mark.slow
 def test_the_command_prints_the_parity(
-    trained_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    trained_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    command = ["export", str(trained_run), "--out", str(tmp_path / "m.onnx"), "--precision", "int8"]
-    monkeypatch.setattr(sys, "argv", ["facerts", *command, "--json"])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    assert ended.value.code == 0
+    assert run("export", trained_run, "--out", tmp_path / "m.onnx", "--precision", "int8", "--json") == 0
     summary = json.loads(capsys.readouterr().out)
     assert summary["precision"] == "int8"
     assert summary["bytes"] == (tmp_path / "m.onnx").stat().st_size

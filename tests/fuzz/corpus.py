@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from tests.fuzz.sandbox import Files
-from tests.hostile import archives, arrays, images, lists, onnx_files, pickles, records, results
+from tests.hostile import images, onnx_files, records
 
 # Larger files are slow to mutate and add little.
 MAX_CASE_BYTES = 100_000
+
+
+def alone(name: str, contents: Mapping[str, bytes]) -> list[Files]:
+    """Each content as a folder's only file, of this name."""
+    return _small([{name: content} for content in contents.values()])
 
 
 @lru_cache
@@ -21,33 +27,8 @@ def hostile_images(suffix: str) -> list[Files]:
 
 
 @lru_cache
-def hostile_sets() -> list[Files]:
-    return _small([{"a.bin": content} for content in pickles.HOSTILE.values()])
-
-
-@lru_cache
-def hostile_shards() -> list[Files]:
-    return _small([{"a.tar": content} for content in archives.HOSTILE.values()])
-
-
-@lru_cache
-def hostile_tables() -> list[Files]:
-    return _small([{"a.npz": content} for content in arrays.HOSTILE.values()])
-
-
-@lru_cache
-def hostile_lists() -> list[Files]:
-    return _small([{"a.txt": content} for content in (*lists.HOSTILE.values(), *lists.REFUSED.values())])
-
-
-@lru_cache
 def hostile_records() -> list[Files]:
     return _small([{"train.rec": held.rec, "train.idx": held.idx} for held in records.HOSTILE.values()])
-
-
-@lru_cache
-def hostile_descriptions() -> list[Files]:
-    return _small([{"a.json": content} for content in onnx_files.DESCRIPTIONS.values()])
 
 
 @lru_cache
@@ -58,11 +39,6 @@ def hostile_models() -> list[Files]:
             write(Path(folder) / "a.onnx")
             found.append({path.name: path.read_bytes() for path in sorted(Path(folder).iterdir())})
     return _small(found)
-
-
-@lru_cache
-def hostile_results() -> list[Files]:
-    return _small([{"result.json": content} for content in results.TEXTS.values()])
 
 
 def _small(found: list[Files]) -> list[Files]:

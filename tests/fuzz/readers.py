@@ -43,6 +43,7 @@ from facerts.scoring.pair_list import read_pair_list
 from facerts.serving.multipart import split_parts
 from tests.fuzz import corpus
 from tests.fuzz.sandbox import Files, Read
+from tests.hostile import archives, arrays, lists, onnx_files, pickles, results
 from tests.hostile.readers import (
     read_checkpoint,
     read_exported,
@@ -87,6 +88,10 @@ def _only_file(folder: Path) -> Path:
     return path
 
 
+def _read_alone(read: Callable[[Path], object], folder: Path) -> None:
+    read(_only_file(folder))
+
+
 def _decode(folder: Path) -> None:
     path = _only_file(folder)
     decode(path.read_bytes(), where=path.name)
@@ -111,14 +116,17 @@ def _read_list(folder: Path) -> None:
     _read_all(open_images(folder / "a.txt"))
 
 
+def _listing(folder: Path) -> Path:
+    (path,) = (path for path in folder.iterdir() if path.suffix in (".txt", ".csv"))
+    return path
+
+
 def _read_pairs(folder: Path) -> None:
-    (listing,) = (path for path in folder.iterdir() if path.suffix in (".txt", ".csv"))
-    load_pair_list(listing)
+    load_pair_list(_listing(folder))
 
 
 def _read_pairs_to_verify(folder: Path) -> None:
-    (listing,) = (path for path in folder.iterdir() if path.suffix in (".txt", ".csv"))
-    for row in read_pair_list(listing):
+    for row in read_pair_list(_listing(folder)):
         assert (row.error is None) == bool(row.first and row.second)
 
 
@@ -131,14 +139,6 @@ def _read_scores(folder: Path) -> None:
 def _read_groups(folder: Path) -> None:
     values, _ = read_groups([str(_only_file(folder))], []).of(["a/1.jpg", "2.jpg"])
     assert all(len(of_images) == 2 for of_images in values.values())
-
-
-def _read_table(folder: Path) -> None:
-    read_table(_only_file(folder))
-
-
-def _read_description(folder: Path) -> None:
-    read_description(_only_file(folder))
 
 
 def _drawn(count: int = 3) -> list[np.ndarray[Any, np.dtype[np.uint8]]]:
@@ -278,19 +278,15 @@ def _group_tables() -> list[Files]:
     return [{"groups.csv": b'image,age,"sex, as given"\n/x/a/1.jpg,34,woman\n2.jpg,,"a ""man"""\n'}]
 
 
-def _pair_lists() -> list[Files]:
-    files = {f"{number}.jpg": _encoded(".jpg") for number in range(4)}
-    rows = [(f"{a}.jpg", f"{b}.jpg", int(a == b)) for a in range(4) for b in range(4)]
-    plain = "".join(f"{a} {b} {same}\n" for a, b, same in rows)
-    return [{"a.txt": plain.encode(), **files}]
-
-
 @lru_cache
-def _pair_tables() -> list[Files]:
+def _pair_lists(ending: str) -> list[Files]:
     files = {f"{number}.jpg": _encoded(".jpg") for number in range(4)}
     rows = [(f"{a}.jpg", f"{b}.jpg", int(a == b), a % 2) for a in range(4) for b in range(4)]
-    table = "first,second,same,fold\n" + "".join(",".join(map(str, row)) + "\n" for row in rows)
-    return [{"a.csv": table.encode(), **files}]
+    if ending == "txt":
+        text = "".join(f"{first} {second} {same}\n" for first, second, same, _ in rows)
+    else:
+        text = "first,second,same,fold\n" + "".join(",".join(map(str, row)) + "\n" for row in rows)
+    return [{f"a.{ending}": text.encode(), **files}]
 
 
 def _member(array: Any) -> bytes:
@@ -397,10 +393,6 @@ def _recipes() -> list[Files]:
     return [{"a.yaml": yaml.safe_dump(fields).encode()}]
 
 
-def _read_recipe(folder: Path) -> None:
-    read_recipe(_only_file(folder))
-
-
 @lru_cache
 def _models() -> list[Files]:
     from tests.foreign import write_description, write_embedder
@@ -479,14 +471,6 @@ def _exported_files() -> list[Files]:
         return [{out.name: out.read_bytes()}]
 
 
-def _read_exported(folder: Path) -> None:
-    read_exported(folder / "a.onnx")
-
-
-def _read_checkpoint(folder: Path) -> None:
-    read_checkpoint(_only_file(folder))
-
-
 def _forms() -> list[Files]:
     parts = [
         b'Content-Disposition: form-data; name="images"; filename="a.jpg"\r\nContent-Type: image/jpeg\r\n\r\n\xff\xd8',
@@ -516,33 +500,49 @@ READERS = {
     "webp": Reader(_decode, _webps, hostile=partial(corpus.hostile_images, ".webp")),
     "bmp": Reader(_decode, _bmps, hostile=partial(corpus.hostile_images, ".bmp")),
     "records": Reader(_read_records, _record_sets, hostile=corpus.hostile_records),
-    "bin": Reader(_read_file, _bin_sets, hostile=corpus.hostile_sets),
-    "tar": Reader(_read_file, _shards, pack=_tar, hostile=corpus.hostile_shards),
-    "list": Reader(_read_list, _lists, hostile=corpus.hostile_lists),
-    "pairs (txt)": Reader(_read_pairs, _pair_lists),
-    "pairs (csv)": Reader(_read_pairs, _pair_tables),
+    "bin": Reader(_read_file, _bin_sets, hostile=partial(corpus.alone, "a.bin", pickles.HOSTILE)),
+    "tar": Reader(_read_file, _shards, pack=_tar, hostile=partial(corpus.alone, "a.tar", archives.HOSTILE)),
+    "list": Reader(
+        _read_list, _lists, hostile=partial(corpus.alone, "a.txt", {**lists.HOSTILE, **lists.REFUSED})
+    ),
+    "pairs (txt)": Reader(_read_pairs, partial(_pair_lists, "txt")),
+    "pairs (csv)": Reader(_read_pairs, partial(_pair_lists, "csv")),
     "groups (csv)": Reader(_read_groups, _group_tables),
     "scores (csv)": Reader(_read_scores, _score_tables),
-    "pairs to verify (txt)": Reader(_read_pairs_to_verify, _pair_lists),
-    "pairs to verify (csv)": Reader(_read_pairs_to_verify, _pair_tables),
-    "npz": Reader(_read_table, _tables, pack=_zip("a.npz"), hostile=corpus.hostile_tables),
-    "gallery": Reader(
-        _read_gallery, _galleries, pack=_npz, parse=json.loads, write=_to_json, hostile=corpus.hostile_tables
+    "pairs to verify (txt)": Reader(_read_pairs_to_verify, partial(_pair_lists, "txt")),
+    "pairs to verify (csv)": Reader(_read_pairs_to_verify, partial(_pair_lists, "csv")),
+    "npz": Reader(
+        partial(_read_alone, read_table),
+        _tables,
+        pack=_zip("a.npz"),
+        hostile=partial(corpus.alone, "a.npz", arrays.HOSTILE),
     ),
-    "parquet": Reader(_read_table, _parquets),
-    "recipe": Reader(_read_recipe, _recipes, parse=yaml.safe_load, write=_to_yaml),
+    "gallery": Reader(
+        _read_gallery,
+        _galleries,
+        pack=_npz,
+        parse=json.loads,
+        write=_to_json,
+        hostile=partial(corpus.alone, "a.npz", arrays.HOSTILE),
+    ),
+    "parquet": Reader(partial(_read_alone, read_table), _parquets),
+    "recipe": Reader(partial(_read_alone, read_recipe), _recipes, parse=yaml.safe_load, write=_to_yaml),
     "description": Reader(
-        _read_description,
+        partial(_read_alone, read_description),
         _descriptions,
         parse=json.loads,
         write=_to_json,
-        hostile=corpus.hostile_descriptions,
+        hostile=partial(corpus.alone, "a.json", onnx_files.DESCRIPTIONS),
     ),
     "onnx": Reader(_read_model, _models, parse=json.loads, write=_to_json, hostile=corpus.hostile_models),
-    "checkpoint": Reader(_read_checkpoint, _checkpoints),
-    "exported": Reader(_read_exported, _exported_files, hostile=corpus.hostile_models),
+    "checkpoint": Reader(partial(_read_alone, read_checkpoint), _checkpoints),
+    "exported": Reader(partial(_read_alone, read_exported), _exported_files, hostile=corpus.hostile_models),
     "result": Reader(
-        _read_result, _results, parse=json.loads, write=_to_json, hostile=corpus.hostile_results
+        _read_result,
+        _results,
+        parse=json.loads,
+        write=_to_json,
+        hostile=partial(corpus.alone, "result.json", results.TEXTS),
     ),
     "multipart": Reader(_read_form, _forms),
 }

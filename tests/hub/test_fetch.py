@@ -160,6 +160,11 @@ def test_nothing_is_downloaded_offline(
     assert find_or_download("tiny").exists()
 
 
+def test_redirects_are_followed(server: Server) -> None:
+    server.responses["/first"] = [Response(302, server.url("/second").encode())]
+    assert pull("tiny").read_bytes() == CONTENT
+
+
 @pytest.mark.parametrize("code", [301, 302, 303, 307])
 def test_redirects_to_http_are_refused(server: Server, code: int) -> None:
     server.responses["/first"] = [Response(code, server.url("/second", "http").encode())]
@@ -299,30 +304,21 @@ def test_the_cache_is_in_the_platforms_cache_folder(tmp_path: Path, monkeypatch:
 def test_the_commands_download_list_and_find_models(
     server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def listed() -> dict[str, Any]:
-        assert run("models", "list", "--json") == 0
-        (tiny,) = [entry for entry in json.loads(capsys.readouterr().out) if not entry["ships"]]
-        assert isinstance(tiny, dict)
-        return tiny
-
-    assert listed()["path"] is None
     assert run("models", "list") == 0
     assert "facerts models pull tiny" in capsys.readouterr().out
     assert run("models", "path", "tiny") == 2
     assert run("models", "pull", "other") == 2
     assert "no downloadable model 'other'" in capsys.readouterr().err
-    copied = tmp_path / "copied"
-    copied.write_bytes(CONTENT)
-    assert run("models", "pull", "tiny", "--from", copied) == 0
+    (tmp_path / "copied").write_bytes(CONTENT)
+    assert run("models", "pull", "tiny", "--from", tmp_path / "copied") == 0
     assert server.requests == {}
     (cache_folder() / FILE).unlink()
     assert run("models", "pull", "tiny", "--json") == 0
-    captured = capsys.readouterr()
-    assert captured.out.endswith(
-        json.dumps({"name": "tiny", "file": str(cache_folder() / FILE)}, indent=1) + "\n"
-    )
+    assert f'"file": "{cache_folder() / FILE}"' in capsys.readouterr().out
     assert server.requests == {"/first": 1}
-    assert listed()["path"] == str(cache_folder() / FILE)
+    assert run("models", "list", "--json") == 0
+    (tiny,) = [entry for entry in json.loads(capsys.readouterr().out) if not entry["ships"]]
+    assert tiny["path"] == str(cache_folder() / FILE)
     assert run("models", "path", "tiny") == 0
     assert capsys.readouterr().out == f"{cache_folder() / FILE}\n"
 
@@ -334,8 +330,3 @@ def test_downloadable_models_are_pinned() -> None:
     assert len(set(names)) == len(names)
     assert not set(names) & {model.name for model in shipped_models()}
     assert all(url.startswith("https://") for model in models for url in model.urls)
-
-
-def test_redirects_are_followed(server: Server) -> None:
-    server.responses["/first"] = [Response(302, server.url("/second").encode())]
-    assert pull("tiny").read_bytes() == CONTENT

@@ -179,15 +179,12 @@ def test_the_list_command_shows_the_default_model_first(
     assert "tiny-small (default)" in table
     assert "large, for tests" in table
     write_manifest(shipped)
-    assert run("models", "list", "--json") == 0
-    assert not any(model["ships"] for model in json.loads(capsys.readouterr().out))
     assert run("models", "list") == 0
     assert "no model ships" in capsys.readouterr().err
 
 
 def test_the_verify_command_checks_the_models(shipped: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("models", "verify") == 0
-    assert run("models", "verify", "--json") == 0
     capsys.readouterr()
     flip_a_byte(shipped / "large.onnx")
     assert run("models", "verify", "--json") == 2
@@ -197,7 +194,6 @@ def test_the_verify_command_checks_the_models(shipped: Path, capsys: pytest.Capt
         ("tiny-small", True),
     ]
     assert "large: " in captured.err
-    assert run("models", "verify") == 2
 
 
 def test_a_shipped_model_is_not_calibrated_in_place(

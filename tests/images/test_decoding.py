@@ -155,15 +155,11 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
     assert np.array_equal(read(tmp_path / "a.png"), draw_face(0, 0))
 
 
-def test_a_small_file_of_very_many_scans_is_refused(face: Image8) -> None:
+def test_a_jpeg_with_more_scans_than_usual_is_read(face: Image8) -> None:
     data = encoded(Image.fromarray(face), "JPEG", progressive=True)
     last = data.rindex(b"\xff\xda")
     assert data.count(b"\xff\xda") > 3
-    too_many = data[:last] + data[last:-2] * 200 + data[-2:]
-    with pytest.raises(ImageError, match="more than 100 scans"):
-        decode(too_many, where="x")
-    few = data[:last] + data[last:-2] * 20 + data[-2:]
-    assert decode(few, where="x").shape == face.shape
+    assert decode(data[:last] + data[last:-2] * 20 + data[-2:], where="x").shape == face.shape
 
 
 @pytest.mark.parametrize("subsampling", [0, 2])
@@ -208,13 +204,6 @@ def test_the_still_image_of_an_animated_png_is_read(face: Image8) -> None:
     data = encoded(Image.fromarray(face), "PNG", save_all=True, append_images=[other])
     assert b"fdAT" in data
     assert np.array_equal(decode(data, where="x"), face)
-
-
-def test_an_animated_webp_is_refused(face: Image8) -> None:
-    other = Image.fromarray(face[::-1])
-    data = encoded(Image.fromarray(face), "WEBP", save_all=True, append_images=[other])
-    with pytest.raises(ImageError, match="x: animated WebP is not supported; save one of its frames"):
-        decode(data, where="x")
 
 
 @pytest.mark.parametrize("lossless", [False, True])

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 import zipfile
 from pathlib import Path
 
@@ -27,21 +28,10 @@ def folder(tmp_path: Path) -> Path:
     return folder
 
 
-def zipped(folder: Path, inside: str = "") -> Path:
-    path = folder.with_suffix(".zip")
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        for file in sorted(folder.iterdir()):
-            archive.write(file, inside + file.name)
-    return path
-
-
-@pytest.mark.parametrize("form", ["folder", "zip", "zip with a folder"])
-def test_a_model_is_found_by_its_inputs_and_outputs(folder: Path, tmp_path: Path, form: str) -> None:
-    path = {
-        "folder": lambda: folder,
-        "zip": lambda: zipped(folder),
-        "zip with a folder": lambda: zipped(folder, "models/buffalo/"),
-    }[form]()
+@pytest.mark.parametrize("inside", [None, ".", "buffalo"], ids=["folder", "zip", "zip with a folder"])
+def test_a_model_is_found_by_its_inputs_and_outputs(folder: Path, tmp_path: Path, inside: str | None) -> None:
+    root = folder if inside == "." else folder.parent
+    path = Path(shutil.make_archive(str(folder), "zip", root, inside)) if inside else folder
     assert is_pack(path)
     model, network = find_in_pack(path, tmp_path / "scratch", has_two_outputs, wanted="pair")
     assert model.read_bytes() == (folder / "two.onnx").read_bytes()
@@ -80,7 +70,7 @@ def test_a_zip_with_paths_outside_the_folder_is_refused(tmp_path: Path, name: st
 def test_only_the_onnx_files_of_a_zip_are_unpacked_up_to_a_limit(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path, scratch = zipped(folder), tmp_path / "scratch"
+    path, scratch = Path(shutil.make_archive(str(folder), "zip", folder)), tmp_path / "scratch"
     find_in_pack(path, scratch, has_two_outputs, wanted="net")
     assert {file.name for file in scratch.rglob("*.*") if file.is_file()} == {
         "notes.onnx",
